@@ -1,0 +1,43 @@
+# cairn_library(NAME SOURCES... DEPS libs...)      a static library; headers are included from the root of the tree
+# cairn_binary(NAME SOURCES... DEPS libs...)       a program in bin/
+# cairn_test(NAME SOURCES... DEPS libs... [LABELS l...] [TIMEOUT s])   a GoogleTest program, one ctest entry
+
+add_library(cairn_flags INTERFACE)
+target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers -ffp-contract=off)
+target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR})
+if(CAIRN_SANITIZE)
+  target_compile_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+function(cairn_library name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC ${A_DEPS} PRIVATE $<BUILD_INTERFACE:cairn_flags>)
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+endfunction()
+
+function(cairn_binary name)
+  cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
+  add_executable(${name} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} cairn_flags)
+endfunction()
+
+function(cairn_test name)
+  cmake_parse_arguments(A "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${A_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} cairn_flags GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${A_TIMEOUT} LABELS "${A_LABELS}"
+                       ENVIRONMENT "CAIRN_BIN=${CMAKE_BINARY_DIR}/bin;CAIRN_SOURCE=${CMAKE_SOURCE_DIR}")
+endfunction()

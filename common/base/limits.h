@@ -1,0 +1,49 @@
+// Every limit of the system, its reason, and how the limits depend on one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn {
+
+// Parameter space: each variable and each partition starts on a multiple of this, so that a partition is whole cache lines.
+inline constexpr int64_t kSpaceAlignment = 16;  // numbers, 64 bytes
+
+// One frame's payload. Small enough that other requests get through between two frames.
+inline constexpr size_t kFramePayloadBytesMax = size_t{1} << 20;
+// A frame's header: numbers and one error message.
+inline constexpr size_t kFrameHeaderBytesMax = size_t{64} << 10;
+inline constexpr size_t kFrameBytesMax = kFramePayloadBytesMax + kFrameHeaderBytesMax;
+
+inline constexpr int64_t kPartitionBytesDefault = int64_t{4} << 20;
+inline constexpr int64_t kPartitionBytesMin = 64;
+inline constexpr int64_t kPartitionBytesMax = int64_t{64} << 20;
+inline constexpr uint32_t kPartitionsMax = 1 << 16;  // of one job: 256 GiB of parameters at the default size
+
+inline constexpr int32_t kReplicasMax = 1024;
+inline constexpr int32_t kBatchSizeMax = 1 << 20;  // a batch's numbers stay countable: 2^20 examples of 2^31 numbers
+inline constexpr int32_t kMetricsMax = 32;
+inline constexpr int32_t kThreadsPerReplicaMax = 256;
+inline constexpr int32_t kImageSideMax = 1 << 14;  // pixels
+inline constexpr int32_t kLayersMax = 4096;
+// Numbers of one example in one layer's output: indices into it stay within 32 bits, and products of two such within 64.
+inline constexpr int64_t kLayerOutputMax = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kParametersMax = int64_t{1} << 36;
+inline constexpr int32_t kJobsQueuedMax = 1000;
+inline constexpr int32_t kFinishedJobsKept = 100;
+inline constexpr int32_t kNodesMax = 4096;
+
+// Control messages: a job with its model, a placement. gRPC's own default.
+inline constexpr int kControlMessageBytesMax = 4 << 20;
+
+// Bytes that one Exchange stream may have queued at the ps for sending; beyond, its reads pause.
+inline constexpr size_t kStreamQueueBytesMax = size_t{64} << 20;
+
+// Bytes of whole requests that one Exchange stream may have waiting for their partitions' threads; beyond, its reads pause. A gradient
+// that waits is memory on top of what its partition owns, so this is one partition: a worker has two streams, which keep the threads busy.
+inline constexpr size_t kStreamHandlingBytesMax = size_t{4} << 20;
+
+static_assert(kPartitionBytesDefault % (kSpaceAlignment * 4) == 0);
+static_assert(kPartitionBytesMax <= static_cast<int64_t>(kStreamQueueBytesMax), "a whole partition must fit the queue");
+
+}  // namespace cairn

@@ -1,0 +1,277 @@
+#include "common/formats/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/tensor/dtype.h"
+
+namespace cairn {
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "tensor bytes are written as they lie in memory");
+
+constexpr char kMetadataKey[] = "__metadata__";
+constexpr size_t kLengthBytes = 8;
+constexpr int kHeaderDepthMax = 3;  // {"name": {"shape": [
+
+absl::Status FileError(absl::string_view path, absl::string_view what) {
+  const int error = errno;
+  return absl::Status(absl::ErrnoToStatus(error, "").code(),
+                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status WriteAll(int fd, const void* data, size_t size, absl::string_view path) {
+  const char* p = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::write(fd, p, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError(path, "cannot write");
+    p += n;
+    size -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+// ---- writing ----
+
+absl::StatusOr<std::string> MakeHeader(const std::vector<SafetensorView>& tensors,
+                                       const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  uint64_t offset = 0;
+  for (const SafetensorView& t : tensors) {
+    if (t.name.empty() || t.name == kMetadataKey || header.contains(t.name)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tensor \"%s\": the name is empty, reserved or used twice", t.name));
+    }
+    if (NumElements(t.shape) != static_cast<int64_t>(t.values.size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tensor \"%s\": shape %s, but %d values", t.name, ToString(t.shape), t.values.size()));
+    }
+    const uint64_t end = offset + t.values.size() * sizeof(float);
+    header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const json::exception&) {  // what dump() throws for text that is not UTF-8
+    return absl::InvalidArgumentError("a tensor's name or the metadata is not UTF-8");
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& header, const std::vector<SafetensorView>& tensors) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return FileError(path, "cannot create");
+  const uint64_t length = header.size();
+  CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), &length, sizeof(length), path));
+  CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), header.data(), header.size(), path));
+  for (const SafetensorView& t : tensors) {
+    CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), t.values.data(), t.values.size() * sizeof(float), path));
+  }
+  if (::fsync(file.get()) != 0) return FileError(path, "cannot flush");
+  return absl::OkStatus();
+}
+
+// ---- reading ----
+
+std::optional<v1::DataType> ParseDtype(absl::string_view text) {
+  if (text == "F32") return v1::FLOAT32;
+  if (text == "F16") return v1::FLOAT16;
+  if (text == "BF16") return v1::BFLOAT16;
+  return std::nullopt;
+}
+
+// The header with nothing but its JSON checked: one object, no key twice, no deep nesting (its destructor would
+// recurse).
+absl::StatusOr<json> ParseHeader(absl::string_view text) {
+  std::set<std::string> keys;
+  std::string error;
+  const auto on_event = [&](int depth, json::parse_event_t event, json& value) {
+    const bool opens = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+    if (opens && depth >= kHeaderDepthMax) error = "is nested too deeply";
+    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(value.get<std::string>()).second) {
+      error = absl::StrFormat("names \"%s\" twice", value.get<std::string>());
+    }
+    return error.empty();
+  };
+  json header = json::parse(text.begin(), text.end(), on_event, /*allow_exceptions=*/false);
+  if (!error.empty()) return absl::DataLossError(absl::StrCat("the header ", error));
+  if (!header.is_object()) return absl::DataLossError("the header is not a JSON object");
+  return header;
+}
+
+struct Entry {
+  Safetensor tensor;
+  uint64_t begin = 0, end = 0;
+};
+
+absl::StatusOr<uint64_t> ReadNumber(const json& value, absl::string_view field) {
+  if (!value.is_number_unsigned()) return absl::DataLossError(absl::StrCat(field, " holds something else than counts"));
+  return value.get<uint64_t>();
+}
+
+absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& value, uint64_t data_bytes) {
+  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+    return absl::DataLossError("dtype, shape or data_offsets is missing");
+  }
+  const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
+  if (!dtype.is_string()) return absl::DataLossError("dtype is not text");
+  const std::optional<v1::DataType> type = ParseDtype(dtype.get<std::string>());
+  if (!type.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrFormat("dtype \"%s\" is not supported; convert it to F32, F16 or BF16", dtype.get<std::string>()));
+  }
+  if (!shape.is_array()) return absl::DataLossError("shape is not a list");
+  if (!offsets.is_array() || offsets.size() != 2) return absl::DataLossError("data_offsets is not a pair");
+
+  Entry entry;
+  entry.tensor.name = name;
+  entry.tensor.dtype = *type;
+  uint64_t bytes = SizeOf(*type);
+  for (const json& item : shape) {
+    CAIRN_ASSIGN_OR_RETURN(const uint64_t dim, ReadNumber(item, "shape"));
+    if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
+        __builtin_mul_overflow(bytes, dim, &bytes)) {
+      return absl::DataLossError("shape has more elements than can be counted");
+    }
+    entry.tensor.shape.push_back(static_cast<int64_t>(dim));
+  }
+  CAIRN_ASSIGN_OR_RETURN(entry.begin, ReadNumber(offsets[0], "data_offsets"));
+  CAIRN_ASSIGN_OR_RETURN(entry.end, ReadNumber(offsets[1], "data_offsets"));
+  if (entry.begin > entry.end || entry.end > data_bytes) {
+    return absl::DataLossError(absl::StrFormat("data_offsets [%d,%d] do not lie in the file's %d bytes of data",
+                                               entry.begin, entry.end, data_bytes));
+  }
+  if (entry.end - entry.begin != bytes) {
+    return absl::DataLossError(absl::StrFormat("shape %s needs %d bytes, data_offsets hold %d",
+                                               ToString(entry.tensor.shape), bytes, entry.end - entry.begin));
+  }
+  return entry;
+}
+
+absl::Status ReadMetadata(const json& value, std::map<std::string, std::string>& metadata) {
+  if (!value.is_object()) return absl::DataLossError("__metadata__ is not an object");
+  for (const auto& [key, text] : value.items()) {
+    if (!text.is_string()) return absl::DataLossError(absl::StrFormat("__metadata__: \"%s\" is not text", key));
+    metadata[key] = text.get<std::string>();
+  }
+  return absl::OkStatus();
+}
+
+// The format demands that the tensors lie end to end.
+absl::Status CheckCover(const std::vector<Entry>& entries, uint64_t data_bytes) {
+  uint64_t at = 0;
+  for (const Entry& e : entries) {
+    if (e.begin != at) {
+      return absl::DataLossError(
+          absl::StrFormat("tensor \"%s\": its bytes begin at %d, those before end at %d", e.tensor.name, e.begin, at));
+    }
+    at = e.end;
+  }
+  if (at != data_bytes) {
+    return absl::DataLossError(absl::StrFormat("the tensors end at %d, the data at %d", at, data_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes) {
+  uint64_t header_bytes = 0;
+  if (bytes.size() < kLengthBytes) return absl::DataLossError("shorter than the 8 bytes of a header length");
+  std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
+  if (header_bytes > kSafetensorsHeaderBytesMax || header_bytes > bytes.size() - kLengthBytes) {
+    return absl::DataLossError(
+        absl::StrFormat("a header of %d bytes is announced in a file of %d; truncated, or not a safetensors file",
+                        header_bytes, bytes.size()));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const json header,
+                         ParseHeader({reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, header_bytes}));
+  const uint64_t data_begin = kLengthBytes + header_bytes, data_bytes = bytes.size() - data_begin;
+
+  SafetensorsFile file;
+  std::vector<Entry> entries;
+  for (const auto& [name, value] : header.items()) {
+    if (name == kMetadataKey) {
+      CAIRN_RETURN_IF_ERROR(ReadMetadata(value, file.metadata));
+      continue;
+    }
+    absl::StatusOr<Entry> entry = ReadEntry(name, value, data_bytes);
+    if (!entry.ok()) return Annotate(entry.status(), absl::StrFormat("tensor \"%s\"", name));
+    entries.push_back(*std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  CAIRN_RETURN_IF_ERROR(CheckCover(entries, data_bytes));
+  for (Entry& e : entries) {
+    e.tensor.data = bytes.Slice(data_begin + e.begin, e.end - e.begin);
+    file.tensors.push_back(std::move(e.tensor));
+  }
+  return file;
+}
+
+}  // namespace
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string header, MakeHeader(tensors, metadata));
+  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
+  absl::Status status = WriteFile(beside, header, tensors);
+  if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) status = FileError(path, "cannot rename to it");
+  if (!status.ok()) ::unlink(beside.c_str());
+  return status;
+}
+
+absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return FileError(path, "cannot open");
+  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, ": is not a file"));
+  Buffer bytes = Buffer::Allocate(static_cast<size_t>(info.st_size));
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t n = ::read(file.get(), bytes.mutable_data() + at, bytes.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError(path, "cannot read");
+    if (n == 0) return absl::DataLossError(absl::StrCat(path, ": became shorter while it was read"));
+    at += static_cast<size_t>(n);
+  }
+  return ParseSafetensors(bytes, path);
+}
+
+absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where) {
+  absl::StatusOr<SafetensorsFile> file = Parse(bytes);
+  if (!file.ok()) return Annotate(file.status(), std::string(where));
+  return file;
+}
+
+}  // namespace cairn

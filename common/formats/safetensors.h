@@ -1,0 +1,61 @@
+// Safetensors files: named tensors with a small JSON header, as Hugging Face's library reads and writes them.
+//
+//   file   := header_bytes (uint64, little-endian)  header  data
+//   header := {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ..., "__metadata__": {"KEY":
+//   "TEXT"}}
+//             padded with spaces to a multiple of 8
+//   data   := the tensors' little-endian bytes, row-major; offsets count from its first byte
+//
+// Free functions; any thread. Invariants:
+//   1. A written file is complete or absent: it is written beside its place and renamed.
+//   2. Nothing of a file is believed: lengths, offsets, shapes and names are checked before they are used, and the
+//   tensors must
+//      cover the data without holes or overlaps (as the format demands).
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "cairn/v1/types.pb.h"
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+inline constexpr size_t kSafetensorsHeaderBytesMax = size_t{100} << 20;  // the reference implementation's limit
+
+// A float32 tensor to be written. values.size() == NumElements(shape).
+struct SafetensorView {
+  std::string name;  // not empty, unique, not "__metadata__"
+  Shape shape;
+  absl::Span<const float> values;
+};
+
+struct Safetensor {
+  std::string name;
+  v1::DataType dtype = v1::FLOAT32;
+  Shape shape;
+  Buffer data;  // NumElements(shape) * SizeOf(dtype) bytes
+};
+
+struct SafetensorsFile {
+  std::vector<Safetensor> tensors;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+
+// Errors: INVALID_ARGUMENT names the tensor; PERMISSION_DENIED, NOT_FOUND, INTERNAL name the file and the system's
+// reason.
+absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata);
+
+// Errors: NOT_FOUND, PERMISSION_DENIED; DATA_LOSS names the file, the tensor and what is wrong; UNIMPLEMENTED for a
+// dtype other than F32, F16 and BF16.
+absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path);
+
+// The same for bytes in memory; `where` stands in the errors.
+absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where);
+
+}  // namespace cairn

@@ -1,0 +1,90 @@
+// Graph: a checked model. Layers in topological order with every default filled in, shapes inferred, variables laid out in the
+// parameter space.
+//
+// Immutable after Build; any thread may read it. Invariants:
+//   1. nodes()[i].id == i; a node's inputs have smaller ids; node 0 is the input; the last node is the output.
+//   2. Variables stand in layer order, Keras' order within a layer (kernel, bias; gamma, beta, moving_mean,
+//      moving_variance); each offset is a multiple of kSpaceAlignment; ranges do not overlap.
+//   3. space_size() is a multiple of kSpaceAlignment; numbers between variables are zero for ever.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+#include "cairn/v1/model.pb.h"
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+enum class LayerKind {
+  kInput, kRescaling, kConv2D, kDepthwiseConv2D, kBatchNormalization, kActivation, kMaxPooling2D, kAveragePooling2D,
+  kGlobalAveragePooling2D, kAdd, kConcatenate, kFlatten, kDense, kDropout, kZeroPadding2D,
+};
+
+enum class VariableKind {
+  kTrainable,
+  // A moving average: a push carries examples * statistic of the batch, the ps applies
+  // v = momentum * v + (1 - momentum) * (sum / examples).
+  kMovingAverage,
+};
+
+struct Variable {
+  std::string name;  // "conv2d/kernel", as Keras names it
+  Shape shape;       // Keras' layout: Conv2D kernel [h, w, in, out], depthwise [h, w, in, multiplier], Dense [in, out]
+  VariableKind kind = VariableKind::kTrainable;
+  float momentum = 0;  // kMovingAverage
+  int64_t offset = 0;  // in numbers of the parameter space
+  int64_t size = 0;    // NumElements(shape)
+  int node = 0;
+  v1::Initializer initializer;  // kind is never INITIALIZER_UNSPECIFIED
+  int64_t fan_in = 0, fan_out = 0;  // for the scaled initializers, as Keras computes them
+};
+
+// Geometry of a window over [height, width, channels], for convolutions and pooling.
+struct Window {
+  int64_t kernel[2] = {1, 1};
+  int64_t strides[2] = {1, 1};
+  int64_t dilation[2] = {1, 1};
+  int64_t pad_begin[2] = {0, 0};  // top, left
+  int64_t pad_end[2] = {0, 0};    // bottom, right
+};
+
+struct Node {
+  int id = 0;
+  LayerKind kind = LayerKind::kInput;
+  std::string name;
+  v1::Layer layer;  // the user's layer with defaults filled in
+  std::vector<int> inputs;
+  Shape output;                // without the batch dimension: [h, w, c] or [n]
+  std::vector<int> variables;  // indices into Graph::variables()
+  v1::Activation activation = v1::LINEAR;  // of Conv2D, DepthwiseConv2D, Dense, Activation
+  float negative_slope = 0;    // LEAKY_RELU
+  Window window;               // Conv2D, DepthwiseConv2D, pooling, ZeroPadding2D (pads only)
+};
+
+class Graph {
+ public:
+  // Errors (INVALID_ARGUMENT) name the layer: `layer "conv2d": kernel [5,5] is larger than its input [3,3,8]; ...`
+  static absl::StatusOr<Graph> Build(const v1::Model& model);
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Variable>& variables() const { return variables_; }
+  const Node& output() const { return nodes_.back(); }
+  const Shape& input_shape() const { return nodes_.front().output; }
+  int64_t space_size() const { return space_size_; }  // numbers, padding included
+  int64_t parameters() const;                         // numbers, padding excluded
+  int64_t trainable_parameters() const;
+
+ private:
+  friend class GraphBuilder;
+  std::vector<Node> nodes_;
+  std::vector<Variable> variables_;
+  int64_t space_size_ = 0;
+};
+
+const char* LayerTypeName(LayerKind kind);  // "conv2d": Keras' snake case
+
+}  // namespace cairn

@@ -1,0 +1,252 @@
+#include "common/model/graph_builder.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/limits.h"
+#include "common/model/graph_shapes.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kNameBytesMax = 128;
+
+std::optional<LayerKind> KindOf(const v1::Layer& layer) {
+  switch (layer.kind_case()) {
+    case v1::Layer::kInput:
+      return LayerKind::kInput;
+    case v1::Layer::kRescaling:
+      return LayerKind::kRescaling;
+    case v1::Layer::kConv2D:
+      return LayerKind::kConv2D;
+    case v1::Layer::kDepthwiseConv2D:
+      return LayerKind::kDepthwiseConv2D;
+    case v1::Layer::kBatchNormalization:
+      return LayerKind::kBatchNormalization;
+    case v1::Layer::kActivation:
+      return LayerKind::kActivation;
+    case v1::Layer::kMaxPooling2D:
+      return LayerKind::kMaxPooling2D;
+    case v1::Layer::kAveragePooling2D:
+      return LayerKind::kAveragePooling2D;
+    case v1::Layer::kGlobalAveragePooling2D:
+      return LayerKind::kGlobalAveragePooling2D;
+    case v1::Layer::kAdd:
+      return LayerKind::kAdd;
+    case v1::Layer::kConcatenate:
+      return LayerKind::kConcatenate;
+    case v1::Layer::kFlatten:
+      return LayerKind::kFlatten;
+    case v1::Layer::kDense:
+      return LayerKind::kDense;
+    case v1::Layer::kDropout:
+      return LayerKind::kDropout;
+    case v1::Layer::kZeroPadding2D:
+      return LayerKind::kZeroPadding2D;
+    case v1::Layer::KIND_NOT_SET:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Levenshtein's distance, for "did you mean".
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// A name that was not checked, as a message may hold it.
+std::string Shown(const std::string& name) { return absl::CEscape(name.substr(0, kNameBytesMax)); }
+
+absl::Status LayerError(const std::string& name, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat("layer \"", name, "\": ", message));
+}
+
+absl::Status PlaceError(int place, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat("model.layers[", place, "]: ", message));
+}
+
+int64_t AlignUp(int64_t n) { return (n + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment; }
+
+}  // namespace
+
+absl::StatusOr<Graph> GraphBuilder::Build() {
+  if (model_.layers().empty()) {
+    return absl::InvalidArgumentError(
+        "model.layers: empty; begin with an input layer, such as { input { shape: [28, 28, 1] } }");
+  }
+  if (model_.layers_size() > kLayersMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.layers: ", model_.layers_size(), " layers; at most ", kLayersMax, " are allowed"));
+  }
+  CAIRN_RETURN_IF_ERROR(CreateNodes());
+  for (Node& node : graph_.nodes_) {
+    CAIRN_RETURN_IF_ERROR(ConnectInputs(&node));
+    CAIRN_RETURN_IF_ERROR(InferNode(&node));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckAllUsed());
+  CAIRN_RETURN_IF_ERROR(LayOutVariables());
+  return std::move(graph_);
+}
+
+absl::Status GraphBuilder::CreateNodes() {
+  for (const v1::Layer& layer : model_.layers()) {
+    const int id = static_cast<int>(graph_.nodes_.size());
+    const std::optional<LayerKind> kind = KindOf(layer);
+    if (!kind.has_value()) {
+      return PlaceError(
+          id, absl::StrCat("layer ", layer.name().empty() ? "" : absl::StrCat("\"", Shown(layer.name()), "\" "),
+                           "has no type; set one, such as conv2d { ... } or dense { ... }"));
+    }
+    if (id == 0 && *kind != LayerKind::kInput) {
+      return PlaceError(0, absl::StrCat("the first layer is a ", LayerTypeName(*kind),
+                                        "; put an input layer before it, such as { input { shape: [28, 28, 1] } }"));
+    }
+    if (id > 0 && *kind == LayerKind::kInput) {
+      return PlaceError(id, "a second input layer; a model has one input, as its first layer");
+    }
+    Node& node = graph_.nodes_.emplace_back();
+    node.id = id;
+    node.kind = *kind;
+    node.layer = layer;
+    if (!layer.name().empty()) CAIRN_RETURN_IF_ERROR(CheckName(id, layer.name()));
+    node.name = layer.name();
+  }
+  NameTheNameless();
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  if (!plain || name.find_first_of("/\"\\") != std::string::npos || name.size() > kNameBytesMax) {
+    return PlaceError(id, absl::StrCat("name has more than ", kNameBytesMax,
+                                       " characters, or a space, '/', '\"', '\\' or one outside ASCII; use letters, "
+                                       "digits, '_', '-' and '.'"));
+  }
+  const auto [other, inserted] = ids_.emplace(name, id);
+  if (inserted) return absl::OkStatus();
+  return PlaceError(id, absl::StrCat("layer \"", name, "\" has the name of model.layers[", other->second,
+                                     "]; give each layer a name of its own or none"));
+}
+
+void GraphBuilder::NameTheNameless() {
+  std::map<LayerKind, int> counters;
+  for (Node& node : graph_.nodes_) {
+    while (node.name.empty()) {
+      const int count = counters[node.kind]++;
+      std::string name = LayerTypeName(node.kind);
+      if (count > 0) absl::StrAppend(&name, "_", count);
+      if (ids_.emplace(name, node.id).second) node.name = std::move(name);  // else the user gave it to another layer
+    }
+    node.layer.set_name(node.name);
+  }
+}
+
+absl::Status GraphBuilder::ConnectInputs(Node* node) {
+  v1::Layer* layer = &node->layer;
+  if (node->kind == LayerKind::kInput) {
+    if (layer->inputs().empty()) return absl::OkStatus();
+    return LayerError(node->name, "an input layer takes no inputs; leave `inputs` away");
+  }
+  if (layer->inputs().empty()) layer->add_inputs(graph_.nodes_[node->id - 1].name);
+  const bool joins = node->kind == LayerKind::kAdd || node->kind == LayerKind::kConcatenate;
+  if (!joins && layer->inputs_size() > 1) {
+    return LayerError(node->name,
+                      absl::StrCat("has ", layer->inputs_size(), " inputs, but a ", LayerTypeName(node->kind),
+                                   " takes one; join them by add or concatenate"));
+  }
+  if (joins && layer->inputs_size() < 2) {
+    return LayerError(node->name,
+                      absl::StrCat(node->kind == LayerKind::kAdd ? "an " : "a ", LayerTypeName(node->kind),
+                                   " joins two or more layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
+  }
+  for (const std::string& name : layer->inputs()) {
+    CAIRN_ASSIGN_OR_RETURN(const int input, FindInput(*node, name));
+    node->inputs.push_back(input);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> GraphBuilder::FindInput(const Node& node, const std::string& name) const {
+  const auto found = ids_.find(name);
+  if (found != ids_.end()) {
+    if (found->second < node.id) return found->second;
+    if (found->second == node.id) return LayerError(node.name, "names itself as its input; name an earlier layer");
+    return LayerError(node.name, absl::StrCat("its input \"", name, "\" comes later in the list; move \"", name,
+                                              "\" before this layer"));
+  }
+  const std::string shown = Shown(name);
+  const Node* nearest = nullptr;
+  size_t distance = shown.size() / 2 + 1;  // farther is no likeness
+  for (int id = 0; id < node.id; ++id) {
+    const size_t d = EditDistance(shown, graph_.nodes_[id].name);
+    if (d < distance) {
+      distance = d;
+      nearest = &graph_.nodes_[id];
+    }
+  }
+  const std::string hint = nearest == nullptr
+                               ? absl::StrCat("the layer before this one is \"", graph_.nodes_[node.id - 1].name, "\"")
+                               : absl::StrCat("did you mean \"", nearest->name, "\"?");
+  return LayerError(node.name, absl::StrCat("its input \"", shown, "\" is no layer of the model; ", hint));
+}
+
+absl::Status GraphBuilder::InferNode(Node* node) {
+  std::vector<Shape> inputs;
+  for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);
+  const size_t first = graph_.variables_.size();
+  if (absl::Status status = InferLayer(inputs, node, &graph_.variables_); !status.ok()) {
+    return LayerError(node->name, status.message());
+  }
+  for (size_t i = first; i < graph_.variables_.size(); ++i) {
+    graph_.variables_[i].node = node->id;
+    node->variables.push_back(static_cast<int>(i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::LayOutVariables() {
+  int64_t offset = 0;
+  for (Variable& variable : graph_.variables_) {
+    variable.offset = offset;
+    offset += AlignUp(variable.size);  // each is at most kParametersMax: no overflow before the check
+    if (offset > kParametersMax) {
+      return absl::InvalidArgumentError(absl::StrCat("model: more than ", kParametersMax, " parameters at layer \"",
+                                                     graph_.nodes_[variable.node].name, "\"; make it smaller"));
+    }
+  }
+  graph_.space_size_ = offset;
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::CheckAllUsed() const {
+  std::vector<bool> used(graph_.nodes_.size(), false);
+  used.back() = true;
+  for (size_t id = graph_.nodes_.size(); id-- > 0;) {
+    if (!used[id]) continue;
+    for (int input : graph_.nodes_[id].inputs) used[input] = true;
+  }
+  for (const Node& node : graph_.nodes_) {
+    if (used[node.id]) continue;
+    return LayerError(node.name, absl::StrCat("its output does not reach the model's output \"",
+                                              graph_.nodes_.back().name, "\"; use it as an input or remove it"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,37 @@
+// GraphBuilder: the passes of Graph::Build. Names first (an input may be named before its layer is reached), then layer
+// by layer the inputs, shapes and variables, then the layout of the parameter space and the check that every layer has
+// a use.
+//
+// Used once, on one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(const v1::Model& model) : model_(model) {}
+  absl::StatusOr<Graph> Build();
+
+ private:
+  absl::Status CreateNodes();  // kinds and names
+  absl::Status CheckName(int id, const std::string& name);
+  void NameTheNameless();  // Keras' scheme
+  absl::Status ConnectInputs(Node* node);
+  absl::StatusOr<int> FindInput(const Node& node, const std::string& name) const;
+  absl::Status InferNode(Node* node);
+  absl::Status LayOutVariables();
+  absl::Status CheckAllUsed() const;
+
+  const v1::Model& model_;
+  Graph graph_;
+  absl::flat_hash_map<std::string, int> ids_;
+};
+
+}  // namespace cairn

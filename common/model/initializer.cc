@@ -1,0 +1,156 @@
+#include "common/model/initializer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/base/check.h"
+#include "common/base/random.h"
+
+namespace cairn {
+namespace {
+
+// What the stddev of a standard normal becomes when it is cut at two standard deviations: keras' VarianceScaling
+// divides by it.
+constexpr double kTruncatedStddev = 0.87962566103423978;
+constexpr double kTruncatedAt = 2.0;
+// A redraw is needed with probability 0.0455: after so many the chance is below 1e-80.
+constexpr uint32_t kRedrawsMax = 64;
+
+enum class Law { kConstant, kUniform, kNormal, kTruncatedNormal };
+
+// An element is scale * (a draw of [-1, 1), or of the standard normal), or the constant `scale`.
+struct Distribution {
+  Law law = Law::kConstant;
+  double scale = 0;
+};
+
+// keras.initializers.VarianceScaling with scale `gain` over `fan`.
+double UniformLimit(double gain, double fan) { return std::sqrt(3.0 * gain / std::max(1.0, fan)); }
+double TruncatedStddev(double gain, double fan) { return std::sqrt(gain / std::max(1.0, fan)) / kTruncatedStddev; }
+
+Distribution DistributionOf(const Variable& variable) {
+  const double fan_in = static_cast<double>(variable.fan_in);
+  const double fan_mean = (fan_in + static_cast<double>(variable.fan_out)) / 2.0;
+  switch (variable.initializer.kind()) {
+    case v1::Initializer::ZEROS:
+      return {Law::kConstant, 0.0};
+    case v1::Initializer::ONES:
+      return {Law::kConstant, 1.0};
+    case v1::Initializer::CONSTANT:
+      return {Law::kConstant, variable.initializer.value()};
+    case v1::Initializer::GLOROT_UNIFORM:
+      return {Law::kUniform, UniformLimit(1.0, fan_mean)};
+    case v1::Initializer::GLOROT_NORMAL:
+      return {Law::kTruncatedNormal, TruncatedStddev(1.0, fan_mean)};
+    case v1::Initializer::HE_UNIFORM:
+      return {Law::kUniform, UniformLimit(2.0, fan_in)};
+    case v1::Initializer::HE_NORMAL:
+      return {Law::kTruncatedNormal, TruncatedStddev(2.0, fan_in)};
+    case v1::Initializer::LECUN_UNIFORM:
+      return {Law::kUniform, UniformLimit(1.0, fan_in)};
+    case v1::Initializer::LECUN_NORMAL:
+      return {Law::kTruncatedNormal, TruncatedStddev(1.0, fan_in)};
+    case v1::Initializer::RANDOM_UNIFORM:
+      return {Law::kUniform, 0.05};
+    case v1::Initializer::RANDOM_NORMAL:
+      return {Law::kNormal, 0.05};
+    case v1::Initializer::TRUNCATED_NORMAL:
+      return {Law::kTruncatedNormal, 0.05};
+    default:
+      break;
+  }
+  CAIRN_CHECK(false, "Graph::Build resolves every initializer");
+  return {};
+}
+
+using Draws = std::array<double, 4>;
+
+// Box and Muller's transform of two pairs of words.
+Draws Normals(const PhiloxBlock& bits) {
+  Draws draws;
+  for (int pair = 0; pair < 4; pair += 2) {
+    const double radius = std::sqrt(-2.0 * std::log((bits[pair] + 1.0) * 0x1.0p-32));  // of (0, 1]
+    const double angle = 2.0 * M_PI * (bits[pair + 1] * 0x1.0p-32);
+    draws[pair] = radius * std::cos(angle);
+    draws[pair + 1] = radius * std::sin(angle);
+  }
+  return draws;
+}
+
+// The draws of elements 4 * block .. 4 * block + 3 of a variable. Redraws have counters of their own, so that an
+// element's value does not hang on its neighbours'.
+class Drawer {
+ public:
+  Drawer(uint64_t seed, uint32_t variable, Law law)
+      : key_(StreamKey(seed, RandomStream::kInitializer)), variable_(variable), law_(law) {}
+
+  Draws Block(uint64_t block) const {
+    if (law_ == Law::kUniform) {
+      const PhiloxBlock bits = Bits(block, 0);
+      Draws draws;
+      for (int i = 0; i < 4; ++i) draws[i] = 2.0 * ToUniform(bits[i]) - 1.0;
+      return draws;
+    }
+    Draws draws = Normals(Bits(block, 0));
+    if (law_ == Law::kTruncatedNormal) Redraw(block, &draws);
+    return draws;
+  }
+
+ private:
+  PhiloxBlock Bits(uint64_t block, uint32_t attempt) const {
+    return Philox(key_, {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), variable_, attempt});
+  }
+
+  static bool Outside(double draw) { return std::abs(draw) > kTruncatedAt; }
+
+  void Redraw(uint64_t block, Draws* draws) const {
+    for (uint32_t attempt = 1; attempt <= kRedrawsMax; ++attempt) {
+      if (std::none_of(draws->begin(), draws->end(), Outside)) return;
+      const Draws again = Normals(Bits(block, attempt));
+      for (int i = 0; i < 4; ++i) {
+        if (Outside((*draws)[i])) (*draws)[i] = again[i];
+      }
+    }
+    for (double& draw : *draws) draw = std::clamp(draw, -kTruncatedAt, kTruncatedAt);
+  }
+
+  std::array<uint32_t, 2> key_;
+  uint32_t variable_;
+  Law law_;
+};
+
+// Elements [begin, begin + out.size()) of one variable.
+void InitializeElements(const Variable& variable, uint32_t index, uint64_t seed, int64_t begin, absl::Span<float> out) {
+  const Distribution distribution = DistributionOf(variable);
+  if (distribution.law == Law::kConstant) {
+    std::fill(out.begin(), out.end(), static_cast<float>(distribution.scale));
+    return;
+  }
+  const Drawer drawer(seed, index, distribution.law);
+  const int64_t end = begin + static_cast<int64_t>(out.size());
+  for (int64_t block = begin / 4; block * 4 < end; ++block) {
+    const Draws draws = drawer.Block(static_cast<uint64_t>(block));
+    for (int64_t e = std::max(begin, block * 4); e < std::min(end, block * 4 + 4); ++e) {
+      out[e - begin] = static_cast<float>(draws[e % 4] * distribution.scale);
+    }
+  }
+}
+
+}  // namespace
+
+void InitializeRange(const Graph& graph, uint64_t seed, int64_t begin, absl::Span<float> out) {
+  const int64_t end = begin + static_cast<int64_t>(out.size());
+  CAIRN_CHECK(begin >= 0 && end <= graph.space_size(), "a range of the parameter space");
+  std::fill(out.begin(), out.end(), 0.0f);  // between variables
+  for (size_t v = 0; v < graph.variables().size(); ++v) {
+    const Variable& variable = graph.variables()[v];
+    const int64_t from = std::max(begin, variable.offset);
+    const int64_t to = std::min(end, variable.offset + variable.size);
+    if (from >= to) continue;
+    InitializeElements(variable, static_cast<uint32_t>(v), seed, from - variable.offset,
+                       out.subspan(from - begin, to - from));
+  }
+}
+
+}  // namespace cairn

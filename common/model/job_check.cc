@@ -1,0 +1,368 @@
+#include "common/model/job_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/model/optimizer_check.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kJobNameBytesMax = 63;
+constexpr size_t kPathBytesMax = 4096;
+constexpr int32_t kTopKDefault = 5;
+
+template <typename... Args>
+absl::Status Bad(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+absl::Status NotNegative(const char* field, int64_t value, const char* what_to_do) {
+  if (value >= 0) return absl::OkStatus();
+  return Bad(field, ": ", value, " is negative; ", what_to_do);
+}
+
+absl::Status CheckName(v1::JobSpec* spec) {
+  if (spec->name().empty()) spec->set_name("job");
+  const bool plain = std::all_of(spec->name().begin(), spec->name().end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
+  });
+  if (plain && spec->name().size() <= kJobNameBytesMax) return absl::OkStatus();
+  return Bad("name: it may have letters, digits, '-', '_' and '.', at most ", kJobNameBytesMax, "; choose another");
+}
+
+absl::Status CheckData(v1::Data* data) {
+  if (data->path().empty()) return Bad("data.path: missing; give the file or directory as the workers see it");
+  if (data->path().size() > kPathBytesMax)
+    return Bad("data.path: longer than ", kPathBytesMax, " bytes; use a shorter one");
+  if (!v1::Data::Format_IsValid(data->format())) {
+    return Bad("data.format: ", static_cast<int>(data->format()),
+               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, or AUTO");
+  }
+  const float validation = data->validation_split(), test = data->test_split();
+  if (!(validation >= 0 && validation < 1)) {
+    return Bad("data.validation_split: ", validation, " is outside [0, 1); use a share such as 0.1");
+  }
+  if (!(test >= 0 && test < 1)) return Bad("data.test_split: ", test, " is outside [0, 1); use a share such as 0.1");
+  if (validation + test >= 1) {
+    return Bad("data.validation_split: with data.test_split it takes ", validation + test,
+               " of the examples and leaves none to train on; make their sum less than 1");
+  }
+  if ((data->image_height() == 0) != (data->image_width() == 0)) {
+    return Bad("data.image_height: image_height and image_width go together; set both or none");
+  }
+  for (int32_t side : {data->image_height(), data->image_width()}) {
+    if (side < 0 || side > kImageSideMax) {
+      return Bad("data.image_height: ", data->image_height(), " x ", data->image_width(),
+                 " pixels are not within 1 .. ", kImageSideMax, " each; use a size such as 128 x 128");
+    }
+  }
+  CAIRN_RETURN_IF_ERROR(NotNegative("data.cache_mib", data->cache_mib(), "use a number of MiB, or 0 for the default"));
+  if (data->cache_mib() == 0) data->set_cache_mib(1024);
+  if (data->label_column().empty()) data->set_label_column("-1");
+  if (!data->has_shuffle()) data->set_shuffle(true);
+  return absl::OkStatus();
+}
+
+absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
+  const Shape& input = graph.input_shape();
+  const bool image = input.size() == 3 && (input[2] == 1 || input[2] == 3);
+  if (data.format() == v1::Data::IMAGE_FOLDER && !image) {
+    return Bad("model.layers[0].input.shape: ", ToString(input),
+               " cannot hold pictures; use [height, width, 3], or 1 for grey ones");
+  }
+  if (data.image_height() == 0) return absl::OkStatus();
+  if (!image || input[0] != data.image_height() || input[1] != data.image_width()) {
+    return Bad("data.image_height: pictures are resized to ", data.image_height(), " x ", data.image_width(),
+               ", but the model's input is ", ToString(input),
+               "; make them equal, or leave image_height and image_width away");
+  }
+  return absl::OkStatus();
+}
+
+bool IsCategorical(v1::Loss::Kind kind) {
+  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
+}
+
+absl::Status CheckLoss(const v1::Loss& loss, const Graph& graph) {
+  if (loss.kind() == v1::Loss::LOSS_UNSPECIFIED) {
+    return Bad("loss.kind: missing; use SPARSE_CATEGORICAL_CROSSENTROPY for classes, say");
+  }
+  if (!v1::Loss::Kind_IsValid(loss.kind())) {
+    return Bad("loss.kind: ", static_cast<int>(loss.kind()),
+               " is not known; use SPARSE_CATEGORICAL_CROSSENTROPY, CATEGORICAL_CROSSENTROPY, BINARY_CROSSENTROPY or "
+               "MEAN_SQUARED_ERROR");
+  }
+  const Node& output = graph.output();
+  if (output.output.size() != 1) {
+    return Bad("layer \"", output.name, "\": the model's output is ", ToString(output.output),
+               ", but a loss takes one row of numbers an example; put a flatten or global_average_pooling2d before it");
+  }
+  if (IsCategorical(loss.kind()) && output.output[0] < 2) {
+    return Bad("loss.kind: ", v1::Loss::Kind_Name(loss.kind()), " needs one output for each class, but layer \"",
+               output.name, "\" has 1; use BINARY_CROSSENTROPY for two classes, or more units");
+  }
+  return absl::OkStatus();
+}
+
+// What computes, but is hardly meant.
+void WarnOfLoss(const v1::Loss& loss, const Graph& graph, std::vector<std::string>* warnings) {
+  const Node& output = graph.output();
+  const std::string kind = v1::Loss::Kind_Name(loss.kind());
+  const v1::Activation wanted = IsCategorical(loss.kind())                     ? v1::SOFTMAX
+                                : loss.kind() == v1::Loss::BINARY_CROSSENTROPY ? v1::SIGMOID
+                                                                               : v1::LINEAR;
+  const std::string layer = absl::StrCat("the last layer \"", output.name, "\"");
+  if (wanted == v1::LINEAR) {
+    if (loss.from_logits()) warnings->push_back("loss.from_logits: it has no meaning for MEAN_SQUARED_ERROR");
+    return;
+  }
+  const std::string name = absl::AsciiStrToLower(v1::Activation_Name(wanted));
+  const bool probabilities = output.activation == v1::SOFTMAX || output.activation == v1::SIGMOID;
+  if (loss.from_logits() && probabilities) {
+    warnings->push_back(
+        absl::StrCat("loss.from_logits: true, but ", layer, " ends in ",
+                     absl::AsciiStrToLower(v1::Activation_Name(output.activation)),
+                     ", so its outputs are no logits; set from_logits: false or remove the activation"));
+  } else if (!loss.from_logits() && output.activation != wanted) {
+    warnings->push_back(absl::StrCat("loss.kind: ", kind, " takes probabilities, but ", layer, " does not end in ",
+                                     name, "; give it activation: ", v1::Activation_Name(wanted),
+                                     probabilities ? "" : ", or set loss.from_logits: true"));
+  }
+}
+
+absl::Status CheckMetrics(v1::JobSpec* spec, int64_t outputs) {
+  if (spec->metrics_size() > kMetricsMax) {
+    return Bad("metrics: ", spec->metrics_size(), " of them; at most ", kMetricsMax, " are allowed");
+  }
+  for (int i = 0; i < spec->metrics_size(); ++i) {
+    v1::Metric* metric = spec->mutable_metrics(i);
+    if (metric->kind() == v1::Metric::METRIC_UNSPECIFIED || !v1::Metric::Kind_IsValid(metric->kind())) {
+      return Bad("metrics[", i,
+                 "].kind: missing or not known; use ACCURACY, TOP_K_ACCURACY, MEAN_ABSOLUTE_ERROR or "
+                 "ROOT_MEAN_SQUARED_ERROR");
+    }
+    if (metric->kind() != v1::Metric::TOP_K_ACCURACY) {
+      if (metric->k() != 0) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it away");
+      continue;
+    }
+    if (metric->k() == 0) metric->set_k(kTopKDefault);
+    if (metric->k() < 0) return Bad("metrics[", i, "].k: ", metric->k(), " is negative; use a number such as 5");
+    if (metric->k() > outputs) {
+      return Bad("metrics[", i, "].k: ", metric->k(), " is more than the model's ", outputs,
+                 " outputs; use a smaller k");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStrategy(v1::JobSpec* spec) {
+  if (!v1::Strategy_IsValid(spec->strategy())) {
+    return Bad("strategy: ", static_cast<int>(spec->strategy()),
+               " is not known; use MIRRORED, MULTI_WORKER_MIRRORED or PARAMETER_SERVER");
+  }
+  if (spec->strategy() == v1::STRATEGY_UNSPECIFIED) spec->set_strategy(v1::MULTI_WORKER_MIRRORED);
+  if (!spec->has_staleness_bound()) return absl::OkStatus();
+  if (spec->strategy() != v1::PARAMETER_SERVER) {
+    return Bad("staleness_bound: only for strategy PARAMETER_SERVER, not ", v1::Strategy_Name(spec->strategy()),
+               "; leave it away or change the strategy");
+  }
+  return NotNegative("staleness_bound", spec->staleness_bound(), "use 0 or more, or leave it away for no bound");
+}
+
+// Counts of examples, steps and replicas.
+absl::Status CheckCounts(v1::JobSpec* spec) {
+  CAIRN_RETURN_IF_ERROR(NotNegative("batch_size", spec->batch_size(), "use a number such as 32"));
+  if (spec->batch_size() == 0) spec->set_batch_size(32);
+  if (spec->batch_size() > kBatchSizeMax) {
+    return Bad("batch_size: ", spec->batch_size(), " is above the limit of ", kBatchSizeMax, "; use a smaller one");
+  }
+  CAIRN_RETURN_IF_ERROR(NotNegative("epochs", spec->epochs(), "use 1 or more"));
+  if (spec->epochs() == 0) spec->set_epochs(1);
+  CAIRN_RETURN_IF_ERROR(NotNegative("replicas", spec->replicas(), "use 1 or more, or leave it away"));
+  if (spec->replicas() > kReplicasMax) {
+    return Bad("replicas: ", spec->replicas(), " is above the limit of ", kReplicasMax, "; use fewer");
+  }
+  if (spec->replicas() > spec->batch_size()) {
+    return Bad("batch_size: ", spec->batch_size(), " is less than the ", spec->replicas(),
+               " replicas that share each batch; use a larger batch_size or fewer replicas");
+  }
+  CAIRN_RETURN_IF_ERROR(
+      NotNegative("steps_per_epoch", spec->steps_per_epoch(), "use 1 or more, or leave it away for all batches"));
+  CAIRN_RETURN_IF_ERROR(NotNegative("validation_freq", spec->validation_freq(), "use 1 or more"));
+  if (spec->validation_freq() == 0) spec->set_validation_freq(1);
+  return absl::OkStatus();
+}
+
+absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
+  const int64_t bytes = spec.partition_bytes();
+  if (bytes == 0) return absl::OkStatus();
+  if (bytes % (kSpaceAlignment * 4) != 0 || bytes < kPartitionBytesMin || bytes > kPartitionBytesMax) {
+    return Bad("partition_bytes: ", bytes, " is not a multiple of ", kSpaceAlignment * 4, " within ",
+               kPartitionBytesMin, " .. ", kPartitionBytesMax, "; use 4194304 or leave it away");
+  }
+  const int64_t partitions = (graph.space_size() * 4 + bytes - 1) / bytes;
+  if (partitions <= kPartitionsMax) return absl::OkStatus();
+  return Bad("partition_bytes: ", bytes, " cuts the model into ", partitions, " partitions, above the limit of ",
+             kPartitionsMax, "; use a larger one or leave it away");
+}
+
+absl::Status CheckCluster(v1::JobSpec* spec) {
+  if (!v1::DataType_IsValid(spec->wire_dtype())) {
+    return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
+  }
+  if (spec->wire_dtype() == v1::DATA_TYPE_UNSPECIFIED) spec->set_wire_dtype(v1::FLOAT32);
+  if (!v1::Durability_IsValid(spec->durability())) {
+    return Bad("durability: ", static_cast<int>(spec->durability()), " is not known; use LOGGED");
+  }
+  if (spec->durability() == v1::DURABILITY_UNSPECIFIED) spec->set_durability(v1::LOGGED);
+  if (spec->threads_per_replica() < 0 || spec->threads_per_replica() > kThreadsPerReplicaMax) {
+    return Bad("threads_per_replica: ", spec->threads_per_replica(), " is not within 1 .. ", kThreadsPerReplicaMax,
+               "; use 1, unless a worker has more cores than slots");
+  }
+  if (spec->threads_per_replica() == 0) spec->set_threads_per_replica(1);
+  CAIRN_RETURN_IF_ERROR(NotNegative("min_workers", spec->min_workers(), "use 1 or more"));
+  if (spec->min_workers() == 0) spec->set_min_workers(1);
+  CAIRN_RETURN_IF_ERROR(NotNegative("max_workers", spec->max_workers(), "use 1 or more, or 0 for no limit"));
+  if (spec->strategy() == v1::MIRRORED) {
+    if (spec->min_workers() > 1 || spec->max_workers() > 1) {
+      return Bad(spec->min_workers() > 1 ? "min_workers" : "max_workers",
+                 ": more than 1, but strategy MIRRORED runs on one "
+                 "worker; use 1, or strategy MULTI_WORKER_MIRRORED");
+    }
+    spec->set_max_workers(1);
+  }
+  if (spec->max_workers() != 0 && spec->max_workers() < spec->min_workers()) {
+    return Bad("max_workers: ", spec->max_workers(), " is less than min_workers ", spec->min_workers(),
+               "; raise it or lower min_workers");
+  }
+  if (spec->replicas() != 0 && spec->min_workers() > spec->replicas()) {
+    return Bad("min_workers: ", spec->min_workers(), " is more than the ", spec->replicas(),
+               " replicas, so that some would have no work; use fewer, or more replicas");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
+  const Shape& input = job.graph.input_shape();
+  const Shape example(data.example_shape().begin(), data.example_shape().end());
+  const bool resized = data.format() == v1::Data::IMAGE_FOLDER && job.spec.data().image_height() == 0;
+  if (resized && input.size() == 3 && (input[2] == 1 || input[2] == 3)) return absl::OkStatus();
+  if (input == example) return absl::OkStatus();
+  return Bad(
+      "model.layers[0].input.shape: ", ToString(input), ", but the examples of ", data.path(), " are ",
+      ToString(example), "; set the shape to ", ToString(example),
+      NumElements(input) == NumElements(example) && example.size() > input.size() ? " and add a flatten layer" : "");
+}
+
+absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
+  const v1::Loss::Kind kind = job.spec.loss().kind();
+  const std::string name = v1::Loss::Kind_Name(kind);
+  const Node& output = job.graph.output();
+  const int64_t units = output.output[0];
+  if (IsCategorical(kind)) {
+    if (data.classes() == 0) {
+      return Bad("loss.kind: ", name, " needs class numbers, but the labels of ", data.path(),
+                 " are plain numbers; use MEAN_SQUARED_ERROR, or another label_column");
+    }
+    if (units >= data.classes()) return absl::OkStatus();
+    return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has ", data.classes(),
+               " classes; set units: ", data.classes());
+  }
+  if (units != 1) {
+    return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",
+               name, " needs one for each output; use one output, or ", "SPARSE_CATEGORICAL_CROSSENTROPY for classes");
+  }
+  if (kind == v1::Loss::BINARY_CROSSENTROPY && data.classes() > 2) {
+    return Bad("loss.kind: BINARY_CROSSENTROPY tells two classes apart, but ", data.path(), " has ", data.classes(),
+               "; use SPARSE_CATEGORICAL_CROSSENTROPY and a last layer of ", data.classes(), " outputs");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
+  CheckedJob job;
+  job.spec = spec;
+  CAIRN_RETURN_IF_ERROR(CheckName(&job.spec));
+  CAIRN_ASSIGN_OR_RETURN(job.graph, Graph::Build(spec.model()));
+  if (job.graph.trainable_parameters() == 0) {
+    return Bad("model.layers: no layer has anything to train; add a dense or conv2d layer");
+  }
+  CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));
+  CAIRN_RETURN_IF_ERROR(CheckImageSize(job.spec.data(), job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.loss(), job.graph));
+  WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
+  CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph.output().output[0]));
+  CAIRN_RETURN_IF_ERROR(ResolveOptimizer(job.spec.mutable_optimizer(), &job.warnings));
+  CAIRN_RETURN_IF_ERROR(CheckStrategy(&job.spec));
+  CAIRN_RETURN_IF_ERROR(CheckCounts(&job.spec));
+  CAIRN_RETURN_IF_ERROR(CheckPartitions(job.spec, job.graph));
+  CAIRN_RETURN_IF_ERROR(CheckCluster(&job.spec));
+  return job;
+}
+
+absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data) {
+  CAIRN_RETURN_IF_ERROR(CheckShape(job, data));
+  CAIRN_RETURN_IF_ERROR(CheckLabels(job, data));
+  const int64_t examples = static_cast<int64_t>(data.train_examples());
+  const int64_t batch_size = job.spec.batch_size();
+  if (examples == 0) {
+    return Bad("data.path: ", data.path(),
+               " has no training examples; check the path, and lower data.validation_split "
+               "and data.test_split");
+  }
+  if (batch_size > examples) {
+    return Bad("batch_size: ", batch_size, " is more than the ", examples, " training examples of ", data.path(),
+               "; use a smaller one");
+  }
+  const int64_t steps = (examples + batch_size - 1) / batch_size;
+  if (job.spec.steps_per_epoch() > steps) {
+    return Bad("steps_per_epoch: ", job.spec.steps_per_epoch(), ", but ", examples, " examples in batches of ",
+               batch_size, " make ", steps, " steps; use at most that, or leave it away");
+  }
+  return absl::OkStatus();
+}
+
+int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
+  const int64_t unit = kSpaceAlignment * 4;
+  const int64_t servers = std::max(ps, 1);
+  const int64_t bytes = std::max<int64_t>(space_size * 4, unit);
+  const int64_t fewest = (bytes + kPartitionBytesDefault - 1) / kPartitionBytesDefault;
+  const int64_t partitions = (fewest + servers - 1) / servers * servers;  // as many for every server
+  const int64_t each = (bytes + partitions - 1) / partitions;
+  return std::min(kPartitionBytesDefault, (each + unit - 1) / unit * unit);
+}
+
+std::string MetricName(const v1::JobSpec& spec, int metric) {
+  CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
+  switch (spec.metrics(metric).kind()) {
+    case v1::Metric::ACCURACY:
+      return "accuracy";
+    case v1::Metric::TOP_K_ACCURACY: {
+      const int32_t k = spec.metrics(metric).k();
+      return absl::StrCat("top_", k == 0 ? kTopKDefault : k, "_accuracy");
+    }
+    case v1::Metric::MEAN_ABSOLUTE_ERROR:
+      return "mean_absolute_error";
+    case v1::Metric::ROOT_MEAN_SQUARED_ERROR:
+      return "root_mean_squared_error";
+    default:
+      return "unknown";
+  }
+}
+
+double MetricValue(const v1::JobSpec& spec, int metric, const v1::MetricSums& sums) {
+  CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
+  if (sums.examples() == 0 || metric >= sums.metrics_size()) return std::numeric_limits<double>::quiet_NaN();
+  const double mean = sums.metrics(metric) / static_cast<double>(sums.examples());
+  return spec.metrics(metric).kind() == v1::Metric::ROOT_MEAN_SQUARED_ERROR ? std::sqrt(mean) : mean;
+}
+
+}  // namespace cairn

@@ -1,0 +1,36 @@
+// The check of a job at submission: every error is found here, before anything is started, and names its field or
+// layer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+struct CheckedJob {
+  v1::JobSpec spec;  // every default filled in, except `replicas` where it was 0 and `partition_bytes` where it was 0
+  Graph graph;
+  std::vector<std::string> warnings;
+};
+
+// What can be told from the spec alone. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`, as
+// `optimizer.learning_rate: -1 is not positive; use a number such as 0.001`.
+absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec);
+
+// What needs the data too: the input's shape, classes against the output, batch size against examples.
+absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data);
+
+// Partition size for a space where the user gave none: 4 MiB, less so that every one of `ps` servers has work.
+int64_t DefaultPartitionBytes(int64_t space_size, int ps);
+
+std::string MetricName(const v1::JobSpec& spec, int metric);  // "accuracy", "top_5_accuracy"
+
+// The metric's value from sums over examples, NaN where there are none. A root mean squared error takes its root here.
+double MetricValue(const v1::JobSpec& spec, int metric, const v1::MetricSums& sums);
+
+}  // namespace cairn

@@ -1,0 +1,52 @@
+#include "common/model/step_plan.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+
+StepPlan StepPlan::Make(int64_t examples, int64_t batch_size, int32_t replicas, int64_t steps_per_epoch,
+                        int32_t epochs) {
+  CAIRN_CHECK(examples >= 0 && batch_size > 0 && replicas > 0 && steps_per_epoch >= 0 && epochs >= 0,
+              "a job that was not checked");
+  const int64_t batches = (examples + batch_size - 1) / batch_size;
+  StepPlan plan;
+  plan.examples = examples;
+  plan.batch_size = batch_size;
+  plan.replicas = replicas;
+  plan.steps_per_epoch = steps_per_epoch == 0 ? batches : std::min(batches, steps_per_epoch);
+  plan.total_steps = plan.steps_per_epoch * epochs;
+  return plan;
+}
+
+PlaceRange StepPlan::Places(int64_t step, ReplicaId replica) const {
+  const int64_t begin = step % steps_per_epoch * batch_size;
+  const int64_t end = std::min(begin + batch_size, examples);
+  const PlaceRange share = Share(end - begin, replica.value, replicas);
+  return {begin + share.begin, begin + share.end};
+}
+
+PlaceRange Share(int64_t items, int64_t index, int64_t parts) {
+  CAIRN_CHECK(items >= 0 && index >= 0 && index < parts, "no such part");
+  const int64_t size = items / parts;
+  const int64_t larger = items % parts;  // this many parts, the first ones, have one item more
+  const int64_t begin = index * size + std::min(index, larger);
+  return {begin, begin + size + (index < larger ? 1 : 0)};
+}
+
+std::vector<v1::PartitionRange> CutPartitions(int64_t space_size, int64_t partition_bytes) {
+  const int64_t numbers = partition_bytes / 4;
+  CAIRN_CHECK(numbers > 0 && numbers % kSpaceAlignment == 0, "partition_bytes is a multiple of 64");
+  std::vector<v1::PartitionRange> ranges;
+  for (int64_t begin = 0; begin < space_size; begin += numbers) {
+    v1::PartitionRange& range = ranges.emplace_back();
+    range.set_partition(static_cast<uint32_t>(ranges.size() - 1));
+    range.set_begin(begin);
+    range.set_end(std::min(begin + numbers, space_size));
+  }
+  return ranges;
+}
+
+}  // namespace cairn

@@ -1,0 +1,97 @@
+#include "common/rpc/assembler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+
+namespace cairn {
+namespace {
+
+bool SameRequest(const Frame& a, const Frame& b) {
+  return a.kind == b.kind && a.job == b.job && a.partition == b.partition && a.generation == b.generation &&
+         a.replica_first == b.replica_first && a.replica_count == b.replica_count && a.sequence == b.sequence &&
+         a.version == b.version && a.want_version == b.want_version && a.examples == b.examples && a.dtype == b.dtype &&
+         a.reply_dtype == b.reply_dtype && a.payload_total == b.payload_total;
+}
+
+}  // namespace
+
+FrameSplitter::FrameSplitter(Frame whole, size_t chunk_bytes_max)
+    : whole_(std::move(whole)), chunk_bytes_max_(chunk_bytes_max) {
+  CAIRN_CHECK(chunk_bytes_max > 0, "chunks of nothing");
+}
+
+Frame FrameSplitter::Next() {
+  CAIRN_CHECK(!done_, "FrameSplitter::Next after the last chunk");
+  const size_t total = whole_.payload.size();
+  const size_t n = std::min(chunk_bytes_max_, total - offset_);
+  Frame chunk = whole_;
+  chunk.payload = whole_.payload.Slice(offset_, n);
+  chunk.payload_offset = offset_;
+  chunk.payload_total = total;
+  offset_ += n;
+  done_ = offset_ == total;
+  return chunk;
+}
+
+absl::Status FrameAssembler::CheckChunk(const DecodedFrame& chunk) const {
+  const Frame& f = chunk.frame;
+  const auto refuse = [&](std::string_view what) {
+    return absl::InvalidArgumentError(absl::StrFormat("request %d: %s", f.request_id, what));
+  };
+  if (f.payload_total > tensor_bytes_max_) {
+    return refuse(absl::StrFormat("payload_total %d is more than %d bytes", f.payload_total, tensor_bytes_max_));
+  }
+  if (chunk.payload_size > f.payload_total || f.payload_offset > f.payload_total - chunk.payload_size) {
+    return refuse(absl::StrFormat("payload of %d bytes at payload_offset %d goes beyond payload_total %d",
+                                  chunk.payload_size, f.payload_offset, f.payload_total));
+  }
+  if (chunk.payload_size == 0 && f.payload_total > 0) return refuse("a chunk without payload");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
+  CAIRN_RETURN_IF_ERROR(CheckChunk(chunk));
+  const uint64_t id = chunk.frame.request_id;
+  const size_t total = chunk.frame.payload_total;
+  auto it = joins_.find(id);
+
+  if (it == joins_.end()) {
+    if (chunk.frame.payload_offset != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("request %d begins at payload_offset %d, not 0", id, chunk.frame.payload_offset));
+    }
+    if (chunk.payload_size == total) {  // whole in one chunk
+      chunk.frame.payload = Buffer::Allocate(total);
+      CopyPayload(chunk, absl::MakeSpan(chunk.frame.payload.mutable_data(), total));
+      return std::optional<Frame>(std::move(chunk.frame));
+    }
+    if (joins_.size() >= kJoinsMax || total > bytes_max_ - bytes_joining_) {
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "request %d of %d bytes: %d bytes in %d unfinished requests are open on this stream, at most %d "
+          "and %d; finish them first",
+          id, total, bytes_joining_, joins_.size(), bytes_max_, kJoinsMax));
+    }
+    it = joins_.emplace(id, Join{std::move(chunk.frame)}).first;
+    it->second.frame.payload = Buffer::Allocate(total);
+    bytes_joining_ += total;
+  } else if (!SameRequest(it->second.frame, chunk.frame)) {
+    return absl::InvalidArgumentError(absl::StrFormat("request %d: chunks with different headers", id));
+  } else if (chunk.frame.payload_offset != it->second.received) {
+    return absl::InvalidArgumentError(absl::StrFormat("request %d: payload_offset %d after %d bytes", id,
+                                                      chunk.frame.payload_offset, it->second.received));
+  }
+
+  Join& join = it->second;
+  CopyPayload(chunk, absl::MakeSpan(join.frame.payload.mutable_data() + join.received, total - join.received));
+  join.received += chunk.payload_size;
+  if (join.received < total) return std::optional<Frame>();
+  Frame whole = std::move(join.frame);
+  joins_.erase(it);
+  bytes_joining_ -= total;
+  return std::optional<Frame>(std::move(whole));
+}
+
+}  // namespace cairn

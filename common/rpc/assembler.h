@@ -1,0 +1,64 @@
+// FrameSplitter and FrameAssembler: whole frames to chunks of at most kFramePayloadBytesMax and back.
+//
+// Not thread-safe: one of each belongs to one direction of one stream. Invariants of the assembler:
+//   1. The tensors being joined take at most bytes_max together, and are at most kJoinsMax.
+//   2. It returns only frames whose payload is complete: payload_offset == 0 and payload_total == payload.size().
+//   3. Chunks of one request must agree in every field that says what they are, and come in order, without gaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+#include "common/tensor/frame.h"
+#include "common/tensor/frame_codec.h"
+
+namespace cairn {
+
+// Cuts one whole frame. Every frame gives at least one chunk.
+class FrameSplitter {
+ public:
+  explicit FrameSplitter(Frame whole, size_t chunk_bytes_max = kFramePayloadBytesMax);
+  bool done() const { return done_; }
+  Frame Next();  // not after done()
+  size_t bytes_left() const { return whole_.payload.size() - offset_; }
+
+ private:
+  Frame whole_;
+  size_t chunk_bytes_max_;
+  size_t offset_ = 0;
+  bool done_ = false;
+};
+
+class FrameAssembler {
+ public:
+  static constexpr size_t kJoinsMax = 256;
+
+  explicit FrameAssembler(size_t bytes_max, size_t tensor_bytes_max = kPartitionBytesMax)
+      : bytes_max_(bytes_max), tensor_bytes_max_(tensor_bytes_max) {}
+
+  // The whole frame that this chunk completes, or nothing yet. Its payload is a Buffer of its own (the
+  // chunk's bytes are copied there, once): cores keep it and write into it, and gRPC's read buffers are let go at once.
+  // Errors: INVALID_ARGUMENT a chunk that does not fit; RESOURCE_EXHAUSTED too much begun and not finished. After an
+  // error the stream is to be ended.
+  absl::StatusOr<std::optional<Frame>> Add(DecodedFrame chunk);
+
+  size_t bytes_joining() const { return bytes_joining_; }
+
+ private:
+  struct Join {
+    Frame frame;  // payload: the whole tensor, filled up to `received`
+    size_t received = 0;
+  };
+
+  absl::Status CheckChunk(const DecodedFrame& chunk) const;
+
+  const size_t bytes_max_, tensor_bytes_max_;
+  size_t bytes_joining_ = 0;
+  absl::flat_hash_map<uint64_t, Join> joins_;  // by request_id
+};
+
+}  // namespace cairn

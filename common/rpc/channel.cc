@@ -1,0 +1,69 @@
+#include "common/rpc/channel.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace cairn {
+namespace {
+
+bool AcceptsOn(const std::string& path) {
+  sockaddr_un address{};
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return ok;
+}
+
+}  // namespace
+
+absl::StatusOr<Address> ParseAddress(const std::string& address) {
+  const size_t comma = address.find(',');
+  Address out;
+  out.tcp = address.substr(0, comma);
+  if (comma != std::string::npos) {
+    absl::string_view rest = absl::string_view(address).substr(comma + 1);
+    if (!absl::ConsumePrefix(&rest, "unix:") || rest.empty() || rest[0] != '/') {
+      return absl::InvalidArgumentError(
+          absl::StrCat("address \"", address, "\": after the comma \"unix:/path\" is expected"));
+    }
+    out.unix_socket = std::string(rest);
+  }
+  const size_t colon = out.tcp.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == out.tcp.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": \"host:port\" is expected"));
+  }
+  return out;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& address,
+                                                             const ChannelOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  grpc::ChannelArguments args;
+  args.SetMaxReceiveMessageSize(options.receive_bytes_max);
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_interval)));
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(options.connect_timeout)));
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a cluster's own traffic does not pass a web proxy
+  const bool local = !parsed.unix_socket.empty() && AcceptsOn(parsed.unix_socket);
+  return grpc::CreateCustomChannel(local ? absl::StrCat("unix:", parsed.unix_socket) : parsed.tcp,
+                                   grpc::InsecureChannelCredentials(), args);
+}
+
+}  // namespace cairn

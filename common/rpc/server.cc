@@ -1,0 +1,94 @@
+#include "common/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/rpc/channel.h"
+
+namespace cairn {
+namespace {
+
+// Both plugins are switches of the process that must be thrown before the first server is built.
+void EnablePlugins() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+void SetArguments(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(options.receive_bytes_max);
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Find clients that vanished without a word, and let clients ping us as often as they find right.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 4000);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
+                                                            const std::vector<grpc::Service*>& services) {
+  if (absl::StatusOr<cairn::Address> parsed = ParseAddress(options.listen); !parsed.ok()) {
+    return Annotate(parsed.status(), "listen");
+  }
+  if (options.unix_socket.size() > kUnixSocketPathBytesMax) {
+    return absl::InvalidArgumentError(absl::StrFormat("unix socket \"%s\": a path of %d bytes, at most %d are possible",
+                                                      options.unix_socket, options.unix_socket.size(),
+                                                      kUnixSocketPathBytesMax));
+  }
+  EnablePlugins();
+  grpc::ServerBuilder builder;
+  SetArguments(options, &builder);
+  std::unique_ptr<RpcServer> out(new RpcServer);
+  out->options_ = options;
+  out->host_ = options.listen.substr(0, options.listen.rfind(':'));
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &out->port_);
+  int unix_ok = 1;
+  if (!options.unix_socket.empty()) {
+    builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket), grpc::InsecureServerCredentials(), &unix_ok);
+  }
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  out->server_ = builder.BuildAndStart();
+  if (out->server_ == nullptr || out->port_ == 0 || unix_ok == 0) {
+    const bool tcp = out->port_ == 0;
+    return absl::UnavailableError(absl::StrCat("cannot listen on \"", tcp ? options.listen : options.unix_socket,
+                                               "\": it is in use, or not on this host; choose another"));
+  }
+  return out;
+}
+
+RpcServer::~RpcServer() { Stop(absl::ZeroDuration()); }
+
+std::string RpcServer::Address(const std::string& advertise) const {
+  std::string out = advertise.empty() ? host_ : advertise;
+  // "host:port" is taken as it is; a bare host (also "[::1]") gets the port.
+  const size_t colon = out.rfind(':');
+  if (colon == std::string::npos || (out[0] == '[' && out.back() == ']')) absl::StrAppend(&out, ":", port_);
+  if (!options_.unix_socket.empty()) absl::StrAppend(&out, ",unix:", options_.unix_socket);
+  return out;
+}
+
+void RpcServer::SetServing(bool serving) {
+  if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);
+}
+
+void RpcServer::Stop(absl::Duration grace) {
+  if (stopped_ || server_ == nullptr) return;
+  stopped_ = true;
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
+  server_->Wait();
+}
+
+}  // namespace cairn

@@ -1,0 +1,55 @@
+// RpcServer: a gRPC server as every daemon wants it: TCP and (optionally) a Unix socket, health checking, reflection,
+// keepalive.
+//
+// Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
+// call runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
+
+namespace cairn {
+
+struct RpcServerOptions {
+  std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
+  std::string unix_socket;             // path, or empty; at most kUnixSocketPathBytesMax
+  int receive_bytes_max = 4 << 20;     // of one message
+};
+inline constexpr size_t kUnixSocketPathBytesMax = 107;
+
+class RpcServer {
+ public:
+  // The services must outlive the server. Errors: INVALID_ARGUMENT, UNAVAILABLE (the address is in use or not this
+  // host's).
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const RpcServerOptions& options,
+                                                          const std::vector<grpc::Service*>& services);
+  ~RpcServer();  // Stop with no grace
+
+  int port() const { return port_; }
+  // "host:port[,unix:/path]". advertise: the host (or host:port) that others use; empty: the one listened on.
+  std::string Address(const std::string& advertise) const;
+  // What the health service answers for "" (the whole server); SERVING after Start.
+  void SetServing(bool serving);
+  // Takes no new calls, gives open ones `grace`, then cancels them. Idempotent.
+  void Stop(absl::Duration grace);
+
+ private:
+  RpcServer() = default;
+
+  RpcServerOptions options_;
+  std::string host_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  bool stopped_ = false;
+};
+
+}  // namespace cairn

@@ -1,0 +1,262 @@
+// KvStore on RocksDB, with the bodies of large values in a ValueLog beside it.
+//
+//   DIRECTORY/db/        RocksDB; a value there is
+//     0 bytes                                         the value itself
+//     1 segment:u64 offset:u64 size:u64 head-bytes    its head; its body is in the value log (numbers little-endian)
+//   DIRECTORY/values/    the value log
+//
+// A batch's bodies are written first, then the batch in one RocksDB write: it is there whole or not at all. Writes that
+// touch the same key must not run at the same time (a partition has one writer).
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/storage/kv_store.h"
+#include "common/storage/value_log.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kBodyBytesMin = size_t{8}
+                                 << 10;  // smaller ones are RocksDB's: two writes would cost more than the copies
+constexpr size_t kPlaceBytes = 1 + 3 * 8;
+
+rocksdb::Slice ToSlice(std::string_view v) { return rocksdb::Slice(v.data(), v.size()); }
+std::string_view ToView(const rocksdb::Slice& s) { return std::string_view(s.data(), s.size()); }
+
+absl::Status ToStatus(const rocksdb::Status& s, const std::string& directory) {
+  if (s.ok()) return absl::OkStatus();
+  const std::string text = s.ToString();
+  const auto message = [&](const char* what) { return absl::StrCat("store ", directory, ": ", what, " (", text, ")"); };
+  if (s.IsCorruption())
+    return absl::DataLossError(message("its files are damaged; restore it or start with an empty one"));
+  if (s.IsNoSpace()) return absl::ResourceExhaustedError(message("no space left on its disk"));
+  if (absl::StrContains(text, "Permission denied")) return absl::PermissionDeniedError(message("not ours to use"));
+  if (absl::StrContains(text, "While lock file") || absl::StrContains(text, "lock hold by current process")) {
+    return absl::FailedPreconditionError(message("another process has it open"));
+  }
+  return absl::UnavailableError(message("input or output failed"));
+}
+
+rocksdb::Options MakeOptions() {
+  rocksdb::Options o;
+  o.create_if_missing = true;
+  // Keys and small values only: little memory does.
+  o.write_buffer_size = size_t{4} << 20;
+  o.max_write_buffer_number = 3;
+  o.max_background_jobs = 2;
+  o.max_total_wal_size = uint64_t{32} << 20;
+  o.compression = rocksdb::kNoCompression;
+  // A tail that was cut off by a crash was never confirmed; damage before it is an error, not a silent end of the log.
+  o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  o.keep_log_file_num = 4;
+  o.max_log_file_size = size_t{4} << 20;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = rocksdb::NewLRUCache(size_t{4} << 20);
+  o.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return o;
+}
+
+void AppendNumber(std::string& out, uint64_t v) {
+  for (int shift = 0; shift < 64; shift += 8) out.push_back(static_cast<char>(v >> shift));
+}
+uint64_t ReadNumber(const char* in) {
+  uint64_t v = 0;
+  for (int i = 7; i >= 0; --i) v = v << 8 | static_cast<uint8_t>(in[i]);
+  return v;
+}
+
+struct Stored {
+  std::optional<ValueLog::Place> place;
+  std::string_view head;
+};
+std::optional<Stored> ParseStored(std::string_view bytes) {
+  if (bytes.empty()) return std::nullopt;
+  if (bytes[0] == 0) return Stored{std::nullopt, bytes.substr(1)};
+  if (bytes[0] != 1 || bytes.size() < kPlaceBytes) return std::nullopt;
+  const char* p = bytes.data() + 1;
+  return Stored{ValueLog::Place{ReadNumber(p), ReadNumber(p + 8), ReadNumber(p + 16)}, bytes.substr(kPlaceBytes)};
+}
+
+class RocksDbKvStore : public KvStore {
+ public:
+  RocksDbKvStore(std::string directory, std::unique_ptr<rocksdb::DB> db, std::unique_ptr<ValueLog> values)
+      : directory_(std::move(directory)), db_(std::move(db)), values_(std::move(values)) {}
+
+  // Finds the places of all bodies; files that hold none are dropped.
+  absl::Status Load() {
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(rocksdb::ReadOptions()));
+    absl::MutexLock lock(&mutex_);
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      const std::optional<Stored> stored = ParseStored(ToView(it->value()));
+      if (!stored) return Malformed();
+      if (!stored->place) continue;
+      places_.emplace(it->key().ToString(), *stored->place);
+      values_->Retain(*stored->place);
+    }
+    CAIRN_RETURN_IF_ERROR(ToStatus(it->status(), directory_));
+    values_->Sweep();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override {
+    std::string bytes;
+    const rocksdb::Status s = db_->Get(rocksdb::ReadOptions(), ToSlice(key), &bytes);
+    if (s.IsNotFound()) return std::optional<std::string>();
+    if (!s.ok()) return ToStatus(s, directory_);
+    std::string value;
+    CAIRN_RETURN_IF_ERROR(Resolve(bytes, &value));
+    return std::optional<std::string>(std::move(value));
+  }
+
+  absl::Status Write(const KvBatch& batch, bool sync) override {
+    std::vector<std::optional<ValueLog::Place>> written;  // by operation
+    absl::Status status = WriteBodies(batch, sync, written);
+    if (status.ok()) status = WriteKeys(batch, sync, written);
+    if (!status.ok()) {
+      for (const auto& place : written) {
+        if (place) values_->Release(*place);
+      }
+      return status;
+    }
+    for (const ValueLog::Place& place : Record(batch, written)) values_->Release(place);
+    return absl::OkStatus();
+  }
+
+  absl::Status Scan(std::string_view prefix,
+                    const std::function<bool(std::string_view, std::string_view)>& fn) override {
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
+    std::string value;
+    for (it->Seek(ToSlice(prefix)); it->Valid() && it->key().starts_with(ToSlice(prefix)); it->Next()) {
+      value.clear();
+      CAIRN_RETURN_IF_ERROR(Resolve(ToView(it->value()), &value));
+      if (!fn(ToView(it->key()), value)) break;
+    }
+    return ToStatus(it->status(), directory_);
+  }
+
+ private:
+  absl::Status Malformed() const {
+    return absl::DataLossError(
+        absl::StrCat("store ", directory_, ": a value is malformed; restore it or start with an empty one"));
+  }
+
+  absl::Status Resolve(std::string_view bytes, std::string* value) const {
+    const std::optional<Stored> stored = ParseStored(bytes);
+    if (!stored) return Malformed();
+    value->append(stored->head);
+    return stored->place ? values_->Read(*stored->place, value) : absl::OkStatus();
+  }
+
+  absl::Status WriteBodies(const KvBatch& batch, bool sync, std::vector<std::optional<ValueLog::Place>>& written) {
+    std::set<uint64_t> segments;
+    for (const KvBatch::Op& op : batch.ops()) {
+      written.emplace_back();
+      const auto* put = std::get_if<KvBatch::PutOp>(&op);
+      if (put == nullptr || put->body.size() < kBodyBytesMin) continue;
+      CAIRN_ASSIGN_OR_RETURN(written.back(), values_->Append(put->body.data(), put->body.size()));
+      segments.insert(written.back()->segment);
+    }
+    if (!sync) return absl::OkStatus();
+    for (uint64_t segment : segments) CAIRN_RETURN_IF_ERROR(values_->Sync(segment));
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteKeys(const KvBatch& batch, bool sync, const std::vector<std::optional<ValueLog::Place>>& written) {
+    rocksdb::WriteBatch out;
+    for (size_t i = 0; i < batch.ops().size(); ++i) {
+      rocksdb::Status s;
+      if (const auto* put = std::get_if<KvBatch::PutOp>(&batch.ops()[i])) {
+        s = out.Put(ToSlice(put->key), ToSlice(Encode(*put, written[i])));
+      } else if (const auto* del = std::get_if<KvBatch::DeleteOp>(&batch.ops()[i])) {
+        s = out.Delete(ToSlice(del->key));
+      } else if (const auto* range = std::get_if<KvBatch::DeleteRangeOp>(&batch.ops()[i])) {
+        if (range->begin < range->end) s = out.DeleteRange(ToSlice(range->begin), ToSlice(range->end));
+      }
+      if (!s.ok()) return ToStatus(s, directory_);
+    }
+    rocksdb::WriteOptions options;
+    options.sync = sync;
+    return ToStatus(db_->Write(options, &out), directory_);
+  }
+
+  static std::string Encode(const KvBatch::PutOp& put, const std::optional<ValueLog::Place>& place) {
+    std::string out;
+    if (place) {
+      out.push_back(1);
+      AppendNumber(out, place->segment);
+      AppendNumber(out, place->offset);
+      AppendNumber(out, place->size);
+      out += put.head;
+    } else {
+      out.push_back(0);
+      out += put.head;
+      out.append(reinterpret_cast<const char*>(put.body.data()), put.body.size());
+    }
+    return out;
+  }
+
+  // Keeps places_ in step with a confirmed batch; returns the bodies that nothing names any more.
+  std::vector<ValueLog::Place> Record(const KvBatch& batch,
+                                      const std::vector<std::optional<ValueLog::Place>>& written) {
+    std::vector<ValueLog::Place> dead;
+    absl::MutexLock lock(&mutex_);
+    const auto erase = [&](PlaceMap::iterator from, PlaceMap::iterator to) {
+      for (auto it = from; it != to; ++it) dead.push_back(it->second);
+      places_.erase(from, to);
+    };
+    for (size_t i = 0; i < batch.ops().size(); ++i) {
+      if (const auto* put = std::get_if<KvBatch::PutOp>(&batch.ops()[i])) {
+        if (auto it = places_.find(put->key); it != places_.end()) erase(it, std::next(it));
+        if (written[i]) places_.emplace(put->key, *written[i]);
+      } else if (const auto* del = std::get_if<KvBatch::DeleteOp>(&batch.ops()[i])) {
+        if (auto it = places_.find(del->key); it != places_.end()) erase(it, std::next(it));
+      } else if (const auto* range = std::get_if<KvBatch::DeleteRangeOp>(&batch.ops()[i])) {
+        if (range->begin < range->end) erase(places_.lower_bound(range->begin), places_.lower_bound(range->end));
+      }
+    }
+    return dead;
+  }
+
+  using PlaceMap = std::map<std::string, ValueLog::Place, std::less<>>;
+
+  const std::string directory_;
+  const std::unique_ptr<rocksdb::DB> db_;
+  const std::unique_ptr<ValueLog> values_;
+  absl::Mutex mutex_;
+  PlaceMap places_ ABSL_GUARDED_BY(mutex_);  // of every body, by key
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    const std::string message = absl::StrCat("store ", directory, ": cannot be created: ", error.message());
+    if (error == std::errc::permission_denied) return absl::PermissionDeniedError(message);
+    return absl::FailedPreconditionError(message);
+  }
+  rocksdb::DB* opened = nullptr;
+  const rocksdb::Status s = rocksdb::DB::Open(MakeOptions(), directory + "/db", &opened);
+  if (!s.ok()) return ToStatus(s, directory);
+  std::unique_ptr<rocksdb::DB> db(opened);  // its lock keeps other processes out of the values too
+  CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ValueLog> values, ValueLog::Open(directory + "/values"));
+  auto store = std::make_unique<RocksDbKvStore>(directory, std::move(db), std::move(values));
+  CAIRN_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+}  // namespace cairn

@@ -1,0 +1,220 @@
+#include "common/storage/value_log.h"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace cairn {
+namespace {
+
+// Bodies fill whole pages, so that writing over a used file never has to read a page first.
+constexpr uint64_t kPageBytes = 4096;
+constexpr char kSuffix[] = ".values";
+
+absl::Status FileError(const std::string& path, const char* what, int error) {
+  const std::string message = absl::StrCat("file ", path, ": ", what, ": ", std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
+  if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(message);
+  return absl::UnavailableError(message);
+}
+
+}  // namespace
+
+class ValueLog::File {
+ public:
+  File(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~File() { close(fd_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  static absl::StatusOr<std::shared_ptr<File>> Open(const std::string& path, int flags) {
+    const int fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+    if (fd < 0) {
+      if (errno == ENOENT) return absl::DataLossError(absl::StrCat("file ", path, ": it is missing"));
+      return FileError(path, "cannot be opened", errno);
+    }
+    return std::make_shared<File>(path, fd);
+  }
+
+  // data, then zeros up to a whole page.
+  absl::Status WritePages(const char* data, size_t size, uint64_t offset) {
+    static constexpr char kZeros[kPageBytes] = {};
+    size_t padding = (kPageBytes - size % kPageBytes) % kPageBytes;
+    while (size + padding > 0) {
+      const iovec parts[2] = {{const_cast<char*>(data), size}, {const_cast<char*>(kZeros), padding}};
+      const ssize_t n = size > 0 ? pwritev(fd_, parts, 2, static_cast<off_t>(offset))
+                                 : pwrite(fd_, kZeros, padding, static_cast<off_t>(offset));
+      if (n < 0) {
+        if (errno == EINTR) continue;
+        return FileError(path_, "cannot be written", errno);
+      }
+      const size_t of_data = std::min(static_cast<size_t>(n), size);
+      data += of_data;
+      size -= of_data;
+      padding -= static_cast<size_t>(n) - of_data;
+      offset += static_cast<uint64_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Read(char* out, size_t size, uint64_t offset) const {
+    while (size > 0) {
+      const ssize_t n = pread(fd_, out, size, static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return FileError(path_, "cannot be read", errno);
+      if (n == 0) return absl::DataLossError(absl::StrCat("file ", path_, ": it ends before byte ", offset + size));
+      out += n;
+      size -= static_cast<size_t>(n);
+      offset += static_cast<uint64_t>(n);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() {
+    if (fdatasync(fd_) != 0) return FileError(path_, "cannot be synced", errno);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
+absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return FileError(directory, "cannot be created", error.value());
+  std::unique_ptr<ValueLog> log(new ValueLog(directory));
+  absl::MutexLock lock(&log->mutex_);
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    uint64_t number = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() - std::strlen(kSuffix) ||
+        !name.ends_with(kSuffix)) {
+      continue;
+    }
+    log->segments_[number];
+    log->last_segment_ = std::max(log->last_segment_, number);
+  }
+  if (error) return FileError(directory, "cannot be listed", error.value());
+  return log;
+}
+
+std::string ValueLog::PathOf(uint64_t segment) const { return absl::StrCat(directory_, "/", segment, kSuffix); }
+
+void ValueLog::Retain(const Place& place) {
+  absl::MutexLock lock(&mutex_);
+  ++segments_[place.segment].bodies;
+  last_segment_ = std::max(last_segment_, place.segment);
+}
+
+void ValueLog::Sweep() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<uint64_t> dead;
+  for (const auto& [number, segment] : segments_) {
+    if (segment.bodies == 0 && number != active_) dead.push_back(number);
+  }
+  for (uint64_t number : dead) Retire(number);
+}
+
+void ValueLog::Retire(uint64_t segment) {
+  segments_.erase(segment);
+  if (spares_.size() < kSparesMax) {
+    spares_.push_back(segment);
+  } else {
+    unlink(PathOf(segment).c_str());
+  }
+}
+
+absl::Status ValueLog::StartSegment() {
+  const uint64_t number = last_segment_ + 1;
+  const std::string path = PathOf(number);
+  if (!spares_.empty()) {
+    const std::string spare = PathOf(spares_.back());
+    spares_.pop_back();
+    if (rename(spare.c_str(), path.c_str()) != 0 && errno != ENOENT)
+      return FileError(spare, "cannot be renamed", errno);
+  }
+  CAIRN_ASSIGN_OR_RETURN(active_file_, File::Open(path, O_WRONLY | O_CREAT));
+  last_segment_ = number;
+  const uint64_t before = std::exchange(active_, number);
+  active_end_ = 0;
+  segments_[number];
+  if (const auto it = segments_.find(before); it != segments_.end() && it->second.bodies == 0) Retire(before);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size) {
+  CAIRN_CHECK(size > 0, "an empty body");
+  std::shared_ptr<File> file;
+  Place place;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (active_file_ == nullptr || active_end_ >= kSegmentBytes) CAIRN_RETURN_IF_ERROR(StartSegment());
+    file = active_file_;
+    place = {active_, active_end_, size};
+    active_end_ += (size + kPageBytes - 1) / kPageBytes * kPageBytes;
+    ++segments_[active_].bodies;
+  }
+  // Outside of the lock: others write beside us.
+  if (absl::Status status = file->WritePages(static_cast<const char*>(data), size, place.offset); !status.ok()) {
+    Release(place);
+    return status;
+  }
+  return place;
+}
+
+absl::Status ValueLog::Sync(uint64_t segment) {
+  std::shared_ptr<File> file;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (segment == active_) file = active_file_;
+  }
+  if (file == nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(file, File::Open(PathOf(segment), O_WRONLY));
+  }
+  CAIRN_RETURN_IF_ERROR(file->Sync());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (segment <= named_on_disk_) return absl::OkStatus();
+  }
+  // The file's name lives in the directory.
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<File> directory, File::Open(directory_, O_RDONLY | O_DIRECTORY));
+  CAIRN_RETURN_IF_ERROR(directory->Sync());
+  absl::MutexLock lock(&mutex_);
+  named_on_disk_ = std::max(named_on_disk_, segment);
+  return absl::OkStatus();
+}
+
+absl::Status ValueLog::Read(const Place& place, std::string* out) const {
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<File> file, File::Open(PathOf(place.segment), O_RDONLY));
+  std::error_code error;
+  const uintmax_t file_bytes = std::filesystem::file_size(PathOf(place.segment), error);
+  if (error || place.offset > file_bytes || place.size > file_bytes - place.offset) {
+    return absl::DataLossError(
+        absl::StrCat("file ", PathOf(place.segment), ": it ends before byte ", place.offset + place.size));
+  }
+  const size_t before = out->size();
+  out->resize(before + place.size);
+  return file->Read(out->data() + before, place.size, place.offset);
+}
+
+void ValueLog::Release(const Place& place) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = segments_.find(place.segment);
+  CAIRN_CHECK(it != segments_.end() && it->second.bodies > 0, "released twice");
+  if (--it->second.bodies == 0 && place.segment != active_) Retire(place.segment);
+}
+
+}  // namespace cairn

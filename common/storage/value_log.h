@@ -1,0 +1,79 @@
+// ValueLog: where RocksDbKvStore keeps the bodies of large values, in files of its own beside RocksDB.
+//
+// RocksDB copies a value into its batch, its write-ahead log, its memtable and again into a file; a ps that logs every
+// gradient spent most of its time there. Here a body is written once, straight from its buffer, and RocksDB keeps its
+// place.
+//
+// Thread-safe. Files: DIRECTORY/N.values, at most kSegmentBytes each (one body more at the end). Invariants:
+//   1. A body is whole in its file before Append returns; the store writes its place to RocksDB only then. Bytes that
+//   no place
+//      names are garbage, so that a crash between the two leaves nothing to mend.
+//   2. A file is used again or deleted only when all bodies in it were released, and the caller releases a body only
+//   after the batch that
+//      forgets its place is confirmed.
+//   3. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+class ValueLog {
+ public:
+  // Large enough that rotation costs nothing, small enough that few live bytes do not hold much dead space.
+  static constexpr uint64_t kSegmentBytes = uint64_t{32} << 20;
+  // Dead files kept to be written over: their pages are allocated and mostly in memory, which halves the cost of a
+  // write.
+  static constexpr size_t kSparesMax = 4;
+
+  struct Place {
+    uint64_t segment = 0;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+
+  // Creates the directory where it is missing. Follow up with Retain for every place that the store names, then Sweep.
+  static absl::StatusOr<std::unique_ptr<ValueLog>> Open(const std::string& directory);
+
+  void Retain(const Place& place);
+  void Sweep();  // drops the files that nothing was retained in
+
+  // Retained. size > 0. Errors: RESOURCE_EXHAUSTED no space, UNAVAILABLE; both name the file.
+  absl::StatusOr<Place> Append(const void* data, size_t size);
+  absl::Status Sync(uint64_t segment);  // to the disk
+  // Appends the bytes to *out. Errors: DATA_LOSS where the file is missing or too short.
+  absl::Status Read(const Place& place, std::string* out) const;
+  void Release(const Place& place);
+
+ private:
+  class File;
+  struct Segment {
+    uint64_t bodies = 0;  // not released
+  };
+
+  explicit ValueLog(std::string directory) : directory_(std::move(directory)) {}
+  std::string PathOf(uint64_t segment) const;
+  absl::Status StartSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(uint64_t segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string directory_;
+  mutable absl::Mutex mutex_;
+  std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint64_t> spares_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<File> active_file_ ABSL_GUARDED_BY(mutex_);
+  uint64_t active_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none yet
+  uint64_t active_end_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_segment_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t named_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;  // files up to it have their names on the disk
+};
+
+}  // namespace cairn

@@ -1,0 +1,49 @@
+// Buffer: reference-counted bytes, aligned to 64, and Shape.
+//
+// Copies share the bytes. Thread rule: the count is thread-safe; the bytes follow the owner's rule (written by one, before it is shared).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace cairn {
+
+class Buffer {
+ public:
+  Buffer() = default;
+  // Uninitialized bytes. size may be 0.
+  static Buffer Allocate(size_t bytes);
+  static Buffer Zeros(size_t bytes);
+  static Buffer CopyOf(const void* data, size_t bytes);
+  // Bytes owned by someone else, kept alive by `owner`.
+  static Buffer Wrap(std::shared_ptr<const void> owner, const void* data, size_t bytes);
+
+  const uint8_t* data() const { return data_.get(); }
+  uint8_t* mutable_data() { return data_.get(); }  // only while the bytes are not shared with a reader
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  bool unique() const { return data_.use_count() == 1; }
+
+  // The same bytes as float32; size() is a multiple of 4.
+  absl::Span<const float> floats() const { return {reinterpret_cast<const float*>(data()), size_ / 4}; }
+  absl::Span<float> mutable_floats() { return {reinterpret_cast<float*>(mutable_data()), size_ / 4}; }
+
+  // offset + bytes <= size(). Shares the bytes.
+  Buffer Slice(size_t offset, size_t bytes) const;
+
+ private:
+  std::shared_ptr<uint8_t> data_;
+  size_t size_ = 0;
+};
+
+// Dimensions of a tensor, outermost first.
+using Shape = std::vector<int64_t>;
+int64_t NumElements(const Shape& shape);   // 1 for a scalar
+std::string ToString(const Shape& shape);  // "[28,28,1]"
+
+}  // namespace cairn

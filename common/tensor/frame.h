@@ -1,0 +1,41 @@
+// Frame: one message of the Exchange stream (proto/cairn/v1/parameter.proto, ExchangeFrame) as the C++ side holds it.
+//
+// The cores speak whole frames (payload_offset 0, the whole tensor in `payload`); the stream splits and joins them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cairn/v1/parameter.pb.h"
+#include "cairn/v1/types.pb.h"
+#include "common/base/ids.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+struct Frame {
+  using Kind = v1::ExchangeFrame::Kind;
+
+  Kind kind = v1::ExchangeFrame::KIND_UNSPECIFIED;
+  uint64_t request_id = 0;
+  JobId job;
+  PartitionId partition;
+  Generation generation;
+  ReplicaId replica_first;
+  uint32_t replica_count = 0;
+  uint64_t sequence = 0;
+  uint64_t version = 0;
+  std::optional<uint64_t> want_version;
+  uint64_t examples = 0;
+  float learning_rate = 0;
+  v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
+  uint64_t payload_offset = 0;
+  uint64_t payload_total = 0;
+  absl::Status status;  // ERROR
+  v1::DataType reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
+  Buffer payload;
+};
+
+}  // namespace cairn

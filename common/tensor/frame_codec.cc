@@ -1,0 +1,346 @@
+#include "common/tensor/frame_codec.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+#include "absl/strings/str_format.h"
+#include "common/base/check.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+// The letters of the grammar are the comments below.
+enum Field : uint32_t {
+  kKind = 1,            // (A)
+  kRequestId = 2,       // (B)
+  kJobId = 3,           // (C)
+  kPartition = 4,       // (D)
+  kGeneration = 5,      // (E)
+  kReplicaFirst = 6,    // (F)
+  kReplicaCount = 7,    // (G)
+  kSequence = 8,        // (H)
+  kVersion = 9,         // (I)
+  kWantVersion = 10,    // (J)
+  kExamples = 11,       // (K)
+  kLearningRate = 12,   // (L)
+  kDtype = 13,          // (M)
+  kPayloadOffset = 14,  // (N)
+  kPayloadTotal = 15,   // (O)
+  kStatusCode = 16,     // (P)
+  kStatusMessage = 17,  // (Q)
+  kReplyDtype = 18,     // (R)
+  kPayload = 100,       // (S)
+};
+
+enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
+
+// ---- writing ----
+
+class Writer {
+ public:
+  explicit Writer(std::string* out) : out_(out) {}
+
+  void Tag(uint32_t field, WireType type) { Varint(field << 3 | type); }
+  void Varint(uint64_t v) {
+    char bytes[10];
+    int n = 0;
+    for (; v >= 0x80; v >>= 7) bytes[n++] = static_cast<char>(v | 0x80);
+    bytes[n++] = static_cast<char>(v);
+    out_->append(bytes, n);
+  }
+  void Number(uint32_t field, uint64_t v) {
+    if (v == 0) return;
+    Tag(field, kVarint);
+    Varint(v);
+  }
+  // int32 and enum: negative numbers are written as ten bytes.
+  void Signed(uint32_t field, int32_t v) { Number(field, static_cast<uint64_t>(static_cast<int64_t>(v))); }
+  // proto3 leaves a float out where its bits are zero, so that -0.0 is kept.
+  void Float(uint32_t field, float v) {
+    const uint32_t bits = std::bit_cast<uint32_t>(v);
+    if (bits == 0) return;
+    Tag(field, kFixed32);
+    for (int shift = 0; shift < 32; shift += 8) out_->push_back(static_cast<char>(bits >> shift));
+  }
+
+ private:
+  std::string* out_;
+};
+
+// Cuts at max bytes, not within a UTF-8 character: protobuf refuses strings that are not UTF-8.
+std::string_view CutUtf8(std::string_view text, size_t max) {
+  if (text.size() <= max) return text;
+  size_t n = max;
+  while (n > 0 && (static_cast<uint8_t>(text[n]) & 0xc0) == 0x80) --n;
+  return text.substr(0, n);
+}
+
+// ---- reading ----
+
+// A cursor over slices laid end to end.
+class Reader {
+ public:
+  explicit Reader(absl::Span<const ByteSpan> slices) : slices_(slices) {
+    for (ByteSpan s : slices) remaining_ += s.size();
+    Settle();
+  }
+
+  size_t position() const { return position_; }
+  size_t remaining() const { return remaining_; }
+
+  bool Byte(uint8_t* out) {
+    if (remaining_ == 0) return false;
+    *out = slices_[slice_][offset_];
+    Advance(1);
+    return true;
+  }
+  // At most ten bytes, as protobuf reads it: bits beyond 64 are dropped.
+  bool Varint(uint64_t* out) {
+    uint64_t v = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+      uint8_t b;
+      if (!Byte(&b)) return false;
+      if (shift < 64) v |= static_cast<uint64_t>(b & 0x7f) << shift;
+      if (b < 0x80) {
+        *out = v;
+        return true;
+      }
+    }
+    return false;
+  }
+  bool Fixed32(uint32_t* out) {
+    uint32_t v = 0;
+    for (int shift = 0; shift < 32; shift += 8) {
+      uint8_t b;
+      if (!Byte(&b)) return false;
+      v |= static_cast<uint32_t>(b) << shift;
+    }
+    *out = v;
+    return true;
+  }
+  bool Skip(size_t n) {
+    return Take(n, [](ByteSpan) {});
+  }
+  // Calls use(span) for the pieces of the next n bytes.
+  template <typename Use>
+  bool Take(size_t n, Use use) {
+    if (n > remaining_) return false;
+    while (n > 0) {
+      const ByteSpan piece = slices_[slice_].subspan(offset_, std::min(n, slices_[slice_].size() - offset_));
+      use(piece);
+      n -= piece.size();
+      Advance(piece.size());
+    }
+    return true;
+  }
+
+ private:
+  void Advance(size_t n) {  // within the present slice
+    offset_ += n;
+    position_ += n;
+    remaining_ -= n;
+    Settle();
+  }
+  // Invariant: offset_ lies inside slices_[slice_], or nothing remains.
+  void Settle() {
+    while (slice_ < slices_.size() && offset_ == slices_[slice_].size()) {
+      ++slice_;
+      offset_ = 0;
+    }
+  }
+
+  absl::Span<const ByteSpan> slices_;
+  size_t slice_ = 0, offset_ = 0, position_ = 0, remaining_ = 0;
+};
+
+absl::Status Malformed(size_t position, std::string_view what) {
+  return absl::InvalidArgumentError(absl::StrFormat("not an ExchangeFrame: %s at byte %d", what, position));
+}
+
+// What DecodeFrame gathers beside the frame itself: a Status is made of two fields.
+struct StatusFields {
+  int32_t code = 0;
+  std::string message;
+};
+
+void SetNumber(uint32_t field, uint64_t v, Frame* f, StatusFields* status) {
+  switch (field) {
+    case kKind:
+      f->kind = static_cast<Frame::Kind>(static_cast<int32_t>(v));
+      break;
+    case kRequestId:
+      f->request_id = v;
+      break;
+    case kJobId:
+      f->job = JobId(v);
+      break;
+    case kPartition:
+      f->partition = PartitionId(static_cast<uint32_t>(v));
+      break;
+    case kGeneration:
+      f->generation = Generation(v);
+      break;
+    case kReplicaFirst:
+      f->replica_first = ReplicaId(static_cast<int32_t>(static_cast<uint32_t>(v)));
+      break;
+    case kReplicaCount:
+      f->replica_count = static_cast<uint32_t>(v);
+      break;
+    case kSequence:
+      f->sequence = v;
+      break;
+    case kVersion:
+      f->version = v;
+      break;
+    case kWantVersion:
+      f->want_version = v;
+      break;
+    case kExamples:
+      f->examples = v;
+      break;
+    case kDtype:
+      f->dtype = static_cast<v1::DataType>(static_cast<int32_t>(v));
+      break;
+    case kPayloadOffset:
+      f->payload_offset = v;
+      break;
+    case kPayloadTotal:
+      f->payload_total = v;
+      break;
+    case kStatusCode:
+      status->code = static_cast<int32_t>(v);
+      break;
+    case kReplyDtype:
+      f->reply_dtype = static_cast<v1::DataType>(static_cast<int32_t>(v));
+      break;
+    default:
+      break;  // unknown
+  }
+}
+
+absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, StatusFields* status) {
+  const size_t at = in->position();
+  uint64_t n;
+  if (!in->Varint(&n)) return Malformed(at, "a length that does not end");
+  if (n > in->remaining()) {
+    return Malformed(at, absl::StrFormat("field %d of %d bytes where %d are left", field, n, in->remaining()));
+  }
+  if (field == kPayload) {
+    if (n > kFramePayloadBytesMax) {
+      return Malformed(
+          at, absl::StrFormat("a payload of %d bytes, more than %d; send it in chunks", n, kFramePayloadBytesMax));
+    }
+    out->payload.clear();
+    out->payload_size = n;
+    in->Take(n, [&](ByteSpan piece) { out->payload.push_back(piece); });
+  } else if (field == kStatusMessage) {
+    if (n > kFrameHeaderBytesMax) return Malformed(at, absl::StrFormat("a status_message of %d bytes", n));
+    status->message.clear();
+    in->Take(
+        n, [&](ByteSpan piece) { status->message.append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
+  } else {
+    in->Skip(n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadField(Reader* in, DecodedFrame* out, StatusFields* status) {
+  const size_t at = in->position();
+  uint64_t tag;
+  if (!in->Varint(&tag) || tag > UINT32_MAX) return Malformed(at, "a tag that does not end");
+  const uint32_t field = static_cast<uint32_t>(tag >> 3);
+  if (field == 0) return Malformed(at, "field number 0");
+  switch (tag & 7) {
+    case kVarint: {
+      uint64_t v;
+      if (!in->Varint(&v)) return Malformed(at, absl::StrFormat("field %d: a number that does not end", field));
+      SetNumber(field, v, &out->frame, status);
+      return absl::OkStatus();
+    }
+    case kFixed32: {
+      uint32_t bits;
+      if (!in->Fixed32(&bits)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
+      if (field == kLearningRate) out->frame.learning_rate = std::bit_cast<float>(bits);
+      return absl::OkStatus();
+    }
+    case kFixed64:
+      if (!in->Skip(8)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
+      return absl::OkStatus();
+    case kLengthDelimited:
+      return ReadLengthDelimited(field, in, out, status);
+    default:
+      return Malformed(at, absl::StrFormat("field %d: wire type %d", field, tag & 7));
+  }
+}
+
+}  // namespace
+
+std::string EncodeFrameHeader(const Frame& f) {
+  std::string out;
+  out.reserve(128);
+  Writer w(&out);
+  w.Signed(kKind, f.kind);                                                // (A)
+  w.Number(kRequestId, f.request_id);                                     // (B)
+  w.Number(kJobId, f.job.value);                                          // (C)
+  w.Number(kPartition, f.partition.value);                                // (D)
+  w.Number(kGeneration, f.generation.value);                              // (E)
+  w.Number(kReplicaFirst, static_cast<uint32_t>(f.replica_first.value));  // (F)
+  w.Number(kReplicaCount, f.replica_count);                               // (G)
+  w.Number(kSequence, f.sequence);                                        // (H)
+  w.Number(kVersion, f.version);                                          // (I)
+  if (f.want_version.has_value()) {                                       // (J)
+    w.Tag(kWantVersion, kVarint);
+    w.Varint(*f.want_version);
+  }
+  w.Number(kExamples, f.examples);             // (K)
+  w.Float(kLearningRate, f.learning_rate);     // (L)
+  w.Signed(kDtype, f.dtype);                   // (M)
+  w.Number(kPayloadOffset, f.payload_offset);  // (N)
+  w.Number(kPayloadTotal, f.payload_total);    // (O)
+  if (!f.status.ok()) {
+    w.Signed(kStatusCode, f.status.raw_code());  // (P)
+    const std::string_view message =
+        CutUtf8({f.status.message().data(), f.status.message().size()}, kStatusMessageBytesMax);
+    if (!message.empty()) {  // (Q)
+      w.Tag(kStatusMessage, kLengthDelimited);
+      w.Varint(message.size());
+      out.append(message);
+    }
+  }
+  w.Signed(kReplyDtype, f.reply_dtype);  // (R)
+  if (!f.payload.empty()) {              // (S)
+    w.Tag(kPayload, kLengthDelimited);
+    w.Varint(f.payload.size());
+  }
+  return out;
+}
+
+absl::StatusOr<DecodedFrame> DecodeFrame(absl::Span<const ByteSpan> slices) {
+  DecodedFrame out;
+  StatusFields status;
+  Reader in(slices);
+  if (in.remaining() > kFrameBytesMax) {
+    return Malformed(0, absl::StrFormat("%d bytes, more than %d,", in.remaining(), kFrameBytesMax));
+  }
+  while (in.remaining() > 0) CAIRN_RETURN_IF_ERROR(ReadField(&in, &out, &status));
+  if (status.code != 0) {
+    out.frame.status = absl::Status(static_cast<absl::StatusCode>(status.code), status.message);
+  } else if (out.frame.kind == v1::ExchangeFrame::ERROR) {
+    return absl::InvalidArgumentError("not an ExchangeFrame: an ERROR without a status_code");
+  }
+  return out;
+}
+
+void CopyPayload(const DecodedFrame& decoded, absl::Span<uint8_t> out) {
+  CAIRN_CHECK(out.size() >= decoded.payload_size, "CopyPayload: too little room");
+  uint8_t* to = out.data();
+  for (ByteSpan piece : decoded.payload) {
+    std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+  }
+}
+
+}  // namespace cairn

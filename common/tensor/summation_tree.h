@@ -1,0 +1,61 @@
+// The summation tree of a job with R replicas: in which order their gradients are added, whoever holds them (design
+// §4).
+//
+// Pure functions; any thread. A node is an aligned subtree [i * 2^k, min((i + 1) * 2^k, R)) of the replicas, named by
+// its first replica and their number. Invariants:
+//   1. Two nodes are disjoint, or one contains the other.
+//   2. A node of more than one replica is the sum left + right of its two children; a child that would lie wholly
+//   beyond R does
+//      not exist, so that [4, 5) of R = 5 is one node, not three.
+//   3. A part without examples adds nothing: the other side is taken as it is, bit for bit.
+// Hence the sum of a node is a function of its replicas' gradients alone.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace cairn {
+
+struct TreeNode {
+  uint32_t first = 0;
+  uint32_t count = 0;
+
+  uint32_t end() const { return first + count; }
+  bool Contains(const TreeNode& other) const { return first <= other.first && other.end() <= end(); }
+  auto operator<=>(const TreeNode&) const = default;
+};
+std::string ToString(const TreeNode& node);  // "[4,8)"
+std::ostream& operator<<(std::ostream& out, const TreeNode& node);
+
+inline TreeNode RootOf(uint32_t replicas) { return {0, replicas}; }
+// Whether [first, first + count) is a node; false for an empty range and for one that passes R.
+bool IsNode(const TreeNode& node, uint32_t replicas);
+// node is a node other than the root.
+TreeNode Parent(const TreeNode& node, uint32_t replicas);
+TreeNode Sibling(const TreeNode& node, uint32_t replicas);
+// node is a node with count > 1.
+TreeNode LeftChild(const TreeNode& node);
+TreeNode RightChild(const TreeNode& node);
+
+// The fewest nodes that make up the set: what a worker that computes these replicas pushes. `held` is sorted, without
+// duplicates, all below R. The result is in order of `first`.
+std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t replicas);
+
+// into[i] += from[i]. Of one size; they do not overlap.
+void SumInto(absl::Span<float> into, absl::Span<const float> from);
+
+// A sum of gradients over `examples` examples. With examples == 0 the gradient counts for nothing and may be empty.
+struct GradientSum {
+  absl::Span<float> gradient;
+  uint64_t examples = 0;
+};
+// The sum of a node, in place: leaves[i] is of replica node.first + i, and leaves.size() == node.count. The result's
+// gradient is the memory of one of the leaves (empty where no leaf has examples); the others hold partial sums
+// afterwards.
+GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves);
+
+}  // namespace cairn
