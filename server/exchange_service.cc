@@ -1,0 +1,284 @@
+#include "server/exchange_service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "cairn/v1/parameter.grpc.pb.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/rpc/assembler.h"
+#include "common/rpc/byte_buffer.h"
+
+namespace cairn {
+
+// One call. It lives until OnDone has run and nobody holds a reference (the map of streams, credits, senders).
+// gRPC's rule: no operation may be started after Finish; Finish is started once, when nobody writes.
+class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                                public std::enable_shared_from_this<ExchangeService::Stream> {
+ public:
+  Stream(ExchangeService* service, uint64_t client)
+      : service_(service), client_(client), assembler_(2 * kPartitionBytesMax) {}
+
+  void Start(std::shared_ptr<Stream> self) {
+    self_ = std::move(self);
+    StartReadUnlocked();
+  }
+
+  // Every frame sent is the one answer to a frame delivered.
+  void Send(Frame frame) {
+    {
+      absl::MutexLock lock(&mutex_);
+      --unanswered_;
+      if (half_closed_ && unanswered_ == 0 && !ending_.has_value()) ending_ = grpc::Status::OK;
+      if (finishing_) return;
+      sending_bytes_ += frame.payload.size() + kFrameOverheadBytes;
+      queue_.emplace_back(std::move(frame));
+      if (writing_) return;
+      writing_ = true;
+    }
+    Pump();
+  }
+
+  // Ends the stream with `status` once what is queued has been sent.
+  void End(grpc::Status status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ending_.has_value()) return;
+      ending_ = std::move(status);
+      if (writing_) return;
+      writing_ = true;
+    }
+    Pump();
+  }
+
+ private:
+  static constexpr size_t kFrameOverheadBytes = 512;  // what a frame without payload counts for
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {  // the client has closed its side, and gets its answers yet; or it is gone: OnCancel
+      {
+        absl::MutexLock lock(&mutex_);
+        half_closed_ = true;
+        if (unanswered_ > 0) return;
+      }
+      End(grpc::Status::OK);
+      return;
+    }
+    absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
+    incoming_.Clear();
+    if (!frame.ok()) {
+      LogWarning("exchange: client %d: %s", client_, frame.status().ToString());
+      End(ToGrpcStatus(frame.status()));
+      return;
+    }
+    if (frame->has_value()) Deliver(**std::move(frame));
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ending_.has_value()) return;
+      if (handling_bytes_ > kStreamHandlingBytesMax || sending_bytes_ > kStreamQueueBytesMax) {
+        read_paused_ = true;
+        return;
+      }
+      ++starting_reads_;
+    }
+    StartReadUnlocked();
+  }
+
+  void Deliver(Frame frame) {
+    const size_t bytes = frame.payload.size() + kFrameOverheadBytes;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (ending_.has_value()) return;
+      handling_bytes_ += bytes;
+      ++unanswered_;
+    }
+    // The credit is a reference to this stream whose deleter gives the bytes back.
+    Credit credit(this, [self = shared_from_this(), bytes](void*) { self->GiveBack(bytes); });
+    service_->handler_->OnFrame(client_, std::move(frame), std::move(credit));
+  }
+
+  void GiveBack(size_t bytes) {
+    {
+      absl::MutexLock lock(&mutex_);
+      handling_bytes_ -= bytes;
+      if (!MayResumeRead()) return;
+    }
+    StartReadUnlocked();
+  }
+
+  bool MayResumeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!read_paused_ || ending_.has_value()) return false;
+    if (handling_bytes_ > kStreamHandlingBytesMax || sending_bytes_ > kStreamQueueBytesMax / 2) return false;
+    read_paused_ = false;
+    ++starting_reads_;
+    return true;
+  }
+
+  // starting_reads_ keeps Finish away until StartRead has returned.
+  void StartReadUnlocked() {
+    StartRead(&incoming_);
+    {
+      absl::MutexLock lock(&mutex_);
+      --starting_reads_;
+      if (!ending_.has_value() || writing_) return;
+      writing_ = true;
+    }
+    Pump();
+  }
+
+  // The caller has set writing_, and so alone uses outgoing_. Writes the next chunk, or finishes, or gives writing_ up.
+  void Pump() {
+    std::optional<Frame> chunk;
+    std::optional<grpc::Status> finish;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!queue_.empty() && !broken_) {
+        chunk = queue_.front().Next();
+        outgoing_bytes_ = chunk->payload.size();
+        if (queue_.front().done()) {
+          outgoing_bytes_ += kFrameOverheadBytes;
+          queue_.pop_front();
+        }
+      } else if (ending_.has_value() && starting_reads_ == 0 && !finishing_) {
+        finishing_ = true;  // writing_ stays set: nothing may be started any more
+        queue_.clear();
+        finish = *ending_;
+      } else {
+        writing_ = finishing_;
+      }
+    }
+    if (chunk.has_value()) {
+      outgoing_ = ToByteBuffer(*chunk);
+      StartWrite(&outgoing_);
+    } else if (finish.has_value()) {
+      Finish(*finish);
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    outgoing_.Clear();
+    bool resume;
+    {
+      absl::MutexLock lock(&mutex_);
+      sending_bytes_ -= outgoing_bytes_;
+      if (!ok) {
+        broken_ = true;
+        if (!ending_.has_value()) ending_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone");
+      }
+      resume = MayResumeRead();
+    }
+    if (resume) StartReadUnlocked();
+    Pump();
+  }
+
+  void OnCancel() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      broken_ = true;
+    }
+    End(grpc::Status::CANCELLED);
+  }
+
+  void OnDone() override {
+    service_->handler_->OnClientGone(client_);
+    std::shared_ptr<Stream> self = std::move(self_);
+    service_->Forget(client_);
+  }
+
+  ExchangeService* const service_;
+  const uint64_t client_;
+  FrameAssembler assembler_;              // reads only
+  grpc::ByteBuffer incoming_, outgoing_;  // of the one read and the one write
+  size_t outgoing_bytes_ = 0;
+  std::shared_ptr<Stream> self_;  // until OnDone
+
+  absl::Mutex mutex_;
+  std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t sending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t handling_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool read_paused_ ABSL_GUARDED_BY(mutex_) = false;
+  int starting_reads_ ABSL_GUARDED_BY(mutex_) = 1;  // the first: Start
+  int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;     // writes cannot succeed
+  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called, or is about to be
+  std::optional<grpc::Status> ending_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ExchangeService::Service
+    : public v1::ParameterServer::WithRawCallbackMethod_Exchange<v1::ParameterServer::Service> {
+ public:
+  explicit Service(ExchangeService* owner) : owner_(owner) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Exchange(grpc::CallbackServerContext*) override {
+    std::shared_ptr<Stream> stream;
+    bool stopping;
+    {
+      absl::MutexLock lock(&owner_->mutex_);
+      const uint64_t client = owner_->next_client_++;
+      stream = std::make_shared<Stream>(owner_, client);
+      owner_->streams_.emplace(client, stream);
+      stopping = owner_->stopping_;
+    }
+    stream->Start(stream);
+    if (stopping) stream->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the ps is stopping; retry"));
+    return stream.get();
+  }
+
+ private:
+  ExchangeService* const owner_;
+};
+
+ExchangeService::ExchangeService(ExchangeHandler* handler)
+    : handler_(handler), service_(std::make_unique<Service>(this)) {}
+
+ExchangeService::~ExchangeService() = default;
+
+grpc::Service* ExchangeService::service() { return service_.get(); }
+
+void ExchangeService::Send(uint64_t client, Frame frame) {
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = streams_.find(client);
+    if (it == streams_.end()) return;
+    stream = it->second;
+  }
+  stream->Send(std::move(frame));
+}
+
+void ExchangeService::Forget(uint64_t client) {
+  absl::MutexLock lock(&mutex_);
+  streams_.erase(client);
+}
+
+void ExchangeService::Shutdown(absl::Duration grace) {
+  std::vector<std::shared_ptr<Stream>> streams;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    for (const auto& [client, stream] : streams_) streams.push_back(stream);
+  }
+  for (const auto& stream : streams)
+    stream->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the ps is stopping; retry"));
+  streams.clear();
+  absl::MutexLock lock(&mutex_);
+  const auto none_left = [this] {
+    mutex_.AssertHeld();
+    return streams_.empty();
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&none_left), grace);
+}
+
+size_t ExchangeService::clients() const {
+  absl::MutexLock lock(&mutex_);
+  return streams_.size();
+}
+
+}  // namespace cairn

@@ -1,0 +1,63 @@
+// The optimizers, as one pass over a partition's memory: mean gradient, slots and values together.
+//
+// Formulas and defaults are those of keras.optimizers (Keras 2.15 / 3), in float32 and in the order of operations
+// written above each loop in optimizer.cc. Pure functions of their arguments; any thread. Invariants:
+//   1. Element i depends on element i alone; no operation is fused or reordered: the bits are equal on every x86-64.
+//   2. The new values are written over the gradient, the old values are left as they are: they may still be on their
+//   way to
+//      a worker, and are kept as the version before.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+// A run of a partition's numbers that one rule updates; offsets are within the partition. What no segment names is
+// padding and stays 0.
+struct Segment {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool moving_average = false;  // v = momentum * v + (1 - momentum) * mean; the optimizer does not touch it
+  float momentum = 0;           // moving_average
+};
+
+enum class UpdateRule { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW };
+
+// An optimizer with every default filled in; as Keras does, what depends on its numbers alone (1 - beta_2) is computed
+// in double. The learning rate is not here: it comes with each update.
+struct OptimizerRule {
+  UpdateRule rule = UpdateRule::kSgd;
+  double momentum = 0;                   // kMomentum, kNesterov, kRmsProp (0: no slot for it)
+  double rho = 0;                        // kRmsProp
+  bool centered = false;                 // kRmsProp
+  double beta_1 = 0, beta_2 = 0;         // kAdam, kAdamW
+  bool amsgrad = false;                  // kAdam, kAdamW
+  double epsilon = 0;                    // kAdagrad, kRmsProp, kAdam, kAdamW
+  double initial_accumulator_value = 0;  // kAdagrad
+  double weight_decay = 0;               // kAdamW
+
+  static OptimizerRule From(const v1::Optimizer& optimizer);
+  // Slots: float32 tensors of the partition's size beside the values.
+  //   kSgd 0 · kMomentum, kNesterov 1 (velocity) · kAdagrad 1 (accumulator) · kAdam, kAdamW 2 or 3 (m, v, with amsgrad
+  //   the largest v) kRmsProp 1 to 3 (mean square, then velocity where momentum > 0, then mean gradient where centered)
+  int slots() const;
+  float initial_slot_value() const { return static_cast<float>(initial_accumulator_value); }
+};
+
+// One update. values, gradient and every slot have the same size.
+struct Update {
+  uint64_t step = 0;      // of this update, from 1: the version that it leads to
+  uint64_t examples = 0;  // > 0; the gradient is a sum over them
+  float learning_rate = 0;
+  absl::Span<const float> values;
+  absl::Span<float> gradient;  // in: the summed gradient; out: the new values
+  std::vector<absl::Span<float>> slots;
+};
+void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& update);
+
+}  // namespace cairn

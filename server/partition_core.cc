@@ -1,0 +1,390 @@
+#include "server/partition_core.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/tensor/dtype.h"
+
+namespace cairn {
+namespace {
+
+// A push's payload as float32: itself where it is, converted or (where it lies askew) copied.
+Buffer GradientOf(Frame& frame) {
+  if (frame.examples == 0) return {};
+  const bool aligned = reinterpret_cast<uintptr_t>(frame.payload.data()) % alignof(float) == 0;
+  if (frame.dtype == v1::FLOAT32 && aligned) return std::move(frame.payload);
+  const size_t n = frame.payload.size() / SizeOf(frame.dtype);
+  Buffer out = Buffer::Allocate(n * sizeof(float));
+  ToFloat({frame.payload.data(), frame.payload.size()}, frame.dtype, out.mutable_floats());
+  frame.payload = {};
+  return out;
+}
+
+Buffer Convert(const Buffer& values, v1::DataType dtype) {
+  if (dtype == v1::FLOAT32) return values;
+  Buffer out = Buffer::Allocate(values.size() / sizeof(float) * SizeOf(dtype));
+  FromFloat(values.floats(), dtype, {out.mutable_data(), out.size()});
+  return out;
+}
+
+absl::StatusOr<v1::DataType> ReplyType(const Frame& frame) {
+  if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return v1::FLOAT32;
+  if (SizeOf(frame.reply_dtype) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("reply_dtype: ", static_cast<int>(frame.reply_dtype),
+                                                   " is not known; use FLOAT32, BFLOAT16 or FLOAT16"));
+  }
+  return frame.reply_dtype;
+}
+
+}  // namespace
+
+PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
+    : config_(std::move(config)),
+      state_(std::move(state)),
+      pending_(config_.replicas),
+      accepted_(state_.sequences),
+      image_to_note_(state_.image_version) {
+  CAIRN_CHECK(state_.values.size() == static_cast<size_t>(config_.size()) * sizeof(float),
+              "state of another partition");
+  CAIRN_CHECK(state_.sequences.size() == config_.replicas, "state of another job");
+  CAIRN_CHECK(state_.slots.size() == static_cast<size_t>(config_.optimizer.slots()), "state of another optimizer");
+}
+
+PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
+  PartitionEffects effects;
+  if (auto* frame = std::get_if<FrameEvent>(&event)) {
+    OnFrame(std::move(*frame), now, effects);
+  } else if (const auto* assign = std::get_if<AssignEvent>(&event)) {
+    config_.generation = std::max(config_.generation, assign->generation);
+  } else if (const auto* persisted = std::get_if<PersistedEvent>(&event)) {
+    OnPersisted(*persisted, effects);
+  } else if (std::holds_alternative<TakeImageEvent>(event)) {
+    OnTakeImage(effects);
+  } else if (const auto* written = std::get_if<ImageWrittenEvent>(&event)) {
+    OnImageWritten(*written);
+  } else if (const auto* gone = std::get_if<ClientGoneEvent>(&event)) {
+    std::erase_if(waiters_, [&](const Waiter& w) { return w.client == gone->client; });
+  } else if (std::holds_alternative<TickEvent>(event)) {
+    OnTick(now, effects);
+  }
+  return effects;
+}
+
+void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& effects) {
+  Frame& frame = event.frame;
+  const uint64_t request_id = frame.request_id;
+  absl::Status status;
+  if (frame.job != config_.job || frame.partition != config_.partition) {
+    status = absl::NotFoundError(
+        absl::StrCat("job ", frame.job.value, " partition ", frame.partition.value, " reached ", config_.Name()));
+  } else if (frame.kind == v1::ExchangeFrame::PUSH) {
+    status = Push(event.client, frame, now, effects);
+  } else if (frame.kind == v1::ExchangeFrame::PULL) {
+    status = Pull(event.client, frame, now, effects);
+  } else {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("kind: ", static_cast<int>(frame.kind), " is no request; a ps takes PUSH and PULL"));
+  }
+  if (!status.ok()) effects.replies.push_back(MakeError(event.client, request_id, status));
+}
+
+// ---- requests ----
+
+absl::Status PartitionCore::CheckGeneration(Generation generation) const {
+  if (generation < config_.generation) {
+    return absl::FailedPreconditionError(absl::StrCat("generation ", generation.value,
+                                                      " is fenced: the partition is in ", config_.generation.value,
+                                                      "; wait for a new assignment"));
+  }
+  if (generation > config_.generation) {
+    return absl::UnavailableError(absl::StrCat("generation ", generation.value,
+                                               " has not reached this ps, which is in ", config_.generation.value,
+                                               "; retry"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PartitionCore::CheckPush(const Frame& f) const {
+  const auto bad = [](auto... what) { return absl::InvalidArgumentError(absl::StrCat(what...)); };
+  const TreeNode node{static_cast<uint32_t>(f.replica_first.value), f.replica_count};
+  if (f.replica_first.value < 0 || !IsNode(node, config_.replicas)) {
+    return bad("replica_first ", f.replica_first.value, ", replica_count ", f.replica_count,
+               ": not a node of the summation tree of ", config_.replicas, " replicas");
+  }
+  if (config_.mode != UpdateMode::kSynchronous && f.replica_count != 1) {
+    return bad("replica_count ", f.replica_count, ": an asynchronous job takes one replica a push");
+  }
+  if (f.sequence == 0) return bad("sequence: 0; the first update of a replica is 1");
+  if (!std::isfinite(f.learning_rate) || f.learning_rate < 0) {
+    return bad("learning_rate: ", f.learning_rate, " is not a number >= 0");
+  }
+  if (f.examples > kPushExamplesMax) return bad("examples: ", f.examples, " is more than ", kPushExamplesMax);
+  if (f.examples == 0) {
+    if (!f.payload.empty()) return bad("payload: ", f.payload.size(), " bytes with examples = 0; send none");
+    return absl::OkStatus();
+  }
+  const size_t element = SizeOf(f.dtype);
+  if (element == 0) {
+    return bad("dtype: ", static_cast<int>(f.dtype), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
+  }
+  const size_t bytes = static_cast<size_t>(config_.size()) * element;
+  if (f.payload.size() != bytes) {
+    return bad("payload: ", f.payload.size(), " bytes, but ", config_.Name(), " has ", config_.size(), " numbers (",
+               bytes, " bytes as ", v1::DataType_Name(f.dtype), ")");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PartitionCore::Push(uint64_t client, Frame& frame, absl::Time now, PartitionEffects& effects) {
+  CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
+  CAIRN_RETURN_IF_ERROR(CheckPush(frame));
+  Waiter w;
+  CAIRN_ASSIGN_OR_RETURN(w.reply_dtype, ReplyType(frame));
+  w.client = client;
+  w.request_id = frame.request_id;
+  w.since = now;
+  w.is_push = true;
+  w.replica = frame.replica_first;
+  w.shows_sequence = true;
+  w.sequence = frame.sequence;
+  w.clock_min = ClockMinFor(frame.sequence);
+  CAIRN_RETURN_IF_ERROR(config_.mode == UpdateMode::kSynchronous ? AcceptSynchronous(frame, effects)
+                                                                 : AcceptAsynchronous(frame, effects));
+  return AnswerOrWait(std::move(w), effects);
+}
+
+absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& effects) {
+  const uint64_t next = state_.version + 1;
+  if (frame.sequence > next) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", frame.sequence, ": ", config_.Name(),
+                                                      " is at version ", state_.version, " and waits for update ", next,
+                                                      "; pull its values and go on from there"));
+  }
+  if (frame.sequence < next || !in_flight_.empty()) return absl::OkStatus();  // applied, or complete and on its way
+  if (learning_rate_ && *learning_rate_ != frame.learning_rate) {
+    return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", frame.learning_rate, ", but update ", next,
+                                                   " began with ", *learning_rate_, "; all replicas use the same"));
+  }
+  const TreeNode node{static_cast<uint32_t>(frame.replica_first.value), frame.replica_count};
+  if (pending_.Holds(node)) return absl::OkStatus();
+
+  ForgetPrevious();
+  learning_rate_ = frame.learning_rate;
+  const uint64_t examples = frame.examples;
+  pending_.Add(node, {GradientOf(frame), examples});
+  if (!pending_.complete()) return absl::OkStatus();
+
+  PendingSums::Sum root = pending_.TakeRoot();
+  learning_rate_.reset();
+  v1::LogEntry entry;
+  entry.set_replica_first(0);
+  entry.set_replica_count(config_.replicas);
+  entry.set_sequence(next);
+  entry.set_examples(root.examples);
+  entry.set_learning_rate(frame.learning_rate);
+  Accept(std::move(entry), std::move(root.gradient), effects);
+  return absl::OkStatus();
+}
+
+absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& effects) {
+  uint64_t& accepted = accepted_[frame.replica_first.value];
+  if (frame.sequence <= accepted) return absl::OkStatus();
+  if (frame.sequence > accepted + 1) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", frame.sequence, ": the last update of replica ",
+                                                      frame.replica_first.value, " here is ", accepted,
+                                                      "; push update ", accepted + 1, " first"));
+  }
+  if (in_flight_.size() >= kUpdatesInFlightMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(config_.Name(), ": ", in_flight_.size(), " updates are on their way to the disk; retry"));
+  }
+  ForgetPrevious();
+  ++accepted;
+  v1::LogEntry entry;
+  entry.set_replica_first(static_cast<uint32_t>(frame.replica_first.value));
+  entry.set_replica_count(1);
+  entry.set_sequence(frame.sequence);
+  entry.set_examples(frame.examples);
+  entry.set_learning_rate(frame.learning_rate);
+  Accept(std::move(entry), GradientOf(frame), effects);
+  return absl::OkStatus();
+}
+
+void PartitionCore::Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects& effects) {
+  entry.set_generation(config_.generation.value);
+  entry.set_version(state_.version + in_flight_.size() + 1);
+  in_flight_.push_back({entry, gradient});
+  effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+}
+
+void PartitionCore::ForgetPrevious() {
+  state_.previous = {};
+  for (Buffer& b : converted_) b = {};
+}
+
+absl::Status PartitionCore::Pull(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects) {
+  if (frame.generation.value != 0) CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
+  Waiter w;
+  CAIRN_ASSIGN_OR_RETURN(w.reply_dtype, ReplyType(frame));
+  w.client = client;
+  w.request_id = frame.request_id;
+  w.since = now;
+  if (frame.replica_count > 0) {
+    if (frame.replica_first.value < 0 || static_cast<uint32_t>(frame.replica_first.value) >= config_.replicas) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("replica_first: ", frame.replica_first.value, "; the job has ", config_.replicas, " replicas"));
+    }
+    w.replica = frame.replica_first;
+    w.shows_sequence = true;
+    if (frame.replica_count == 1) w.clock_min = ClockMinFor(frame.sequence);
+  }
+  if (frame.want_version) {
+    const uint64_t want = *frame.want_version;
+    const bool previous_kept = !state_.previous.empty() && want + 1 == state_.version;
+    if (want < state_.version && !previous_kept) {
+      return absl::FailedPreconditionError(absl::StrCat("want_version ", want, " is gone: ", config_.Name(),
+                                                        " is at version ", state_.version, "; pull anew"));
+    }
+    w.want_version = want;
+  }
+  return AnswerOrWait(std::move(w), effects);
+}
+
+// ---- answers ----
+
+uint64_t PartitionCore::SlowestClock() const {
+  return *std::min_element(state_.sequences.begin(), state_.sequences.end());
+}
+
+uint64_t PartitionCore::ClockMinFor(uint64_t sequence) const {
+  if (config_.mode != UpdateMode::kBoundedStaleness || sequence <= config_.staleness_bound) return 0;
+  return sequence - config_.staleness_bound;
+}
+
+bool PartitionCore::Ready(const Waiter& w) const {
+  if (w.want_version && *w.want_version > state_.version) return false;
+  if (w.is_push && state_.sequences[w.replica.value] < w.sequence) return false;
+  return w.clock_min == 0 || SlowestClock() >= w.clock_min;
+}
+
+absl::Status PartitionCore::AnswerOrWait(Waiter w, PartitionEffects& effects) {
+  if (Ready(w)) {
+    effects.replies.push_back(MakeValues(w));
+    return absl::OkStatus();
+  }
+  if (waiters_.size() >= kWaitersPerReplicaMax * config_.replicas + kWaitersExtraMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(config_.Name(), ": ", waiters_.size(), " requests wait already; retry"));
+  }
+  waiters_.push_back(std::move(w));
+  return absl::OkStatus();
+}
+
+void PartitionCore::ReleaseWaiters(PartitionEffects& effects) {
+  std::erase_if(waiters_, [&](const Waiter& w) {
+    if (!Ready(w)) return false;
+    effects.replies.push_back(MakeValues(w));
+    return true;
+  });
+}
+
+Buffer PartitionCore::ConvertedValues(v1::DataType dtype) {
+  if (dtype == v1::FLOAT32) return state_.values;
+  Buffer& cached = converted_[dtype == v1::BFLOAT16 ? 0 : 1];
+  if (cached.empty()) cached = Convert(state_.values, dtype);
+  return cached;
+}
+
+PartitionReply PartitionCore::MakeValues(const Waiter& w) {
+  PartitionReply reply{w.client, {}};
+  Frame& f = reply.frame;
+  f.kind = v1::ExchangeFrame::VALUES;
+  f.request_id = w.request_id;
+  f.job = config_.job;
+  f.partition = config_.partition;
+  f.generation = config_.generation;
+  const bool wants_previous = w.want_version && *w.want_version + 1 == state_.version;
+  f.version = wants_previous ? state_.version - 1 : state_.version;
+  if (w.shows_sequence) {
+    f.replica_first = w.replica;
+    f.replica_count = 1;
+    f.sequence = config_.mode == UpdateMode::kSynchronous ? f.version : state_.sequences[w.replica.value];
+  }
+  f.dtype = w.reply_dtype;
+  f.payload = wants_previous ? Convert(state_.previous, w.reply_dtype) : ConvertedValues(w.reply_dtype);
+  f.payload_total = f.payload.size();
+  return reply;
+}
+
+PartitionReply PartitionCore::MakeError(uint64_t client, uint64_t request_id, const absl::Status& status) const {
+  PartitionReply reply{client, {}};
+  Frame& f = reply.frame;
+  f.kind = v1::ExchangeFrame::ERROR;
+  f.request_id = request_id;
+  f.job = config_.job;
+  f.partition = config_.partition;
+  f.generation = config_.generation;
+  f.version = state_.version;
+  f.status = status;
+  return reply;
+}
+
+// ---- the driver's events ----
+
+void PartitionCore::OnPersisted(const PersistedEvent& event, PartitionEffects& effects) {
+  CAIRN_CHECK(event.version <= state_.version + in_flight_.size(), "persisted what was never accepted");
+  while (!in_flight_.empty() && state_.version < event.version) {
+    InFlight update = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    for (Buffer& b : converted_) b = {};
+    ApplyEntry(config_, update.entry, std::move(update.gradient), state_);
+    if (config_.mode == UpdateMode::kSynchronous) accepted_ = state_.sequences;
+    ReleaseWaiters(effects);
+  }
+}
+
+bool PartitionCore::image_due() const {
+  const uint64_t image_bytes = state_.values.size() * (1 + state_.slots.size());
+  return !image_under_way_ && state_.version > 0 &&
+         state_.log_bytes >= std::max(config_.image.log_bytes_min, config_.image.log_to_image_ratio * image_bytes);
+}
+
+void PartitionCore::OnTakeImage(PartitionEffects& effects) {
+  if (image_under_way_ || state_.version == 0 || state_.version == state_.image_version) return;
+  Image image;
+  image.header.set_version(state_.version);
+  image.header.set_generation(config_.generation.value);
+  image.header.set_begin(static_cast<uint64_t>(config_.begin));
+  image.header.set_end(static_cast<uint64_t>(config_.end));
+  image.header.set_slots(static_cast<uint32_t>(state_.slots.size()));
+  for (uint64_t s : state_.sequences) image.header.mutable_sequences()->add_last_sequence(s);
+  image.tensors.push_back(state_.values);  // never written to; the slots are, in place
+  for (const Buffer& slot : state_.slots) image.tensors.push_back(Buffer::CopyOf(slot.data(), slot.size()));
+  image_under_way_ = ImageUnderWay{state_.version, state_.log_bytes};
+  effects.image = std::move(image);
+}
+
+void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
+  if (!image_under_way_ || image_under_way_->version != event.version) return;
+  if (event.ok) {
+    state_.image_version = event.version;
+    state_.log_bytes -= image_under_way_->log_bytes;
+    image_to_note_ = event.version;
+  }
+  image_under_way_.reset();
+}
+
+void PartitionCore::OnTick(absl::Time now, PartitionEffects& effects) {
+  std::erase_if(waiters_, [&](const Waiter& w) {
+    if (w.is_push || now - w.since < kPullWaitMax) return false;
+    effects.replies.push_back(MakeError(
+        w.client, w.request_id,
+        absl::UnavailableError(absl::StrCat(config_.Name(), " is still at version ", state_.version, "; retry"))));
+    return true;
+  });
+}
+
+}  // namespace cairn

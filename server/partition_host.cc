@@ -1,0 +1,378 @@
+#include "server/partition_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "common/base/log.h"
+#include "common/model/graph.h"
+#include "server/partition_config.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kTickInterval = absl::Seconds(1);
+
+}  // namespace
+
+struct PartitionHost::Slot {
+  PartitionConfig config;  // as it was loaded; the core's own copy follows later generations
+  size_t lane = 0;
+  std::atomic<uint64_t> version{0};
+  // On the executor only:
+  std::unique_ptr<PartitionCore> core;  // null: not loaded, failed or removed
+  absl::Status status;                  // why it is null
+  bool image_queued = false;
+};
+
+struct PartitionHost::Job {
+  Generation generation;
+  bool assigned = false;  // since this process started
+  Slots slots;
+};
+
+PartitionHost::PartitionHost(KvStore& store, Clock& clock, int threads, PartitionHostCallbacks callbacks)
+    : store_(store), clock_(clock), persistence_(store), callbacks_(std::move(callbacks)) {
+  lanes_.resize(std::max(threads, 1));
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].executor = std::make_unique<SerialExecutor>(absl::StrFormat("partitions-%d", i));
+    lanes_[i].executor->PostAfter(kTickInterval, [this, i] { Tick(i); });
+  }
+  image_writer_ = std::make_unique<SerialExecutor>("images");
+}
+
+PartitionHost::~PartitionHost() { Stop(); }
+
+// ---- control ----
+
+absl::Status PartitionHost::LoadHeld() {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::HostPartitions> held, persistence_.ListHostedJobs());
+  for (const v1::HostPartitions& host : held) {
+    absl::StatusOr<Slots> slots = Load(host, {});
+    if (!slots.ok()) {
+      LogError("job %d cannot be recovered: %s", host.job_id(), slots.status().ToString());
+      continue;
+    }
+    LogInfo("job %d: %d partitions recovered, generation %d", host.job_id(), slots->size(), host.generation());
+    absl::MutexLock lock(&mutex_);
+    jobs_[host.job_id()] = Job{Generation(host.generation()), false, *std::move(slots)};
+  }
+  return absl::OkStatus();
+}
+
+std::vector<v1::HeldPartitions> PartitionHost::Held() const {
+  std::vector<v1::HeldPartitions> out;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, job] : jobs_) {
+    v1::HeldPartitions& held = out.emplace_back();
+    held.set_job_id(id);
+    held.set_generation(job.generation.value);
+    for (const auto& [partition, slot] : job.slots) {
+      v1::HeldPartition* p = held.add_partitions();
+      p->set_partition(partition);
+      p->set_version(slot->version.load());
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions& host) {
+  const Generation generation(host.generation());
+  Slots present;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = jobs_.find(host.job_id());
+    if (it != jobs_.end()) {
+      if (generation < it->second.generation) {
+        return absl::AbortedError(absl::StrFormat("job %d: generation %d is older than %d", host.job_id(),
+                                                             generation.value, it->second.generation.value));
+      }
+      present = it->second.slots;
+    }
+  }
+  // Out of the way first, so that nothing writes to what SetHostedJob deletes.
+  std::vector<std::shared_ptr<Slot>> gone;
+  for (auto it = present.begin(); it != present.end();) {
+    const Slot& slot = *it->second;
+    const bool stays = std::any_of(host.partitions().begin(), host.partitions().end(), [&](const auto& range) {
+      return range.partition() == slot.config.partition.value &&
+             static_cast<int64_t>(range.begin()) == slot.config.begin &&
+             static_cast<int64_t>(range.end()) == slot.config.end;
+    });
+    if (!stays) gone.push_back(it->second);
+    it = stays ? std::next(it) : present.erase(it);
+  }
+  if (!gone.empty()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      jobs_[host.job_id()].slots = present;
+    }
+    Remove(gone);
+  }
+  CAIRN_RETURN_IF_ERROR(persistence_.SetHostedJob(host));
+  CAIRN_ASSIGN_OR_RETURN(Slots slots, Load(host, present));
+
+  v1::PartitionsReady ready;
+  ready.set_job_id(host.job_id());
+  ready.set_generation(host.generation());
+  for (const auto& [partition, slot] : slots) {
+    v1::HeldPartition* p = ready.add_partitions();
+    p->set_partition(partition);
+    p->set_version(slot->version.load());
+  }
+  absl::MutexLock lock(&mutex_);
+  jobs_[host.job_id()] = Job{generation, true, std::move(slots)};
+  return ready;
+}
+
+// Slots for all of host's partitions: those present get the new generation, the others are recovered or initialized, in
+// parallel on their executors.
+absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present) {
+  const std::string where = absl::StrFormat("job %d", host.job_id());
+  absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
+  if (!built.ok()) return Annotate(built.status(), where);
+  const auto graph = std::make_shared<const Graph>(*std::move(built));
+  const Generation generation(host.generation());
+
+  Slots slots;
+  for (const v1::PartitionRange& range : host.partitions()) {
+    auto it = present.find(range.partition());
+    if (it != present.end()) {
+      slots.insert(*it);
+      continue;
+    }
+    absl::StatusOr<PartitionConfig> config =
+        MakePartitionConfig(host.spec(), graph, range, JobId(host.job_id()), generation);
+    if (!config.ok()) return Annotate(config.status(), where);
+    slots.emplace(range.partition(), NewSlot(*std::move(config)));
+  }
+
+  absl::Mutex failed_mutex;
+  absl::Status failed;
+  absl::BlockingCounter left(static_cast<int>(slots.size()));
+  for (const auto& [partition, slot] : slots) {
+    Lane& lane = lanes_[slot->lane];
+    lane.executor->Post([&, slot = slot] {
+      if (slot->core != nullptr) {
+        Run(slot, AssignEvent{generation});
+      } else {
+        slot->config.generation = generation;
+        absl::StatusOr<PartitionState> state = persistence_.Recover(slot->config);
+        slot->status = state.status();
+        if (state.ok()) {
+          slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
+          slot->version = slot->core->version();
+          if (std::find(lane.slots.begin(), lane.slots.end(), slot) == lane.slots.end()) lane.slots.push_back(slot);
+        } else {
+          absl::MutexLock lock(&failed_mutex);
+          failed = state.status();
+        }
+      }
+      left.DecrementCount();
+    });
+  }
+  left.Wait();
+  if (!failed.ok()) {
+    std::vector<std::shared_ptr<Slot>> loaded;
+    for (const auto& [partition, slot] : slots) {
+      if (!present.contains(partition)) loaded.push_back(slot);
+    }
+    Remove(loaded);
+    return failed;
+  }
+  return slots;
+}
+
+std::shared_ptr<PartitionHost::Slot> PartitionHost::NewSlot(PartitionConfig config) {
+  auto slot = std::make_shared<Slot>();
+  slot->config = std::move(config);
+  slot->lane = next_lane_++ % lanes_.size();
+  return slot;
+}
+
+// Ends the slots' cores. After it nothing of theirs is written any more.
+void PartitionHost::Remove(const std::vector<std::shared_ptr<Slot>>& slots) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].executor->RunAndWait([&] {
+      for (const auto& slot : slots) {
+        if (slot->lane != i) continue;
+        slot->core.reset();
+        slot->status = absl::NotFoundError(absl::StrCat(slot->config.Name(), " is not on this ps any more"));
+        std::erase(lanes_[i].slots, slot);
+      }
+    });
+  }
+  image_writer_->RunAndWait([] {});
+}
+
+absl::Status PartitionHost::Drop(JobId job) {
+  Slots slots;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = jobs_.find(job.value);
+    if (it != jobs_.end()) {
+      slots = std::move(it->second.slots);
+      jobs_.erase(it);
+    }
+  }
+  std::vector<std::shared_ptr<Slot>> gone;
+  for (const auto& [partition, slot] : slots) gone.push_back(slot);
+  if (!gone.empty()) Remove(gone);
+  return persistence_.DropJob(job);
+}
+
+void PartitionHost::Drain() {
+  draining_ = true;
+  for (Lane& lane : lanes_) lane.executor->RunAndWait([] {});
+}
+
+void PartitionHost::Stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  draining_ = true;
+  image_writer_->Stop();  // first: what it posts to the lanes yet is run by them
+  for (Lane& lane : lanes_) lane.executor->Stop();
+}
+
+// ---- frames ----
+
+void PartitionHost::OnFrame(uint64_t client, Frame frame, Credit credit) {
+  std::shared_ptr<Slot> slot;
+  absl::Status refused;
+  if (draining_.load()) {
+    refused = absl::UnavailableError("the ps is stopping; retry");
+  } else {
+    absl::ReaderMutexLock lock(&mutex_);
+    auto job = jobs_.find(frame.job.value);
+    if (job != jobs_.end() && !job->second.assigned) {
+      refused = absl::UnavailableError(
+          absl::StrFormat("job %d: this ps has restarted and waits for the coordinator; retry", frame.job.value));
+    } else if (job != jobs_.end()) {
+      auto it = job->second.slots.find(frame.partition.value);
+      if (it != job->second.slots.end()) slot = it->second;
+    }
+  }
+  if (refused.ok() && slot == nullptr) {
+    refused = absl::NotFoundError(absl::StrFormat("job %d partition %d is not on this ps; wait for a new route",
+                                                  frame.job.value, frame.partition.value));
+  }
+  if (!refused.ok()) {
+    Refuse(client, frame, refused);
+    return;
+  }
+  SerialExecutor& executor = *lanes_[slot->lane].executor;
+  executor.Post([this, slot = std::move(slot), client, frame = std::move(frame), credit = std::move(credit)]() mutable {
+    if (slot->core == nullptr) {
+      Refuse(client, frame, slot->status);
+      return;
+    }
+    Run(slot, FrameEvent{client, std::move(frame)});
+  });
+}
+
+void PartitionHost::OnClientGone(uint64_t client) {
+  for (Lane& lane : lanes_) {
+    lane.executor->Post([this, &lane, client] {
+      for (const auto& slot : lane.slots) Run(slot, ClientGoneEvent{client});
+    });
+  }
+}
+
+void PartitionHost::Refuse(uint64_t client, const Frame& frame, const absl::Status& status) {
+  Frame error;
+  error.kind = v1::ExchangeFrame::ERROR;
+  error.request_id = frame.request_id;
+  error.job = frame.job;
+  error.partition = frame.partition;
+  error.status = status;
+  callbacks_.reply(client, std::move(error));
+}
+
+// On the slot's executor.
+void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event) {
+  if (slot->core == nullptr) return;
+  // Who sent the frame, should the store fail.
+  uint64_t client = 0;
+  Frame request;
+  if (const FrameEvent* f = std::get_if<FrameEvent>(&event)) {
+    client = f->client;
+    request.request_id = f->frame.request_id;
+    request.job = f->frame.job;
+    request.partition = f->frame.partition;
+  }
+  const bool image_wanted = std::holds_alternative<TakeImageEvent>(event);
+
+  absl::StatusOr<PartitionEffects> effects = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now());
+  if (!effects.ok()) {
+    const Generation generation = slot->core->generation();
+    slot->core.reset();
+    slot->status =
+        absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", effects.status().message()));
+    LogError("%s", slot->status.message());
+    if (client != 0) Refuse(client, request, slot->status);
+    if (image_wanted) NextImage();
+    callbacks_.job_error(slot->config.job, generation, effects.status());
+    return;
+  }
+  slot->version.store(slot->core->version());
+  for (PartitionReply& reply : effects->replies) callbacks_.reply(reply.client, std::move(reply.frame));
+  if (effects->image.has_value()) {
+    image_writer_->Post([this, slot, config = slot->config, image = *std::move(effects->image)] {
+      const absl::Status status = persistence_.WriteImage(config, image);
+      if (!status.ok()) LogError("%s: image: %s", config.Name(), status.ToString());
+      const uint64_t version = image.header.version();
+      lanes_[slot->lane].executor->Post([this, slot, version, ok = status.ok()] {
+        Run(slot, ImageWrittenEvent{version, ok});
+      });
+      NextImage();
+    });
+  } else if (image_wanted) {
+    NextImage();
+  }
+  if (slot->core->image_due() && !slot->image_queued) QueueImage(slot);
+}
+
+void PartitionHost::Tick(size_t lane) {
+  for (const auto& slot : lanes_[lane].slots) Run(slot, TickEvent{});
+  lanes_[lane].executor->PostAfter(kTickInterval, [this, lane] { Tick(lane); });
+}
+
+// ---- images ----
+
+void PartitionHost::QueueImage(const std::shared_ptr<Slot>& slot) {
+  slot->image_queued = true;
+  {
+    absl::MutexLock lock(&mutex_);
+    images_due_.push_back(slot);
+    if (image_under_way_) return;
+    image_under_way_ = true;
+  }
+  NextImage();
+}
+
+// The caller holds image_under_way_ (it is true) and its own image is done with.
+void PartitionHost::NextImage() {
+  std::shared_ptr<Slot> slot;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (images_due_.empty()) {
+      image_under_way_ = false;
+      return;
+    }
+    slot = std::move(images_due_.front());
+    images_due_.pop_front();
+  }
+  SerialExecutor& executor = *lanes_[slot->lane].executor;
+  executor.Post([this, slot = std::move(slot)] {
+    slot->image_queued = false;
+    if (slot->core == nullptr) {
+      NextImage();
+    } else {
+      Run(slot, TakeImageEvent{});
+    }
+  });
+}
+
+}  // namespace cairn

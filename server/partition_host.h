@@ -1,0 +1,98 @@
+// PartitionHost: every partition that a ps holds, spread over a few threads: it drives the cores, their persistence and
+// their images.
+//
+// Thread rule: OnFrame, OnClientGone and Held from any thread; LoadHeld, Host, Drop, Drain and Stop from one control
+// thread (they block). Callbacks run on the host's threads. Invariants:
+//   1. A core is touched by its one SerialExecutor alone. Frames of one client for one partition are handled in order.
+//   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
+//   3. A reply leaves after what it speaks of was persisted (RunEvent).
+//   4. One image is copied and written at a time.
+//   5. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
+//   on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "common/base/status.h"
+#include "common/storage/kv_store.h"
+#include "server/exchange_service.h"
+#include "server/partition_core.h"
+#include "server/persistence.h"
+
+namespace cairn {
+
+struct PartitionHostCallbacks {
+  std::function<void(uint64_t client, Frame)> reply;
+  std::function<void(JobId, Generation, const absl::Status&)> job_error;
+};
+
+class PartitionHost : public ExchangeHandler {
+ public:
+  PartitionHost(KvStore& store, Clock& clock, int threads, PartitionHostCallbacks callbacks);
+  ~PartitionHost() override;
+
+  // Recovers what the store holds, without serving it. A job that cannot be recovered is logged and left out: Host will
+  // say what is wrong with it. Errors: the list of jobs itself is damaged.
+  absl::Status LoadHeld();
+  std::vector<v1::HeldPartitions> Held() const;
+
+  // Makes this the job's assignment: stores it, recovers or initializes what is not there, forgets what is not named.
+  // Idempotent. Errors: ABORTED a lower generation than the present one; INVALID_ARGUMENT the job's spec or
+  // ranges; DATA_LOSS and others from the store.
+  absl::StatusOr<v1::PartitionsReady> Host(const v1::HostPartitions& host);
+  // Forgets everything of the job, on disk too. Fine where there is nothing.
+  absl::Status Drop(JobId job);
+
+  void OnFrame(uint64_t client, Frame frame, Credit credit) override;
+  void OnClientGone(uint64_t client) override;
+
+  // Answers new frames with UNAVAILABLE, returns when those before have been handled.
+  void Drain();
+  void Stop();  // after it nothing runs; idempotent
+
+ private:
+  struct Slot;
+  struct Job;
+  using Slots = std::map<uint32_t, std::shared_ptr<Slot>>;
+
+  struct Lane {  // an executor and the slots that live on it
+    std::unique_ptr<SerialExecutor> executor;
+    std::vector<std::shared_ptr<Slot>> slots;  // on the executor only
+  };
+
+  absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present);
+  std::shared_ptr<Slot> NewSlot(PartitionConfig config);
+  void Remove(const std::vector<std::shared_ptr<Slot>>& slots);
+  void Run(const std::shared_ptr<Slot>& slot, PartitionEvent event);
+  void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
+  void Tick(size_t lane);
+  void QueueImage(const std::shared_ptr<Slot>& slot);
+  void NextImage();
+
+  KvStore& store_;
+  Clock& clock_;
+  Persistence persistence_;
+  const PartitionHostCallbacks callbacks_;
+  std::atomic<bool> draining_{false};
+  bool stopped_ = false;
+  size_t next_lane_ = 0;  // control thread
+  std::vector<Lane> lanes_;
+  std::unique_ptr<SerialExecutor> image_writer_;
+
+  mutable absl::Mutex mutex_;
+  std::map<uint64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Slot>> images_due_ ABSL_GUARDED_BY(mutex_);
+  bool image_under_way_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cairn

@@ -1,0 +1,73 @@
+#include "server/partition_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace cairn {
+namespace {
+constexpr uint64_t kEntryOverheadBytes = 128;  // key, header, the store's own: so that empty entries count too
+}
+
+std::string PartitionConfig::Name() const { return absl::StrCat("job ", job.value, " partition ", partition.value); }
+
+PartitionState PartitionState::Initial(const PartitionConfig& config) {
+  PartitionState s;
+  const size_t bytes = static_cast<size_t>(config.size()) * sizeof(float);
+  s.values = Buffer::Zeros(bytes);
+  config.initialize(s.values.mutable_floats());
+  for (int i = 0; i < config.optimizer.slots(); ++i) {
+    Buffer slot = Buffer::Allocate(bytes);
+    std::fill_n(slot.mutable_floats().begin(), config.size(), config.optimizer.initial_slot_value());
+    s.slots.push_back(std::move(slot));
+  }
+  s.sequences.assign(config.replicas, 0);
+  return s;
+}
+
+absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,
+                        size_t gradient_bytes) {
+  const auto bad = [&](auto... what) {
+    return absl::DataLossError(absl::StrCat(config.Name(), ": log entry ", entry.version(), ": ", what...));
+  };
+  if (entry.version() != state.version + 1) return bad("it does not follow version ", state.version);
+  const size_t bytes = entry.examples() == 0 ? 0 : static_cast<size_t>(config.size()) * sizeof(float);
+  if (gradient_bytes != bytes) return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes);
+  if (config.mode == UpdateMode::kSynchronous) {
+    if (entry.replica_first() != 0 || entry.replica_count() != config.replicas || entry.sequence() != entry.version()) {
+      return bad("it is not a synchronous update of ", config.replicas, " replicas");
+    }
+    return absl::OkStatus();
+  }
+  if (entry.replica_count() != 1 || entry.replica_first() >= config.replicas) return bad("it is not of one replica");
+  if (entry.sequence() != state.sequences[entry.replica_first()] + 1) {
+    return bad("update ", entry.sequence(), " of replica ", entry.replica_first(), " follows update ",
+               state.sequences[entry.replica_first()]);
+  }
+  return absl::OkStatus();
+}
+
+void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer gradient, PartitionState& state) {
+  CAIRN_CHECK(entry.version() == state.version + 1, "updates are applied in order");
+  state.log_bytes += gradient.size() + kEntryOverheadBytes;
+  if (entry.examples() == 0) {
+    state.previous = state.values;
+  } else {
+    if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
+    Update update;
+    update.step = entry.version();
+    update.examples = entry.examples();
+    update.learning_rate = entry.learning_rate();
+    update.values = state.values.floats();
+    update.gradient = gradient.mutable_floats();
+    for (Buffer& slot : state.slots) update.slots.push_back(slot.mutable_floats());
+    ApplyUpdate(config.optimizer, config.segments, update);
+    state.previous = std::exchange(state.values, std::move(gradient));
+  }
+  state.version = entry.version();
+  for (uint32_t r = 0; r < entry.replica_count(); ++r) state.sequences[entry.replica_first() + r] = entry.sequence();
+}
+
+}  // namespace cairn

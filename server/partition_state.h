@@ -1,0 +1,81 @@
+// PartitionState: what a partition is made of (values, slots, versions, sequence table) and the one function that moves
+// it on.
+//
+// The core applies updates with it as they become durable, recovery replays the log with it: the same code, hence the
+// same bits. Not thread-safe. Invariants:
+//   1. The bytes of `values` and `previous` are never written to: replies and images share them. An update writes the
+//   new values over
+//      the gradient's buffer (where no one else holds it) and keeps the old ones as `previous`, so that a partition
+//      owns values + slots + max(previous, the gradients of the open step), and an update allocates nothing.
+//   2. sequences.size() == replicas. Synchronous: every entry equals version.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cairn/v1/storage.pb.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+#include "server/optimizer.h"
+
+namespace cairn {
+
+enum class UpdateMode {
+  kSynchronous,       // one update a step, when all replicas' gradients are there
+  kAsynchronous,      // one update a push
+  kBoundedStaleness,  // the same, and a replica that is too far ahead waits for its answer
+};
+
+// When a new base image is due. A larger log costs disk and time at a restart; a smaller one costs writes, since each
+// image writes values and slots once more.
+struct ImageOptions {
+  uint64_t log_bytes_min = uint64_t{16} << 20;  // never before the log has grown by this
+  // And by this many times the image's own size: images add at most 1/4 to the writes of the log. More would save
+  // little; a small log stays in the page cache, and its files are written over before they reach the disk.
+  uint32_t log_to_image_ratio = 4;
+};
+
+// Everything about a partition that does not change within a generation.
+struct PartitionConfig {
+  JobId job;
+  PartitionId partition;
+  Generation generation;
+  int64_t begin = 0, end = 0;  // numbers of the parameter space
+  std::vector<Segment> segments;
+  OptimizerRule optimizer;
+  uint32_t replicas = 1;
+  UpdateMode mode = UpdateMode::kSynchronous;
+  uint64_t staleness_bound = 0;  // kBoundedStaleness: >= 1
+  bool fsync = false;            // the log reaches the disk before the reply
+  ImageOptions image;
+  std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
+
+  int64_t size() const { return end - begin; }
+  std::string Name() const;  // "job 3 partition 7", for errors
+};
+
+struct PartitionState {
+  uint64_t version = 0;
+  Buffer values;
+  std::vector<Buffer> slots;
+  std::vector<uint64_t> sequences;  // last applied, by replica
+  uint64_t image_version = 0;       // of the newest base image on disk; 0: none, the initial values stand for it
+  uint64_t log_bytes = 0;           // logged since that image
+  Buffer previous;                  // values of version - 1; empty where they are not kept
+
+  static PartitionState Initial(const PartitionConfig& config);
+};
+
+// Checks an entry against the partition: version, replica range, sequence, gradient size. DATA_LOSS or INTERNAL: the
+// log is not of this partition.
+absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,
+                        size_t gradient_bytes);
+// Applies a checked entry. `gradient` holds the summed gradient (empty where entry.examples() == 0) and is consumed.
+void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer gradient, PartitionState& state);
+
+}  // namespace cairn

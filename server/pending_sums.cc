@@ -1,0 +1,54 @@
+#include "server/pending_sums.h"
+
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace cairn {
+
+bool PendingSums::Holds(const TreeNode& node) const {
+  auto after = sums_.upper_bound(node.first);
+  return after != sums_.begin() && std::prev(after)->second.node.Contains(node);
+}
+
+bool PendingSums::Add(const TreeNode& node, Sum sum) {
+  CAIRN_CHECK(IsNode(node, replicas_), "not a node of the tree");
+  if (Holds(node)) return false;
+  sums_.erase(sums_.lower_bound(node.first), sums_.lower_bound(node.end()));
+
+  Held held{node, std::move(sum)};
+  while (held.node.count < replicas_) {
+    const TreeNode sibling = Sibling(held.node, replicas_);
+    const auto it = sums_.find(sibling.first);
+    if (it == sums_.end() || it->second.node != sibling) break;
+    Sum other = std::move(it->second.sum);
+    sums_.erase(it);
+    const bool left = held.node.first < sibling.first;
+    held.sum = left ? Merge(std::move(held.sum), std::move(other)) : Merge(std::move(other), std::move(held.sum));
+    held.node = Parent(held.node, replicas_);
+  }
+  const uint32_t first = held.node.first;
+  sums_.emplace(first, std::move(held));
+  return true;
+}
+
+PendingSums::Sum PendingSums::TakeRoot() {
+  CAIRN_CHECK(complete(), "the step is not complete");
+  Sum root = std::move(sums_.begin()->second.sum);
+  sums_.clear();
+  return root;
+}
+
+PendingSums::Sum PendingSums::Merge(Sum left, Sum right) {
+  if (right.examples == 0) return left;
+  if (left.examples == 0) return right;
+  const uint64_t examples = left.examples + right.examples;
+  // x + y and y + x have the same bits, so that either side's memory will do.
+  if (!left.gradient.unique() && right.gradient.unique()) std::swap(left, right);
+  if (!left.gradient.unique()) left.gradient = Buffer::CopyOf(left.gradient.data(), left.gradient.size());
+  SumInto(left.gradient.mutable_floats(), right.gradient.floats());
+  return {std::move(left.gradient), examples};
+}
+
+}  // namespace cairn

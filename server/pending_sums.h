@@ -1,0 +1,46 @@
+// PendingSums: the gradients of an open step, added up along the summation tree as far as they have come.
+//
+// Not thread-safe. Invariants:
+//   1. The nodes held are disjoint, and no two of them are siblings: siblings are merged as soon as both are there.
+//   2. At most one buffer a node is held; a merge writes into the memory of one of its sides where nobody shares it.
+//   3. The root's sum has the same bits for every order of arrival and every way of cutting the replicas into nodes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "common/tensor/buffer.h"
+#include "common/tensor/summation_tree.h"
+
+namespace cairn {
+
+class PendingSums {
+ public:
+  struct Sum {
+    Buffer gradient;  // float32; empty where examples == 0
+    uint64_t examples = 0;
+  };
+
+  explicit PendingSums(uint32_t replicas) : replicas_(replicas) {}
+
+  // IsNode(node, replicas). False: a sum that contains the node is held already, the new one is dropped. Otherwise it
+  // replaces what it contains. The buffer is written to if it is unique().
+  bool Add(const TreeNode& node, Sum sum);
+  bool Holds(const TreeNode& node) const;  // whole, alone or as part of a larger sum
+  bool complete() const { return sums_.size() == 1 && sums_.begin()->second.node == RootOf(replicas_); }
+  // complete(). Empties the tree.
+  Sum TakeRoot();
+  size_t size() const { return sums_.size(); }
+
+ private:
+  struct Held {
+    TreeNode node;
+    Sum sum;
+  };
+  static Sum Merge(Sum left, Sum right);
+
+  uint32_t replicas_;
+  std::map<uint32_t, Held> sums_;  // by first replica
+};
+
+}  // namespace cairn

@@ -1,0 +1,296 @@
+#include "server/persistence.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/digest.h"
+
+namespace cairn {
+namespace {
+
+// ---- keys ----
+
+void AppendBigEndian(std::string& out, uint64_t v, int bytes) {
+  for (int shift = (bytes - 1) * 8; shift >= 0; shift -= 8) out.push_back(static_cast<char>(v >> shift));
+}
+uint64_t ReadBigEndian(std::string_view in) {
+  uint64_t v = 0;
+  for (char c : in) v = v << 8 | static_cast<uint8_t>(c);
+  return v;
+}
+
+std::string HostedKey(JobId job) {
+  std::string key = "j";
+  AppendBigEndian(key, job.value, 8);
+  return key;
+}
+std::string JobPrefix(JobId job) {
+  std::string key = "p";
+  AppendBigEndian(key, job.value, 8);
+  return key;
+}
+std::string PartitionPrefix(JobId job, uint32_t partition) {
+  std::string key = JobPrefix(job);
+  AppendBigEndian(key, partition, 4);
+  return key;
+}
+std::string KindPrefix(const PartitionConfig& c, char kind) { return PartitionPrefix(c.job, c.partition.value) + kind; }
+std::string VersionKey(const PartitionConfig& c, char kind, uint64_t version) {
+  std::string key = KindPrefix(c, kind);
+  AppendBigEndian(key, version, 8);
+  return key;
+}
+std::string TensorKey(const PartitionConfig& c, uint64_t version, size_t tensor) {
+  std::string key = VersionKey(c, 'i', version);
+  AppendBigEndian(key, tensor, 1);
+  return key;
+}
+// The first key after all that begin with prefix; a prefix here never consists of 0xff alone.
+std::string PrefixEnd(std::string prefix) {
+  while (static_cast<uint8_t>(prefix.back()) == 0xff) prefix.pop_back();
+  prefix.back() = static_cast<char>(prefix.back() + 1);
+  return prefix;
+}
+
+// ---- sealed messages ----
+
+constexpr size_t kSealBytes = 12;
+
+template <typename Message>
+std::string Seal(const Message& message) {
+  const std::string bytes = message.SerializeAsString();
+  std::string out;
+  out.reserve(kSealBytes + bytes.size());
+  const uint64_t sum = Checksum(bytes.data(), bytes.size());
+  for (int i = 0; i < 4; ++i) out.push_back(static_cast<char>(bytes.size() >> (8 * i)));
+  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(sum >> (8 * i)));
+  return out + bytes;
+}
+
+uint64_t ReadLittleEndian(std::string_view in) {
+  uint64_t v = 0;
+  for (size_t i = in.size(); i-- > 0;) v = v << 8 | static_cast<uint8_t>(in[i]);
+  return v;
+}
+
+// Takes a sealed message from the front of `in`. False where it is damaged.
+template <typename Message>
+bool Unseal(std::string_view& in, Message& message) {
+  if (in.size() < kSealBytes) return false;
+  const uint64_t size = ReadLittleEndian(in.substr(0, 4)), sum = ReadLittleEndian(in.substr(4, 8));
+  in.remove_prefix(kSealBytes);
+  if (in.size() < size || Checksum(in.data(), size) != sum) return false;
+  if (!message.ParseFromArray(in.data(), static_cast<int>(size))) return false;
+  in.remove_prefix(size);
+  return true;
+}
+
+absl::Status Damaged(const PartitionConfig& c, const std::string& what) {
+  return absl::DataLossError(
+      absl::StrCat(c.Name(), ": ", what, " is damaged; restore the data directory or delete the job"));
+}
+
+// ---- images ----
+
+absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& header) {
+  if (header.begin() == static_cast<uint64_t>(c.begin) && header.end() == static_cast<uint64_t>(c.end) &&
+      header.slots() == static_cast<uint32_t>(c.optimizer.slots()) &&
+      header.sequences().last_sequence_size() == static_cast<int>(c.replicas) &&
+      header.xxh3_size() == c.optimizer.slots() + 1) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(c.Name(), ": the stored image is of numbers [", header.begin(), ",", header.end(), ") with ",
+                   header.slots(), " slots and ", header.sequences().last_sequence_size(), " replicas; the job has [",
+                   c.begin, ",", c.end, "), ", c.optimizer.slots(), " and ", c.replicas));
+}
+
+absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& c, const v1::PartitionImage& header) {
+  CAIRN_RETURN_IF_ERROR(CheckHeader(c, header));
+  PartitionState state;
+  state.version = state.image_version = header.version();
+  state.sequences.assign(header.sequences().last_sequence().begin(), header.sequences().last_sequence().end());
+  for (int t = 0; t < header.xxh3_size(); ++t) {
+    CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> bytes, store.Get(TensorKey(c, header.version(), t)));
+    if (!bytes || bytes->size() != static_cast<size_t>(c.size()) * sizeof(float) ||
+        Checksum(bytes->data(), bytes->size()) != header.xxh3(t)) {
+      return Damaged(c, absl::StrCat("tensor ", t, " of image ", header.version()));
+    }
+    Buffer tensor = Buffer::CopyOf(bytes->data(), bytes->size());
+    if (t == 0) {
+      state.values = std::move(tensor);
+    } else {
+      state.slots.push_back(std::move(tensor));
+    }
+  }
+  return state;
+}
+
+// Newest first.
+absl::StatusOr<std::vector<v1::PartitionImage>> ReadHeaders(KvStore& store, const PartitionConfig& c) {
+  std::vector<v1::PartitionImage> headers;
+  absl::Status status;
+  const std::string prefix = KindPrefix(c, 'h');
+  CAIRN_RETURN_IF_ERROR(store.Scan(prefix, [&](std::string_view key, std::string_view value) {
+    const uint64_t version = ReadBigEndian(key.substr(prefix.size()));
+    v1::PartitionImage header;
+    if (!Unseal(value, header) || header.version() != version) {
+      status = Damaged(c, absl::StrCat("the header of image ", version));
+      return false;
+    }
+    headers.insert(headers.begin(), std::move(header));
+    return true;
+  }));
+  CAIRN_RETURN_IF_ERROR(status);
+  return headers;
+}
+
+// ---- log ----
+
+absl::Status ReplayEntry(const PartitionConfig& c, uint64_t version, std::string_view value, PartitionState& state) {
+  v1::LogEntry entry;
+  if (!Unseal(value, entry) || entry.version() != version) return Damaged(c, absl::StrCat("log entry ", version));
+  if (Checksum(value.data(), value.size()) != entry.xxh3()) {
+    return Damaged(c, absl::StrCat("the gradient of log entry ", version));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckEntry(c, state, entry, value.size()));
+  ApplyEntry(c, entry, Buffer::CopyOf(value.data(), value.size()), state);
+  return absl::OkStatus();
+}
+
+absl::Status ReplayLog(KvStore& store, const PartitionConfig& c, PartitionState& state) {
+  absl::Status status;
+  const std::string prefix = KindPrefix(c, 'l');
+  CAIRN_RETURN_IF_ERROR(store.Scan(prefix, [&](std::string_view key, std::string_view value) {
+    const uint64_t version = ReadBigEndian(key.substr(prefix.size()));
+    if (version > state.version) status = ReplayEntry(c, version, value, state);
+    return status.ok();
+  }));
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::HostPartitions>> Persistence::ListHostedJobs() const {
+  std::vector<v1::HostPartitions> jobs;
+  absl::Status status;
+  CAIRN_RETURN_IF_ERROR(store_.Scan("j", [&](std::string_view key, std::string_view value) {
+    v1::HostedJob hosted;
+    const uint64_t job = ReadBigEndian(key.substr(1));
+    if (!Unseal(value, hosted) || hosted.host().job_id() != job) {
+      status =
+          absl::DataLossError(absl::StrCat("job ", job, ": its assignment is damaged; restore the data directory"));
+      return false;
+    }
+    jobs.push_back(std::move(*hosted.mutable_host()));
+    return true;
+  }));
+  CAIRN_RETURN_IF_ERROR(status);
+  return jobs;
+}
+
+absl::Status Persistence::SetHostedJob(const v1::HostPartitions& host) {
+  const JobId job(host.job_id());
+  std::set<uint32_t> named;
+  for (const v1::PartitionRange& p : host.partitions()) named.insert(p.partition());
+
+  KvBatch batch;
+  CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> stored, store_.Get(HostedKey(job)));
+  v1::HostedJob before;
+  if (stored) {
+    std::string_view bytes = *stored;
+    if (!Unseal(bytes, before)) {
+      return absl::DataLossError(
+          absl::StrCat("job ", job.value, ": its assignment is damaged; restore the data directory"));
+    }
+  }
+  for (const v1::PartitionRange& p : before.host().partitions()) {
+    if (named.contains(p.partition())) continue;
+    const std::string prefix = PartitionPrefix(job, p.partition());
+    batch.DeleteRange(prefix, PrefixEnd(prefix));
+  }
+  v1::HostedJob hosted;
+  *hosted.mutable_host() = host;
+  batch.Put(HostedKey(job), Seal(hosted));
+  return store_.Write(batch, /*sync=*/true);
+}
+
+absl::Status Persistence::DropJob(JobId job) {
+  KvBatch batch;
+  batch.Delete(HostedKey(job));
+  batch.DeleteRange(JobPrefix(job), PrefixEnd(JobPrefix(job)));
+  return store_.Write(batch, /*sync=*/true);
+}
+
+absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& config) const {
+  const auto logged = [&](uint64_t version) -> absl::StatusOr<bool> {
+    CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> entry, store_.Get(VersionKey(config, 'l', version)));
+    return entry.has_value();
+  };
+  CAIRN_ASSIGN_OR_RETURN(std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
+  const v1::PartitionImage* base = headers.empty() ? nullptr : &headers.front();
+  bool found = false;
+  for (const v1::PartitionImage& header : headers) {
+    CAIRN_ASSIGN_OR_RETURN(found, logged(header.version() + 1));
+    if (!found) continue;
+    base = &header;
+    break;
+  }
+  if (!found &&
+      base != nullptr) {  // the only image is the newest version: the log may reach back to the initial values
+    CAIRN_ASSIGN_OR_RETURN(const bool from_start, logged(1));
+    if (from_start) base = nullptr;
+  }
+  PartitionState state;
+  if (base == nullptr) {
+    state = PartitionState::Initial(config);
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(state, LoadImage(store_, config, *base));
+  }
+  CAIRN_RETURN_IF_ERROR(ReplayLog(store_, config, state));
+  return state;
+}
+
+absl::Status Persistence::Append(const PartitionConfig& config, const Persist& persist) {
+  v1::LogEntry entry = persist.entry;
+  entry.set_xxh3(Checksum(persist.gradient.data(), persist.gradient.size()));
+  KvBatch batch;
+  batch.Put(VersionKey(config, 'l', entry.version()), Seal(entry), persist.gradient);
+  if (persist.image_version > 0) {
+    batch.DeleteRange(VersionKey(config, 'l', 0), VersionKey(config, 'l', persist.image_version + 1));
+    batch.DeleteRange(VersionKey(config, 'h', 0), VersionKey(config, 'h', persist.image_version));
+    batch.DeleteRange(VersionKey(config, 'i', 0), VersionKey(config, 'i', persist.image_version));
+  }
+  return Annotate(store_.Write(batch, config.fsync), config.Name());
+}
+
+absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image& image) {
+  v1::PartitionImage header = image.header;
+  KvBatch batch;
+  for (size_t t = 0; t < image.tensors.size(); ++t) {
+    const Buffer& tensor = image.tensors[t];
+    header.add_xxh3(Checksum(tensor.data(), tensor.size()));
+    batch.Put(TensorKey(config, header.version(), t), std::string(), tensor);
+  }
+  batch.Put(VersionKey(config, 'h', header.version()), Seal(header));
+  return Annotate(store_.Write(batch, config.fsync), config.Name());
+}
+
+absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now) {
+  PartitionEffects out;
+  for (;;) {
+    PartitionEffects effects = core.Step(std::move(event), now);
+    std::move(effects.replies.begin(), effects.replies.end(), std::back_inserter(out.replies));
+    if (effects.image) out.image = std::move(effects.image);
+    if (effects.persists.empty()) return out;
+    for (const Persist& p : effects.persists) CAIRN_RETURN_IF_ERROR(persistence.Append(core.config(), p));
+    const uint64_t version = effects.persists.back().entry.version();
+    effects.persists.clear();  // lets go of the gradients: the update reuses their memory
+    event = PersistedEvent{version};
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,58 @@
+// Persistence: hosted jobs, base images and logs of a ps' partitions in its KvStore.
+//
+// Thread-safe as the store is; the calls for one partition come one at a time, but WriteImage may run beside Append.
+// Grammar (numbers in keys big-endian, so that keys are in order; lengths in values little-endian):
+//
+//   key "j" job:u64                                          HostedJob, sealed
+//   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  tensor 0: PartitionImage, sealed; tensor n: bytes (values,
+//   then slots) key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes
+//   sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
+//
+// Invariants:
+//   1. An image is one batch; a log entry is one batch, with the sequence number that it stands for (the exactly-once
+//   table).
+//   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
+//   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
+//   a
+//      partition at version v > 0 can always be rebuilt at v - 1 as well.
+//   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
+#pragma once
+
+#include <vector>
+
+#include "cairn/v1/cluster.pb.h"
+#include "common/storage/kv_store.h"
+#include "server/partition_core.h"
+#include "server/partition_state.h"
+
+namespace cairn {
+
+class Persistence {
+ public:
+  explicit Persistence(KvStore& store) : store_(store) {}
+
+  // In order of job id.
+  absl::StatusOr<std::vector<v1::HostPartitions>> ListHostedJobs() const;
+  // Stores (or replaces) the assignment and deletes the job's partitions that it does not name. Survives power loss.
+  absl::Status SetHostedJob(const v1::HostPartitions& host);
+  // Deletes everything of the job. Fine where there is nothing.
+  absl::Status DropJob(JobId job);
+
+  // The partition as it was when the last Append returned; PartitionState::Initial where nothing is stored. Takes the
+  // newest image that leaves at least one log entry to replay, so that state.previous is there too.
+  // Errors: DATA_LOSS; FAILED_PRECONDITION where what is stored is of another shape than the configuration.
+  absl::StatusOr<PartitionState> Recover(const PartitionConfig& config) const;
+
+  absl::Status Append(const PartitionConfig& config, const Persist& persist);
+  absl::Status WriteImage(const PartitionConfig& config, const Image& image);
+
+ private:
+  KvStore& store_;
+};
+
+// What node and simulator do with an event: steps the core, appends what it wants persisted, tells it so, and returns
+// the replies (and an image to write, if the event was TakeImageEvent). After an error the core is ahead of the store:
+// drop it and Recover.
+absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now);
+
+}  // namespace cairn

@@ -1,0 +1,70 @@
+// PsNode: one ps process: data directory, Exchange server, membership.
+//
+// Thread rule: Start and Stop from one thread. Invariants:
+//   1. One process has the data directory at a time (RocksDB's lock); the node's name lives there.
+//   2. The session with the coordinator begins when the server listens and what was on disk is recovered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "common/base/status.h"
+#include "common/rpc/server.h"
+#include "common/storage/kv_store.h"
+
+namespace cairn {
+
+class ExchangeService;
+class PartitionHost;
+class SessionClient;
+
+struct PsNodeOptions {
+  std::string listen = "127.0.0.1:0";  // host:port; port 0: chosen by the system
+  std::string advertise;               // host or host:port under which workers reach it; default: as in `listen`
+  std::string coordinator;             // REQUIRED: host:port
+  std::string data_dir;                // REQUIRED; created where it is missing
+  std::string name;        // unique in the cluster; default: kept in the data directory, made up at the first start
+  std::string host_label;  // default: the host's name
+  // For workers on this host. Default (empty): a file in the data directory, none where its path is too long. "none":
+  // none.
+  std::string unix_socket;
+  int threads = 0;  // that partitions are spread over, 1..256; 0: one a core, at most 4
+
+  absl::Status Validate() const;
+};
+
+class PsNode {
+ public:
+  static absl::StatusOr<std::unique_ptr<PsNode>> Start(const PsNodeOptions& options);
+  ~PsNode();
+
+  const std::string& address() const { return address_; }  // "host:port[,unix:/path]"
+  const std::string& name() const { return options_.name; }
+  // Leaves the cluster, answers what was received, sends what is queued; at most about `grace`. Idempotent.
+  void Stop(absl::Duration grace);
+
+ private:
+  PsNode() = default;
+  absl::Status StartServer();
+  void StartSession();
+  void Command(const v1::CoordinatorMessage& message);
+
+  PsNodeOptions options_;
+  std::string address_;
+  uint64_t incarnation_ = 0;
+  bool stopped_ = false;
+  RealClock clock_;
+  std::unique_ptr<KvStore> store_;
+  std::unique_ptr<PartitionHost> host_;
+  std::unique_ptr<ExchangeService> exchange_;
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<SerialExecutor> control_;  // runs the coordinator's commands one after another
+  std::unique_ptr<SessionClient> session_;   // made, used and ended on control_
+};
+
+}  // namespace cairn
