@@ -1,0 +1,187 @@
+#include "coordinator/cluster_core.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+template <typename... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <typename... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+}  // namespace
+
+ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored,
+                         absl::Time now)
+    : options_(options),
+      incarnation_(incarnation),
+      members_(options, stored.cluster, now),
+      next_job_id_(std::max<uint64_t>(1, stored.cluster.next_job_id())),
+      last_request_id_(incarnation),  // answers to requests of an earlier life match nothing
+      now_(now) {
+  for (const v1::StoredJob& stored_job : stored.jobs) {
+    Job& job = jobs_[stored_job.status().job_id()];
+    job.status = stored_job.status();
+    job.request_key = stored_job.request_key();
+    job.assignment = stored_job.assignment();
+    next_job_id_ = std::max(next_job_id_, job.id() + 1);
+    if (job.active()) {
+      job.progress.emplace(
+          job.status, std::vector<int64_t>(stored_job.replica_step().begin(), stored_job.replica_step().end()),
+          std::vector<bool>(stored_job.replica_finished().begin(), stored_job.replica_finished().end()), now);
+      // What the nodes hold and run is learned from their Hello.
+      job.awaiting_ready = true;
+      job.ready.assign(job.status.partitions_size(), false);
+      job.version.assign(job.status.partitions_size(), 0);
+    }
+    if (job.queued()) {
+      if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
+        job.checked = std::make_shared<const CheckedJob>(*std::move(checked));
+      } else {
+        job.status.set_state(v1::FAILED);
+        job.status.set_reason(std::string(checked.status().message()));
+        job.status.set_finished_unix_ms(absl::ToUnixMillis(now));
+      }
+    }
+  }
+}
+
+Effects ClusterCore::Step(const Event& event, absl::Time now) {
+  now_ = std::max(now_, now);
+  effects_.clear();
+  changed_.clear();
+  std::visit(Overloaded{
+                 [this](const NodeUp& e) { OnNodeUp(e); },
+                 [this](const NodeSays& e) { OnNodeSays(e); },
+                 [this](const SessionClosed& e) { OnSessionClosed(e); },
+                 [this](const Tick&) { OnTick(); },
+                 [this](const SubmitJob& e) { OnSubmit(e); },
+                 [this](const CancelJob& e) { OnCancel(e); },
+                 [this](const DeleteJob& e) { OnDelete(e); },
+                 [this](const EvaluateJob& e) { OnEvaluate(e); },
+             },
+             event);
+  if (std::exchange(reschedule_, false)) Schedule();
+  for (uint64_t id : changed_) Emit(JobChanged{JobId(id)});
+  return std::exchange(effects_, {});
+}
+
+void ClusterCore::OnTick() {
+  for (const Membership::Death& death : members_.Expire(now_)) OnDeath(death);
+  TickInspections();
+  TickEvaluations();
+  std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
+  for (const auto& [id, job] : jobs_) {
+    if (!job.finished()) ids.push_back(id);
+  }
+  for (uint64_t id : ids) {
+    Job* job = Find(id);
+    if (job == nullptr) continue;
+    if (job->running()) Advance(*job);
+    if (job->finalizing()) TryFinalize(*job);
+    if (job->queued()) reschedule_ = true;
+    UpdateReason(*job);
+  }
+}
+
+// ---- queries ----
+
+Job* ClusterCore::Find(uint64_t job_id) {
+  auto it = jobs_.find(job_id);
+  return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const Job* ClusterCore::Find(const v1::GetJobRequest& request) const {
+  if (request.job_id() != 0) {
+    auto it = jobs_.find(request.job_id());
+    return it == jobs_.end() ? nullptr : &it->second;
+  }
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    if (!request.name().empty() && it->second.status.spec().name() == request.name()) return &it->second;
+  }
+  return nullptr;
+}
+
+v1::JobStatus ClusterCore::StatusOf(const Job& job, absl::Time now) const {
+  v1::JobStatus status = job.status;
+  if (job.progress && job.active()) job.progress->Fill(now, status);
+  return status;
+}
+
+v1::JobStatus ClusterCore::StatusOf(const Job& job) const { return StatusOf(job, now_); }
+
+absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(const v1::GetJobRequest& request, absl::Time now) const {
+  const Job* job = Find(request);
+  if (job == nullptr) {
+    return absl::NotFoundError(request.job_id() != 0 ? absl::StrCat("there is no job ", request.job_id())
+                                                     : absl::StrCat("there is no job named \"", request.name(), "\""));
+  }
+  return StatusOf(*job, std::max(now, now_));
+}
+
+absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) const {
+  v1::GetJobRequest request;
+  request.set_job_id(id.value);
+  return GetJob(request, now);
+}
+
+v1::ListJobsResponse ClusterCore::ListJobs(absl::Time now) const {
+  v1::ListJobsResponse response;
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    v1::JobStatus& status = *response.add_jobs();
+    status = StatusOf(it->second, std::max(now, now_));
+    status.mutable_spec()->mutable_model()->clear_layers();
+    status.mutable_data()->clear_class_names();
+    status.clear_replicas();
+    status.clear_partitions();
+  }
+  return response;
+}
+
+v1::ListNodesResponse ClusterCore::ListNodes() const {
+  v1::ListNodesResponse response;
+  const std::map<NodeName, int32_t> used = SlotsUsed();
+  for (v1::NodeStatus& status : members_.List()) {
+    // A node of our earlier life that is still waited for is not shown as alive.
+    if (members_.Find(status.name())->expected) status.set_alive(false);
+    if (status.role() == v1::WORKER) {
+      if (auto it = used.find(status.name()); it != used.end()) status.set_slots_used(it->second);
+    } else {
+      for (const auto& [id, job] : jobs_) status.set_partitions(status.partitions() + job.PartitionsOn(status.name()));
+    }
+    *response.add_nodes() = std::move(status);
+  }
+  return response;
+}
+
+// ---- effects ----
+
+void ClusterCore::StoreJob(const Job& job) {
+  v1::StoredJob stored = job.ToStored();
+  if (job.progress && job.active()) job.progress->Fill(now_, *stored.mutable_status());
+  stored.mutable_status()->clear_images_per_second();
+  if (job.finished()) stored.mutable_status()->set_images_per_second(job.status.images_per_second());
+  Emit(Store{absl::StrCat(kJobKeyPrefix, job.id()), stored.SerializeAsString()});
+  changed_.insert(job.id());
+}
+
+void ClusterCore::StoreCluster() {
+  v1::StoredCluster stored;
+  stored.set_next_job_id(next_job_id_);
+  members_.Save(stored);
+  Emit(Store{kClusterKey, stored.SerializeAsString()});
+}
+
+void ClusterCore::Send(const ClusterNode& node, v1::CoordinatorMessage message) {
+  if (node.connected()) Emit(SendCommand{node.session, std::move(message)});
+}
+
+void ClusterCore::ReplyError(ReplyToken token, absl::Status status) { Emit(Reply{token, std::move(status), {}}); }
+
+}  // namespace cairn

@@ -1,0 +1,197 @@
+// ClusterCore: who is alive, who owns what, which jobs run. A state machine without I/O, threads or a clock (design §3,
+// §6).
+//
+// Not thread-safe: one executor drives it. Step takes one event and returns what is to be done, in order; a Store is
+// durable before the effects after it are carried out, so a crash between any two effects leaves a state from which the
+// constructor goes on. Invariants:
+//   1. A command that depends on stored state comes after its Store.
+//   2. The generation of a job is raised, and stored, whenever its routes change or a ps was restarted; the assignment
+//   number whenever a replica
+//      changes its worker.
+//   3. Partitions of a job that has run are never placed anew: their ps is waited for. If it comes back without them
+//   the job fails.
+//   4. While its partitions are not all ready in the present generation, a job's replicas get no new commands; they
+//   retry by themselves.
+//   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
+//   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
+//
+// Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation), cluster_submit.cc
+// (submission, data), cluster_jobs.cc (the life of a job), cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/status.h"
+#include "coordinator/events.h"
+#include "coordinator/job.h"
+#include "coordinator/membership.h"
+#include "coordinator/options.h"
+#include "coordinator/placement.h"
+
+namespace cairn {
+
+class ClusterCore {
+ public:
+  // options: valid. incarnation: random, new for each start.
+  ClusterCore(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored, absl::Time now);
+
+  Effects Step(const Event& event, absl::Time now);
+
+  // Queries change nothing. Errors: NOT_FOUND.
+  absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now) const;
+  absl::StatusOr<v1::JobStatus> GetJob(JobId id, absl::Time now) const;
+  // Newest first; without the model's layers and the placements.
+  v1::ListJobsResponse ListJobs(absl::Time now) const;
+  v1::ListNodesResponse ListNodes() const;
+
+ private:
+  // A Submit whose data is being looked at; not a job yet.
+  struct Submission {
+    std::vector<ReplyToken> replies;
+    std::shared_ptr<const CheckedJob> checked;
+    std::string request_key;
+    absl::Time since;
+  };
+  struct Inspection {
+    uint64_t submission = 0;  // or
+    uint64_t job = 0;
+    NodeName worker;
+    std::set<NodeName> tried;
+    absl::Time deadline;
+  };
+  struct Shard {
+    NodeName worker;  // empty: none yet
+    bool done = false;
+    std::set<NodeName> failed_on;
+    std::set<std::string> addresses;  // of the ps, as the worker was told
+  };
+  struct Evaluation {
+    ReplyToken reply;
+    uint64_t job = 0;
+    v1::Split split = v1::TEST;
+    std::vector<Shard> shards;
+    v1::EvaluateResponse result;
+    absl::Time deadline;
+    absl::Time ps_away_since = absl::InfiniteFuture();
+  };
+
+  // cluster_nodes.cc
+  void OnNodeUp(const NodeUp& event);
+  void OnNodeSays(const NodeSays& event);
+  void OnSessionClosed(const SessionClosed& event);
+  void OnDeath(const Membership::Death& death);
+  void ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello);
+  void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
+  void ReconcileFinishedPsJob(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
+  // False: the job failed over it.
+  bool CheckHeld(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
+  void ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello);
+  void OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat);
+  void OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready);
+  void OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report);
+  void OnJobError(const ClusterNode& node, const v1::JobError& error);
+  void ReleaseWork(const NodeName& worker);
+
+  // cluster_submit.cc
+  void OnSubmit(const SubmitJob& event);
+  void StartInspection(Inspection inspection);
+  void OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
+  void NoWorkerForInspection(const Inspection& inspection);
+  void Accept(Submission submission, const v1::DataInfo* data);
+  void ResolveDefaults(Job& job);
+  void TickInspections();
+
+  // cluster_jobs.cc
+  void StartJob(Job& job, std::vector<WorkerCapacity> workers);
+  absl::Status LayOut(Job& job);
+  void PlaceAnew(Job& job);
+  void HostAll(Job& job);
+  void NewGeneration(Job& job, uint64_t at_least = 0);
+  bool MarkReady(Job& job, const NodeName& ps, uint32_t partition, uint64_t version);
+  void AllReady(Job& job);
+  void Advance(Job& job);
+  void TryFinalize(Job& job);
+  void OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply);
+  void FinalizeFailed(Job& job, const std::string& why);
+  void OnCancel(const CancelJob& event);
+  void OnDelete(const DeleteJob& event);
+  void EndJob(Job& job, v1::JobState state, std::string reason);
+  void Forget(uint64_t job_id);
+  void DropFromNodes(uint64_t job_id, v1::Role role);
+  void PruneFinished();
+  std::string QueuedReason(const Job& job) const;
+  std::string Reason(const Job& job) const;
+  void UpdateReason(Job& job);
+  NodeName MissingPs(const Job& job) const;
+
+  // cluster_schedule.cc
+  void Schedule();
+  std::map<NodeName, int32_t> SlotsUsed() const;
+  std::vector<WorkerCapacity> FreeWorkers();
+  std::vector<WorkerCapacity> WorkersFor(const Job& job);
+  bool StartQueued();
+  void Rebalance(Job& job, bool may_grow);
+  void SetOwners(Job& job, const std::vector<NodeName>& owners);
+  void SendAssignments(Job& job);
+
+  // cluster_evaluate.cc
+  void OnEvaluate(const EvaluateJob& event);
+  absl::Status CheckEvaluate(const Job& job, v1::Split split) const;
+  bool PsWentAway(const Job& job, const Shard& shard) const;
+  void SendShards(uint64_t request_id, Evaluation& evaluation);
+  void OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply);
+  void TickEvaluations();
+
+  // cluster_core.cc
+  void OnTick();
+  Job* Find(uint64_t job_id);
+  const Job* Find(const v1::GetJobRequest& request) const;
+  v1::JobStatus StatusOf(const Job& job) const;
+  v1::JobStatus StatusOf(const Job& job, absl::Time now) const;
+  void StoreJob(const Job& job);
+  void StoreCluster();
+  void Changed(const Job& job) { changed_.insert(job.id()); }
+  void Send(const ClusterNode& node, v1::CoordinatorMessage message);
+  void ReplyError(ReplyToken token, absl::Status status);
+  template <typename T>
+  void Emit(T effect) {
+    effects_.emplace_back(std::in_place_type<T>, std::move(effect));
+  }
+  uint64_t NextRequestId() { return ++last_request_id_; }
+  template <typename... Args>
+  void Log(const absl::FormatSpec<Args...>& format, const Args&... args) {
+    Emit(LogLine{false, absl::StrFormat(format, args...)});
+  }
+  template <typename... Args>
+  void Warn(const absl::FormatSpec<Args...>& format, const Args&... args) {
+    Emit(LogLine{true, absl::StrFormat(format, args...)});
+  }
+
+  const CoordinatorOptions options_;
+  const uint64_t incarnation_;
+  Membership members_;
+  std::map<uint64_t, Job> jobs_;  // by id, so by age
+  uint64_t next_job_id_ = 1;
+
+  std::map<uint64_t, Submission> submissions_;  // by a number of their own
+  std::map<uint64_t, Inspection> inspections_;  // by request id
+  std::map<uint64_t, Evaluation> evaluations_;  // by request id
+  uint64_t last_submission_ = 0;
+  uint64_t last_request_id_;
+
+  // Of the Step that runs.
+  absl::Time now_;
+  Effects effects_;
+  std::set<uint64_t> changed_;
+  bool reschedule_ = false;
+};
+
+}  // namespace cairn

@@ -1,0 +1,205 @@
+#include "coordinator/cluster_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace cairn {
+namespace {
+
+absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping; try again"); }
+
+bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
+
+}  // namespace
+
+ClusterDriver::ClusterDriver(const CoordinatorOptions& options, uint64_t incarnation, StateStore store,
+                             const StoredState& stored, Clock* clock, std::function<void(const absl::Status&)> on_fatal)
+    : clock_(clock),
+      tick_(std::min(options.heartbeat_interval / 2, absl::Milliseconds(100))),
+      on_fatal_(std::move(on_fatal)),
+      store_(std::move(store)),
+      core_(options, incarnation, stored, clock->Now()),
+      executor_("cluster") {
+  executor_.Post([this] { TickAgain(); });
+}
+
+ClusterDriver::~ClusterDriver() { Stop(); }
+
+void ClusterDriver::TickAgain() {
+  if (stopped_) return;
+  Step(Tick{});
+  executor_.PostAfter(tick_, [this] { TickAgain(); });
+}
+
+// ---- sessions ----
+
+void ClusterDriver::SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello,
+                                  std::function<void(SessionToken)> then) {
+  executor_.Post([this, sink = std::move(sink), hello = std::move(hello), then = std::move(then)]() mutable {
+    if (stopped_) return sink->Close(Stopping());
+    const SessionToken token{++last_token_};
+    sessions_[token] = std::move(sink);
+    Step(NodeUp{token, std::move(hello)});
+    then(token);
+  });
+}
+
+void ClusterDriver::SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then) {
+  executor_.Post([this, session, message = std::move(message), then = std::move(then)]() mutable {
+    if (!stopped_) Step(NodeSays{session, std::move(message)});
+    then();
+  });
+}
+
+void ClusterDriver::SessionEnded(SessionToken session) {
+  executor_.Post([this, session] {
+    sessions_.erase(session);
+    if (!stopped_) Step(SessionClosed{session});
+  });
+}
+
+// ---- users ----
+
+void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
+  executor_.Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
+    if (stopped_) return reply(Stopping(), {});
+    if (calls_.size() >= kCallsMax)
+      return reply(absl::ResourceExhaustedError("too many calls wait; try again later"), {});
+    const ReplyToken token{++last_token_};
+    calls_[token] = std::move(reply);
+    Step(make_event(token));
+  });
+}
+
+void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query) {
+  executor_.Post([this, query = std::move(query)] { query(core_, clock_->Now()); });
+}
+
+void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink,
+                          std::function<void(uint64_t)> then) {
+  executor_.Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
+    if (stopped_) return sink->Finish(Stopping());
+    if (watchers_.size() >= kWatchersMax) {
+      return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
+    }
+    absl::StatusOr<v1::JobStatus> status = core_.GetJob(job, clock_->Now());
+    if (!status.ok()) return sink->Finish(status.status());
+    const uint64_t id = ++last_token_;
+    Watcher& watcher = watchers_[id];
+    watcher.sink = std::move(sink);
+    watcher.job = JobId(status->job_id());
+    then(id);
+    Notify(id);
+  });
+}
+
+void ClusterDriver::WatcherWritten(uint64_t watcher) {
+  executor_.Post([this, watcher] {
+    auto it = watchers_.find(watcher);
+    if (it == watchers_.end()) return;
+    it->second.writing = false;
+    if (it->second.last) return FinishWatcher(watcher, absl::OkStatus());
+    Notify(watcher);
+  });
+}
+
+void ClusterDriver::WatcherGone(uint64_t watcher) {
+  executor_.Post([this, watcher] { watchers_.erase(watcher); });
+}
+
+// Writes the job's state if it changed, the last write is done and not too fresh.
+void ClusterDriver::Notify(uint64_t watcher_id) {
+  auto it = watchers_.find(watcher_id);
+  if (it == watchers_.end()) return;
+  Watcher& watcher = it->second;
+  if (!watcher.dirty || watcher.writing || watcher.timer) return;
+  const absl::Time now = clock_->Now();
+  if (const absl::Duration wait = watcher.written_at + kWatchInterval - now; wait > absl::ZeroDuration()) {
+    watcher.timer = true;
+    executor_.PostAfter(wait, [this, watcher_id] {
+      auto late = watchers_.find(watcher_id);
+      if (late == watchers_.end()) return;
+      late->second.timer = false;
+      Notify(watcher_id);
+    });
+    return;
+  }
+  absl::StatusOr<v1::JobStatus> status = core_.GetJob(watcher.job, now);
+  if (!status.ok()) return FinishWatcher(watcher_id, status.status());  // deleted
+  watcher.dirty = false;
+  watcher.writing = true;
+  watcher.last = IsFinal(status->state());
+  watcher.written_at = now;
+  watcher.sink->Write(*std::move(status));
+}
+
+void ClusterDriver::FinishWatcher(uint64_t watcher_id, const absl::Status& status) {
+  auto node = watchers_.extract(watcher_id);
+  if (!node.empty()) node.mapped().sink->Finish(status);
+}
+
+// ---- effects ----
+
+void ClusterDriver::Step(const Event& event) {
+  if (!stopped_) CarryOut(core_.Step(event, clock_->Now()));
+}
+
+// False: the store failed, the rest was not carried out.
+bool ClusterDriver::CarryOut(Effects effects) {
+  std::vector<Store> stores;  // neighbours are written together
+  std::vector<uint64_t> notify;
+  for (Effect& effect : effects) {
+    if (auto* store = std::get_if<Store>(&effect)) {
+      stores.push_back(std::move(*store));
+      continue;
+    }
+    if (auto* line = std::get_if<LogLine>(&effect)) {
+      LogWrite(line->warning ? LogLevel::kWarning : LogLevel::kInfo, line->text);
+      continue;
+    }
+    if (!Flush(stores)) return false;
+    if (auto* send = std::get_if<SendCommand>(&effect)) {
+      if (auto it = sessions_.find(send->session); it != sessions_.end()) it->second->Send(std::move(send->message));
+    } else if (auto* close = std::get_if<CloseSession>(&effect)) {
+      if (auto it = sessions_.find(close->session); it != sessions_.end()) it->second->Close(close->reason);
+    } else if (auto* reply = std::get_if<Reply>(&effect)) {
+      if (auto call = calls_.extract(reply->token); !call.empty()) call.mapped()(reply->status, reply->body);
+    } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
+      for (auto& [id, watcher] : watchers_) {
+        if (watcher.job != changed->job) continue;
+        watcher.dirty = true;
+        notify.push_back(id);
+      }
+    }
+  }
+  if (!Flush(stores)) return false;
+  for (uint64_t id : notify) Notify(id);
+  return true;
+}
+
+bool ClusterDriver::Flush(std::vector<Store>& stores) {
+  if (stores.empty()) return true;
+  const absl::Status status = store_.Write(stores);
+  stores.clear();
+  if (!status.ok()) Fail(Annotate(status, "the coordinator's state cannot be stored"));
+  return status.ok();
+}
+
+void ClusterDriver::Fail(const absl::Status& status) {
+  LogError("%s", status.message());
+  stopped_ = true;
+  on_fatal_(status);
+}
+
+void ClusterDriver::Stop() {
+  executor_.RunAndWait([this] {
+    stopped_ = true;
+    for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(Stopping());
+    for (auto& [token, reply] : std::exchange(calls_, {})) reply(Stopping(), {});
+    for (auto& [id, watcher] : std::exchange(watchers_, {})) watcher.sink->Finish(Stopping());
+  });
+}
+
+}  // namespace cairn

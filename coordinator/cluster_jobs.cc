@@ -1,0 +1,368 @@
+// The life of a job: QUEUED -> STARTING -> RUNNING -> FINALIZING -> SUCCEEDED, and out of each to FAILED or CANCELLED.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/limits.h"
+#include "common/model/step_plan.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kStalledAfter = absl::Seconds(25);  // the reason stands within 30 s
+constexpr absl::Duration kFinalizeAgainAfter = absl::Seconds(1);
+// Of a command, for what surrounds it on the way.
+constexpr int64_t kCommandBytesMax = kControlMessageBytesMax - (64 << 10);
+
+std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
+  if (sums.examples() == 0) return "none";
+  const double n = static_cast<double>(sums.examples());
+  std::string text = absl::StrFormat("loss %.4f", sums.loss() / n);
+  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i) {
+    absl::StrAppendFormat(&text, ", %s %.4f", MetricName(spec, i), sums.metrics(i) / n);
+  }
+  return text;
+}
+
+}  // namespace
+
+// ---- start ----
+
+void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
+  ResolveDefaults(job);
+  std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
+  const size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
+  if (most > 0 && workers.size() > most) workers.resize(most);
+  if (absl::Status status = LayOut(job); !status.ok()) return EndJob(job, v1::FAILED, std::string(status.message()));
+  job.status.set_state(v1::STARTING);
+  job.checked.reset();
+  job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, now_);
+  Log("job %d: \"%s\" starts: %d replicas, %d partitions", job.id(), job.status.spec().name(),
+      job.status.replicas_size(), job.status.partitions_size());
+  // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
+  PlaceAnew(job);
+  SetOwners(job, PlaceReplicas(job.status.spec().replicas(), workers));
+}
+
+// Steps, partitions and replicas, none of them placed.
+absl::Status ClusterCore::LayOut(Job& job) {
+  const v1::JobSpec& spec = job.status.spec();
+  const StepPlan plan = StepPlan::Make(static_cast<int64_t>(job.status.data().train_examples()), spec.batch_size(),
+                                       spec.replicas(), spec.steps_per_epoch(), spec.epochs());
+  job.status.set_steps_per_epoch(plan.steps_per_epoch);
+  job.status.set_total_steps(plan.total_steps);
+  const int64_t space = job.checked->graph.space_size();
+  const int64_t partitions = (space * 4 + spec.partition_bytes() - 1) / spec.partition_bytes();
+  const std::string advice = absl::StrFormat(
+      "partition_bytes: %d makes %d partitions, too many to be named in one message; use a larger value",
+      spec.partition_bytes(), partitions);
+  if (partitions > kPartitionsMax) return absl::InvalidArgumentError(advice);
+  job.status.clear_partitions();
+  for (const v1::PartitionRange& range : CutPartitions(space, spec.partition_bytes())) {
+    v1::PartitionPlacement& p = *job.status.add_partitions();
+    p.set_partition(range.partition());
+    p.set_begin(range.begin());
+    p.set_end(range.end());
+  }
+  job.status.clear_replicas();
+  for (int32_t r = 0; r < spec.replicas(); ++r) job.status.add_replicas()->set_replica(r);
+  size_t longest = 0;  // of a route's name and address
+  for (const ClusterNode* ps : members_.Connected(v1::PS))
+    longest = std::max(longest, ps->name.size() + ps->address.size());
+  const int64_t bytes = static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + partitions * (longest + 8));
+  return bytes <= kCommandBytesMax ? absl::OkStatus() : absl::InvalidArgumentError(advice);
+}
+
+// Partitions to the ps that are there. Only for a job that has not run: nothing is lost.
+void ClusterCore::PlaceAnew(Job& job) {
+  std::vector<PsLoad> loads;
+  for (const ClusterNode* ps : members_.Connected(v1::PS)) loads.push_back({ps->name, 0});
+  if (loads.empty()) return;  // the reason says so; the next ps that joins brings us here again
+  for (const auto& [id, other] : jobs_) {
+    if (id == job.id()) continue;
+    for (const v1::PartitionPlacement& p : other.status.partitions()) {
+      for (PsLoad& load : loads) {
+        if (load.name == p.primary()) load.bytes += (p.end() - p.begin()) * sizeof(float);
+      }
+    }
+  }
+  std::vector<v1::PartitionRange> ranges;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    v1::PartitionRange& range = ranges.emplace_back();
+    range.set_partition(p.partition());
+    range.set_begin(p.begin());
+    range.set_end(p.end());
+  }
+  const std::vector<NodeName> before = job.ps();
+  const std::vector<NodeName> owners = PlacePartitions(ranges, std::move(loads));
+  for (int i = 0; i < job.status.partitions_size(); ++i) {
+    v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
+    p.set_primary(owners[i]);
+    p.set_primary_address(members_.Find(owners[i])->address);
+  }
+  job.version.assign(owners.size(), 0);
+  NewGeneration(job);
+  for (const NodeName& name : before) {
+    const ClusterNode* ps = members_.Find(name);
+    if (ps != nullptr && !job.UsesPs(name)) Send(*ps, MakeDropJob(job.id()));
+  }
+}
+
+void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
+  job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
+  StoreJob(job);
+  Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(), absl::StrJoin(job.ps(), ", "));
+  HostAll(job);
+}
+
+void ClusterCore::HostAll(Job& job) {
+  job.awaiting_ready = true;
+  job.ready.assign(job.status.partitions_size(), false);
+  job.version.resize(job.status.partitions_size(), 0);
+  for (const NodeName& name : job.ps()) {
+    if (const ClusterNode* ps = members_.Find(name)) Send(*ps, MakeHostPartitions(job, name));
+  }
+  UpdateReason(job);
+}
+
+// Whether the partition is this ps' to hold.
+bool ClusterCore::MarkReady(Job& job, const NodeName& ps, uint32_t partition, uint64_t version) {
+  if (partition >= job.ready.size() || job.status.partitions(static_cast<int>(partition)).primary() != ps) return false;
+  job.ready[partition] = true;
+  job.version[partition] = std::max(job.version[partition], version);
+  return true;
+}
+
+void ClusterCore::AllReady(Job& job) {
+  if (!job.active() || !job.awaiting_ready) return;
+  if (!std::all_of(job.ready.begin(), job.ready.end(), [](bool r) { return r; })) return;
+  job.awaiting_ready = false;
+  if (job.progress) job.progress->Restart(now_);
+  if (job.starting()) {
+    job.status.set_state(v1::RUNNING);
+    job.status.set_started_unix_ms(absl::ToUnixMillis(now_));
+    job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, now_);
+    StoreJob(job);
+    Log("job %d: running: %d steps", job.id(), job.status.total_steps());
+  }
+  UpdateReason(job);
+  SendAssignments(job);
+  if (job.finalizing()) TryFinalize(job);
+}
+
+// ---- run ----
+
+void ClusterCore::Advance(Job& job) {
+  const int closed = job.progress->CloseEpochs(now_, options_.report_grace, job.status);
+  for (int i = job.status.epochs_size() - closed; i < job.status.epochs_size(); ++i) {
+    const v1::EpochResult& epoch = job.status.epochs(i);
+    const v1::JobSpec& spec = job.status.spec();
+    Log("job %d: epoch %d/%d in %.1f s: %s; validation: %s", job.id(), i + 1, spec.epochs(), epoch.seconds(),
+        FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
+  }
+  if (closed > 0) StoreJob(job);
+  if (!job.progress->Done(now_, job.status)) return;
+  job.progress->CloseAll(now_, job.status);
+  job.status.set_state(v1::FINALIZING);
+  StoreJob(job);
+  Log("job %d: all steps are done; taking the digest", job.id());
+  reschedule_ = true;  // its slots are free
+  TryFinalize(job);
+}
+
+// ---- finalize ----
+
+void ClusterCore::TryFinalize(Job& job) {
+  if (!job.finalize_worker.empty()) {
+    if (now_ < job.finalize_at) return;
+    return FinalizeFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.finalize_worker));
+  }
+  if (job.awaiting_ready || !MissingPs(job).empty()) {
+    job.finalize_attempts = 0;  // those failed because of the ps; it is waited for
+    return;
+  }
+  if (now_ < job.finalize_at) return;
+  const std::vector<ClusterNode*> workers = members_.Connected(v1::WORKER);
+  if (workers.empty()) return;
+  const ClusterNode* worker = workers[job.finalize_attempts % workers.size()];
+  const ClusterNode* chief = members_.Find(job.status.chief());
+  if (job.finalize_attempts == 0 && chief != nullptr && chief->connected()) worker = chief;
+  job.finalize_worker = worker->name;
+  job.finalize_at = now_ + options_.finalize_timeout;
+  Send(*worker, MakeFinalize(job));
+}
+
+void ClusterCore::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply) {
+  Job* job = Find(reply.job_id());
+  if (job == nullptr || !job->finalizing()) return;
+  if (!reply.error().empty() || reply.digest().empty()) {
+    if (job->finalize_worker != node.name) return;  // an answer that was given up
+    return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, reply.error().substr(0, 4000)));
+  }
+  job->status.set_digest(reply.digest().substr(0, 64));
+  EndJob(*job, v1::SUCCEEDED, "");
+}
+
+void ClusterCore::FinalizeFailed(Job& job, const std::string& why) {
+  Warn("job %d: the digest was not taken: %s", job.id(), why);
+  job.finalize_worker.clear();
+  // Doubling: the attempts together last longer than it takes to see that a ps is gone.
+  job.finalize_at = now_ + kFinalizeAgainAfter * (1 << std::min(job.finalize_attempts, 6));
+  if (++job.finalize_attempts < options_.finalize_attempts_max) return;
+  EndJob(job, v1::FAILED, absl::StrCat("all steps are done, but the digest of the weights could not be taken: ", why));
+}
+
+// ---- end ----
+
+void ClusterCore::OnCancel(const CancelJob& event) {
+  const Job* found = Find(event.job);
+  if (found == nullptr) return ReplyError(event.reply, GetJob(event.job, now_).status());
+  Job& job = jobs_.at(found->id());
+  if (!job.finished()) EndJob(job, v1::CANCELLED, "cancelled by a user");
+  Emit(Reply{event.reply, absl::OkStatus(), StatusOf(job)});
+}
+
+void ClusterCore::OnDelete(const DeleteJob& event) {
+  const Job* job = Find(event.job);
+  if (job != nullptr && !job->finished()) {
+    return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
+                                       "job %d is %s; cancel it first", job->id(), JobStateText(job->state()))));
+  }
+  if (job != nullptr) {
+    Log("job %d: deleted", job->id());
+    Forget(job->id());
+  }
+  Emit(Reply{event.reply, absl::OkStatus(), v1::DeleteJobResponse()});
+}
+
+void ClusterCore::EndJob(Job& job, v1::JobState state, std::string reason) {
+  if (job.progress && job.active()) job.progress->Fill(now_, job.status);
+  double examples = 0, seconds = 0;
+  for (const v1::EpochResult& epoch : job.status.epochs()) {
+    examples += static_cast<double>(epoch.train().examples());
+    seconds += epoch.seconds();
+  }
+  job.status.set_images_per_second(seconds > 0 ? examples / seconds : 0);  // over the whole run
+  job.status.set_state(state);
+  job.status.set_reason(std::move(reason));
+  job.status.set_finished_unix_ms(absl::ToUnixMillis(now_));
+  job.status.clear_replicas();
+  const bool keep_weights = job.ran();
+  if (!keep_weights) job.status.clear_partitions();
+  job.progress.reset();
+  job.checked.reset();
+  job.awaiting_ready = false;
+  job.finalize_worker.clear();
+  StoreJob(job);
+  if (state == v1::FAILED) {
+    Warn("job %d: failed: %s", job.id(), job.status.reason());
+  } else {
+    Log("job %d: %s%s%s", job.id(), JobStateText(state), job.status.digest().empty() ? "" : ", digest ",
+        job.status.digest());
+  }
+  DropFromNodes(job.id(), v1::WORKER);
+  if (!keep_weights) DropFromNodes(job.id(), v1::PS);
+  reschedule_ = true;
+}
+
+// A node that is away says what it holds when it comes back, and is told then.
+void ClusterCore::DropFromNodes(uint64_t job_id, v1::Role role) {
+  for (ClusterNode* node : members_.Connected(role)) {
+    if (role == v1::WORKER && node->running.erase(job_id) == 0) continue;
+    Send(*node, MakeDropJob(job_id));
+  }
+}
+
+void ClusterCore::Forget(uint64_t job_id) {
+  Emit(Store{absl::StrCat(kJobKeyPrefix, job_id), std::nullopt});
+  DropFromNodes(job_id, v1::PS);
+  jobs_.erase(job_id);
+  changed_.insert(job_id);
+}
+
+void ClusterCore::PruneFinished() {
+  std::vector<std::pair<int64_t, uint64_t>> finished;
+  for (const auto& [id, job] : jobs_) {
+    if (job.finished()) finished.emplace_back(job.status.finished_unix_ms(), id);
+  }
+  std::sort(finished.begin(), finished.end());
+  for (size_t i = 0; i + kFinishedJobsKept < finished.size(); ++i) {
+    Log("job %d: forgotten: %d later jobs have finished", finished[i].second, kFinishedJobsKept);
+    Forget(finished[i].second);
+  }
+}
+
+// ---- reasons ----
+
+NodeName ClusterCore::MissingPs(const Job& job) const {
+  for (const NodeName& name : job.ps()) {
+    const ClusterNode* ps = members_.Find(name);
+    if (ps == nullptr || ps->role != v1::PS || !ps->alive) return name;
+  }
+  return {};
+}
+
+std::string ClusterCore::QueuedReason(const Job& job) const {
+  int workers = 0, ps = 0, free = 0;
+  const std::map<NodeName, int32_t> used = SlotsUsed();
+  for (const auto& [name, node] : members_.nodes()) {
+    if (!node.connected()) continue;
+    ps += node.role == v1::PS;
+    if (node.role != v1::WORKER) continue;
+    ++workers;
+    auto it = used.find(name);
+    free += it == used.end() || it->second < node.slots;
+  }
+  if (!job.has_data()) {
+    if (workers == 0) return "waits for a worker to look at the data: none is alive";
+    return job.inspecting ? "a worker is looking at the data"
+                          : "waits for a worker to look at the data; see the workers' logs";
+  }
+  if (ps == 0) return "waits for a ps: none is alive";
+  const int needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
+  if (workers < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", workers, needed);
+  if (free < needed)
+    return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, workers, needed);
+  return "waits for its turn";
+}
+
+std::string ClusterCore::Reason(const Job& job) const {
+  if (job.queued()) return QueuedReason(job);
+  if (const NodeName missing = MissingPs(job); !missing.empty()) {
+    return absl::StrFormat("waits for ps \"%s\" to come back (its data directory holds %d partitions)", missing,
+                           job.PartitionsOn(missing));
+  }
+  if (job.awaiting_ready) {
+    return absl::StrFormat("partitions are being loaded: %d of %d are ready",
+                           std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
+  }
+  if (job.finalizing()) {
+    const bool worker = std::any_of(members_.nodes().begin(), members_.nodes().end(),
+                                    [](const auto& n) { return n.second.role == v1::WORKER && n.second.connected(); });
+    return worker ? "" : "waits for a worker to take the digest: none is alive";
+  }
+  for (const v1::ReplicaPlacement& r : job.status.replicas()) {
+    if (r.worker().empty()) return "waits for a worker: none is alive";
+  }
+  if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
+    std::set<NodeName> workers;
+    const std::vector<int32_t> slowest = job.progress->Slowest();
+    for (int32_t r : slowest) workers.insert(job.status.replicas(r).worker());
+    return absl::StrFormat("no step was finished for a while: replicas %s are behind, on %s; see their logs",
+                           ReplicaListText(slowest), absl::StrJoin(workers, ", "));
+  }
+  return "";
+}
+
+void ClusterCore::UpdateReason(Job& job) {
+  if (job.finished()) return;
+  std::string reason = Reason(job);
+  if (reason == job.status.reason()) return;
+  job.status.set_reason(std::move(reason));
+  Changed(job);
+}
+
+}  // namespace cairn

@@ -1,0 +1,334 @@
+// Nodes: sessions, deaths, and the comparison of what a node says it has with what it should have.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+const char* RoleText(v1::Role role) { return role == v1::PS ? "ps" : "worker"; }
+
+const v1::HeldPartitions* FindHeld(const v1::Hello& hello, uint64_t job_id) {
+  for (const v1::HeldPartitions& held : hello.held()) {
+    if (held.job_id() == job_id) return &held;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void ClusterCore::OnNodeUp(const NodeUp& event) {
+  absl::StatusOr<Membership::Admission> admission = members_.Admit(event.session, event.hello, now_);
+  if (!admission.ok()) {
+    Warn("a node called \"%s\" was refused: %s", event.hello.name().substr(0, 63), admission.status().message());
+    Emit(CloseSession{event.session, admission.status()});
+    return;
+  }
+  const ClusterNode& node = *admission->node;
+  if (admission->superseded.value != 0) {
+    Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
+  }
+  if (!admission->was_alive) {
+    const std::string what = node.role == v1::PS ? absl::StrCat("at ", node.address)
+                                                 : absl::StrFormat("%d slots, %s", node.slots, node.device);
+    Log("%s \"%s\" joined (%s)", RoleText(node.role), node.name, what);
+  } else {
+    Log("%s \"%s\" %s", RoleText(node.role), node.name,
+        admission->same_process ? "is connected again" : "was restarted");
+  }
+  v1::CoordinatorMessage message;
+  v1::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_heartbeat_interval_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.heartbeat_interval)));
+  welcome.set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.lease)));
+  welcome.set_coordinator_incarnation(incarnation_);
+  Send(node, std::move(message));
+  if (node.role == v1::PS) {
+    ReconcilePs(*admission, event.hello);
+  } else {
+    ReconcileWorker(*admission, event.hello);
+  }
+  // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was started anew, and
+  // reconciles again.
+  StoreCluster();
+  reschedule_ = true;
+}
+
+void ClusterCore::OnNodeSays(const NodeSays& event) {
+  ClusterNode* node = members_.Heard(event.session, now_);
+  if (node == nullptr) {  // declared dead, or superseded
+    Emit(CloseSession{event.session, absl::AbortedError("the session is over; open a new one")});
+    return;
+  }
+  const v1::NodeMessage& m = event.message;
+  const bool worker = node->role == v1::WORKER;
+  switch (m.kind_case()) {
+    case v1::NodeMessage::kHeartbeat:
+      return OnHeartbeat(*node, m.heartbeat());
+    case v1::NodeMessage::kPartitionsReady:
+      if (!worker) return OnPartitionsReady(*node, m.partitions_ready());
+      break;
+    case v1::NodeMessage::kReplicaReport:
+      if (worker) return OnReplicaReport(*node, m.replica_report());
+      break;
+    case v1::NodeMessage::kDataInfo:
+      if (worker) return OnDataInfo(*node, m.data_info());
+      break;
+    case v1::NodeMessage::kEvaluated:
+      if (worker) return OnEvaluated(*node, m.evaluated());
+      break;
+    case v1::NodeMessage::kFinalized:
+      if (worker) return OnFinalized(*node, m.finalized());
+      break;
+    case v1::NodeMessage::kJobError:
+      return OnJobError(*node, m.job_error());
+    case v1::NodeMessage::kHello:
+    case v1::NodeMessage::KIND_NOT_SET:
+      break;
+  }
+  Warn("%s \"%s\" sent a message of kind %d, which is not its to send; ignored", RoleText(node->role), node->name,
+       m.kind_case());
+}
+
+void ClusterCore::OnSessionClosed(const SessionClosed& event) {
+  const ClusterNode* node = members_.Closed(event.session, now_);
+  if (node == nullptr) return;
+  Log("%s \"%s\": its session broke", RoleText(node->role), node->name);
+  ReleaseWork(node->name);
+}
+
+void ClusterCore::OnDeath(const Membership::Death& death) {
+  const ClusterNode& node = *death.node;
+  Warn("%s \"%s\" is lost", RoleText(node.role), node.name);
+  if (death.session.value != 0) {
+    Emit(CloseSession{death.session, absl::DeadlineExceededError("no heartbeat within the lease")});
+  }
+  StoreCluster();
+  ReleaseWork(node.name);
+  if (node.role == v1::PS) {
+    for (auto& [id, job] : jobs_) {
+      if (!job.active() || !job.UsesPs(node.name)) continue;
+      if (job.ran()) {
+        Warn("job %d: waits for ps \"%s\"", id, node.name);
+      } else {
+        PlaceAnew(job);
+      }
+      UpdateReason(job);
+    }
+  }
+  reschedule_ = true;
+}
+
+// Requests that the worker was to answer are asked of another one. Also after a mere broken session: the answer may be
+// lost with it.
+void ClusterCore::ReleaseWork(const NodeName& worker) {
+  std::vector<Inspection> inspections;
+  for (auto it = inspections_.begin(); it != inspections_.end();) {
+    if (it->second.worker == worker) {
+      inspections.push_back(std::move(it->second));
+      it = inspections_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (Inspection& inspection : inspections) {
+    if (inspection.submission == 0 && (Find(inspection.job) == nullptr || !Find(inspection.job)->queued())) continue;
+    StartInspection(std::move(inspection));
+  }
+  for (auto& [request_id, evaluation] : evaluations_) {
+    bool released = false;
+    for (Shard& shard : evaluation.shards) {
+      if (shard.done || shard.worker != worker) continue;
+      shard.worker.clear();
+      released = true;
+    }
+    if (released) SendShards(request_id, evaluation);
+  }
+  for (auto& [id, job] : jobs_) {
+    if (!job.finalizing() || job.finalize_worker != worker) continue;
+    job.finalize_worker.clear();
+    job.finalize_at = now_;
+    TryFinalize(job);
+  }
+}
+
+// ---- ps ----
+
+void ClusterCore::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
+  const ClusterNode& node = *admission.node;
+  for (const v1::HeldPartitions& held : hello.held()) {
+    const Job* job = Find(held.job_id());
+    if (job != nullptr && job->UsesPs(node.name)) continue;
+    Warn("ps \"%s\" holds partitions of job %d, which are not its to hold; it drops them", node.name, held.job_id());
+    Send(node, MakeDropJob(held.job_id()));
+  }
+  for (auto& [id, job] : jobs_) {
+    if (job.starting() && !job.ran() && !MissingPs(job).empty()) PlaceAnew(job);
+    if (!job.UsesPs(node.name)) continue;
+    const v1::HeldPartitions* held = FindHeld(hello, id);
+    if (job.active()) {
+      ReconcilePsJob(job, admission, held);
+    } else {
+      ReconcileFinishedPsJob(job, node, held);
+    }
+    UpdateReason(job);
+  }
+}
+
+void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held) {
+  const ClusterNode& node = *admission.node;
+  bool moved = false;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    if (p.primary() != node.name || p.primary_address() == node.address) continue;
+    p.set_primary_address(node.address);
+    moved = true;
+  }
+  if (job.ran() && !CheckHeld(job, node, held)) return;
+  const uint64_t generation = job.status.generation();
+  const uint64_t held_generation = held == nullptr ? 0 : held->generation();
+  if (held_generation > generation) return NewGeneration(job, held_generation);
+  // A process that was started anew serves nothing before it is told to, whatever its directory holds.
+  const bool anew = !admission.same_process;
+  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
+  // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
+  // amiss.
+  if (job.ran() && (moved || restarted)) return NewGeneration(job);
+  if (moved) StoreJob(job);
+  int covered = 0;
+  if (!anew && held_generation == generation && held != nullptr) {
+    for (const v1::HeldPartition& p : held->partitions())
+      covered += MarkReady(job, node.name, p.partition(), p.version());
+  }
+  if (covered < job.PartitionsOn(node.name)) Send(node, MakeHostPartitions(job, node.name));
+  AllReady(job);
+}
+
+// What has been acknowledged must still be there.
+bool ClusterCore::CheckHeld(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
+  std::map<uint32_t, uint64_t> versions;
+  if (held != nullptr) {
+    for (const v1::HeldPartition& p : held->partitions()) versions[p.partition()] = p.version();
+  }
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    if (p.primary() != node.name) continue;
+    auto it = versions.find(p.partition());
+    if (it == versions.end()) {
+      EndJob(job, v1::FAILED,
+             absl::StrFormat(
+                 "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, "
+                 "and there is no backup; submit the job again",
+                 node.name, p.partition()));
+      return false;
+    }
+    // A report may run ahead of the update by what is in flight.
+    uint64_t least = job.version[p.partition()];
+    if (job.synchronous() && job.progress)
+      least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
+    if (it->second < least) {
+      EndJob(job, v1::FAILED,
+             absl::StrFormat(
+                 "ps \"%s\" came back with version %d of partition %d, but version %d was reached: its data directory "
+                 "is an old copy; submit the job again",
+                 node.name, it->second, p.partition(), least));
+      return false;
+    }
+    job.version[p.partition()] = it->second;
+  }
+  return true;
+}
+
+void ClusterCore::ReconcileFinishedPsJob(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
+  bool moved = false;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    if (p.primary() != node.name || p.primary_address() == node.address) continue;
+    p.set_primary_address(node.address);
+    moved = true;
+  }
+  if (held == nullptr || held->partitions_size() < job.PartitionsOn(node.name)) {
+    Warn("job %d: its weights are lost: ps \"%s\" came back without them", job.id(), node.name);
+    job.status.clear_partitions();
+    job.status.set_reason(absl::StrFormat("%s%sits weights are lost: ps \"%s\" came back with another data directory",
+                                          job.status.reason(), job.status.reason().empty() ? "" : "; ", node.name));
+    StoreJob(job);
+    return DropFromNodes(job.id(), v1::PS);
+  }
+  if (moved) StoreJob(job);
+  // In any case: a process that has just started serves nothing before it is told to.
+  Send(node, MakeHostPartitions(job, node.name));
+}
+
+void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready) {
+  Job* job = Find(ready.job_id());
+  if (job == nullptr) return Send(node, MakeDropJob(ready.job_id()));
+  if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
+  for (const v1::HeldPartition& p : ready.partitions()) {
+    if (p.partition() < job->version.size() && p.version() < job->version[p.partition()]) {
+      return EndJob(
+          *job, v1::FAILED,
+          absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
+                          node.name, p.version(), p.partition(), job->version[p.partition()]));
+    }
+    MarkReady(*job, node.name, p.partition(), p.version());
+  }
+  AllReady(*job);
+  UpdateReason(*job);
+}
+
+// ---- workers ----
+
+void ClusterCore::ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello) {
+  ClusterNode& node = *admission.node;
+  node.running.clear();
+  for (const v1::HeldReplicas& running : hello.running()) {
+    const Job* job = Find(running.job_id());
+    if (job == nullptr || !job->active()) {
+      Send(node, MakeDropJob(running.job_id()));
+      continue;
+    }
+    RunningReplicas& known = node.running[running.job_id()];
+    known.generation = running.generation();
+    known.replicas.assign(running.replicas().begin(), running.replicas().end());
+    std::sort(known.replicas.begin(), known.replicas.end());
+  }
+  // The rest, new commands where it runs something else, is Schedule's.
+}
+
+void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat) {
+  node.memory_bytes = heartbeat.memory_bytes();
+  for (const v1::JobProgress& progress : heartbeat.progress()) {
+    Job* job = Find(progress.job_id());
+    if (job == nullptr || !job->running() || !job->progress) continue;
+    job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
+    Advance(*job);
+    Changed(*job);
+  }
+}
+
+void ClusterCore::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
+  Job* job = Find(report.job_id());
+  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
+  absl::StatusOr<bool> counted = job->progress->Count(report, job->status, now_);
+  if (!counted.ok()) {
+    return Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
+                counted.status().message());
+  }
+  if (!*counted) return;
+  if (report.finished()) StoreJob(*job);
+  Advance(*job);
+  Changed(*job);
+}
+
+void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error) {
+  Job* job = Find(error.job_id());
+  if (job == nullptr || !job->active()) return;
+  if (error.generation() != 0 && error.generation() != job->status.generation()) return;  // superseded
+  if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
+    return Warn("job %d: %s \"%s\", which has no part in it, says \"%s\"; ignored", job->id(), RoleText(node.role),
+                node.name, error.message().substr(0, 1000));
+  }
+  EndJob(*job, v1::FAILED,
+         absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, error.message().substr(0, 4000)));
+}
+
+}  // namespace cairn

@@ -1,0 +1,181 @@
+// The queue, and which worker computes which replica.
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+// Priority, then age.
+std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
+  std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) {
+    return std::tuple(-a->status.spec().priority(), a->id()) < std::tuple(-b->status.spec().priority(), b->id());
+  });
+  std::vector<uint64_t> ids;
+  for (const Job* job : jobs) ids.push_back(job->id());
+  return ids;
+}
+
+void MostSlotsFirst(std::vector<WorkerCapacity>& workers) {
+  std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
+}
+
+// Replicas of the most loaded worker for its slots: what decides the speed of a step.
+double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers) {
+  double worst = 0;
+  for (const WorkerCapacity& w : workers) {
+    worst = std::max(worst, static_cast<double>(std::count(owners.begin(), owners.end(), w.name)) / w.slots);
+  }
+  return worst;
+}
+
+}  // namespace
+
+void ClusterCore::Schedule() {
+  PruneFinished();
+  // Right after our own start the nodes that we knew are waited for: a job should get all of them.
+  const bool someone_waits = members_.Settling(now_) || StartQueued();
+  std::vector<const Job*> running;
+  for (const auto& [id, job] : jobs_) {
+    if (job.starting() || job.running()) running.push_back(&job);
+  }
+  for (uint64_t id : InOrder(std::move(running))) {
+    Job& job = jobs_.at(id);
+    Rebalance(job, !someone_waits);
+    SendAssignments(job);
+  }
+}
+
+std::map<NodeName, int32_t> ClusterCore::SlotsUsed() const {
+  std::map<NodeName, int32_t> used;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.starting() && !job.running()) continue;
+    for (const v1::ReplicaPlacement& r : job.status.replicas()) ++used[r.worker()];
+  }
+  for (auto& [name, slots] : used) {
+    if (const ClusterNode* node = members_.Find(name)) slots = std::min(slots, node->slots);
+  }
+  return used;
+}
+
+std::vector<WorkerCapacity> ClusterCore::FreeWorkers() {
+  std::map<NodeName, int32_t> used = SlotsUsed();
+  std::vector<WorkerCapacity> free;
+  for (const ClusterNode* node : members_.Connected(v1::WORKER)) {
+    if (const int32_t slots = node->slots - used[node->name]; slots > 0) free.push_back({node->name, slots});
+  }
+  return free;
+}
+
+// Starts what can be started. True: a job waits for slots that others use, and those that become free are its own.
+bool ClusterCore::StartQueued() {
+  std::vector<const Job*> queue;
+  for (const auto& [id, job] : jobs_) {
+    if (job.queued() && job.has_data()) queue.push_back(&job);
+  }
+  if (queue.empty() || members_.Connected(v1::PS).empty()) return false;
+  for (uint64_t id : InOrder(std::move(queue))) {
+    Job& job = jobs_.at(id);
+    const size_t needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
+    std::vector<WorkerCapacity> free = FreeWorkers();
+    if (free.size() >= needed) {
+      StartJob(job, std::move(free));
+    } else if (members_.Connected(v1::WORKER).size() >= needed) {
+      return true;  // later jobs do not overtake it
+    }               // else: this cluster is too small for it, others need not wait
+  }
+  return false;
+}
+
+// The workers that may share the job, with the slots that it can have on each: those that have replicas of it, then
+// free ones.
+std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job) {
+  std::map<NodeName, int32_t> used = SlotsUsed();
+  std::vector<WorkerCapacity> members, others, all;
+  for (const auto& [name, node] : members_.nodes()) {
+    if (node.role != v1::WORKER || !node.alive) continue;
+    const int32_t own = static_cast<int32_t>(job.ReplicasOf(name).size());
+    const int32_t free = node.slots - used[name];
+    if (own > 0) {
+      members.push_back({name, std::clamp(own + free, 1, node.slots)});
+    } else if (node.connected() && free > 0) {
+      others.push_back({name, free});
+    }
+    if (node.connected()) all.push_back({name, node.slots});
+  }
+  MostSlotsFirst(others);
+  members.insert(members.end(), others.begin(), others.end());
+  if (members.empty()) {  // all are busy with other jobs: rather slow than not at all
+    MostSlotsFirst(all);
+    members = std::move(all);
+  }
+  size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
+  if (most > 0 && members.size() > most) members.resize(most);
+  return members;
+}
+
+void ClusterCore::Rebalance(Job& job, bool may_grow) {
+  const std::vector<NodeName> before = job.owners();
+  const std::vector<WorkerCapacity> workers = WorkersFor(job);
+  std::vector<NodeName> owners = AdoptOrphans(before, workers);
+  if (may_grow && !workers.empty()) {
+    std::vector<NodeName> spread = RebalanceReplicas(owners, workers);
+    if (WorstLoad(spread, workers) < WorstLoad(owners, workers)) owners = std::move(spread);
+  }
+  if (owners != before) SetOwners(job, owners);
+}
+
+void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
+  std::map<std::pair<NodeName, NodeName>, std::vector<int32_t>> moves;
+  NodeName chief;
+  for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) {
+    v1::ReplicaPlacement& placement = *job.status.mutable_replicas(r);
+    if (placement.worker() != owners[r]) moves[{placement.worker(), owners[r]}].push_back(r);
+    placement.set_worker(owners[r]);
+    if (!owners[r].empty() && (chief.empty() || owners[r] < chief)) chief = owners[r];
+  }
+  job.status.set_chief(chief);
+  ++job.assignment;
+  if (job.progress) job.progress->Restart(now_);
+  StoreJob(job);
+  for (const auto& [move, replicas] : moves) {
+    const auto& [from, to] = move;
+    if (to.empty()) {
+      Warn("job %d: replicas %s have lost worker \"%s\" and wait for another", job.id(), ReplicaListText(replicas),
+           from);
+    } else if (from.empty()) {
+      Log("job %d: replicas %s go to worker \"%s\"", job.id(), ReplicaListText(replicas), to);
+    } else {
+      Log("job %d: replicas %s move from worker \"%s\" to \"%s\"", job.id(), ReplicaListText(replicas), from, to);
+    }
+  }
+  UpdateReason(job);
+}
+
+// To every worker that, as far as we know, runs something else than it should.
+void ClusterCore::SendAssignments(Job& job) {
+  if (!job.running() || job.awaiting_ready) return;
+  std::map<NodeName, std::vector<int32_t>> wanted;
+  for (const v1::ReplicaPlacement& r : job.status.replicas()) wanted[r.worker()].push_back(r.replica());
+  for (ClusterNode* node : members_.Connected(v1::WORKER)) {
+    const std::vector<int32_t>& replicas = wanted[node->name];
+    auto known = node->running.find(job.id());
+    if (replicas.empty()) {
+      if (known == node->running.end()) continue;
+      node->running.erase(known);
+    } else {
+      const bool chief = job.status.chief() == node->name;
+      if (known != node->running.end() && known->second.generation == job.status.generation() &&
+          known->second.replicas == replicas && known->second.chief.value_or(chief) == chief) {
+        continue;
+      }
+      node->running[job.id()] = {job.status.generation(), replicas, chief};
+    }
+    Send(*node, MakeAssignReplicas(job, node->name));
+  }
+}
+
+}  // namespace cairn

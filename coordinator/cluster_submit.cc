@@ -1,0 +1,220 @@
+// Submission: a job is queued once a worker has looked at its data, or at once where there is no worker.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kRequestKeyMax = 128;
+constexpr size_t kRepliesOfOneKeyMax = 16;
+constexpr absl::Duration kInspectAgainAfter = absl::Seconds(5);
+// Examples x epochs stays far from the end of int64.
+constexpr uint64_t kExamplesMax = uint64_t{1} << 40;
+
+v1::SubmitResponse SubmitResponseOf(v1::JobStatus status, const CheckedJob* checked) {
+  v1::SubmitResponse response;
+  *response.mutable_job() = std::move(status);
+  if (checked != nullptr) response.mutable_warnings()->Assign(checked->warnings.begin(), checked->warnings.end());
+  return response;
+}
+
+absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) {
+  if (data.train_examples() == 0)
+    return absl::InvalidArgumentError("data: there are no training examples at data.path");
+  for (uint64_t n : {data.train_examples(), data.validation_examples(), data.test_examples()}) {
+    if (n > kExamplesMax)
+      return absl::InvalidArgumentError(absl::StrCat("data: ", n, " examples are more than Cairn can count"));
+  }
+  return CheckJobAgainstData(checked, data);
+}
+
+}  // namespace
+
+void ClusterCore::OnSubmit(const SubmitJob& event) {
+  if (event.request_key.size() > kRequestKeyMax) {
+    return ReplyError(event.reply,
+                      absl::InvalidArgumentError(absl::StrFormat("request_key: longer than %d bytes", kRequestKeyMax)));
+  }
+  if (!event.request_key.empty()) {
+    for (const auto& [id, job] : jobs_) {
+      if (job.request_key != event.request_key) continue;
+      Emit(Reply{event.reply, absl::OkStatus(), SubmitResponseOf(StatusOf(job), event.job.get())});
+      return;
+    }
+    for (auto& [id, submission] : submissions_) {
+      if (submission.request_key != event.request_key) continue;
+      if (submission.replies.size() >= kRepliesOfOneKeyMax) {
+        return ReplyError(event.reply,
+                          absl::ResourceExhaustedError("request_key: too many calls wait for this submission"));
+      }
+      submission.replies.push_back(event.reply);
+      return;
+    }
+  }
+  const auto unfinished = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& j) { return !j.second.finished(); });
+  if (unfinished + submissions_.size() >= kJobsQueuedMax) {
+    return ReplyError(event.reply,
+                      absl::ResourceExhaustedError(absl::StrFormat(
+                          "%d jobs are queued, the most there can be; cancel some or wait", kJobsQueuedMax)));
+  }
+  Submission submission{{event.reply}, event.job, event.request_key, now_};
+  if (members_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
+  submissions_[++last_submission_] = std::move(submission);
+  Inspection inspection;
+  inspection.submission = last_submission_;
+  StartInspection(std::move(inspection));
+}
+
+void ClusterCore::StartInspection(Inspection inspection) {
+  const ClusterNode* worker = nullptr;
+  if (inspection.tried.size() < static_cast<size_t>(options_.attempts_max)) {
+    for (const ClusterNode* candidate : members_.Connected(v1::WORKER)) {
+      if (!inspection.tried.contains(candidate->name)) {
+        worker = candidate;
+        break;
+      }
+    }
+  }
+  if (worker == nullptr) return NoWorkerForInspection(inspection);
+  const CheckedJob* checked = nullptr;
+  if (inspection.submission != 0) {
+    checked = submissions_.at(inspection.submission).checked.get();
+  } else {
+    Job& job = jobs_.at(inspection.job);
+    job.inspecting = true;
+    checked = job.checked.get();
+  }
+  inspection.worker = worker->name;
+  inspection.tried.insert(worker->name);
+  inspection.deadline = now_ + options_.inspect_timeout;
+  const uint64_t request_id = NextRequestId();
+  v1::CoordinatorMessage message;
+  v1::InspectData& inspect = *message.mutable_inspect_data();
+  inspect.set_request_id(request_id);
+  *inspect.mutable_data() = checked->spec.data();
+  for (int64_t d : checked->graph.input_shape()) inspect.add_input_shape(static_cast<int32_t>(d));
+  Send(*worker, std::move(message));
+  inspections_[request_id] = std::move(inspection);
+}
+
+void ClusterCore::NoWorkerForInspection(const Inspection& inspection) {
+  if (inspection.submission == 0) {
+    Job& job = jobs_.at(inspection.job);
+    job.inspecting = false;
+    job.inspect_after = now_ + kInspectAgainAfter;
+    return;
+  }
+  Submission submission = std::move(submissions_.extract(inspection.submission).mapped());
+  if (members_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
+  std::string tried;
+  for (const NodeName& name : inspection.tried) absl::StrAppend(&tried, tried.empty() ? "" : ", ", name);
+  for (ReplyToken reply : submission.replies) {
+    ReplyError(reply, absl::UnavailableError(absl::StrCat("data: no worker could say what lies at \"",
+                                                          submission.checked->spec.data().path(), "\" (asked: ", tried,
+                                                          "); see their logs, then submit again")));
+  }
+}
+
+void ClusterCore::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply) {
+  auto it = inspections_.find(reply.request_id());
+  if (it == inspections_.end() || it->second.worker != node.name) return;
+  const Inspection inspection = std::move(inspections_.extract(it).mapped());
+  Job* job = nullptr;
+  Submission submission;
+  if (inspection.submission != 0) {
+    submission = std::move(submissions_.extract(inspection.submission).mapped());
+  } else {
+    job = Find(inspection.job);
+    if (job == nullptr || !job->queued()) return;
+    job->inspecting = false;
+  }
+  const CheckedJob& checked = job != nullptr ? *job->checked : *submission.checked;
+  absl::Status status =
+      reply.error().empty()
+          ? CheckDataInfo(checked, reply.info())
+          : absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
+  if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply.info());
+  if (job == nullptr) {
+    for (ReplyToken token : submission.replies) ReplyError(token, status);
+    return;
+  }
+  if (!status.ok()) return EndJob(*job, v1::FAILED, std::string(status.message()));
+  *job->status.mutable_data() = reply.info();
+  ResolveDefaults(*job);
+  StoreJob(*job);
+  reschedule_ = true;
+}
+
+void ClusterCore::Accept(Submission submission, const v1::DataInfo* data) {
+  const uint64_t id = next_job_id_++;
+  Job& job = jobs_[id];
+  const Graph& graph = submission.checked->graph;
+  job.status.set_job_id(id);
+  *job.status.mutable_spec() = submission.checked->spec;
+  job.status.set_state(v1::QUEUED);
+  job.status.set_submitted_unix_ms(absl::ToUnixMillis(now_));
+  job.status.set_parameters(graph.parameters());
+  job.status.set_trainable_parameters(graph.trainable_parameters());
+  if (data != nullptr) *job.status.mutable_data() = *data;
+  job.request_key = std::move(submission.request_key);
+  job.checked = std::move(submission.checked);
+  ResolveDefaults(job);
+  job.status.set_reason(Reason(job));
+  StoreCluster();
+  StoreJob(job);
+  Log("job %d: \"%s\" queued (%d parameters, priority %d)", id, job.status.spec().name(), job.status.parameters(),
+      job.status.spec().priority());
+  for (ReplyToken token : submission.replies) {
+    Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(StatusOf(job), job.checked.get())});
+  }
+  reschedule_ = true;
+}
+
+// Fields whose default is what the cluster has; they stay 0 while it has nothing.
+void ClusterCore::ResolveDefaults(Job& job) {
+  v1::JobSpec& spec = *job.status.mutable_spec();
+  if (spec.replicas() == 0) {
+    std::vector<int32_t> slots;
+    for (const ClusterNode* worker : members_.Connected(v1::WORKER)) slots.push_back(worker->slots);
+    std::sort(slots.rbegin(), slots.rend());
+    size_t workers = slots.size();
+    if (spec.max_workers() > 0) workers = std::min<size_t>(workers, spec.max_workers());
+    if (job.mirrored()) workers = std::min<size_t>(workers, 1);
+    int64_t total = 0;
+    for (size_t i = 0; i < workers; ++i) total += slots[i];
+    const int64_t most = std::clamp<int64_t>(spec.batch_size(), 1, kReplicasMax);
+    if (total > 0) spec.set_replicas(static_cast<int32_t>(std::min(total, most)));
+  }
+  if (const size_t ps = members_.Connected(v1::PS).size(); spec.partition_bytes() == 0 && ps > 0) {
+    spec.set_partition_bytes(DefaultPartitionBytes(job.checked->graph.space_size(), static_cast<int>(ps)));
+  }
+}
+
+void ClusterCore::TickInspections() {
+  std::vector<Inspection> late;
+  for (auto it = inspections_.begin(); it != inspections_.end();) {
+    if (now_ >= it->second.deadline) {
+      late.push_back(std::move(it->second));
+      it = inspections_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (Inspection& inspection : late) {
+    if (inspection.submission == 0 && (Find(inspection.job) == nullptr || !Find(inspection.job)->queued())) continue;
+    StartInspection(std::move(inspection));
+  }
+  if (members_.Connected(v1::WORKER).empty()) return;
+  for (auto& [id, job] : jobs_) {
+    if (!job.queued() || job.has_data() || job.inspecting || now_ < job.inspect_after) continue;
+    Inspection inspection;
+    inspection.job = id;
+    StartInspection(std::move(inspection));
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,103 @@
+// What happens to ClusterCore (events) and what it asks its node to do (effects). Data only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/storage.pb.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/model/job_check.h"
+
+namespace cairn {
+
+// One Session stream; never used again. 0 is none.
+using SessionToken = Id<struct SessionTokenTag, uint64_t>;
+// One call of a user that waits for its reply.
+using ReplyToken = Id<struct ReplyTokenTag, uint64_t>;
+
+// ---- events ----
+
+struct NodeUp {  // a stream's first message
+  SessionToken session;
+  v1::Hello hello;
+};
+struct NodeSays {  // any later one
+  SessionToken session;
+  v1::NodeMessage message;
+};
+struct SessionClosed {  // the stream ended, for whatever reason
+  SessionToken session;
+};
+struct Tick {};  // time passes; at least every heartbeat interval / 2
+struct SubmitJob {
+  ReplyToken reply;
+  std::shared_ptr<const CheckedJob> job;
+  std::string request_key;
+};
+struct CancelJob {
+  ReplyToken reply;
+  v1::GetJobRequest job;
+};
+struct DeleteJob {
+  ReplyToken reply;
+  v1::GetJobRequest job;
+};
+struct EvaluateJob {
+  ReplyToken reply;
+  v1::EvaluateRequest request;
+  absl::Time deadline;
+};
+
+using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob>;
+
+// ---- effects, carried out in order ----
+
+// Durable before any later effect of the list is begun.
+struct Store {
+  std::string key;
+  std::optional<std::string> value;  // none: delete the key
+};
+struct SendCommand {
+  SessionToken session;
+  v1::CoordinatorMessage message;
+};
+using ReplyBody =
+    std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse, v1::EvaluateResponse>;
+struct Reply {
+  ReplyToken token;
+  absl::Status status;
+  ReplyBody body;  // with an OK status
+};
+struct JobChanged {  // someone may be watching
+  JobId job;
+};
+struct CloseSession {
+  SessionToken session;
+  absl::Status reason;
+};
+struct LogLine {
+  bool warning = false;
+  std::string text;
+};
+
+using Effect = std::variant<Store, SendCommand, Reply, JobChanged, CloseSession, LogLine>;
+using Effects = std::vector<Effect>;
+
+// ---- what is stored ----
+
+struct StoredState {
+  v1::StoredCluster cluster;
+  std::vector<v1::StoredJob> jobs;
+};
+
+inline constexpr char kClusterKey[] = "cluster";
+inline constexpr char kJobKeyPrefix[] = "job/";
+
+}  // namespace cairn

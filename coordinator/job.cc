@@ -1,0 +1,131 @@
+#include "coordinator/job.h"
+
+#include <set>
+
+namespace cairn {
+
+bool Job::synchronous() const {
+  const v1::JobSpec& spec = status.spec();
+  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
+}
+
+std::vector<NodeName> Job::owners() const {
+  std::vector<NodeName> owners;
+  for (const v1::ReplicaPlacement& r : status.replicas()) owners.push_back(r.worker());
+  return owners;
+}
+
+std::vector<int32_t> Job::ReplicasOf(const NodeName& worker) const {
+  std::vector<int32_t> replicas;
+  for (const v1::ReplicaPlacement& r : status.replicas()) {
+    if (r.worker() == worker) replicas.push_back(r.replica());
+  }
+  return replicas;
+}
+
+bool Job::UsesPs(const NodeName& ps) const { return PartitionsOn(ps) > 0; }
+
+int Job::PartitionsOn(const NodeName& ps) const {
+  int count = 0;
+  for (const v1::PartitionPlacement& p : status.partitions()) count += p.primary() == ps;
+  return count;
+}
+
+std::vector<NodeName> Job::ps() const {
+  std::set<NodeName> names;
+  for (const v1::PartitionPlacement& p : status.partitions()) names.insert(p.primary());
+  return {names.begin(), names.end()};
+}
+
+v1::StoredJob Job::ToStored() const {
+  v1::StoredJob stored;
+  *stored.mutable_status() = status;
+  stored.set_request_key(request_key);
+  stored.set_assignment(assignment);
+  if (progress) {
+    for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
+    for (bool finished : progress->finished()) stored.add_replica_finished(finished);
+  }
+  return stored;
+}
+
+const char* JobStateText(v1::JobState state) {
+  switch (state) {
+    case v1::QUEUED:
+      return "queued";
+    case v1::STARTING:
+      return "starting";
+    case v1::RUNNING:
+      return "running";
+    case v1::FINALIZING:
+      return "finalizing";
+    case v1::SUCCEEDED:
+      return "succeeded";
+    case v1::FAILED:
+      return "failed";
+    case v1::CANCELLED:
+      return "cancelled";
+    default:
+      return "unknown";
+  }
+}
+
+void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes) {
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    v1::Route& route = *routes->Add();
+    route.mutable_range()->set_partition(p.partition());
+    route.mutable_range()->set_begin(p.begin());
+    route.mutable_range()->set_end(p.end());
+    route.set_ps(p.primary());
+    route.set_address(p.primary_address());
+  }
+}
+
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps) {
+  v1::CoordinatorMessage message;
+  v1::HostPartitions& host = *message.mutable_host_partitions();
+  host.set_job_id(job.id());
+  host.set_generation(job.status.generation());
+  *host.mutable_spec() = job.status.spec();
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    if (p.primary() != ps) continue;
+    v1::PartitionRange& range = *host.add_partitions();
+    range.set_partition(p.partition());
+    range.set_begin(p.begin());
+    range.set_end(p.end());
+  }
+  return message;
+}
+
+v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker) {
+  v1::CoordinatorMessage message;
+  v1::AssignReplicas& assign = *message.mutable_assign_replicas();
+  assign.set_job_id(job.id());
+  assign.set_generation(job.status.generation());
+  assign.set_assignment(job.assignment);
+  *assign.mutable_spec() = job.status.spec();
+  for (int32_t r : job.ReplicasOf(worker)) assign.add_replicas(r);
+  FillRoutes(job, assign.mutable_routes());
+  *assign.mutable_data() = job.status.data();
+  assign.set_steps_per_epoch(job.status.steps_per_epoch());
+  assign.set_total_steps(job.status.total_steps());
+  assign.set_chief(job.status.chief() == worker);
+  return message;
+}
+
+v1::CoordinatorMessage MakeFinalize(const Job& job) {
+  v1::CoordinatorMessage message;
+  v1::Finalize& finalize = *message.mutable_finalize();
+  finalize.set_job_id(job.id());
+  *finalize.mutable_spec() = job.status.spec();
+  FillRoutes(job, finalize.mutable_routes());
+  return message;
+}
+
+v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
+  v1::CoordinatorMessage message;
+  message.mutable_drop_job()->set_job_id(job_id);
+  return message;
+}
+
+}  // namespace cairn

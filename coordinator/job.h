@@ -1,0 +1,73 @@
+// Job: everything that the coordinator knows of one job. The part that must survive a restart is in `status`,
+// `request_key`, `assignment` and the steps of `progress`; the rest is learned again from the nodes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/job.pb.h"
+#include "cairn/v1/storage.pb.h"
+#include "common/base/ids.h"
+#include "common/model/job_check.h"
+#include "coordinator/job_progress.h"
+
+namespace cairn {
+
+struct Job {
+  v1::JobStatus status;
+  std::string request_key;
+  uint64_t assignment = 0;  // of replicas to workers; raised with every change
+
+  // QUEUED. Needed to check the data and to cut the parameter space.
+  std::shared_ptr<const CheckedJob> checked;
+  bool inspecting = false;  // a worker is looking at the data
+  absl::Time inspect_after = absl::InfinitePast();
+
+  // STARTING, RUNNING, FINALIZING.
+  std::optional<JobProgress> progress;
+  bool awaiting_ready = false;    // HostPartitions of this generation is not answered by every ps yet
+  std::vector<bool> ready;        // by partition, in this generation
+  std::vector<uint64_t> version;  // by partition: the highest that its ps has named
+
+  // FINALIZING.
+  NodeName finalize_worker;                       // that was asked; empty: none
+  absl::Time finalize_at = absl::InfinitePast();  // with a worker: its deadline; without: not before
+  int finalize_attempts = 0;
+
+  uint64_t id() const { return status.job_id(); }
+  v1::JobState state() const { return status.state(); }
+  bool queued() const { return state() == v1::QUEUED; }
+  bool starting() const { return state() == v1::STARTING; }
+  bool running() const { return state() == v1::RUNNING; }
+  bool finalizing() const { return state() == v1::FINALIZING; }
+  bool active() const { return starting() || running() || finalizing(); }
+  bool finished() const { return !queued() && !active(); }
+  // Its partitions may hold updates: from now on they exist nowhere else.
+  bool ran() const { return status.started_unix_ms() != 0; }
+  bool has_data() const { return status.has_data(); }
+  bool mirrored() const { return status.spec().strategy() == v1::MIRRORED; }
+  bool synchronous() const;
+
+  std::vector<NodeName> owners() const;  // of the replicas, by replica
+  std::vector<int32_t> ReplicasOf(const NodeName& worker) const;
+  bool UsesPs(const NodeName& ps) const;
+  int PartitionsOn(const NodeName& ps) const;
+  std::vector<NodeName> ps() const;  // that hold its partitions, each once
+
+  v1::StoredJob ToStored() const;
+};
+
+const char* JobStateText(v1::JobState state);  // "running"
+
+// The commands of a job as it stands.
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps);
+v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker);
+v1::CoordinatorMessage MakeFinalize(const Job& job);
+v1::CoordinatorMessage MakeDropJob(uint64_t job_id);
+void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes);
+
+}  // namespace cairn

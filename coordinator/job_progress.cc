@@ -1,0 +1,208 @@
+#include "coordinator/job_progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "common/model/step_plan.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kRateWindow = absl::Seconds(5);
+constexpr absl::Duration kRateBucket = absl::Milliseconds(100);
+// A worker's "finished" that got lost with its session is taken from its heartbeats after this long.
+constexpr absl::Duration kFinishedByHeartbeat = absl::Seconds(5);
+// Workers say "finished" after the last validation: figures that are not there by then were lost, and are waited for
+// this long.
+constexpr absl::Duration kLastValidationTimeout = absl::Seconds(3);
+// Closed epochs whose late validation figures are still taken.
+constexpr int kLateEpochs = 2;
+
+}  // namespace
+
+void AddSums(const v1::MetricSums& from, int metrics, v1::MetricSums& to) {
+  to.set_examples(to.examples() + from.examples());
+  to.set_loss(to.loss() + from.loss());
+  while (to.metrics_size() < metrics) to.add_metrics(0);
+  for (int i = 0; i < std::min(metrics, from.metrics_size()); ++i) to.set_metrics(i, to.metrics(i) + from.metrics(i));
+}
+
+JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
+                         absl::Time now)
+    : replicas_(status.spec().replicas()),
+      epochs_(std::max(1, status.spec().epochs())),
+      steps_per_epoch_(std::max<int64_t>(1, status.steps_per_epoch())),
+      total_steps_(status.total_steps()),
+      metrics_(status.spec().metrics_size()),
+      validation_freq_(std::max(1, status.spec().validation_freq())),
+      validation_examples_(static_cast<int64_t>(status.data().validation_examples())),
+      next_(std::move(replica_step)),
+      reached_(replicas_, 0),
+      complete_since_(replicas_, absl::InfiniteFuture()),
+      finished_(std::move(finished)),
+      epoch_start_(now),
+      last_advance_(now),
+      last_report_(now),
+      rate_start_(now) {
+  next_.resize(replicas_, 0);
+  finished_.resize(replicas_, false);
+}
+
+absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now) {
+  const int32_t r = report.replica();
+  if (r < 0 || r >= replicas_) {
+    return absl::InvalidArgumentError(absl::StrFormat("replica %d of a job with %d", r, replicas_));
+  }
+  if (report.has_validation() && (report.validation_epoch() < 0 || report.validation_epoch() >= epochs_)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("validation of epoch %d of %d", report.validation_epoch(), epochs_));
+  }
+  bool counted = false;
+  if (report.has_train()) {
+    const int64_t first = report.first_step(), last = report.last_step();
+    if (first < 0 || last < first || last >= total_steps_ || first / steps_per_epoch_ != last / steps_per_epoch_) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("steps %d to %d of a job with %d, %d an epoch", first, last, total_steps_, steps_per_epoch_));
+    }
+    // An overlap cannot be taken out of the sums: then only the place advances.
+    if (first >= next_[r]) {
+      const int epoch = static_cast<int>(first / steps_per_epoch_);
+      if (epoch >= status.epochs_size()) AddSums(report.train(), metrics_, open_[epoch].train);
+      if (recent_.empty() || now - recent_.back().first >= kRateBucket) recent_.emplace_back(now, 0);
+      recent_.back().second += report.train().examples();
+      while (now - recent_.front().first > kRateWindow) recent_.pop_front();
+    }
+    if (last >= next_[r]) {
+      next_[r] = last + 1;
+      last_advance_ = now;
+      counted = true;
+    }
+  }
+  if (report.has_validation()) {
+    CountValidation(report, status, now);
+    counted = true;
+  }
+  if (report.finished() && !finished_[r]) {
+    finished_[r] = true;
+    next_[r] = total_steps_;
+    counted = true;
+  }
+  if (counted) last_report_ = now;
+  return counted;
+}
+
+void JobProgress::CountValidation(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now) {
+  const int epoch = report.validation_epoch();
+  if (epoch < status.epochs_size() - kLateEpochs) return;
+  Epoch& e = open_[epoch];
+  e.validated.resize(replicas_, false);
+  if (e.validated[report.replica()]) return;
+  e.validated[report.replica()] = true;
+  AddSums(report.validation(), metrics_, e.validation);
+  if (ValidationComplete(epoch, e)) e.validated_at = std::min(e.validated_at, now);
+  if (epoch < status.epochs_size()) *status.mutable_epochs(epoch)->mutable_validation() = e.validation;
+}
+
+void JobProgress::Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now) {
+  for (int32_t r : replicas) {
+    if (r < 0 || r >= replicas_) continue;
+    if (step > ReachedBy(r)) last_advance_ = now;
+    reached_[r] = std::max(reached_[r], std::min(step, total_steps_));
+    if (step < total_steps_ || finished_[r]) continue;
+    complete_since_[r] = std::min(complete_since_[r], now);
+    if (now - complete_since_[r] >= kFinishedByHeartbeat) finished_[r] = true;
+  }
+}
+
+int64_t JobProgress::ReachedBy(int32_t replica) const { return std::max(next_[replica], reached_[replica]); }
+
+int64_t JobProgress::step() const {
+  int64_t step = total_steps_;
+  for (int32_t r = 0; r < replicas_; ++r) step = std::min(step, ReachedBy(r));
+  return step;
+}
+
+std::vector<int32_t> JobProgress::Slowest() const {
+  const int64_t slowest = step();
+  std::vector<int32_t> result;
+  for (int32_t r = 0; r < replicas_; ++r) {
+    if (ReachedBy(r) == slowest) result.push_back(r);
+  }
+  return result;
+}
+
+bool JobProgress::ValidationExpected(int epoch) const {
+  return validation_examples_ > 0 && (epoch + 1) % validation_freq_ == 0;
+}
+
+bool JobProgress::ValidationComplete(int epoch, const Epoch& e) const {
+  if (!ValidationExpected(epoch)) return true;
+  for (int32_t r = 0; r < replicas_; ++r) {
+    const bool done = static_cast<size_t>(r) < e.validated.size() && e.validated[r];
+    if (!done && Share(validation_examples_, r, replicas_).size() > 0) return false;
+  }
+  return true;
+}
+
+int JobProgress::CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus& status) {
+  const int64_t reached = step();
+  // Every epoch's own grace time runs from when it was passed: figures that were lost for several are waited for
+  // together.
+  for (int epoch = status.epochs_size(); epoch < epochs_ && reached >= (epoch + 1) * steps_per_epoch_; ++epoch) {
+    Epoch& e = open_[epoch];
+    e.passed_at = std::min(e.passed_at, now);
+    if (reached > (epoch + 1) * steps_per_epoch_) e.moved_on_at = std::min(e.moved_on_at, now);
+  }
+  const int64_t reported = *std::min_element(next_.begin(), next_.end());
+  int closed = 0;
+  while (status.epochs_size() < epochs_) {
+    const int epoch = status.epochs_size();
+    const int64_t end = (epoch + 1) * steps_per_epoch_;
+    if (reached < end) break;
+    const Epoch& e = open_[epoch];
+    if (reported < end && now - e.passed_at < grace) break;
+    if (!ValidationComplete(epoch, e) && now - e.moved_on_at < grace) break;
+    Append(epoch, now, status);
+    ++closed;
+  }
+  return closed;
+}
+
+void JobProgress::Append(int epoch, absl::Time now, v1::JobStatus& status) {
+  const Epoch& e = open_[epoch];
+  v1::EpochResult& result = *status.add_epochs();
+  result.set_epoch(epoch);
+  *result.mutable_train() = e.train;
+  *result.mutable_validation() = e.validation;
+  const absl::Time passed = std::min(e.passed_at, now);
+  result.set_seconds(absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), passed - epoch_start_)));
+  epoch_start_ = std::max(passed, std::min(e.validated_at, e.moved_on_at));
+  if (epoch_start_ > now) epoch_start_ = now;
+  open_.erase(open_.begin(), open_.lower_bound(epoch + 1 - kLateEpochs));
+}
+
+bool JobProgress::Done(absl::Time now, const v1::JobStatus& status) const {
+  if (!std::all_of(finished_.begin(), finished_.end(), [](bool f) { return f; })) return false;
+  return status.epochs_size() == epochs_ || now - last_report_ >= kLastValidationTimeout;
+}
+
+void JobProgress::CloseAll(absl::Time now, v1::JobStatus& status) {
+  while (status.epochs_size() < epochs_) Append(status.epochs_size(), now, status);
+}
+
+void JobProgress::Fill(absl::Time now, v1::JobStatus& status) const {
+  const int64_t reached = step();
+  status.set_step(reached);
+  const int epoch = static_cast<int>(std::min<int64_t>(reached / steps_per_epoch_, epochs_ - 1));
+  status.set_epoch(epoch);
+  status.clear_epoch_sums();
+  if (auto it = open_.find(epoch); it != open_.end()) *status.mutable_epoch_sums() = it->second.train;
+  uint64_t examples = 0;
+  for (const auto& [time, count] : recent_) {
+    if (now - time <= kRateWindow) examples += count;
+  }
+  const absl::Duration window = std::clamp(now - rate_start_, absl::Milliseconds(200), kRateWindow);
+  status.set_images_per_second(static_cast<double>(examples) / absl::ToDoubleSeconds(window));
+}
+
+}  // namespace cairn

@@ -1,0 +1,91 @@
+// JobProgress: how far the replicas of one job are, and the figures of its epochs.
+//
+// Not thread-safe; used by ClusterCore. Invariants:
+//   1. A step of a replica is counted once, and so is its share of an epoch's validation: a report that is repeated, or
+//   that overlaps what was
+//      counted, adds nothing. Figures may miss what a lost worker did not report; nothing waits for them for longer
+//      than a grace time.
+//   2. Epoch results are appended in order, once, and only when every replica is past the epoch.
+//   3. Memory is bounded: one accumulator for each epoch that some replica has reached and that is not closed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+class JobProgress {
+ public:
+  // status: resolved (replicas, steps_per_epoch, total_steps, data). replica_step and finished: as stored, or empty.
+  JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
+              absl::Time now);
+
+  // Whether anything was counted. Errors: INVALID_ARGUMENT, the report does not fit the job.
+  absl::StatusOr<bool> Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now);
+  // A worker says that its replicas have reached `step`.
+  void Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now);
+
+  // Appends the epochs that can be closed to status.epochs; returns how many.
+  int CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus& status);
+  // Every replica has finished and the figures are complete or waited for long enough. Call CloseEpochs before.
+  bool Done(absl::Time now, const v1::JobStatus& status) const;
+  // After Done: closes what is left.
+  void CloseAll(absl::Time now, v1::JobStatus& status);
+
+  // step, epoch, epoch_sums, images_per_second
+  void Fill(absl::Time now, v1::JobStatus& status) const;
+
+  int64_t step() const;  // that all replicas have reached
+  std::vector<int32_t> Slowest() const;
+  absl::Time last_advance() const { return last_advance_; }
+  void Restart(absl::Time now) { last_advance_ = now; }  // of the wait for the next advance
+  const std::vector<int64_t>& replica_step() const { return next_; }
+  const std::vector<bool>& finished() const { return finished_; }
+
+ private:
+  struct Epoch {
+    v1::MetricSums train;
+    v1::MetricSums validation;
+    std::vector<bool> validated;                       // by replica
+    absl::Time passed_at = absl::InfiniteFuture();     // all replicas are past its steps
+    absl::Time moved_on_at = absl::InfiniteFuture();   // ... and in the next one
+    absl::Time validated_at = absl::InfiniteFuture();  // all validation figures are there
+  };
+
+  int64_t ReachedBy(int32_t replica) const;
+  bool ValidationExpected(int epoch) const;
+  bool ValidationComplete(int epoch, const Epoch& e) const;
+  void CountValidation(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now);
+  void Append(int epoch, absl::Time now, v1::JobStatus& status);
+
+  int32_t replicas_ = 0;
+  int32_t epochs_ = 0;
+  int64_t steps_per_epoch_ = 1;
+  int64_t total_steps_ = 0;
+  int metrics_ = 0;
+  int32_t validation_freq_ = 1;
+  int64_t validation_examples_ = 0;
+
+  std::vector<int64_t> next_;               // next step to count, by replica
+  std::vector<int64_t> reached_;            // as heartbeats say, by replica
+  std::vector<absl::Time> complete_since_;  // since when heartbeats say that all steps are done
+  std::vector<bool> finished_;
+  std::map<int, Epoch> open_;
+  absl::Time epoch_start_;
+  absl::Time last_advance_;
+  absl::Time last_report_;
+  absl::Time rate_start_;
+  std::deque<std::pair<absl::Time, uint64_t>> recent_;  // examples, in buckets of time
+};
+
+void AddSums(const v1::MetricSums& from, int metrics, v1::MetricSums& to);
+
+}  // namespace cairn

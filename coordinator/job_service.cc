@@ -1,0 +1,199 @@
+#include "coordinator/job_service.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+
+namespace cairn {
+namespace {
+
+// A call without a deadline gets this one.
+constexpr absl::Duration kEvaluateTimeoutDefault = absl::Minutes(10);
+constexpr absl::Duration kTimeoutsAreLessThan = absl::Hours(24);
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+// Puts the reply's body into *response and finishes the call. Both live until Finish.
+template <typename Response>
+ClusterDriver::ReplyFn FinishWith(grpc::ServerUnaryReactor* reactor, Response* response) {
+  return [reactor, response](const absl::Status& status, const ReplyBody& body) {
+    if (status.ok()) {
+      if (const Response* reply = std::get_if<Response>(&body)) *response = *reply;
+    }
+    reactor->Finish(ToGrpc(status));
+  };
+}
+
+// One WatchJob stream. Owned by itself until OnDone, and by the driver until it is gone there.
+// Invariant: Finish is called once, with no write in flight; nothing is started after it.
+class WatchReactor final : public grpc::ServerWriteReactor<v1::JobStatus>,
+                           public WatchSink,
+                           public std::enable_shared_from_this<WatchReactor> {
+ public:
+  explicit WatchReactor(ClusterDriver* driver) : driver_(driver) {}
+
+  void Start(const v1::GetJobRequest& request) {
+    self_ = shared_from_this();
+    driver_->Watch(request, self_, [self = self_](uint64_t watcher) { self->Opened(watcher); });
+  }
+
+  void Write(v1::JobStatus status) override {
+    absl::MutexLock lock(&mutex_);
+    if (end_) return;
+    outgoing_ = std::move(status);
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  void Finish(const absl::Status& status) override {
+    absl::MutexLock lock(&mutex_);
+    if (end_) return;
+    end_ = status;
+    FinishIfIdle();
+  }
+
+  void OnWriteDone(bool ok) override {
+    uint64_t watcher;
+    {
+      absl::MutexLock lock(&mutex_);
+      writing_ = false;
+      if (!ok && !end_) end_ = absl::CancelledError("the stream broke");
+      if (end_) FinishIfIdle();
+      watcher = watcher_;
+    }
+    driver_->WatcherWritten(watcher);
+  }
+
+  void OnCancel() override { Finish(absl::CancelledError("the caller is gone")); }
+
+  void OnDone() override {
+    uint64_t watcher;
+    {
+      absl::MutexLock lock(&mutex_);
+      watcher = watcher_;
+    }
+    driver_->WatcherGone(watcher);
+    self_.reset();  // may delete this
+  }
+
+ private:
+  void Opened(uint64_t watcher) {
+    absl::MutexLock lock(&mutex_);
+    watcher_ = watcher;
+    // Already cancelled: OnDone came, or comes, with no watcher to remove.
+    if (end_) driver_->WatcherGone(watcher);
+  }
+
+  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_) return;
+    finished_ = true;
+    grpc::ServerWriteReactor<v1::JobStatus>::Finish(ToGrpc(*end_));
+  }
+
+  ClusterDriver* const driver_;
+  std::shared_ptr<WatchReactor> self_;
+  absl::Mutex mutex_;
+  uint64_t watcher_ ABSL_GUARDED_BY(mutex_) = 0;
+  v1::JobStatus outgoing_;  // while writing_
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
+                                                 v1::SubmitResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<CheckedJob> checked = CheckJob(request->spec());
+  if (!checked.ok()) {
+    reactor->Finish(ToGrpc(checked.status()));
+    return reactor;
+  }
+  auto job = std::make_shared<const CheckedJob>(*std::move(checked));
+  driver_->Call(
+      [job, key = request->request_key()](ReplyToken token) {
+        return SubmitJob{token, job, key};
+      },
+      FinishWith(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
+                                                   v1::ListJobsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  driver_->Query([reactor, response](const ClusterCore& core, absl::Time now) {
+    *response = core.ListJobs(now);
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                                 v1::JobStatus* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  driver_->Query([reactor, request, response](const ClusterCore& core, absl::Time now) {
+    absl::StatusOr<v1::JobStatus> status = core.GetJob(*request, now);
+    if (status.ok()) *response = *std::move(status);
+    reactor->Finish(ToGrpc(status.status()));
+  });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(grpc::CallbackServerContext*,
+                                                                  const v1::GetJobRequest* request) {
+  auto reactor = std::make_shared<WatchReactor>(driver_);
+  reactor->Start(*request);
+  return reactor.get();
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext* context,
+                                                    const v1::GetJobRequest* request, v1::JobStatus* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  driver_->Call(
+      [job = *request](ReplyToken token) {
+        return cairn::CancelJob{token, job};
+      },
+      FinishWith(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext* context,
+                                                    const v1::GetJobRequest* request, v1::DeleteJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  driver_->Call(
+      [job = *request](ReplyToken token) {
+        return cairn::DeleteJob{token, job};
+      },
+      FinishWith(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* context,
+                                                   const v1::EvaluateRequest* request, v1::EvaluateResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Duration left = absl::FromChrono(context->deadline()) - absl::Now();
+  const absl::Time deadline = clock_->Now() + (left < kTimeoutsAreLessThan ? left : kEvaluateTimeoutDefault);
+  driver_->Call(
+      [request = *request, deadline](ReplyToken token) {
+        return EvaluateJob{token, request, deadline};
+      },
+      FinishWith(reactor, response));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,
+                                                    v1::ListNodesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  driver_->Query([reactor, response](const ClusterCore& core, absl::Time) {
+    *response = core.ListNodes();
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+}  // namespace cairn

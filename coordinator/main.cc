@@ -1,0 +1,81 @@
+// cairn-coordinator: membership, placement and jobs of a Cairn cluster.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <filesystem>
+
+#include "common/base/log.h"
+#include "common/rpc/daemon.h"
+#include "common/storage/kv_store.h"
+#include "coordinator/coordinator_node.h"
+
+namespace cairn {
+namespace {
+
+struct Flags {
+  DaemonOptions common;
+  std::string listen = "127.0.0.1:7070";
+  std::string data_dir = "cairn-coordinator-data";
+  int heartbeat_interval_ms = 500;
+  int lease_ms = 3000;
+};
+
+int Run(const Flags& flags) {
+  if (absl::Status status = InitLog({"coordinator", flags.common.log_level, flags.common.log_file}); !status.ok()) {
+    fprintf(stderr, "cairn-coordinator: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  CoordinatorNodeOptions options;
+  options.listen = flags.listen;
+  options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
+  options.core.lease = absl::Milliseconds(flags.lease_ms);
+  options.core.reopen_grace = std::min(options.core.reopen_grace, options.core.lease);
+  std::atomic<bool> fatal{false};
+  options.on_fatal = [&fatal](const absl::Status&) {
+    fatal = true;
+    kill(getpid(), SIGTERM);  // wakes WaitForStopSignal
+  };
+  // Before the directory is made: a wrong flag leaves nothing behind.
+  if (absl::Status status = options.core.Validate(); !status.ok()) {
+    LogError("%s", status.message());
+    return 2;
+  }
+  absl::StatusOr<std::unique_ptr<KvStore>> store = OpenRocksDbKvStore(flags.data_dir);
+  if (!store.ok()) {
+    LogError("--data-dir: %s", store.status().message());
+    return 1;
+  }
+  absl::StatusOr<std::unique_ptr<CoordinatorNode>> node = CoordinatorNode::Start(options, *std::move(store));
+  if (!node.ok()) {
+    LogError("%s", node.status().message());
+    return 1;
+  }
+  LogInfo("listening on %s, state in %s", (*node)->address(), flags.data_dir);
+  const int signal_number = WaitForStopSignal();
+  LogInfo("stopping (signal %d)", signal_number);
+  (*node)->Stop();
+  return fatal ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  cairn::TuneAllocator();
+  cairn::BlockStopSignals();
+  cairn::Flags flags;
+  CLI::App app{"Cairn's coordinator: who is alive, who owns what, which jobs run."};
+  cairn::AddDaemonFlags(&app, &flags.common);
+  app.add_option("--listen", flags.listen, "host:port that nodes and clients reach; port 0: chosen by the system")
+      ->capture_default_str();
+  app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
+      ->capture_default_str();
+  app.add_option("--heartbeat-interval-ms", flags.heartbeat_interval_ms, "Nodes send a heartbeat this often")
+      ->capture_default_str();
+  app.add_option("--lease-ms", flags.lease_ms, "A node is lost after this long without a heartbeat; at least 3 of them")
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return cairn::Run(flags);
+}

@@ -1,0 +1,39 @@
+#include "coordinator/state_store.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+
+absl::StatusOr<StoredState> StateStore::Load() {
+  StoredState state;
+  CAIRN_ASSIGN_OR_RETURN(const std::optional<std::string> cluster, store_->Get(kClusterKey));
+  if (cluster && !state.cluster.ParseFromString(*cluster)) {
+    return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", kClusterKey, "\" is corrupt"));
+  }
+  std::string corrupt;
+  CAIRN_RETURN_IF_ERROR(store_->Scan(kJobKeyPrefix, [&](std::string_view key, std::string_view value) {
+    v1::StoredJob& job = state.jobs.emplace_back();
+    const bool ok = job.ParseFromArray(value.data(), static_cast<int>(value.size())) &&
+                    key == absl::StrCat(kJobKeyPrefix, job.status().job_id());
+    if (!ok) corrupt = std::string(key);
+    return ok;
+  }));
+  if (!corrupt.empty()) {
+    return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", corrupt, "\" is corrupt"));
+  }
+  return state;
+}
+
+absl::Status StateStore::Write(const std::vector<Store>& changes) {
+  KvBatch batch;
+  for (const Store& change : changes) {
+    if (change.value) {
+      batch.Put(change.key, *change.value);
+    } else {
+      batch.Delete(change.key);
+    }
+  }
+  return store_->Write(batch, /*sync=*/true);
+}
+
+}  // namespace cairn
