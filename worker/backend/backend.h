@@ -1,0 +1,83 @@
+// Backend: the seam between the trainer and what computes (oneDNN on CPUs, cuDNN on GPUs, the reference in tests).
+//
+// A Backend is shared by all threads. A Program belongs to one thread at a time (one replica slot).
+// Invariants of a Program:
+//   1. Given the same graph, values, batch and StepInfo it computes the same bits, whatever it computed before.
+//   2. Gradients are sums over the batch's examples, not means. For a moving average's range they are
+//      examples * the batch's statistic.
+//   3. It writes every number of `gradients` (padding too, with zeros) and announces each exactly once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+// Examples laid end to end, channels last.
+struct Batch {
+  int64_t examples = 0;
+  Buffer inputs;  // float32 [examples, input shape...]
+  Buffer labels;  // float32 [examples, label_size]: a class number, or one number per output
+  int64_t label_size = 1;
+};
+
+struct StepInfo {
+  uint64_t seed = 0;    // of the job
+  uint64_t step = 0;    // of the job
+  uint32_t replica = 0;
+};
+
+struct BatchSums {
+  uint64_t examples = 0;
+  double loss = 0;              // sum over examples
+  std::vector<double> metrics;  // sums over examples, in the order of JobSpec.metrics
+};
+
+// Called on the computing thread: the gradients of [begin, end) are final. Ranges are multiples of kSpaceAlignment
+// and come roughly from the end of the space to its beginning.
+using GradientReady = std::function<void(int64_t begin, int64_t end)>;
+
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  // Forward, loss, backward. values, gradients: the whole parameter space, space_size() numbers.
+  // batch.examples is in [1, batch_max]. Errors: INVALID_ARGUMENT where a label is out of range.
+  virtual absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
+                                              absl::Span<float> gradients, const GradientReady& ready) = 0;
+  // Forward with moving statistics and without dropout.
+  virtual absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) = 0;
+  // The same; outputs: float32 [examples, output shape...].
+  virtual absl::StatusOr<Buffer> Predict(const Batch& batch, absl::Span<const float> values) = 0;
+
+  virtual uint64_t memory_bytes() const = 0;  // activations, workspaces, weights in its own layouts
+};
+
+struct ProgramOptions {
+  int64_t batch_max = 0;  // examples
+  int threads = 1;
+  v1::Loss loss;
+  std::vector<v1::Metric> metrics;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;         // "onednn"
+  virtual std::string device() const = 0;       // "cpu: Intel Xeon ... (AVX-512)"
+  virtual std::string fingerprint() const = 0;  // what decides the bits: ISA, library version
+  // Errors: UNIMPLEMENTED names the layer that this backend lacks.
+  virtual absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
+                                                           const ProgramOptions& options) = 0;
+};
+
+}  // namespace cairn

@@ -1,0 +1,118 @@
+// PlanBuilder: what an operation may ask for while it is compiled.
+//
+// Not thread-safe. oneDNN's exceptions pass through; the caller turns them into a status with current_layer().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/model/graph.h"
+#include "dnnl.hpp"
+#include "worker/backend/onednn/plan.h"
+
+namespace cairn::onednn {
+
+using Desc = dnnl::memory::desc;
+using Tag = dnnl::memory::format_tag;
+
+Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag);
+// [examples] and a shape without the batch dimension, as oneDNN orders it: {n, f}, or {n, c, h, w}.
+dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape);
+// The plain layout of those: channels last, as Keras has it.
+Desc PlainDesc(int64_t examples, const Shape& shape);
+bool IsPlain(const Desc& desc);  // two dimensions, or channels last without blocks
+
+// Where an operation reads a value in the layout it wants: the value itself, or a copy that Prepare makes.
+struct Source {
+  Tensor* tensor = nullptr;
+  Call reorder;
+  void Prepare(const Run& run) const {
+    if (reorder) reorder(run);
+  }
+};
+
+// Where an operation writes its share of a value's gradient; Finish brings it to its place.
+struct Sink {
+  Tensor* tensor = nullptr;
+  Tensor* sum = nullptr;  // add `tensor` to it
+  Call reorder;           // or reorder (and add)
+  void Finish(const Run& run) const;
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t examples, Mode mode, const dnnl::engine& engine);
+
+  std::unique_ptr<Plan> Build();
+  const std::string& current_layer() const { return current_layer_; }
+
+  // ---- for operations ----
+  const Graph& graph() const { return graph_; }
+  const dnnl::engine& engine() const { return engine_; }
+  int64_t examples() const { return plan_->examples_; }
+  Mode mode() const { return mode_; }
+  bool training() const { return mode_ == Mode::kTrain; }
+  dnnl::prop_kind forward_kind() const {
+    return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+  }
+  // Attributes that every primitive has: the scratchpad is the arena's.
+  dnnl::primitive_attr Attributes() const;
+
+  // A buffer, in use now. Use: it is in use now, too.
+  Tensor* New(const Desc& desc);
+  Tensor* NewBytes(int64_t bytes);
+  Tensor* NewInputs(const Desc& desc);  // the batch's inputs: read only, outside the arena
+  dnnl::memory Use(Tensor* tensor);
+  dnnl::memory Use(Tensor* tensor, const Desc& view);
+
+  // Variables in the caller's spaces.
+  const Variable* FindVariable(const Node& node, const char* name) const;  // "kernel"; null if it has none
+  dnnl::memory ValueOf(const Variable& variable, const Desc& desc);
+  dnnl::memory GradientOf(const Variable& variable, const Desc& desc);
+
+  // With a scratchpad added.
+  template <typename PrimitiveDesc, typename Primitive>
+  Call MakeCall(const PrimitiveDesc& desc, const Primitive& primitive,
+                std::vector<std::pair<int, dnnl::memory>> arguments) {
+    return CallOf(primitive, desc.scratchpad_desc(), std::move(arguments));
+  }
+  // to = from, or to += from. No call if they are one memory.
+  Call Reorder(const dnnl::memory& from, const dnnl::memory& to, bool add = false);
+
+  // A value that no node has: between two operations of one node.
+  Value* NewValue(bool needs_gradient);
+  Source Read(Tensor* tensor, const Desc& wanted);
+  Sink WriteGradient(Value* value, const Desc& wanted);
+
+  Activation ActivationOf(const Node& node) const;  // LINEAR where the loss does it
+
+ private:
+  Call CallOf(const dnnl::primitive& primitive, const Desc& scratchpad,
+              std::vector<std::pair<int, dnnl::memory>> arguments);
+  void MakeValues();
+  bool JoinsProducer(const Node& node);
+  void CompileNode(const Node& node);
+  void CompileInput(const Node& node);
+  void CompileKernel(const Node& node, Activation activation, Value* in, Value* out);
+  Value* FlatIfNeeded(const Node& node, int input);
+  void AddOp(const Node* node, std::unique_ptr<Op> op);  // node: whose variables it has, or null
+  void PlanVariables();
+  void PlaceTensors();
+
+  const Graph& graph_;
+  const LossPlan loss_plan_;
+  const Mode mode_;
+  const dnnl::engine engine_;
+  std::unique_ptr<Plan> plan_;
+  std::vector<Value*> node_values_;
+  std::vector<std::vector<int>> consumers_;  // of each node
+  std::vector<bool> joined_;                 // compiled into another node
+  int now_ = 0;
+  std::string current_layer_;
+};
+
+}  // namespace cairn::onednn

@@ -1,0 +1,45 @@
+#include "worker/backend/onednn/ops.h"
+
+namespace cairn::onednn {
+namespace {
+
+class InputOp : public Op {
+ public:
+  InputOp(PlanBuilder& b, const Node& node, float scale, float offset, bool channels_first, Value* out)
+      : scale_(scale), offset_(offset), examples_(b.examples()) {
+    const Desc plain = PlainDesc(b.examples(), node.output);
+    const Desc desc = channels_first ? MakeDesc(plain.dims(), Tag::nchw) : plain;
+    channels_ = node.output.back();
+    pixels_ = NumElements(node.output) / channels_;
+    transpose_ = channels_first && channels_ > 1;
+    inputs_ = b.NewInputs(transpose_ ? plain : desc);
+    if (scale == 1 && offset == 0 && !transpose_) {
+      out->data = inputs_;
+      out->may_overwrite = false;
+    } else {
+      out->data = out_ = b.New(desc);
+    }
+  }
+
+  void Forward(const Run&) override {
+    if (out_ == nullptr) return;
+    Rescale(inputs_->data(), scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
+  }
+
+ private:
+  const float scale_, offset_;
+  const int64_t examples_;
+  int64_t pixels_ = 0, channels_ = 0;
+  bool transpose_ = false;
+  Tensor* inputs_ = nullptr;
+  Tensor* out_ = nullptr;  // null: the batch's own bytes will do
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeInput(PlanBuilder& b, const Node& node, float scale, float offset, bool channels_first,
+                              Value* out) {
+  return std::make_unique<InputOp>(b, node, scale, offset, channels_first, out);
+}
+
+}  // namespace cairn::onednn

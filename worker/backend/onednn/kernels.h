@@ -1,0 +1,47 @@
+// Loops over flat buffers that oneDNN has no cheaper primitive for: memory-bound, compiled for several vector widths.
+//
+// Thread-safe. Each number of the output depends on the inputs at its own place only, so that the bits do not depend
+// on the vector width. Buffers may be blocked: a zero in the padding stays a zero, except where said.
+#pragma once
+
+#include <cstdint>
+
+#include "cairn/v1/model.pb.h"
+#include "worker/backend/backend.h"
+
+namespace cairn::onednn {
+
+// Loops with fewer numbers than this are not worth waking other threads for.
+inline constexpr int64_t kParallelNumbersMin = 1 << 16;
+
+// An element-wise activation: LINEAR, RELU, LEAKY_RELU (slope >= 0), SIGMOID or TANH.
+struct Activation {
+  v1::Activation kind = v1::LINEAR;
+  float slope = 0;  // LEAKY_RELU
+  bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
+};
+
+// g = g * f'(x), in place, where y = f(x).
+void ActivationBackward(const Activation& f, const float* y, float* g, int64_t count);
+
+// y[r][c] = f(y[r][c] + bias[c]); bias may be null; f is LINEAR, RELU or LEAKY_RELU.
+void BiasActivation(const Activation& f, const float* bias, float* y, int64_t rows, int64_t columns);
+
+// sums[c] = sum over r of y[r * stride + c], in the order of r.
+void ColumnSums(const float* y, int64_t rows, int64_t stride, int64_t columns, float* sums);
+// y[r * stride + c] = line[c].
+void FillRows(const float* line, int64_t rows, int64_t stride, int64_t columns, float* y);
+
+void AddTo(const float* x, float* y, int64_t count);                           // y += x
+void Multiply(const float* x, const float* factors, float* y, int64_t count);  // y = x * factors; y may be x
+void Scale(const float* x, float scale, float* y, int64_t count);              // y = x * scale; y may be x
+
+// y = x * scale + offset, from channels last to channels first if `transpose`: [pixels, channels] -> [channels, pixels]
+// in each example.
+void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
+             int64_t channels, float* y);
+
+// The factors of DropoutMask (worker/backend/dropout.h) of the numbers 0 .. count - 1.
+void DropoutFactors(const StepInfo& info, int node, float rate, int64_t count, float* factors);
+
+}  // namespace cairn::onednn

@@ -1,0 +1,156 @@
+#include <cstring>
+
+#include "worker/backend/onednn/ops.h"
+
+namespace cairn::onednn {
+namespace {
+
+using dnnl::memory;
+
+// To channels last; a flattened image becomes a vector.
+class PlainOp : public Op {
+ public:
+  PlainOp(PlanBuilder& b, const Shape& shape, Value* in, Value* out) : in_(in), out_(out) {
+    const memory from = b.Use(in->data);
+    out->data = b.New(PlainDesc(b.examples(), shape));
+    forward_ = b.Reorder(from, b.Use(out->data, Image()));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    sink_ = b.WriteGradient(in_, in_->data->desc);
+    backward_ = b.Reorder(b.Use(out_->gradient, Image()), sink_.tensor->memory);
+  }
+
+  void Forward(const Run& run) override { forward_(run); }
+
+  void BackwardInputs(const Run& run) override {
+    if (!backward_) return;
+    backward_(run);
+    sink_.Finish(run);
+  }
+
+ private:
+  Desc Image() const { return MakeDesc(in_->data->desc.dims(), Tag::nhwc); }
+
+  Value* const in_;
+  Value* const out_;
+  Call forward_, backward_;
+  Sink sink_;
+};
+
+// In blocks of channels where every input is and no block is cut; else channels last.
+class ConcatenateOp : public Op {
+ public:
+  ConcatenateOp(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) : in_(in), out_(out) {
+    std::vector<Desc> inputs;
+    std::vector<std::pair<int, memory>> arguments;
+    for (Value* value : in) {
+      arguments.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(inputs.size()), b.Use(value->data));
+      inputs.push_back(value->data->desc);
+    }
+    const memory::dims dims = MakeDims(b.examples(), node.output);
+    const Desc layout = dims.size() == 2  ? MakeDesc(dims, Tag::nc)
+                        : Blocked(inputs) ? MakeDesc(dims, Tag::nChw16c)
+                                          : MakeDesc(dims, Tag::nhwc);
+    const dnnl::concat::primitive_desc pd(layout, 1, inputs, b.engine(), b.Attributes());
+    out->data = b.New(layout);
+    arguments.emplace_back(DNNL_ARG_DST, out->data->memory);
+    forward_ = b.MakeCall(pd, dnnl::concat(pd), std::move(arguments));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    memory::dims offsets(out_->data->desc.dims().size(), 0);
+    for (Value* in : in_) {
+      const memory::dims dims = in->data->desc.dims();
+      if (in->needs_gradient) {
+        Part& part = parts_.emplace_back();
+        part.sink = b.WriteGradient(in, in->data->desc);
+        const Desc view = out_->gradient->desc.submemory_desc(dims, offsets);
+        part.copy = b.Reorder(b.Use(out_->gradient, view), part.sink.tensor->memory);
+      }
+      offsets[1] += dims[1];
+    }
+  }
+
+  void Forward(const Run& run) override { forward_(run); }
+
+  void BackwardInputs(const Run& run) override {
+    for (const Part& part : parts_) {
+      part.copy(run);
+      part.sink.Finish(run);
+    }
+  }
+
+ private:
+  struct Part {
+    Call copy;
+    Sink sink;
+  };
+
+  static bool Blocked(const std::vector<Desc>& inputs) {
+    for (const Desc& desc : inputs) {
+      const memory::dims dims = desc.dims();
+      if (dims[1] % 16 != 0 || desc != MakeDesc(dims, Tag::nChw16c)) return false;
+    }
+    return true;
+  }
+
+  const std::vector<Value*> in_;
+  Value* const out_;
+  Call forward_;
+  std::vector<Part> parts_;
+};
+
+class ZeroPaddingOp : public Op {
+ public:
+  ZeroPaddingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
+      : in_(in), out_(out), offsets_{0, 0, node.window.pad_begin[0], node.window.pad_begin[1]} {
+    const memory from = b.Use(in->data);
+    // oneDNN can describe a window of an image in this layout whatever the number of channels.
+    out->data = b.New(MakeDesc(MakeDims(b.examples(), node.output), Tag::nhwc));
+    forward_ = b.Reorder(from, b.Use(out->data, Inner(out->data)));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    sink_ = b.WriteGradient(in_, in_->data->desc);
+    backward_ = b.Reorder(b.Use(out_->gradient, Inner(out_->gradient)), sink_.tensor->memory);
+  }
+
+  void Forward(const Run& run) override {
+    std::memset(out_->data->data(), 0, out_->data->bytes);
+    forward_(run);
+  }
+
+  void BackwardInputs(const Run& run) override {
+    if (!backward_) return;
+    backward_(run);
+    sink_.Finish(run);
+  }
+
+ private:
+  Desc Inner(Tensor* tensor) const { return tensor->desc.submemory_desc(in_->data->desc.dims(), offsets_); }
+
+  Value* const in_;
+  Value* const out_;
+  const memory::dims offsets_;
+  Call forward_, backward_;
+  Sink sink_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakePlain(PlanBuilder& b, const Shape& shape, Value* in, Value* out) {
+  return std::make_unique<PlainOp>(b, shape, in, out);
+}
+
+std::unique_ptr<Op> MakeConcatenate(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  return std::make_unique<ConcatenateOp>(b, node, in, out);
+}
+
+std::unique_ptr<Op> MakeZeroPadding(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<ZeroPaddingOp>(b, node, in, out);
+}
+
+}  // namespace cairn::onednn

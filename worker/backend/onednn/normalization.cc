@@ -1,0 +1,124 @@
+#include "worker/backend/onednn/ops.h"
+
+namespace cairn::onednn {
+namespace {
+
+using dnnl::memory;
+using dnnl::normalization_flags;
+
+class BatchNormalizationOp : public Op {
+ public:
+  BatchNormalizationOp(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out)
+      : in_(in),
+        out_(out),
+        epsilon_(node.layer.batch_normalization().epsilon()),
+        examples_(b.examples()),
+        gamma_(b.FindVariable(node, "gamma")),
+        beta_(b.FindVariable(node, "beta")),
+        moving_mean_(b.FindVariable(node, "moving_mean")),
+        moving_variance_(b.FindVariable(node, "moving_variance")) {
+    // Vectors are images of one pixel.
+    const memory::dims dims = in->data->desc.dims();
+    view_ = dims.size() == 2 ? MakeDesc({dims[0], dims[1], 1, 1}, Tag::nhwc) : in->data->desc;
+    channels_ = MakeDesc({dims[1]}, Tag::x);
+    auto flags = normalization_flags::none;
+    if (gamma_ != nullptr) flags |= normalization_flags::use_scale;
+    if (beta_ != nullptr) flags |= normalization_flags::use_shift;
+    if (relu) flags |= normalization_flags::fuse_norm_relu;
+    if (!b.training()) flags |= normalization_flags::use_global_stats;
+    flags_ = flags;
+    const dnnl::batch_normalization_forward::desc desc(b.forward_kind(), view_, epsilon_, flags);
+    forward_desc_ = dnnl::batch_normalization_forward::primitive_desc(desc, b.Attributes(), b.engine());
+
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(in->data, view_)}};
+    out->data = b.New(in->data->desc);
+    arguments.emplace_back(DNNL_ARG_DST, b.Use(out->data, view_));
+    if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
+    if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
+    if (b.training()) {
+      mean_ = b.New(channels_);
+      variance_ = b.New(channels_);
+      arguments.emplace_back(DNNL_ARG_MEAN, mean_->memory);
+      arguments.emplace_back(DNNL_ARG_VARIANCE, variance_->memory);
+      if (relu) {
+        workspace_ = b.New(forward_desc_.workspace_desc());
+        arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_->memory);
+      }
+    } else {
+      arguments.emplace_back(DNNL_ARG_MEAN, b.ValueOf(*moving_mean_, channels_));
+      arguments.emplace_back(DNNL_ARG_VARIANCE, b.ValueOf(*moving_variance_, channels_));
+    }
+    forward_ = b.MakeCall(forward_desc_, dnnl::batch_normalization_forward(forward_desc_), std::move(arguments));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    const memory mean = b.Use(mean_), variance = b.Use(variance_);
+    mean_gradient_ = b.GradientOf(*moving_mean_, channels_);
+    variance_gradient_ = b.GradientOf(*moving_variance_, channels_);
+    if (!out_->needs_gradient) return;
+    const bool variables = gamma_ != nullptr || beta_ != nullptr;
+    const auto kind = variables ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data;
+    const dnnl::batch_normalization_backward::desc desc(kind, view_, view_, epsilon_, flags_);
+    const dnnl::batch_normalization_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    if (in_->needs_gradient) {
+      sink_ = b.WriteGradient(in_, in_->data->desc);
+    } else {
+      sink_.tensor = b.New(in_->data->desc);  // the primitive computes it anyway
+    }
+    std::vector<std::pair<int, memory>> arguments = {
+        {DNNL_ARG_SRC, b.Use(in_->data, view_)},
+        {DNNL_ARG_MEAN, mean},
+        {DNNL_ARG_VARIANCE, variance},
+        {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
+        {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)},
+    };
+    if (gamma_ != nullptr) {
+      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
+      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
+    }
+    if (beta_ != nullptr) {
+      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
+      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
+    }
+    if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
+    backward_ = b.MakeCall(pd, dnnl::batch_normalization_backward(pd), std::move(arguments));
+  }
+
+  void Forward(const Run& run) override { forward_(run); }
+
+  void BackwardVariables(const Run& run) override {
+    const float examples = static_cast<float>(examples_);
+    Scale(mean_->data(), examples, static_cast<float*>(mean_gradient_.get_data_handle()), mean_->numbers());
+    Scale(variance_->data(), examples, static_cast<float*>(variance_gradient_.get_data_handle()), variance_->numbers());
+    if (backward_) backward_(run);
+  }
+
+  void BackwardInputs(const Run& run) override { sink_.Finish(run); }
+
+ private:
+  Value* const in_;
+  Value* const out_;
+  const float epsilon_;
+  const int64_t examples_;
+  const Variable* const gamma_;
+  const Variable* const beta_;
+  const Variable* const moving_mean_;
+  const Variable* const moving_variance_;
+  Desc view_, channels_;
+  normalization_flags flags_ = normalization_flags::none;
+  dnnl::batch_normalization_forward::primitive_desc forward_desc_;
+  Tensor* mean_ = nullptr;
+  Tensor* variance_ = nullptr;
+  Tensor* workspace_ = nullptr;
+  memory mean_gradient_, variance_gradient_;
+  Call forward_, backward_;
+  Sink sink_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeBatchNormalization(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out) {
+  return std::make_unique<BatchNormalizationOp>(b, node, relu, in, out);
+}
+
+}  // namespace cairn::onednn

@@ -1,0 +1,167 @@
+#include <cstring>
+
+#include "common/base/check.h"
+#include "worker/backend/onednn/ops.h"
+
+namespace cairn::onednn {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+
+// Where the input comes out of a fused activation and nobody else reads it, the derivative of the activation is taken
+// on this operation's (smaller) side: the maximum of a window is f(x) at the place that its gradient goes to.
+class PoolingOp : public Op {
+ public:
+  PoolingOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out) {
+    const bool maximum = node.kind == LayerKind::kMaxPooling2D;
+    algorithm_ = maximum ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding;
+    for (int i = 0; i < 2; ++i) {
+      kernel_.push_back(node.window.kernel[i]);
+      strides_.push_back(node.window.strides[i]);
+      pad_begin_.push_back(node.window.pad_begin[i]);
+      pad_end_.push_back(node.window.pad_end[i]);
+    }
+    const Desc dst = MakeDesc(MakeDims(b.examples(), node.output), Tag::any);
+    const dnnl::pooling_forward::desc desc(b.forward_kind(), algorithm_, in->data->desc, dst, strides_, kernel_,
+                                           pad_begin_, pad_end_);
+    forward_desc_ = dnnl::pooling_forward::primitive_desc(desc, b.Attributes(), b.engine());
+    out->data = b.New(forward_desc_.dst_desc());
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, b.Use(in->data)},
+                                                     {DNNL_ARG_DST, out->data->memory}};
+    if (maximum && b.training()) {
+      workspace_ = b.New(forward_desc_.workspace_desc());
+      arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_->memory);
+      if (in->readers == 1 && !in->activation.linear()) {
+        in->activation_undone = true;
+        undo_ = true;
+        out->may_overwrite = false;
+      }
+    }
+    forward_ = b.MakeCall(forward_desc_, dnnl::pooling_forward(forward_desc_), std::move(arguments));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    const memory gradient = b.Use(out_->gradient);
+    if (undo_) b.Use(out_->data);
+    sink_ = b.WriteGradient(in_, in_->data->desc);
+    const dnnl::pooling_backward::desc desc(algorithm_, sink_.tensor->desc, out_->gradient->desc, strides_, kernel_,
+                                            pad_begin_, pad_end_);
+    const dnnl::pooling_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_DIFF_DST, gradient},
+                                                     {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}};
+    if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
+    backward_ = b.MakeCall(pd, dnnl::pooling_backward(pd), std::move(arguments));
+  }
+
+  void Forward(const Run& run) override { forward_(run); }
+
+  void BackwardInputs(const Run& run) override {
+    if (!backward_) return;
+    if (undo_) {
+      ActivationBackward(in_->activation, out_->data->data(), out_->gradient->data(), out_->gradient->numbers());
+    }
+    backward_(run);
+    sink_.Finish(run);
+  }
+
+ private:
+  Value* const in_;
+  Value* const out_;
+  algorithm algorithm_;
+  memory::dims kernel_, strides_, pad_begin_, pad_end_;
+  dnnl::pooling_forward::primitive_desc forward_desc_;
+  Tensor* workspace_ = nullptr;
+  Call forward_, backward_;
+  Sink sink_;
+  bool undo_ = false;
+};
+
+// The layout of images: the place of (n, c, p) is n * example + c / block * channels + c % block + p * pixel.
+struct Layout {
+  explicit Layout(const Desc& desc) : dims(desc.dims()) {
+    const auto& layout = desc.data.format_desc.blocking;
+    CAIRN_CHECK(layout.inner_nblks == 0 || (layout.inner_nblks == 1 && layout.inner_idxs[0] == 1),
+                "images are blocked by channel or not at all");
+    block = layout.inner_nblks == 1 ? layout.inner_blks[0] : 1;
+    padded_channels = desc.data.padded_dims[1];
+    example = layout.strides[0];
+    channels = layout.strides[1];
+    pixel = layout.strides[3];
+    // Channels that stand side by side are taken together.
+    if (block == 1 && channels == 1) {
+      block = padded_channels;
+      channels = padded_channels;
+    }
+  }
+  dnnl::memory::dims dims;
+  int64_t block, padded_channels, example, channels, pixel;
+};
+
+class GlobalAverageOp : public Op {
+ public:
+  GlobalAverageOp(PlanBuilder& b, const Node&, Value* in, Value* out)
+      : in_(in),
+        out_(out),
+        layout_(in->data->desc),
+        pixels_(layout_.dims[2] * layout_.dims[3]),
+        scale_(1.0f / pixels_) {
+    b.Use(in->data);
+    out->data = b.New(MakeDesc({layout_.dims[0], layout_.dims[1]}, Tag::nc));
+    line_ = b.New(MakeDesc({layout_.padded_channels}, Tag::x));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    b.Use(out_->gradient);
+    b.Use(line_);
+    sink_ = b.WriteGradient(in_, in_->data->desc);
+  }
+
+  void Forward(const Run&) override {
+    float* sums = line_->data();
+    for (int64_t n = 0; n < layout_.dims[0]; ++n) {
+      const float* x = in_->data->data() + n * layout_.example;
+      for (int64_t c = 0; c < layout_.padded_channels; c += layout_.block) {
+        ColumnSums(x + c / layout_.block * layout_.channels, pixels_, layout_.pixel, layout_.block, sums + c);
+      }
+      Scale(sums, scale_, out_->data->data() + n * layout_.dims[1], layout_.dims[1]);
+    }
+  }
+
+  void BackwardInputs(const Run& run) override {
+    if (sink_.tensor == nullptr) return;
+    float* line = line_->data();
+    std::memset(line, 0, layout_.padded_channels * sizeof(float));
+    for (int64_t n = 0; n < layout_.dims[0]; ++n) {
+      Scale(out_->gradient->data() + n * layout_.dims[1], scale_, line, layout_.dims[1]);
+      float* dx = sink_.tensor->data() + n * layout_.example;
+      for (int64_t c = 0; c < layout_.padded_channels; c += layout_.block) {
+        FillRows(line + c, pixels_, layout_.pixel, layout_.block, dx + c / layout_.block * layout_.channels);
+      }
+    }
+    sink_.Finish(run);
+  }
+
+ private:
+  Value* const in_;
+  Value* const out_;
+  const Layout layout_;
+  const int64_t pixels_;
+  const float scale_;
+  Tensor* line_ = nullptr;  // one number for each channel
+  Sink sink_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakePooling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<PoolingOp>(b, node, in, out);
+}
+
+std::unique_ptr<Op> MakeGlobalAveragePooling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<GlobalAverageOp>(b, node, in, out);
+}
+
+}  // namespace cairn::onednn

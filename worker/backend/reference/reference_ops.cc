@@ -1,0 +1,317 @@
+#include "worker/backend/reference/reference_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cairn::reference {
+namespace {
+
+// One input number under the window of one output pixel; indices of [example, y, x] without the channel.
+struct Tap {
+  int64_t output_pixel = 0;
+  int64_t input_pixel = 0;
+  int64_t kernel_pixel = 0;
+};
+
+// Calls fn for every tap within the picture: example by example, output row by row, kernel row by row.
+template <typename Fn>
+void ForEachTap(const Geometry& g, Fn fn) {
+  const Window& w = g.window;
+  for (int64_t e = 0; e < g.examples; ++e) {
+    for (int64_t oy = 0; oy < g.output[0]; ++oy) {
+      for (int64_t ox = 0; ox < g.output[1]; ++ox) {
+        for (int64_t ky = 0; ky < w.kernel[0]; ++ky) {
+          for (int64_t kx = 0; kx < w.kernel[1]; ++kx) {
+            const int64_t iy = oy * w.strides[0] + ky * w.dilation[0] - w.pad_begin[0];
+            const int64_t ix = ox * w.strides[1] + kx * w.dilation[1] - w.pad_begin[1];
+            if (iy < 0 || iy >= g.input[0] || ix < 0 || ix >= g.input[1]) continue;
+            fn(Tap{(e * g.output[0] + oy) * g.output[1] + ox, (e * g.input[0] + iy) * g.input[1] + ix,
+                   ky * w.kernel[1] + kx});
+          }
+        }
+      }
+    }
+  }
+}
+
+void SetToBias(In bias, Out y) {
+  for (size_t i = 0; i < y.size(); ++i) y[i] = bias.empty() ? 0.0 : bias[i % bias.size()];
+}
+
+void BiasBackward(In dy, Out dbias) {
+  if (dbias.empty()) return;
+  for (size_t i = 0; i < dy.size(); ++i) dbias[i % dbias.size()] += dy[i];
+}
+
+// Which input number of which window is the largest.
+std::vector<int64_t> ArgMaxOfWindows(const Geometry& g, In x) {
+  const int64_t channels = g.output[2];
+  std::vector<int64_t> largest(g.examples * NumElements(g.output), -1);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t c = 0; c < channels; ++c) {
+      int64_t& best = largest[tap.output_pixel * channels + c];
+      const int64_t here = tap.input_pixel * channels + c;
+      if (best < 0 || x[here] > x[best]) best = here;
+    }
+  });
+  return largest;
+}
+
+std::vector<int64_t> TapsPerPixel(const Geometry& g) {
+  std::vector<int64_t> taps(g.examples * g.output[0] * g.output[1], 0);
+  ForEachTap(g, [&](const Tap& tap) { ++taps[tap.output_pixel]; });
+  return taps;
+}
+
+}  // namespace
+
+void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
+  const int64_t in = g.input[2], out = g.output[2];
+  SetToBias(bias, y);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t o = 0; o < out; ++o) {
+        y[tap.output_pixel * out + o] += x[tap.input_pixel * in + i] * kernel[(tap.kernel_pixel * in + i) * out + o];
+      }
+    }
+  });
+}
+
+void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+  const int64_t in = g.input[2], out = g.output[2];
+  BiasBackward(dy, dbias);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t o = 0; o < out; ++o) {
+        const int64_t k = (tap.kernel_pixel * in + i) * out + o;
+        const double d = dy[tap.output_pixel * out + o];
+        dx[tap.input_pixel * in + i] += d * kernel[k];
+        dkernel[k] += d * x[tap.input_pixel * in + i];
+      }
+    }
+  });
+}
+
+void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y) {
+  const int64_t in = g.input[2], out = g.output[2], multiplier = out / in;
+  SetToBias(bias, y);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t o = 0; o < out; ++o) {
+      y[tap.output_pixel * out + o] += x[tap.input_pixel * in + o / multiplier] * kernel[tap.kernel_pixel * out + o];
+    }
+  });
+}
+
+void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+  const int64_t in = g.input[2], out = g.output[2], multiplier = out / in;
+  BiasBackward(dy, dbias);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t o = 0; o < out; ++o) {
+      const double d = dy[tap.output_pixel * out + o];
+      dx[tap.input_pixel * in + o / multiplier] += d * kernel[tap.kernel_pixel * out + o];
+      dkernel[tap.kernel_pixel * out + o] += d * x[tap.input_pixel * in + o / multiplier];
+    }
+  });
+}
+
+void MaxPooling2D(const Geometry& g, In x, Out y) {
+  const std::vector<int64_t> largest = ArgMaxOfWindows(g, x);
+  for (size_t i = 0; i < y.size(); ++i) y[i] = x[largest[i]];
+}
+
+void MaxPooling2DBackward(const Geometry& g, In x, In dy, Out dx) {
+  const std::vector<int64_t> largest = ArgMaxOfWindows(g, x);
+  for (size_t i = 0; i < dy.size(); ++i) dx[largest[i]] += dy[i];
+}
+
+void AveragePooling2D(const Geometry& g, In x, Out y) {
+  const int64_t channels = g.output[2];
+  const std::vector<int64_t> taps = TapsPerPixel(g);
+  std::fill(y.begin(), y.end(), 0.0);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t c = 0; c < channels; ++c) {
+      y[tap.output_pixel * channels + c] +=
+          x[tap.input_pixel * channels + c] / static_cast<double>(taps[tap.output_pixel]);
+    }
+  });
+}
+
+void AveragePooling2DBackward(const Geometry& g, In dy, Out dx) {
+  const int64_t channels = g.output[2];
+  const std::vector<int64_t> taps = TapsPerPixel(g);
+  ForEachTap(g, [&](const Tap& tap) {
+    for (int64_t c = 0; c < channels; ++c) {
+      dx[tap.input_pixel * channels + c] +=
+          dy[tap.output_pixel * channels + c] / static_cast<double>(taps[tap.output_pixel]);
+    }
+  });
+}
+
+void GlobalAveragePooling2D(const Geometry& g, In x, Out y) {
+  const int64_t pixels = g.input[0] * g.input[1], channels = g.input[2];
+  std::fill(y.begin(), y.end(), 0.0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const int64_t example = static_cast<int64_t>(i) / (pixels * channels);
+    y[example * channels + static_cast<int64_t>(i) % channels] += x[i] / static_cast<double>(pixels);
+  }
+}
+
+void GlobalAveragePooling2DBackward(const Geometry& g, In dy, Out dx) {
+  const int64_t pixels = g.input[0] * g.input[1], channels = g.input[2];
+  for (size_t i = 0; i < dx.size(); ++i) {
+    const int64_t example = static_cast<int64_t>(i) / (pixels * channels);
+    dx[i] += dy[example * channels + static_cast<int64_t>(i) % channels] / static_cast<double>(pixels);
+  }
+}
+
+namespace {
+
+// Calls fn(index in the padded tensor, index in the input) for every number of the input.
+template <typename Fn>
+void ForEachPadded(const Geometry& g, Fn fn) {
+  const int64_t channels = g.input[2];
+  for (int64_t e = 0; e < g.examples; ++e) {
+    for (int64_t y = 0; y < g.input[0]; ++y) {
+      for (int64_t i = 0; i < g.input[1] * channels; ++i) {
+        const int64_t to = (e * g.output[0] + y + g.window.pad_begin[0]) * g.output[1] + g.window.pad_begin[1];
+        fn(to * channels + i, (e * g.input[0] + y) * g.input[1] * channels + i);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void ZeroPadding2D(const Geometry& g, In x, Out y) {
+  std::fill(y.begin(), y.end(), 0.0);
+  ForEachPadded(g, [&](int64_t to, int64_t from) { y[to] = x[from]; });
+}
+
+void ZeroPadding2DBackward(const Geometry& g, In dy, Out dx) {
+  ForEachPadded(g, [&](int64_t to, int64_t from) { dx[from] += dy[to]; });
+}
+
+void Dense(int64_t in, int64_t out, In x, In kernel, In bias, Out y) {
+  SetToBias(bias, y);
+  const int64_t rows = static_cast<int64_t>(x.size()) / in;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t o = 0; o < out; ++o) y[r * out + o] += x[r * in + i] * kernel[i * out + o];
+    }
+  }
+}
+
+void DenseBackward(int64_t in, int64_t out, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+  BiasBackward(dy, dbias);
+  const int64_t rows = static_cast<int64_t>(x.size()) / in;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < in; ++i) {
+      for (int64_t o = 0; o < out; ++o) {
+        dx[r * in + i] += dy[r * out + o] * kernel[i * out + o];
+        dkernel[i * out + o] += dy[r * out + o] * x[r * in + i];
+      }
+    }
+  }
+}
+
+BatchStatistics Statistics(int64_t channels, In x) {
+  const double rows = static_cast<double>(x.size()) / static_cast<double>(channels);
+  BatchStatistics s{std::vector<double>(channels, 0.0), std::vector<double>(channels, 0.0)};
+  for (size_t i = 0; i < x.size(); ++i) s.mean[i % channels] += x[i] / rows;
+  for (size_t i = 0; i < x.size(); ++i) s.variance[i % channels] += std::pow(x[i] - s.mean[i % channels], 2) / rows;
+  return s;
+}
+
+void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In beta, Out y) {
+  const size_t channels = mean.size();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = i % channels;
+    const double normalized = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon);
+    y[i] = normalized * (gamma.empty() ? 1.0 : gamma[c]) + (beta.empty() ? 0.0 : beta[c]);
+  }
+}
+
+void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
+                                Out dgamma, Out dbeta) {
+  const size_t channels = statistics.mean.size();
+  const double rows = static_cast<double>(x.size()) / static_cast<double>(channels);
+  const auto normalized = [&](size_t i) {
+    return (x[i] - statistics.mean[i % channels]) / std::sqrt(statistics.variance[i % channels] + epsilon);
+  };
+  std::vector<double> sum_dy(channels, 0.0), sum_dy_normalized(channels, 0.0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    sum_dy[i % channels] += dy[i];
+    sum_dy_normalized[i % channels] += dy[i] * normalized(i);
+  }
+  for (size_t c = 0; c < dgamma.size(); ++c) dgamma[c] += sum_dy_normalized[c];
+  for (size_t c = 0; c < dbeta.size(); ++c) dbeta[c] += sum_dy[c];
+  // Section 3 of the paper, with the chain through mean and variance gathered.
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = i % channels;
+    const double scale = (gamma.empty() ? 1.0 : gamma[c]) / std::sqrt(statistics.variance[c] + epsilon);
+    dx[i] += scale * (dy[i] - sum_dy[c] / rows - normalized(i) * sum_dy_normalized[c] / rows);
+  }
+}
+
+void Activate(v1::Activation activation, double slope, int64_t channels, In x, Out y) {
+  if (activation == v1::SOFTMAX) {
+    for (size_t row = 0; row < x.size(); row += channels) {
+      const double max = *std::max_element(x.begin() + row, x.begin() + row + channels);
+      double sum = 0;
+      for (int64_t c = 0; c < channels; ++c) sum += y[row + c] = std::exp(x[row + c] - max);
+      for (int64_t c = 0; c < channels; ++c) y[row + c] /= sum;
+    }
+    return;
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    switch (activation) {
+      case v1::RELU:
+        y[i] = std::max(x[i], 0.0);
+        break;
+      case v1::LEAKY_RELU:
+        y[i] = x[i] > 0 ? x[i] : slope * x[i];
+        break;
+      case v1::SIGMOID:
+        y[i] = 1 / (1 + std::exp(-x[i]));
+        break;
+      case v1::TANH:
+        y[i] = std::tanh(x[i]);
+        break;
+      default:
+        y[i] = x[i];
+        break;
+    }
+  }
+}
+
+void ActivateBackward(v1::Activation activation, double slope, int64_t channels, In x, In y, In dy, Out dx) {
+  if (activation == v1::SOFTMAX) {
+    for (size_t row = 0; row < x.size(); row += channels) {
+      double dot = 0;
+      for (int64_t c = 0; c < channels; ++c) dot += y[row + c] * dy[row + c];
+      for (int64_t c = 0; c < channels; ++c) dx[row + c] = y[row + c] * (dy[row + c] - dot);
+    }
+    return;
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    switch (activation) {
+      case v1::RELU:
+        dx[i] = x[i] > 0 ? dy[i] : 0.0;
+        break;
+      case v1::LEAKY_RELU:
+        dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
+        break;
+      case v1::SIGMOID:
+        dx[i] = dy[i] * y[i] * (1 - y[i]);
+        break;
+      case v1::TANH:
+        dx[i] = dy[i] * (1 - y[i] * y[i]);
+        break;
+      default:
+        dx[i] = dy[i];
+        break;
+    }
+  }
+}
+
+}  // namespace cairn::reference

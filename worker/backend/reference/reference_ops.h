@@ -1,0 +1,71 @@
+// The layers' formulas in float64, written to be read: loops over the definition, nothing clever. What the other
+// backends are compared with.
+//
+// Pure functions. Tensors are laid out [examples, height, width, channels] or [examples, features]; shapes are given
+// without the examples. Functions named ...Backward ADD to the gradients that they are given, so that a tensor with
+// several readers collects from all of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+
+namespace cairn::reference {
+
+using In = absl::Span<const double>;
+using Out = absl::Span<double>;
+
+// What a layer works on besides its numbers.
+struct Geometry {
+  int64_t examples = 0;
+  Shape input;
+  Shape output;
+  Window window;
+};
+
+// keras.layers.Conv2D. kernel: [h, w, in, out]. bias may be empty. y is overwritten.
+void Conv2D(const Geometry& g, In x, In kernel, In bias, Out y);
+void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+
+// keras.layers.DepthwiseConv2D. kernel: [h, w, in, multiplier]; output channel c * multiplier + m comes of input
+// channel c.
+void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y);
+void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+
+// keras.layers.MaxPooling2D. Of equal numbers in a window the first one, row by row, gets the gradient.
+void MaxPooling2D(const Geometry& g, In x, Out y);
+void MaxPooling2DBackward(const Geometry& g, In x, In dy, Out dx);
+
+// keras.layers.AveragePooling2D: the mean over the window's part within the picture.
+void AveragePooling2D(const Geometry& g, In x, Out y);
+void AveragePooling2DBackward(const Geometry& g, In dy, Out dx);
+
+void GlobalAveragePooling2D(const Geometry& g, In x, Out y);
+void GlobalAveragePooling2DBackward(const Geometry& g, In dy, Out dx);
+
+void ZeroPadding2D(const Geometry& g, In x, Out y);
+void ZeroPadding2DBackward(const Geometry& g, In dy, Out dx);
+
+// keras.layers.Dense, y = x kernel + bias, on rows of `in` numbers. kernel: [in, out].
+void Dense(int64_t in, int64_t out, In x, In kernel, In bias, Out y);
+void DenseBackward(int64_t in, int64_t out, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+
+// Ioffe & Szegedy 2015, over rows of `channels` numbers. gamma and beta may be empty (1 and 0).
+struct BatchStatistics {
+  std::vector<double> mean;
+  std::vector<double> variance;  // biased: divided by the number of rows
+};
+BatchStatistics Statistics(int64_t channels, In x);
+void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In beta, Out y);
+// Through the batch's own statistics.
+void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
+                                Out dgamma, Out dbeta);
+
+// Element-wise, or over rows of `channels` numbers (softmax). slope: LEAKY_RELU.
+void Activate(v1::Activation activation, double slope, int64_t channels, In x, Out y);
+// x: the input, y: the output of Activate. dx is overwritten.
+void ActivateBackward(v1::Activation activation, double slope, int64_t channels, In x, In y, In dy, Out dx);
+
+}  // namespace cairn::reference

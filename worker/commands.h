@@ -1,0 +1,51 @@
+// Commands: what the coordinator asks of a worker beside training: look at data, evaluate, take the digest.
+//
+// Thread rule: any thread. Each command runs on a thread of its own kind (data and digests; evaluations), one after the
+// other; the blocks of an evaluation are computed on the slots, after training. At most kCommandsMax wait; beyond, the
+// answer is an error.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/executor.h"
+#include "worker/compute_pool.h"
+#include "worker/dataset_cache.h"
+
+namespace cairn {
+
+inline constexpr int kCommandsMax = 64;
+
+class Commands {
+ public:
+  struct Services {
+    ComputePool* pool = nullptr;
+    DatasetCache* datasets = nullptr;
+    std::function<void(v1::NodeMessage)> send;  // thread-safe
+    // The model of a job that trains here, so that its programs are used again; null if none does.
+    std::function<std::shared_ptr<const JobModel>(uint64_t job_id)> model_of;
+  };
+  explicit Commands(Services services);
+  ~Commands();
+
+  void Inspect(const v1::InspectData& command);
+  void Evaluate(const v1::EvaluateShard& command);
+  void Finalize(const v1::Finalize& command);
+  // Ends what runs as soon as it comes to its next block or answer from a ps.
+  void Stop();
+
+ private:
+  bool Enter();  // false: too many wait
+  void Leave() { --waiting_; }
+  absl::StatusOr<v1::EvaluateShardReply> EvaluateNow(const v1::EvaluateShard& command);
+  absl::StatusOr<std::string> DigestNow(const v1::Finalize& command);
+
+  const Services services_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> waiting_{0};
+  SerialExecutor data_, evaluations_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,28 @@
+// A generated data set: ten classes of drawn digits, 28x28 grey, each picture with its own strokes, slant, size, place,
+// pen, clutter and noise.
+//
+// It stands in for MNIST where no network is. A picture is a pure function of (seed, split, index): more pictures do
+// not change the first ones.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+inline constexpr int kGlyphSide = 28;
+inline constexpr int kGlyphPixels = kGlyphSide * kGlyphSide;
+inline constexpr int kGlyphClasses = 10;
+inline constexpr int64_t kGlyphsMax = 10'000'000;  // of one split
+
+// Draws picture `index` of split 0 (train) or 1 (test) and returns its class.
+int DrawGlyph(uint64_t seed, uint32_t split, uint32_t index, absl::Span<uint8_t> pixels);
+
+// Writes an IDX data set with MNIST's file names, gzip, into `dir` (made if needed; files there are replaced).
+// Counts are in [1, kGlyphsMax]. Errors: INVALID_ARGUMENT (counts), UNAVAILABLE (the disk; names the file).
+absl::Status WriteGlyphs(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed);
+
+}  // namespace cairn

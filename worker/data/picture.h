@@ -1,0 +1,42 @@
+// Pictures: JPEG and PNG files into pixels, and their resizing.
+//
+// Thread-safe. The same file gives the same bytes on every x86-64 processor: the accurate integer DCT, no scaled
+// decoding, no FMA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+struct Picture {
+  int64_t height = 0, width = 0, channels = 0;
+  std::vector<uint8_t> pixels;  // [height, width, channels]
+};
+
+struct PictureSize {
+  int64_t height = 0, width = 0;
+};
+
+// A picture above this is refused: a header of a few bytes may claim anything.
+inline constexpr int64_t kPicturePixelsMax = int64_t{1} << 26;
+inline constexpr uint64_t kPictureFileBytesMax = uint64_t{256} << 20;
+
+// Whether the name ends as a JPEG's or PNG's does. What it is, is told from its bytes.
+bool HasPictureName(const std::string& path);
+
+// channels: 1 (grey: luma 0.299 R + 0.587 G + 0.114 B) or 3 (RGB). Transparency is dropped, as tf.io.decode_png does.
+// Errors: DATA_LOSS names the file and what is wrong with it.
+absl::StatusOr<Picture> ReadPicture(const std::string& path, int channels);
+// Only the header is looked at.
+absl::StatusOr<PictureSize> ReadPictureSize(const std::string& path);
+
+// Bilinear with half-pixel centers, as tf.image.resize(antialias=False), rounded to the nearest byte.
+// out.size() == height * width * in.channels.
+void ResizePicture(const Picture& in, int64_t height, int64_t width, absl::Span<uint8_t> out);
+
+}  // namespace cairn

@@ -1,0 +1,72 @@
+// ExampleTable: the examples of one split as one file format holds them. LoadedData: what a format's loader finds at a
+// path.
+//
+// Tables are immutable and thread-safe. The loaders check every byte that they read; errors name the file and what is
+// wrong.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+class ExampleTable {
+ public:
+  virtual ~ExampleTable() = default;
+  virtual int64_t size() const = 0;
+  // index in [0, size()). example: the shape's numbers; label: one number.
+  virtual absl::Status Read(int64_t index, float* example, float* label) const = 0;
+  virtual float Label(int64_t index) const = 0;
+};
+
+// Pixels of all examples in memory, one byte each, channels last.
+class ByteTable : public ExampleTable {
+ public:
+  // pixels.size() == labels.size() * example_size.
+  ByteTable(Buffer pixels, std::vector<uint8_t> labels, int64_t example_size);
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  absl::Status Read(int64_t index, float* example, float* label) const override;
+  float Label(int64_t index) const override { return labels_[index]; }
+
+ private:
+  const Buffer pixels_;
+  const std::vector<uint8_t> labels_;
+  const int64_t example_size_;
+};
+
+// out[i] = in[i]
+void BytesToFloats(const uint8_t* in, int64_t count, float* out);
+
+enum SplitIndex { kTrainSplit = 0, kValidationSplit = 1, kTestSplit = 2 };
+
+struct LoadedData {
+  v1::Data::Format format = v1::Data::AUTO;  // never AUTO after LoadData
+  Shape shape;
+  int32_t classes = 0;  // 0: labels are numbers
+  std::vector<std::string> class_names;
+  std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the data set has no such split
+};
+
+// What lies at data.path, in data.format or the one that it looks like. Errors as OpenDataset's.
+absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape);
+
+absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);
+absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);
+absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
+// input_shape as in OpenDataset.
+absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
+
+// Whether a folder looks like the format; for AUTO.
+bool LooksLikeIdx(const std::string& dir);
+bool LooksLikeCifar10(const std::string& dir);
+bool LooksLikeCsv(const std::string& path);  // file or folder
+bool LooksLikeImageFolder(const std::string& dir);
+
+}  // namespace cairn

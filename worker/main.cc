@@ -1,0 +1,95 @@
+// cairn-worker: computes gradients for the jobs that the coordinator gives it.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/rpc/daemon.h"
+#include "worker/backend_select.h"
+#include "worker/worker_node.h"
+
+namespace {
+
+// A step of a large model may take longer than anyone wants to wait. What it computes is lost anyway.
+constexpr absl::Duration kStopGrace = absl::Seconds(2);
+
+struct Flags {
+  cairn::WorkerOptions worker;
+  cairn::DaemonOptions common;
+  std::string device = "auto";
+};
+
+// OpenMP reads its settings when the process starts. Threads that wait for the next parallel region must sleep: a
+// worker has as many slots as cores, and a ps and a coordinator may share the machine.
+void RestartWithOpenMpSettings(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+  setenv("OMP_DYNAMIC", "FALSE", 0);
+  execv("/proc/self/exe", argv);
+  // Without /proc: slower, not wrong.
+}
+
+void AddFlags(CLI::App* app, Flags* flags) {
+  app->add_option("--coordinator", flags->worker.coordinator, "host:port of the coordinator")->required();
+  app->add_option("--name", flags->worker.name, "unique in the cluster [worker- and a random number]");
+  app->add_option("--slots", flags->worker.slots, "replicas computed at the same time [the machine's threads]");
+  app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");
+  app->add_option("--device", flags->device, "auto, cpu, gpu or gpu:N")->capture_default_str();
+  app->add_option("--decode-threads", flags->worker.decode_threads, "threads that decode examples, for each job")
+      ->capture_default_str();
+  cairn::AddDaemonFlags(app, &flags->common);
+}
+
+int Run(Flags& flags) {
+  cairn::WorkerOptions& options = flags.worker;
+  if (options.name.empty()) options.name = absl::StrFormat("worker-%08x", cairn::RandomBits() & 0xffffffffu);
+  if (options.host.empty()) options.host = cairn::HostName();
+  if (absl::Status status = cairn::InitLog({options.name, flags.common.log_level, flags.common.log_file});
+      !status.ok()) {
+    std::fprintf(stderr, "cairn-worker: %s\n", std::string(status.message()).c_str());
+    return 2;
+  }
+  if (absl::Status status = options.Validate(); !status.ok()) {
+    cairn::LogError("%s", status.message());
+    return 2;
+  }
+  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = cairn::SelectBackend(flags.device);
+  if (!backend.ok()) {
+    cairn::LogError("%s", backend.status().message());
+    return 2;
+  }
+  cairn::LogInfo("%d slots on %s", options.slots, (*backend)->device());
+  {
+    cairn::WorkerNode node(options, *std::move(backend));
+    const int signal = cairn::WaitForStopSignal();
+    cairn::LogInfo("signal %d: stopping", signal);
+    std::thread([] {
+      absl::SleepFor(kStopGrace);
+      cairn::LogInfo("stopped in the middle of a step");
+      _exit(0);
+    }).detach();
+  }
+  cairn::LogInfo("stopped");
+  // Past the thread above: it must not outlive what static destructors take down.
+  std::fflush(nullptr);
+  _exit(0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  RestartWithOpenMpSettings(argv);
+  cairn::TuneAllocator();
+  cairn::BlockStopSignals();
+  CLI::App app{"cairn-worker: computes gradients"};
+  Flags flags;
+  flags.worker.slots = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  AddFlags(&app, &flags);
+  CLI11_PARSE(app, argc, argv);
+  return Run(flags);
+}

@@ -1,0 +1,32 @@
+// PsConnections: one connection to each ps, shared by all jobs of a worker.
+//
+// Thread-safe, but for Retain and Clear: one thread, never a callback of a connection (closing waits for those).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "client/parameter_client.h"
+
+namespace cairn {
+
+class PsConnections {
+ public:
+  // `done` as PsConnection says.
+  void Send(const std::string& address, Frame frame, PsConnection::Done done);
+  // Closes the connections to other addresses than these.
+  void Retain(const std::set<std::string>& addresses);
+  // Closes all for good; from now on Send drops what it gets. Those who send are stopped before.
+  void Clear();
+
+ private:
+  absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

@@ -1,0 +1,181 @@
+#include "worker/replica_context.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+#include "common/tensor/dtype.h"
+#include "worker/learning_rate.h"
+
+namespace cairn::replica {
+namespace {
+
+// A token: serial number (37 bits), owner (11), partition (16).
+static_assert(kPartitionsMax <= (1 << 16));
+static_assert(kReplicasMax <= static_cast<int32_t>(kOwnersMax) && kOwnersMax == 1 << 11);
+
+uint64_t MakeToken(uint64_t serial, uint32_t owner, uint32_t partition) {
+  return serial << 27 | static_cast<uint64_t>(owner) << 16 | partition;
+}
+
+// Fenced: only a new assignment helps, and that one sends again at once; this pause is for the case that it was lost.
+constexpr absl::Duration kFencedPause = absl::Seconds(1);
+
+}  // namespace
+
+RequestName NameOf(uint64_t token) {
+  return {static_cast<uint32_t>(token >> 16) & (kOwnersMax - 1), static_cast<uint32_t>(token & 0xffff)};
+}
+
+void BufferPool::Resize(size_t bytes, size_t spares_max) {
+  if (bytes != bytes_) spares_.clear();
+  bytes_ = bytes;
+  spares_max_ = spares_max;
+  if (spares_.size() > spares_max_) spares_.resize(spares_max_);
+}
+
+Buffer BufferPool::Acquire() {
+  for (size_t i = spares_.size(); i-- > 0;) {
+    if (!spares_[i].unique()) continue;                   // a connection or stale work still reads it
+    std::atomic_thread_fence(std::memory_order_acquire);  // what the last holder did is done
+    Buffer buffer = std::move(spares_[i]);
+    spares_.erase(spares_.begin() + static_cast<int64_t>(i));
+    return buffer;
+  }
+  return Buffer::Allocate(bytes_);
+}
+
+void BufferPool::Release(Buffer buffer) {
+  if (buffer.size() != bytes_ || bytes_ == 0) return;
+  if (spares_.size() >= spares_max_) return;
+  spares_.push_back(std::move(buffer));
+}
+
+void Context::SendRequest(Request& request, uint32_t owner, Frame frame) {
+  const uint32_t partition = frame.partition.value;
+  request.state = Request::State::kSent;
+  request.token = MakeToken(++serial, owner, partition);
+  request.generation = generation.value;
+  effects.emplace_back(Send{request.token, parts[partition].address, std::move(frame)});
+}
+
+void Context::Retry(Request& request, uint32_t partition, const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      FailJob(absl::StrCat("partition ", partition, " at ", parts[partition].address, ": ", status.message()));
+      return;
+    case absl::StatusCode::kFailedPrecondition:
+      // With a newer generation in hand than was sent, the next try is already the answer.
+      RetryAfter(request, request.generation < generation.value ? options.retry_min : kFencedPause);
+      return;
+    default:
+      RetryAfter(request, Pause(request.attempt));
+  }
+}
+
+void Context::RetryAfter(Request& request, absl::Duration pause) {
+  request.state = Request::State::kWaiting;
+  request.token = 0;
+  ++request.attempt;
+  request.retry_at = now + pause;
+  retry_earliest = std::min(retry_earliest, request.retry_at);
+}
+
+bool Context::ResendAtOnce(const Request& request, bool moved, bool raised) const {
+  return (request.state == Request::State::kSent && moved) ||
+         (request.state == Request::State::kWaiting && (moved || raised));
+}
+
+absl::Duration Context::Pause(int attempt) {
+  absl::Duration pause = options.retry_min * (int64_t{1} << std::min(attempt, 16));
+  // Jitter: 0.5 to 1 of the pause, from a counter hashed with SplitMix64's finalizer (Steele et al. 2014).
+  uint64_t z = options.jitter_seed + 0x9e3779b97f4a7c15u * ++jitter;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  z ^= z >> 31;
+  pause = std::min(pause, options.retry_max) * (0.5 + 0.5 * static_cast<double>(z >> 11) * 0x1.0p-53);
+  return std::max(pause, options.retry_min);
+}
+
+void Context::FailJob(std::string message) {
+  if (failed) return;
+  failed = true;
+  effects.emplace_back(Fail{std::move(message)});
+}
+
+absl::Status Context::CheckValues(const Frame& frame, uint32_t partition) const {
+  if (frame.kind != v1::ExchangeFrame::VALUES) return absl::UnavailableError("the answer holds no values");
+  if (frame.partition.value != partition) return absl::UnavailableError("the answer is of another partition");
+  const size_t element = SizeOf(frame.dtype);
+  if (element == 0 || frame.payload.size() != parts[partition].numbers() * element) {
+    return absl::UnavailableError(absl::StrCat("partition ", partition, ": ", frame.payload.size(),
+                                               " bytes of values, expected ", parts[partition].numbers(), " numbers"));
+  }
+  return absl::OkStatus();
+}
+
+void Context::CopyValues(const Frame& frame, Buffer& into) const {
+  const Part& part = parts[frame.partition.value];
+  ToFloat({frame.payload.data(), frame.payload.size()}, frame.dtype,
+          into.mutable_floats().subspan(part.range.begin(), part.numbers()));
+}
+
+Frame Context::MakePull(uint32_t partition) const {
+  Frame frame;
+  frame.kind = v1::ExchangeFrame::PULL;
+  frame.job = job;
+  frame.partition = PartitionId(partition);
+  frame.reply_dtype = wire;
+  return frame;
+}
+
+Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
+                        const Buffer& gradient) const {
+  const Part& part = parts[partition];
+  Frame frame;
+  frame.kind = v1::ExchangeFrame::PUSH;
+  frame.job = job;
+  frame.partition = PartitionId(partition);
+  frame.generation = generation;
+  frame.replica_first = ReplicaId(static_cast<int32_t>(first));
+  frame.replica_count = count;
+  frame.sequence = static_cast<uint64_t>(step) + 1;
+  frame.examples = examples;
+  frame.learning_rate = LearningRateAt(spec, step);
+  frame.dtype = wire;
+  frame.reply_dtype = wire;
+  if (examples > 0) {
+    if (wire == v1::FLOAT32) {
+      frame.payload = gradient.Slice(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
+    } else {
+      frame.payload = Buffer::Allocate(part.numbers() * SizeOf(wire));
+      FromFloat(gradient.floats().subspan(part.range.begin(), part.numbers()), wire,
+                {frame.payload.mutable_data(), frame.payload.size()});
+    }
+  }
+  frame.payload_total = frame.payload.size();
+  return frame;
+}
+
+std::optional<int32_t> Context::EvaluationBefore(int64_t step) const {
+  if (validation_examples == 0 || step == 0 || step % plan.steps_per_epoch != 0) return std::nullopt;
+  const int64_t epochs_done = step / plan.steps_per_epoch;
+  const int64_t every = std::max(spec.validation_freq(), 1);
+  if (epochs_done % every != 0 && step != plan.total_steps) return std::nullopt;
+  return static_cast<int32_t>(epochs_done - 1);
+}
+
+uint64_t Context::StartEvaluation(ReplicaId replica, int32_t epoch, const Buffer& values) {
+  const PlaceRange places = Share(validation_examples, replica.value, plan.replicas);
+  if (places.size() == 0) {
+    reports.AddValidation(replica, epoch, BatchSums{0, 0, std::vector<double>(spec.metrics_size())});
+    return 0;
+  }
+  const uint64_t work = NewWork();
+  effects.emplace_back(Evaluate{work, replica, epoch, places, values});
+  return work;
+}
+
+}  // namespace cairn::replica

@@ -1,0 +1,128 @@
+// What both modes of the ReplicaCore share: the assignment, the requests and their repetition, the buffers, the effects
+// gathered.
+//
+// Part of ReplicaCore (replica_core.h): one caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/replica_core.h"
+#include "worker/report_book.h"
+
+namespace cairn::replica {
+
+// One thing that is wanted of one ps; the owner knows what, and builds its frame anew each time it is sent.
+struct Request {
+  enum class State : uint8_t {
+    kIdle,     // nothing is wanted (yet, or any more)
+    kSent,     // an answer is awaited
+    kWaiting,  // failed; again at retry_at
+  };
+  State state = State::kIdle;
+  int attempt = 0;
+  uint64_t token = 0;       // of the last Send
+  uint64_t generation = 0;  // at the last Send
+  absl::Time retry_at;
+};
+
+// Who sent: the token of a request names its owner (a mode's own number, below kOwnersMax) and partition.
+inline constexpr uint32_t kOwnersMax = 2048;
+struct RequestName {
+  uint32_t owner = 0, partition = 0;
+};
+RequestName NameOf(uint64_t token);
+
+// Buffers of one size, to be used again when nobody else holds them.
+class BufferPool {
+ public:
+  void Resize(size_t bytes, size_t spares_max);
+  Buffer Acquire();
+  void Release(Buffer buffer);
+
+ private:
+  size_t bytes_ = 0, spares_max_ = 0;
+  std::vector<Buffer> spares_;
+};
+
+struct Part {
+  v1::PartitionRange range;
+  std::string address;
+  size_t numbers() const { return range.end() - range.begin(); }
+};
+
+struct Context {
+  explicit Context(const ReplicaCoreOptions& o) : options(o), reports(o.report_interval, o.finished_interval) {}
+
+  const ReplicaCoreOptions options;
+
+  // ---- the assignment ----
+  bool assigned = false;
+  uint64_t assignment = 0;
+  JobId job;
+  Generation generation;
+  v1::JobSpec spec;
+  StepPlan plan;
+  int64_t validation_examples = 0;
+  v1::DataType wire = v1::FLOAT32;
+  std::vector<int32_t> replicas;  // sorted
+  std::vector<Part> parts;        // by partition number
+  std::vector<v1::PartitionRange> ranges;
+  size_t space_bytes = 0;
+
+  // ---- the running Step ----
+  absl::Time now;
+  Effects effects;
+
+  // ---- what lasts ----
+  ReportBook reports;
+  BufferPool pool;
+  bool failed = false;
+  absl::Time retry_earliest = absl::InfiniteFuture();  // no waiting request is due before
+  absl::Time armed = absl::InfiniteFuture();           // the timer that was asked for
+  uint64_t works = 0, serial = 0, jitter = 0;
+
+  uint64_t NewWork() { return ++works; }
+  // The frame goes to the partition's ps.
+  void SendRequest(Request& request, uint32_t owner, Frame frame);
+  // After an error other than "gone": the request waits for its time. INVALID_ARGUMENT: the job fails.
+  void Retry(Request& request, uint32_t partition, const absl::Status& status);
+  void RetryAfter(Request& request, absl::Duration pause);
+  // Whether the assignment that just came makes it worth sending at once.
+  bool ResendAtOnce(const Request& request, bool moved, bool raised) const;
+  absl::Duration Pause(int attempt);
+  void FailJob(std::string message);
+
+  // The frame holds values of the partition, whole.
+  absl::Status CheckValues(const Frame& frame, uint32_t partition) const;
+  void CopyValues(const Frame& frame, Buffer& into) const;
+  Frame MakePull(uint32_t partition) const;
+  // sum: the gradient, empty where examples == 0. Shared, not copied, where the wire type is FLOAT32.
+  Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
+                 const Buffer& gradient) const;
+  // The epoch to evaluate before `step` is computed (step == total_steps: at the end).
+  std::optional<int32_t> EvaluationBefore(int64_t step) const;
+  // Emits Evaluate. 0: the replica's share is empty; that is reported, and nothing is to be done.
+  uint64_t StartEvaluation(ReplicaId replica, int32_t epoch, const Buffer& values);
+};
+
+// The two ways to train. Calls come from ReplicaCore only.
+class Mode {
+ public:
+  virtual ~Mode() = default;
+  // The context holds the new assignment. moved: by partition, its address is another; raised: the generation is.
+  virtual void OnAssigned(const std::vector<char>& moved, bool raised) = 0;
+  virtual void OnReply(RequestName name, Reply& reply) = 0;
+  virtual void OnGradient(const GradientReady& event) = 0;
+  virtual void OnComputed(uint64_t work, BatchSums sums) = 0;
+  virtual void OnEvaluated(uint64_t work, const BatchSums& sums) = 0;
+  // Send the requests whose time has come; lower context.retry_earliest to that of the others.
+  virtual void ResendDue() = 0;
+  virtual int64_t step() const = 0;
+  // Whether a present Compute or Evaluate has this number.
+  virtual bool Knows(uint64_t work) const = 0;
+};
+
+}  // namespace cairn::replica

@@ -1,0 +1,192 @@
+#include "worker/replica_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+#include "common/tensor/dtype.h"
+#include "worker/independent_mode.h"
+#include "worker/mirrored_mode.h"
+#include "worker/replica_context.h"
+
+namespace cairn {
+
+using replica::Context;
+using replica::Effects;
+
+bool IsSynchronous(const v1::JobSpec& spec) {
+  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
+}
+
+namespace {
+
+// The coordinator is a peer like any other: what it sends is checked before it is used.
+absl::Status CheckAssignment(const v1::AssignReplicas& message) {
+  const v1::JobSpec& spec = message.spec();
+  if (spec.replicas() < 1 || spec.replicas() > kReplicasMax || spec.batch_size() < spec.replicas() ||
+      spec.epochs() < 1 || message.data().train_examples() < 1) {
+    return absl::InvalidArgumentError("assignment: replicas, batch_size, epochs or the data's size is not filled in");
+  }
+  for (int32_t replica : message.replicas()) {
+    if (replica < 0 || replica >= spec.replicas()) {
+      return absl::InvalidArgumentError(absl::StrCat("assignment: there is no replica ", replica));
+    }
+  }
+  if (message.routes_size() < 1 || message.routes_size() > static_cast<int>(kPartitionsMax)) {
+    return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.routes_size(), " routes"));
+  }
+  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED && SizeOf(spec.wire_dtype()) == 0) {
+    return absl::InvalidArgumentError("assignment: wire_dtype is not known; use a newer worker");
+  }
+  return absl::OkStatus();
+}
+
+// Routes by partition; they cover the parameter space without gaps.
+absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& message) {
+  std::vector<replica::Part> parts(message.routes_size());
+  for (const v1::Route& route : message.routes()) {
+    const uint32_t p = route.range().partition();
+    if (p >= parts.size() || !parts[p].address.empty() || route.address().empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("assignment: the route of partition ", p, " is wrong or missing"));
+    }
+    parts[p].range = route.range();
+    parts[p].address = route.address();
+  }
+  uint64_t begin = 0;
+  for (const replica::Part& part : parts) {
+    const v1::PartitionRange& range = part.range;
+    if (range.begin() != begin || range.end() <= begin || range.end() % kSpaceAlignment != 0 ||
+        range.end() > static_cast<uint64_t>(kParametersMax)) {
+      return absl::InvalidArgumentError(absl::StrCat("assignment: the range of partition ", range.partition(), ", [",
+                                                     range.begin(), ", ", range.end(), "), does not start at ", begin));
+    }
+    begin = range.end();
+  }
+  return parts;
+}
+
+}  // namespace
+
+ReplicaCore::ReplicaCore(const ReplicaCoreOptions& options) : context_(std::make_unique<Context>(options)) {}
+ReplicaCore::~ReplicaCore() = default;
+
+Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
+  Context& c = *context_;
+  c.now = now;
+  c.effects.clear();
+  if (std::holds_alternative<replica::Drop>(event)) {
+    const uint64_t works = c.works, serial = c.serial;
+    mode_.reset();
+    context_ = std::make_unique<Context>(c.options);
+    // Late answers to the former life must not be taken for present ones.
+    context_->works = works;
+    context_->serial = serial;
+    return {};
+  }
+  if (c.failed) return {};
+  if (std::holds_alternative<replica::Timer>(event) && now >= c.armed) c.armed = absl::InfiniteFuture();
+  Dispatch(event);
+  if (mode_ == nullptr || c.failed) return std::exchange(c.effects, {});
+  if (now >= c.retry_earliest) {
+    c.retry_earliest = absl::InfiniteFuture();
+    mode_->ResendDue();
+  }
+  if (now >= c.reports.deadline() || c.reports.HasReady()) {
+    for (v1::ReplicaReport& report : c.reports.Take(now)) {
+      report.set_job_id(c.job.value);
+      report.set_generation(c.generation.value);
+      c.effects.emplace_back(replica::Report{std::move(report)});
+    }
+  }
+  const absl::Time deadline = std::min(c.retry_earliest, c.reports.deadline());
+  if (deadline < c.armed) {
+    c.armed = deadline;
+    c.effects.emplace_back(replica::SetTimer{deadline});
+  }
+  return std::exchange(c.effects, {});
+}
+
+void ReplicaCore::Dispatch(replica::Event& event) {
+  if (auto* assign = std::get_if<replica::Assign>(&event)) {
+    if (absl::Status status = OnAssign(std::move(assign->message)); !status.ok()) {
+      context_->FailJob(std::string(status.message()));
+    }
+    return;
+  }
+  if (mode_ == nullptr) return;
+  if (auto* reply = std::get_if<replica::Reply>(&event)) {
+    mode_->OnReply(replica::NameOf(reply->request), *reply);
+  } else if (auto* ready = std::get_if<replica::GradientReady>(&event)) {
+    mode_->OnGradient(*ready);
+  } else if (auto* computed = std::get_if<replica::Computed>(&event)) {
+    if (computed->sums.ok()) {
+      mode_->OnComputed(computed->work, *std::move(computed->sums));
+    } else if (mode_->Knows(computed->work)) {
+      context_->FailJob(std::string(computed->sums.status().message()));
+    }
+  } else if (auto* evaluated = std::get_if<replica::Evaluated>(&event)) {
+    if (evaluated->sums.ok()) {
+      mode_->OnEvaluated(evaluated->work, *evaluated->sums);
+    } else if (mode_->Knows(evaluated->work)) {
+      context_->FailJob(std::string(evaluated->sums.status().message()));
+    }
+  }
+}
+
+absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
+  Context& c = *context_;
+  if (c.assigned && (message.assignment() < c.assignment || message.generation() < c.generation.value)) {
+    return absl::OkStatus();  // an old one, overtaken on its way
+  }
+  CAIRN_RETURN_IF_ERROR(CheckAssignment(message));
+  CAIRN_ASSIGN_OR_RETURN(std::vector<replica::Part> parts, PartsOf(message));
+  const bool raised = c.assigned && message.generation() > c.generation.value;
+  std::vector<char> moved(parts.size(), 0);
+  if (!c.assigned) {
+    const v1::JobSpec& spec = message.spec();
+    c.plan = StepPlan::Make(static_cast<int64_t>(message.data().train_examples()), spec.batch_size(), spec.replicas(),
+                            spec.steps_per_epoch(), spec.epochs());
+    if (c.plan.total_steps != message.total_steps() || c.plan.steps_per_epoch != message.steps_per_epoch()) {
+      return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
+                                                     " steps, but the job's plan comes to ", c.plan.total_steps,
+                                                     "; coordinator and worker are of different versions"));
+    }
+    c.job = JobId(message.job_id());
+    c.validation_examples = static_cast<int64_t>(message.data().validation_examples());
+    c.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
+    c.spec = std::move(*message.mutable_spec());
+    c.space_bytes = parts.back().range.end() * sizeof(float);
+    for (const replica::Part& part : parts) c.ranges.push_back(part.range);
+    c.jitter = message.job_id() << 20;
+    if (IsSynchronous(c.spec)) {
+      mode_ = std::make_unique<replica::MirroredMode>(c);
+    } else {
+      mode_ = std::make_unique<replica::IndependentMode>(c);
+    }
+  } else {
+    if (parts.size() != c.parts.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
+    for (size_t p = 0; p < parts.size(); ++p) {
+      if (parts[p].range.end() != c.parts[p].range.end()) {
+        return absl::InvalidArgumentError("assignment: the job's partitions changed");
+      }
+      moved[p] = parts[p].address != c.parts[p].address;
+    }
+  }
+  c.assigned = true;
+  c.assignment = message.assignment();
+  c.generation = Generation(message.generation());
+  c.parts = std::move(parts);
+  c.replicas.assign(message.replicas().begin(), message.replicas().end());
+  std::sort(c.replicas.begin(), c.replicas.end());
+  c.replicas.erase(std::unique(c.replicas.begin(), c.replicas.end()), c.replicas.end());
+  mode_->OnAssigned(moved, raised);
+  return absl::OkStatus();
+}
+
+int64_t ReplicaCore::step() const { return mode_ == nullptr ? -1 : mode_->step(); }
+Generation ReplicaCore::generation() const { return context_->generation; }
+const std::vector<int32_t>& ReplicaCore::replicas() const { return context_->replicas; }
+const std::vector<v1::PartitionRange>& ReplicaCore::ranges() const { return context_->ranges; }
+
+}  // namespace cairn

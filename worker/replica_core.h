@@ -1,0 +1,156 @@
+// ReplicaCore: what one worker does for one job, as a state machine without I/O, threads or a clock.
+//
+// It decides which step each own replica computes next, which gradients go where, what is sent again after a failure,
+// and what is reported. The node (worker_node.cc) and the simulator carry its effects out, in order. Thread rule: one
+// caller at a time. Invariants:
+//   1. Synchronous: one version s of the values at a time ("current"); the values of s + 1 gather in a second buffer,
+//   and become
+//      current when every partition is there. All own replicas compute step s from current.
+//   2. Own replicas are pushed as whole aligned subtrees of the summation tree, added in the tree's own order: the bits
+//   that a ps
+//      arrives at do not depend on who holds which replica.
+//   3. Asynchronous: each own replica is on its own. It pushes step n + 1 only after every partition has answered step
+//   n, so that its last
+//      sequence numbers differ by at most one between partitions, and the lowest is its next step.
+//   4. A request is sent again until it is answered, refused as invalid, or not needed any more. A gradient's bytes do
+//   not change while one
+//      of its pushes may still be sent: buffers are written only while nobody else holds them.
+//   5. A step counts (reports) when every partition acknowledged it.
+//   6. An event of work or a request that is not the present one (its number differs) changes nothing.
+// Bounds: two buffers of values and one gradient for each replica (synchronous: two buffers of values in all, and one
+// sum for each subtree of several replicas); one request for each partition and subtree (or replica).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/model/step_plan.h"
+#include "common/tensor/buffer.h"
+#include "common/tensor/frame.h"
+#include "worker/backend/backend.h"
+
+namespace cairn {
+
+namespace replica {
+
+// ---- events ----
+
+struct Assign {
+  v1::AssignReplicas message;
+};
+// The answer to Send `request`: VALUES, or the error (of an ERROR frame, or of the connection).
+struct Reply {
+  uint64_t request = 0;
+  absl::StatusOr<Frame> frame;
+};
+// The gradients of the partitions [partition_begin, partition_end) are final in the gradient buffer of Compute `work`.
+// They may come in any order, or all at once. Every partition is announced before Computed.
+struct GradientReady {
+  uint64_t work = 0;
+  uint32_t partition_begin = 0, partition_end = 0;
+};
+// The node holds neither values nor gradient of the work any more.
+struct Computed {
+  uint64_t work = 0;
+  absl::StatusOr<BatchSums> sums;
+};
+struct Evaluated {
+  uint64_t work = 0;
+  absl::StatusOr<BatchSums> sums;
+};
+struct Timer {};
+// Stop everything and forget the job. The only event that has an effect after Fail.
+struct Drop {};
+
+using Event = std::variant<Assign, Reply, GradientReady, Computed, Evaluated, Timer, Drop>;
+
+// ---- effects ----
+
+struct Send {
+  uint64_t request = 0;  // of the core; frame.request_id is the connection's business
+  std::string address;
+  Frame frame;
+};
+// TrainStep of (step, replica). values and gradient span the parameter space; gradient is the node's to write until
+// Computed.
+struct Compute {
+  uint64_t work = 0;
+  ReplicaId replica;
+  int64_t step = 0;
+  Buffer values, gradient;
+};
+// Evaluate the places of the validation split. Never empty.
+struct Evaluate {
+  uint64_t work = 0;
+  ReplicaId replica;
+  int32_t epoch = 0;
+  PlaceRange places;
+  Buffer values;
+};
+struct Report {
+  v1::ReplicaReport report;
+};
+// A Timer event is wanted at this time (earlier ones still come; one that comes too early does no harm).
+struct SetTimer {
+  absl::Time at;
+};
+// The job cannot go on here; nothing more is sent until it is dropped. Once.
+struct Fail {
+  std::string message;
+};
+
+using Effect = std::variant<Send, Compute, Evaluate, Report, SetTimer, Fail>;
+using Effects = std::vector<Effect>;
+
+class Mode;
+struct Context;
+
+}  // namespace replica
+
+// Whether all replicas go from step to step together: every strategy but PARAMETER_SERVER, and that one with staleness
+// 0.
+bool IsSynchronous(const v1::JobSpec& spec);
+
+struct ReplicaCoreOptions {
+  // Sums of several steps go in one report. Shorter: fresher figures, more messages to the coordinator.
+  absl::Duration report_interval = absl::Milliseconds(200);
+  // `finished` is reported again and again until the job is dropped.
+  absl::Duration finished_interval = absl::Milliseconds(500);
+  // Requests that failed are sent again after a pause that doubles between these, with jitter.
+  absl::Duration retry_min = absl::Milliseconds(20);
+  absl::Duration retry_max = absl::Seconds(1);
+  uint64_t jitter_seed = 1;
+};
+
+class ReplicaCore {
+ public:
+  explicit ReplicaCore(const ReplicaCoreOptions& options = {});
+  ~ReplicaCore();
+  ReplicaCore(const ReplicaCore&) = delete;
+  ReplicaCore& operator=(const ReplicaCore&) = delete;
+
+  replica::Effects Step(replica::Event event, absl::Time now);
+
+  // For Hello and heartbeats. The lowest step that an own replica has not finished; -1: not known yet, or no replicas.
+  int64_t step() const;
+  Generation generation() const;
+  const std::vector<int32_t>& replicas() const;
+  // Numbers of the parameter space in each partition's range; empty before the first assignment.
+  const std::vector<v1::PartitionRange>& ranges() const;
+
+ private:
+  absl::Status OnAssign(v1::AssignReplicas message);
+  void Dispatch(replica::Event& event);
+
+  std::unique_ptr<replica::Context> context_;
+  std::unique_ptr<replica::Mode> mode_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,55 @@
+// ReportBook: the figures of one worker's replicas of one job, gathered into few reports.
+//
+// One caller at a time. Invariants:
+//   1. A report's steps are consecutive and of one epoch; each step is in one report only.
+//   2. A report leaves at the latest `interval` after its first step, at the end of its epoch, and before the replica
+//   leaves.
+//   3. `finished` is reported again every `finished_interval` until the replica leaves.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/ids.h"
+#include "worker/backend/backend.h"
+
+namespace cairn {
+
+class ReportBook {
+ public:
+  ReportBook(absl::Duration interval, absl::Duration finished_interval)
+      : interval_(interval), finished_interval_(finished_interval) {}
+
+  // The replica's step is acknowledged.
+  void AddStep(ReplicaId replica, int64_t step, const BatchSums& sums, int64_t steps_per_epoch, absl::Time now);
+  void AddValidation(ReplicaId replica, int32_t epoch, const BatchSums& sums);
+  void Finish(ReplicaId replica, absl::Time now);
+  // What is gathered for it leaves with the next Take.
+  void Remove(ReplicaId replica);
+
+  absl::Time deadline() const { return deadline_; }
+  // What is ready, and what is due at `now`; job and generation are the caller's to fill in.
+  std::vector<v1::ReplicaReport> Take(absl::Time now);
+  bool HasReady() const { return !ready_.empty(); }
+
+ private:
+  struct Entry {
+    v1::ReplicaReport report;  // train sums so far
+    bool open = false;         // report holds steps
+    absl::Time due;            // of the open report
+    bool finished = false;
+    absl::Time finished_due;
+  };
+  void Close(Entry& entry);
+  void FindDeadline();
+
+  const absl::Duration interval_, finished_interval_;
+  std::map<ReplicaId, Entry> entries_;
+  std::vector<v1::ReplicaReport> ready_;
+  absl::Time deadline_ = absl::InfiniteFuture();
+};
+
+}  // namespace cairn

@@ -1,0 +1,336 @@
+#include "worker/trainer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "worker/gradient_tracker.h"
+
+namespace cairn {
+namespace {
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+ReplicaCoreOptions CoreOptions(JobId job) {
+  ReplicaCoreOptions options;
+  options.jitter_seed = job.value;
+  return options;
+}
+
+}  // namespace
+
+Trainer::Trainer(JobId job, const TrainerServices& services)
+    : job_(job), services_(services), core_(CoreOptions(job)) {}
+
+// ---- the core ----
+
+void Trainer::Assign(const v1::AssignReplicas& message) {
+  std::shared_ptr<const Prepared> prepared;
+  std::vector<int32_t> left;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (assignment_ != nullptr && message.assignment() < assignment_->assignment()) return;
+    if (assignment_ != nullptr) left.assign(assignment_->replicas().begin(), assignment_->replicas().end());
+    assignment_ = std::make_shared<const v1::AssignReplicas>(message);
+    prepared = prepared_;
+  }
+  Post(replica::Assign{message});
+  if (prepared == nullptr) return;
+  for (int32_t replica : left) {
+    const auto& now = message.replicas();
+    if (std::find(now.begin(), now.end(), replica) == now.end()) prepared->batches->Forget(ReplicaId(replica));
+  }
+}
+
+void Trainer::Drop() {
+  dropped_ = true;
+  Post(replica::Drop{});
+  std::shared_ptr<const Prepared> prepared;  // destroyed without the lock
+  absl::MutexLock lock(&mutex_);
+  prepared.swap(prepared_);
+}
+
+void Trainer::Post(replica::Event event) {
+  std::vector<replica::Event> batch;
+  {
+    absl::MutexLock lock(&queue_mutex_);
+    queue_.push_back(std::move(event));
+    if (driving_) return;
+    driving_ = true;
+    batch.swap(queue_);
+  }
+  while (true) {
+    for (replica::Event& each : batch) {
+      CarryOut(core_.Step(std::move(each), services_.clock->Now()));
+      step_.store(core_.step(), std::memory_order_relaxed);
+    }
+    batch.clear();
+    absl::MutexLock lock(&queue_mutex_);
+    if (queue_.empty()) {
+      driving_ = false;
+      return;
+    }
+    batch.swap(queue_);
+  }
+}
+
+void Trainer::CarryOut(replica::Effects effects) {
+  if (dropped_.load(std::memory_order_relaxed)) return;
+  for (replica::Effect& effect : effects) {
+    std::visit(Overloaded{
+                   [&](replica::Send& send) { SendToPs(std::move(send)); },
+                   [&](replica::Compute& compute) {
+                     services_.pool->Submit(
+                         ComputePool::Priority::kTraining,
+                         [self = shared_from_this(), compute = std::move(compute)](ProgramCache& programs) mutable {
+                           self->RunCompute(std::move(compute), programs);
+                         });
+                   },
+                   [&](replica::Evaluate& evaluate) {
+                     services_.pool->Submit(
+                         ComputePool::Priority::kTraining,
+                         [self = shared_from_this(), evaluate = std::move(evaluate)](ProgramCache& programs) mutable {
+                           self->RunEvaluate(std::move(evaluate), programs);
+                         });
+                   },
+                   [&](replica::Report& report) {
+                     v1::NodeMessage message;
+                     *message.mutable_replica_report() = std::move(report.report);
+                     services_.send(std::move(message));
+                   },
+                   [&](replica::SetTimer& timer) { StartTimer(timer.at); },
+                   [&](replica::Fail& fail) { Failed(fail.message); },
+               },
+               effect);
+  }
+}
+
+void Trainer::SendToPs(replica::Send send) {
+  services_.connections->Send(send.address, std::move(send.frame),
+                              [self = shared_from_this(), request = send.request](absl::StatusOr<Frame> frame) {
+                                if (!frame.ok())
+                                  LogDebug("job %d: request %d: %s", self->job_.value, request,
+                                           frame.status().ToString());
+                                self->Post(replica::Reply{request, std::move(frame)});
+                              });
+}
+
+void Trainer::StartTimer(absl::Time at) {
+  const absl::Duration delay = std::max(absl::ZeroDuration(), at - services_.clock->Now());
+  services_.timers->PostAfter(delay, [weak = weak_from_this(), at] {
+    const std::shared_ptr<Trainer> self = weak.lock();
+    if (self == nullptr || self->dropped_) return;
+    if (self->services_.clock->Now() < at) {
+      self->StartTimer(at);  // the two clocks differ a little
+    } else {
+      self->Post(replica::Timer{});
+    }
+  });
+}
+
+void Trainer::Failed(const std::string& message) {
+  LogError("job %d: %s", job_.value, message);
+  {
+    absl::MutexLock lock(&mutex_);
+    failure_ = message.empty() ? "failed without a reason" : message;
+  }
+  v1::NodeMessage out;
+  *out.mutable_job_error() = *error();
+  services_.send(std::move(out));
+}
+
+// ---- what others ask ----
+
+std::optional<v1::JobError> Trainer::error() const {
+  absl::MutexLock lock(&mutex_);
+  if (failure_.empty()) return std::nullopt;
+  v1::JobError error;
+  error.set_job_id(job_.value);
+  if (assignment_ != nullptr) error.set_generation(assignment_->generation());
+  error.set_message(failure_);
+  return error;
+}
+
+std::optional<v1::JobProgress> Trainer::progress() const {
+  const int64_t step = step_.load(std::memory_order_relaxed);
+  if (step < 0) return std::nullopt;
+  v1::JobProgress progress;
+  progress.set_job_id(job_.value);
+  progress.set_step(step);
+  absl::MutexLock lock(&mutex_);
+  if (assignment_ != nullptr) progress.set_generation(assignment_->generation());
+  return progress;
+}
+
+v1::HeldReplicas Trainer::held() const {
+  v1::HeldReplicas held;
+  held.set_job_id(job_.value);
+  absl::MutexLock lock(&mutex_);
+  if (assignment_ == nullptr) return held;
+  held.set_generation(assignment_->generation());
+  *held.mutable_replicas() = assignment_->replicas();
+  return held;
+}
+
+std::vector<std::string> Trainer::addresses() const {
+  std::vector<std::string> addresses;
+  absl::MutexLock lock(&mutex_);
+  if (assignment_ == nullptr) return addresses;
+  for (const v1::Route& route : assignment_->routes()) addresses.push_back(route.address());
+  return addresses;
+}
+
+std::shared_ptr<const JobModel> Trainer::model() const {
+  absl::MutexLock lock(&mutex_);
+  return prepared_ == nullptr ? nullptr : prepared_->model;
+}
+
+// ---- on a slot ----
+
+absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::Prepare() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (prepared_ != nullptr) return prepared_;
+  }
+  absl::MutexLock preparing(&preparing_);
+  std::shared_ptr<const v1::AssignReplicas> assignment;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (prepared_ != nullptr) return prepared_;
+    assignment = assignment_;
+  }
+  CAIRN_CHECK(assignment != nullptr, "a slot computes only what was assigned");
+  if (dropped_) return absl::CancelledError("the job was dropped");
+  CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Prepared> prepared, OpenAll(*assignment));
+  absl::MutexLock lock(&mutex_);
+  if (!dropped_) prepared_ = prepared;
+  return prepared;
+}
+
+absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const v1::AssignReplicas& assignment) {
+  const v1::JobSpec& spec = assignment.spec();
+  const v1::DataInfo& info = assignment.data();
+  auto prepared = std::make_shared<Prepared>();
+  CAIRN_ASSIGN_OR_RETURN(prepared->model, MakeJobModel(spec));
+  const Graph& graph = *prepared->model->graph;
+  for (const v1::Route& route : assignment.routes()) prepared->ranges.push_back(route.range());
+  std::sort(prepared->ranges.begin(), prepared->ranges.end(),
+            [](const auto& a, const auto& b) { return a.begin() < b.begin(); });
+  if (graph.space_size() != static_cast<int64_t>(prepared->ranges.back().end())) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", graph.space_size(), " numbers here, the routes ",
+                                                   prepared->ranges.back().end(),
+                                                   "; coordinator and worker are of different versions"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(prepared->dataset, services_.datasets->Open(spec.data(), graph.input_shape(), false));
+  const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
+  const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
+  if (train != info.train_examples() || validation != info.validation_examples()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.path: ", spec.data().path(), " holds ", train, " training and ", validation,
+                     " validation examples on this ", "worker, but ", info.train_examples(), " and ",
+                     info.validation_examples(), " where the job was checked; all workers must see the same data"));
+  }
+  if (prepared->dataset->example_size() != NumElements(graph.input_shape())) {
+    return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", prepared->dataset->example_size(),
+                                                   " numbers, the model's input is ", ToString(graph.input_shape())));
+  }
+  BatchSourceOptions options;
+  options.seed = spec.seed();
+  options.shuffle = !spec.data().has_shuffle() || spec.data().shuffle();
+  options.decode_threads = services_.decode_threads;
+  const StepPlan plan = StepPlan::Make(static_cast<int64_t>(train), spec.batch_size(), spec.replicas(),
+                                       spec.steps_per_epoch(), spec.epochs());
+  prepared->batches = std::make_shared<BatchSource>(prepared->dataset, plan, options);
+  return prepared;
+}
+
+void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
+  if (dropped_) return;
+  const uint64_t work = compute.work;
+  absl::StatusOr<BatchSums> sums = Train(compute, programs);
+  if (!sums.ok() && !absl::IsCancelled(sums.status())) {
+    sums = Annotate(sums.status(), absl::StrCat("step ", compute.step, ", replica ", compute.replica.value));
+  }
+  compute = {};  // the core may write to the buffers from now on
+  Post(replica::Computed{work, std::move(sums)});
+}
+
+absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, ProgramCache& programs) {
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
+  CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
+  CAIRN_ASSIGN_OR_RETURN(const Batch batch, prepared->batches->Get(compute.step, compute.replica));
+  StepInfo info;
+  info.seed = prepared->model->spec.seed();
+  info.step = static_cast<uint64_t>(compute.step);
+  info.replica = static_cast<uint32_t>(compute.replica.value);
+  GradientTracker tracker(prepared->ranges);
+  Buffer gradient = compute.gradient;
+  return program->TrainStep(batch, info, compute.values.floats(), gradient.mutable_floats(),
+                            [&](int64_t begin, int64_t end) {
+                              tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
+                                Post(replica::GradientReady{compute.work, first, last});
+                              });
+                            });
+}
+
+void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
+  if (dropped_) return;
+  const uint64_t work = evaluate.work;
+  absl::StatusOr<BatchSums> sums = EvaluateShare(evaluate, programs);
+  if (!sums.ok() && !absl::IsCancelled(sums.status())) {
+    sums = Annotate(sums.status(), absl::StrCat("validation after epoch ", evaluate.epoch + 1));
+  }
+  evaluate = {};
+  Post(replica::Evaluated{work, std::move(sums)});
+}
+
+absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evaluate, ProgramCache& programs) {
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
+  CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
+  return EvaluateBlocks(
+      *program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places, [](int64_t i) { return i; },
+      evaluate.values.floats(), dropped_);
+}
+
+absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
+                                         v1::Split split, PlaceRange places,
+                                         const std::function<int64_t(int64_t)>& index, absl::Span<const float> values,
+                                         const std::atomic<bool>& stop) {
+  const auto example_size = static_cast<size_t>(dataset.example_size());
+  const auto label_size = static_cast<size_t>(dataset.label_size());
+  const int64_t block = std::min(model.options.batch_max, places.size());
+  Buffer inputs = Buffer::Allocate(static_cast<size_t>(block) * example_size * sizeof(float));
+  Buffer labels = Buffer::Allocate(static_cast<size_t>(block) * label_size * sizeof(float));
+  BatchSums total;
+  total.metrics.resize(model.options.metrics.size());
+  for (int64_t begin = places.begin; begin < places.end; begin += block) {
+    if (stop) return absl::CancelledError("stopped");
+    const auto examples = static_cast<size_t>(std::min(block, places.end - begin));
+    for (size_t i = 0; i < examples; ++i) {
+      CAIRN_RETURN_IF_ERROR(dataset.Read(split, index(begin + static_cast<int64_t>(i)),
+                                         inputs.mutable_floats().data() + i * example_size,
+                                         labels.mutable_floats().data() + i * label_size));
+    }
+    Batch batch;
+    batch.examples = static_cast<int64_t>(examples);
+    batch.label_size = dataset.label_size();
+    batch.inputs = inputs.Slice(0, examples * example_size * sizeof(float));
+    batch.labels = labels.Slice(0, examples * label_size * sizeof(float));
+    CAIRN_ASSIGN_OR_RETURN(const BatchSums sums, program.Evaluate(batch, values));
+    total.examples += sums.examples;
+    total.loss += sums.loss;
+    for (size_t m = 0; m < std::min(total.metrics.size(), sums.metrics.size()); ++m)
+      total.metrics[m] += sums.metrics[m];
+  }
+  return total;
+}
+
+}  // namespace cairn

@@ -1,0 +1,106 @@
+// Trainer: one job on this worker. It drives a ReplicaCore and carries its effects out: computes on the slots, talks to
+// the ps, reports to the coordinator.
+//
+// Thread rule: any thread. Invariants:
+//   1. The core is driven by one thread at a time, whichever brought the event (a gRPC thread, a slot): an event costs
+//   no thread
+//      switch. An event that comes while another is handled is handled by the same thread after it.
+//   2. No call blocks, but for a slot's tasks: those wait for data and compile.
+//   3. After Drop nothing is sent or reported any more; tasks under way end at their next block.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "worker/compute_pool.h"
+#include "worker/data/dataset.h"
+#include "worker/dataset_cache.h"
+#include "worker/ps_connections.h"
+#include "worker/replica_core.h"
+
+namespace cairn {
+
+// What a worker's trainers share. All of it outlives them.
+struct TrainerServices {
+  ComputePool* pool = nullptr;
+  PsConnections* connections = nullptr;
+  DatasetCache* datasets = nullptr;
+  SerialExecutor* timers = nullptr;
+  Clock* clock = nullptr;
+  std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
+  int decode_threads = 1;
+};
+
+class Trainer : public std::enable_shared_from_this<Trainer> {
+ public:
+  Trainer(JobId job, const TrainerServices& services);
+
+  void Assign(const v1::AssignReplicas& message);
+  void Drop();
+
+  JobId job() const { return job_; }
+  std::optional<v1::JobProgress> progress() const;  // nothing before the first step is known
+  v1::HeldReplicas held() const;
+  std::vector<std::string> addresses() const;  // of the ps in the present assignment
+  // Of a failed job: to be told to the coordinator, again after each reconnect.
+  std::optional<v1::JobError> error() const;
+  // What slots need to evaluate this job's model; null before the first step.
+  std::shared_ptr<const JobModel> model() const;
+
+ private:
+  struct Prepared {
+    std::shared_ptr<const JobModel> model;
+    std::vector<v1::PartitionRange> ranges;  // in order
+    std::shared_ptr<const Dataset> dataset;
+    std::shared_ptr<BatchSource> batches;
+  };
+
+  void Post(replica::Event event);
+  void CarryOut(replica::Effects effects);
+  void SendToPs(replica::Send send);
+  void StartTimer(absl::Time at);
+  void Failed(const std::string& message);
+
+  // ---- on a slot ----
+  absl::StatusOr<std::shared_ptr<const Prepared>> Prepare();
+  absl::StatusOr<std::shared_ptr<const Prepared>> OpenAll(const v1::AssignReplicas& assignment);
+  void RunCompute(replica::Compute compute, ProgramCache& programs);
+  absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
+  void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
+  absl::StatusOr<BatchSums> EvaluateShare(const replica::Evaluate& evaluate, ProgramCache& programs);
+
+  const JobId job_;
+  const TrainerServices services_;
+  std::atomic<bool> dropped_{false};
+  std::atomic<int64_t> step_{-1};
+
+  // Whoever sets driving_ drives core_ until the queue is empty.
+  absl::Mutex queue_mutex_;
+  bool driving_ ABSL_GUARDED_BY(queue_mutex_) = false;
+  std::vector<replica::Event> queue_ ABSL_GUARDED_BY(queue_mutex_);
+  ReplicaCore core_;  // of the driving thread
+
+  absl::Mutex preparing_;  // held while data is opened; taken before mutex_
+  mutable absl::Mutex mutex_;
+  std::shared_ptr<const v1::AssignReplicas> assignment_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Prepared> prepared_ ABSL_GUARDED_BY(mutex_);
+  std::string failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Adds up what the program says of the examples begin .. end - 1 of the split, in blocks of the program's batch_max.
+// `index` turns a place into an example. Stops with CANCELLED when *stop is set.
+absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
+                                         v1::Split split, PlaceRange places,
+                                         const std::function<int64_t(int64_t)>& index, absl::Span<const float> values,
+                                         const std::atomic<bool>& stop);
+
+}  // namespace cairn

@@ -1,0 +1,190 @@
+#include "worker/worker_node.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/rpc/daemon.h"
+
+namespace cairn {
+
+absl::Status WorkerOptions::Validate() const {
+  if (coordinator.empty()) return absl::InvalidArgumentError("--coordinator: missing; give host:port");
+  if (name.empty() || name.size() > 128) return absl::InvalidArgumentError("--name: give 1 to 128 characters");
+  if (slots < 1 || slots > kSlotsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("--slots: ", slots, " is not in 1..", kSlotsMax));
+  }
+  if (decode_threads < 1 || decode_threads > 256) {
+    return absl::InvalidArgumentError(absl::StrCat("--decode-threads: ", decode_threads, " is not in 1..256"));
+  }
+  return absl::OkStatus();
+}
+
+WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> backend)
+    : options_(options),
+      backend_(std::move(backend)),
+      incarnation_(RandomBits()),
+      timers_("timers"),
+      datasets_(clock_),
+      pool_(options.slots, *backend_) {
+  Commands::Services services;
+  services.pool = &pool_;
+  services.datasets = &datasets_;
+  services.send = [this](v1::NodeMessage message) { Send(std::move(message)); };
+  services.model_of = [this](uint64_t job_id) -> std::shared_ptr<const JobModel> {
+    absl::MutexLock lock(&mutex_);
+    const auto it = trainers_.find(job_id);
+    return it == trainers_.end() ? nullptr : it->second->model();
+  };
+  commands_ = std::make_unique<Commands>(std::move(services));
+
+  SessionCallbacks callbacks;
+  callbacks.hello = [this] { return MakeHello(); };
+  callbacks.heartbeat = [this] { return MakeHeartbeat(); };
+  callbacks.on_message = [this](const v1::CoordinatorMessage& message) { OnMessage(message); };
+  callbacks.on_connection = [this](bool up) { OnConnection(up); };
+  callbacks.on_rejected = [](const absl::Status& status) {
+    LogWarning("refused by the coordinator: %s", status.ToString());
+  };
+  absl::MutexLock lock(&mutex_);
+  session_ = std::make_shared<SessionClient>(options_.coordinator, std::move(callbacks));
+}
+
+WorkerNode::~WorkerNode() {
+  std::shared_ptr<SessionClient> session;
+  {
+    absl::MutexLock lock(&mutex_);
+    session = std::move(session_);
+  }
+  // A Send that still holds the session lets go of it at once; the session is closed here, not on that thread.
+  while (session.use_count() > 1) absl::SleepFor(absl::Milliseconds(1));
+  session.reset();
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) trainer->Drop();
+  commands_->Stop();
+  pool_.Stop();
+  connections_.Clear();
+  timers_.Stop();
+}
+
+void WorkerNode::Send(v1::NodeMessage message) {
+  std::shared_ptr<SessionClient> session;
+  {
+    absl::MutexLock lock(&mutex_);
+    session = session_;
+  }
+  if (session != nullptr) session->Send(std::move(message));
+}
+
+std::vector<std::shared_ptr<Trainer>> WorkerNode::Trainers() const {
+  std::vector<std::shared_ptr<Trainer>> trainers;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, trainer] : trainers_) trainers.push_back(trainer);
+  return trainers;
+}
+
+// ---- the session ----
+
+v1::Hello WorkerNode::MakeHello() {
+  v1::Hello hello;
+  hello.set_name(options_.name);
+  hello.set_role(v1::WORKER);
+  hello.set_host(options_.host);
+  hello.set_slots(options_.slots);
+  hello.set_device(backend_->device());
+  hello.set_fingerprint(backend_->fingerprint());
+  hello.set_incarnation(incarnation_);
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) *hello.add_running() = trainer->held();
+  return hello;
+}
+
+v1::Heartbeat WorkerNode::MakeHeartbeat() {
+  datasets_.DropIdle();
+  v1::Heartbeat heartbeat;
+  heartbeat.set_memory_bytes(ResidentBytes());
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
+    if (std::optional<v1::JobProgress> progress = trainer->progress()) *heartbeat.add_progress() = *progress;
+  }
+  return heartbeat;
+}
+
+void WorkerNode::OnConnection(bool up) {
+  LogInfo(up ? "joined the cluster at %s" : "lost the coordinator at %s; trying again", options_.coordinator);
+  if (!up) return;
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
+    if (std::optional<v1::JobError> error = trainer->error()) {
+      v1::NodeMessage message;
+      *message.mutable_job_error() = *std::move(error);
+      Send(std::move(message));
+    }
+  }
+}
+
+void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
+  switch (message.kind_case()) {
+    case v1::CoordinatorMessage::kAssignReplicas:
+      return OnAssign(message.assign_replicas());
+    case v1::CoordinatorMessage::kDropJob:
+      return OnDrop(message.drop_job().job_id());
+    case v1::CoordinatorMessage::kInspectData:
+      return commands_->Inspect(message.inspect_data());
+    case v1::CoordinatorMessage::kEvaluateShard:
+      return commands_->Evaluate(message.evaluate_shard());
+    case v1::CoordinatorMessage::kFinalize:
+      return commands_->Finalize(message.finalize());
+    case v1::CoordinatorMessage::kWelcome:
+      return;  // the session client's business
+    default:
+      LogWarning("a command that this worker does not know; is the coordinator newer?");
+  }
+}
+
+void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::shared_ptr<Trainer>& place = trainers_[message.job_id()];
+    if (place == nullptr) {
+      TrainerServices services;
+      services.pool = &pool_;
+      services.connections = &connections_;
+      services.datasets = &datasets_;
+      services.timers = &timers_;
+      services.clock = &clock_;
+      services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
+      services.decode_threads = options_.decode_threads;
+      place = std::make_shared<Trainer>(JobId(message.job_id()), services);
+    }
+    trainer = place;
+  }
+  LogInfo("job %d: %d of %d replicas, generation %d", message.job_id(), message.replicas_size(),
+          message.spec().replicas(), message.generation());
+  trainer->Assign(message);
+  RetainConnections();
+}
+
+void WorkerNode::OnDrop(uint64_t job_id) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = trainers_.find(job_id);
+    if (it == trainers_.end()) return;
+    trainer = std::move(it->second);
+    trainers_.erase(it);
+  }
+  LogInfo("job %d: dropped", job_id);
+  trainer->Drop();
+  trainer.reset();
+  pool_.Purge();
+  RetainConnections();
+}
+
+void WorkerNode::RetainConnections() {
+  std::set<std::string> used;
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
+    for (std::string& address : trainer->addresses()) used.insert(std::move(address));
+  }
+  connections_.Retain(used);
+}
+
+}  // namespace cairn
