@@ -1,0 +1,43 @@
+// cairn evaluate ID --split test: loss and metrics of a job's weights.
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/figures.h"
+#include "client/cli/json.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<v1::Split> ParseSplit(const std::string& text) {
+  v1::Split split;
+  if (v1::Split_Parse(absl::AsciiStrToUpper(text), &split) && split != v1::SPLIT_UNSPECIFIED) return split;
+  return absl::InvalidArgumentError(absl::StrFormat("--split %s: is none of train, validation, test", text));
+}
+
+}  // namespace
+
+int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {
+  const auto ref = JobRef::Parse(options.job);
+  if (!ref.ok()) return Fail(ref.status());
+  const auto split = ParseSplit(options.split);
+  if (!split.ok()) return Fail(split.status());
+  JobClient client(globals.client);
+  const auto job = client.Get(*ref);
+  if (!job.ok()) return Fail(job.status());
+  JobRef this_job;
+  this_job.id = job->job_id();
+  const auto response = client.Evaluate(this_job, *split);
+  if (!response.ok()) return Fail(response.status());
+  if (globals.json) {
+    absl::PrintF("%s\n", EvaluateJson(*job, *split, *response));
+    return kExitOk;
+  }
+  absl::PrintF("%s: %s examples", absl::AsciiStrToLower(v1::Split_Name(*split)),
+               Thousands(response->sums().examples()));
+  for (const auto& [name, value] : MeanFigures(job->spec(), response->sums()))
+    absl::PrintF(" - %s: %s", name, FigureText(value));
+  absl::PrintF("\n");
+  return kExitOk;
+}
+
+}  // namespace cairn

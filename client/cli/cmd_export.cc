@@ -1,0 +1,82 @@
+// cairn export ID -o FILE: a job's variables, pulled from the servers that hold them.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/figures.h"
+#include "client/parameter_client.h"
+#include "common/formats/safetensors.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kPullTimeout = absl::Minutes(2);
+
+absl::StatusOr<std::vector<v1::Route>> RoutesOf(const v1::JobStatus& job) {
+  std::vector<v1::Route> routes;
+  for (const v1::PartitionPlacement& p : job.partitions()) {
+    if (p.primary_address().empty()) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "job %d: partition %d has no server now; see `cairn nodes` and try again", job.job_id(), p.partition()));
+    }
+    v1::Route route;
+    route.mutable_range()->set_partition(p.partition());
+    route.mutable_range()->set_begin(p.begin());
+    route.mutable_range()->set_end(p.end());
+    route.set_ps(p.primary());
+    route.set_address(p.primary_address());
+    routes.push_back(std::move(route));
+  }
+  if (routes.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job %d is %s and has no weights yet", job.job_id(), StateText(job.state())));
+  }
+  return routes;
+}
+
+// Synchronous jobs have one version everywhere; asynchronous ones do not.
+bool IsSynchronous(const v1::JobSpec& spec) {
+  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
+}
+
+absl::Status Export(const Globals& globals, const ExportOptions& options) {
+  if (options.format != "safetensors") {
+    return absl::InvalidArgumentError(absl::StrFormat("--format %s: only safetensors is known", options.format));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.job));
+  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, JobClient(globals.client).Get(ref));
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(job.spec().model()));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Route> routes, RoutesOf(job));
+  CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
+                         PullVariables(job.job_id(), routes, IsSynchronous(job.spec()), kPullTimeout));
+  const absl::Span<const float> values = pulled.values.floats();
+  if (values.size() < static_cast<size_t>(graph.space_size())) {
+    return absl::DataLossError(
+        absl::StrFormat("the servers hold %d numbers, the model needs %d; are coordinator and client of one version?",
+                        values.size(), graph.space_size()));
+  }
+  std::vector<SafetensorView> tensors;
+  for (const Variable& v : graph.variables()) {
+    tensors.push_back({v.name, v.shape, values.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+  }
+  const std::map<std::string, std::string> metadata = {{"format", "cairn"},
+                                                       {"job", job.spec().name()},
+                                                       {"job_id", absl::StrCat(job.job_id())},
+                                                       {"version", absl::StrCat(pulled.version)},
+                                                       {"digest", job.digest()}};
+  CAIRN_RETURN_IF_ERROR(WriteSafetensors(options.output, tensors, metadata));
+  if (!globals.json) {
+    absl::PrintF("%s: %d variables, %s parameters, version %d\n", options.output, tensors.size(),
+                 Thousands(static_cast<uint64_t>(graph.parameters())), pulled.version);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunExport(const Globals& globals, const ExportOptions& options) {
+  const absl::Status status = Export(globals, options);
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+}  // namespace cairn

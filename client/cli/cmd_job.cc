@@ -1,0 +1,117 @@
+// cairn job ID: everything that the coordinator knows of a job, on a page.
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/figures.h"
+#include "client/cli/json.h"
+
+namespace cairn {
+namespace {
+
+void Field(std::string* text, const char* name, const std::string& value) {
+  if (!value.empty()) absl::StrAppend(text, absl::StrFormat("  %-11s %s\n", name, value));
+}
+
+std::string TimeText(int64_t unix_ms) {
+  if (unix_ms == 0) return "";
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms), absl::LocalTimeZone());
+}
+
+std::string DataText(const v1::JobStatus& job) {
+  const v1::DataInfo& data = job.data();
+  if (data.train_examples() == 0) return job.spec().data().path();
+  return absl::StrFormat("%s (%s: %s train, %s validation, %s test)", job.spec().data().path(),
+                         v1::Data::Format_Name(data.format()), Thousands(data.train_examples()),
+                         Thousands(data.validation_examples()), Thousands(data.test_examples()));
+}
+
+std::string ModelText(const v1::JobStatus& job) {
+  return absl::StrFormat("%s%d layers, %s parameters (%s trainable)",
+                         job.spec().model().name().empty() ? "" : job.spec().model().name() + ": ",
+                         job.spec().model().layers_size(), Thousands(static_cast<uint64_t>(job.parameters())),
+                         Thousands(static_cast<uint64_t>(job.trainable_parameters())));
+}
+
+std::string TrainingText(const v1::JobSpec& spec) {
+  std::string text =
+      absl::StrFormat("%s, batch %d, %d epochs, %d replicas, seed %d", v1::Strategy_Name(spec.strategy()),
+                      spec.batch_size(), spec.epochs(), spec.replicas(), spec.seed());
+  if (spec.has_staleness_bound()) absl::StrAppend(&text, ", staleness bound ", spec.staleness_bound());
+  return text;
+}
+
+std::string PlacementText(const v1::JobStatus& job) {
+  std::map<std::string, std::vector<int>> replicas;
+  for (const auto& r : job.replicas()) replicas[r.worker().empty() ? "(waiting)" : r.worker()].push_back(r.replica());
+  std::map<std::string, int> partitions;
+  for (const auto& p : job.partitions()) ++partitions[p.primary().empty() ? "(waiting)" : p.primary()];
+  std::vector<std::string> parts;
+  for (const auto& [worker, list] : replicas) {
+    parts.push_back(absl::StrFormat("%s: replicas %s%s", worker, absl::StrJoin(list, ","),
+                                    worker == job.chief() ? " (chief)" : ""));
+  }
+  for (const auto& [ps, count] : partitions) parts.push_back(absl::StrCat(ps, ": ", CountText(count, "partition")));
+  return absl::StrJoin(parts, "; ");
+}
+
+std::string EpochTable(const v1::JobStatus& job) {
+  if (job.epochs_size() == 0) return "";
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> header = {"  EPOCH", "SECONDS"};
+  for (const auto& [name, value] : MeanFigures(job.spec(), job.epochs(0).train())) header.push_back(name);
+  const size_t train_columns = header.size();
+  for (const v1::EpochResult& epoch : job.epochs()) {
+    std::vector<std::string> row = {absl::StrFormat("  %d", epoch.epoch() + 1),
+                                    absl::StrFormat("%.1f", epoch.seconds())};
+    for (const auto& [name, value] : MeanFigures(job.spec(), epoch.train())) row.push_back(FigureText(value));
+    row.resize(std::max(row.size(), train_columns));
+    for (const auto& [name, value] : MeanFigures(job.spec(), epoch.validation())) {
+      if (header.size() < row.size() + 1) header.push_back("val_" + name);
+      row.push_back(FigureText(value));
+    }
+    rows.push_back(std::move(row));
+  }
+  rows.insert(rows.begin(), header);
+  return Table(rows);
+}
+
+std::string JobText(const v1::JobStatus& job) {
+  std::string text = absl::StrFormat("job %d \"%s\": %s\n", job.job_id(), job.spec().name(), StateText(job.state()));
+  Field(&text, "reason", job.reason());
+  Field(&text, "model", ModelText(job));
+  Field(&text, "data", DataText(job));
+  Field(&text, "optimizer", OptimizerText(job.spec().optimizer()));
+  Field(&text, "training", TrainingText(job.spec()));
+  if (job.total_steps() > 0) {
+    Field(&text, "step",
+          absl::StrFormat("%s of %s, epoch %d of %d", Thousands(static_cast<uint64_t>(job.step())),
+                          Thousands(static_cast<uint64_t>(job.total_steps())),
+                          std::min(job.epoch() + 1, job.spec().epochs()), job.spec().epochs()));
+  }
+  if (job.state() == v1::RUNNING) {
+    Field(&text, "speed", absl::StrFormat("%s images/s", Thousands(static_cast<uint64_t>(job.images_per_second()))));
+  }
+  Field(&text, "submitted", TimeText(job.submitted_unix_ms()));
+  Field(&text, "started", TimeText(job.started_unix_ms()));
+  Field(&text, "finished", TimeText(job.finished_unix_ms()));
+  Field(&text, "placement", PlacementText(job));
+  Field(&text, "digest", job.digest());
+  return text + EpochTable(job);
+}
+
+}  // namespace
+
+int RunJob(const Globals& globals, const std::string& name) {
+  const auto ref = JobRef::Parse(name);
+  if (!ref.ok()) return Fail(ref.status());
+  const auto job = JobClient(globals.client).Get(*ref);
+  if (!job.ok()) return Fail(job.status());
+  absl::PrintF("%s", globals.json ? JobJson(*job) + "\n" : JobText(*job));
+  return kExitOk;
+}
+
+}  // namespace cairn

@@ -1,0 +1,45 @@
+// cairn submit FILE: a job from a text-protobuf file and --set.
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/figures.h"
+#include "client/cli/job_file.h"
+#include "client/cli/json.h"
+#include "client/cli/set_field.h"
+#include "client/cli/watching.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(v1::JobSpec spec, LoadJobFile(options.file));
+  for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
+  MakeDataPathAbsolute(&spec);
+  return spec;
+}
+
+}  // namespace
+
+int RunSubmit(const Globals& globals, const SubmitOptions& options) {
+  const auto spec = ReadSpec(options);
+  if (!spec.ok()) {
+    Fail(spec.status());
+    return kExitUsage;
+  }
+  const auto response = JobClient(globals.client).Submit(*spec);
+  if (!response.ok()) return Fail(response.status());
+  const v1::JobStatus& job = response->job();
+  if (globals.json) {
+    absl::PrintF("%s\n", SubmitJson(*response));
+  } else {
+    absl::PrintF("job %d \"%s\" is submitted: %s%s%s\n", job.job_id(), job.spec().name(), StateText(job.state()),
+                 job.reason().empty() ? "" : " - ", job.reason());
+  }
+  for (const std::string& warning : response->warnings()) absl::FPrintF(stderr, "cairn: warning: %s\n", warning);
+  std::fflush(stdout);
+  if (!options.watch) return kExitOk;
+  JobRef ref;
+  ref.id = job.job_id();
+  return WatchToEnd(globals, ref);
+}
+
+}  // namespace cairn

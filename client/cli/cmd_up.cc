@@ -1,0 +1,94 @@
+// cairn up: a whole cluster on this machine, until Ctrl-C.
+#include <signal.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/nodes_table.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(30);
+constexpr absl::Duration kPollEvery = absl::Milliseconds(25);
+constexpr absl::Duration kLookAfterEvery = absl::Milliseconds(100);
+
+// SIGINT and SIGTERM, taken one at a time instead of by a handler. Made before any thread, which then inherits the
+// mask.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, s);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  // true: one came within the time.
+  bool Wait(absl::Duration time) {
+    const timespec t = absl::ToTimespec(time);
+    return sigtimedwait(&set_, nullptr, &t) > 0;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+void Say(const std::string& line) {
+  absl::FPrintF(stderr, "%s\n", line);
+  std::fflush(stderr);
+}
+
+enum class Start { kHealthy, kInterrupted };
+
+// Until all nodes are alive.
+absl::StatusOr<Start> WaitUntilHealthy(LocalCluster& cluster, StopSignals& signals,
+                                       std::vector<v1::NodeStatus>* nodes) {
+  JobClientOptions options;
+  options.address = cluster.address();
+  options.timeout = absl::Seconds(1);
+  JobClient client(options);
+  const absl::Time end = absl::Now() + kStartTimeout;
+  while (absl::Now() < end) {
+    if (signals.Wait(kPollEvery)) return Start::kInterrupted;
+    CAIRN_RETURN_IF_ERROR(cluster.AllRunning());
+    const auto answer = client.ListNodes();
+    if (!answer.ok()) continue;
+    int alive = 0;
+    for (const v1::NodeStatus& node : *answer) alive += node.alive();
+    *nodes = *answer;
+    if (alive >= cluster.nodes()) return Start::kHealthy;
+  }
+  return absl::DeadlineExceededError(
+      absl::StrFormat("the daemons are not all up after %s; see the logs", absl::FormatDuration(kStartTimeout)));
+}
+
+}  // namespace
+
+int RunUp(const Globals&, const LocalClusterOptions& options) {
+  StopSignals signals;
+  const absl::Time begin = absl::Now();
+  auto started = LocalCluster::Start(options, Say);
+  if (!started.ok()) return Fail(started.status());
+  LocalCluster& cluster = **started;
+  const auto stop = [&] { cluster.Stop([&] { return signals.Wait(absl::ZeroDuration()); }); };
+
+  std::vector<v1::NodeStatus> nodes;
+  const auto start = WaitUntilHealthy(cluster, signals, &nodes);
+  if (!start.ok() || *start == Start::kInterrupted) {
+    stop();
+    return start.ok() ? kExitOk : Fail(start.status());
+  }
+  absl::PrintF("%s", NodesTable(nodes, absl::Now()));
+  absl::PrintF("cluster ready in %.1f s: coordinator %s, data and logs in %s; Ctrl-C stops it\n",
+               absl::ToDoubleSeconds(absl::Now() - begin), cluster.address(), cluster.dir());
+  std::fflush(stdout);
+  while (!signals.Wait(kLookAfterEvery)) cluster.Tick(absl::Now());
+  Say("stopping; Ctrl-C again kills");
+  stop();
+  Say("stopped");
+  return kExitOk;
+}
+
+}  // namespace cairn

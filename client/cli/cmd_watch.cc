@@ -1,0 +1,82 @@
+// cairn watch ID: progress until the job ends; Ctrl-C leaves it running.
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/json.h"
+#include "client/cli/progress.h"
+#include "client/cli/watching.h"
+
+namespace cairn {
+namespace {
+
+// What the signal handler prints. Written before the handler is installed; a handler may only call what is
+// async-signal-safe.
+char farewell[256];
+size_t farewell_size = 0;
+
+void OnInterrupt(int) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, farewell, farewell_size);
+  _exit(kExitInterrupted);
+}
+
+void SayFarewellOnInterrupt(const std::string& job) {
+  const std::string text =
+      absl::StrFormat("\nThe job goes on. `cairn watch %s` comes back to it, `cairn cancel %s` ends it.\n", job, job);
+  farewell_size = std::min(text.size(), sizeof(farewell));
+  std::memcpy(farewell, text.data(), farewell_size);
+  struct sigaction action {};
+  action.sa_handler = OnInterrupt;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+int TerminalWidth() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void Write(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int WatchToEnd(const Globals& globals, const JobRef& job) {
+  SayFarewellOnInterrupt(job.id != 0 ? absl::StrFormat("%d", job.id) : job.name);
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  Progress progress({terminal, TerminalWidth()});
+  v1::JobState last = v1::JOB_STATE_UNSPECIFIED;
+  bool away = false;
+  JobClient::WatchCallbacks callbacks;
+  callbacks.on_status = [&](const v1::JobStatus& status) {
+    last = status.state();
+    away = false;
+    progress.set_width(TerminalWidth());
+    Write(globals.json ? JobJson(status) + "\n" : progress.Update(status));
+    return true;
+  };
+  callbacks.on_interrupted = [&](const absl::Status& status) {
+    if (!std::exchange(away, true) && !globals.json)
+      Write(progress.Note(absl::StrFormat("%s; trying again", status.message())));
+  };
+  const absl::Status status = JobClient(globals.client).Watch(job, callbacks);
+  signal(SIGINT, SIG_DFL);
+  if (!status.ok()) return Fail(status);
+  return last == v1::SUCCEEDED ? kExitOk : kExitFailed;
+}
+
+int RunWatch(const Globals& globals, const std::string& name) {
+  const auto ref = JobRef::Parse(name);
+  if (!ref.ok()) return Fail(ref.status());
+  return WatchToEnd(globals, *ref);
+}
+
+}  // namespace cairn

@@ -1,0 +1,67 @@
+// The commands of `cairn`, one file each (cmd_*.cc); main.cc turns flags into their options.
+//
+// Each returns the program's exit code. Output goes to stdout, errors and notes to stderr.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/cli/local_cluster.h"
+#include "client/job_client.h"
+
+namespace cairn {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;  // the job failed or was cancelled; the cluster is not reached
+inline constexpr int kExitUsage = 2;   // wrong usage; a job or a file that was refused
+inline constexpr int kExitInterrupted = 130;
+
+struct Globals {
+  JobClientOptions client;
+  bool json = false;
+};
+
+struct SubmitOptions {
+  std::string file;
+  std::vector<std::string> settings;
+  bool watch = false;
+};
+struct HealthOptions {
+  std::string address;  // of any daemon; empty: the coordinator
+  std::string node;     // ask the coordinator whether this node is alive instead
+};
+struct EvaluateOptions {
+  std::string job;
+  std::string split = "test";
+};
+struct ExportOptions {
+  std::string job;
+  std::string format = "safetensors";
+  std::string output;
+};
+struct MakeDataOptions {
+  std::string kind;  // "glyphs"
+  std::string dir;
+  int64_t count = 60000;
+  int64_t test_count = 10000;
+  uint64_t seed = 1;
+};
+
+int RunUp(const Globals& globals, const LocalClusterOptions& options);
+int RunSubmit(const Globals& globals, const SubmitOptions& options);
+int RunJobs(const Globals& globals);
+int RunJob(const Globals& globals, const std::string& job);
+int RunWatch(const Globals& globals, const std::string& job);
+int RunCancel(const Globals& globals, const std::string& job);
+int RunDelete(const Globals& globals, const std::string& job);
+int RunNodes(const Globals& globals);
+int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
+int RunExport(const Globals& globals, const ExportOptions& options);
+int RunMakeData(const Globals& globals, const MakeDataOptions& options);
+int RunDataInfo(const Globals& globals, const std::string& path);
+int RunHealth(const Globals& globals, const HealthOptions& options);
+
+// Prints "cairn: message" and returns the exit code that fits.
+int Fail(const absl::Status& status);
+
+}  // namespace cairn

@@ -1,0 +1,125 @@
+#include "client/cli/figures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/model/job_check.h"
+
+namespace cairn {
+
+Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums) {
+  Figures figures;
+  if (sums.examples() == 0) return figures;
+  const double n = static_cast<double>(sums.examples());
+  figures.emplace_back("loss", sums.loss() / n);
+  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i) {
+    const bool squares = spec.metrics(i).kind() == v1::Metric::ROOT_MEAN_SQUARED_ERROR;
+    const double mean = sums.metrics(i) / n;
+    figures.emplace_back(MetricName(spec, i), squares ? std::sqrt(mean) : mean);
+  }
+  return figures;
+}
+
+std::string Thousands(uint64_t number) {
+  const std::string digits = absl::StrCat(number);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string CountText(int64_t number, const char* thing) {
+  return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
+}
+
+std::string ShortDuration(absl::Duration d) {
+  const double seconds = std::max(0.0, absl::ToDoubleSeconds(d));
+  if (seconds < 9.95) return absl::StrFormat("%.1fs", seconds);
+  const int64_t s = std::llround(std::min(seconds, 1e9));
+  if (s < 60) return absl::StrFormat("%ds", s);
+  if (s < 3600) return absl::StrFormat("%dm%02ds", s / 60, s % 60);
+  return absl::StrFormat("%dh%02dm", s / 3600, s / 60 % 60);
+}
+
+std::string ShortBytes(uint64_t bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}
+
+std::string FigureText(double value) {
+  const double size = std::fabs(value);
+  return size != 0 && (size < 1e-3 || size >= 1e6) ? absl::StrFormat("%.4e", value) : absl::StrFormat("%.4f", value);
+}
+
+const char* StateText(v1::JobState state) {
+  switch (state) {
+    case v1::QUEUED:
+      return "queued";
+    case v1::STARTING:
+      return "starting";
+    case v1::RUNNING:
+      return "running";
+    case v1::FINALIZING:
+      return "finalizing";
+    case v1::SUCCEEDED:
+      return "succeeded";
+    case v1::FAILED:
+      return "failed";
+    case v1::CANCELLED:
+      return "cancelled";
+    default:
+      return "unknown";
+  }
+}
+
+std::string OptimizerText(const v1::Optimizer& optimizer) {
+  const char* name = "none";
+  switch (optimizer.kind_case()) {
+    case v1::Optimizer::kSgd:
+      name = "sgd";
+      break;
+    case v1::Optimizer::kAdagrad:
+      name = "adagrad";
+      break;
+    case v1::Optimizer::kRmsprop:
+      name = "rmsprop";
+      break;
+    case v1::Optimizer::kAdam:
+      name = "adam";
+      break;
+    case v1::Optimizer::kAdamw:
+      name = "adamw";
+      break;
+    case v1::Optimizer::KIND_NOT_SET:
+      break;
+  }
+  return absl::StrFormat("%s, learning rate %g", name, optimizer.learning_rate());
+}
+
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - row[i].size(), ' ');
+    }
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+}  // namespace cairn

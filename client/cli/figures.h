@@ -1,0 +1,29 @@
+// The figures of a job that the outputs share: means out of sums, durations, counts.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/job.pb.h"
+
+namespace cairn {
+
+// Means over examples: "loss", then the metrics in the order of the job. Empty where no example was counted.
+// The sums of a root-mean-squared error are of squares.
+using Figures = std::vector<std::pair<std::string, double>>;
+Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums);
+
+std::string Thousands(uint64_t number);                     // "7,120"
+std::string CountText(int64_t number, const char* thing);   // "1 slot", "2 slots"
+std::string ShortDuration(absl::Duration d);                // "8.4s", "3m12s", "2h05m"
+std::string ShortBytes(uint64_t bytes);                     // "1.5 MiB"
+std::string FigureText(double value);                       // "0.3012"; small ones as 1.2e-05
+const char* StateText(v1::JobState state);                  // "running"
+std::string OptimizerText(const v1::Optimizer& optimizer);  // "adam, learning rate 0.001"
+
+// Columns padded to their widest cell, two spaces between; a header line first.
+std::string Table(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace cairn

@@ -1,0 +1,23 @@
+// A job as the user wrote it: a text-protobuf file and the settings of the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+// Errors: INVALID_ARGUMENT, one line for each mistake, "FILE:LINE:COLUMN: what" (lines and columns from 1); NOT_FOUND
+// names the file.
+absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path);
+// The same for text in memory, and for any message (what is in it is merged).
+absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::string& where);
+absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message);
+
+// A relative path that exists here becomes absolute, so that daemons started elsewhere find the same data; others stay
+// as they are.
+void MakeDataPathAbsolute(v1::JobSpec* spec);
+
+}  // namespace cairn

@@ -1,0 +1,22 @@
+// Messages as JSON for scripts: names as in the protos, numbers as numbers, enums by name, sums as means with the
+// metrics' names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cairn/v1/cluster.pb.h"
+
+namespace cairn {
+
+// One line each, without the line's end. Figures are those of figures.h; a JobSpec shows the fields that are set, the
+// rest all of theirs.
+std::string JobJson(const v1::JobStatus& job);
+std::string JobsJson(const std::vector<v1::JobStatus>& jobs);     // {"jobs": [...]}
+std::string NodesJson(const std::vector<v1::NodeStatus>& nodes);  // {"nodes": [...]}
+std::string DataInfoJson(const v1::DataInfo& info);
+std::string SubmitJson(const v1::SubmitResponse& response);  // {"job_id", "name", "state", "reason", "warnings"}
+// {"job_id", "split", "examples", "loss", METRIC..., "version"}
+std::string EvaluateJson(const v1::JobStatus& job, v1::Split split, const v1::EvaluateResponse& response);
+
+}  // namespace cairn

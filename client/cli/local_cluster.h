@@ -1,0 +1,78 @@
+// LocalCluster: the daemons of `cairn up`, started, looked after and stopped as child processes.
+//
+// One thread (the main one). Time is handed in, so that back-off can be tested without waiting. Invariants:
+//   1. Names, ports and directories stay the same for the life of the cluster: a daemon that is started again takes up
+//   its own data.
+//   2. Stopped in the order workers, ps, coordinator; what does not stop in time is killed. Nothing is left behind.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/cli/child_process.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+struct LocalClusterOptions {
+  int ps = 2;           // 1..64
+  int workers = 2;      // 1..64
+  int port = 7070;      // of the coordinator; 0: chosen by the system
+  int slots = 0;        // of each worker; 0: hardware threads / workers, at least 1
+  bool restart = true;  // start daemons again that end by themselves
+  std::string dir;      // data in DIR/NAME, logs in DIR/logs/NAME.log
+  std::string bin_dir;  // where the daemons' programs are
+  std::string log_level = "info";
+
+  absl::Status Validate() const;
+};
+
+class LocalCluster {
+ public:
+  // What happens is told in whole lines.
+  using Tell = std::function<void(const std::string&)>;
+
+  // Takes the directory's lock, finds the port, starts everything. Errors name what stands in the way.
+  static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const LocalClusterOptions& options, Tell tell);
+  ~LocalCluster();  // kills what Stop did not stop
+
+  const std::string& address() const { return address_; }
+  const std::string& dir() const { return options_.dir; }
+  int nodes() const { return options_.ps + options_.workers; }
+
+  // Notices daemons that ended; starts those again whose back-off is over.
+  void Tick(absl::Time now);
+  // OK, or why a daemon ended and the end of its log: for the time before the cluster was first whole.
+  absl::Status AllRunning();
+
+  // Asks in order, each group for at most its time; `hurry` is asked meanwhile and makes it kill at once.
+  void Stop(const std::function<bool()>& hurry);
+
+ private:
+  struct Daemon {
+    std::string name;
+    std::vector<std::string> argv;
+    std::string log;
+    ChildProcess process;
+    absl::Time started;
+    absl::Time start_again = absl::InfiniteFuture();
+    absl::Duration backoff;
+  };
+
+  LocalCluster(const LocalClusterOptions& options, Tell tell) : options_(options), tell_(std::move(tell)) {}
+  absl::Status Lock();
+  void Describe();  // fills daemons_: the coordinator, ps, workers
+  absl::Status StartDaemon(Daemon& daemon, absl::Time now);
+  void StopGroup(const std::string& prefix, absl::Duration patience, const std::function<bool()>& hurry);
+
+  const LocalClusterOptions options_;
+  const Tell tell_;
+  std::string address_;
+  int lock_ = -1;
+  std::vector<Daemon> daemons_;
+};
+
+}  // namespace cairn

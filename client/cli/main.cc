@@ -1,0 +1,153 @@
+// cairn: submits jobs, watches them, runs a local cluster. Flags are turned into the options of commands.h here, and
+// nowhere else.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+
+namespace cairn {
+
+int Fail(const absl::Status& status) {
+  absl::FPrintF(stderr, "cairn: %s\n", status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitUsage;
+    default:
+      return kExitFailed;
+  }
+}
+
+namespace {
+
+// Everything that the flags fill in. `run` is the command that was named.
+struct Invocation {
+  Globals globals;
+  LocalClusterOptions up;
+  SubmitOptions submit;
+  EvaluateOptions evaluate;
+  ExportOptions export_options;
+  MakeDataOptions make_data;
+  std::string job;
+  std::string path;
+  HealthOptions health;
+  std::function<int()> run;
+};
+
+CLI::App* AddCommand(CLI::App& parent, const char* name, const char* help, Invocation& call, std::function<int()> run) {
+  CLI::App* command = parent.add_subcommand(name, help);
+  command->fallthrough();  // --json and --coordinator may stand behind the command too
+  command->callback([&call, run = std::move(run)] { call.run = run; });
+  return command;
+}
+
+void AddJobArgument(CLI::App* command, std::string* job) {
+  command->add_option("JOB", *job, "The job's number, or its name (the newest one)")->required();
+}
+
+void AddUp(CLI::App& app, Invocation& call) {
+  CLI::App* up = AddCommand(app, "up", "Run a whole cluster on this machine, until Ctrl-C", call,
+                            [&call] { return RunUp(call.globals, call.up); });
+  up->add_option("--ps", call.up.ps, "Parameter servers")->capture_default_str();
+  up->add_option("--workers", call.up.workers, "Workers")->capture_default_str();
+  up->add_option("--port", call.up.port, "The coordinator's port on 127.0.0.1; 0: chosen by the system")
+      ->capture_default_str();
+  up->add_option("--slots", call.up.slots, "Replicas that a worker computes at once; 0: hardware threads / workers")
+      ->capture_default_str();
+  call.up.dir = "cairn-data";
+  up->add_option("--dir", call.up.dir, "Data and logs; the cluster of a directory resumes when it is started again")
+      ->capture_default_str();
+  up->add_option("--log-level", call.up.log_level, "debug, info, warning or error")->capture_default_str();
+  up->add_flag("!--no-restart", call.up.restart, "Do not start daemons again that end by themselves");
+}
+
+void AddJobCommands(CLI::App& app, Invocation& call) {
+  const Globals& globals = call.globals;
+  CLI::App* submit =
+      AddCommand(app, "submit", "Submit a job", call, [&call] { return RunSubmit(call.globals, call.submit); });
+  submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
+  submit->add_option("--set", call.submit.settings, "PATH=VALUE: set a field of the job, as optimizer.adam.beta_1=0.8")
+      ->allow_extra_args(false);
+  submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
+  AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
+  const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
+    AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);
+  };
+  add_with_job("job", "Show a job: state, figures, placement, digest", RunJob);
+  add_with_job("watch", "Show a job's progress until it ends", RunWatch);
+  add_with_job("cancel", "End a job; the weights reached are kept", RunCancel);
+  add_with_job("delete", "Forget a finished job and its weights", RunDelete);
+  CLI::App* evaluate = AddCommand(app, "evaluate", "Loss and metrics of a job's weights", call,
+                                  [&call] { return RunEvaluate(call.globals, call.evaluate); });
+  AddJobArgument(evaluate, &call.evaluate.job);
+  evaluate->add_option("--split", call.evaluate.split, "train, validation or test")->capture_default_str();
+  CLI::App* export_command = AddCommand(app, "export", "Write a job's weights to a file", call,
+                                        [&call] { return RunExport(call.globals, call.export_options); });
+  AddJobArgument(export_command, &call.export_options.job);
+  export_command->add_option("--format", call.export_options.format, "safetensors")->capture_default_str();
+  export_command->add_option("-o,--output", call.export_options.output, "The file")->required();
+}
+
+void AddOtherCommands(CLI::App& app, Invocation& call) {
+  AddCommand(app, "nodes", "List the cluster's nodes", call, [&call] { return RunNodes(call.globals); });
+  CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", call,
+                                [&call] { return RunHealth(call.globals, call.health); });
+  health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");
+  health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive");
+  CLI::App* data = app.add_subcommand("data", "Data sets on this machine");
+  data->require_subcommand(1);
+  data->fallthrough();
+  CLI::App* make = AddCommand(*data, "make", "Generate a data set", call,
+                              [&call] { return RunMakeData(call.globals, call.make_data); });
+  make->add_option("KIND", call.make_data.kind, "glyphs: drawn digits, 28x28 grey")->required();
+  make->add_option("DIR", call.make_data.dir, "Where to")->required();
+  make->add_option("--count", call.make_data.count, "Training pictures")->capture_default_str();
+  make->add_option("--test-count", call.make_data.test_count, "Test pictures")->capture_default_str();
+  make->add_option("--seed", call.make_data.seed, "Another seed, other pictures")->capture_default_str();
+  AddCommand(*data, "info", "What is this data set: kind, counts, shapes, classes", call,
+             [&call] { return RunDataInfo(call.globals, call.path); })
+      ->add_option("PATH", call.path, "File or directory")
+      ->required();
+  AddCommand(app, "version", "Print the version", call, [] {
+    absl::PrintF("cairn %s\n", CAIRN_VERSION);
+    return kExitOk;
+  });
+}
+
+std::string FolderOfThisProgram() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+int Main(int argc, char** argv) {
+  Invocation call;
+  call.up.bin_dir = FolderOfThisProgram();
+  if (const char* address = std::getenv("CAIRN_COORDINATOR"); address != nullptr && *address != '\0') {
+    call.globals.client.address = address;
+  }
+  CLI::App app{"Trains deep networks on a cluster: submit jobs, watch them, run a local cluster.", "cairn"};
+  app.require_subcommand(1);
+  app.add_option("--coordinator", call.globals.client.address, "HOST:PORT; also $CAIRN_COORDINATOR")
+      ->capture_default_str();
+  app.add_flag("--json", call.globals.json, "JSON for scripts, one object a line");
+  AddUp(app, call);
+  AddJobCommands(app, call);
+  AddOtherCommands(app, call);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return call.run();
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) { return cairn::Main(argc, argv); }

@@ -1,0 +1,50 @@
+#include "client/cli/nodes_table.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/figures.h"
+
+namespace cairn {
+namespace {
+
+const char* RoleText(v1::Role role) {
+  switch (role) {
+    case v1::PS:
+      return "ps";
+    case v1::WORKER:
+      return "worker";
+    case v1::COORDINATOR:
+      return "coordinator";
+    default:
+      return "?";
+  }
+}
+
+std::string WorkText(const v1::NodeStatus& node) {
+  if (node.role() == v1::WORKER) return absl::StrFormat("%d of %s", node.slots_used(), CountText(node.slots(), "slot"));
+  if (node.role() == v1::PS) return CountText(node.partitions(), "partition");
+  return "";
+}
+
+std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
+  if (node.alive()) return "alive";
+  return absl::StrFormat("dead for %s", ShortDuration(now - absl::FromUnixMillis(node.last_heartbeat_unix_ms())));
+}
+
+// Without the socket for those on the same host, which --json shows.
+std::string TcpAddress(const v1::NodeStatus& node) { return node.address().substr(0, node.address().find(',')); }
+
+}  // namespace
+
+std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now) {
+  if (nodes.empty()) return "no nodes yet; start cairn-ps and cairn-worker with --coordinator\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "ROLE", "STATE", "WORK", "MEMORY", "HOST", "ADDRESS", "DEVICE"}};
+  for (const v1::NodeStatus& node : nodes) {
+    rows.push_back({node.name(), RoleText(node.role()), SeenText(node, now), WorkText(node),
+                    ShortBytes(node.memory_bytes()), node.host(), TcpAddress(node), node.device()});
+  }
+  return Table(rows);
+}
+
+}  // namespace cairn

@@ -1,0 +1,140 @@
+#include "client/cli/progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/figures.h"
+#include "client/job_client.h"
+
+namespace cairn {
+namespace {
+
+constexpr int kBarCells = 30;
+constexpr int kBarCellsMin = 5;
+constexpr char kClearToEnd[] = "\x1b[K";
+
+std::string DrawBar(int64_t done, int64_t total, int cells) {
+  if (total <= 0 || cells < kBarCellsMin) return "";
+  const int full = static_cast<int>(std::clamp<int64_t>(done, 0, total) * cells / total);
+  std::string bar(static_cast<size_t>(cells), '.');
+  std::fill_n(bar.begin(), full, '=');
+  if (full < cells) bar[static_cast<size_t>(full)] = '>';
+  return absl::StrCat("[", bar, "] ");
+}
+
+std::string FigureList(const Figures& figures, const char* prefix = "") {
+  std::string text;
+  for (const auto& [name, value] : figures) absl::StrAppend(&text, " - ", prefix, name, ": ", FigureText(value));
+  return text;
+}
+
+bool ValidationDue(const v1::JobStatus& job, int epoch) {
+  const int freq = std::max(1, job.spec().validation_freq());
+  return job.data().validation_examples() > 0 && (epoch + 1) % freq == 0;
+}
+
+// An epoch's result is whole when its validation is, or when nothing more will come.
+bool IsWhole(const v1::JobStatus& job, int i) {
+  const v1::EpochResult& result = job.epochs(i);
+  return IsFinal(job.state()) || i + 1 < job.epochs_size() || !ValidationDue(job, result.epoch()) ||
+         result.validation().examples() >= job.data().validation_examples();
+}
+
+int64_t StepsOf(const v1::JobStatus& job, int epoch) {
+  return std::clamp<int64_t>(job.step() - epoch * job.steps_per_epoch(), 0, job.steps_per_epoch());
+}
+
+std::string TimeLeft(const v1::JobStatus& job, int64_t steps_left) {
+  if (job.images_per_second() <= 0 || steps_left <= 0) return "";
+  const double seconds = static_cast<double>(steps_left) * job.spec().batch_size() / job.images_per_second();
+  return absl::StrFormat(" - %s left", ShortDuration(absl::Seconds(seconds)));
+}
+
+}  // namespace
+
+std::string Progress::Line(const std::string& text) {
+  const bool over = bar_open_;
+  bar_open_ = false;
+  return over ? absl::StrCat("\r", text, kClearToEnd, "\n") : absl::StrCat(text, "\n");
+}
+
+std::string Progress::Bar(const std::string& text) {
+  bar_open_ = true;
+  // The last column stays free: a terminal may wrap there.
+  return absl::StrCat("\r", text.substr(0, static_cast<size_t>(std::max(1, options_.width - 1))), kClearToEnd);
+}
+
+int Progress::CellsBeside(const std::string& rest) const {
+  return std::min(kBarCells, options_.width - 4 - static_cast<int>(rest.size()));
+}
+
+std::string Progress::Note(const std::string& text) { return Line(text); }
+
+std::string Progress::StateLine(const v1::JobStatus& job) {
+  if (job.state() == state_ && job.reason() == reason_) return "";
+  state_ = job.state();
+  reason_ = job.reason();
+  std::string text = absl::StrFormat("job %d \"%s\": %s", job.job_id(), job.spec().name(), StateText(job.state()));
+  if (IsFinal(job.state()) && job.started_unix_ms() > 0 && job.finished_unix_ms() >= job.started_unix_ms()) {
+    absl::StrAppend(&text, " after ",
+                    ShortDuration(absl::Milliseconds(job.finished_unix_ms() - job.started_unix_ms())));
+  }
+  if (!job.digest().empty()) absl::StrAppend(&text, " - digest ", job.digest());
+  if (!job.reason().empty()) absl::StrAppend(&text, " - ", job.reason());
+  return Line(text);
+}
+
+std::string Progress::EpochHead(const v1::JobStatus& job, int epoch) {
+  if (!options_.terminal || head_printed_ >= epoch) return "";
+  head_printed_ = epoch;
+  return Line(absl::StrFormat("Epoch %d/%d", epoch + 1, job.spec().epochs()));
+}
+
+std::string Progress::EpochResults(const v1::JobStatus& job) {
+  std::string text;
+  for (; epochs_printed_ < job.epochs_size() && IsWhole(job, epochs_printed_); ++epochs_printed_) {
+    const v1::EpochResult& result = job.epochs(epochs_printed_);
+    const std::string figures = absl::StrCat(" - ", ShortDuration(absl::Seconds(result.seconds())),
+                                             FigureList(MeanFigures(job.spec(), result.train())),
+                                             FigureList(MeanFigures(job.spec(), result.validation()), "val_"));
+    if (options_.terminal) {
+      const int64_t steps = job.steps_per_epoch();
+      const std::string rest = absl::StrCat(steps, "/", steps, figures);
+      text += EpochHead(job, result.epoch());
+      text += Line(absl::StrCat(DrawBar(1, 1, CellsBeside(rest)), rest));
+    } else {
+      absl::StrAppend(&text, Line(absl::StrFormat("epoch %d/%d%s", result.epoch() + 1, job.spec().epochs(), figures)));
+    }
+  }
+  return text;
+}
+
+std::string Progress::RunningEpoch(const v1::JobStatus& job) {
+  const bool pending = epochs_printed_ < job.epochs_size();  // its validation is still being computed
+  const int epoch = pending ? job.epochs(epochs_printed_).epoch() : job.epoch();
+  if (!options_.terminal || job.state() != v1::RUNNING || job.steps_per_epoch() <= 0 || epoch >= job.spec().epochs())
+    return "";
+  const int64_t steps = job.steps_per_epoch(), done = pending ? steps : StepsOf(job, epoch);
+  const v1::MetricSums& sums = pending ? job.epochs(epochs_printed_).train() : job.epoch_sums();
+  std::string rest = absl::StrCat(done, "/", steps, FigureList(MeanFigures(job.spec(), sums)));
+  if (pending) {
+    rest += " - validating";
+  } else if (job.images_per_second() > 0) {
+    absl::StrAppend(&rest, " - ", Thousands(static_cast<uint64_t>(job.images_per_second())), " images/s",
+                    TimeLeft(job, steps - done));
+  }
+  const std::string head =
+      EpochHead(job, epoch);  // before Bar: each follows on what the one before it left on the line
+  return head + Bar(absl::StrCat(DrawBar(done, steps, CellsBeside(rest)), rest));
+}
+
+std::string Progress::Update(const v1::JobStatus& job) {
+  // Results stand above the line that says how the job ended.
+  std::string text = IsFinal(job.state()) ? EpochResults(job) : StateLine(job);
+  text += IsFinal(job.state()) ? StateLine(job) : EpochResults(job);
+  text += RunningEpoch(job);
+  return text;
+}
+
+}  // namespace cairn

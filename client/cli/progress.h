@@ -1,0 +1,50 @@
+// The picture of a running job, as Keras shows it: a bar an epoch on a terminal, lines elsewhere.
+//
+//   Epoch 2/5
+//   [==============>...............] 450/938 - loss: 0.3012 - accuracy: 0.8891 - 7,120 images/s - 12s left
+//
+// A pure function of the statuses that it was given; knows no terminal and no clock. Not thread-safe. Invariants:
+//   1. Every epoch's result is printed once, in order, whatever statuses were missed.
+//   2. A bar is never wider than the terminal, so that the next one can be drawn over it.
+#pragma once
+
+#include <string>
+
+#include "cairn/v1/job.pb.h"
+
+namespace cairn {
+
+struct ProgressOptions {
+  bool terminal = false;  // bars that are drawn over; else only whole lines
+  int width = 80;         // of the terminal, columns
+};
+
+class Progress {
+ public:
+  explicit Progress(const ProgressOptions& options) : options_(options) {}
+
+  // What to write for this status; may be empty.
+  std::string Update(const v1::JobStatus& job);
+  // A line between the others (the coordinator is away, say).
+  std::string Note(const std::string& text);
+  // The terminal was resized.
+  void set_width(int width) { options_.width = width; }
+
+ private:
+  std::string Line(const std::string& text);  // a line that stays
+  std::string Bar(const std::string& text);   // a line that the next one replaces
+  std::string StateLine(const v1::JobStatus& job);
+  std::string EpochResults(const v1::JobStatus& job);
+  std::string RunningEpoch(const v1::JobStatus& job);
+  int CellsBeside(const std::string& rest) const;  // of a bar on the same line
+  std::string EpochHead(const v1::JobStatus& job, int epoch);
+
+  ProgressOptions options_;
+  bool bar_open_ = false;  // the cursor stands behind a bar
+  v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
+  std::string reason_;
+  int epochs_printed_ = 0;
+  int head_printed_ = -1;  // epoch whose "Epoch 2/5" stands on the terminal
+};
+
+}  // namespace cairn

@@ -1,0 +1,29 @@
+// `--set path.to.field=value`: one field of a message, found by name and changed by reflection.
+//
+//   setting := path '=' value
+//   path    := step ('.' step)*
+//   step    := FIELD | FIELD '[' NUMBER ']' | FIELD '[..]'        [..] appends an element
+//   value   := for a scalar: the number, true or false, an enum's name in any case, or text as it stands
+//              for a repeated scalar without an index: values between commas, in [ ] or not, which replace the list;
+//              empty: none for a message: {text format}; {} makes an empty one
+//
+// Pure functions. A failed setting leaves the message as it was.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace cairn {
+
+// Errors: INVALID_ARGUMENT names the setting, the step that is wrong, and the nearest field, the allowed values or the
+// range.
+absl::Status ApplySetting(const std::string& setting, google::protobuf::Message* message);
+
+// The candidate with the fewest edits to `word`, or empty where none is near. For "did you mean".
+std::string Nearest(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace cairn

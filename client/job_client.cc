@@ -1,0 +1,275 @@
+#include "client/job_client.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/random/random.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "cairn/v1/cluster.grpc.pb.h"
+#include "common/rpc/channel.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
+constexpr absl::Duration kBackoffMax = absl::Seconds(2);
+// A list of jobs with their models.
+constexpr int kAnswerBytesMax = 64 << 20;
+// A watch's stream is opened anew after this long, so that a peer that vanished silently is noticed.
+constexpr absl::Duration kWatchStreamMax = absl::Seconds(30);
+
+ChannelOptions Options() {
+  ChannelOptions options;
+  options.keepalive_interval = absl::Seconds(5);
+  options.keepalive_timeout = absl::Seconds(5);
+  options.receive_bytes_max = kAnswerBytesMax;
+  return options;
+}
+
+// The system's reason out of "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Connection refused".
+std::string ShortReason(const std::string& message) {
+  const size_t colon = message.rfind(": ");
+  std::string reason = colon == std::string::npos ? message : message.substr(colon + 2);
+  if (reason == "Connection refused") reason = "connection refused";
+  return reason;
+}
+
+v1::GetJobRequest ToRequest(const JobRef& job) {
+  v1::GetJobRequest request;
+  if (job.id != 0) {
+    request.set_job_id(job.id);
+  } else {
+    request.set_name(job.name);
+  }
+  return request;
+}
+
+bool IsTransient(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
+
+class Backoff {
+ public:
+  absl::Duration Next() {
+    const absl::Duration wait = next_ * absl::Uniform(random_, 0.5, 1.0);
+    next_ = std::min(next_ * 2, kBackoffMax);
+    return wait;
+  }
+  void Reset() { next_ = kBackoffMin; }
+
+ private:
+  absl::BitGen random_;
+  absl::Duration next_ = kBackoffMin;
+};
+
+}  // namespace
+
+// The way to the coordinator: a channel that is made anew after it failed, because gRPC's own back-off is slower than
+// ours.
+struct JobClient::Connection {
+  struct Link {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::JobService::Stub> stub;
+  };
+
+  explicit Connection(std::string address) : address(std::move(address)) {}
+
+  absl::StatusOr<std::shared_ptr<Link>> Get() {
+    absl::MutexLock lock(&mutex);
+    if (link == nullptr) {
+      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(address, Options());
+      if (!channel.ok()) return Annotate(channel.status(), "the coordinator's address");
+      link = std::make_shared<Link>(Link{*channel, v1::JobService::NewStub(*channel)});
+    }
+    return link;
+  }
+
+  // What gRPC said of a call on `used`, as a user should read it.
+  absl::Status ToStatus(const grpc::Status& status, const std::shared_ptr<Link>& used, absl::Duration timeout) {
+    switch (status.error_code()) {
+      case grpc::StatusCode::OK:
+        return absl::OkStatus();
+      case grpc::StatusCode::UNAVAILABLE:
+        if (used->channel->GetState(false) == GRPC_CHANNEL_READY) break;  // the coordinator itself says so
+        Drop(used);
+        return absl::UnavailableError(absl::StrFormat(
+            "cannot reach the coordinator at %s (%s); is it running? start one with `cairn up` or give --coordinator",
+            address, ShortReason(status.error_message())));
+      case grpc::StatusCode::DEADLINE_EXCEEDED:
+        return absl::DeadlineExceededError(absl::StrFormat(
+            "the coordinator at %s did not answer within %s; is that its address, and is it overloaded or stopped?",
+            address, absl::FormatDuration(timeout)));
+      case grpc::StatusCode::UNIMPLEMENTED:
+        return absl::UnimplementedError(
+            absl::StrFormat("what listens at %s is no cairn coordinator, or one of another version; give --coordinator "
+                            "the address on which cairn-coordinator listens",
+                            address));
+      default:
+        break;
+    }
+    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  }
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                             Response*),
+                                const Request& request, absl::Duration timeout) {
+    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    Response response;
+    const grpc::Status status = (used->stub.get()->*method)(&context, request, &response);
+    if (!status.ok()) return ToStatus(status, used, timeout);
+    return response;
+  }
+
+  void Drop(const std::shared_ptr<Link>& used) {
+    absl::MutexLock lock(&mutex);
+    if (link == used) link = nullptr;
+  }
+
+  const std::string address;
+  absl::Mutex mutex;
+  std::shared_ptr<Link> link ABSL_GUARDED_BY(mutex);
+};
+
+absl::StatusOr<JobRef> JobRef::Parse(const std::string& text) {
+  JobRef ref;
+  if (text.empty()) return absl::InvalidArgumentError("a job is named by its number or its name, not by nothing");
+  if (text.find_first_not_of("0123456789") != std::string::npos) {
+    ref.name = text;
+  } else if (!absl::SimpleAtoi(text, &ref.id) || ref.id == 0) {
+    return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is no job's number; they count from 1", text));
+  }
+  return ref;
+}
+
+bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
+
+JobClient::JobClient(const JobClientOptions& options)
+    : options_(options), connection_(std::make_unique<Connection>(options.address)) {}
+
+JobClient::~JobClient() = default;
+
+absl::StatusOr<v1::SubmitResponse> JobClient::Submit(const v1::JobSpec& spec) {
+  absl::BitGen random;
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_key(
+      absl::StrFormat("%016x%016x", absl::Uniform<uint64_t>(random), absl::Uniform<uint64_t>(random)));
+  Backoff backoff;
+  for (int attempt = 1;; ++attempt) {
+    auto response = connection_->Call(&v1::JobService::Stub::Submit, request, options_.submit_timeout);
+    if (response.ok() || !absl::IsUnavailable(response.status()) || attempt == 3) return response;
+    absl::SleepFor(backoff.Next());
+  }
+}
+
+absl::StatusOr<std::vector<v1::JobStatus>> JobClient::List() {
+  CAIRN_ASSIGN_OR_RETURN(auto response,
+                         connection_->Call(&v1::JobService::Stub::ListJobs, v1::ListJobsRequest(), options_.timeout));
+  return std::vector<v1::JobStatus>(response.jobs().begin(), response.jobs().end());
+}
+
+absl::StatusOr<v1::JobStatus> JobClient::Get(const JobRef& job) {
+  return connection_->Call(&v1::JobService::Stub::GetJob, ToRequest(job), options_.timeout);
+}
+
+absl::StatusOr<v1::JobStatus> JobClient::Cancel(const JobRef& job) {
+  return connection_->Call(&v1::JobService::Stub::CancelJob, ToRequest(job), options_.timeout);
+}
+
+absl::Status JobClient::Delete(const JobRef& job) {
+  return connection_->Call(&v1::JobService::Stub::DeleteJob, ToRequest(job), options_.timeout).status();
+}
+
+absl::StatusOr<v1::EvaluateResponse> JobClient::Evaluate(const JobRef& job, v1::Split split) {
+  v1::EvaluateRequest request;
+  *request.mutable_job() = ToRequest(job);
+  request.set_split(split);
+  return connection_->Call(&v1::JobService::Stub::Evaluate, request, options_.evaluate_timeout);
+}
+
+absl::StatusOr<std::vector<v1::NodeStatus>> JobClient::ListNodes() {
+  CAIRN_ASSIGN_OR_RETURN(auto response,
+                         connection_->Call(&v1::JobService::Stub::ListNodes, v1::ListNodesRequest(), options_.timeout));
+  return std::vector<v1::NodeStatus>(response.nodes().begin(), response.nodes().end());
+}
+
+absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
+  v1::GetJobRequest request = ToRequest(job);
+  Backoff backoff;
+  absl::Time last_heard = absl::Now();
+  while (true) {
+    CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kWatchStreamMax));
+    const auto reader = link->stub->WatchJob(&context, request);
+    v1::JobStatus status;
+    bool heard = false, final = false;
+    while (reader->Read(&status)) {
+      heard = true;
+      final = IsFinal(status.state());
+      // From here on this very job, whatever newer one takes its name.
+      request.clear_name();
+      request.set_job_id(status.job_id());
+      if (!callbacks.on_status(status)) {
+        context.TryCancel();
+        reader->Finish();
+        return absl::OkStatus();
+      }
+    }
+    const absl::Status end = connection_->ToStatus(reader->Finish(), link, kWatchStreamMax);
+    if (final) return absl::OkStatus();
+    const absl::Time now = absl::Now();
+    if (heard) {
+      last_heard = now;
+      backoff.Reset();
+      if (absl::IsDeadlineExceeded(end)) continue;  // our own deadline on a stream that works
+    }
+    if (!end.ok() && !IsTransient(end)) return end;
+    if (now - last_heard > options_.reconnect_max) {
+      return end.ok() ? absl::UnavailableError("the coordinator keeps ending the watch before the job ends") : end;
+    }
+    if (callbacks.on_interrupted && !end.ok()) callbacks.on_interrupted(end);
+    absl::SleepFor(backoff.Next());
+  }
+}
+
+// grpc.health.v1 has messages of one field each, so that they are read and written here by hand: an empty request asks
+// for the server as a whole; the response {status = 1} is 1 for SERVING.
+absl::Status CheckHealth(const std::string& address, absl::Duration timeout) {
+  CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, Options()));
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  grpc::CompletionQueue queue;
+  grpc::ByteBuffer request, response;
+  const grpc::Slice empty;
+  request = grpc::ByteBuffer(&empty, 1);
+  grpc::Status status;
+  const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
+  call->StartCall();
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);  // the call's deadline bounds it
+  if (!status.ok()) {
+    return absl::UnavailableError(
+        absl::StrFormat("%s is not reached (%s)", address, ShortReason(status.error_message())));
+  }
+  grpc::Slice bytes;
+  const bool serving =
+      response.DumpToSingleSlice(&bytes).ok() && bytes.size() >= 2 && bytes.begin()[0] == 0x08 && bytes.begin()[1] == 1;
+  if (!serving)
+    return absl::UnavailableError(absl::StrCat(address, " answers, but does not serve (starting or stopping)"));
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

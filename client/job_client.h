@@ -1,0 +1,80 @@
+// JobClient: what a user may ask of a cluster (JobService), as plain blocking calls with deadlines and errors that say
+// what to do.
+//
+// Thread-safe; every call may run beside the others. Invariants:
+//   1. Every call ends: unary calls by their deadline, Watch by the job's end, by its caller or when the coordinator
+//   stays away.
+//   2. Calls that change something are safe to repeat: Submit carries a request key and retries by itself.
+//   3. No gRPC type shows: programs that link this need not know it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+inline constexpr char kCoordinatorAddressDefault[] = "127.0.0.1:7070";
+
+struct JobClientOptions {
+  std::string address = kCoordinatorAddressDefault;  // host:port
+  absl::Duration timeout = absl::Seconds(10);        // of a call. Submit: the workers look at the data meanwhile
+  absl::Duration submit_timeout = absl::Seconds(60);
+  absl::Duration evaluate_timeout = absl::Minutes(30);
+  // Watch: how long the coordinator may be away before Watch gives up; the job does not need it to go on.
+  absl::Duration reconnect_max = absl::Seconds(60);
+};
+
+// A job by number, or the newest one of a name.
+struct JobRef {
+  uint64_t id = 0;  // 0: by name
+  std::string name;
+
+  // Digits are a number, anything else is a name. Errors: INVALID_ARGUMENT.
+  static absl::StatusOr<JobRef> Parse(const std::string& text);
+};
+
+class JobClient {
+ public:
+  explicit JobClient(const JobClientOptions& options);
+  ~JobClient();
+
+  // Errors of all calls: UNAVAILABLE, the coordinator is not reached (the text names its address and what to do);
+  // NOT_FOUND, no such job; what the RPC says (proto/cairn/v1/cluster.proto).
+  absl::StatusOr<v1::SubmitResponse> Submit(const v1::JobSpec& spec);
+  absl::StatusOr<std::vector<v1::JobStatus>> List();  // newest first
+  absl::StatusOr<v1::JobStatus> Get(const JobRef& job);
+  absl::StatusOr<v1::JobStatus> Cancel(const JobRef& job);
+  absl::Status Delete(const JobRef& job);
+  absl::StatusOr<v1::EvaluateResponse> Evaluate(const JobRef& job, v1::Split split);
+  absl::StatusOr<std::vector<v1::NodeStatus>> ListNodes();
+
+  struct WatchCallbacks {
+    // The present status, then every change. false ends the watch.
+    std::function<bool(const v1::JobStatus&)> on_status;
+    // The stream broke and is being opened again. Optional.
+    std::function<void(const absl::Status&)> on_interrupted;
+  };
+  // Blocks until the job is final (OK), a callback says stop (OK), or an error that a new stream does not mend.
+  absl::Status Watch(const JobRef& job, const WatchCallbacks& callbacks);
+
+ private:
+  struct Connection;
+  const JobClientOptions options_;
+  const std::unique_ptr<Connection> connection_;
+};
+
+// SUCCEEDED, FAILED or CANCELLED.
+bool IsFinal(v1::JobState state);
+
+// Asks any daemon's grpc.health.v1 service for the server as a whole. OK: serving.
+// Errors: UNAVAILABLE names the address and says whether it is not reached or not serving.
+absl::Status CheckHealth(const std::string& address, absl::Duration timeout);
+
+}  // namespace cairn

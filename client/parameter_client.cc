@@ -1,0 +1,391 @@
+#include "client/parameter_client.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/base/limits.h"
+#include "common/rpc/assembler.h"
+#include "common/rpc/backoff.h"
+#include "common/rpc/byte_buffer.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/daemon.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kExchangeMethod[] = "/cairn.v1.ParameterServer/Exchange";
+
+// Runs fn on a gRPC thread after `delay`, once.
+void RunLater(absl::Duration delay, std::function<void()> fn) {
+  auto alarm = std::make_unique<grpc::Alarm>();
+  grpc::Alarm* raw = alarm.release();
+  raw->Set(absl::ToChronoTime(absl::Now() + delay), [raw, fn = std::move(fn)](bool) {
+    fn();
+    delete raw;  // gRPC keeps what it still needs of it
+  });
+}
+
+}  // namespace
+
+// Lock order: only mutex_. User callbacks and gRPC operations run without it.
+class PsConnection::Impl : public std::enable_shared_from_this<PsConnection::Impl> {
+ public:
+  Impl(std::string address, const PsConnectionOptions& options, std::shared_ptr<std::atomic<size_t>> outstanding_bytes)
+      : address_(std::move(address)),
+        options_(options),
+        outstanding_bytes_(std::move(outstanding_bytes)),
+        backoff_({}, RandomBits()) {}
+
+  void Send(Frame request, Done done);
+  void Close();
+
+ private:
+  // One call. Deletes itself in OnDone. A hold keeps the call from ending while Send may start a write from outside.
+  class Stream;
+
+  struct Pending {
+    Done done;
+    size_t bytes = 0;
+  };
+
+  void OpenOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Open();
+  void Pump(Stream* stream);
+  void OnReply(Frame reply);
+  void ForgetStream(Stream* stream);
+  void OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel);
+  void FailOne(uint64_t request_id, const absl::Status& status);
+  void FailAll(const absl::Status& status);
+  std::optional<Done> Take(uint64_t request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LeaveCallback();
+
+  const std::string address_;
+  const PsConnectionOptions options_;
+  const std::shared_ptr<std::atomic<size_t>> outstanding_bytes_;  // of all the connection's streams
+
+  absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t next_request_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  absl::flat_hash_map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);  // not yet handed to the stream
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;         // the open one
+  bool opening_ ABSL_GUARDED_BY(mutex_) = false;             // Open is about to run
+  absl::Time open_not_before_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  Backoff backoff_ ABSL_GUARDED_BY(mutex_);
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // streams that live and callbacks that run outside of them
+  // Of the last stream that ended. gRPC joins its callback threads when the process' last channel with callbacks goes,
+  // so that no channel may go on such a thread: it goes in Close, or when the next stream is open.
+  std::shared_ptr<grpc::Channel> retired_ ABSL_GUARDED_BY(mutex_);
+};
+
+class PsConnection::Impl::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Stream(std::shared_ptr<Impl> impl, std::shared_ptr<grpc::Channel> channel)
+      : impl_(std::move(impl)), channel_(std::move(channel)), stub_(channel_), assembler_(kStreamQueueBytesMax * 4) {}
+
+  void Start() {
+    stub_.PrepareBidiStreamingCall(&context_, kExchangeMethod, grpc::StubOptions(), this);
+    AddHold();
+    StartRead(&incoming_);
+    StartCall();
+  }
+  // By whoever set `writing`.
+  void Write(const Frame& chunk) {
+    outgoing_ = ToByteBuffer(chunk);
+    StartWrite(&outgoing_);
+  }
+  void Cancel() { context_.TryCancel(); }
+
+  // Guarded by impl_->mutex_. The hold is released when the stream is broken and nobody writes.
+  bool writing = false;
+  bool broken = false;  // reads have ended
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
+      incoming_.Clear();
+      if (frame.ok()) {
+        if (frame->has_value()) impl_->OnReply(**std::move(frame));
+        StartRead(&incoming_);
+        return;
+      }
+      reason_ = frame.status();
+      context_.TryCancel();
+    }
+    bool release;
+    {
+      absl::MutexLock lock(&impl_->mutex_);
+      broken = true;
+      release = !writing;
+    }
+    if (release) RemoveHold();
+  }
+
+  void OnWriteDone(bool ok) override {
+    outgoing_.Clear();
+    if (ok) {
+      impl_->Pump(this);
+      return;
+    }
+    bool release;
+    {
+      absl::MutexLock lock(&impl_->mutex_);
+      writing = false;
+      release = broken;
+    }
+    if (release) RemoveHold();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::shared_ptr<Impl> impl = impl_;
+    const absl::Status why = reason_.ok() ? FromGrpcStatus(status) : reason_;
+    std::shared_ptr<grpc::Channel> channel = channel_;
+    impl->ForgetStream(this);
+    delete this;
+    impl->OnStreamDone(why, std::move(channel));
+  }
+
+  const std::shared_ptr<Impl> impl_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  FrameAssembler assembler_;
+  grpc::ByteBuffer incoming_, outgoing_;
+  absl::Status reason_;  // ours for ending it
+};
+
+void PsConnection::Impl::Send(Frame request, Done done) {
+  absl::Status refused;
+  uint64_t id = 0;
+  Stream* stream = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    const size_t bytes = request.payload.size();
+    if (closed_) {
+      refused = absl::CancelledError("the connection is closed");
+    } else if (const size_t before = outstanding_bytes_->fetch_add(bytes);
+               bytes > options_.outstanding_bytes_max - std::min(before, options_.outstanding_bytes_max)) {
+      outstanding_bytes_->fetch_sub(bytes);
+      refused = absl::ResourceExhaustedError(absl::StrFormat("ps %s: %d bytes are sent and not answered, at most %d",
+                                                             address_, before, options_.outstanding_bytes_max));
+    } else {
+      id = next_request_id_++;
+      request.request_id = id;
+      pending_.emplace(id, Pending{std::move(done), bytes});
+      queue_.emplace_back(std::move(request));
+      stream = stream_;
+      if (stream == nullptr) OpenOrWait();
+      // The stream may not end before Pump has looked at it.
+      if (stream != nullptr) {
+        if (stream->writing || stream->broken) {
+          stream = nullptr;
+        } else {
+          stream->writing = true;
+        }
+      }
+    }
+    if (!refused.ok()) ++busy_;
+  }
+  if (!refused.ok()) {
+    RunLater(absl::ZeroDuration(), [self = shared_from_this(), done = std::move(done), refused] {
+      done(refused);
+      self->LeaveCallback();
+    });
+    return;
+  }
+  if (stream != nullptr) Pump(stream);
+  if (options_.request_timeout > absl::ZeroDuration()) {
+    RunLater(options_.request_timeout, [weak = weak_from_this(), id] {
+      if (auto self = weak.lock()) {
+        self->FailOne(
+            id, absl::DeadlineExceededError(absl::StrFormat("ps %s: no answer within %s", self->address_,
+                                                            absl::FormatDuration(self->options_.request_timeout))));
+      }
+    });
+  }
+}
+
+// The caller owns stream->writing (it is true), which also keeps the stream alive. Writes the next chunk, or gives it
+// up.
+void PsConnection::Impl::Pump(Stream* stream) {
+  std::optional<Frame> chunk;
+  bool release = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!stream->broken && !closed_ && !queue_.empty()) {
+      chunk = queue_.front().Next();
+      if (queue_.front().done()) queue_.pop_front();
+      stream->writing = true;
+    } else {
+      release = stream->broken;
+      stream->writing = false;
+    }
+  }
+  if (chunk.has_value()) {
+    stream->Write(*chunk);
+  } else if (release) {
+    stream->RemoveHold();
+  }
+}
+
+void PsConnection::Impl::OpenOrWait() {
+  if (opening_ || closed_) return;
+  opening_ = true;
+  const absl::Duration wait = std::max(open_not_before_ - absl::Now(), absl::ZeroDuration());
+  RunLater(wait, [weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->Open();
+  });
+}
+
+void PsConnection::Impl::Open() {
+  ChannelOptions channel_options;
+  channel_options.keepalive_interval = options_.keepalive_interval;
+  channel_options.keepalive_timeout = options_.keepalive_timeout;
+  channel_options.receive_bytes_max = static_cast<int>(kFrameBytesMax);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(address_, channel_options);
+  if (!channel.ok()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      opening_ = false;
+      open_not_before_ = absl::Now() + backoff_.Next();
+    }
+    FailAll(channel.status());
+    return;
+  }
+  Stream* stream = new Stream(shared_from_this(), *std::move(channel));
+  std::shared_ptr<grpc::Channel> retired;
+  {
+    absl::MutexLock lock(&mutex_);
+    retired = std::move(retired_);
+    opening_ = false;
+    if (closed_) {
+      delete stream;
+      return;
+    }
+    stream_ = stream;
+    ++busy_;
+    stream->writing = true;  // ours until Pump
+  }
+  stream->Start();
+  Pump(stream);
+}
+
+void PsConnection::Impl::OnReply(Frame reply) {
+  std::optional<Done> done;
+  {
+    absl::MutexLock lock(&mutex_);
+    backoff_.Reset();
+    done = Take(reply.request_id);
+  }
+  if (!done.has_value()) return;  // timed out before
+  if (reply.kind == v1::ExchangeFrame::VALUES) {
+    (*done)(std::move(reply));
+  } else if (reply.kind == v1::ExchangeFrame::ERROR) {
+    (*done)(Annotate(reply.status, absl::StrCat("ps ", address_)));
+  } else {
+    (*done)(absl::InternalError(absl::StrFormat("ps %s answered with a frame of kind %d", address_, reply.kind)));
+  }
+}
+
+void PsConnection::Impl::ForgetStream(Stream* stream) {
+  absl::MutexLock lock(&mutex_);
+  if (stream_ == stream) stream_ = nullptr;
+  open_not_before_ = absl::Now() + backoff_.Next();
+}
+
+void PsConnection::Impl::OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel) {
+  {
+    absl::MutexLock lock(&mutex_);
+    channel.swap(retired_);
+  }
+  FailAll(absl::UnavailableError(absl::StrCat(
+      "ps ", address_, ": the stream ended: ", status.ok() ? std::string("closed by the ps") : status.ToString())));
+  LeaveCallback();
+}
+
+std::optional<PsConnection::Done> PsConnection::Impl::Take(uint64_t request_id) {
+  auto it = pending_.find(request_id);
+  if (it == pending_.end()) return std::nullopt;
+  Done done = std::move(it->second.done);
+  outstanding_bytes_->fetch_sub(it->second.bytes);
+  pending_.erase(it);
+  return done;
+}
+
+void PsConnection::Impl::FailOne(uint64_t request_id, const absl::Status& status) {
+  std::optional<Done> done;
+  {
+    absl::MutexLock lock(&mutex_);
+    done = Take(request_id);
+    if (!done.has_value()) return;
+    ++busy_;
+  }
+  (*done)(status);
+  LeaveCallback();
+}
+
+void PsConnection::Impl::FailAll(const absl::Status& status) {
+  absl::flat_hash_map<uint64_t, Pending> failed;
+  absl::Status why = status;
+  {
+    absl::MutexLock lock(&mutex_);
+    failed.swap(pending_);
+    queue_.clear();
+    for (const auto& [id, pending] : failed) outstanding_bytes_->fetch_sub(pending.bytes);
+    if (closed_) why = absl::CancelledError("the connection is closed");
+    ++busy_;
+  }
+  for (auto& [id, pending] : failed) pending.done(why);
+  LeaveCallback();
+}
+
+void PsConnection::Impl::LeaveCallback() {
+  absl::MutexLock lock(&mutex_);
+  --busy_;
+}
+
+void PsConnection::Impl::Close() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    // Under the lock: ForgetStream takes it before the stream is deleted.
+    if (stream_ != nullptr) stream_->Cancel();
+  }
+  FailAll(absl::CancelledError("the connection is closed"));
+  std::shared_ptr<grpc::Channel> retired;  // goes after the lock, on the caller's thread
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](int* busy) { return *busy == 0; }, &busy_));
+  retired = std::move(retired_);
+}
+
+PsConnection::PsConnection(std::string address, const PsConnectionOptions& options) {
+  const auto outstanding_bytes = std::make_shared<std::atomic<size_t>>(0);
+  for (int i = 0; i < std::max(options.streams, 1); ++i) {
+    streams_.push_back(std::make_shared<Impl>(address, options, outstanding_bytes));
+  }
+}
+
+PsConnection::~PsConnection() {
+  for (const auto& stream : streams_) stream->Close();
+}
+
+void PsConnection::Send(Frame request, Done done) {
+  Impl& stream = *streams_[request.partition.value % streams_.size()];
+  stream.Send(std::move(request), std::move(done));
+}
+
+}  // namespace cairn

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "client/parameter_client.h"
+#include "common/base/limits.h"
+#include "common/rpc/backoff.h"
+#include "common/rpc/daemon.h"
+
+namespace cairn {
+namespace {
+
+// A ps that refuses for this long without a partition in between is gone, or at another address by now: who asked gets
+// new routes and asks anew. Longer than the coordinator takes to see that a ps is lost.
+constexpr absl::Duration kRefusedMax = absl::Seconds(5);
+
+bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
+
+// One PullVariables. Replies arrive on gRPC threads; each writes its own range of `values`.
+class Puller {
+ public:
+  Puller(uint64_t job_id, const std::vector<v1::Route>& routes, absl::Time deadline)
+      : job_id_(job_id), deadline_(deadline), backoff_({}, RandomBits()) {
+    for (const v1::Route& route : routes) parts_.push_back(Part{route});
+  }
+
+  absl::StatusOr<PulledVariables> Run(bool consistent) {
+    CAIRN_RETURN_IF_ERROR(Prepare());
+    absl::Status status = PullAll(std::nullopt);
+    while (consistent && status.ok() && Lowest() != Highest()) {
+      // One step apart: a job that stands still (cancelled in the middle of a step) never gets to the higher version,
+      // but its ps keep the one before it. Those of a job that moves on have forgotten that one soon, and will get to
+      // the higher.
+      status = absl::FailedPreconditionError("further apart");
+      if (Lowest() + 1 == Highest()) status = PullAll(Lowest());
+      if (absl::IsFailedPrecondition(status)) status = PullAll(Highest());
+      if (absl::IsFailedPrecondition(status)) status = PullAll(std::nullopt);  // the job has moved on: anew
+    }
+    connections_.clear();  // waits for the callbacks
+    CAIRN_RETURN_IF_ERROR(status);
+    return PulledVariables{std::move(values_), Lowest(), Highest()};
+  }
+
+ private:
+  struct Part {
+    v1::Route route;
+    uint64_t version = 0;
+    bool pulled = false;
+    absl::Status status;
+  };
+
+  absl::Status Prepare() {
+    if (parts_.empty()) return absl::InvalidArgumentError("no routes: the job has no partitions yet");
+    uint64_t size = 0;
+    for (const Part& part : parts_) {
+      const v1::PartitionRange& range = part.route.range();
+      if (range.begin() >= range.end() || range.end() > static_cast<uint64_t>(kParametersMax) ||
+          (range.end() - range.begin()) * 4 > static_cast<uint64_t>(kPartitionBytesMax)) {
+        return absl::InvalidArgumentError(
+            absl::StrFormat("route to partition %d: range [%d, %d)", range.partition(), range.begin(), range.end()));
+      }
+      size = std::max(size, range.end());
+      connections_.try_emplace(part.route.address(), nullptr);
+    }
+    for (auto& [address, connection] : connections_) {
+      connection = std::make_unique<PsConnection>(address, PsConnectionOptions{});
+    }
+    values_ = Buffer::Zeros(size * 4);
+    return absl::OkStatus();
+  }
+
+  // Pulls every partition that is not at `version` yet (unset: all, whatever they are at).
+  absl::Status PullAll(std::optional<uint64_t> version) {
+    for (Part& part : parts_) part.pulled = version.has_value() && part.version == *version;
+    absl::Time refused_since = absl::InfiniteFuture();
+    while (true) {
+      const auto missing = std::count_if(parts_.begin(), parts_.end(), NotPulled);
+      CAIRN_RETURN_IF_ERROR(PullMissing(version));
+      if (std::count_if(parts_.begin(), parts_.end(), NotPulled) < missing) refused_since = absl::InfiniteFuture();
+      absl::Status transient;
+      for (const Part& part : parts_) {
+        if (part.pulled) continue;
+        if (!Retryable(part.status)) return part.status;
+        transient = part.status;
+      }
+      if (transient.ok()) return transient;
+      const absl::Time now = absl::Now();
+      refused_since = std::min(refused_since, now);
+      const absl::Duration wait = backoff_.Next();
+      if (now + wait >= std::min(deadline_, refused_since + kRefusedMax)) return transient;
+      absl::SleepFor(wait);
+    }
+  }
+
+  absl::Status PullMissing(std::optional<uint64_t> version) {
+    int sent = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      answered_ = 0;
+    }
+    for (Part& part : parts_) {
+      if (part.pulled) continue;
+      Frame pull;
+      pull.kind = v1::ExchangeFrame::PULL;
+      pull.job = JobId(job_id_);
+      pull.partition = PartitionId(part.route.range().partition());
+      pull.want_version = version;
+      pull.reply_dtype = v1::FLOAT32;
+      connections_[part.route.address()]->Send(std::move(pull), [this, &part](absl::StatusOr<Frame> reply) {
+        absl::Status status = reply.ok() ? Keep(part, *reply) : reply.status();
+        absl::MutexLock lock(&mutex_);
+        part.status = Annotate(
+            status, absl::StrFormat("ps \"%s\", partition %d", part.route.ps(), part.route.range().partition()));
+        part.pulled = status.ok();
+        ++answered_;
+      });
+      ++sent;
+    }
+    absl::MutexLock lock(&mutex_);
+    const auto all_answered = [&] { return answered_ == sent; };
+    if (mutex_.AwaitWithDeadline(absl::Condition(&all_answered), deadline_)) return absl::OkStatus();
+    std::string silent;
+    for (const Part& part : parts_) {
+      if (!part.pulled) silent = part.route.ps();
+    }
+    return absl::DeadlineExceededError(
+        absl::StrFormat("ps \"%s\" (and %d partitions in all) did not answer in time", silent, sent - answered_));
+  }
+
+  absl::Status Keep(Part& part, const Frame& reply) {
+    const v1::PartitionRange& range = part.route.range();
+    const size_t bytes = (range.end() - range.begin()) * 4;
+    if (reply.dtype != v1::FLOAT32 || reply.payload.size() != bytes) {
+      return absl::InternalError(
+          absl::StrFormat("%d bytes of dtype %d, not %d bytes of FLOAT32", reply.payload.size(), reply.dtype, bytes));
+    }
+    std::memcpy(values_.mutable_data() + range.begin() * 4, reply.payload.data(), bytes);
+    part.version = reply.version;
+    return absl::OkStatus();
+  }
+
+  uint64_t Lowest() const { return std::min_element(parts_.begin(), parts_.end(), Less)->version; }
+  uint64_t Highest() const { return std::max_element(parts_.begin(), parts_.end(), Less)->version; }
+  static bool NotPulled(const Part& part) { return !part.pulled; }
+  static bool Less(const Part& a, const Part& b) { return a.version < b.version; }
+
+  const uint64_t job_id_;
+  const absl::Time deadline_;
+  Backoff backoff_;
+  Buffer values_;
+  absl::Mutex mutex_;
+  int answered_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Part> parts_;  // its elements are written by callbacks until all have answered
+  std::map<std::string, std::unique_ptr<PsConnection>> connections_;  // last: its destructor waits for the callbacks
+};
+
+}  // namespace
+
+absl::StatusOr<PulledVariables> PullVariables(uint64_t job_id, const std::vector<v1::Route>& routes, bool consistent,
+                                              absl::Duration timeout) {
+  return Puller(job_id, routes, absl::Now() + timeout).Run(consistent);
+}
+
+}  // namespace cairn

@@ -1,0 +1,215 @@
+#include "client/session_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.grpc.pb.h"
+#include "common/base/executor.h"
+#include "common/rpc/backoff.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/daemon.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kQueueBytesMax = size_t{8} << 20;
+// From opening the stream to Welcome.
+constexpr absl::Duration kWelcomeTimeout = absl::Seconds(5);
+// What a Welcome may name; beyond, a coordinator that talks nonsense would make us spin or be taken for dead.
+constexpr int kHeartbeatMsMin = 10;
+constexpr int kHeartbeatMsMax = 60'000;
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace
+
+// Everything but Send, and the reactor's callbacks, runs on executor_. The reactor's callbacks only post.
+class SessionClient::Impl {
+ public:
+  Impl(std::string address, SessionCallbacks callbacks)
+      : address_(std::move(address)), callbacks_(std::move(callbacks)), executor_("session") {
+    executor_.Post([this] { Connect(); });
+  }
+
+  void Stop() {
+    executor_.RunAndWait([this] {
+      stopping_ = true;
+      if (stream_ == nullptr) {
+        ended_.Notify();  // waiting for the next attempt, which will not be made
+      } else {
+        stream_->context.TryCancel();
+      }
+    });
+    ended_.WaitForNotification();  // cancelled: OnDone comes at once
+    executor_.Stop();
+  }
+
+  void Send(v1::NodeMessage message) {
+    const size_t bytes = message.ByteSizeLong();
+    const bool fits = queued_bytes_.fetch_add(bytes) + bytes <= kQueueBytesMax;
+    executor_.Post([this, fits, bytes, message = std::move(message)]() mutable {
+      if (stream_ == nullptr || !fits) {
+        queued_bytes_ -= bytes;
+        if (stream_ != nullptr) stream_->context.TryCancel();
+        return;
+      }
+      Enqueue(std::move(message), bytes);
+    });
+  }
+
+ private:
+  // One attempt. Owned by Impl until OnDone; a hold keeps the call open while the executor may start reads and writes.
+  struct Stream : grpc::ClientBidiReactor<v1::NodeMessage, v1::CoordinatorMessage> {
+    explicit Stream(Impl* owner) : owner(owner) {}
+
+    void OnReadDone(bool ok) override {
+      owner->executor_.Post([this, ok] { owner->OnRead(ok); });
+    }
+    void OnWriteDone(bool ok) override {
+      owner->executor_.Post([this, ok] { owner->OnWritten(ok); });
+    }
+    void OnDone(const grpc::Status& status) override {
+      owner->executor_.Post([owner = owner, status] { owner->OnEnded(ToAbsl(status)); });
+    }
+
+    Impl* const owner;
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::Coordinator::Stub> stub;
+    grpc::ClientContext context;
+    v1::CoordinatorMessage incoming;
+    struct Outgoing {
+      v1::NodeMessage message;
+      size_t bytes = 0;
+    };
+    std::deque<Outgoing> outgoing;  // the front one is being written
+    bool writing = false;
+    bool closed = false;  // the hold is gone: nothing may be started any more
+    bool up = false;
+  };
+
+  void Connect() {
+    if (stopping_) return;
+    // A channel of its own for each attempt: the back-off is ours, not the channel's.
+    auto channel = CreateChannel(address_, {});
+    if (!channel.ok()) {
+      if (callbacks_.on_rejected) callbacks_.on_rejected(channel.status());
+      executor_.PostAfter(backoff_.Next(), [this] { Connect(); });
+      return;
+    }
+    stream_ = std::make_unique<Stream>(this);
+    ++epoch_;
+    stream_->channel = *std::move(channel);
+    stream_->stub = v1::Coordinator::NewStub(stream_->channel);
+    stream_->stub->async()->Session(&stream_->context, stream_.get());
+    stream_->AddHold();
+    stream_->StartRead(&stream_->incoming);
+    stream_->StartCall();
+    v1::NodeMessage message;
+    *message.mutable_hello() = callbacks_.hello();
+    const size_t bytes = message.ByteSizeLong();
+    queued_bytes_ += bytes;
+    Enqueue(std::move(message), bytes);
+    executor_.PostAfter(kWelcomeTimeout, [this, epoch = epoch_] {
+      if (epoch == epoch_ && stream_ != nullptr && !stream_->up) stream_->context.TryCancel();
+    });
+  }
+
+  void Enqueue(v1::NodeMessage message, size_t bytes) {
+    stream_->outgoing.push_back({std::move(message), bytes});
+    WriteNext();
+  }
+
+  void WriteNext() {
+    Stream& s = *stream_;
+    if (s.closed || s.writing || s.outgoing.empty()) return;
+    s.writing = true;
+    s.StartWrite(&s.outgoing.front().message);
+  }
+
+  void OnWritten(bool ok) {
+    Stream& s = *stream_;
+    s.writing = false;
+    queued_bytes_ -= s.outgoing.front().bytes;
+    s.outgoing.pop_front();
+    if (ok) WriteNext();  // else the read fails too and ends the stream
+  }
+
+  void OnRead(bool ok) {
+    Stream& s = *stream_;
+    if (!ok) {
+      s.closed = true;
+      s.RemoveHold();
+      return;
+    }
+    if (s.incoming.has_welcome() && !s.up) {
+      s.up = true;
+      backoff_.Reset();
+      heartbeat_interval_ = absl::Milliseconds(
+          std::clamp(s.incoming.welcome().heartbeat_interval_ms(), kHeartbeatMsMin, kHeartbeatMsMax));
+      if (callbacks_.on_message) callbacks_.on_message(s.incoming);
+      if (callbacks_.on_connection) callbacks_.on_connection(true);
+      Beat(epoch_);
+    } else if (s.up && callbacks_.on_message) {
+      callbacks_.on_message(s.incoming);
+    }
+    s.StartRead(&s.incoming);
+  }
+
+  void Beat(uint64_t epoch) {
+    if (epoch != epoch_ || stream_ == nullptr || stream_->closed) return;
+    v1::NodeMessage message;
+    if (callbacks_.heartbeat) {
+      *message.mutable_heartbeat() = callbacks_.heartbeat();
+    } else {
+      message.mutable_heartbeat();
+    }
+    const size_t bytes = message.ByteSizeLong();
+    queued_bytes_ += bytes;
+    Enqueue(std::move(message), bytes);
+    executor_.PostAfter(heartbeat_interval_, [this, epoch] { Beat(epoch); });
+  }
+
+  void OnEnded(const absl::Status& status) {
+    const bool was_up = stream_->up;
+    for (const auto& out : stream_->outgoing) queued_bytes_ -= out.bytes;
+    stream_.reset();
+    if (was_up && callbacks_.on_connection) callbacks_.on_connection(false);
+    if (stopping_) {
+      ended_.Notify();
+      return;
+    }
+    if (callbacks_.on_rejected && (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status))) {
+      callbacks_.on_rejected(status);
+    }
+    executor_.PostAfter(backoff_.Next(), [this] { Connect(); });
+  }
+
+  const std::string address_;
+  const SessionCallbacks callbacks_;
+  std::atomic<size_t> queued_bytes_{0};  // given to Send or queued, not yet written
+  absl::Notification ended_;
+  // On the executor:
+  bool stopping_ = false;
+  std::unique_ptr<Stream> stream_;
+  uint64_t epoch_ = 0;  // of stream_: tells a timer that its stream is gone
+  Backoff backoff_{{.initial = absl::Milliseconds(100)}, RandomBits()};  // halved by its jitter
+  absl::Duration heartbeat_interval_ = absl::Milliseconds(500);
+  SerialExecutor executor_;  // last: its thread uses all of the above
+};
+
+SessionClient::SessionClient(std::string coordinator_address, SessionCallbacks callbacks)
+    : impl_(std::make_shared<Impl>(std::move(coordinator_address), std::move(callbacks))) {}
+
+SessionClient::~SessionClient() { impl_->Stop(); }
+
+void SessionClient::Send(v1::NodeMessage message) { impl_->Send(std::move(message)); }
+
+}  // namespace cairn
