@@ -1,0 +1,163 @@
+"""Checks what a compiler does not: that includes point down (design, "Layout"), that enums of the protos have a harmless zero, and that no
+file names a path of the machine that it was written on.
+
+    lint.py ROOT        prints what is wrong, one line each; exit 1 if anything is
+
+Only files that git would carry are looked at: everything but build folders and hidden folders.
+"""
+
+import os
+import re
+import sys
+
+# What a folder's files may include besides their own folder: folders ("common/*": all below common), single headers, "proto" (generated
+# messages), "grpc" (the services' stubs and gRPC itself). A file belongs to the longest entry that its path begins with.
+FOLDERS = {
+    # ---- ground ----
+    "common/base": [],
+    "common/tensor": ["common/base", "proto"],
+    "common/model": ["common/base", "common/tensor", "proto"],
+    # ---- what services use ----
+    "common/storage": ["common/base", "common/tensor", "proto"],
+    "common/formats": ["common/base", "common/tensor", "common/model", "proto"],
+    "common/rpc": ["common/base", "common/tensor", "proto", "grpc"],
+    "client": ["common/*", "proto", "grpc"],
+    # ---- the daemons: nodes, services, mains ----
+    "server": ["common/*", "client", "proto", "grpc"],
+    "coordinator": ["common/*", "client", "proto", "grpc"],
+    "worker": ["common/*", "client", "worker/*", "proto", "grpc"],
+    "worker/data": ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"],
+    "worker/backend": ["common/base", "common/tensor", "common/model", "proto"],
+    # ---- mains ----
+    "client/cli": ["client", "common/*", "worker/data", "proto", "grpc"],
+    "tests": ["*"],
+}
+
+# The cores: the sources of these targets (in the folder's CMakeLists.txt) and every header of the folder that they reach. No I/O, no gRPC.
+CORES = {
+    "server": ("cairn_server", ["common/base", "common/tensor", "common/model", "common/storage", "proto"]),
+    "coordinator": ("cairn_coordinator", ["common/base", "common/tensor", "common/model", "proto"]),
+    "worker": ("cairn_worker", ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"]),
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
+SOURCE = (".h", ".cc")
+TEXT = SOURCE + (".proto", ".py", ".sh", ".txt", ".cmake", ".md", ".json", ".yml", ".textproto", "Dockerfile", "run")
+# Paths of somebody's machine, as opposed to places that every Debian has.
+MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|Users|work|workspace|mnt)/[\w.-]+")
+
+
+def files(root):
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f != "build" and not f.startswith("."))
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(folder, name), root)
+            if name.endswith(TEXT):
+                yield path
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def folder_of(path):
+    parts = path.split("/")
+    for n in range(len(parts) - 1, 0, -1):
+        if "/".join(parts[:n]) in FOLDERS:
+            return "/".join(parts[:n])
+    return None
+
+
+def includes(text):
+    """(included, what it is): a path of the tree, "proto", "grpc", or None for a library's."""
+    for quote, included in INCLUDE.findall(text):
+        if included.startswith("cairn/v1/"):
+            yield included, "grpc" if included.endswith(".grpc.pb.h") else "proto"
+        elif included.startswith(("grpcpp/", "grpc/")):
+            yield included, "grpc"
+        else:
+            yield included, included if quote == '"' and folder_of(included) else None
+
+
+def covers(may, target):
+    """target: a header's path, "proto" or "grpc"."""
+    return any(m in ("*", target, folder_of(target)) or (m.endswith("/*") and target.startswith(m[:-1])) for m in may)
+
+
+def core_files(root, folder):
+    """The sources of the folder's core target and the headers of the folder that they include, directly or not."""
+    target, _ = CORES[folder]
+    lists = os.path.join(root, folder, "CMakeLists.txt")
+    if not os.path.exists(lists):
+        return set()
+    call = re.search(r"cairn_library\(\s*%s\s+(.*?)\bDEPS\b" % target, read(root, f"{folder}/CMakeLists.txt"), re.S)
+    waiting = [f"{folder}/{name}" for name in call.group(1).split()] if call else []
+    found = set()
+    while waiting:
+        path = waiting.pop()
+        if path in found or not os.path.exists(os.path.join(root, path)):
+            continue
+        found.add(path)
+        waiting += [target for _, target in includes(read(root, path)) if target and folder_of(target) == folder]
+    return found
+
+
+def check_includes(path, text, cores):
+    if not path.endswith(SOURCE):
+        return
+    folder = folder_of(path)
+    if folder is None:
+        yield f"{path}: stands in no folder of the layout; add its folder to FOLDERS in tests/lint/lint.py with what it may include"
+        return
+    in_core = path in cores
+    may = CORES[folder][1] if in_core else FOLDERS[folder]
+    who = f"the core of {folder}" if in_core else folder
+    for included, target in includes(text):
+        if included.startswith((".", "/")):
+            yield f'{path}: includes "{included}"; write the path from the root of the tree'
+        elif target is not None and folder_of(target) != folder and not covers(may, target):
+            yield f'{path}: includes "{included}", but {who} may use only {", ".join(may) or "nothing of ours"}'
+
+
+ENUM = re.compile(r"\benum\s+(\w+)\s*\{([^}]*)\}", re.S)
+
+
+def check_enums(path, text):
+    if not path.endswith(".proto"):
+        return
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    for name, body in ENUM.findall(plain):
+        values = re.findall(r"^\s*(\w+)\s*=\s*(-?\d+|0x[0-9a-fA-F]+)", body, re.M) or re.findall(r"(\w+)\s*=\s*(-?\d+)", body)
+        first, number = values[0] if values else ("", "")
+        if number != "0" or not (first.endswith("UNSPECIFIED") or first == "AUTO"):
+            yield f"{path}: enum {name} begins with {first} = {number}; begin with ..._UNSPECIFIED = 0 (or AUTO = 0)"
+
+
+def check_paths(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in MACHINE_PATH.findall(line):
+            yield f"{path}:{number}: {found} is a path of one machine; take it from a flag, the environment or the tree"
+
+
+def check_tree(root):
+    problems = []
+    cores = set().union(*(core_files(root, folder) for folder in CORES))
+    for path in files(root):
+        text = read(root, path)
+        problems += check_includes(path, text, cores)
+        problems += check_enums(path, text)
+        problems += check_paths(path, text)
+    return problems
+
+
+def main():
+    problems = check_tree(sys.argv[1])
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

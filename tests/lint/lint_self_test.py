@@ -1,0 +1,74 @@
+"""Goal: lint.py finds each kind of violation when one is planted, and nothing in a tree without any. A check that cannot fail is a defect."""
+
+import os
+import tempfile
+
+from lint import check_tree
+
+CLEAN = {
+    "common/base/ids.h": "#pragma once\n#include <string>\n#include \"absl/strings/str_cat.h\"\n",
+    "common/tensor/buffer.h": '#include "common/base/ids.h"\n#include "cairn/v1/types.pb.h"\n',
+    "server/CMakeLists.txt": "cairn_library(cairn_server\n  partition_core.cc\n  DEPS cairn_base)\n",
+    "server/partition_core.cc": '#include "server/partition_core.h"\n',
+    "server/partition_core.h": '#include "server/state.h"\n#include "common/storage/kv_store.h"\n',
+    "server/state.h": '#include "common/tensor/buffer.h"\n',
+    "server/ps_node.cc": '#include <grpcpp/grpcpp.h>\n#include "client/session_client.h"\n#include "server/partition_core.h"\n',
+    "worker/CMakeLists.txt": "cairn_library(cairn_worker replica_core.cc DEPS x)\n",
+    "worker/replica_core.cc": '#include "worker/backend/backend.h"\n',
+    "worker/main.cc": '#include "worker/data/dataset.h"\n',
+    "client/cli/main.cc": '#include "worker/data/glyphs.h"\n#include "client/job_client.h"\n',
+    "tests/unit/x_test.cc": '#include "server/ps_node.h"\n#include "worker/main.h"\n',
+    "proto/cairn/v1/a.proto": "enum Kind {\n  KIND_UNSPECIFIED = 0; // enum X { A = 1; }\n  ONE = 1;\n}\nenum F { AUTO = 0; }\n",
+    "deploy/a.sh": "cp x /usr/local/bin; ls /var/lib/cairn /tmp/x $root/work/x ../work/x\n",
+}
+
+# Planted file, its text, what must be said.
+VIOLATIONS = [
+    ("common/base/a.h", '#include "common/tensor/buffer.h"', "common/base may use only nothing of ours"),
+    ("common/model/a.cc", '#include "server/partition_core.h"', "common/model may use only"),
+    ("common/tensor/a.cc", "#include <grpcpp/grpcpp.h>", "common/tensor may use only"),
+    ("common/storage/a.cc", '#include "cairn/v1/cluster.grpc.pb.h"', "common/storage may use only"),
+    ("server/ps_node.cc", '#include "worker/replica_core.h"', "server may use only"),
+    ("coordinator/a.cc", '#include "server/ps_node.h"', "coordinator may use only"),
+    ("worker/a.cc", '#include "coordinator/cluster_core.h"', "worker may use only"),
+    ("worker/data/a.cc", '#include "worker/trainer.h"', "worker/data may use only"),
+    ("client/a.cc", '#include "client/cli/progress.h"', "client may use only"),
+    ("client/cli/a.cc", '#include "worker/trainer.h"', "client/cli may use only"),
+    ("server/partition_core.cc", '  #  include <grpcpp/server.h>', "the core of server may use only"),
+    ("server/state.h", '#include "client/session_client.h"', "the core of server may use only"),  # reached through the core's header
+    ("worker/replica_core.cc", '#include "worker/backend/loss.h"', "the core of worker may use only"),
+    ("server/a.cc", '#include "../common/base/ids.h"', "from the root of the tree"),
+    ("extra/a.cc", "", "stands in no folder of the layout"),
+    ("proto/cairn/v1/a.proto", "enum Kind { FIRST = 0; }", "enum Kind begins with FIRST = 0"),
+    ("proto/cairn/v1/a.proto", "enum Kind {\n  KIND_UNSPECIFIED = 1;\n}", "KIND_UNSPECIFIED = 1"),
+    ("deploy/a.sh", "data=/ho" + "me/ann/data", "is a path of one machine"),
+    ("tests/unit/x_test.cc", 'Open("/wo' + 'rk/shared");', "is a path of one machine"),
+]
+
+
+def write(root, path, text):
+    full = os.path.join(root, path)
+    os.makedirs(os.path.dirname(full), exist_ok=True)
+    with open(full, "w") as f:
+        f.write(text)
+
+
+def problems_with(planted):
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in {**CLEAN, **planted}.items():
+            write(root, path, text)
+        write(root, "build/release/a.h", '#include "/anything"')  # not looked at
+        return check_tree(root)
+
+
+def main():
+    clean = problems_with({})
+    assert not clean, clean
+    for path, text, says in VIOLATIONS:
+        found = problems_with({path: text})
+        assert len(found) == 1 and found[0].startswith(path) and says in found[0], (path, text, says, found)
+    print(f"{len(VIOLATIONS)} planted violations found, none in the clean tree")
+
+
+if __name__ == "__main__":
+    main()

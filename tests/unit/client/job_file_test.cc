@@ -1,0 +1,89 @@
+// Goal: a job file that is wrong is answered with file, line and column as an editor counts them; a data path that
+// means something here is made absolute, others are left to the workers.
+#include "client/cli/job_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string ErrorOf(const std::string& text) {
+  const auto spec = ParseJobText(text, "job.textproto");
+  return spec.ok() ? "no error" : std::string(spec.status().message());
+}
+
+TEST(JobFile, ReadsTextFormatWithComments) {
+  const auto spec = ParseJobText("# a job\nname: \"x\"\nepochs: 3\nmodel { layers { input { shape: [4] } } }", "f");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name(), "x");
+  EXPECT_EQ(spec->model().layers(0).input().shape(0), 4);
+}
+
+TEST(JobFile, ErrorsNameLineAndColumn) {
+  EXPECT_THAT(ErrorOf("name: \"x\"\n  epoch: 3\n"), StartsWith("job.textproto:2:8: "));
+  EXPECT_THAT(ErrorOf("name: \"x\"\n  epoch: 3\n"), HasSubstr("no field named \"epoch\""));
+  EXPECT_THAT(ErrorOf("epochs: \"three\"\n"), StartsWith("job.textproto:1:9: "));
+  EXPECT_THAT(ErrorOf("model {\n  layers {\n"), StartsWith("job.textproto:3:1: "));
+  EXPECT_THAT(ErrorOf("strategy: FASTEST"), HasSubstr("FASTEST"));
+  EXPECT_THAT(ErrorOf("epochs: 99999999999"), HasSubstr("job.textproto:1:"));
+  EXPECT_THAT(ErrorOf(std::string("\xff\x00\x01{{{", 6)), HasSubstr("job.textproto:1:"));
+  EXPECT_EQ(ErrorOf(""), "no error");
+}
+
+TEST(JobFile, DeepNestingIsAnErrorNotACrash) {
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text += "model {";
+  EXPECT_NE(ErrorOf(text), "no error");
+}
+
+class JobFileOnDisk : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cairn-job-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    before_ = std::filesystem::current_path();
+    std::filesystem::current_path(dir_);
+  }
+  void TearDown() override {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove_all(dir_);
+  }
+  std::filesystem::path dir_, before_;
+};
+
+TEST_F(JobFileOnDisk, MissingFilesAndDirectoriesAreNamed) {
+  EXPECT_EQ(LoadJobFile("absent.textproto").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(LoadJobFile("absent.textproto").status().message(), HasSubstr("absent.textproto"));
+  EXPECT_THAT(LoadJobFile(dir_.string()).status().message(), HasSubstr("is a directory"));
+  std::ofstream("big") << std::string(5 << 20, ' ');
+  EXPECT_THAT(LoadJobFile("big").status().message(), HasSubstr("longer than 4 MiB"));
+  std::ofstream("ok") << "epochs: 2";
+  EXPECT_EQ(LoadJobFile("ok")->epochs(), 2);
+}
+
+TEST_F(JobFileOnDisk, OnlyRelativePathsThatExistBecomeAbsolute) {
+  std::filesystem::create_directory("here");
+  const auto path_after = [](const std::string& path) {
+    v1::JobSpec spec;
+    spec.mutable_data()->set_path(path);
+    MakeDataPathAbsolute(&spec);
+    return spec.data().path();
+  };
+  EXPECT_EQ(path_after("./here"), (std::filesystem::current_path() / "here").string());
+  EXPECT_EQ(path_after("elsewhere"), "elsewhere");
+  EXPECT_EQ(path_after("/data"), "/data");
+  v1::JobSpec none;
+  MakeDataPathAbsolute(&none);
+  EXPECT_FALSE(none.has_data());
+}
+
+}  // namespace
+}  // namespace cairn

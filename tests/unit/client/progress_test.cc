@@ -1,0 +1,251 @@
+// Goal: what a watch shows is the picture of progress.h for any sequence of statuses: every epoch once and in order,
+// never wider than the terminal, whole lines where there is no terminal. And the figures: means, and the JSON that
+// scripts read.
+#include "client/cli/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/figures.h"
+#include "client/cli/json.h"
+#include "client/cli/nodes_table.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::MetricSums Sums(uint64_t examples, double loss, double accuracy) {
+  v1::MetricSums sums;
+  sums.set_examples(examples);
+  sums.set_loss(loss * static_cast<double>(examples));
+  sums.add_metrics(accuracy * static_cast<double>(examples));
+  return sums;
+}
+
+// Five epochs of 938 steps; `validation`: examples of that split.
+v1::JobStatus Job(int validation = 0) {
+  v1::JobStatus job;
+  job.set_job_id(3);
+  job.mutable_spec()->set_name("fashion");
+  job.mutable_spec()->set_epochs(5);
+  job.mutable_spec()->set_batch_size(64);
+  job.mutable_spec()->set_validation_freq(1);
+  job.mutable_spec()->add_metrics()->set_kind(v1::Metric::ACCURACY);
+  job.mutable_data()->set_validation_examples(static_cast<uint64_t>(validation));
+  job.set_steps_per_epoch(938);
+  job.set_total_steps(5 * 938);
+  job.set_state(v1::RUNNING);
+  return job;
+}
+
+void AddEpoch(v1::JobStatus* job, bool validated) {
+  v1::EpochResult* result = job->add_epochs();
+  result->set_epoch(job->epochs_size() - 1);
+  result->set_seconds(8.4);
+  *result->mutable_train() = Sums(60000, 0.3012, 0.8891);
+  if (validated) *result->mutable_validation() = Sums(job->data().validation_examples(), 0.2811, 0.9012);
+  job->set_epoch(job->epochs_size());
+  job->set_step(job->epochs_size() * 938);
+  job->clear_epoch_sums();
+}
+
+TEST(Progress, BarOfARunningEpoch) {
+  v1::JobStatus job = Job();
+  job.set_epoch(1);
+  job.set_step(938 + 450);
+  *job.mutable_epoch_sums() = Sums(28800, 0.3012, 0.8891);
+  job.set_images_per_second(7120.4);
+  Progress progress({true, 120});
+  EXPECT_EQ(progress.Update(job),
+            "job 3 \"fashion\": running\n"
+            "Epoch 2/5\n"
+            "\r[==============>...............] 450/938 - loss: 0.3012 - accuracy: 0.8891 - 7,120 images/s - 4.4s "
+            "left\x1b[K");
+  // The same again: only the bar is drawn.
+  EXPECT_THAT(progress.Update(job), Not(HasSubstr("\n")));
+}
+
+TEST(Progress, EpochLineReplacesTheBar) {
+  v1::JobStatus job = Job(1000);
+  Progress progress({true, 200});
+  progress.Update(job);
+  AddEpoch(&job, false);
+  EXPECT_THAT(progress.Update(job), HasSubstr("938/938 - loss: 0.3012 - accuracy: 0.8891 - validating"));
+  *job.mutable_epochs(0)->mutable_validation() = Sums(1000, 0.2811, 0.9012);
+  const std::string text = progress.Update(job);
+  EXPECT_THAT(text, ::testing::StartsWith(
+                        "\r[==============================] 938/938 - 8.4s - loss: 0.3012 - accuracy: 0.8891 - "
+                        "val_loss: 0.2811 - val_accuracy: 0.9012\x1b[K\nEpoch 2/5\n"));
+}
+
+TEST(Progress, WithoutATerminalOnlyWholeLines) {
+  v1::JobStatus job = Job();
+  job.set_state(v1::QUEUED);
+  job.set_reason("waits for a worker");
+  Progress progress({false, 80});
+  EXPECT_EQ(progress.Update(job), "job 3 \"fashion\": queued - waits for a worker\n");
+  EXPECT_EQ(progress.Update(job), "");
+  job.set_state(v1::RUNNING);
+  job.clear_reason();
+  EXPECT_EQ(progress.Update(job), "job 3 \"fashion\": running\n");
+  job.set_step(100);
+  EXPECT_EQ(progress.Update(job), "");
+  AddEpoch(&job, false);
+  EXPECT_EQ(progress.Update(job), "epoch 1/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891\n");
+  EXPECT_EQ(progress.Note("away"), "away\n");
+}
+
+TEST(Progress, EpochsThatWereMissedAreCaughtUp) {
+  v1::JobStatus job = Job(1000);
+  for (int i = 0; i < 5; ++i) AddEpoch(&job, i != 4);
+  job.set_state(v1::SUCCEEDED);
+  job.set_started_unix_ms(1000);
+  job.set_finished_unix_ms(43100);
+  job.set_digest("abc");
+  Progress progress({false, 80});
+  const std::string text = progress.Update(job);
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  ASSERT_EQ(lines.size(), 7u) << text;  // five epochs, the end, nothing after the last line's end
+  for (int i = 0; i < 5; ++i)
+    EXPECT_TRUE(absl::StartsWith(lines[static_cast<size_t>(i)], absl::StrCat("epoch ", i + 1, "/5"))) << text;
+  EXPECT_EQ(lines[5], "job 3 \"fashion\": succeeded after 42s - digest abc");
+  EXPECT_EQ(progress.Update(job), "");
+}
+
+TEST(Progress, FailureTellsTheReason) {
+  v1::JobStatus job = Job();
+  job.set_state(v1::FAILED);
+  job.set_reason("ps-0 lost its disk");
+  EXPECT_EQ(Progress({true, 80}).Update(job), "job 3 \"fashion\": failed - ps-0 lost its disk\n");
+}
+
+TEST(Progress, RandomStatusesNeverBreakTheInvariants) {
+  const unsigned seed = 7;
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    const int width = 1 + static_cast<int>(random() % 150);
+    Progress progress({true, width});
+    v1::JobStatus job = Job(random() % 2 == 0 ? 1000 : 0);
+    std::string all;
+    while (job.epochs_size() < 5) {
+      job.set_step(job.step() + random() % 400);
+      *job.mutable_epoch_sums() = Sums(random() % 3, 1e-5, 0.5);
+      job.set_images_per_second(random() % 2 == 0 ? 0 : 1e5);
+      if (random() % 3 == 0) AddEpoch(&job, random() % 2 == 0);
+      const std::string text = progress.Update(job);
+      // What stands behind the last \r and is not ended by a line's end is the bar.
+      const size_t bar = text.rfind('\r');
+      if (bar != std::string::npos && !absl::EndsWith(text, "\n")) {
+        EXPECT_LE(text.size() - bar - 1 - 3, static_cast<size_t>(std::max(1, width - 1))) << text;
+      }
+      all += text;
+    }
+    job.set_state(v1::CANCELLED);
+    all += progress.Update(job);
+    size_t at = 0;
+    for (int i = 1; i <= 5; ++i) {
+      const std::string head = absl::StrCat("Epoch ", i, "/5\n");
+      const size_t found = all.find(head, at);
+      ASSERT_NE(found, std::string::npos) << i << "\n" << all;
+      EXPECT_EQ(all.find(head, found + 1), std::string::npos);
+      at = found;
+    }
+  }
+}
+
+TEST(Figures, MeansHaveTheMetricsNames) {
+  v1::JobSpec spec;
+  spec.add_metrics()->set_kind(v1::Metric::ACCURACY);
+  spec.add_metrics()->set_kind(v1::Metric::ROOT_MEAN_SQUARED_ERROR);
+  v1::MetricSums sums;
+  EXPECT_TRUE(MeanFigures(spec, sums).empty());
+  sums.set_examples(4);
+  sums.set_loss(2);
+  sums.add_metrics(3);
+  sums.add_metrics(36);
+  const Figures figures = MeanFigures(spec, sums);
+  ASSERT_EQ(figures.size(), 3u);
+  EXPECT_EQ(figures[0], std::make_pair(std::string("loss"), 0.5));
+  EXPECT_EQ(figures[1], std::make_pair(std::string("accuracy"), 0.75));
+  EXPECT_EQ(figures[2].second, 3.0);
+  sums.clear_metrics();  // a shorter list than the job's is no reason to read beyond it
+  EXPECT_EQ(MeanFigures(spec, sums).size(), 1u);
+}
+
+TEST(Figures, TextsForPeople) {
+  EXPECT_EQ(Thousands(0), "0");
+  EXPECT_EQ(Thousands(999), "999");
+  EXPECT_EQ(Thousands(1000), "1,000");
+  EXPECT_EQ(Thousands(1234567), "1,234,567");
+  EXPECT_EQ(ShortDuration(absl::Seconds(-1)), "0.0s");
+  EXPECT_EQ(ShortDuration(absl::Milliseconds(8440)), "8.4s");
+  EXPECT_EQ(ShortDuration(absl::Milliseconds(9960)), "10s");
+  EXPECT_EQ(ShortDuration(absl::Seconds(192)), "3m12s");
+  EXPECT_EQ(ShortDuration(absl::Seconds(7500)), "2h05m");
+  EXPECT_THAT(ShortDuration(absl::InfiniteDuration()), HasSubstr("h"));
+  EXPECT_EQ(ShortBytes(512), "512 B");
+  EXPECT_EQ(ShortBytes(1536 * 1024), "1.5 MiB");
+  EXPECT_EQ(FigureText(0), "0.0000");
+  EXPECT_EQ(FigureText(1.2e-5), "1.2000e-05");
+  EXPECT_EQ(Table({{"A", "BB"}, {"long", "x"}}), "A     BB\nlong  x\n");
+}
+
+TEST(Json, NumbersAreNumbersAndSumsAreMeans) {
+  v1::JobStatus job = Job(1000);
+  AddEpoch(&job, true);
+  job.mutable_spec()->mutable_optimizer()->set_learning_rate(0.001f);
+  job.mutable_spec()->mutable_data()->set_path("\xff/not utf-8");
+  const auto json = nlohmann::json::parse(JobJson(job));
+  EXPECT_EQ(json["job_id"], 3);
+  EXPECT_EQ(json["state"].get<std::string>(), "RUNNING");
+  EXPECT_EQ(json["step"], 938);
+  EXPECT_TRUE(json["digest"].get<std::string>().empty());
+  EXPECT_EQ(json["spec"]["optimizer"]["learning_rate"], 0.001);
+  EXPECT_FALSE(json["spec"].contains("fsync"));
+  EXPECT_EQ(json["epochs"][0]["train"]["examples"], 60000);
+  EXPECT_NEAR(json["epochs"][0]["validation"]["accuracy"].get<double>(), 0.9012, 1e-9);
+  EXPECT_THAT(JobJson(job), Not(HasSubstr("\n")));
+
+  v1::EvaluateResponse response;
+  *response.mutable_sums() = Sums(400, 0.5, 0.75);
+  response.set_version(12);
+  EXPECT_EQ(EvaluateJson(job, v1::TEST, response),
+            R"({"job_id":3,"split":"TEST","examples":400,"loss":0.5,"accuracy":0.75,"version":12})");
+  v1::SubmitResponse submitted;
+  submitted.mutable_job()->set_job_id(9);
+  submitted.add_warnings("batch is small");
+  EXPECT_EQ(nlohmann::json::parse(SubmitJson(submitted))["job_id"], 9);
+  EXPECT_EQ(nlohmann::json::parse(SubmitJson(submitted))["warnings"][0].get<std::string>(), "batch is small");
+  EXPECT_EQ(nlohmann::json::parse(JobsJson({job, job}))["jobs"].size(), 2u);
+  EXPECT_EQ(JobsJson({}), R"({"jobs":[]})");
+  v1::NodeStatus node;
+  node.set_name("ps-0");
+  node.set_role(v1::PS);
+  EXPECT_EQ(nlohmann::json::parse(NodesJson({node}))["nodes"][0]["alive"], false);
+}
+
+TEST(Nodes, TableHasALineForEach) {
+  EXPECT_THAT(NodesTable({}, absl::UnixEpoch()), HasSubstr("no nodes yet"));
+  v1::NodeStatus node;
+  node.set_name("worker-0");
+  node.set_role(v1::WORKER);
+  node.set_slots(2);
+  node.set_last_heartbeat_unix_ms(1000);
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("dead for 5.0s"));
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("0 of 2 slots"));
+  node.set_address("127.0.0.1:9,unix:/run/ps.sock");
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("127.0.0.1:9 "));
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("unix")));
+}
+
+}  // namespace
+}  // namespace cairn

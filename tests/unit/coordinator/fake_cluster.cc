@@ -1,0 +1,398 @@
+#include "tests/unit/coordinator/fake_cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "coordinator/state_store.h"
+
+namespace cairn {
+
+FakeCluster::FakeCluster() {
+  data.set_train_examples(40);
+  data.set_validation_examples(8);
+  data.set_test_examples(16);
+  data.add_example_shape(8);
+  data.set_classes(4);
+  data.set_format(v1::Data::CSV);
+  RestartCoordinator();
+  crashed_ = false;
+}
+
+v1::JobSpec FakeCluster::Spec(int replicas) {
+  v1::JobSpec spec;
+  spec.set_name("test");
+  spec.mutable_model()->add_layers()->mutable_input()->add_shape(8);
+  v1::Dense& hidden = *spec.mutable_model()->add_layers()->mutable_dense();
+  hidden.set_units(16);
+  hidden.set_activation(v1::RELU);
+  v1::Dense& out = *spec.mutable_model()->add_layers()->mutable_dense();
+  out.set_units(4);
+  out.set_activation(v1::SOFTMAX);
+  spec.mutable_data()->set_path("/data/test.csv");
+  spec.mutable_loss()->set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
+  spec.add_metrics()->set_kind(v1::Metric::ACCURACY);
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.set_batch_size(8);
+  spec.set_epochs(2);
+  spec.set_replicas(replicas);
+  spec.set_partition_bytes(256);
+  return spec;
+}
+
+// ---- nodes ----
+
+FakeNode& FakeCluster::AddPs(const std::string& name) {
+  auto& node = nodes_[name] = std::make_unique<FakeNode>();
+  node->hello.set_name(name);
+  node->hello.set_role(v1::PS);
+  node->hello.set_address(name + ":1000");
+  node->hello.set_incarnation(++last_incarnation_);
+  Connect(*node);
+  Settle();
+  return *node;
+}
+
+FakeNode& FakeCluster::AddWorker(const std::string& name, int slots) {
+  auto& node = nodes_[name] = std::make_unique<FakeNode>();
+  node->hello.set_name(name);
+  node->hello.set_role(v1::WORKER);
+  node->hello.set_slots(slots);
+  node->hello.set_device("cpu");
+  node->hello.set_incarnation(++last_incarnation_);
+  Connect(*node);
+  Settle();
+  return *node;
+}
+
+v1::Hello FakeCluster::HelloOf(const FakeNode& node) const {
+  v1::Hello hello = node.hello;
+  for (const auto& [job_id, hosted] : node.hosted) {
+    v1::HeldPartitions& held = *hello.add_held();
+    held.set_job_id(job_id);
+    held.set_generation(hosted.generation);
+    for (const auto& [partition, version] : hosted.version) {
+      v1::HeldPartition& p = *held.add_partitions();
+      p.set_partition(partition);
+      p.set_version(version);
+    }
+  }
+  for (const auto& [job_id, assign] : node.assigned) {
+    v1::HeldReplicas& running = *hello.add_running();
+    running.set_job_id(job_id);
+    running.set_generation(assign.generation());
+    *running.mutable_replicas() = assign.replicas();
+  }
+  return hello;
+}
+
+void FakeCluster::Connect(FakeNode& node) {
+  node.session = SessionToken{++last_token_};
+  node.inbox.clear();
+  node.closed.reset();
+  Do(NodeUp{node.session, HelloOf(node)});
+}
+
+void FakeCluster::BreakSession(FakeNode& node) {
+  const SessionToken session = std::exchange(node.session, {});
+  node.inbox.clear();
+  if (session.value != 0) Do(SessionClosed{session});
+}
+
+void FakeCluster::Kill(FakeNode& node) {
+  node.running = false;
+  node.assigned.clear();
+  for (auto& [job_id, hosted] : node.hosted) hosted.serving = false;
+  node.shards.clear();
+  node.inspections.clear();
+  node.finalizes.clear();
+  BreakSession(node);
+}
+
+void FakeCluster::Restart(FakeNode& node, const std::string& address) {
+  node.running = true;
+  node.hello.set_incarnation(++last_incarnation_);
+  if (!address.empty()) node.hello.set_address(address);
+  Connect(node);
+  Settle();
+}
+
+void FakeCluster::Say(FakeNode& node, const v1::NodeMessage& message) {
+  if (node.session.value != 0) Do(NodeSays{node.session, message});
+}
+
+// ---- users ----
+
+ReplyToken FakeCluster::Submit(const v1::JobSpec& spec, const std::string& key) {
+  absl::StatusOr<CheckedJob> checked = CheckJob(spec);
+  EXPECT_TRUE(checked.ok()) << checked.status();
+  const ReplyToken token{++last_token_};
+  Do(SubmitJob{token, std::make_shared<const CheckedJob>(*std::move(checked)), key});
+  Settle();
+  return token;
+}
+
+const Reply* FakeCluster::ReplyTo(ReplyToken token) const {
+  auto it = replies_.find(token);
+  return it == replies_.end() ? nullptr : &it->second;
+}
+
+uint64_t FakeCluster::SubmittedId(ReplyToken token) const {
+  const Reply* reply = ReplyTo(token);
+  if (reply == nullptr || !reply->status.ok()) return 0;
+  return std::get<v1::SubmitResponse>(reply->body).job().job_id();
+}
+
+v1::JobStatus FakeCluster::Job(uint64_t id) const {
+  absl::StatusOr<v1::JobStatus> status = core_->GetJob(JobId(id), absl::InfinitePast());
+  return status.ok() ? *std::move(status) : v1::JobStatus();
+}
+
+// ---- the loop ----
+
+void FakeCluster::Do(const Event& event) {
+  for (Effect& effect : core_->Step(event, clock_.Now())) {
+    if (effect_count_++ == crash_at_) {
+      crashed_ = true;
+      return RestartCoordinator();
+    }
+    if (auto* store = std::get_if<Store>(&effect)) {
+      if (store->value) {
+        disk[store->key] = *store->value;
+      } else {
+        disk.erase(store->key);
+      }
+    } else if (auto* send = std::get_if<SendCommand>(&effect)) {
+      for (auto& [name, node] : nodes_) {
+        if (node->session == send->session) node->inbox.push_back(std::move(send->message));
+      }
+    } else if (auto* close = std::get_if<CloseSession>(&effect)) {
+      for (auto& [name, node] : nodes_) {
+        if (node->session != close->session) continue;
+        node->session = {};
+        node->closed = close->reason;
+      }
+    } else if (auto* reply = std::get_if<Reply>(&effect)) {
+      EXPECT_FALSE(replies_.contains(reply->token)) << "two replies to one call";
+      replies_[reply->token] = std::move(*reply);
+    } else if (auto* line = std::get_if<LogLine>(&effect)) {
+      log_.push_back(line->text);
+    }
+  }
+}
+
+void FakeCluster::RestartCoordinator() {
+  StoredState state;
+  for (const auto& [key, value] : disk) {
+    if (key == kClusterKey) {
+      EXPECT_TRUE(state.cluster.ParseFromString(value));
+    } else {
+      EXPECT_TRUE(state.jobs.emplace_back().ParseFromString(value)) << key;
+    }
+  }
+  for (auto& [name, node] : nodes_) node->session = {};
+  core_ = std::make_unique<ClusterCore>(options, ++incarnation_ * 1'000'000, state, clock_.Now());
+}
+
+void FakeCluster::ReconnectAll() {
+  for (auto& [name, node] : nodes_) {
+    if (node->running && node->session.value == 0) Connect(*node);
+  }
+}
+
+void FakeCluster::Settle() {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (auto& [name, node] : nodes_) {
+      moved = moved || !node->inbox.empty();
+      Deliver(*node);
+    }
+  }
+}
+
+void FakeCluster::Deliver(FakeNode& node) {
+  for (const v1::CoordinatorMessage& message : std::exchange(node.inbox, {})) Handle(node, message);
+  AnswerQueries(node);
+}
+
+void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) {
+  if (!message.has_welcome()) ++node.commands;
+  if (message.has_host_partitions()) {
+    const v1::HostPartitions& host = message.host_partitions();
+    FakeNode::Hosted& hosted = node.hosted[host.job_id()];
+    if (host.generation() < hosted.generation) return;
+    hosted.generation = host.generation();
+    hosted.serving = true;
+    std::map<uint32_t, uint64_t> kept;
+    v1::NodeMessage answer;
+    v1::PartitionsReady& ready = *answer.mutable_partitions_ready();
+    ready.set_job_id(host.job_id());
+    ready.set_generation(host.generation());
+    for (const v1::PartitionRange& range : host.partitions()) {
+      kept[range.partition()] = hosted.version[range.partition()];
+      v1::HeldPartition& p = *ready.add_partitions();
+      p.set_partition(range.partition());
+      p.set_version(kept[range.partition()]);
+    }
+    hosted.version = std::move(kept);
+    Say(node, answer);
+  } else if (message.has_drop_job()) {
+    node.hosted.erase(message.drop_job().job_id());
+    node.assigned.erase(message.drop_job().job_id());
+  } else if (message.has_assign_replicas()) {
+    const v1::AssignReplicas& assign = message.assign_replicas();
+    auto known = node.assigned.find(assign.job_id());
+    if (known != node.assigned.end() && assign.assignment() < known->second.assignment()) return;
+    if (assign.replicas().empty()) {
+      node.assigned.erase(assign.job_id());
+    } else {
+      node.assigned[assign.job_id()] = assign;
+    }
+  } else if (message.has_inspect_data()) {
+    node.inspections.push_back(message.inspect_data());
+  } else if (message.has_evaluate_shard()) {
+    node.shards.push_back(message.evaluate_shard());
+  } else if (message.has_finalize()) {
+    node.finalizes.push_back(message.finalize());
+  }
+}
+
+void FakeCluster::AnswerQueries(FakeNode& node) {
+  if (answer_inspections) {
+    for (const v1::InspectData& inspect : std::exchange(node.inspections, {})) {
+      v1::NodeMessage answer;
+      answer.mutable_data_info()->set_request_id(inspect.request_id());
+      answer.mutable_data_info()->set_error(data_error);
+      *answer.mutable_data_info()->mutable_info() = data;
+      Say(node, answer);
+    }
+  }
+  if (answer_evaluations) {
+    for (const v1::EvaluateShard& shard : std::exchange(node.shards, {})) {
+      v1::NodeMessage answer;
+      answer.mutable_evaluated()->set_request_id(shard.request_id());
+      answer.mutable_evaluated()->set_shard(shard.shard());
+      answer.mutable_evaluated()->set_version(7 + shard.shard());
+      answer.mutable_evaluated()->mutable_sums()->set_examples(16 / shard.shards());
+      answer.mutable_evaluated()->mutable_sums()->set_loss(1);
+      answer.mutable_evaluated()->mutable_sums()->add_metrics(2);
+      Say(node, answer);
+    }
+  }
+  if (answer_finalizes) {
+    for (const v1::Finalize& finalize : std::exchange(node.finalizes, {})) {
+      v1::NodeMessage answer;
+      answer.mutable_finalized()->set_job_id(finalize.job_id());
+      answer.mutable_finalized()->set_digest("d1e5");
+      Say(node, answer);
+    }
+  }
+}
+
+void FakeCluster::Beat(FakeNode& node) {
+  v1::NodeMessage message;
+  message.mutable_heartbeat()->set_memory_bytes(1);
+  for (const auto& [job_id, assign] : node.assigned) {
+    v1::JobProgress& progress = *message.mutable_heartbeat()->add_progress();
+    progress.set_job_id(job_id);
+    progress.set_generation(assign.generation());
+    progress.set_step(true_step_[job_id]);
+  }
+  Say(node, message);
+}
+
+void FakeCluster::Pass(absl::Duration duration) {
+  for (absl::Duration t; t < duration; t += absl::Milliseconds(100)) {
+    clock_.Advance(absl::Milliseconds(100));
+    if (absl::ToUnixMillis(clock_.Now()) % 500 == 0) {
+      for (auto& [name, node] : nodes_) Beat(*node);
+    }
+    Do(Tick{});
+    Settle();
+  }
+}
+
+int64_t FakeCluster::TrueStep(uint64_t job_id) const {
+  auto it = true_step_.find(job_id);
+  return it == true_step_.end() ? 0 : it->second;
+}
+
+// A step is done when each replica is computed by someone and each partition is held by a ps that runs. Only one
+// worker's computing of a replica counts: the ps drop what comes twice.
+void FakeCluster::TrainStep() {
+  std::map<uint64_t, std::map<int32_t, FakeNode*>> computing;
+  std::map<uint64_t, const v1::AssignReplicas*> newest;
+  for (auto& [name, node] : nodes_) {
+    if (!node->running) continue;
+    for (const auto& [job_id, assign] : node->assigned) {
+      const v1::AssignReplicas*& best = newest[job_id];
+      if (best == nullptr || assign.generation() > best->generation()) best = &assign;
+      for (int32_t r : assign.replicas()) computing[job_id][r] = node.get();
+    }
+  }
+  std::vector<std::pair<FakeNode*, v1::NodeMessage>> reports;
+  for (const auto& [job_id, assign] : newest) {
+    int64_t& step = true_step_[job_id];
+    if (step >= assign->total_steps()) continue;
+    if (static_cast<int>(computing[job_id].size()) != assign->spec().replicas()) continue;
+    bool served = true;
+    for (const v1::Route& route : assign->routes()) {
+      FakeNode& ps = *nodes_.at(route.ps());
+      auto hosted = ps.hosted.find(job_id);
+      served = served && ps.running && hosted != ps.hosted.end() && hosted->second.serving &&
+               hosted->second.generation == assign->generation() &&
+               hosted->second.version.contains(route.range().partition()) && ps.hello.address() == route.address();
+    }
+    if (!served) continue;
+    for (const v1::Route& route : assign->routes()) {
+      ++nodes_.at(route.ps())->hosted[job_id].version[route.range().partition()];
+    }
+    for (const auto& [replica, node] : computing[job_id]) {
+      v1::NodeMessage message;
+      v1::ReplicaReport& report = *message.mutable_replica_report();
+      report.set_job_id(job_id);
+      report.set_generation(assign->generation());
+      report.set_replica(replica);
+      report.set_first_step(step);
+      report.set_last_step(step);
+      report.mutable_train()->set_examples(assign->spec().batch_size() / assign->spec().replicas());
+      report.mutable_train()->set_loss(0.5);
+      report.mutable_train()->add_metrics(1);
+      if ((step + 1) % assign->steps_per_epoch() == 0) {
+        report.set_validation_epoch(static_cast<int>(step / assign->steps_per_epoch()));
+        report.mutable_validation()->set_examples(2);
+        report.mutable_validation()->set_loss(0.25);
+        report.mutable_validation()->add_metrics(1);
+      }
+      report.set_finished(step + 1 == assign->total_steps());
+      reports.emplace_back(node, std::move(message));
+    }
+    ++step;
+  }
+  for (auto& [node, message] : reports) Say(*node, message);
+}
+
+bool FakeCluster::RunToEnd(uint64_t job_id) {
+  for (int round = 0; round < 2000; ++round) {
+    ReconnectAll();
+    Settle();
+    const v1::JobState state = State(job_id);
+    if (state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED) return true;
+    Pass(absl::Milliseconds(100));
+    TrainStep();
+  }
+  return false;
+}
+
+bool FakeCluster::Logged(const std::string& part) const {
+  for (const std::string& line : log_) {
+    if (line.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void FakeCluster::ClearCommands() {
+  for (auto& [name, node] : nodes_) node->commands = 0;
+}
+
+}  // namespace cairn

@@ -1,0 +1,115 @@
+// A cluster around a ClusterCore without I/O: a disk, a clock, ps and workers that do what they are told, and a
+// training whose truth the test can see. Crashes at any effect: what was stored before it stays, what was to be sent
+// after it is lost.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+
+struct FakeNode {
+  v1::Hello hello;       // name, role, address, slots, incarnation
+  SessionToken session;  // 0: none open
+  bool running = true;   // the process
+  std::vector<v1::CoordinatorMessage> inbox;
+  int commands = 0;  // received since the last ClearCommands, Welcome not counted
+
+  struct Hosted {
+    uint64_t generation = 0;
+    std::map<uint32_t, uint64_t> version;
+    bool serving = false;  // this process was told to
+  };
+  std::map<uint64_t, Hosted> hosted;                // ps
+  std::map<uint64_t, v1::AssignReplicas> assigned;  // worker
+  std::vector<v1::EvaluateShard> shards;            // worker: asked, not answered
+  std::vector<v1::InspectData> inspections;         // worker: asked, not answered
+  std::vector<v1::Finalize> finalizes;              // worker: asked, not answered
+  std::optional<absl::Status> closed;               // how the last session ended
+};
+
+class FakeCluster {
+ public:
+  FakeCluster();
+
+  // A small MLP of several partitions: 40 training examples, batch 8, 2 epochs: 10 steps; 8 validation and 16 test
+  // examples.
+  static v1::JobSpec Spec(int replicas = 4);
+  v1::DataInfo data;
+  std::string data_error;  // workers answer so
+  bool answer_inspections = true, answer_evaluations = true, answer_finalizes = true;
+
+  FakeNode& AddPs(const std::string& name);
+  FakeNode& AddWorker(const std::string& name, int slots = 1);
+  FakeNode& node(const std::string& name) { return *nodes_.at(name); }
+
+  void Connect(FakeNode& node);       // opens a session
+  void BreakSession(FakeNode& node);  // the process goes on
+  void Kill(FakeNode& node);          // the process and its memory are gone; a ps' partitions stay on disk
+  void Restart(FakeNode& node, const std::string& address = "");
+  void Say(FakeNode& node, const v1::NodeMessage& message);
+
+  ReplyToken Submit(const v1::JobSpec& spec, const std::string& key = "");
+  const Reply* ReplyTo(ReplyToken token) const;
+  uint64_t SubmittedId(ReplyToken token) const;  // 0: no reply, or an error
+  v1::JobStatus Job(uint64_t id) const;
+  v1::JobState State(uint64_t id) const { return Job(id).state(); }
+
+  void Do(const Event& event);
+  // Delivers commands and answers until nothing moves.
+  void Settle();
+  // Time passes in steps of 100 ms, with heartbeats; no training.
+  void Pass(absl::Duration duration);
+  // One step of every job whose replicas and partitions are all up.
+  void TrainStep();
+  // Rounds of Settle, Pass(100 ms), TrainStep until the job is in a final state; false after 2,000 rounds.
+  bool RunToEnd(uint64_t job_id);
+
+  // The coordinator dies before it carries out its effect number `at` (counted from 0 through the whole test), and
+  // restarts.
+  void CrashAt(int at) { crash_at_ = at; }
+  void CrashSoon(int effects) { crash_at_ = effect_count_ + effects; }
+  bool crashed() const { return crashed_; }
+  void RestartCoordinator();
+  void ReconnectAll();
+
+  ClusterCore& core() { return *core_; }
+  ManualClock& clock() { return clock_; }
+  const std::vector<std::string>& log() const { return log_; }
+  bool Logged(const std::string& part) const;
+  void ClearCommands();
+  // The number of steps that the replicas of the job have truly done.
+  int64_t TrueStep(uint64_t job_id) const;
+
+  CoordinatorOptions options;
+  std::map<std::string, std::string> disk;
+
+ private:
+  void Deliver(FakeNode& node);
+  void Handle(FakeNode& node, const v1::CoordinatorMessage& message);
+  void AnswerQueries(FakeNode& node);
+  void Beat(FakeNode& node);
+  v1::Hello HelloOf(const FakeNode& node) const;
+
+  ManualClock clock_;
+  std::unique_ptr<ClusterCore> core_;
+  uint64_t incarnation_ = 1'000'000;
+  uint64_t last_token_ = 0;
+  uint64_t last_incarnation_ = 0;
+  std::map<std::string, std::unique_ptr<FakeNode>> nodes_;
+  std::map<ReplyToken, Reply> replies_;
+  std::vector<std::string> log_;
+  std::map<uint64_t, int64_t> true_step_;
+  int effect_count_ = 0;
+  int crash_at_ = -1;
+  bool crashed_ = false;
+};
+
+}  // namespace cairn

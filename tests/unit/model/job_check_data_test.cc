@@ -1,0 +1,91 @@
+// Goal: a job that does not fit its data is refused before it starts, with both numbers in the sentence.
+#include <gtest/gtest.h>
+
+#include "common/model/job_check.h"
+#include "tests/unit/model/model_text.h"
+
+namespace cairn {
+namespace {
+
+v1::JobSpec Job(const std::string& shape, const std::string& units, const std::string& more) {
+  return FromText<v1::JobSpec>("model { layers { input { shape: " + shape +
+                               " } } layers { flatten {} } layers { dense { units: " + units +
+                               " activation: SOFTMAX } } } data { path: 'mnist' } optimizer { adam {} } " + more);
+}
+
+const char kSparse[] = "loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY } ";
+const char kMnist[] =
+    "path: 'mnist' format: IDX train_examples: 100 test_examples: 10 example_shape: [28, 28, 1] classes: 10";
+
+absl::Status Check(const v1::JobSpec& spec, const std::string& data) {
+  return CheckJobAgainstData(CheckJob(spec).value(), FromText<v1::DataInfo>(data));
+}
+
+void ExpectRefused(const v1::JobSpec& spec, const std::string& data, const std::string& message) {
+  const absl::Status status = Check(spec, data);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()), message);
+}
+
+TEST(JobCheckAgainstData, AJobThatFits) {
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "10", kSparse), kMnist).ok());
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "12", kSparse), kMnist).ok()) << "more outputs than classes are allowed";
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "10", "loss { kind: CATEGORICAL_CROSSENTROPY }"), kMnist).ok());
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "10", std::string(kSparse) + "steps_per_epoch: 4"), kMnist).ok());
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "10", std::string(kSparse) + "batch_size: 100"), kMnist).ok());
+}
+
+TEST(JobCheckAgainstData, Shape) {
+  ExpectRefused(
+      Job("[32, 32, 3]", "10", kSparse), kMnist,
+      "model.layers[0].input.shape: [32,32,3], but the examples of mnist are [28,28,1]; set the shape to [28,28,1]");
+  ExpectRefused(
+      Job("784", "10", kSparse), kMnist,
+      "model.layers[0].input.shape: [784], but the examples of mnist are [28,28,1]; set the shape to [28,28,1] and add "
+      "a flatten layer");
+}
+
+TEST(JobCheckAgainstData, PicturesAreResized) {
+  const std::string folder =
+      "path: 'beans' format: IMAGE_FOLDER train_examples: 100 example_shape: [500, 500, 3] classes: 3";
+  EXPECT_TRUE(Check(Job("[128, 128, 3]", "3", kSparse), folder).ok());
+  EXPECT_TRUE(Check(Job("[64, 32, 1]", "3", kSparse), folder).ok());
+  EXPECT_FALSE(Check(Job("[64, 32, 4]", "3", kSparse), folder).ok());
+  EXPECT_FALSE(Check(Job("784", "3", kSparse), folder).ok());
+}
+
+TEST(JobCheckAgainstData, Labels) {
+  ExpectRefused(Job("[28, 28, 1]", "5", kSparse), kMnist,
+                "layer \"dense\": 5 outputs, but mnist has 10 classes; set units: 10");
+  const std::string numbers = "path: 'mnist' train_examples: 100 example_shape: [28, 28, 1] classes: 0";
+  ExpectRefused(
+      Job("[28, 28, 1]", "5", kSparse), numbers,
+      "loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs class numbers, but the labels of mnist are plain numbers; use "
+      "MEAN_SQUARED_ERROR, or another label_column");
+  ExpectRefused(Job("[28, 28, 1]", "5", "loss { kind: MEAN_SQUARED_ERROR }"), numbers,
+                "layer \"dense\": 5 outputs, but mnist has one label an example, and MEAN_SQUARED_ERROR needs one for "
+                "each output; "
+                "use one output, or SPARSE_CATEGORICAL_CROSSENTROPY for classes");
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "1", "loss { kind: MEAN_SQUARED_ERROR }"), numbers).ok());
+  ExpectRefused(Job("[28, 28, 1]", "1", "loss { kind: BINARY_CROSSENTROPY }"), kMnist,
+                "loss.kind: BINARY_CROSSENTROPY tells two classes apart, but mnist has 10; use "
+                "SPARSE_CATEGORICAL_CROSSENTROPY and "
+                "a last layer of 10 outputs");
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "1", "loss { kind: BINARY_CROSSENTROPY }"),
+                    "train_examples: 100 example_shape: [28, 28, 1] classes: 2")
+                  .ok());
+}
+
+TEST(JobCheckAgainstData, Counts) {
+  ExpectRefused(Job("[28, 28, 1]", "10", std::string(kSparse) + "batch_size: 101"), kMnist,
+                "batch_size: 101 is more than the 100 training examples of mnist; use a smaller one");
+  ExpectRefused(
+      Job("[28, 28, 1]", "10", std::string(kSparse) + "steps_per_epoch: 5"), kMnist,
+      "steps_per_epoch: 5, but 100 examples in batches of 32 make 4 steps; use at most that, or leave it away");
+  ExpectRefused(
+      Job("[28, 28, 1]", "10", kSparse), "path: 'mnist' test_examples: 10 example_shape: [28, 28, 1] classes: 10",
+      "data.path: mnist has no training examples; check the path, and lower data.validation_split and data.test_split");
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,108 @@
+// Goal: in an epoch every place belongs to exactly one (step, replica), whatever the sizes; shares and partitions cover
+// without overlap.
+#include "common/model/step_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "common/model/job_check.h"
+
+namespace cairn {
+namespace {
+
+TEST(StepPlan, EveryPlaceOnceAnEpoch) {
+  for (int64_t examples : {1, 2, 7, 31, 32, 33, 100, 257}) {
+    for (int64_t batch : {1, 2, 8, 32, 300}) {
+      for (int32_t replicas : {1, 2, 3, 4, 8}) {
+        SCOPED_TRACE(testing::Message() << examples << " examples, batch " << batch << ", replicas " << replicas);
+        const StepPlan plan = StepPlan::Make(examples, batch, replicas, 0, 3);
+        EXPECT_EQ(plan.steps_per_epoch, (examples + batch - 1) / batch);
+        EXPECT_EQ(plan.total_steps, plan.steps_per_epoch * 3);
+        for (int64_t epoch = 0; epoch < 3; ++epoch) {
+          std::vector<int> seen(examples, 0);
+          for (int64_t s = epoch * plan.steps_per_epoch; s < (epoch + 1) * plan.steps_per_epoch; ++s) {
+            EXPECT_EQ(plan.EpochOf(s), epoch);
+            int64_t smallest = examples, largest = 0, total = 0;
+            for (int32_t r = 0; r < replicas; ++r) {
+              const PlaceRange places = plan.Places(s, ReplicaId(r));
+              smallest = std::min(smallest, places.size());
+              largest = std::max(largest, places.size());
+              total += places.size();
+              for (int64_t p = places.begin; p < places.end; ++p) ++seen.at(p);
+            }
+            EXPECT_LE(largest - smallest, 1);
+            EXPECT_LE(total, batch);
+            EXPECT_GT(total, 0);
+          }
+          EXPECT_EQ(seen, std::vector<int>(examples, 1));
+        }
+      }
+    }
+  }
+}
+
+TEST(StepPlan, FewerStepsTakeTheFirstBatches) {
+  const StepPlan plan = StepPlan::Make(100, 10, 2, 3, 2);
+  EXPECT_EQ(plan.steps_per_epoch, 3);
+  EXPECT_EQ(plan.total_steps, 6);
+  EXPECT_EQ(plan.Places(3, ReplicaId(0)).begin, 0);
+  EXPECT_EQ(plan.Places(5, ReplicaId(1)).end, 30);
+  EXPECT_EQ(StepPlan::Make(100, 10, 2, 50, 1).steps_per_epoch, 10);
+}
+
+TEST(Share, CoversInOrder) {
+  for (int64_t items : {0, 1, 5, 6, 7, 1000}) {
+    for (int64_t parts : {1, 2, 3, 7, 16}) {
+      int64_t end = 0;
+      for (int64_t i = 0; i < parts; ++i) {
+        const PlaceRange share = Share(items, i, parts);
+        EXPECT_EQ(share.begin, end);
+        EXPECT_GE(share.size(), items / parts);
+        EXPECT_LE(share.size(), items / parts + 1);
+        end = share.end;
+      }
+      EXPECT_EQ(end, items);
+    }
+  }
+  EXPECT_EQ(Share(int64_t{1} << 60, 1023, 1024).end, int64_t{1} << 60);  // no product that overflows
+}
+
+TEST(CutPartitions, CoverTheSpaceInOrder) {
+  for (int64_t space : {16, 32, 1008, 34848, 100000}) {
+    for (int64_t bytes : {64, 128, 4096, 1 << 22}) {
+      const std::vector<v1::PartitionRange> ranges = CutPartitions(space, bytes);
+      uint64_t end = 0;
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        EXPECT_EQ(ranges[i].partition(), i);
+        EXPECT_EQ(ranges[i].begin(), end);
+        EXPECT_EQ(ranges[i].begin() % 16, 0u);
+        EXPECT_LE((ranges[i].end() - ranges[i].begin()) * 4, static_cast<uint64_t>(bytes));
+        EXPECT_GT(ranges[i].end(), ranges[i].begin());
+        end = ranges[i].end();
+      }
+      EXPECT_EQ(end, static_cast<uint64_t>(space));
+      EXPECT_EQ(ranges.size(), static_cast<size_t>((space * 4 + bytes - 1) / bytes));
+    }
+  }
+  EXPECT_TRUE(CutPartitions(0, 64).empty());
+}
+
+TEST(DefaultPartitionBytes, EveryServerHasWork) {
+  EXPECT_EQ(DefaultPartitionBytes(int64_t{1} << 30, 2), int64_t{4} << 20);
+  for (int64_t space : {16, 64, 1024, 34848, 3000000, 50000000}) {
+    for (int ps : {1, 2, 3, 5, 8}) {
+      const int64_t bytes = DefaultPartitionBytes(space, ps);
+      EXPECT_EQ(bytes % 64, 0);
+      EXPECT_GE(bytes, 64);
+      EXPECT_LE(bytes, int64_t{4} << 20);
+      const int64_t partitions = static_cast<int64_t>(CutPartitions(space, bytes).size());
+      if (space >= 16 * ps * ps) {
+        EXPECT_GE(partitions, ps) << space << " " << ps;
+      }
+      EXPECT_LE(partitions, std::max<int64_t>(ps, 2 * (space * 4 / (4 << 20)) + ps));
+    }
+  }
+  EXPECT_GE(DefaultPartitionBytes(0, 0), 64);
+}
+
+}  // namespace
+}  // namespace cairn

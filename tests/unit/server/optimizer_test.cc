@@ -1,0 +1,246 @@
+// Goal: each optimizer follows Keras' formula, written out again here in double precision from the documentation of
+// keras.optimizers; defaults are Keras'; the bits do not depend on where a partition is cut; padding stays zero; moving
+// averages are left to their own rule.
+#include "server/optimizer.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+
+namespace cairn {
+namespace {
+
+v1::Optimizer Parse(const std::string& text) {
+  v1::Optimizer o;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &o)) << text;
+  return o;
+}
+
+// One number's history: w, g (mean gradient), lr, t -> new w; s holds the slots.
+using Formula = std::function<double(double w, double g, double lr, int t, std::vector<double>& s)>;
+
+struct Case {
+  std::string name;
+  std::string text;
+  std::vector<double> slots;  // initial
+  Formula formula;
+};
+
+Formula AdamFormula(double b1, double b2, double eps, bool amsgrad, double decay) {
+  return [=](double w, double g, double lr, int t, std::vector<double>& s) {
+    s[0] = b1 * s[0] + (1 - b1) * g;
+    s[1] = b2 * s[1] + (1 - b2) * g * g;
+    double second = s[1];
+    if (amsgrad) second = s[2] = std::max(s[2], s[1]);
+    const double alpha = lr * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
+    w *= 1 - decay * lr;
+    return w - alpha * s[0] / (std::sqrt(second) + eps);
+  };
+}
+
+Formula RmsPropFormula(double rho, double momentum, double eps, bool centered) {
+  return [=](double w, double g, double lr, int, std::vector<double>& s) {
+    s[0] = rho * s[0] + (1 - rho) * g * g;
+    double variance = s[0];
+    if (centered) {
+      double& mean = s[momentum > 0 ? 2 : 1];
+      mean = rho * mean + (1 - rho) * g;
+      variance -= mean * mean;
+    }
+    const double step = lr * g / std::sqrt(variance + eps);
+    if (momentum == 0) return w - step;
+    s[1] = momentum * s[1] + step;
+    return w - s[1];
+  };
+}
+
+std::vector<Case> Cases() {
+  return {
+      {"Sgd", "sgd {}", {}, [](double w, double g, double lr, int, std::vector<double>&) { return w - lr * g; }},
+      {"NesterovWithoutMomentumIsSgd",
+       "sgd { nesterov: true }",
+       {},
+       [](double w, double g, double lr, int, std::vector<double>&) { return w - lr * g; }},
+      {"Momentum",
+       "sgd { momentum: 0.9 }",
+       {0},
+       [](double w, double g, double lr, int, std::vector<double>& s) {
+         s[0] = 0.9 * s[0] - lr * g;
+         return w + s[0];
+       }},
+      {"Nesterov",
+       "sgd { momentum: 0.8 nesterov: true }",
+       {0},
+       [](double w, double g, double lr, int, std::vector<double>& s) {
+         s[0] = 0.8 * s[0] - lr * g;
+         return w + 0.8 * s[0] - lr * g;
+       }},
+      {"Adagrad",
+       "adagrad {}",
+       {0.1},
+       [](double w, double g, double lr, int, std::vector<double>& s) {
+         s[0] += g * g;
+         return w - lr * g / std::sqrt(s[0] + 1e-7);
+       }},
+      {"AdagradOptions",
+       "adagrad { initial_accumulator_value: 0.5 epsilon: 0.01 }",
+       {0.5},
+       [](double w, double g, double lr, int, std::vector<double>& s) {
+         s[0] += g * g;
+         return w - lr * g / std::sqrt(s[0] + 0.01);
+       }},
+      {"RmsProp", "rmsprop {}", {0}, RmsPropFormula(0.9, 0, 1e-7, false)},
+      {"RmsPropMomentum",
+       "rmsprop { rho: 0.8 momentum: 0.9 epsilon: 1e-3 }",
+       {0, 0},
+       RmsPropFormula(0.8, 0.9, 1e-3, false)},
+      {"RmsPropCentered", "rmsprop { centered: true }", {0, 0}, RmsPropFormula(0.9, 0, 1e-7, true)},
+      {"RmsPropCenteredMomentum",
+       "rmsprop { centered: true momentum: 0.5 }",
+       {0, 0, 0},
+       RmsPropFormula(0.9, 0.5, 1e-7, true)},
+      {"Adam", "adam {}", {0, 0}, AdamFormula(0.9, 0.999, 1e-7, false, 0)},
+      {"AdamOptions", "adam { beta_1: 0.8 beta_2: 0.9 epsilon: 0.1 }", {0, 0}, AdamFormula(0.8, 0.9, 0.1, false, 0)},
+      {"AdamAmsgrad", "adam { amsgrad: true }", {0, 0, 0}, AdamFormula(0.9, 0.999, 1e-7, true, 0)},
+      {"AdamW", "adamw {}", {0, 0}, AdamFormula(0.9, 0.999, 1e-7, false, 0.004)},
+      {"AdamWAmsgrad",
+       "adamw { amsgrad: true weight_decay: 0.1 }",
+       {0, 0, 0},
+       AdamFormula(0.9, 0.999, 1e-7, true, 0.1)},
+  };
+}
+
+// float32 values and slots moved on by ApplyUpdate.
+struct Subject {
+  OptimizerRule rule;
+  std::vector<float> values;
+  std::vector<std::vector<float>> slots;
+
+  Subject(const OptimizerRule& r, std::vector<float> v) : rule(r), values(std::move(v)) {
+    slots.assign(rule.slots(), std::vector<float>(values.size(), rule.initial_slot_value()));
+  }
+  void Step(const std::vector<Segment>& segments, std::vector<float> gradient, uint64_t examples, float lr, int t) {
+    const std::vector<float> before = values;
+    Update u;
+    u.step = t;
+    u.examples = examples;
+    u.learning_rate = lr;
+    u.values = values;
+    u.gradient = absl::MakeSpan(gradient);
+    for (auto& s : slots) u.slots.push_back(absl::MakeSpan(s));
+    ApplyUpdate(rule, segments, u);
+    EXPECT_EQ(values, before) << "the old values were written to";
+    values = std::move(gradient);
+  }
+};
+
+class OptimizerTest : public testing::TestWithParam<Case> {};
+
+TEST_P(OptimizerTest, FollowsTheFormula) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  constexpr int n = 133;
+  const Case& c = GetParam();
+  std::vector<float> start(n);
+  for (float& v : start) v = normal(rng);
+  Subject subject(OptimizerRule::From(Parse(c.text)), start);
+  ASSERT_EQ(subject.slots.size(), c.slots.size());
+
+  std::vector<double> w(start.begin(), start.end());
+  std::vector<std::vector<double>> slots(n, c.slots);
+  std::vector<float> mean(n);  // gradients that keep their sign, so that a centered variance stays away from 0
+  for (float& m : mean) m = normal(rng);
+  for (int t = 1; t <= 20; ++t) {
+    const uint64_t examples = 1 + rng() % 100;
+    const float lr = t < 10 ? 0.01f : 0.003f;
+    std::vector<float> gradient(n);
+    for (int i = 0; i < n; ++i) gradient[i] = (mean[i] + 0.5f * normal(rng)) * static_cast<float>(examples);
+    for (int i = 0; i < n; ++i) w[i] = c.formula(w[i], double{gradient[i]} / examples, lr, t, slots[i]);
+    subject.Step({{0, n}}, gradient, examples, lr, t);
+  }
+  for (int i = 0; i < n; ++i) {
+    EXPECT_NEAR(subject.values[i], w[i], 2e-5 * (1 + std::abs(w[i]))) << i;
+    for (size_t s = 0; s < c.slots.size(); ++s) {
+      EXPECT_NEAR(subject.slots[s][i], slots[i][s], 1e-5 * (1 + std::abs(slots[i][s]))) << "slot " << s;
+    }
+  }
+}
+
+TEST_P(OptimizerTest, BitsDoNotDependOnTheCut) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  constexpr int n = 259;
+  const OptimizerRule rule = OptimizerRule::From(Parse(GetParam().text));
+  std::vector<float> start(n);
+  for (float& v : start) v = normal(rng);
+  Subject whole(rule, start);
+  std::vector<Subject> pieces;
+  std::vector<int> cuts = {0};
+  while (cuts.back() < n) cuts.push_back(std::min<int>(n, cuts.back() + 1 + rng() % 40));
+  for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+    pieces.emplace_back(rule, std::vector<float>(start.begin() + cuts[p], start.begin() + cuts[p + 1]));
+  }
+  for (int t = 1; t <= 5; ++t) {
+    std::vector<float> gradient(n);
+    for (float& g : gradient) g = normal(rng);
+    whole.Step({{0, n}}, gradient, 7, 0.02f, t);
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      pieces[p].Step({{0, cuts[p + 1] - cuts[p]}},
+                     std::vector<float>(gradient.begin() + cuts[p], gradient.begin() + cuts[p + 1]), 7, 0.02f, t);
+    }
+  }
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const size_t bytes = pieces[p].values.size() * sizeof(float);
+    EXPECT_EQ(std::memcmp(pieces[p].values.data(), whole.values.data() + cuts[p], bytes), 0);
+    for (size_t s = 0; s < whole.slots.size(); ++s) {
+      EXPECT_EQ(std::memcmp(pieces[p].slots[s].data(), whole.slots[s].data() + cuts[p], bytes), 0);
+    }
+  }
+}
+
+TEST_P(OptimizerTest, PaddingStaysZeroAndMovingAveragesKeepTheirRule) {
+  const OptimizerRule rule = OptimizerRule::From(Parse(GetParam().text));
+  std::vector<float> values(64, 0.0f);
+  for (int i = 0; i < 10; ++i) values[i] = 1;
+  for (int i = 16; i < 21; ++i) values[i] = 2;
+  Subject subject(rule, values);
+  const std::vector<Segment> segments = {{0, 10}, {16, 21, true, 0.75f}, {32, 48}};
+  std::vector<float> gradient(64, 6.0f);  // rubbish in the padding too
+  subject.Step(segments, gradient, 2, 0.1f, 1);
+  for (int i = 0; i < 64; ++i) {
+    if (i < 10 || (i >= 32 && i < 48)) {
+      EXPECT_LT(subject.values[i], values[i]) << i;
+    } else if (i >= 16 && i < 21) {
+      EXPECT_EQ(subject.values[i], 0.75f * 2 + 0.25f * 3) << i;
+      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value());
+    } else {
+      EXPECT_EQ(subject.values[i], 0) << i;
+      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(OptimizerRuleTest, DefaultsAreTheDecimalNumbersOfKeras) {
+  // A resolved spec carries them as floats; 1 - 0.999 shall still be 0.001, not 0.00100004673.
+  const OptimizerRule adam = OptimizerRule::From(Parse("adam { beta_1: 0.9 beta_2: 0.999 epsilon: 1e-7 }"));
+  EXPECT_EQ(adam.beta_1, 0.9);
+  EXPECT_EQ(adam.beta_2, 0.999);
+  EXPECT_EQ(adam.epsilon, 1e-7);
+  EXPECT_EQ(OptimizerRule::From(Parse("adamw {}")).weight_decay, 0.004);
+  EXPECT_EQ(OptimizerRule::From(Parse("adagrad {}")).initial_slot_value(), 0.1f);
+  EXPECT_EQ(OptimizerRule::From(Parse("rmsprop { rho: 0.99999994 }")).rho, 0.99999994);
+}
+
+}  // namespace
+}  // namespace cairn

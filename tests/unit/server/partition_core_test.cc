@@ -1,0 +1,491 @@
+// Goal: each rule of PartitionCore by itself: barrier, duplicates, order, staleness, versions on request, fencing, bad
+// requests, and that nothing is seen before it is persisted.
+#include "server/partition_core.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "common/tensor/dtype.h"
+#include "tests/unit/server/server_test_util.h"
+
+namespace cairn {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kClient = 11;
+const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
+
+class PartitionCoreTest : public testing::Test {
+ protected:
+  void Start(UpdateMode mode, uint32_t replicas) {
+    config_ = TestConfig(mode, replicas);
+    Start();
+  }
+  void Start() { core_ = std::make_unique<PartitionCore>(config_, PartitionState::Initial(config_)); }
+  PartitionEffects Send(Frame frame, uint64_t client = kClient) {
+    return core_->Step(FrameEvent{client, std::move(frame)}, kNow);
+  }
+  // Everything under way reaches the store at once.
+  PartitionEffects SendAndPersist(Frame frame, uint64_t client = kClient) {
+    PartitionEffects effects = Send(std::move(frame), client);
+    while (!effects.persists.empty()) {
+      const uint64_t version = effects.persists.back().entry.version();
+      effects.persists.clear();
+      PartitionEffects more = core_->Step(PersistedEvent{version}, kNow);
+      for (PartitionReply& r : more.replies) effects.replies.push_back(std::move(r));
+    }
+    return effects;
+  }
+  Frame Push(uint32_t first, uint32_t count, uint64_t sequence, float gradient) {
+    return PushFrame(config_, first, count, sequence, gradient);
+  }
+  // The one reply, an error of this code.
+  void ExpectError(const PartitionEffects& e, absl::StatusCode code, const std::string& part) {
+    ASSERT_EQ(e.replies.size(), 1u);
+    EXPECT_EQ(e.replies[0].frame.kind, v1::ExchangeFrame::ERROR);
+    EXPECT_EQ(e.replies[0].frame.status.code(), code) << e.replies[0].frame.status;
+    EXPECT_THAT(std::string(e.replies[0].frame.status.message()), HasSubstr(part));
+    EXPECT_TRUE(e.persists.empty());
+  }
+  float FirstValue() const { return core_->state().values.floats()[0]; }
+
+  PartitionConfig config_;
+  std::unique_ptr<PartitionCore> core_;
+};
+
+// ---- synchronous ----
+
+TEST_F(PartitionCoreTest, AppliesOnceWhenAllReplicasAreThereAndAnswersEveryone) {
+  Start(UpdateMode::kSynchronous, 3);
+  EXPECT_TRUE(SendAndPersist(Push(2, 1, 1, 8), 20).replies.empty());
+  EXPECT_TRUE(SendAndPersist(Push(0, 1, 1, 8), 21).replies.empty());
+  EXPECT_EQ(core_->version(), 0u);
+  const PartitionEffects done = SendAndPersist(Push(1, 1, 1, 8), 22);
+  ASSERT_EQ(done.replies.size(), 3u);
+  for (const PartitionReply& r : done.replies) {
+    EXPECT_EQ(r.frame.kind, v1::ExchangeFrame::VALUES);
+    EXPECT_EQ(r.frame.version, 1u);
+    EXPECT_EQ(r.frame.sequence, 1u);
+    EXPECT_EQ(r.frame.payload.data(), core_->state().values.data()) << "values are shared, not copied";
+    // 0 - 0.5 * (24 / 12), 0.25 - 1; padding stays 0
+    EXPECT_EQ(r.frame.payload.floats()[0], -1.0f);
+    EXPECT_EQ(r.frame.payload.floats()[1], -0.75f);
+    EXPECT_EQ(r.frame.payload.floats()[config_.size() - 1], 0.0f);
+  }
+  EXPECT_EQ(done.replies[0].client, 20u);
+  EXPECT_EQ(done.replies[0].frame.request_id, 2001u);
+  EXPECT_EQ(core_->waiting(), 0u);
+}
+
+TEST_F(PartitionCoreTest, NothingIsSeenBeforeItIsPersisted) {
+  Start(UpdateMode::kSynchronous, 1);
+  PartitionEffects e = Send(Push(0, 1, 1, 8));
+  ASSERT_EQ(e.persists.size(), 1u);
+  EXPECT_TRUE(e.replies.empty());
+  const v1::LogEntry& entry = e.persists[0].entry;
+  EXPECT_EQ(entry.version(), 1u);
+  EXPECT_EQ(entry.generation(), 5u);
+  EXPECT_EQ(entry.examples(), 4u);
+  EXPECT_EQ(entry.learning_rate(), 0.5f);
+  EXPECT_TRUE(SameBits(e.persists[0].gradient, Filled(config_, 8)));
+
+  EXPECT_EQ(core_->version(), 0u);
+  EXPECT_EQ(Send(PullFrame(config_, 1)).replies.at(0).frame.version, 0u);
+  EXPECT_TRUE(Send(Push(0, 1, 1, 8)).replies.empty()) << "the repetition waits too";
+  EXPECT_TRUE(Send(Push(0, 1, 1, 8)).persists.empty()) << "and is not persisted again";
+  ExpectError(Send(Push(0, 1, 2, 8)), absl::StatusCode::kFailedPrecondition, "version 0");
+
+  e.persists.clear();
+  const PartitionEffects released = core_->Step(PersistedEvent{1}, kNow);
+  EXPECT_EQ(released.replies.size(), 3u);
+  EXPECT_EQ(core_->version(), 1u);
+  EXPECT_TRUE(core_->Step(PersistedEvent{1}, kNow).replies.empty());
+}
+
+TEST_F(PartitionCoreTest, DuplicatesAreAnsweredAndNotAppliedAgain) {
+  Start(UpdateMode::kSynchronous, 2);
+  EXPECT_TRUE(SendAndPersist(Push(0, 1, 1, 8)).replies.empty());
+  EXPECT_TRUE(SendAndPersist(Push(0, 1, 1, 1e30f)).replies.empty());  // of the open step: waits beside the first
+  EXPECT_EQ(SendAndPersist(Push(1, 1, 1, 8)).replies.size(), 3u);
+  const float after = FirstValue();
+  const PartitionEffects late = SendAndPersist(Push(1, 1, 1, 8));
+  ASSERT_EQ(late.replies.size(), 1u);
+  EXPECT_EQ(late.replies[0].frame.version, 1u);
+  EXPECT_TRUE(SendAndPersist(Push(0, 2, 1, 8)).persists.empty());
+  EXPECT_EQ(FirstValue(), after);
+  EXPECT_EQ(core_->version(), 1u);
+}
+
+TEST_F(PartitionCoreTest, ALargerSubtreeReplacesItsPartsAfterAFailover) {
+  Start(UpdateMode::kSynchronous, 4);
+  EXPECT_TRUE(SendAndPersist(Push(1, 1, 1, 8)).replies.empty());
+  EXPECT_TRUE(SendAndPersist(Push(0, 2, 1, 16)).replies.empty());
+  EXPECT_EQ(SendAndPersist(Push(2, 2, 1, 16)).replies.size(), 3u);
+  EXPECT_EQ(FirstValue(), -0.5f * 32 / 8) << "the part that was replaced counted";
+}
+
+TEST_F(PartitionCoreTest, ReplicasWithoutExamplesCountForNothing) {
+  Start(UpdateMode::kSynchronous, 2);
+  Frame nothing = PushFrame(config_, 1, 1, 1, Buffer(), 0);
+  SendAndPersist(nothing);
+  EXPECT_EQ(SendAndPersist(Push(0, 1, 1, 8)).replies.size(), 2u);
+  EXPECT_EQ(FirstValue(), -1.0f);
+
+  const Buffer before = core_->state().values;
+  nothing.sequence = 2;
+  SendAndPersist(nothing);
+  Frame also_nothing = PushFrame(config_, 0, 1, 2, Buffer(), 0);
+  PartitionEffects e = SendAndPersist(also_nothing);
+  ASSERT_EQ(e.replies.size(), 2u);
+  EXPECT_EQ(core_->version(), 2u);
+  EXPECT_TRUE(SameBits(core_->state().values, before));
+}
+
+TEST_F(PartitionCoreTest, LearningRatesOfOneStepMustAgree) {
+  Start(UpdateMode::kSynchronous, 2);
+  SendAndPersist(Push(0, 1, 1, 8));
+  Frame other = Push(1, 1, 1, 8);
+  other.learning_rate = 0.25f;
+  ExpectError(Send(other), absl::StatusCode::kInvalidArgument, "0.25");
+  EXPECT_EQ(SendAndPersist(Push(1, 1, 1, 8)).replies.size(), 2u);
+  // The next step may have another one.
+  other.sequence = 2;
+  SendAndPersist(other);
+  EXPECT_EQ(core_->waiting(), 1u);
+}
+
+TEST_F(PartitionCoreTest, AnUpdateReusesTheMemoryOfItsGradient) {
+  Start(UpdateMode::kSynchronous, 1);
+  const Buffer old = core_->state().values;
+  Frame push = Push(0, 1, 1, 8);
+  const uint8_t* memory = push.payload.data();
+  SendAndPersist(std::move(push));
+  EXPECT_EQ(core_->state().values.data(), memory);
+  EXPECT_EQ(core_->state().previous.data(), old.data());
+  EXPECT_EQ(old.floats()[1], 0.25f) << "values that others may hold were written to";
+}
+
+TEST_F(PartitionCoreTest, AGradientThatSomeoneStillHoldsIsNotWrittenTo) {
+  Start(UpdateMode::kSynchronous, 1);
+  PartitionEffects e = Send(Push(0, 1, 1, 8));
+  core_->Step(PersistedEvent{1}, kNow);  // e.persists is alive
+  EXPECT_TRUE(SameBits(e.persists.at(0).gradient, Filled(config_, 8)));
+  EXPECT_EQ(FirstValue(), -1.0f);
+}
+
+// ---- versions on request ----
+
+TEST_F(PartitionCoreTest, PullGivesThePresentThePreviousOrAFutureVersion) {
+  Start(UpdateMode::kSynchronous, 1);
+  SendAndPersist(Push(0, 1, 1, 8));
+  SendAndPersist(Push(0, 1, 2, 8));
+  const auto pull = [&](std::optional<uint64_t> want) {
+    Frame f = PullFrame(config_, 77);
+    f.want_version = want;
+    return f;
+  };
+  EXPECT_EQ(Send(pull(std::nullopt)).replies.at(0).frame.version, 2u);
+  EXPECT_EQ(Send(pull(2)).replies.at(0).frame.payload.floats()[0], -2.0f);
+  const PartitionEffects previous = Send(pull(1));
+  EXPECT_EQ(previous.replies.at(0).frame.version, 1u);
+  EXPECT_EQ(previous.replies.at(0).frame.payload.floats()[0], -1.0f);
+  ExpectError(Send(pull(0)), absl::StatusCode::kFailedPrecondition, "want_version 0 is gone");
+
+  EXPECT_TRUE(Send(pull(4)).replies.empty());
+  EXPECT_EQ(SendAndPersist(Push(0, 1, 3, 8)).replies.size(), 1u);
+  const PartitionEffects reached = SendAndPersist(Push(0, 1, 4, 8));
+  ASSERT_EQ(reached.replies.size(), 2u);
+  EXPECT_EQ(reached.replies[0].frame.request_id, 77u);
+  EXPECT_EQ(reached.replies[0].frame.version, 4u);
+}
+
+TEST_F(PartitionCoreTest, ThePreviousVersionIsKeptUntilThePresentOneIsInUse) {
+  Start(UpdateMode::kSynchronous, 2);
+  SendAndPersist(Push(0, 2, 1, 8));
+  Frame pull = PullFrame(config_, 1);
+  pull.want_version = 0;
+  EXPECT_EQ(Send(pull).replies.at(0).frame.version, 0u);
+  SendAndPersist(Push(0, 1, 1, 8));  // a repetition says nothing of other partitions
+  EXPECT_EQ(Send(pull).replies.at(0).frame.version, 0u);
+  SendAndPersist(Push(0, 1, 2, 8));
+  ExpectError(Send(pull), absl::StatusCode::kFailedPrecondition, "gone");
+}
+
+TEST_F(PartitionCoreTest, AWaitingPullIsToldToTryAgainAPushIsNot) {
+  Start(UpdateMode::kSynchronous, 2);
+  Send(Push(0, 1, 1, 8));
+  Frame pull = PullFrame(config_, 9);
+  pull.want_version = 1;
+  Send(pull);
+  EXPECT_TRUE(core_->Step(TickEvent{}, kNow + kPullWaitMax - absl::Seconds(1)).replies.empty());
+  ExpectError(core_->Step(TickEvent{}, kNow + kPullWaitMax), absl::StatusCode::kUnavailable, "version 0");
+  EXPECT_EQ(core_->waiting(), 1u);
+}
+
+TEST_F(PartitionCoreTest, ShortTypesAreConvertedOnceForAll) {
+  Start(UpdateMode::kSynchronous, 2);
+  Buffer half = Buffer::Allocate(config_.size() * 2);
+  FromFloat(Filled(config_, 8).floats(), v1::BFLOAT16, {half.mutable_data(), half.size()});
+  for (uint32_t r : {0u, 1u}) {
+    Frame push = PushFrame(config_, r, 1, 1, half);
+    push.dtype = push.reply_dtype = v1::BFLOAT16;
+    const PartitionEffects e = SendAndPersist(push);
+    if (r == 0) continue;
+    ASSERT_EQ(e.replies.size(), 2u);
+    EXPECT_EQ(e.replies[0].frame.dtype, v1::BFLOAT16);
+    EXPECT_EQ(e.replies[0].frame.payload.size(), half.size());
+    EXPECT_EQ(e.replies[0].frame.payload.data(), e.replies[1].frame.payload.data());
+    std::vector<float> back(config_.size());
+    ToFloat({e.replies[0].frame.payload.data(), half.size()}, v1::BFLOAT16, absl::MakeSpan(back));
+    EXPECT_EQ(back[0], -1.0f);
+  }
+  Frame pull = PullFrame(config_, 1);
+  pull.reply_dtype = v1::FLOAT16;
+  pull.want_version = 0;
+  EXPECT_EQ(Send(pull).replies.at(0).frame.payload.size(), half.size());
+}
+
+TEST_F(PartitionCoreTest, ConvertedValuesAreOfTheVersionThatTheReplyNames) {
+  Start(UpdateMode::kSynchronous, 1);
+  Frame push = Push(0, 1, 1, 8);
+  push.reply_dtype = v1::BFLOAT16;
+  PartitionEffects e = Send(push);
+  Frame pull = PullFrame(config_, 1);
+  pull.reply_dtype = v1::BFLOAT16;
+  const Buffer before = Send(pull).replies.at(0).frame.payload;  // while the update is under way
+  e.persists.clear();
+  const Frame after = core_->Step(PersistedEvent{1}, kNow).replies.at(0).frame;
+  EXPECT_EQ(after.version, 1u);
+  EXPECT_FALSE(SameBits(after.payload, before));
+}
+
+// ---- asynchronous ----
+
+TEST_F(PartitionCoreTest, AsynchronousAppliesEachPushInOrder) {
+  Start(UpdateMode::kAsynchronous, 2);
+  PartitionEffects e = SendAndPersist(Push(1, 1, 1, 8));
+  ASSERT_EQ(e.replies.size(), 1u);
+  EXPECT_EQ(e.replies[0].frame.version, 1u);
+  EXPECT_EQ(e.replies[0].frame.sequence, 1u);
+  EXPECT_EQ(FirstValue(), -1.0f);
+  ExpectError(Send(Push(1, 1, 3, 8)), absl::StatusCode::kFailedPrecondition, "push update 2 first");
+  e = SendAndPersist(Push(1, 1, 1, 8));  // a repetition
+  EXPECT_EQ(e.replies.at(0).frame.version, 1u);
+  e = SendAndPersist(Push(0, 1, 1, 8));
+  EXPECT_EQ(e.replies.at(0).frame.version, 2u);
+  EXPECT_EQ(e.replies.at(0).frame.sequence, 1u);
+  EXPECT_EQ(FirstValue(), -2.0f);
+
+  Frame pull = PullFrame(config_, 5);
+  pull.replica_first = ReplicaId(1);
+  pull.replica_count = 1;
+  EXPECT_EQ(Send(pull).replies.at(0).frame.sequence, 1u);
+}
+
+TEST_F(PartitionCoreTest, SeveralAsynchronousUpdatesMayBeUnderWay) {
+  Start(UpdateMode::kAsynchronous, 2);
+  EXPECT_EQ(Send(Push(0, 1, 1, 8)).persists.at(0).entry.version(), 1u);
+  EXPECT_EQ(Send(Push(1, 1, 1, 8)).persists.at(0).entry.version(), 2u);
+  EXPECT_EQ(Send(Push(0, 1, 2, 8)).persists.at(0).entry.version(), 3u);
+  EXPECT_TRUE(Send(Push(0, 1, 2, 8)).persists.empty());
+  const PartitionEffects two = core_->Step(PersistedEvent{2}, kNow);
+  ASSERT_EQ(two.replies.size(), 2u);
+  EXPECT_EQ(two.replies[0].frame.version, 1u);
+  EXPECT_EQ(two.replies[0].frame.payload.floats()[0], -1.0f);
+  EXPECT_EQ(two.replies[1].frame.version, 2u);
+  EXPECT_EQ(core_->Step(PersistedEvent{3}, kNow).replies.size(), 2u);
+}
+
+TEST_F(PartitionCoreTest, UpdatesUnderWayAreBounded) {
+  Start(UpdateMode::kAsynchronous, 1);
+  for (uint64_t s = 1; s <= kUpdatesInFlightMax; ++s) EXPECT_EQ(Send(Push(0, 1, s, 1)).persists.size(), 1u);
+  ExpectError(Send(Push(0, 1, kUpdatesInFlightMax + 1, 1)), absl::StatusCode::kResourceExhausted, "retry");
+  core_->Step(PersistedEvent{1}, kNow);
+  EXPECT_EQ(Send(Push(0, 1, kUpdatesInFlightMax + 1, 1)).persists.size(), 1u);
+}
+
+// ---- bounded staleness ----
+
+TEST_F(PartitionCoreTest, AReplicaTooFarAheadWaitsForTheSlowest) {
+  Start(UpdateMode::kBoundedStaleness, 2);  // s = 1
+  EXPECT_EQ(SendAndPersist(Push(0, 1, 1, 8)).replies.size(), 1u);
+  EXPECT_TRUE(SendAndPersist(Push(0, 1, 2, 8)).replies.empty()) << "clock 2 needs everyone at 1";
+  EXPECT_EQ(core_->version(), 2u) << "the update itself does not wait";
+  Frame pull = PullFrame(config_, 5);
+  pull.replica_first = ReplicaId(0);
+  pull.replica_count = 1;
+  pull.sequence = 2;
+  EXPECT_TRUE(Send(pull).replies.empty());
+  pull.sequence = 1;
+  EXPECT_EQ(Send(pull).replies.size(), 1u);
+  EXPECT_TRUE(SendAndPersist(Push(0, 1, 2, 8)).replies.empty()) << "the repetition waits as well";
+
+  const PartitionEffects e = SendAndPersist(Push(1, 1, 1, 8));
+  EXPECT_EQ(e.replies.size(), 4u);
+  for (const PartitionReply& r : e.replies) EXPECT_EQ(r.frame.version, 3u);
+}
+
+// ---- assignment, clients, limits ----
+
+TEST_F(PartitionCoreTest, GenerationsFence) {
+  Start(UpdateMode::kSynchronous, 1);
+  Frame push = Push(0, 1, 1, 8);
+  push.generation = Generation(4);
+  ExpectError(Send(push), absl::StatusCode::kFailedPrecondition, "fenced");
+  push.generation = Generation(6);
+  ExpectError(Send(push), absl::StatusCode::kUnavailable, "has not reached");
+  core_->Step(AssignEvent{Generation(6)}, kNow);
+  core_->Step(AssignEvent{Generation(5)}, kNow);  // superseded: ignored
+  EXPECT_EQ(core_->generation(), Generation(6));
+  const PartitionEffects e = Send(push);
+  ASSERT_EQ(e.persists.size(), 1u);
+  EXPECT_EQ(e.persists[0].entry.generation(), 6u);
+  EXPECT_EQ(Send(PullFrame(config_, 1)).replies.at(0).frame.kind, v1::ExchangeFrame::VALUES) << "0: whatever it is";
+  Frame pull = PullFrame(config_, 2);
+  pull.generation = Generation(5);
+  ExpectError(Send(pull), absl::StatusCode::kFailedPrecondition, "fenced");
+}
+
+TEST_F(PartitionCoreTest, AnOpenStepOutlivesANewGeneration) {
+  Start(UpdateMode::kSynchronous, 2);
+  SendAndPersist(Push(0, 1, 1, 8));
+  core_->Step(AssignEvent{Generation(6)}, kNow);
+  Frame push = Push(1, 1, 1, 8);
+  push.generation = Generation(6);
+  EXPECT_EQ(SendAndPersist(push).replies.size(), 2u);
+}
+
+TEST_F(PartitionCoreTest, AClientThatIsGoneIsNotAnsweredButItsGradientCounts) {
+  Start(UpdateMode::kSynchronous, 2);
+  SendAndPersist(Push(0, 1, 1, 8), 20);
+  core_->Step(ClientGoneEvent{20}, kNow);
+  const PartitionEffects e = SendAndPersist(Push(1, 1, 1, 8), 21);
+  ASSERT_EQ(e.replies.size(), 1u);
+  EXPECT_EQ(e.replies[0].client, 21u);
+  EXPECT_EQ(FirstValue(), -1.0f);
+}
+
+TEST_F(PartitionCoreTest, WaitersAreBounded) {
+  Start(UpdateMode::kSynchronous, 2);
+  const size_t limit = kWaitersPerReplicaMax * 2 + kWaitersExtraMax;
+  Frame pull = PullFrame(config_, 1);
+  pull.want_version = 9;
+  for (size_t i = 0; i < limit; ++i) EXPECT_TRUE(Send(pull).replies.empty());
+  ExpectError(Send(pull), absl::StatusCode::kResourceExhausted, "retry");
+  EXPECT_EQ(core_->waiting(), limit);
+}
+
+TEST_F(PartitionCoreTest, BadRequestsAreRefusedAndChangeNothing) {
+  struct Bad {
+    const char* part;
+    std::function<void(Frame&)> spoil;
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument;
+  };
+  const std::vector<Bad> table = {
+      {"replica_count 0", [](Frame& f) { f.replica_count = 0; }},
+      {"not a node", [](Frame& f) { f.replica_first = ReplicaId(1), f.replica_count = 2; }},
+      {"not a node", [](Frame& f) { f.replica_first = ReplicaId(4); }},
+      {"not a node", [](Frame& f) { f.replica_first = ReplicaId(-1); }},
+      {"not a node", [](Frame& f) { f.replica_count = 0xffffffff; }},
+      {"sequence: 0", [](Frame& f) { f.sequence = 0; }},
+      {"learning_rate", [](Frame& f) { f.learning_rate = std::numeric_limits<float>::quiet_NaN(); }},
+      {"learning_rate", [](Frame& f) { f.learning_rate = std::numeric_limits<float>::infinity(); }},
+      {"learning_rate", [](Frame& f) { f.learning_rate = -1; }},
+      {"examples", [](Frame& f) { f.examples = std::numeric_limits<uint64_t>::max(); }},
+      {"examples = 0", [](Frame& f) { f.examples = 0; }},
+      {"dtype: 0", [](Frame& f) { f.dtype = v1::DATA_TYPE_UNSPECIFIED; }},
+      {"dtype: 9", [](Frame& f) { f.dtype = static_cast<v1::DataType>(9); }},
+      {"64 bytes as FLOAT16", [](Frame& f) { f.dtype = v1::FLOAT16; }},
+      {"payload: 0 bytes", [](Frame& f) { f.payload = {}; }},
+      {"payload: 124 bytes", [](Frame& f) { f.payload = f.payload.Slice(0, 124); }},
+      {"reply_dtype: 9", [](Frame& f) { f.reply_dtype = static_cast<v1::DataType>(9); }},
+      {"kind: 3", [](Frame& f) { f.kind = v1::ExchangeFrame::VALUES; }},
+      {"kind: 0", [](Frame& f) { f.kind = v1::ExchangeFrame::KIND_UNSPECIFIED; }},
+      {"job 4", [](Frame& f) { f.job = JobId(4); }, absl::StatusCode::kNotFound},
+      {"partition 8", [](Frame& f) { f.partition = PartitionId(8); }, absl::StatusCode::kNotFound},
+      {"waits for update 1", [](Frame& f) { f.sequence = 7; }, absl::StatusCode::kFailedPrecondition},
+  };
+  Start(UpdateMode::kSynchronous, 4);
+  for (const Bad& bad : table) {
+    SCOPED_TRACE(bad.part);
+    Frame f = Push(0, 4, 1, 8);
+    bad.spoil(f);
+    ExpectError(Send(f), bad.code, bad.part);
+    EXPECT_EQ(core_->waiting(), 0u);
+  }
+  Frame pull = PullFrame(config_, 1);
+  pull.replica_first = ReplicaId(4);
+  pull.replica_count = 1;
+  ExpectError(Send(pull), absl::StatusCode::kInvalidArgument, "4 replicas");
+  EXPECT_EQ(SendAndPersist(Push(0, 4, 1, 8)).replies.size(), 1u) << "a good push still goes through";
+
+  Start(UpdateMode::kAsynchronous, 4);
+  ExpectError(Send(Push(0, 2, 1, 8)), absl::StatusCode::kInvalidArgument, "one replica a push");
+}
+
+TEST_F(PartitionCoreTest, APayloadThatLiesAskewIsTakenToo) {
+  Start(UpdateMode::kSynchronous, 1);
+  Buffer wide = Buffer::Zeros(config_.size() * 4 + 1);
+  const Buffer gradient = Filled(config_, 8);
+  std::memcpy(wide.mutable_data() + 1, gradient.data(), gradient.size());
+  SendAndPersist(PushFrame(config_, 0, 1, 1, wide.Slice(1, gradient.size())));
+  EXPECT_EQ(FirstValue(), -1.0f);
+}
+
+// ---- images ----
+
+TEST_F(PartitionCoreTest, AnImageFallsDueByTheBytesOfTheLog) {
+  config_ = TestConfig(UpdateMode::kSynchronous, 1);
+  config_.optimizer.rule = UpdateRule::kMomentum;
+  config_.optimizer.momentum = 0.5;
+  config_.image = {.log_bytes_min = 1, .log_to_image_ratio = 3};
+  Start();
+  uint64_t version = 0;
+  while (!core_->image_due()) SendAndPersist(Push(0, 1, ++version, 8));
+  EXPECT_GE(version, 3u);
+  const PartitionEffects e = core_->Step(TakeImageEvent{}, kNow);
+  ASSERT_TRUE(e.image.has_value());
+  EXPECT_EQ(e.image->header.version(), version);
+  EXPECT_EQ(e.image->tensors.size(), 2u);
+  EXPECT_NE(e.image->tensors[1].data(), core_->state().slots[0].data())
+      << "slots are written in place: a copy is needed";
+  EXPECT_FALSE(core_->image_due());
+  EXPECT_FALSE(core_->Step(TakeImageEvent{}, kNow).image.has_value()) << "one at a time";
+
+  const Buffer slot = Buffer::CopyOf(e.image->tensors[1].data(), e.image->tensors[1].size());
+  SendAndPersist(Push(0, 1, version + 1, 8));
+  EXPECT_TRUE(SameBits(e.image->tensors[1], slot));
+  core_->Step(ImageWrittenEvent{version, true}, kNow);
+  EXPECT_EQ(core_->state().image_version, version);
+  EXPECT_FALSE(core_->image_due()) << "the log begins anew after the image";
+  const PartitionEffects next = Send(Push(0, 1, version + 2, 8));
+  EXPECT_EQ(next.persists.at(0).image_version, version);
+  core_->Step(PersistedEvent{version + 2}, kNow);
+  EXPECT_EQ(Send(Push(0, 1, version + 3, 8)).persists.at(0).image_version, 0u) << "once is enough";
+}
+
+TEST_F(PartitionCoreTest, AfterARestartTheFirstEntryDropsWhatTheImageMadeSuperfluous) {
+  config_ = TestConfig(UpdateMode::kSynchronous, 1);
+  PartitionState state = PartitionState::Initial(config_);
+  state.version = state.image_version = 4;  // the crash may have come before anyone noted the image
+  state.sequences = {4};
+  core_ = std::make_unique<PartitionCore>(config_, std::move(state));
+  EXPECT_EQ(Send(Push(0, 1, 5, 8)).persists.at(0).image_version, 4u);
+}
+
+TEST_F(PartitionCoreTest, AFailedImageIsDueAgain) {
+  config_ = TestConfig(UpdateMode::kSynchronous, 1);
+  config_.image = {.log_bytes_min = 1, .log_to_image_ratio = 1};
+  Start();
+  SendAndPersist(Push(0, 1, 1, 8));
+  ASSERT_TRUE(core_->image_due());
+  core_->Step(TakeImageEvent{}, kNow);
+  core_->Step(ImageWrittenEvent{1, false}, kNow);
+  EXPECT_TRUE(core_->image_due());
+  EXPECT_EQ(Send(Push(0, 1, 2, 8)).persists.at(0).image_version, 0u);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,342 @@
+#include "tests/unit/worker/fake_cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/learning_rate.h"
+
+namespace cairn {
+namespace {
+constexpr uint64_t kPartitionNumbers = 32;
+}
+
+FakeCluster::FakeCluster(const ClusterOptions& options)
+    : options_(options),
+      random_(options.seed),
+      plan_(StepPlan::Make(options.examples, options.batch_size, options.replicas, 0, options.epochs)),
+      reassignments_left_(options.reassignments),
+      restarts_left_(options.ps_restarts),
+      moves_left_(options.partition_moves),
+      crashes_left_(options.crashes) {
+  spec_.set_replicas(options.replicas);
+  spec_.set_batch_size(options.batch_size);
+  spec_.set_epochs(options.epochs);
+  spec_.set_validation_freq(options.validation_freq);
+  spec_.set_wire_dtype(options.wire);
+  spec_.mutable_optimizer()->set_learning_rate(0.25f);
+  spec_.add_metrics()->set_kind(v1::Metric::ACCURACY);
+  if (!options.synchronous) {
+    spec_.set_strategy(v1::PARAMETER_SERVER);
+    if (options.staleness > 0) spec_.set_staleness_bound(options.staleness);
+  }
+  for (int p = 0; p < options.partitions; ++p) {
+    v1::PartitionRange range;
+    range.set_partition(static_cast<uint32_t>(p));
+    range.set_begin(static_cast<uint64_t>(p) * kPartitionNumbers);
+    range.set_end(static_cast<uint64_t>(p + 1) * kPartitionNumbers - (p + 1 == options.partitions ? 16 : 0));
+    ranges_.push_back(range);
+    std::vector<float> values;
+    for (uint64_t i = range.begin(); i < range.end(); ++i) values.push_back(0.01f * static_cast<float>(i % 29) - 0.1f);
+    initial_.insert(initial_.end(), values.begin(), values.end());
+    partitions_.emplace_back(static_cast<uint32_t>(p), values, static_cast<uint32_t>(options.replicas),
+                             options.synchronous, options.staleness);
+    home_.push_back(p % 2);
+  }
+  workers_.resize(static_cast<size_t>(options.workers));
+  lives_.assign(workers_.size(), 1);
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    ReplicaCoreOptions core;
+    core.jitter_seed = options.seed + w;
+    workers_[w].core = std::make_unique<ReplicaCore>(core);
+  }
+}
+
+// Of the sum over the replica's examples of the step. Rounding is the point: the order of additions shows in the bits.
+float FakeCluster::Gradient(int64_t step, int replica, size_t i, float value) const {
+  const PlaceRange places = plan_.Places(step, ReplicaId(replica));
+  float sum = 0;
+  for (int64_t e = places.begin; e < places.end; ++e) {
+    const int64_t mix = (e + 3) * 7919 + step * 131 + static_cast<int64_t>(i) * 31;
+    sum += static_cast<float>(mix % 1013) * 0.00123f - 0.5f + value * 0.3f;
+  }
+  return sum;
+}
+
+std::vector<float> FakeCluster::ReferenceValues() const {
+  std::vector<float> values = initial_;
+  const auto on_wire = [&](std::vector<float>& v) {
+    if (options_.wire == v1::FLOAT32) return;
+    std::vector<uint8_t> bytes(v.size() * SizeOf(options_.wire));
+    FromFloat(v, options_.wire, absl::MakeSpan(bytes));
+    ToFloat(bytes, options_.wire, absl::MakeSpan(v));
+  };
+  for (int64_t step = 0; step < plan_.total_steps; ++step) {
+    std::vector<float> seen = values;
+    on_wire(seen);
+    const NaiveSum sum =
+        SumTree(0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
+          if (n != 1) return std::nullopt;
+          NaiveSum leaf;
+          leaf.examples = plan_.Places(step, ReplicaId(r)).size();
+          for (size_t i = 0; i < seen.size() && leaf.examples > 0; ++i) {
+            leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i]));
+          }
+          if (leaf.examples > 0) on_wire(leaf.gradient);
+          return leaf;
+        });
+    NaiveApply(values, sum, LearningRateAt(spec_, step));
+  }
+  return values;
+}
+
+std::vector<float> FakeCluster::FinalValues() const {
+  std::vector<float> values;
+  for (const NaivePartition& p : partitions_) values.insert(values.end(), p.values().begin(), p.values().end());
+  return values;
+}
+
+void FakeCluster::Reassign() {
+  for (Worker& worker : workers_) worker.replicas.clear();
+  for (int r = 0; r < options_.replicas; ++r) workers_[Pick(workers_.size())].replicas.push_back(r);
+  ++assignment_;
+}
+
+void FakeCluster::SendAssignments() {
+  v1::AssignReplicas message;
+  message.set_job_id(7);
+  message.set_generation(generation_);
+  message.set_assignment(assignment_);
+  *message.mutable_spec() = spec_;
+  for (size_t p = 0; p < ranges_.size(); ++p) {
+    v1::Route* route = message.add_routes();
+    *route->mutable_range() = ranges_[p];
+    route->set_address(AddressOf(static_cast<int>(p)));
+  }
+  message.mutable_data()->set_train_examples(static_cast<uint64_t>(options_.examples));
+  message.mutable_data()->set_validation_examples(static_cast<uint64_t>(options_.validation_examples));
+  message.set_steps_per_epoch(plan_.steps_per_epoch);
+  message.set_total_steps(plan_.total_steps);
+  for (Worker& worker : workers_) {
+    message.clear_replicas();
+    for (int r : worker.replicas) message.add_replicas(r);
+    worker.assignments.push_back(message);
+  }
+}
+
+void FakeCluster::Count(const v1::ReplicaReport& report) {
+  if (report.finished()) {
+    finished_[report.replica()] = true;
+    return;
+  }
+  if (report.has_validation()) {
+    validated[{report.replica(), report.validation_epoch()}] = report.validation().examples();
+    return;
+  }
+  for (int64_t s = report.first_step(); s <= report.last_step(); ++s) ++steps_reported[{report.replica(), s}];
+  if (plan_.EpochOf(report.first_step()) != plan_.EpochOf(report.last_step()))
+    failures.push_back("report spans epochs");
+  train_examples[static_cast<int>(plan_.EpochOf(report.first_step()))] += report.train().examples();
+}
+
+void FakeCluster::Feed(int w, replica::Event event) {
+  Worker& worker = workers_[static_cast<size_t>(w)];
+  for (replica::Effect& effect : worker.core->Step(std::move(event), now_)) {
+    if (auto* send = std::get_if<replica::Send>(&effect)) {
+      ++sends;
+      requests_.push_back(
+          {w, lives_[static_cast<size_t>(w)], send->request, std::move(send->address), std::move(send->frame)});
+    } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
+      Running running;
+      running.work = compute->work;
+      running.replica = compute->replica;
+      running.step = compute->step;
+      running.examples = static_cast<uint64_t>(plan_.Places(compute->step, compute->replica).size());
+      running.values = std::move(compute->values);
+      running.gradient = std::move(compute->gradient);
+      for (uint32_t p = 0; p < ranges_.size(); ++p) running.unannounced.push_back(p);
+      worker.running.push_back(std::move(running));
+    } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
+      Running running;
+      running.work = evaluate->work;
+      running.training = false;
+      running.replica = evaluate->replica;
+      running.examples = static_cast<uint64_t>(evaluate->places.size());
+      running.values = std::move(evaluate->values);
+      worker.running.push_back(std::move(running));
+    } else if (auto* report = std::get_if<replica::Report>(&effect)) {
+      Count(report->report);
+    } else if (auto* timer = std::get_if<replica::SetTimer>(&effect)) {
+      worker.timers.emplace(timer->at, 0);
+    } else if (auto* fail = std::get_if<replica::Fail>(&effect)) {
+      failures.push_back(fail->message);
+    }
+  }
+}
+
+// One step of one piece of work: announce a partition's gradient, or come to the end.
+void FakeCluster::Compute(int w) {
+  Worker& worker = workers_[static_cast<size_t>(w)];
+  const size_t which = Pick(worker.running.size());
+  Running& running = worker.running[which];
+  BatchSums sums{running.examples, static_cast<double>(running.examples), {0.5}};
+  if (running.training && !running.begun) {
+    running.begun = true;
+    const auto values = running.values.floats();
+    const auto gradient = running.gradient.mutable_floats();
+    for (size_t i = 0; i < values.size(); ++i) {
+      gradient[i] = Gradient(running.step, running.replica.value, i, values[i]);
+    }
+  }
+  if (running.training && !running.unannounced.empty()) {
+    const size_t k = Pick(running.unannounced.size());
+    const uint32_t p = running.unannounced[k];
+    running.unannounced.erase(running.unannounced.begin() + static_cast<int64_t>(k));
+    Feed(w, replica::GradientReady{running.work, p, p + 1});
+    return;
+  }
+  const Running done = std::move(running);
+  worker.running.erase(worker.running.begin() + static_cast<int64_t>(which));
+  const uint64_t work = done.work;
+  const bool training = done.training;
+  const_cast<Running&>(done) = Running();  // lets go of its buffers before the core hears of it
+  if (training) {
+    Feed(w, replica::Computed{work, sums});
+  } else {
+    Feed(w, replica::Evaluated{work, sums});
+  }
+}
+
+void FakeCluster::Take(std::vector<NaiveAnswer> answers) {
+  for (NaiveAnswer& answer : answers) {
+    const auto it = asked_.find(answer.ticket);
+    if (it == asked_.end()) continue;  // repeated by the network; nobody waits
+    absl::StatusOr<Frame> frame = std::move(answer.frame);
+    if (Chance(options_.loss)) frame = absl::UnavailableError("the answer was lost");
+    answers_.push_back({std::move(it->second), std::move(frame)});
+    asked_.erase(it);
+  }
+}
+
+void FakeCluster::DeliverRequest() {
+  const size_t which = Pick(requests_.size());
+  Request request = std::move(requests_[which]);
+  requests_.erase(requests_.begin() + static_cast<int64_t>(which));
+  if (Chance(options_.loss)) {
+    answers_.push_back({std::move(request), absl::UnavailableError("the request was lost")});
+    return;
+  }
+  const uint32_t p = request.frame.partition.value;
+  if (request.address != AddressOf(static_cast<int>(p))) {
+    answers_.push_back({std::move(request), absl::NotFoundError("not here")});
+    return;
+  }
+  const Frame frame = request.frame;
+  if (Chance(options_.loss)) Take(partitions_[p].Handle(++tickets_, frame));  // arrives twice
+  asked_[++tickets_] = std::move(request);
+  Take(partitions_[p].Handle(tickets_, frame));
+}
+
+void FakeCluster::DeliverAnswer() {
+  const size_t which = Pick(answers_.size());
+  Answer answer = std::move(answers_[which]);
+  answers_.erase(answers_.begin() + static_cast<int64_t>(which));
+  if (answer.to.life != lives_[static_cast<size_t>(answer.to.worker)]) return;
+  Feed(answer.to.worker, replica::Reply{answer.to.token, std::move(answer.frame)});
+}
+
+void FakeCluster::Disturb() {
+  if (reassignments_left_ > 0 && Chance(0.01)) {
+    --reassignments_left_;
+    Reassign();
+    if (Chance(0.5)) ++generation_;
+    SendAssignments();
+  }
+  if (restarts_left_ > 0 && Chance(0.01)) {
+    --restarts_left_;
+    Take(partitions_[Pick(partitions_.size())].Restart());
+  }
+  if (moves_left_ > 0 && Chance(0.01)) {
+    --moves_left_;
+    const size_t p = Pick(partitions_.size());
+    home_[p] = 1 - home_[p];
+    Take(partitions_[p].Restart());
+    ++generation_;
+    SendAssignments();
+  }
+  if (crashes_left_ > 0 && Chance(0.01)) {
+    --crashes_left_;
+    const size_t w = Pick(workers_.size());
+    ++lives_[w];
+    ReplicaCoreOptions core;
+    core.jitter_seed = options_.seed + 1000 * lives_[w];
+    workers_[w] = Worker();
+    workers_[w].core = std::make_unique<ReplicaCore>(core);
+    Reassign();
+    ++generation_;
+    SendAssignments();
+  }
+}
+
+bool FakeCluster::Run() {
+  Reassign();
+  SendAssignments();
+  for (int64_t turn = 0; turn < 2'000'000; ++turn) {
+    if (Finished() || !failures.empty()) return failures.empty();
+    Disturb();
+    // The ps hear of a new generation at some time after, or before, the workers do.
+    NaivePartition& some = partitions_[Pick(partitions_.size())];
+    if (some.generation() < generation_ && Chance(0.3)) some.RaiseGeneration(generation_);
+
+    std::vector<std::pair<int, int>> choices;  // (what, worker)
+    if (!requests_.empty()) choices.insert(choices.end(), 3, {0, 0});
+    if (!answers_.empty()) choices.insert(choices.end(), 3, {1, 0});
+    for (int w = 0; w < options_.workers; ++w) {
+      const Worker& worker = workers_[static_cast<size_t>(w)];
+      if (!worker.running.empty()) choices.insert(choices.end(), 3, {2, w});
+      if (!worker.assignments.empty()) choices.emplace_back(3, w);
+    }
+    if (choices.empty() || Chance(0.02)) choices.emplace_back(4, 0);
+    const auto [what, w] = choices[Pick(choices.size())];
+    Worker& worker = workers_[static_cast<size_t>(w)];
+    if (what == 0) DeliverRequest();
+    if (what == 1) DeliverAnswer();
+    if (what == 2) Compute(w);
+    if (what == 3) {
+      v1::AssignReplicas message = std::move(worker.assignments.front());
+      worker.assignments.erase(worker.assignments.begin());
+      Feed(w, replica::Assign{std::move(message)});
+    }
+    if (what == 4) {
+      absl::Time next = absl::InfiniteFuture();
+      for (const Worker& each : workers_) {
+        if (!each.timers.empty()) next = std::min(next, each.timers.begin()->first);
+      }
+      if (next == absl::InfiniteFuture()) {
+        const bool generations_known = std::all_of(partitions_.begin(), partitions_.end(),
+                                                   [&](const auto& p) { return p.generation() == generation_; });
+        if (choices.size() == 1 && generations_known) return false;  // nothing will ever happen again
+        continue;
+      }
+      now_ = std::max(now_, next);
+      for (int each = 0; each < options_.workers; ++each) {
+        auto& timers = workers_[static_cast<size_t>(each)].timers;
+        const bool due = !timers.empty() && timers.begin()->first <= now_;
+        timers.erase(timers.begin(), timers.upper_bound(now_));
+        if (due) Feed(each, replica::Timer{});
+      }
+    }
+    if (!options_.synchronous) {
+      for (const NaivePartition& p : partitions_) {
+        uint64_t low = UINT64_MAX, high = 0;
+        for (int r = 0; r < options_.replicas; ++r) {
+          low = std::min(low, p.last(static_cast<uint32_t>(r)));
+          high = std::max(high, p.last(static_cast<uint32_t>(r)));
+        }
+        ahead_max = std::max(ahead_max, static_cast<int>(high - low));
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace cairn

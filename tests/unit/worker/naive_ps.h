@@ -1,0 +1,190 @@
+// A ps written down naively, as a yardstick for ReplicaCore: one struct a partition, exact rules, no tricks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/tensor/dtype.h"
+#include "common/tensor/frame.h"
+
+namespace cairn {
+
+// The sum of replicas [first, first + count) by the definition of the tree: split at the largest power of two below
+// count; what has no examples is skipped. leaf(r) is replica r's {gradient, examples}.
+struct NaiveSum {
+  std::vector<float> gradient;
+  uint64_t examples = 0;
+};
+template <typename Leaf>
+NaiveSum SumTree(uint32_t first, uint32_t count, const Leaf& leaf) {
+  if (std::optional<NaiveSum> whole = leaf(first, count)) return *whole;
+  uint32_t half = 1;
+  while (half * 2 < count) half *= 2;
+  NaiveSum left = SumTree(first, half, leaf);
+  const NaiveSum right = SumTree(first + half, count - half, leaf);
+  if (right.examples == 0) return left;
+  if (left.examples == 0) return right;
+  for (size_t i = 0; i < left.gradient.size(); ++i) left.gradient[i] = left.gradient[i] + right.gradient[i];
+  left.examples += right.examples;
+  return left;
+}
+
+inline void NaiveApply(std::vector<float>& values, const NaiveSum& sum, float learning_rate) {
+  if (sum.examples == 0) return;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] -= learning_rate * (sum.gradient[i] / static_cast<float>(sum.examples));
+  }
+}
+
+struct NaiveAnswer {
+  uint64_t ticket = 0;
+  absl::StatusOr<Frame> frame;
+};
+
+class NaivePartition {
+ public:
+  NaivePartition(uint32_t id, std::vector<float> values, uint32_t replicas, bool synchronous, int staleness)
+      : id_(id),
+        values_(std::move(values)),
+        previous_(values_),
+        last_(replicas, 0),
+        synchronous_(synchronous),
+        staleness_(staleness) {}
+
+  // Answers what can be answered now, this request or others that it set free.
+  std::vector<NaiveAnswer> Handle(uint64_t ticket, const Frame& frame) {
+    waiting_.emplace_back(ticket, frame);
+    if (frame.kind == v1::ExchangeFrame::PUSH) {
+      if (absl::Status status = Accept(frame); !status.ok()) {
+        waiting_.pop_back();
+        return {{ticket, status}};
+      }
+    }
+    return Release();
+  }
+  // What was not complete is forgotten; values, the ones before and the sequence numbers stay.
+  std::vector<NaiveAnswer> Restart() {
+    sums_.clear();
+    std::vector<NaiveAnswer> answers;
+    for (auto& [ticket, frame] : waiting_) answers.push_back({ticket, absl::UnavailableError("restarted")});
+    waiting_.clear();
+    return answers;
+  }
+  void RaiseGeneration(uint64_t generation) { generation_ = std::max(generation_, generation); }
+
+  const std::vector<float>& values() const { return values_; }
+  uint64_t version() const { return version_; }
+  uint64_t last(uint32_t replica) const { return last_[replica]; }
+  uint64_t generation() const { return generation_; }
+
+ private:
+  absl::Status Accept(const Frame& f) {
+    if (f.generation.value < generation_) return absl::FailedPreconditionError("fenced");
+    if (f.generation.value > generation_) return absl::UnavailableError("newer generation");
+    const uint32_t first = static_cast<uint32_t>(f.replica_first.value);
+    NaiveSum sum;
+    sum.examples = f.examples;
+    if (f.examples > 0) {
+      if (f.payload.size() != values_.size() * SizeOf(f.dtype)) return absl::InvalidArgumentError("payload size");
+      sum.gradient.resize(values_.size());
+      ToFloat({f.payload.data(), f.payload.size()}, f.dtype, absl::MakeSpan(sum.gradient));
+    } else if (!f.payload.empty()) {
+      return absl::InvalidArgumentError("payload without examples");
+    }
+    return synchronous_ ? AcceptStep(f, first, std::move(sum)) : AcceptOne(f, first, sum);
+  }
+  absl::Status AcceptStep(const Frame& f, uint32_t first, NaiveSum sum) {
+    if (f.sequence <= version_) return absl::OkStatus();
+    if (f.sequence != version_ + 1) return absl::InvalidArgumentError("a step from the future");
+    for (const auto& [node, s] : sums_) {
+      if (node.first <= first && first + f.replica_count <= node.first + node.second) return absl::OkStatus();
+    }
+    for (auto it = sums_.begin(); it != sums_.end();) {
+      const bool inside = first <= it->first.first && it->first.first + it->first.second <= first + f.replica_count;
+      it = inside ? sums_.erase(it) : std::next(it);
+    }
+    sums_[{first, f.replica_count}] = std::move(sum);
+    uint32_t covered = 0;
+    for (const auto& [node, s] : sums_) covered += node.second;
+    if (covered < last_.size()) return absl::OkStatus();
+    const NaiveSum total =
+        SumTree(0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
+          const auto it = sums_.find({a, n});
+          return it == sums_.end() ? std::nullopt : std::optional(it->second);
+        });
+    previous_ = values_;
+    NaiveApply(values_, total, f.learning_rate);
+    ++version_;
+    for (uint64_t& last : last_) last = version_;
+    sums_.clear();
+    return absl::OkStatus();
+  }
+  absl::Status AcceptOne(const Frame& f, uint32_t replica, const NaiveSum& sum) {
+    if (f.replica_count != 1) return absl::InvalidArgumentError("one replica at a time");
+    if (f.sequence <= last_[replica]) return absl::OkStatus();
+    if (f.sequence != last_[replica] + 1) return absl::InvalidArgumentError("a gap in the sequence");
+    NaiveApply(values_, sum, f.learning_rate);
+    ++version_;
+    last_[replica] = f.sequence;
+    return absl::OkStatus();
+  }
+
+  std::vector<NaiveAnswer> Release() {
+    std::vector<NaiveAnswer> answers;
+    for (size_t i = 0; i < waiting_.size();) {
+      const auto& [ticket, frame] = waiting_[i];
+      absl::StatusOr<Frame> answer = absl::CancelledError("not yet");
+      if (TryAnswer(frame, answer)) {
+        answers.push_back({ticket, std::move(answer)});
+        waiting_.erase(waiting_.begin() + static_cast<int64_t>(i));
+      } else {
+        ++i;
+      }
+    }
+    return answers;
+  }
+  bool TryAnswer(const Frame& f, absl::StatusOr<Frame>& answer) const {
+    const uint64_t slowest = *std::min_element(last_.begin(), last_.end());
+    const std::vector<float>* values = &values_;
+    uint64_t version = version_;
+    if (f.kind == v1::ExchangeFrame::PUSH && synchronous_ && version_ < f.sequence) return false;
+    if (staleness_ > 0 && f.replica_count == 1 && slowest + static_cast<uint64_t>(staleness_) < f.sequence)
+      return false;
+    if (f.want_version && *f.want_version != version_) {
+      if (*f.want_version > version_) return false;
+      if (*f.want_version + 1 < version_) {
+        answer = absl::FailedPreconditionError("gone");
+        return true;
+      }
+      values = &previous_;
+      version = version_ - 1;
+    }
+    Frame reply;
+    reply.kind = v1::ExchangeFrame::VALUES;
+    reply.job = f.job;
+    reply.partition = PartitionId(id_);
+    reply.version = version;
+    if (f.replica_count > 0) reply.sequence = last_[static_cast<size_t>(f.replica_first.value)];
+    reply.dtype = f.reply_dtype;
+    reply.payload = Buffer::Allocate(values->size() * SizeOf(f.reply_dtype));
+    FromFloat(*values, f.reply_dtype, {reply.payload.mutable_data(), reply.payload.size()});
+    answer = std::move(reply);
+    return true;
+  }
+
+  const uint32_t id_;
+  std::vector<float> values_, previous_;
+  uint64_t version_ = 0, generation_ = 1;
+  std::vector<uint64_t> last_;
+  std::map<std::pair<uint32_t, uint32_t>, NaiveSum> sums_;
+  std::vector<std::pair<uint64_t, Frame>> waiting_;
+  const bool synchronous_;
+  const int staleness_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,122 @@
+// Goal: the small parts around the core: devices by name, options, connections that come and go, evaluation in blocks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+#include "worker/backend_select.h"
+#include "worker/ps_connections.h"
+#include "worker/trainer.h"
+#include "worker/worker_node.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SelectBackendTest, KnowsItsDevices) {
+  for (const char* device : {"auto", "cpu"}) {
+    const auto backend = SelectBackend(device);
+    ASSERT_TRUE(backend.ok());
+    EXPECT_THAT((*backend)->device(), HasSubstr("cpu"));
+    EXPECT_FALSE((*backend)->fingerprint().empty());
+  }
+  EXPECT_THAT(SelectBackend("gpu:1").status().message(), HasSubstr("no GPU backend in this build"));
+  EXPECT_EQ(SelectBackend("tpu").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(WorkerOptionsTest, ErrorsNameTheFlag) {
+  WorkerOptions options;
+  EXPECT_THAT(options.Validate().message(), HasSubstr("--coordinator"));
+  options.coordinator = "127.0.0.1:1";
+  EXPECT_THAT(options.Validate().message(), HasSubstr("--name"));
+  options.name = "worker-7";
+  EXPECT_TRUE(options.Validate().ok());
+  options.slots = 0;
+  EXPECT_THAT(options.Validate().message(), HasSubstr("--slots"));
+  options.slots = 1;
+  options.decode_threads = 1000;
+  EXPECT_THAT(options.Validate().message(), HasSubstr("--decode-threads"));
+}
+
+TEST(PsConnectionsTest, AnswersWithAnErrorWhereNobodyListensAndForgetsUnusedOnes) {
+  PsConnections connections;
+  for (int round = 0; round < 2; ++round) {
+    Frame pull;
+    pull.kind = v1::ExchangeFrame::PULL;
+    absl::Notification done;
+    absl::Status status;
+    // Port 1 of this machine: nobody listens there.
+    connections.Send("127.0.0.1:1", pull, [&](absl::StatusOr<Frame> frame) {
+      status = frame.status();
+      done.Notify();
+    });
+    done.WaitForNotification();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    connections.Retain({});
+  }
+  connections.Clear();
+  connections.Send("127.0.0.1:1", Frame(), [](absl::StatusOr<Frame>) { ADD_FAILURE() << "closed for good"; });
+}
+
+// Example i of a split is the number i; label i.
+class CountingDataset : public Dataset {
+ public:
+  const v1::DataInfo& info() const override { return info_; }
+  int64_t size(v1::Split) const override { return 100; }
+  int64_t example_size() const override { return 1; }
+  int64_t label_size() const override { return 1; }
+  absl::Status Read(v1::Split, int64_t index, float* example, float* label) const override {
+    if (index >= 100) return absl::DataLossError("index");
+    *example = *label = static_cast<float>(index);
+    return absl::OkStatus();
+  }
+
+ private:
+  v1::DataInfo info_;
+};
+
+// Loss: the sum of the inputs times the value; metric: the sum of the labels.
+class SummingProgram : public Program {
+ public:
+  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>,
+                                      const GradientReady&) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {
+    EXPECT_EQ(batch.inputs.floats().size(), static_cast<size_t>(batch.examples));
+    largest = std::max(largest, batch.examples);
+    BatchSums sums{static_cast<uint64_t>(batch.examples), 0, {0}};
+    for (float x : batch.inputs.floats()) sums.loss += x * values[0];
+    for (float x : batch.labels.floats()) sums.metrics[0] += x;
+    return sums;
+  }
+  absl::StatusOr<Buffer> Predict(const Batch&, absl::Span<const float>) override { return Buffer(); }
+  uint64_t memory_bytes() const override { return 0; }
+  int64_t largest = 0;
+};
+
+TEST(EvaluateBlocksTest, EachExampleOfTheShardOnce) {
+  JobModel model;
+  model.options.batch_max = 4;
+  model.options.metrics.resize(1);
+  const CountingDataset dataset;
+  SummingProgram program;
+  const float value = 2;
+  const std::atomic<bool> go{false}, stop{true};
+  // Examples 1, 4, 7, ..., 28.
+  const auto index = [](int64_t place) { return 1 + 3 * place; };
+  const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, {0, 10}, index, {&value, 1}, go);
+  ASSERT_TRUE(sums.ok());
+  EXPECT_EQ(sums->examples, 10u);
+  EXPECT_EQ(sums->loss, 290.0);
+  EXPECT_EQ(sums->metrics[0], 145.0);
+  EXPECT_EQ(program.largest, 4);
+  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 0}, index, {&value, 1}, go)->examples, 0u);
+  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 40}, index, {&value, 1}, go).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(
+      absl::IsCancelled(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 10}, index, {&value, 1}, stop).status()));
+}
+
+}  // namespace
+}  // namespace cairn
