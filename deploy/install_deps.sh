@@ -1,0 +1,71 @@
+#!/bin/bash
+# Installs the Debian 12 packages that Cairn needs and that are missing. The lists stand here and nowhere else.
+#
+#   deploy/install_deps.sh build          to build the daemons and the command line
+#   deploy/install_deps.sh build test     to build and run the tests too
+#   deploy/install_deps.sh runtime        to run programs that were built elsewhere
+#   deploy/install_deps.sh --print LIST   only prints a list
+set -euo pipefail
+
+build=(
+  g++ cmake ninja-build ccache pkg-config
+  protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libabsl-dev
+  librocksdb-dev
+  libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake file asks for OpenCL's headers
+  libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev
+  libturbojpeg0-dev libpng-dev zlib1g-dev
+)
+test=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-grpcio python3-protobuf curl)
+bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
+runtime=(libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2 libturbojpeg0 libpng16-16 libxxhash0 zlib1g)
+
+usage() {
+  echo "usage: $0 [--print] build|test|bench|runtime..." >&2
+  exit 2
+}
+
+print=no
+if [[ ${1:-} == --print ]]; then
+  print=yes
+  shift
+fi
+[[ $# -gt 0 ]] || usage
+wanted=()
+for list in "$@"; do
+  case $list in
+    build) wanted+=("${build[@]}") ;;
+    test) wanted+=("${test[@]}") ;;
+    bench) wanted+=("${bench[@]}") ;;
+    runtime) wanted+=("${runtime[@]}") ;;
+    *) usage ;;
+  esac
+done
+if [[ $print == yes ]]; then
+  printf '%s\n' "${wanted[@]}"
+  exit 0
+fi
+
+if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
+  echo "install_deps.sh: this machine has no apt; install what corresponds to: ${wanted[*]}" >&2
+  exit 1
+fi
+missing=()
+for package in "${wanted[@]}"; do
+  [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null) == installed ]] || missing+=("$package")
+done
+if [[ ${#missing[@]} -eq 0 ]]; then
+  exit 0
+fi
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo > /dev/null; then
+    echo "install_deps.sh: run as root, or install sudo: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "installing: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get -qq update
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" > /dev/null

@@ -1,0 +1,45 @@
+"""Asynchronous and bounded-staleness jobs train, count every example once an epoch, and survive the loss of a worker and a ps."""
+
+from cluster import Cluster, check
+from jobs import make_glyphs, small_job
+
+
+def run(settings, disturb=None):
+    with Cluster(ps=2, workers=2) as c:
+        data = make_glyphs(c.dir)
+        job = c.submit(small_job(c.dir, data, 8), {"strategy": "PARAMETER_SERVER", "partition_bytes": 4096, **settings})
+        if disturb:
+            c.wait_for_step(job, 30)
+            disturb(c)
+        status = c.wait(job)
+        epochs = status["epochs"]
+        check(len(epochs) == 8, f"{len(epochs)} epochs")
+        if disturb is None:
+            check(all(int(e["train"]["examples"]) == 1800 for e in epochs), f"each example once an epoch: {epochs}")
+        result = c.evaluate(job)
+        check(int(result["examples"]) == 400, f"{result}")
+        check(result["accuracy"] >= 0.8, f"{settings}: accuracy {result['accuracy']}")
+        # R replicas push each step once: a partition's version counts the updates applied.
+        check(int(result["version"]) == 8 * 30 * 4, f"updates applied: {result['version']}, pushed: {8 * 30 * 4}")
+        print(settings, result, flush=True)
+
+
+def kill_worker(c):
+    c.kill("worker-0")
+
+
+def restart_ps(c):
+    c.kill("ps-0")
+    c.restart("ps-0")
+
+
+def main():
+    run({})
+    run({"staleness_bound": 1})
+    run({}, kill_worker)
+    run({}, restart_ps)
+    run({"staleness_bound": 2}, restart_ps)
+
+
+if __name__ == "__main__":
+    main()

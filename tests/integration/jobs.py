@@ -1,0 +1,45 @@
+"""Jobs and data that several tests use."""
+
+import os
+import subprocess
+
+from cluster import BIN
+
+SMALL_CNN = """
+name: "small"
+model {
+  layers { input { shape: [28, 28, 1] } }
+  layers { rescaling { scale: 0.003921569 } }
+  layers { conv2d { filters: 8 kernel_size: 3 strides: 2 padding: SAME } }
+  layers { batch_normalization { momentum: 0.9 } }
+  layers { activation { activation: RELU } }
+  layers { max_pooling2d { } }
+  layers { conv2d { filters: 16 kernel_size: 3 activation: RELU } }
+  layers { dropout { rate: 0.1 } }
+  layers { flatten { } }
+  layers { dense { units: 10 activation: SOFTMAX } }
+}
+data { path: "%(data)s" validation_split: 0.1 }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+metrics { kind: ACCURACY }
+optimizer { adam { } learning_rate: 0.003 }
+batch_size: 60
+epochs: %(epochs)d
+replicas: 4
+seed: 7
+%(more)s
+"""
+
+
+def make_glyphs(directory, count=2000, test_count=400):
+    path = os.path.join(directory, "glyphs")
+    subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "glyphs", path, "--count", str(count),
+                    "--test-count", str(test_count), "--seed", "1"], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def small_job(directory, data, epochs=2, more="", name="job.textproto"):
+    path = os.path.join(directory, name)
+    with open(path, "w") as f:
+        f.write(SMALL_CNN % {"data": data, "epochs": epochs, "more": more})
+    return path

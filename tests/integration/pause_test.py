@@ -1,0 +1,100 @@
+"""Goal: daemons that stand still (SIGSTOP) for longer than their lease and go on, and a ps that is killed while others read from it.
+
+A job goes on after each pause with the digest of the undisturbed run. An evaluation outlives the restart of a ps at another address; an
+export says soon which ps is missing."""
+
+import os
+import signal
+import subprocess
+import time
+
+from cluster import BIN, Cluster, check
+from jobs import make_glyphs, small_job
+
+EPOCHS = 20
+STEPS = EPOCHS * 30
+LEASE = 3  # seconds, the coordinator's default
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS)))["digest"]
+
+
+def paused(c, *names, seconds=2 * LEASE):
+    """The pause itself is what is tested: nothing can be waited for that would end it."""
+    for name in names:
+        c.kill(name, signal.SIGSTOP, wait=False)
+    time.sleep(seconds)
+    for name in names:
+        c.kill(name, signal.SIGCONT, wait=False)
+
+
+def a_worker(c):
+    paused(c, "worker-1", seconds=10)
+
+
+def all_workers(c):
+    paused(c, "worker-0", "worker-1")
+
+
+def a_ps(c):
+    paused(c, "ps-1", seconds=5)
+
+
+def the_coordinator(c):
+    paused(c, "coordinator")
+
+
+def everything(c):
+    paused(c, *c.processes)
+
+
+def check_pause(pause, want):
+    with Cluster(ps=2, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096})
+        c.wait_for_step(job, STEPS // 6)
+        pause(c)
+        digest = c.wait(job, timeout=60)["digest"]
+        check(digest == want, f"{pause.__name__} paused: digest {digest}, undisturbed {want}")
+        c.wait_for_nodes(4)
+        print(f"{pause.__name__} paused: same digest", flush=True)
+
+
+def check_readers():
+    with Cluster(ps=2, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 2), {"partition_bytes": 4096})
+        c.wait(job)
+        want = c.evaluate(job, "train")
+
+        # The workers stand still, so that the evaluation cannot be over before the ps is killed.
+        for name in ("worker-0", "worker-1"):
+            c.kill(name, signal.SIGSTOP, wait=False)
+        argv = [os.path.join(BIN, "cairn"), "--coordinator", c.address, "evaluate", job, "--split", "train", "--json"]
+        begun = time.monotonic()
+        evaluation = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        time.sleep(0.3)
+        c.kill("ps-1")
+        for name in ("worker-0", "worker-1"):
+            c.kill(name, signal.SIGCONT, wait=False)
+        c.until(lambda: not next(n for n in c.nodes() if n["name"] == "ps-1").get("alive"), "ps-1 is seen to be lost")
+        export = c.cairn("export", job, "-o", f"{c.dir}/model.safetensors", ok=False, timeout=30)
+        check(export.returncode == 1 and "ps-1" in export.stderr, f"exit {export.returncode}: {export.stderr}")
+        c.restart("ps-1")
+        output = evaluation.communicate(timeout=60)[0]
+        check(evaluation.returncode == 0, output)
+        check(time.monotonic() - begun < 40, "the workers kept asking where the ps was before")
+        check(c.evaluate(job, "train") == want, "other figures after the restart")
+        c.cairn("export", job, "-o", f"{c.dir}/model.safetensors")
+        print("readers find a ps that came back", flush=True)
+
+
+def main():
+    check_readers()
+    want = undisturbed()
+    for pause in (a_worker, all_workers, a_ps, the_coordinator, everything):
+        check_pause(pause, want)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+#!/bin/bash
+# Installs what the tests need, builds everything and runs every test. Arguments go to ctest:
+#
+#   tests/run.sh                 all
+#   tests/run.sh -R safetensors  those whose name matches
+#   tests/run.sh -L core         those without gRPC
+set -euo pipefail
+cd "$(dirname "$0")/.."
+./deploy/install_deps.sh build test
+cmake --preset release -DCAIRN_TESTS=ON > /dev/null
+cmake --build --preset release
+exec ctest --test-dir build/release --output-on-failure -j2 "$@"

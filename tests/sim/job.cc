@@ -1,0 +1,132 @@
+#include "tests/sim/job.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "common/base/random.h"
+#include "common/model/initializer.h"
+
+namespace cairn::sim {
+namespace {
+
+v1::Layer* AddDense(v1::Model* model, int units, bool zeros) {
+  v1::Layer* layer = model->add_layers();
+  layer->mutable_dense()->set_units(units);
+  if (zeros) layer->mutable_dense()->mutable_kernel_initializer()->set_kind(v1::Initializer::ZEROS);
+  return layer;
+}
+
+using Gradient = std::optional<std::vector<float>>;  // none: no examples
+
+// The sum over replicas [first, first + width) of which those below R exist; width is a power of two.
+Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t width) {
+  if (first >= leaves.size()) return std::nullopt;
+  if (width == 1) return leaves[first];
+  Gradient left = NaiveTree(leaves, first, width / 2);
+  Gradient right = NaiveTree(leaves, first + width / 2, width / 2);
+  if (!left) return right;
+  if (!right) return left;
+  for (size_t i = 0; i < left->size(); ++i) (*left)[i] = (*left)[i] + (*right)[i];
+  return left;
+}
+
+}  // namespace
+
+bool IsSynchronous(const v1::JobSpec& spec) {
+  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
+}
+
+v1::JobSpec RandomJob(Rng& rng) {
+  v1::JobSpec spec;
+  spec.set_name("sim");
+  switch (rng.Between(0, 5)) {
+    case 0: spec.set_strategy(v1::PARAMETER_SERVER); break;
+    case 1:
+      spec.set_strategy(v1::PARAMETER_SERVER);
+      spec.set_staleness_bound(static_cast<int32_t>(rng.Between(1, 3)));
+      break;
+    case 2:
+      spec.set_strategy(v1::PARAMETER_SERVER);
+      spec.set_staleness_bound(0);
+      break;
+    case 3: spec.set_strategy(v1::MIRRORED); break;
+    default: spec.set_strategy(v1::MULTI_WORKER_MIRRORED);
+  }
+  const bool synchronous = IsSynchronous(spec);
+  spec.mutable_model()->add_layers()->mutable_input()->add_shape(kInputs);
+  for (int64_t i = rng.Between(0, 2); i > 0; --i) AddDense(spec.mutable_model(), rng.Between(1, 6), !synchronous);
+  AddDense(spec.mutable_model(), 3, !synchronous);
+  spec.mutable_data()->set_path("/data");
+  spec.mutable_loss()->set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
+  spec.mutable_loss()->set_from_logits(true);
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_optimizer()->set_learning_rate(synchronous ? 0.1f : 1.0f);
+  spec.set_replicas(static_cast<int32_t>(rng.Between(1, 6)));
+  spec.set_batch_size(spec.replicas() + static_cast<int32_t>(rng.Between(0, 9)));
+  spec.set_epochs(static_cast<int32_t>(rng.Between(1, 3)));
+  spec.set_partition_bytes(64 * rng.Between(1, 3));
+  spec.set_seed(rng.Next());
+  return spec;
+}
+
+v1::DataInfo DataOf(int64_t train_examples) {
+  v1::DataInfo info;
+  info.set_path("/data");
+  info.set_format(v1::Data::CSV);
+  info.set_train_examples(train_examples);
+  info.set_validation_examples(kValidationExamples);
+  info.add_example_shape(kInputs);
+  info.set_classes(3);
+  return info;
+}
+
+void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
+                  absl::Span<float> gradient) {
+  if (!IsSynchronous(spec)) {
+    std::fill(gradient.begin(), gradient.end(), -static_cast<float>(examples) * (replica.value + 1));
+    return;
+  }
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(step), static_cast<uint32_t>(replica.value)};
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const PhiloxBlock noise = Philox(key, {static_cast<uint32_t>(i), 0, 0, 0});
+    gradient[i] = static_cast<float>(examples) * (values[i] * 0.3f + ToUniform(noise[0]) - 0.5f);
+  }
+}
+
+std::vector<float> ExpectedValues(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan) {
+  std::vector<float> values(graph.space_size());
+  InitializeRange(graph, spec.seed(), 0, absl::MakeSpan(values));
+  std::vector<bool> is_variable(values.size(), false);
+  for (const Variable& v : graph.variables()) std::fill_n(is_variable.begin() + v.offset, v.size, true);
+
+  size_t width = 1;
+  while (width < static_cast<size_t>(spec.replicas())) width *= 2;
+  for (int64_t step = 0; step < plan.total_steps; ++step) {
+    std::vector<Gradient> leaves(spec.replicas());
+    int64_t total = 0;
+    for (int32_t r = 0; r < spec.replicas(); ++r) {
+      const int64_t examples = plan.Places(step, ReplicaId(r)).size();
+      if (examples == 0) continue;
+      total += examples;
+      leaves[r].emplace(values.size());
+      FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]));
+    }
+    if (IsSynchronous(spec)) {
+      const Gradient sum = NaiveTree(leaves, 0, width);
+      if (!sum) continue;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (is_variable[i]) values[i] = values[i] - spec.optimizer().learning_rate() * ((*sum)[i] / static_cast<float>(total));
+      }
+    } else {
+      for (int32_t r = 0; r < spec.replicas(); ++r) {
+        if (!leaves[r]) continue;
+        for (size_t i = 0; i < values.size(); ++i) {
+          if (is_variable[i]) values[i] += static_cast<float>(r + 1);
+        }
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace cairn::sim
