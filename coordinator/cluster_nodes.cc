@@ -83,6 +83,9 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
       break;
     case v1::NodeMessage::kJobError:
       return OnJobError(*node, m.job_error());
+    case v1::NodeMessage::kBackupReport:
+    case v1::NodeMessage::kCheckpoint:
+    case v1::NodeMessage::kRestored:
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET:
       break;

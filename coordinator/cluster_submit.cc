@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/fault_check.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -192,6 +193,7 @@ void ClusterCore::ResolveDefaults(Job& job) {
   if (const size_t ps = members_.Connected(v1::PS).size(); spec.partition_bytes() == 0 && ps > 0) {
     spec.set_partition_bytes(DefaultPartitionBytes(job.checked->graph.space_size(), static_cast<int>(ps)));
   }
+  if (const size_t ps = members_.Connected(v1::PS).size(); ps > 0) ResolveBackups(static_cast<int>(ps), &spec);
 }
 
 void ClusterCore::TickInspections() {

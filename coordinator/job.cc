@@ -2,11 +2,12 @@
 
 #include <set>
 
+#include "common/model/fault_check.h"
+
 namespace cairn {
 
 bool Job::synchronous() const {
-  const v1::JobSpec& spec = status.spec();
-  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
+  return IsSynchronous(status.spec());
 }
 
 std::vector<NodeName> Job::owners() const {

@@ -22,6 +22,10 @@ inline constexpr uint32_t kPartitionsMax = 1 << 16;  // of one job: 256 GiB of p
 
 inline constexpr int32_t kReplicasMax = 1024;
 inline constexpr int32_t kBatchSizeMax = 1 << 20;  // a batch's numbers stay countable: 2^20 examples of 2^31 numbers
+// Followers of a partition. Each costs the partition's memory once more and its gradients' bandwidth.
+inline constexpr int32_t kBackupsMax = 3;
+// Where at least two ps are alive and the job leaves the choice to the cluster.
+inline constexpr int32_t kBackupsDefault = 0;
 inline constexpr int32_t kMetricsMax = 32;
 inline constexpr int32_t kThreadsPerReplicaMax = 256;
 inline constexpr int32_t kImageSideMax = 1 << 14;  // pixels

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/model/fault_check.h"
 #include "common/model/optimizer_check.h"
 
 namespace cairn {
@@ -217,10 +218,6 @@ absl::Status CheckCluster(v1::JobSpec* spec) {
     return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
   }
   if (spec->wire_dtype() == v1::DATA_TYPE_UNSPECIFIED) spec->set_wire_dtype(v1::FLOAT32);
-  if (!v1::Durability_IsValid(spec->durability())) {
-    return Bad("durability: ", static_cast<int>(spec->durability()), " is not known; use LOGGED");
-  }
-  if (spec->durability() == v1::DURABILITY_UNSPECIFIED) spec->set_durability(v1::LOGGED);
   if (spec->threads_per_replica() < 0 || spec->threads_per_replica() > kThreadsPerReplicaMax) {
     return Bad("threads_per_replica: ", spec->threads_per_replica(), " is not within 1 .. ", kThreadsPerReplicaMax,
                "; use 1, unless a worker has more cores than slots");
@@ -305,6 +302,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckCounts(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckPartitions(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckCluster(&job.spec));
+  CAIRN_RETURN_IF_ERROR(CheckFaultTolerance(&job.spec, &job.warnings));
   return job;
 }
 

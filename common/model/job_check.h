@@ -13,7 +13,7 @@
 namespace cairn {
 
 struct CheckedJob {
-  v1::JobSpec spec;  // every default filled in, except `replicas` where it was 0 and `partition_bytes` where it was 0
+  v1::JobSpec spec;  // every default filled in, except `replicas`, `partition_bytes`, `backups` where they were not set
   Graph graph;
   std::vector<std::string> warnings;
 };

@@ -19,7 +19,8 @@ absl::Status InUnitInterval(const char* field, float value, float usual) {
 
 absl::Status Positive(const char* field, float value, float usual) {
   if (value > 0 && std::isfinite(value)) return absl::OkStatus();
-  return Bad("optimizer.", field, ": ", value, " is not positive; use a number such as ", usual);
+  return Bad("optimizer.", field, ": ", value, value > 0 ? " is not finite" : " is not positive",
+             "; use a number such as ", usual);
 }
 
 absl::Status NotNegative(const char* field, float value, float usual) {

@@ -45,7 +45,9 @@ TEST(JobCheck, Defaults) {
   EXPECT_EQ(spec.validation_freq(), 1);
   EXPECT_EQ(spec.wire_dtype(), v1::FLOAT32);
   EXPECT_EQ(spec.partition_bytes(), 0);
-  EXPECT_EQ(spec.durability(), v1::LOGGED);
+  EXPECT_FALSE(spec.has_backups()) << "the cluster's to say";
+  EXPECT_EQ(spec.durability(), v1::DURABILITY_UNSPECIFIED);
+  EXPECT_FALSE(spec.has_checkpoints());
   EXPECT_EQ(spec.threads_per_replica(), 1);
   EXPECT_EQ(spec.min_workers(), 1);
   EXPECT_EQ(spec.max_workers(), 0);
@@ -104,7 +106,7 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"optimizer { learning_rate: -1 }", "optimizer.learning_rate: -1 is not positive; use a number such as 0.01"},
       {"optimizer { learning_rate: 0 }", "optimizer.learning_rate: 0 is not positive; use a number such as 0.01"},
       {"optimizer { learning_rate: nan }", "optimizer.learning_rate: nan is not positive; use a number such as 0.01"},
-      {"optimizer { learning_rate: inf }", "optimizer.learning_rate: inf is not positive; use a number such as 0.01"},
+      {"optimizer { learning_rate: inf }", "optimizer.learning_rate: inf is not finite; use a number such as 0.01"},
       {"optimizer { sgd { momentum: 1 } }", "optimizer.sgd.momentum: 1 is outside [0, 1); use a number such as 0.9"},
       {"optimizer { adam { beta_1: 1 } }", "optimizer.adam.beta_1: 1 is outside [0, 1); use a number such as 0.9"},
       {"optimizer { adam { beta_2: -0.5 } }",
@@ -215,7 +217,7 @@ TEST(JobCheck, UnknownEnumNumbers) {
   ExpectRefused(spec, "strategy: 50 is not known; use MIRRORED, MULTI_WORKER_MIRRORED or PARAMETER_SERVER");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_durability(static_cast<v1::Durability>(50));
-  ExpectRefused(spec, "durability: 50 is not known; use LOGGED");
+  ExpectRefused(spec, "durability: 50 is not known; use LOGGED, SNAPSHOT, REPLICATED or LOGGED_AND_REPLICATED");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_wire_dtype(static_cast<v1::DataType>(50));
   ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16 or FLOAT16");
