@@ -13,6 +13,8 @@ inline constexpr int64_t kSpaceAlignment = 16;  // numbers, 64 bytes
 inline constexpr size_t kFramePayloadBytesMax = size_t{1} << 20;
 // A frame's header: numbers and one error message.
 inline constexpr size_t kFrameHeaderBytesMax = size_t{64} << 10;
+// The header of a partition's image: its sequence table, ten bytes a replica, and a checksum a tensor.
+inline constexpr size_t kImageHeaderBytesMax = size_t{32} << 10;
 inline constexpr size_t kFrameBytesMax = kFramePayloadBytesMax + kFrameHeaderBytesMax;
 
 inline constexpr int64_t kPartitionBytesDefault = int64_t{4} << 20;
@@ -48,6 +50,7 @@ inline constexpr size_t kStreamQueueBytesMax = size_t{64} << 20;
 inline constexpr size_t kStreamHandlingBytesMax = size_t{4} << 20;
 
 static_assert(kPartitionBytesDefault % (kSpaceAlignment * 4) == 0);
+static_assert(kImageHeaderBytesMax >= 10 * kReplicasMax + 1024 && 2 * kImageHeaderBytesMax <= kFrameHeaderBytesMax);
 static_assert(kPartitionBytesMax <= static_cast<int64_t>(kStreamQueueBytesMax), "a whole partition must fit the queue");
 
 }  // namespace cairn

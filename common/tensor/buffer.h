@@ -3,6 +3,7 @@
 // Copies share the bytes. Thread rule: the count is thread-safe; the bytes follow the owner's rule (written by one, before it is shared).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,12 @@ class Buffer {
   uint8_t* mutable_data() { return data_.get(); }  // only while the bytes are not shared with a reader
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  bool unique() const { return data_.use_count() == 1; }
+  // True: what others did with the bytes before they let go of them happened before this, so that they may be written to.
+  bool unique() const {
+    if (data_.use_count() != 1) return false;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return true;
+  }
 
   // The same bytes as float32; size() is a multiple of 4.
   absl::Span<const float> floats() const { return {reinterpret_cast<const float*>(data()), size_ / 4}; }

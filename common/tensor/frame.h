@@ -35,6 +35,9 @@ struct Frame {
   uint64_t payload_total = 0;
   absl::Status status;  // ERROR
   v1::DataType reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
+  uint32_t tensor = 0;  // IMAGE
+  uint32_t tensors = 0;
+  std::string image;  // IMAGE, tensor 0: a serialized PartitionImage
   Buffer payload;
 };
 

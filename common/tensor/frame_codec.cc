@@ -32,7 +32,10 @@ enum Field : uint32_t {
   kStatusCode = 16,     // (P)
   kStatusMessage = 17,  // (Q)
   kReplyDtype = 18,     // (R)
-  kPayload = 100,       // (S)
+  kTensor = 19,         // (S)
+  kTensors = 20,        // (T)
+  kImage = 21,          // (U)
+  kPayload = 100,       // (V)
 };
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
@@ -216,9 +219,20 @@ void SetNumber(uint32_t field, uint64_t v, Frame* f, StatusFields* status) {
     case kReplyDtype:
       f->reply_dtype = static_cast<v1::DataType>(static_cast<int32_t>(v));
       break;
+    case kTensor:
+      f->tensor = static_cast<uint32_t>(v);
+      break;
+    case kTensors:
+      f->tensors = static_cast<uint32_t>(v);
+      break;
     default:
       break;  // unknown
   }
+}
+
+void TakeString(Reader* in, size_t n, std::string* out) {
+  out->clear();
+  in->Take(n, [&](ByteSpan piece) { out->append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
 }
 
 absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, StatusFields* status) {
@@ -238,9 +252,12 @@ absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, 
     in->Take(n, [&](ByteSpan piece) { out->payload.push_back(piece); });
   } else if (field == kStatusMessage) {
     if (n > kFrameHeaderBytesMax) return Malformed(at, absl::StrFormat("a status_message of %d bytes", n));
-    status->message.clear();
-    in->Take(
-        n, [&](ByteSpan piece) { status->message.append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
+    TakeString(in, n, &status->message);
+  } else if (field == kImage) {
+    if (n > kImageHeaderBytesMax) {
+      return Malformed(at, absl::StrFormat("an image of %d bytes, more than %d", n, kImageHeaderBytesMax));
+    }
+    TakeString(in, n, &out->frame.image);
   } else {
     in->Skip(n);
   }
@@ -311,7 +328,14 @@ std::string EncodeFrameHeader(const Frame& f) {
     }
   }
   w.Signed(kReplyDtype, f.reply_dtype);  // (R)
-  if (!f.payload.empty()) {              // (S)
+  w.Number(kTensor, f.tensor);           // (S)
+  w.Number(kTensors, f.tensors);         // (T)
+  if (!f.image.empty()) {                // (U)
+    w.Tag(kImage, kLengthDelimited);
+    w.Varint(f.image.size());
+    out.append(f.image);
+  }
+  if (!f.payload.empty()) {  // (V)
     w.Tag(kPayload, kLengthDelimited);
     w.Varint(f.payload.size());
   }

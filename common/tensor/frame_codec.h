@@ -11,7 +11,7 @@
 //
 // Grammar (varint and little-endian fixed32 as in protobuf; a field equal to its default is left out, except (J)):
 //
-//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)?
+//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)?
 //   (A) 0x08      varint   kind                (K) 0x58      varint   examples
 //   (B) 0x10      varint   request_id          (L) 0x65      fixed32  learning_rate
 //   (C) 0x18      varint   job_id              (M) 0x68      varint   dtype
@@ -20,10 +20,12 @@
 //   (F) 0x30      varint   replica_first       (P) 0x80 0x01 varint   status_code
 //   (G) 0x38      varint   replica_count       (Q) 0x8a 0x01 varint n, then n bytes: status_message
 //   (H) 0x40      varint   sequence            (R) 0x90 0x01 varint   reply_dtype
-//   (I) 0x48      varint   version             (S) 0xa2 0x06 varint n, then n bytes: payload
+//   (I) 0x48      varint   version             (S) 0x98 0x01 varint   tensor
 //   (J) 0x50      varint   want_version (there if set, 0 too)
+//   (T) 0xa0 0x01 varint   tensors             (V) 0xa2 0x06 varint n, then n bytes: payload
+//   (U) 0xaa 0x01 varint n, then n bytes: image
 //
-// The header is everything up to and with the length of (S); the payload follows as a slice of its own.
+// The header is everything up to and with the length of (V); the payload follows as a slice of its own.
 #pragma once
 
 #include <cstddef>

@@ -141,6 +141,31 @@ TEST(FrameAssembler, BadFirstChunks) {
   EXPECT_EQ(assembler.bytes_joining(), 0u);
 }
 
+TEST(FrameAssembler, TheTensorsOfAnImageAreFramesOfOneRequest) {
+  FrameAssembler assembler(10000);
+  for (uint32_t tensor = 0; tensor < 3; ++tensor) {
+    Frame whole = Whole(4, 700);
+    whole.kind = v1::ExchangeFrame::IMAGE;
+    whole.tensor = tensor;
+    whole.tensors = 3;
+    if (tensor == 0) whole.image = "header";
+    FrameSplitter splitter(whole, 300);
+    std::optional<Frame> joined;
+    while (!splitter.done()) {
+      ASSERT_FALSE(joined.has_value());
+      auto added = assembler.Add(Received(splitter.Next()));
+      ASSERT_TRUE(added.ok()) << added.status();
+      joined = *std::move(added);
+    }
+    ASSERT_TRUE(joined.has_value());
+    EXPECT_EQ(joined->tensor, tensor);
+    EXPECT_EQ(joined->tensors, 3u);
+    EXPECT_EQ(joined->image, whole.image);
+    EXPECT_EQ(joined->payload.size(), 700u);
+  }
+  EXPECT_EQ(assembler.bytes_joining(), 0u);
+}
+
 TEST(FrameAssembler, WhatIsBegunIsBounded) {
   FrameAssembler assembler(1000, 600);
   Frame f = Whole(1, 10);

@@ -52,6 +52,9 @@ v1::ExchangeFrame ToProto(const Frame& f, const std::string& payload) {
   m.set_status_code(f.status.raw_code());
   m.set_status_message(std::string(f.status.message()));
   m.set_reply_dtype(f.reply_dtype);
+  m.set_tensor(f.tensor);
+  m.set_tensors(f.tensors);
+  m.set_image(f.image);
   m.set_payload(payload);
   return m;
 }
@@ -75,6 +78,9 @@ Frame ToFrame(const v1::ExchangeFrame& m) {
   f.payload_total = m.payload_total();
   if (m.status_code() != 0) f.status = absl::Status(static_cast<absl::StatusCode>(m.status_code()), m.status_message());
   f.reply_dtype = m.reply_dtype();
+  f.tensor = m.tensor();
+  f.tensors = m.tensors();
+  f.image = m.image();
   f.payload = Buffer::CopyOf(m.payload().data(), m.payload().size());
   return f;
 }
@@ -111,7 +117,7 @@ class Random {
 // Each field is set or not, whatever the kind.
 v1::ExchangeFrame RandomMessage(Random& random) {
   v1::ExchangeFrame m;
-  m.set_kind(static_cast<v1::ExchangeFrame::Kind>(random(6)));  // 5: a kind of the future
+  m.set_kind(static_cast<v1::ExchangeFrame::Kind>(random(10)));  // 9: a kind of the future
   if (random(2)) m.set_request_id(random.Number());
   if (random(2)) m.set_job_id(random.Number());
   if (random(2)) m.set_partition(static_cast<uint32_t>(random.Number()));
@@ -131,6 +137,9 @@ v1::ExchangeFrame RandomMessage(Random& random) {
     m.set_status_message(random.Text(random(10) ? 50 : 4000));
   }
   if (random(2)) m.set_reply_dtype(static_cast<v1::DataType>(random(5)));
+  if (random(2)) m.set_tensor(static_cast<uint32_t>(random.Number()));
+  if (random(2)) m.set_tensors(static_cast<uint32_t>(random.Number()));
+  if (random(2)) m.set_image(random.Text(random(10) ? 40 : kImageHeaderBytesMax));
   if (random(2)) m.set_payload(random.Text(random(10) ? 60 : 100000));
   return m;
 }
@@ -297,6 +306,11 @@ TEST(FrameCodec, RefusesWhatIsTooLarge) {
   m.set_payload(std::string(kFramePayloadBytesMax, 'x'));
   EXPECT_TRUE(Decode(m.SerializeAsString()).ok());
   m.set_payload(std::string(kFramePayloadBytesMax + 1, 'x'));
+  EXPECT_TRUE(absl::IsInvalidArgument(Decode(m.SerializeAsString()).status()));
+  m.set_payload("");
+  m.set_image(std::string(kImageHeaderBytesMax, 'x'));
+  EXPECT_TRUE(Decode(m.SerializeAsString()).ok());
+  m.set_image(std::string(kImageHeaderBytesMax + 1, 'x'));
   EXPECT_TRUE(absl::IsInvalidArgument(Decode(m.SerializeAsString()).status()));
   // A length of 2^63 in a message of a few bytes.
   EXPECT_TRUE(absl::IsInvalidArgument(Decode("\xa2\x06\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01").status()));
