@@ -85,6 +85,7 @@ void ClusterCore::OnEvaluate(const EvaluateJob& event) {
   for (int i = 0; i < job->status.spec().metrics_size(); ++i) {
     evaluation.result.add_metric_names(MetricName(job->status.spec(), i));
   }
+  Log("job %d: evaluates its %s split, %d shards", job->id(), SplitText(split), evaluation.shards.size());
   const uint64_t request_id = NextRequestId();
   Evaluation& kept = evaluations_[request_id] = std::move(evaluation);
   SendShards(request_id, kept);

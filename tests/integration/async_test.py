@@ -1,6 +1,6 @@
 """Asynchronous and bounded-staleness jobs train, count every example once an epoch, and survive the loss of a worker and a ps."""
 
-from cluster import Cluster, check
+from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job
 
 
@@ -36,9 +36,8 @@ def restart_ps(c):
 def main():
     run({})
     run({"staleness_bound": 1})
-    run({}, kill_worker)
-    run({}, restart_ps)
-    run({"staleness_bound": 2}, restart_ps)
+    for settings, disturb in (({}, kill_worker), ({"backups": 0}, restart_ps), ({"staleness_bound": 2, "backups": 0}, restart_ps)):
+        attempts(lambda: run(settings, disturb))
 
 
 if __name__ == "__main__":

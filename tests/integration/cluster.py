@@ -6,6 +6,9 @@
         status = c.wait(job)
         c.restart("ps-0")                  # the same name and data directory
 
+A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and `attempts` begins again:
+no test depends on how fast this machine is.
+
 Everything that was started is gone when the block ends. CAIRN_BIN names the folder of the programs.
 """
 
@@ -25,6 +28,19 @@ FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 class TestFailure(Exception):
     pass
+
+
+class TooLate(Exception):
+    """The job was over before what was to happen to it. Not a failure: begin again."""
+
+
+def attempts(function, times=4):
+    for left in reversed(range(times)):
+        try:
+            return function()
+        except TooLate as late:
+            check(left > 0, f"{times} times in turn: {late}")
+            print(f"again: {late}", flush=True)
 
 
 def check(condition, text):
@@ -61,7 +77,7 @@ class Cluster:
         return self
 
     def __exit__(self, kind, value, trace):
-        if kind is not None:
+        if kind is not None and not issubclass(kind, TooLate):
             self.print_logs()
         self.stop()
 
@@ -109,7 +125,7 @@ class Cluster:
     def kill(self, name, sig=signal.SIGKILL, wait=True):
         self.processes[name].send_signal(sig)
         if wait:
-            self.processes[name].wait(timeout=30)
+            self.processes[name].wait(timeout=60)
 
     def stop(self):
         order = [n for n in self.processes if n.startswith("worker")] + [n for n in self.processes if n.startswith("ps")]
@@ -143,13 +159,13 @@ class Cluster:
             check(time.monotonic() < end, f"not within {timeout} s: {what}")
             time.sleep(0.02)
 
-    def wait_for_log(self, name, pattern, timeout=20):
+    def wait_for_log(self, name, pattern, timeout=60):
         def look():
             check(self.processes[name].poll() is None, f"{name} ended with {self.processes[name].poll()}:\n{self.log(name)}")
             return re.search(pattern, self.log(name))
         return self.until(look, f"{name} logs {pattern!r}", timeout)
 
-    def wait_for_nodes(self, count, timeout=30):
+    def wait_for_nodes(self, count, timeout=60):
         self.until(lambda: sum(1 for n in self.nodes() if n.get("alive")) >= count, f"{count} live nodes", timeout)
 
     # ---- the command line ----
@@ -174,13 +190,18 @@ class Cluster:
     def job(self, job_id):
         return json.loads(self.cairn("job", job_id, as_json=True).stdout)
 
-    def wait_for_step(self, job_id, step, timeout=120):
+    def while_running(self, job_id, condition, what, timeout=120):
+        """Until condition(status of the job) holds. TooLate where the job ends first."""
         def look():
             status = self.job(job_id)
-            check(status["state"] not in FINAL or int(status.get("step", 0)) >= step,
-                  f"job ended before step {step}: {status['state']} {status.get('reason', '')}")
-            return int(status.get("step", 0)) >= step
-        self.until(look, f"job {job_id} at step {step}", timeout)
+            if status["state"] == "SUCCEEDED":
+                raise TooLate(f"job {job_id} ended before {what}")
+            check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {status['state']} {status.get('reason', '')}")
+            return condition(status)
+        return self.until(look, what, timeout)
+
+    def wait_for_step(self, job_id, step, timeout=120):
+        self.while_running(job_id, lambda status: int(status["step"]) >= step, f"step {step}", timeout)
 
     def wait(self, job_id, timeout=600, state="SUCCEEDED"):
         """Until the job has ended. Watches instead of asking, so that nothing competes with what is measured."""

@@ -3,17 +3,19 @@
 A job goes on after each pause with the digest of the undisturbed run. An evaluation outlives the restart of a ps at another address; an
 export says soon which ps is missing."""
 
+import concurrent.futures
 import os
 import signal
 import subprocess
 import time
 
-from cluster import BIN, Cluster, check
+from cluster import BIN, Cluster, attempts, check
 from jobs import make_glyphs, small_job
 
 EPOCHS = 20
 STEPS = EPOCHS * 30
-LEASE = 3  # seconds, the coordinator's default
+LEASE = 1.5  # seconds: half the default, so that a pause outlives it sooner
+FLAGS = ("--lease-ms", "1500", "--heartbeat-interval-ms", "300")
 
 
 def undisturbed():
@@ -21,7 +23,7 @@ def undisturbed():
         return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS)))["digest"]
 
 
-def paused(c, *names, seconds=2 * LEASE):
+def paused(c, *names, seconds=LEASE + 1):
     """The pause itself is what is tested: nothing can be waited for that would end it."""
     for name in names:
         c.kill(name, signal.SIGSTOP, wait=False)
@@ -31,7 +33,7 @@ def paused(c, *names, seconds=2 * LEASE):
 
 
 def a_worker(c):
-    paused(c, "worker-1", seconds=10)
+    paused(c, "worker-1", seconds=8)  # longer than the ps' keepalive, too
 
 
 def all_workers(c):
@@ -39,7 +41,7 @@ def all_workers(c):
 
 
 def a_ps(c):
-    paused(c, "ps-1", seconds=5)
+    paused(c, "ps-1", seconds=4)  # longer than the workers' keepalive
 
 
 def the_coordinator(c):
@@ -51,11 +53,11 @@ def everything(c):
 
 
 def check_pause(pause, want):
-    with Cluster(ps=2, workers=2) as c:
+    with Cluster(ps=2, workers=2, coordinator_flags=FLAGS) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096})
         c.wait_for_step(job, STEPS // 6)
         pause(c)
-        digest = c.wait(job, timeout=60)["digest"]
+        digest = c.wait(job, timeout=120)["digest"]
         check(digest == want, f"{pause.__name__} paused: digest {digest}, undisturbed {want}")
         c.wait_for_nodes(4)
         print(f"{pause.__name__} paused: same digest", flush=True)
@@ -63,7 +65,7 @@ def check_pause(pause, want):
 
 def check_readers():
     with Cluster(ps=2, workers=2) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 2), {"partition_bytes": 4096})
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 2), {"partition_bytes": 4096, "backups": 0})
         c.wait(job)
         want = c.evaluate(job, "train")
 
@@ -71,9 +73,8 @@ def check_readers():
         for name in ("worker-0", "worker-1"):
             c.kill(name, signal.SIGSTOP, wait=False)
         argv = [os.path.join(BIN, "cairn"), "--coordinator", c.address, "evaluate", job, "--split", "train", "--json"]
-        begun = time.monotonic()
         evaluation = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        time.sleep(0.3)
+        c.wait_for_log("coordinator", r"evaluates its train split")
         c.kill("ps-1")
         for name in ("worker-0", "worker-1"):
             c.kill(name, signal.SIGCONT, wait=False)
@@ -81,19 +82,22 @@ def check_readers():
         export = c.cairn("export", job, "-o", f"{c.dir}/model.safetensors", ok=False, timeout=30)
         check(export.returncode == 1 and "ps-1" in export.stderr, f"exit {export.returncode}: {export.stderr}")
         c.restart("ps-1")
-        output = evaluation.communicate(timeout=60)[0]
+        output = evaluation.communicate(timeout=55)[0]  # a worker that kept asking where the ps was before would do so for 60 s
         check(evaluation.returncode == 0, output)
-        check(time.monotonic() - begun < 40, "the workers kept asking where the ps was before")
         check(c.evaluate(job, "train") == want, "other figures after the restart")
         c.cairn("export", job, "-o", f"{c.dir}/model.safetensors")
         print("readers find a ps that came back", flush=True)
 
 
 def main():
-    check_readers()
     want = undisturbed()
-    for pause in (a_worker, all_workers, a_ps, the_coordinator, everything):
-        check_pause(pause, want)
+    # Most of their time the daemons stand still: three clusters at once do not make the machine busier than one that runs.
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        cases = [pool.submit(attempts, lambda p=pause: check_pause(p, want))
+                 for pause in (a_worker, all_workers, a_ps, the_coordinator, everything)]
+        cases.append(pool.submit(check_readers))
+        for case in cases:
+            case.result()
 
 
 if __name__ == "__main__":
