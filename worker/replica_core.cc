@@ -15,10 +15,6 @@ namespace cairn {
 using replica::Context;
 using replica::Effects;
 
-bool IsSynchronous(const v1::JobSpec& spec) {
-  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
-}
-
 namespace {
 
 // The coordinator is a peer like any other: what it sends is checked before it is used.

@@ -31,6 +31,7 @@
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/model/fault_check.h"
 #include "common/model/step_plan.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/frame.h"
@@ -113,10 +114,6 @@ class Mode;
 struct Context;
 
 }  // namespace replica
-
-// Whether all replicas go from step to step together: every strategy but PARAMETER_SERVER, and that one with staleness
-// 0.
-bool IsSynchronous(const v1::JobSpec& spec);
 
 struct ReplicaCoreOptions {
   // Sums of several steps go in one report. Shorter: fresher figures, more messages to the coordinator.

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/digest.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn {
@@ -91,15 +92,22 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<SafetensorView>& tensor
   return text;
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& header, const std::vector<SafetensorView>& tensors) {
+absl::Status WriteFile(const std::string& path, const std::string& header, const std::vector<SafetensorView>& tensors,
+                       std::string* digest) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) return FileError(path, "cannot create");
+  Digest sum;
+  const auto write = [&](const void* data, size_t size) {
+    if (digest != nullptr) sum.Add(data, size);
+    return WriteAll(file.get(), data, size, path);
+  };
   const uint64_t length = header.size();
-  CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), &length, sizeof(length), path));
-  CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), header.data(), header.size(), path));
+  CAIRN_RETURN_IF_ERROR(write(&length, sizeof(length)));
+  CAIRN_RETURN_IF_ERROR(write(header.data(), header.size()));
   for (const SafetensorView& t : tensors) {
-    CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), t.values.data(), t.values.size() * sizeof(float), path));
+    CAIRN_RETURN_IF_ERROR(write(t.values.data(), t.values.size() * sizeof(float)));
   }
+  if (digest != nullptr) *digest = sum.Hex();
   if (::fsync(file.get()) != 0) return FileError(path, "cannot flush");
   return absl::OkStatus();
 }
@@ -243,16 +251,16 @@ absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes) {
 }  // namespace
 
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                              const std::map<std::string, std::string>& metadata, std::string* digest) {
   CAIRN_ASSIGN_OR_RETURN(const std::string header, MakeHeader(tensors, metadata));
   const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  absl::Status status = WriteFile(beside, header, tensors);
+  absl::Status status = WriteFile(beside, header, tensors, digest);
   if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) status = FileError(path, "cannot rename to it");
   if (!status.ok()) ::unlink(beside.c_str());
   return status;
 }
 
-absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path) {
+absl::StatusOr<Buffer> ReadFileBytes(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return FileError(path, "cannot open");
@@ -265,6 +273,11 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path) {
     if (n == 0) return absl::DataLossError(absl::StrCat(path, ": became shorter while it was read"));
     at += static_cast<size_t>(n);
   }
+  return bytes;
+}
+
+absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
   return ParseSafetensors(bytes, path);
 }
 

@@ -47,13 +47,16 @@ struct SafetensorsFile {
 };
 
 // Errors: INVALID_ARGUMENT names the tensor; PERMISSION_DENIED, NOT_FOUND, INTERNAL name the file and the system's
-// reason.
+// reason. `digest`: becomes the XXH3-128 of the file's bytes, in hex.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata);
+                              const std::map<std::string, std::string>& metadata, std::string* digest = nullptr);
 
 // Errors: NOT_FOUND, PERMISSION_DENIED; DATA_LOSS names the file, the tensor and what is wrong; UNIMPLEMENTED for a
 // dtype other than F32, F16 and BF16.
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path);
+
+// A file's bytes. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory), DATA_LOSS.
+absl::StatusOr<Buffer> ReadFileBytes(const std::string& path);
 
 // The same for bytes in memory; `where` stands in the errors.
 absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where);

@@ -1,0 +1,42 @@
+#include "common/model/optimizer_slots.h"
+
+namespace cairn {
+namespace {
+
+std::vector<std::string> AdamSlots(bool amsgrad) {
+  std::vector<std::string> names = {"momentum", "velocity"};
+  if (amsgrad) names.push_back("velocity_hat");
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> SlotNames(const v1::Optimizer& optimizer) {
+  switch (optimizer.kind_case()) {
+    case v1::Optimizer::kSgd:
+      if (optimizer.sgd().momentum() > 0) return {"momentum"};
+      return {};
+    case v1::Optimizer::kAdagrad:
+      return {"accumulator"};
+    case v1::Optimizer::kRmsprop: {
+      std::vector<std::string> names = {"velocity"};
+      if (optimizer.rmsprop().momentum() > 0) names.push_back("momentum");
+      if (optimizer.rmsprop().centered()) names.push_back("average_gradient");
+      return names;
+    }
+    case v1::Optimizer::kAdam:
+      return AdamSlots(optimizer.adam().amsgrad());
+    case v1::Optimizer::kAdamw:
+      return AdamSlots(optimizer.adamw().amsgrad());
+    case v1::Optimizer::KIND_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+float InitialSlotValue(const v1::Optimizer& optimizer) {
+  if (!optimizer.has_adagrad()) return 0;
+  return optimizer.adagrad().has_initial_accumulator_value() ? optimizer.adagrad().initial_accumulator_value() : 0.1f;
+}
+
+}  // namespace cairn

@@ -1,0 +1,22 @@
+// The optimizer's slots by name: what the state beside a variable is called in a file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+
+namespace cairn {
+
+// Keras 3's names, in the order in which a ps keeps the slots (server/optimizer.h):
+//   sgd      momentum (where momentum > 0)
+//   adagrad  accumulator
+//   rmsprop  velocity, momentum (where momentum > 0), average_gradient (centered)
+//   adam(w)  momentum, velocity, velocity_hat (amsgrad)
+// `optimizer` is resolved (ResolveOptimizer).
+std::vector<std::string> SlotNames(const v1::Optimizer& optimizer);
+
+// What every slot holds before the first update.
+float InitialSlotValue(const v1::Optimizer& optimizer);
+
+}  // namespace cairn

@@ -1,0 +1,57 @@
+// manifest.json of a checkpoint: what the two safetensors files beside it belong to, and their checksums.
+//
+// Pure functions; any thread. Invariants:
+//   1. Encode is canonical: the same manifest gives the same bytes, and Parse refuses any other bytes, so that every altered byte is seen.
+//   2. Nothing of a manifest is believed: Parse checks every field, and that they fit one another.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+inline constexpr char kManifestFile[] = "manifest.json";
+inline constexpr char kModelFile[] = "model.safetensors";
+inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
+inline constexpr size_t kManifestBytesMax = size_t{256} << 20;
+
+// How a partition of the parameter space stood when it was cut.
+struct CheckpointPartition {
+  uint64_t begin = 0, end = 0;  // numbers
+  uint64_t version = 0;
+  std::vector<uint64_t> sequences;  // last update by replica; synchronous: empty, all are `version`
+  bool operator==(const CheckpointPartition&) const = default;
+};
+
+struct CheckpointFile {
+  uint64_t bytes = 0;
+  std::string xxh3_128;  // hex
+  bool operator==(const CheckpointFile&) const = default;
+};
+
+struct CheckpointManifest {
+  std::string library_version;
+  uint64_t job_id = 0;
+  v1::JobSpec spec;  // resolved: model, optimizer, seed, batch_size, replicas
+  bool synchronous = true;
+  int64_t step = 0;                   // the next one; asynchronous: the slowest replica's
+  std::vector<int64_t> replica_step;  // asynchronous: by replica; synchronous: empty
+  int64_t steps_per_epoch = 1;
+  int64_t total_steps = 0;
+  uint64_t train_examples = 0;
+  int64_t written_unix_ms = 0;
+  std::vector<CheckpointPartition> partitions;  // in order, without gaps
+  std::map<std::string, CheckpointFile> files;  // kModelFile and kOptimizerFile
+};
+
+std::string EncodeManifest(const CheckpointManifest& manifest);
+// Errors: DATA_LOSS says what is wrong; UNIMPLEMENTED a format version that this library does not know.
+absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text);
+
+}  // namespace cairn

@@ -1,0 +1,204 @@
+#include "worker/checkpoint_restore.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/model/fault_check.h"
+#include "common/model/graph.h"
+#include "common/model/initializer.h"
+#include "common/model/optimizer_slots.h"
+#include "common/tensor/dtype.h"
+#include "worker/checkpoint_reader.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kInstead[] = "to start a new job with its weights alone, give it as initial_weights";
+
+template <typename... Args>
+absl::Status Bad(const Args&... args) {
+  return absl::FailedPreconditionError(absl::StrCat(args...));
+}
+
+absl::Status CheckLayers(const CheckpointManifest& manifest, const Graph& graph, const std::string& where) {
+  CAIRN_ASSIGN_OR_RETURN(const Graph theirs, Graph::Build(manifest.spec.model()));
+  for (size_t i = 0; i < std::min(theirs.nodes().size(), graph.nodes().size()); ++i) {
+    const Node &a = theirs.nodes()[i], &b = graph.nodes()[i];
+    if (google::protobuf::util::MessageDifferencer::Equals(a.layer, b.layer)) continue;
+    for (size_t v = 0; v < std::min(a.variables.size(), b.variables.size()); ++v) {
+      const Variable& old_one = theirs.variables()[static_cast<size_t>(a.variables[v])];
+      const Variable& new_one = graph.variables()[static_cast<size_t>(b.variables[v])];
+      if (old_one.name != new_one.name || old_one.shape == new_one.shape) continue;
+      return Bad("variable \"", new_one.name, "\": shape ", ToString(old_one.shape), " in ", where, ", ",
+                 ToString(new_one.shape), " in the model; use the same model; ", kInstead);
+    }
+    return Bad("layer \"", b.name, "\": it is not the checkpoint's layer \"", a.name, "\" in ", where,
+               "; use the same model; ", kInstead);
+  }
+  if (theirs.nodes().size() == graph.nodes().size()) return absl::OkStatus();
+  return Bad("model.layers: ", graph.nodes().size(), ", but ", theirs.nodes().size(), " in ", where,
+             "; use the same model; ", kInstead);
+}
+
+absl::Status CheckResume(const CheckpointManifest& manifest, const v1::JobSpec& spec, const Graph& graph,
+                         int64_t steps_per_epoch, const std::string& where) {
+  const v1::JobSpec& theirs = manifest.spec;
+  CAIRN_RETURN_IF_ERROR(CheckLayers(manifest, graph, where));
+  const std::vector<std::string> slots = SlotNames(spec.optimizer()), their_slots = SlotNames(theirs.optimizer());
+  if (spec.optimizer().kind_case() != theirs.optimizer().kind_case() || slots != their_slots) {
+    return Bad("optimizer: it keeps [", absl::StrJoin(slots, ", "), "], that of ", where, " [",
+               absl::StrJoin(their_slots, ", "), "]; use the same kind of optimizer; ", kInstead);
+  }
+  if (spec.batch_size() != theirs.batch_size()) {
+    return Bad("batch_size: ", spec.batch_size(), ", but ", theirs.batch_size(), " in ", where, "; set it to that; ",
+               kInstead);
+  }
+  if (IsSynchronous(spec) != manifest.synchronous) {
+    return Bad("strategy: ", where, " is of a job that was ", manifest.synchronous ? "synchronous" : "asynchronous",
+               ", this one is not; use strategy ", v1::Strategy_Name(theirs.strategy()), "; ", kInstead);
+  }
+  if (steps_per_epoch <= 0) return absl::OkStatus();
+  if (steps_per_epoch != manifest.steps_per_epoch) {
+    return Bad("steps_per_epoch: ", steps_per_epoch, ", but ", manifest.steps_per_epoch, " in ", where,
+               " (written with ", manifest.train_examples, " training examples): its place in the epoch means nothing ",
+               "here; use the same data; ", kInstead);
+  }
+  if (manifest.step <= steps_per_epoch * spec.epochs()) return absl::OkStatus();
+  return Bad("epochs: ", spec.epochs(), " end at step ", steps_per_epoch * spec.epochs(), ", but ", where,
+             " is at step ", manifest.step, "; raise epochs");
+}
+
+RestoredState EmptyState(const v1::JobSpec& spec, const Graph& graph) {
+  RestoredState state;
+  const size_t bytes = static_cast<size_t>(graph.space_size()) * sizeof(float);
+  state.values = Buffer::Zeros(bytes);
+  for (size_t i = 0; i < SlotNames(spec.optimizer()).size(); ++i) {
+    Buffer slot = Buffer::Allocate(bytes);
+    std::fill_n(slot.mutable_floats().begin(), graph.space_size(), InitialSlotValue(spec.optimizer()));
+    state.slots.push_back(std::move(slot));
+  }
+  return state;
+}
+
+void Copy(const Safetensor& tensor, const Variable& variable, Buffer& into) {
+  ToFloat({tensor.data.data(), tensor.data.size()}, tensor.dtype,
+          into.mutable_floats().subspan(static_cast<size_t>(variable.offset), static_cast<size_t>(variable.size)));
+}
+
+std::map<std::string, const Safetensor*> ByName(const SafetensorsFile& file) {
+  std::map<std::string, const Safetensor*> tensors;
+  for (const Safetensor& tensor : file.tensors) tensors[tensor.name] = &tensor;
+  return tensors;
+}
+
+// Which variables spec.initial_weights_skip names.
+absl::StatusOr<std::set<std::string>> Skipped(const v1::JobSpec& spec, const Graph& graph) {
+  std::set<std::string> skipped;
+  for (const std::string& name : spec.initial_weights_skip()) {
+    const size_t before = skipped.size();
+    for (const Variable& v : graph.variables()) {
+      if (v.name == name || graph.nodes()[static_cast<size_t>(v.node)].name == name) skipped.insert(v.name);
+    }
+    if (skipped.size() == before) {
+      return Bad("initial_weights_skip: \"", name, "\" is neither a layer with variables nor a variable of the model");
+    }
+  }
+  return skipped;
+}
+
+}  // namespace
+
+absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
+                                                absl::Span<const std::string> fallbacks, int64_t steps_per_epoch) {
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks));
+  const Checkpoint& checkpoint = found.checkpoint;
+  CAIRN_RETURN_IF_ERROR(CheckResume(checkpoint.manifest, spec, graph, steps_per_epoch, checkpoint.path));
+
+  RestoredState state = EmptyState(spec, graph);
+  const auto variables = ByName(checkpoint.model), slots = ByName(checkpoint.optimizer);
+  const std::vector<std::string> names = SlotNames(spec.optimizer());
+  for (const Variable& v : graph.variables()) {  // all are there: the reader and CheckResume have seen to it
+    Copy(*variables.at(v.name), v, state.values);
+    if (v.kind != VariableKind::kTrainable) continue;
+    for (size_t i = 0; i < names.size(); ++i) Copy(*slots.at(absl::StrCat(v.name, "/", names[i])), v, state.slots[i]);
+  }
+  state.path = checkpoint.path;
+  state.skipped = std::move(found.skipped);
+  state.step = checkpoint.manifest.step;
+  if (spec.replicas() == checkpoint.manifest.spec.replicas()) state.replica_step = checkpoint.manifest.replica_step;
+  state.manifest = checkpoint.manifest;
+  return state;
+}
+
+absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
+                                             absl::Span<const std::string> fallbacks) {
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  CAIRN_ASSIGN_OR_RETURN(const std::set<std::string> skip, Skipped(spec, graph));
+  RestoredState state = EmptyState(spec, graph);
+  state.weights_only = true;
+  state.path = path;
+  SafetensorsFile file;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks));
+    state.path = found.checkpoint.path;
+    state.skipped = std::move(found.skipped);
+    file = std::move(found.checkpoint.model);
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(file, ReadSafetensors(path));
+  }
+  InitializeRange(graph, spec.seed(), 0, state.values.mutable_floats());
+  const auto tensors = ByName(file);
+  for (const Variable& v : graph.variables()) {
+    if (skip.contains(v.name)) continue;
+    const std::string& layer = graph.nodes()[static_cast<size_t>(v.node)].name;
+    const std::string advice = absl::StrFormat(
+        "; where the layer shall start with its own initial values, say initial_weights_skip: \"%s\"", layer);
+    const auto it = tensors.find(v.name);
+    if (it == tensors.end()) {
+      return Bad("variable \"", v.name, "\" is not in ", state.path, ", which holds ", tensors.size(), " tensors",
+                 advice);
+    }
+    if (it->second->shape != v.shape) {
+      return Bad("variable \"", v.name, "\": shape ", ToString(it->second->shape), " in ", state.path, ", ",
+                 ToString(v.shape), " in the model", advice);
+    }
+    Copy(*it->second, v, state.values);
+  }
+  return state;
+}
+
+v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas) {
+  v1::PartitionImage image;
+  image.set_begin(begin);
+  image.set_end(end);
+  image.set_slots(static_cast<uint32_t>(state.slots.size()));
+  const uint64_t step = static_cast<uint64_t>(state.step);
+  image.set_version(step);
+  std::vector<uint64_t> sequences(static_cast<size_t>(replicas), step);
+  if (!state.weights_only && !state.manifest.synchronous) {
+    const bool same_replicas = replicas == state.manifest.spec.replicas();
+    if (same_replicas) sequences.assign(sequences.size(), UINT64_MAX);
+    for (const CheckpointPartition& p : state.manifest.partitions) {
+      if (p.end <= begin || p.begin >= end) continue;
+      image.set_version(std::max(image.version(), p.version));
+      for (size_t r = 0; same_replicas && r < sequences.size(); ++r) {
+        sequences[r] = std::min(sequences[r], p.sequences[r]);
+      }
+    }
+  }
+  for (uint64_t s : sequences) image.mutable_sequences()->add_last_sequence(s);
+  return image;
+}
+
+}  // namespace cairn

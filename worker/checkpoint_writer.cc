@@ -1,0 +1,215 @@
+#include "worker/checkpoint_writer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/formats/safetensors.h"
+#include "common/model/optimizer_slots.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kBest[] = "best";
+constexpr char kPartialPrefix[] = ".partial-";
+constexpr char kRemoved[] = ",removed";  // no job has a comma in its name
+
+absl::Status FileError(const std::string& path, absl::string_view what, int error = errno) {
+  return absl::Status(absl::ErrnoToStatus(error, "").code(),
+                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
+}
+
+// Of this process and moment: two chiefs that write the same step do not meet.
+std::string PartialPath(const std::string& dir, const std::string& owner, absl::string_view name) {
+  static std::atomic<uint64_t> serial{0};
+  return absl::StrCat(dir, "/", kPartialPrefix, owner, "-", name, "-", ::getpid(), "-", ++serial);
+}
+
+std::string OwnerOf(const CheckpointManifest& manifest) {
+  return absl::StrCat(manifest.spec.name(), "-", manifest.job_id);
+}
+
+absl::Status Sync(const std::string& path, int flags) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (fd < 0) return FileError(path, "cannot open");
+  const int failed = ::fsync(fd) != 0 ? errno : 0;
+  ::close(fd);
+  // Some network file systems do not know how to flush a directory.
+  if (failed != 0 && !((flags & O_DIRECTORY) && failed == EINVAL)) return FileError(path, "cannot flush", failed);
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) { return Sync(path, O_RDONLY | O_DIRECTORY); }
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError(path, "cannot create");
+  absl::Status status;
+  for (size_t at = 0; at < text.size() && status.ok();) {
+    const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
+    if (n < 0 && errno != EINTR) status = FileError(path, "cannot write");
+    if (n > 0) at += static_cast<size_t>(n);
+  }
+  if (status.ok() && ::fsync(fd) != 0) status = FileError(path, "cannot flush");
+  ::close(fd);
+  return status;
+}
+
+absl::Status MakeDirectory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? FileError(path, "cannot create the directory", error.value()) : absl::OkStatus();
+}
+
+void RemoveAll(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+void RemoveLeftovers(const std::string& dir, const std::string& owner) {
+  const std::string own = absl::StrCat(kPartialPrefix, owner, "-"), old = absl::StrCat(kPartialPrefix, kRemoved, "-");
+  std::error_code error;
+  std::vector<std::string> left;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (absl::StartsWith(name, own) || absl::StartsWith(name, old)) left.push_back(it->path().string());
+  }
+  for (const std::string& path : left) RemoveAll(path);
+}
+
+// `from` takes the name `to`, at once where the file system can do that; what was there is removed.
+absl::Status PutInPlace(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  if (errno != ENOTEMPTY && errno != EEXIST) return FileError(to, "cannot rename to it");
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    RemoveAll(from);
+    return absl::OkStatus();
+  }
+  const std::string former = absl::StrCat(from, "-former");
+  if (::rename(to.c_str(), former.c_str()) != 0 && errno != ENOENT) return FileError(to, "cannot be replaced");
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const absl::Status status = FileError(to, "cannot rename to it");
+    ::rename(former.c_str(), to.c_str());
+    return status;
+  }
+  RemoveAll(former);
+  return absl::OkStatus();
+}
+
+std::vector<SafetensorView> ModelTensors(const CheckpointContents& c) {
+  std::vector<SafetensorView> tensors;
+  for (const Variable& v : c.graph->variables()) {
+    tensors.push_back(
+        {v.name, v.shape, c.values.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+  }
+  return tensors;
+}
+
+std::vector<SafetensorView> OptimizerTensors(const CheckpointContents& c) {
+  const std::vector<std::string> names = SlotNames(c.manifest.spec.optimizer());
+  CAIRN_CHECK(names.size() == c.slots.size(), "slots of another optimizer");
+  std::vector<SafetensorView> tensors;
+  for (const Variable& v : c.graph->variables()) {
+    if (v.kind != VariableKind::kTrainable) continue;
+    for (size_t i = 0; i < names.size(); ++i) {
+      tensors.push_back(
+          {absl::StrCat(v.name, "/", names[i]), v.shape,
+           c.slots[i].floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+    }
+  }
+  return tensors;
+}
+
+absl::Status WriteTensors(const std::string& dir, const char* name, const std::vector<SafetensorView>& tensors,
+                          CheckpointManifest& manifest) {
+  const std::string path = absl::StrCat(dir, "/", name);
+  CheckpointFile& file = manifest.files[name];
+  CAIRN_RETURN_IF_ERROR(WriteSafetensors(
+      path, tensors, {{"format", "cairn"}, {"job", manifest.spec.name()}, {"step", absl::StrCat(manifest.step)}},
+      &file.xxh3_128));
+  std::error_code error;
+  file.bytes = fs::file_size(path, error);
+  return error ? FileError(path, "cannot be looked at", error.value()) : absl::OkStatus();
+}
+
+absl::Status WriteFiles(const std::string& dir, CheckpointContents& c) {
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(dir));
+  CAIRN_RETURN_IF_ERROR(WriteTensors(dir, kModelFile, ModelTensors(c), c.manifest));
+  CAIRN_RETURN_IF_ERROR(WriteTensors(dir, kOptimizerFile, OptimizerTensors(c), c.manifest));
+  CAIRN_RETURN_IF_ERROR(WriteText(absl::StrCat(dir, "/", kManifestFile), EncodeManifest(c.manifest)));
+  return SyncDirectory(dir);
+}
+
+absl::Status LinkFiles(const std::string& from, const std::string& to) {
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(to));
+  for (const char* name : {kModelFile, kOptimizerFile, kManifestFile}) {
+    const std::string source = absl::StrCat(from, "/", name), target = absl::StrCat(to, "/", name);
+    if (::link(source.c_str(), target.c_str()) == 0) continue;
+    if (errno == ENOENT) return FileError(source, "is not there");
+    std::error_code error;
+    fs::copy_file(source, target, error);
+    if (error) return FileError(target, "cannot be copied", error.value());
+    CAIRN_RETURN_IF_ERROR(Sync(target, O_RDONLY));
+  }
+  return SyncDirectory(to);
+}
+
+}  // namespace
+
+std::string CheckpointName(int64_t step) { return absl::StrCat("step-", step); }
+
+absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms) {
+  contents.manifest.library_version = CAIRN_VERSION;
+  contents.manifest.written_unix_ms = now_unix_ms;
+  const std::string owner = OwnerOf(contents.manifest);
+  const std::string name = CheckpointName(contents.manifest.step);
+  const std::string path = absl::StrCat(dir, "/", name);
+  CAIRN_RETURN_IF_ERROR(MakeDirectory(dir));
+  RemoveLeftovers(dir, owner);
+  const std::string partial = PartialPath(dir, owner, name);
+  absl::Status status = WriteFiles(partial, contents);
+  if (status.ok()) status = PutInPlace(partial, path);
+  if (!status.ok()) {
+    RemoveAll(partial);
+    return status;
+  }
+  CAIRN_RETURN_IF_ERROR(SyncDirectory(dir));
+  return path;
+}
+
+absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string& checkpoint) {
+  const std::string partial = PartialPath(dir, kRemoved, kBest), path = absl::StrCat(dir, "/", kBest);
+  absl::Status status = LinkFiles(checkpoint, partial);
+  if (status.ok()) status = PutInPlace(partial, path);
+  if (!status.ok()) {
+    RemoveAll(partial);
+    return status;
+  }
+  CAIRN_RETURN_IF_ERROR(SyncDirectory(dir));
+  return path;
+}
+
+absl::Status RemoveCheckpoint(const std::string& checkpoint) {
+  const fs::path path(checkpoint);
+  const std::string aside = PartialPath(path.parent_path().string(), kRemoved, path.filename().string());
+  if (::rename(checkpoint.c_str(), aside.c_str()) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : FileError(checkpoint, "cannot be removed");
+  }
+  std::error_code error;
+  fs::remove_all(aside, error);
+  return error ? FileError(aside, "cannot be removed", error.value()) : absl::OkStatus();
+}
+
+}  // namespace cairn
