@@ -112,11 +112,14 @@ std::string Progress::EpochResults(const v1::JobStatus& job) {
 
 std::string Progress::RunningEpoch(const v1::JobStatus& job) {
   const bool pending = epochs_printed_ < job.epochs_size();  // its validation is still being computed
-  const int epoch = pending ? job.epochs(epochs_printed_).epoch() : job.epoch();
+  // The steps may be ahead of the results: an epoch's bar stays until its result takes its place.
+  const int epoch = pending ? job.epochs(epochs_printed_).epoch() : std::min(job.epoch(), job.epochs_size());
   if (!options_.terminal || job.state() != v1::RUNNING || job.steps_per_epoch() <= 0 || epoch >= job.spec().epochs())
     return "";
   const int64_t steps = job.steps_per_epoch(), done = pending ? steps : StepsOf(job, epoch);
-  const v1::MetricSums& sums = pending ? job.epochs(epochs_printed_).train() : job.epoch_sums();
+  const v1::MetricSums& sums = pending                ? job.epochs(epochs_printed_).train()
+                               : epoch == job.epoch() ? job.epoch_sums()
+                                                      : v1::MetricSums::default_instance();
   std::string rest = absl::StrCat(done, "/", steps, FigureList(MeanFigures(job.spec(), sums)));
   if (pending) {
     rest += " - validating";

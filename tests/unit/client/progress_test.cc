@@ -59,18 +59,32 @@ void AddEpoch(v1::JobStatus* job, bool validated) {
 
 TEST(Progress, BarOfARunningEpoch) {
   v1::JobStatus job = Job();
-  job.set_epoch(1);
-  job.set_step(938 + 450);
+  job.set_step(450);
   *job.mutable_epoch_sums() = Sums(28800, 0.3012, 0.8891);
   job.set_images_per_second(7120.4);
   Progress progress({true, 120});
   EXPECT_EQ(progress.Update(job),
             "job 3 \"fashion\": running\n"
-            "Epoch 2/5\n"
+            "Epoch 1/5\n"
             "\r[==============>...............] 450/938 - loss: 0.3012 - accuracy: 0.8891 - 7,120 images/s - 4.4s "
             "left\x1b[K");
   // The same again: only the bar is drawn.
   EXPECT_THAT(progress.Update(job), Not(HasSubstr("\n")));
+}
+
+// The next epoch's first steps may be known before the result of the one before.
+TEST(Progress, TheNextEpochWaitsForTheResult) {
+  v1::JobStatus job = Job();
+  Progress progress({true, 200});
+  progress.Update(job);
+  job.set_epoch(1);
+  job.set_step(938 + 5);
+  *job.mutable_epoch_sums() = Sums(320, 0.2, 0.9);
+  EXPECT_EQ(progress.Update(job), "\r[==============================] 938/938\x1b[K");
+  AddEpoch(&job, true);
+  job.set_step(938 + 6);
+  const std::string text = progress.Update(job);
+  EXPECT_LT(text.find("938/938 - 8.4s - loss: 0.3012"), text.find("Epoch 2/5\n")) << text;
 }
 
 TEST(Progress, EpochLineReplacesTheBar) {
@@ -140,6 +154,7 @@ TEST(Progress, RandomStatusesNeverBreakTheInvariants) {
       job.set_step(job.step() + random() % 400);
       *job.mutable_epoch_sums() = Sums(random() % 3, 1e-5, 0.5);
       job.set_images_per_second(random() % 2 == 0 ? 0 : 1e5);
+      if (random() % 3 == 0) job.set_epoch(std::min(4, job.epochs_size() + 1));  // ahead of the results
       if (random() % 3 == 0) AddEpoch(&job, random() % 2 == 0);
       const std::string text = progress.Update(job);
       // What stands behind the last \r and is not ended by a line's end is the bar.
