@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/rpc/assembler.h"
 #include "common/rpc/backoff.h"
@@ -48,7 +49,7 @@ class PsConnection::Impl : public std::enable_shared_from_this<PsConnection::Imp
         outstanding_bytes_(std::move(outstanding_bytes)),
         backoff_({}, RandomBits()) {}
 
-  void Send(Frame request, Done done);
+  void Send(std::vector<Frame> request, OnTensor on_tensor, Done done);
   void Close();
 
  private:
@@ -58,12 +59,15 @@ class PsConnection::Impl : public std::enable_shared_from_this<PsConnection::Imp
   struct Pending {
     Done done;
     size_t bytes = 0;
+    OnTensor on_tensor;        // SNAPSHOT
+    uint32_t next_tensor = 0;  // of the answer
   };
 
   void OpenOrWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Open();
   void Pump(Stream* stream);
   void OnReply(Frame reply);
+  bool OnTensorReply(Frame& reply);
   void ForgetStream(Stream* stream);
   void OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel);
   void FailOne(uint64_t request_id, const absl::Status& status);
@@ -167,13 +171,14 @@ class PsConnection::Impl::Stream : public grpc::ClientBidiReactor<grpc::ByteBuff
   absl::Status reason_;  // ours for ending it
 };
 
-void PsConnection::Impl::Send(Frame request, Done done) {
+void PsConnection::Impl::Send(std::vector<Frame> request, OnTensor on_tensor, Done done) {
   absl::Status refused;
   uint64_t id = 0;
   Stream* stream = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    const size_t bytes = request.payload.size();
+    size_t bytes = 0;
+    for (const Frame& frame : request) bytes += frame.payload.size();
     if (closed_) {
       refused = absl::CancelledError("the connection is closed");
     } else if (const size_t before = outstanding_bytes_->fetch_add(bytes);
@@ -183,9 +188,11 @@ void PsConnection::Impl::Send(Frame request, Done done) {
                                                              address_, before, options_.outstanding_bytes_max));
     } else {
       id = next_request_id_++;
-      request.request_id = id;
-      pending_.emplace(id, Pending{std::move(done), bytes});
-      queue_.emplace_back(std::move(request));
+      pending_.emplace(id, Pending{std::move(done), bytes, std::move(on_tensor)});
+      for (Frame& frame : request) {
+        frame.request_id = id;
+        queue_.emplace_back(std::move(frame));
+      }
       stream = stream_;
       if (stream == nullptr) OpenOrWait();
       // The stream may not end before Pump has looked at it.
@@ -283,7 +290,31 @@ void PsConnection::Impl::Open() {
   Pump(stream);
 }
 
+// Whether the answer is complete with this tensor (or wrong: then it is an ERROR from here on).
+bool PsConnection::Impl::OnTensorReply(Frame& reply) {
+  OnTensor on_tensor;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = pending_.find(reply.request_id);
+    if (it == pending_.end()) return false;
+    Pending& pending = it->second;
+    if (pending.on_tensor == nullptr || reply.tensor != pending.next_tensor || reply.tensor >= reply.tensors) {
+      reply.kind = v1::ExchangeFrame::ERROR;
+      reply.status = absl::InternalError(absl::StrFormat("an image's tensor %d of %d came instead of tensor %d",
+                                                         reply.tensor, reply.tensors, pending.next_tensor));
+      return true;
+    }
+    ++pending.next_tensor;
+    on_tensor = pending.on_tensor;
+  }
+  Frame header = reply;
+  header.payload = {};
+  on_tensor(std::exchange(reply, std::move(header)));
+  return reply.tensor + 1 == reply.tensors;
+}
+
 void PsConnection::Impl::OnReply(Frame reply) {
+  if (reply.kind == v1::ExchangeFrame::IMAGE && !OnTensorReply(reply)) return;
   std::optional<Done> done;
   {
     absl::MutexLock lock(&mutex_);
@@ -291,7 +322,8 @@ void PsConnection::Impl::OnReply(Frame reply) {
     done = Take(reply.request_id);
   }
   if (!done.has_value()) return;  // timed out before
-  if (reply.kind == v1::ExchangeFrame::VALUES) {
+  if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
+      reply.kind == v1::ExchangeFrame::IMAGE) {
     (*done)(std::move(reply));
   } else if (reply.kind == v1::ExchangeFrame::ERROR) {
     (*done)(Annotate(reply.status, absl::StrCat("ps ", address_)));
@@ -383,9 +415,19 @@ PsConnection::~PsConnection() {
   for (const auto& stream : streams_) stream->Close();
 }
 
-void PsConnection::Send(Frame request, Done done) {
+void PsConnection::Send(Frame request, Done done) { Snapshot(std::move(request), nullptr, std::move(done)); }
+
+void PsConnection::Send(std::vector<Frame> request, Done done) {
+  CAIRN_CHECK(!request.empty(), "a request of no frames");
+  Impl& stream = *streams_[request.front().partition.value % streams_.size()];
+  stream.Send(std::move(request), nullptr, std::move(done));
+}
+
+void PsConnection::Snapshot(Frame request, OnTensor on_tensor, Done done) {
   Impl& stream = *streams_[request.partition.value % streams_.size()];
-  stream.Send(std::move(request), std::move(done));
+  std::vector<Frame> frames;
+  frames.push_back(std::move(request));
+  stream.Send(std::move(frames), std::move(on_tensor), std::move(done));
 }
 
 }  // namespace cairn

@@ -26,7 +26,7 @@ struct PsConnectionOptions {
 };
 
 // One connection to one ps. Thread-safe.
-//   1. Every request's `done` runs exactly once, with VALUES or the error, on a gRPC thread and never inside Send. Those of
+//   1. Every request's `done` runs exactly once, with VALUES, ACK or the error, on a gRPC thread and never inside Send. Those of
 //      different partitions may run at the same time.
 //   2. After a broken stream all its unanswered requests end with UNAVAILABLE; the next Send opens a new stream (back-off with
 //      jitter, at most 1 s; a Send within the back-off time waits it out). Nothing is sent again by itself.
@@ -34,12 +34,18 @@ struct PsConnectionOptions {
 class PsConnection {
  public:
   using Done = std::function<void(absl::StatusOr<Frame>)>;
+  using OnTensor = std::function<void(Frame)>;
 
   // address: "host:port", or "host:port,unix:/path"; the socket is used where the file exists and is connectable.
   PsConnection(std::string address, const PsConnectionOptions& options);
   ~PsConnection();  // ends what is open with CANCELLED and waits for the callbacks
   // Fills in request_id; splits into chunks.
   void Send(Frame request, Done done);
+  // One request of several whole frames: the tensors of an IMAGE, in order.
+  void Send(std::vector<Frame> request, Done done);
+  // A SNAPSHOT: on_tensor gets each IMAGE frame of the answer, in order, on a gRPC thread; then `done` the last one's fields without its
+  // payload. Where the request ends early (error, Close), one on_tensor may still be running when `done` runs.
+  void Snapshot(Frame request, OnTensor on_tensor, Done done);
 
  private:
   class Impl;

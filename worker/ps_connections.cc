@@ -20,16 +20,22 @@ PsConnectionOptions WorkerConnectionOptions() {
 
 }  // namespace
 
+// Null: closed.
+std::shared_ptr<PsConnection> PsConnections::Find(const std::string& address) {
+  absl::MutexLock lock(&mutex_);
+  if (closed_) return nullptr;
+  std::shared_ptr<PsConnection>& place = connections_[address];
+  if (place == nullptr) place = std::make_shared<PsConnection>(address, WorkerConnectionOptions());
+  return place;
+}
+
 void PsConnections::Send(const std::string& address, Frame frame, PsConnection::Done done) {
-  std::shared_ptr<PsConnection> connection;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (closed_) return;
-    std::shared_ptr<PsConnection>& place = connections_[address];
-    if (place == nullptr) place = std::make_shared<PsConnection>(address, WorkerConnectionOptions());
-    connection = place;
-  }
-  connection->Send(std::move(frame), std::move(done));
+  if (const auto connection = Find(address)) connection->Send(std::move(frame), std::move(done));
+}
+
+void PsConnections::Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor,
+                             PsConnection::Done done) {
+  if (const auto connection = Find(address)) connection->Snapshot(std::move(frame), std::move(on_tensor), std::move(done));
 }
 
 void PsConnections::Retain(const std::set<std::string>& addresses) {

@@ -18,12 +18,15 @@ class PsConnections {
  public:
   // `done` as PsConnection says.
   void Send(const std::string& address, Frame frame, PsConnection::Done done);
+  void Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor, PsConnection::Done done);
   // Closes the connections to other addresses than these.
   void Retain(const std::set<std::string>& addresses);
   // Closes all for good; from now on Send drops what it gets. Those who send are stopped before.
   void Clear();
 
  private:
+  std::shared_ptr<PsConnection> Find(const std::string& address);
+
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);
