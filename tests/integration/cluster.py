@@ -6,20 +6,31 @@
         status = c.wait(job)
         c.restart("ps-0")                  # the same name and data directory
 
+With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"), and there are several ("coordinator-0", ...):
+
+    with Cluster(coordinators=2, etcd=True) as c:                  # first: skip_without_etcd()
+        leader = c.leader()
+        c.kill(leader)
+        c.wait_for_leader(other_than=leader)
+
 A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and `attempts` begins again:
 no test depends on how fast this machine is.
 
 Everything that was started is gone when the block ends. CAIRN_BIN names the folder of the programs.
 """
 
+import base64
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import time
+import urllib.request
 
 BIN = os.environ.get("CAIRN_BIN", os.path.join(os.path.dirname(__file__), "../../build/release/bin"))
 SOURCE = os.environ.get("CAIRN_SOURCE", os.path.abspath(os.path.join(os.path.dirname(__file__), "../..")))
@@ -56,17 +67,36 @@ def data_dir():
     return None
 
 
+def skip_without_etcd():
+    if shutil.which("etcd") is None:
+        print("skipped: there is no etcd on this machine (Debian: apt-get install etcd-server)", flush=True)
+        sys.exit(77)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Cluster:
-    def __init__(self, ps=2, workers=2, slots=1, coordinator_flags=(), ps_flags=(), worker_flags=(), log_level="info"):
+    def __init__(self, ps=2, workers=2, slots=1, coordinators=1, etcd=False, coordinator_flags=(), ps_flags=(), worker_flags=(),
+                 log_level="info"):
+        check(etcd or coordinators == 1, "several coordinators need etcd=True")
         self.dir = tempfile.mkdtemp(prefix="cairn-")
         self.processes = {}  # name -> Popen
         self.commands = {}  # name -> argv
+        self.prefix = {}  # name -> argv of a program that starts the daemon, itself with the daemon's command after it
+        self.prepare = {}  # name -> what to call in the child before the daemon begins
         self.ps = ps
         self.workers = workers
         self.slots = slots
         self.flags = {"coordinator": list(coordinator_flags), "ps": list(ps_flags), "worker": list(worker_flags)}
         self.log_level = log_level
-        self.address = None
+        self.address = None  # of the coordinators, with commas between them
+        self.etcd_address = None
+        self.with_etcd = etcd
+        self.coordinators = [f"coordinator-{i}" for i in range(coordinators)] if etcd else ["coordinator"]
 
     def __enter__(self):
         try:
@@ -84,17 +114,62 @@ class Cluster:
     # ---- processes ----
 
     def start(self):
-        self.commands["coordinator"] = [
-            "cairn-coordinator", "--listen", "127.0.0.1:0", "--data-dir", f"{self.dir}/coordinator",
-            "--log-level", self.log_level] + self.flags["coordinator"]
-        self.restart("coordinator")
-        self.address = self.wait_for_log("coordinator", r"listening on (127\.0\.0\.1:\d+)").group(1)
-        self.commands["coordinator"][2] = self.address  # the same port after a restart
+        if self.with_etcd:
+            self.start_etcd()
+        addresses = []
+        for name in self.coordinators:
+            state = ["--state", f"etcd://{self.etcd_address}/test", "--name", name] if self.with_etcd else [
+                "--data-dir", f"{self.dir}/coordinator"]
+            self.commands[name] = ["cairn-coordinator", "--listen", "127.0.0.1:0", *state, "--log-level", self.log_level,
+                                   *self.flags["coordinator"]]
+            self.restart(name)
+            addresses.append(self.wait_for_log(name, r"listening on (127\.0\.0\.1:\d+)").group(1))
+            self.commands[name][2] = addresses[-1]  # the same port after a restart
+        self.address = ",".join(addresses)
         for i in range(self.ps):
             self.add_ps(f"ps-{i}")
         for i in range(self.workers):
             self.add_worker(f"worker-{i}")
         self.wait_for_nodes(self.ps + self.workers)
+
+    def start_etcd(self):
+        """An etcd of one member. Its ports are free when it is started; where somebody else was faster it is started again."""
+        for _ in range(5):
+            client, peer = free_port(), free_port()
+            self.commands["etcd"] = [
+                shutil.which("etcd"), "--data-dir", f"{self.dir}/etcd", "--name", "etcd",
+                "--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls", f"http://127.0.0.1:{client}",
+                "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
+                "--initial-cluster", f"etcd=http://127.0.0.1:{peer}"]
+            self.etcd_address = f"127.0.0.1:{client}"
+            self.restart("etcd")
+
+            def ready():
+                if self.processes["etcd"].poll() is not None:
+                    return "ended"
+                try:
+                    with urllib.request.urlopen(f"http://{self.etcd_address}/health", timeout=5) as answer:
+                        return json.load(answer).get("health") == "true" and "ready"
+                except OSError:
+                    return None
+            if self.until(ready, "etcd is ready") == "ready":
+                return
+            shutil.rmtree(f"{self.dir}/etcd", ignore_errors=True)
+        check(False, f"etcd does not start:\n{self.log('etcd')}")
+
+    def leader(self):
+        """The coordinator that leads by etcd's word, or None."""
+        if not self.with_etcd:
+            return "coordinator"
+        body = json.dumps({"key": base64.b64encode(b"test/leader").decode()}).encode()
+        with urllib.request.urlopen(f"http://{self.etcd_address}/v3/kv/range", data=body, timeout=10) as answer:
+            kvs = json.load(answer).get("kvs", [])
+        if not kvs:
+            return None
+        return re.search(rb"coordinator-\d+", base64.b64decode(kvs[0]["value"])).group().decode()
+
+    def wait_for_leader(self, other_than=None, timeout=60):
+        return self.until(lambda: (name := self.leader()) is not None and name != other_than and name, "a coordinator leads", timeout)
 
     def add_ps(self, name, *flags):
         self.commands[name] = ["cairn-ps", "--coordinator", self.address, "--listen", "127.0.0.1:0", "--name", name,
@@ -118,9 +193,10 @@ class Cluster:
         old = self.processes.get(name)
         check(old is None or old.poll() is not None, f"{name} is still running")
         argv = list(self.commands[name])
-        argv[0] = os.path.join(BIN, argv[0])
+        argv[0] = os.path.abspath(os.path.join(BIN, argv[0]))
         with open(self.log_path(name), "a") as log:
-            self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.dir)
+            self.processes[name] = subprocess.Popen(self.prefix.get(name, []) + argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                                    cwd=self.dir, preexec_fn=self.prepare.get(name))
 
     def kill(self, name, sig=signal.SIGKILL, wait=True):
         self.processes[name].send_signal(sig)
@@ -181,14 +257,26 @@ class Cluster:
         done = self.cairn("nodes", ok=False, as_json=True)
         return json.loads(done.stdout).get("nodes", []) if done.returncode == 0 else []
 
-    def submit(self, job_file, settings=None):
+    def try_submit(self, job_file, settings=None):
+        """A job's number, or None while no coordinator takes it. A job that is refused is a failure."""
         sets = []
         for key, value in (settings or {}).items():
             sets += ["--set", f"{key}={value}"]
-        return str(json.loads(self.cairn("submit", job_file, *sets, as_json=True).stdout)["job_id"])
+        done = self.cairn("submit", job_file, *sets, ok=False, as_json=True)
+        check(done.returncode in (0, 1), f"submit {job_file}: exit {done.returncode}\n{done.stderr}")
+        return str(json.loads(done.stdout)["job_id"]) if done.returncode == 0 else None
+
+    def submit(self, job_file, settings=None):
+        return self.until(lambda: self.try_submit(job_file, settings), f"{job_file} submitted")
+
+    def try_job(self, job_id):
+        """The job's status, or None while no coordinator answers."""
+        done = self.cairn("job", job_id, ok=False, as_json=True)
+        check(done.returncode in (0, 1), f"job {job_id}: exit {done.returncode}\n{done.stderr}")
+        return json.loads(done.stdout) if done.returncode == 0 else None
 
     def job(self, job_id):
-        return json.loads(self.cairn("job", job_id, as_json=True).stdout)
+        return self.until(lambda: self.try_job(job_id), f"the status of job {job_id}")
 
     def while_running(self, job_id, condition, what, timeout=120):
         """Until condition(status of the job) holds. TooLate where the job ends first."""
@@ -208,10 +296,10 @@ class Cluster:
         end = time.monotonic() + timeout
         while True:
             self.cairn("watch", job_id, ok=False, timeout=max(1, end - time.monotonic()))
-            done = self.cairn("job", job_id, ok=False, as_json=True)
-            status = json.loads(done.stdout) if done.returncode == 0 else {"state": "?"}  # the coordinator may be away
-            if status["state"] in FINAL:
+            status = self.try_job(job_id)
+            if status is not None and status["state"] in FINAL:
                 break
+            time.sleep(0.1)  # the coordinator may be away
             check(time.monotonic() < end, f"job {job_id} has not ended within {timeout} s: {status}")
         check(status["state"] == state, f"job {job_id}: {status['state']}, wanted {state}: {status.get('reason', '')}")
         return status

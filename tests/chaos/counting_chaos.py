@@ -1,0 +1,85 @@
+"""Chaos under an oracle that counts: each push that a ps acknowledged is in the values exactly once, whatever daemon was killed or stood still.
+
+    counting_chaos.py [--seconds N] [--seed S] [--backups B] [--durability D] [--coordinators C] [--away A] [--keep-logs DIR]
+
+The worker is counting_worker.py's and is not hit; 3 ps and the coordinators are. When the time is up the faults stop, the last pushes are
+answered, and the values of each partition must be those that follow from the acknowledged sequence numbers.
+"""
+
+import argparse
+import array
+import os
+import random
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+
+from chaos import cluster_arguments  # noqa: E402
+from cluster import Cluster, check  # noqa: E402
+from counting_worker import JOB, REPLICAS, CountingWorker  # noqa: E402
+from faults import Faults  # noqa: E402
+from wire import open_channel, pull  # noqa: E402
+
+
+def check_counts(worker, job_id):
+    for partition, route in sorted(worker.routes.items()):
+        channel = open_channel(route.address)
+        answers = [pull(channel, job_id, partition, replica) for replica in range(REPLICAS)]
+        channel.close()
+        acked = [worker.acked[partition, r] for r in range(REPLICAS)]
+        check([a[1] for a in answers] == acked, f"partition {partition}: last sequence numbers {[a[1] for a in answers]}, acknowledged {acked}")
+        check(answers[0][0] == sum(acked), f"partition {partition}: {answers[0][0]} updates, {sum(acked)} acknowledged")
+        values, wanted = array.array("f", answers[0][2]).tolist(), worker.wanted(partition)
+        wrong = [(i, v, w) for i, (v, w) in enumerate(zip(values, wanted)) if v != w]
+        check(not wrong and len(values) == len(wanted), f"partition {partition}: (place, value, wanted) {wrong[:10]}")
+
+
+def run(options):
+    with Cluster(ps=3, workers=0, **cluster_arguments(options)) as c:
+        worker = CountingWorker(c.address.split(","), options.seed)
+        try:
+            path = f"{c.dir}/counting.textproto"
+            with open(path, "w") as f:
+                f.write(JOB % (f"backups: {options.backups}" + (f" durability: {options.durability}" if options.durability else "")))
+            c.wait_for_nodes(4)
+            job = c.submit(path)
+            c.until(lambda: worker.acked and min(worker.acked.values()) > 0, "every replica has pushed to every partition")
+            victims = [n for n in c.processes if not n.startswith("etcd")]
+            with Faults(c, victims, options.seed, away=(0.0, options.away)) as faults:
+                while faults.age() < options.seconds and not worker.violations:
+                    faults.check()
+                    faults.ending.wait(0.2)
+            before = dict(worker.acked)
+            c.until(lambda: all(worker.acked[k] > before[k] for k in before) or worker.violations, "pushes go on after the faults", 120)
+            worker.stop_pushing()
+            check(not worker.violations, "\n".join(worker.violations[:10]))
+            check_counts(worker, int(job))
+        finally:
+            worker.close()
+            if options.keep_logs:
+                os.makedirs(options.keep_logs, exist_ok=True)
+                for name in c.processes:
+                    shutil.copy(c.log_path(name), options.keep_logs)
+    print(f"{sum(worker.acked.values())} acknowledged pushes to {len(worker.routes)} partitions, each applied once; "
+          f"{faults.count('kill -9')} x kill -9, {faults.count('SIGSTOP')} x SIGSTOP, seed {options.seed}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--backups", type=int, default=0)
+    parser.add_argument("--durability", default="")
+    parser.add_argument("--coordinators", type=int, default=1)
+    parser.add_argument("--away", type=float, default=1.0, help="seconds that a killed daemon stays away, at most")
+    parser.add_argument("--keep-logs", default="", help="directory for the daemons' logs")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    run(options)
+
+
+if __name__ == "__main__":
+    main()
