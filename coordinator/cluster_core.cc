@@ -30,6 +30,11 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.status = stored_job.status();
     job.request_key = stored_job.request_key();
     job.assignment = stored_job.assignment();
+    job.rollback_generation = stored_job.rollback_generation();
+    job.rollback_to = stored_job.rollback_to();
+    job.recovered = stored_job.recovered();
+    job.version.assign(job.status.partitions_size(), 0);
+    job.at.resize(job.status.partitions_size());
     next_job_id_ = std::max(next_job_id_, job.id() + 1);
     if (job.active()) {
       job.progress.emplace(
@@ -38,7 +43,6 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       // What the nodes hold and run is learned from their Hello.
       job.awaiting_ready = true;
       job.ready.assign(job.status.partitions_size(), false);
-      job.version.assign(job.status.partitions_size(), 0);
     }
     if (job.queued()) {
       if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
@@ -65,6 +69,7 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
                  [this](const CancelJob& e) { OnCancel(e); },
                  [this](const DeleteJob& e) { OnDelete(e); },
                  [this](const EvaluateJob& e) { OnEvaluate(e); },
+                 [this](const DrainNode& e) { OnDrain(e); },
              },
              event);
   if (std::exchange(reschedule_, false)) Schedule();
@@ -78,11 +83,12 @@ void ClusterCore::OnTick() {
   TickEvaluations();
   std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
   for (const auto& [id, job] : jobs_) {
-    if (!job.finished()) ids.push_back(id);
+    if (!job.finished() || job.status.partitions_size() > 0) ids.push_back(id);
   }
   for (uint64_t id : ids) {
     Job* job = Find(id);
     if (job == nullptr) continue;
+    if (job->returned.empty() || !SettleCopies(*job)) RepairCopies(*job);
     if (job->running()) Advance(*job);
     if (job->finalizing()) TryFinalize(*job);
     if (job->queued()) reschedule_ = true;
@@ -146,18 +152,25 @@ v1::ListJobsResponse ClusterCore::ListJobs(absl::Time now) const {
 
 v1::ListNodesResponse ClusterCore::ListNodes() const {
   v1::ListNodesResponse response;
-  const std::map<NodeName, int32_t> used = SlotsUsed();
-  for (v1::NodeStatus& status : members_.List()) {
-    // A node of our earlier life that is still waited for is not shown as alive.
-    if (members_.Find(status.name())->expected) status.set_alive(false);
-    if (status.role() == v1::WORKER) {
-      if (auto it = used.find(status.name()); it != used.end()) status.set_slots_used(it->second);
-    } else {
-      for (const auto& [id, job] : jobs_) status.set_partitions(status.partitions() + job.PartitionsOn(status.name()));
-    }
-    *response.add_nodes() = std::move(status);
-  }
+  for (const v1::NodeStatus& status : members_.List()) *response.add_nodes() = NodeStatusOf(status.name());
   return response;
+}
+
+v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
+  const ClusterNode& node = *members_.Find(name);
+  v1::NodeStatus status = StatusOfNode(node);
+  // A node of our earlier life that is still waited for is not shown as alive.
+  if (node.expected) status.set_alive(false);
+  if (node.role == v1::WORKER) {
+    const std::map<NodeName, int32_t> used = SlotsUsed();
+    if (auto it = used.find(name); it != used.end()) status.set_slots_used(it->second);
+    return status;
+  }
+  for (const auto& [id, job] : jobs_) {
+    status.set_partitions(status.partitions() + job.PartitionsOn(name));
+    status.set_primaries(status.primaries() + job.PrimariesOn(name));
+  }
+  return status;
 }
 
 // ---- effects ----

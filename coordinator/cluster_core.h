@@ -8,15 +8,16 @@
 //   2. The generation of a job is raised, and stored, whenever its routes change or a ps was restarted; the assignment
 //   number whenever a replica
 //      changes its worker.
-//   3. Partitions of a job that has run are never placed anew: their ps is waited for. If it comes back without them
-//   the job fails.
-//   4. While its partitions are not all ready in the present generation, a job's replicas get no new commands; they
+//   3. Partitions of a job that has run are never placed anew: a copy in sync takes the place of one that is lost, else
+//   one is waited for (cluster_copies.cc). If none can come back the job fails.
+//   4. While its primaries are not all ready in the present generation, a job's replicas get no new commands; they
 //   retry by themselves.
 //   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
 //   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
 //
-// Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation), cluster_submit.cc
-// (submission, data), cluster_jobs.cc (the life of a job), cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
+// Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation, drains),
+// cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_copies.cc (promotion, repair and
+// moves of partitions), cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
 #pragma once
 
 #include <cstdint>
@@ -90,15 +91,16 @@ class ClusterCore {
   void OnDeath(const Membership::Death& death);
   void ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello);
   void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
-  void ReconcileFinishedPsJob(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
-  // False: the job failed over it.
-  bool CheckHeld(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   void ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello);
   void OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat);
   void OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready);
   void OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report);
   void OnJobError(const ClusterNode& node, const v1::JobError& error);
   void ReleaseWork(const NodeName& worker);
+  bool OthersMayWork(const Job& job, const NodeName& worker);
+  bool OthersServe(const Job& job, const NodeName& ps) const;
+  void OnDrain(const DrainNode& event);
+  v1::NodeStatus NodeStatusOf(const NodeName& name) const;
 
   // cluster_submit.cc
   void OnSubmit(const SubmitJob& event);
@@ -113,9 +115,10 @@ class ClusterCore {
   void StartJob(Job& job, std::vector<WorkerCapacity> workers);
   absl::Status LayOut(Job& job);
   void PlaceAnew(Job& job);
-  void HostAll(Job& job);
+  void HostAll(Job& job, bool anew);
+  void Host(const Job& job, ClusterNode& ps, bool anew);
   void NewGeneration(Job& job, uint64_t at_least = 0);
-  bool MarkReady(Job& job, const NodeName& ps, uint32_t partition, uint64_t version);
+  bool MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held);
   void AllReady(Job& job);
   void Advance(Job& job);
   void TryFinalize(Job& job);
@@ -129,13 +132,35 @@ class ClusterCore {
   void PruneFinished();
   std::string QueuedReason(const Job& job) const;
   std::string Reason(const Job& job) const;
+  std::string WarningText(const Job& job) const;
   void UpdateReason(Job& job);
   NodeName MissingPs(const Job& job) const;
+
+  // cluster_copies.cc
+  enum class SettleResult { kSame, kChanged, kLost };
+  const ClusterNode* UsablePs(const Job& job, const NodeName& name) const;
+  bool LeftOut(const Job& job, const ClusterNode& node) const;
+  std::vector<PsLoad> PsLoads(const Job& job, bool with_own = true);
+  void NoteReturned(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
+  bool SettleCopies(Job& job);
+  SettleResult SettlePartition(Job& job, v1::PartitionPlacement& p);
+  SettleResult SettleFromDisk(Job& job, v1::PartitionPlacement& p);
+  void LoseWeights(Job& job, const std::string& why);
+  void MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir);
+  void OnBackupReport(const ClusterNode& node, const v1::BackupReport& report);
+  bool Recruit(Job& job);
+  bool Draining(const NodeName& name) const;
+  void RepairCopies(Job& job);
+  bool Move(Job& job, v1::PartitionPlacement& p, size_t there);
+  void PlanMoves(Job& job);
+  bool FallBack(Job& job);
+  std::string CopiesReason(const Job& job) const;
 
   // cluster_schedule.cc
   void Schedule();
   std::map<NodeName, int32_t> SlotsUsed() const;
-  std::vector<WorkerCapacity> FreeWorkers();
+  std::vector<WorkerCapacity> FreeWorkers(const Job& job);
+  bool MayWork(const Job& job, const ClusterNode& worker) const;
   std::vector<WorkerCapacity> WorkersFor(const Job& job);
   bool StartQueued();
   void Rebalance(Job& job, bool may_grow);

@@ -1,5 +1,7 @@
 // The life of a job: QUEUED -> STARTING -> RUNNING -> FINALIZING -> SUCCEEDED, and out of each to FAILED or CANCELLED.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -19,12 +21,25 @@ constexpr int64_t kCommandBytesMax = kControlMessageBytesMax - (64 << 10);
 
 std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
   if (sums.examples() == 0) return "none";
-  const double n = static_cast<double>(sums.examples());
-  std::string text = absl::StrFormat("loss %.4f", sums.loss() / n);
+  std::string text = absl::StrFormat("loss %.4f", sums.loss() / static_cast<double>(sums.examples()));
   for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i) {
-    absl::StrAppendFormat(&text, ", %s %.4f", MetricName(spec, i), sums.metrics(i) / n);
+    absl::StrAppendFormat(&text, ", %s %.4f", MetricName(spec, i), MetricValue(spec, i, sums));
   }
   return text;
+}
+
+// From 1; 0: all are finite.
+int FirstEpochNotFinite(const v1::JobStatus& status) {
+  for (int i = 0; i < status.epochs_size(); ++i) {
+    if (!std::isfinite(status.epochs(i).train().loss())) return i + 1;
+  }
+  return 0;
+}
+
+std::string LeftOutText(const Job& job) {
+  std::string text;
+  for (const auto& [name, left_out] : job.left_out) absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
+  return text.empty() ? text : text + ")";
 }
 
 }  // namespace
@@ -78,67 +93,82 @@ absl::Status ClusterCore::LayOut(Job& job) {
 
 // Partitions to the ps that are there. Only for a job that has not run: nothing is lost.
 void ClusterCore::PlaceAnew(Job& job) {
-  std::vector<PsLoad> loads;
-  for (const ClusterNode* ps : members_.Connected(v1::PS)) loads.push_back({ps->name, 0});
+  std::vector<PsLoad> loads = PsLoads(job, false);
   if (loads.empty()) return;  // the reason says so; the next ps that joins brings us here again
-  for (const auto& [id, other] : jobs_) {
-    if (id == job.id()) continue;
-    for (const v1::PartitionPlacement& p : other.status.partitions()) {
-      for (PsLoad& load : loads) {
-        if (load.name == p.primary()) load.bytes += (p.end() - p.begin()) * sizeof(float);
-      }
-    }
-  }
   std::vector<v1::PartitionRange> ranges;
-  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    p.clear_backups();
     v1::PartitionRange& range = ranges.emplace_back();
     range.set_partition(p.partition());
     range.set_begin(p.begin());
     range.set_end(p.end());
   }
-  const std::vector<NodeName> before = job.ps();
-  const std::vector<NodeName> owners = PlacePartitions(ranges, std::move(loads));
+  job.returned.clear();
+  const std::vector<PartitionCopies> placed = PlacePartitions(ranges, std::move(loads), job.status.spec().backups());
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
-    p.set_primary(owners[i]);
-    p.set_primary_address(members_.Find(owners[i])->address);
+    p.set_primary(placed[i].primary);
+    p.set_primary_address(members_.Find(placed[i].primary)->address);
+    for (const NodeName& name : placed[i].backups) {
+      v1::BackupPlacement& b = *p.add_backups();
+      b.set_node(name);
+      b.set_address(members_.Find(name)->address);
+    }
   }
-  job.version.assign(owners.size(), 0);
+  job.version.assign(placed.size(), 0);
   NewGeneration(job);
-  for (const NodeName& name : before) {
-    const ClusterNode* ps = members_.Find(name);
-    if (ps != nullptr && !job.UsesPs(name)) Send(*ps, MakeDropJob(job.id()));
-  }
 }
 
 void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
+  job.caught_up.clear();
   StoreJob(job);
-  Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(), absl::StrJoin(job.ps(), ", "));
-  HostAll(job);
-}
-
-void ClusterCore::HostAll(Job& job) {
+  Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
+      absl::StrJoin(job.primaries(), ", "));
   job.awaiting_ready = true;
   job.ready.assign(job.status.partitions_size(), false);
   job.version.resize(job.status.partitions_size(), 0);
-  for (const NodeName& name : job.ps()) {
-    if (const ClusterNode* ps = members_.Find(name)) Send(*ps, MakeHostPartitions(job, name));
-  }
+  job.at.assign(job.status.partitions_size(), {});
+  HostAll(job, true);
   UpdateReason(job);
 }
 
-// Whether the partition is this ps' to hold.
-bool ClusterCore::MarkReady(Job& job, const NodeName& ps, uint32_t partition, uint64_t version) {
+// Tells every ps what it has to hold, where that is news to it.
+void ClusterCore::HostAll(Job& job, bool anew) {
+  for (ClusterNode* ps : members_.Connected(v1::PS)) {
+    if (job.UsesPs(ps->name)) {
+      Host(job, *ps, anew);
+    } else if (ps->hosting.erase(job.id()) > 0) {
+      Send(*ps, MakeDropJob(job.id()));
+    }
+  }
+}
+
+void ClusterCore::Host(const Job& job, ClusterNode& ps, bool anew) {
+  v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
+  const size_t hash = std::hash<std::string>()(message.SerializeAsString());
+  if (std::exchange(ps.hosting[job.id()], hash) == hash && !anew) return;
+  Send(ps, std::move(message));
+}
+
+// Whether the partition is this ps' to serve.
+bool ClusterCore::MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held) {
+  const uint32_t partition = held.partition();
   if (partition >= job.ready.size() || job.status.partitions(static_cast<int>(partition)).primary() != ps) return false;
   job.ready[partition] = true;
-  job.version[partition] = std::max(job.version[partition], version);
+  job.version[partition] = std::max(job.version[partition], held.version());
+  job.at[partition] = held;
   return true;
 }
 
 void ClusterCore::AllReady(Job& job) {
   if (!job.active() || !job.awaiting_ready) return;
   if (!std::all_of(job.ready.begin(), job.ready.end(), [](bool r) { return r; })) return;
+  if (job.recovered) {
+    if (job.synchronous() && FallBack(job)) return;
+    job.recovered = false;
+    StoreJob(job);
+  }
   job.awaiting_ready = false;
   if (job.progress) job.progress->Restart(now_);
   if (job.starting()) {
@@ -203,7 +233,7 @@ void ClusterCore::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& 
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, reply.error().substr(0, 4000)));
   }
   job->status.set_digest(reply.digest().substr(0, 64));
-  EndJob(*job, v1::SUCCEEDED, "");
+  EndJob(*job, v1::SUCCEEDED, WarningText(*job));
 }
 
 void ClusterCore::FinalizeFailed(Job& job, const std::string& why) {
@@ -272,6 +302,7 @@ void ClusterCore::EndJob(Job& job, v1::JobState state, std::string reason) {
 void ClusterCore::DropFromNodes(uint64_t job_id, v1::Role role) {
   for (ClusterNode* node : members_.Connected(role)) {
     if (role == v1::WORKER && node->running.erase(job_id) == 0) continue;
+    node->hosting.erase(job_id);
     Send(*node, MakeDropJob(job_id));
   }
 }
@@ -297,10 +328,10 @@ void ClusterCore::PruneFinished() {
 
 // ---- reasons ----
 
+// A ps without which some partition is not served; empty: all are.
 NodeName ClusterCore::MissingPs(const Job& job) const {
-  for (const NodeName& name : job.ps()) {
-    const ClusterNode* ps = members_.Find(name);
-    if (ps == nullptr || ps->role != v1::PS || !ps->alive) return name;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()})) return p.primary();
   }
   return {};
 }
@@ -310,8 +341,8 @@ std::string ClusterCore::QueuedReason(const Job& job) const {
   const std::map<NodeName, int32_t> used = SlotsUsed();
   for (const auto& [name, node] : members_.nodes()) {
     if (!node.connected()) continue;
-    ps += node.role == v1::PS;
-    if (node.role != v1::WORKER) continue;
+    ps += node.role == v1::PS && !node.draining;
+    if (node.role != v1::WORKER || !MayWork(job, node)) continue;
     ++workers;
     auto it = used.find(name);
     free += it == used.end() || it->second < node.slots;
@@ -321,7 +352,11 @@ std::string ClusterCore::QueuedReason(const Job& job) const {
     return job.inspecting ? "a worker is looking at the data"
                           : "waits for a worker to look at the data; see the workers' logs";
   }
-  if (ps == 0) return "waits for a ps: none is alive";
+  if (ps <= job.status.spec().backups()) {
+    if (ps == 0) return "waits for a ps: none is alive that may work";
+    return absl::StrFormat("waits for ps: %d alive, %d are needed for backups: %d", ps, 1 + job.status.spec().backups(),
+                           job.status.spec().backups());
+  }
   const int needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
   if (workers < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", workers, needed);
   if (free < needed)
@@ -331,10 +366,7 @@ std::string ClusterCore::QueuedReason(const Job& job) const {
 
 std::string ClusterCore::Reason(const Job& job) const {
   if (job.queued()) return QueuedReason(job);
-  if (const NodeName missing = MissingPs(job); !missing.empty()) {
-    return absl::StrFormat("waits for ps \"%s\" to come back (its data directory holds %d partitions)", missing,
-                           job.PartitionsOn(missing));
-  }
+  if (std::string reason = CopiesReason(job); !reason.empty()) return reason;
   if (job.awaiting_ready) {
     return absl::StrFormat("partitions are being loaded: %d of %d are ready",
                            std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
@@ -345,7 +377,7 @@ std::string ClusterCore::Reason(const Job& job) const {
     return worker ? "" : "waits for a worker to take the digest: none is alive";
   }
   for (const v1::ReplicaPlacement& r : job.status.replicas()) {
-    if (r.worker().empty()) return "waits for a worker: none is alive";
+    if (r.worker().empty()) return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
   }
   if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
@@ -354,7 +386,23 @@ std::string ClusterCore::Reason(const Job& job) const {
     return absl::StrFormat("no step was finished for a while: replicas %s are behind, on %s; see their logs",
                            ReplicaListText(slowest), absl::StrJoin(workers, ", "));
   }
-  return "";
+  return WarningText(job);
+}
+
+// What a user should know of a job that runs, or has run, all the same.
+std::string ClusterCore::WarningText(const Job& job) const {
+  std::string text;
+  if (const int epoch = FirstEpochNotFinite(job.status); epoch > 0) {
+    text = absl::StrFormat("warning: the loss is not finite since epoch %d: its weights are of no use; lower "
+                           "optimizer.learning_rate, or check the data",
+                           epoch);
+  }
+  for (const auto& [name, left_out] : job.left_out) {
+    const ClusterNode* node = members_.Find(name);
+    if (node == nullptr || !LeftOut(job, *node) || !job.active()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "goes on without ", left_out.why);
+  }
+  return text;
 }
 
 void ClusterCore::UpdateReason(Job& job) {

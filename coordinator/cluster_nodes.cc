@@ -8,7 +8,26 @@
 namespace cairn {
 namespace {
 
+constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
+
 const char* RoleText(v1::Role role) { return role == v1::PS ? "ps" : "worker"; }
+
+// The node's address in the job's placement. Whether it was another.
+bool SetAddress(Job& job, const ClusterNode& node) {
+  bool moved = false;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    if (p.primary() == node.name && p.primary_address() != node.address) {
+      p.set_primary_address(node.address);
+      moved = true;
+    }
+    for (v1::BackupPlacement& b : *p.mutable_backups()) {
+      if (b.node() != node.name || b.address() == node.address) continue;
+      b.set_address(node.address);
+      moved = true;
+    }
+  }
+  return moved;
+}
 
 const v1::HeldPartitions* FindHeld(const v1::Hello& hello, uint64_t job_id) {
   for (const v1::HeldPartitions& held : hello.held()) {
@@ -84,6 +103,8 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
     case v1::NodeMessage::kJobError:
       return OnJobError(*node, m.job_error());
     case v1::NodeMessage::kBackupReport:
+      if (!worker) return OnBackupReport(*node, m.backup_report());
+      break;
     case v1::NodeMessage::kCheckpoint:
     case v1::NodeMessage::kRestored:
     case v1::NodeMessage::kHello:
@@ -111,11 +132,11 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
   ReleaseWork(node.name);
   if (node.role == v1::PS) {
     for (auto& [id, job] : jobs_) {
-      if (!job.active() || !job.UsesPs(node.name)) continue;
-      if (job.ran()) {
-        Warn("job %d: waits for ps \"%s\"", id, node.name);
-      } else {
+      if (job.queued() || !job.UsesPs(node.name)) continue;
+      if (!job.ran()) {
         PlaceAnew(job);
+      } else if (!SettleCopies(job) && job.PrimariesOn(node.name) > 0) {
+        Warn("job %d: waits for ps \"%s\"", id, node.name);
       }
       UpdateReason(job);
     }
@@ -159,106 +180,51 @@ void ClusterCore::ReleaseWork(const NodeName& worker) {
 // ---- ps ----
 
 void ClusterCore::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
-  const ClusterNode& node = *admission.node;
+  ClusterNode& node = *admission.node;
+  node.hosting.clear();
   for (const v1::HeldPartitions& held : hello.held()) {
     const Job* job = Find(held.job_id());
-    if (job != nullptr && job->UsesPs(node.name)) continue;
+    if (job != nullptr && job->UsesPs(node.name)) {
+      node.hosting[held.job_id()] = 0;
+      continue;
+    }
     Warn("ps \"%s\" holds partitions of job %d, which are not its to hold; it drops them", node.name, held.job_id());
     Send(node, MakeDropJob(held.job_id()));
   }
   for (auto& [id, job] : jobs_) {
     if (job.starting() && !job.ran() && !MissingPs(job).empty()) PlaceAnew(job);
     if (!job.UsesPs(node.name)) continue;
-    const v1::HeldPartitions* held = FindHeld(hello, id);
-    if (job.active()) {
-      ReconcilePsJob(job, admission, held);
-    } else {
-      ReconcileFinishedPsJob(job, node, held);
-    }
+    ReconcilePsJob(job, admission, FindHeld(hello, id));
     UpdateReason(job);
   }
 }
 
 void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held) {
-  const ClusterNode& node = *admission.node;
-  bool moved = false;
-  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
-    if (p.primary() != node.name || p.primary_address() == node.address) continue;
-    p.set_primary_address(node.address);
-    moved = true;
-  }
-  if (job.ran() && !CheckHeld(job, node, held)) return;
+  ClusterNode& node = *admission.node;
+  const bool moved = SetAddress(job, node);
   const uint64_t generation = job.status.generation();
   const uint64_t held_generation = held == nullptr ? 0 : held->generation();
-  if (held_generation > generation) return NewGeneration(job, held_generation);
   // A process that was started anew serves nothing before it is told to, whatever its directory holds.
   const bool anew = !admission.same_process;
-  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
+  if (anew && job.ran()) NoteReturned(job, node, held);
+  if (held_generation > generation) return NewGeneration(job, held_generation);
   // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
   // amiss.
-  if (job.ran() && (moved || restarted)) return NewGeneration(job);
+  if (job.ran() && SettleCopies(job)) return;
+  if (job.ran() && anew) {  // its copies wait for others that may know more
+    if (moved) StoreJob(job);
+    return;
+  }
+  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
+  if (job.ran() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
   int covered = 0;
   if (!anew && held_generation == generation && held != nullptr) {
-    for (const v1::HeldPartition& p : held->partitions())
-      covered += MarkReady(job, node.name, p.partition(), p.version());
+    for (const v1::HeldPartition& p : held->partitions()) covered += MarkReady(job, node.name, p);
   }
-  if (covered < job.PartitionsOn(node.name)) Send(node, MakeHostPartitions(job, node.name));
+  const bool complete = covered == job.PartitionsOn(node.name);
+  if (!complete || job.HasBackups()) Host(job, node, held_generation < generation);
   AllReady(job);
-}
-
-// What has been acknowledged must still be there.
-bool ClusterCore::CheckHeld(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
-  std::map<uint32_t, uint64_t> versions;
-  if (held != nullptr) {
-    for (const v1::HeldPartition& p : held->partitions()) versions[p.partition()] = p.version();
-  }
-  for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    if (p.primary() != node.name) continue;
-    auto it = versions.find(p.partition());
-    if (it == versions.end()) {
-      EndJob(job, v1::FAILED,
-             absl::StrFormat(
-                 "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, "
-                 "and there is no backup; submit the job again",
-                 node.name, p.partition()));
-      return false;
-    }
-    // A report may run ahead of the update by what is in flight.
-    uint64_t least = job.version[p.partition()];
-    if (job.synchronous() && job.progress)
-      least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
-    if (it->second < least) {
-      EndJob(job, v1::FAILED,
-             absl::StrFormat(
-                 "ps \"%s\" came back with version %d of partition %d, but version %d was reached: its data directory "
-                 "is an old copy; submit the job again",
-                 node.name, it->second, p.partition(), least));
-      return false;
-    }
-    job.version[p.partition()] = it->second;
-  }
-  return true;
-}
-
-void ClusterCore::ReconcileFinishedPsJob(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
-  bool moved = false;
-  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
-    if (p.primary() != node.name || p.primary_address() == node.address) continue;
-    p.set_primary_address(node.address);
-    moved = true;
-  }
-  if (held == nullptr || held->partitions_size() < job.PartitionsOn(node.name)) {
-    Warn("job %d: its weights are lost: ps \"%s\" came back without them", job.id(), node.name);
-    job.status.clear_partitions();
-    job.status.set_reason(absl::StrFormat("%s%sits weights are lost: ps \"%s\" came back with another data directory",
-                                          job.status.reason(), job.status.reason().empty() ? "" : "; ", node.name));
-    StoreJob(job);
-    return DropFromNodes(job.id(), v1::PS);
-  }
-  if (moved) StoreJob(job);
-  // In any case: a process that has just started serves nothing before it is told to.
-  Send(node, MakeHostPartitions(job, node.name));
 }
 
 void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready) {
@@ -266,13 +232,15 @@ void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::Partition
   if (job == nullptr) return Send(node, MakeDropJob(ready.job_id()));
   if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
   for (const v1::HeldPartition& p : ready.partitions()) {
-    if (p.partition() < job->version.size() && p.version() < job->version[p.partition()]) {
+    const bool serves = p.partition() < job->version.size() &&
+                        job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
+    if (serves && p.version() < job->version[p.partition()]) {
       return EndJob(
           *job, v1::FAILED,
           absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
                           node.name, p.version(), p.partition(), job->version[p.partition()]));
     }
-    MarkReady(*job, node.name, p.partition(), p.version());
+    MarkReady(*job, node.name, p);
   }
   AllReady(*job);
   UpdateReason(*job);
@@ -302,6 +270,7 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
   for (const v1::JobProgress& progress : heartbeat.progress()) {
     Job* job = Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
+    if (progress.generation() < job->rollback_generation) continue;  // of before the job fell back
     job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
     Advance(*job);
     Changed(*job);
@@ -311,6 +280,7 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
 void ClusterCore::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
   Job* job = Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
+  if (report.generation() < job->rollback_generation) return;       // of before the job fell back
   absl::StatusOr<bool> counted = job->progress->Count(report, job->status, now_);
   if (!counted.ok()) {
     return Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
@@ -326,12 +296,70 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
   Job* job = Find(error.job_id());
   if (job == nullptr || !job->active()) return;
   if (error.generation() != 0 && error.generation() != job->status.generation()) return;  // superseded
+  const std::string message =
+      absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, error.message().substr(0, 4000));
   if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
-    return Warn("job %d: %s \"%s\", which has no part in it, says \"%s\"; ignored", job->id(), RoleText(node.role),
-                node.name, error.message().substr(0, 1000));
+    return Warn("job %d: %s, which has no part in it; ignored", job->id(), message.substr(0, 1000));
   }
-  EndJob(*job, v1::FAILED,
-         absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, error.message().substr(0, 4000)));
+  const bool others = node.role == v1::WORKER ? error.worker_only() && OthersMayWork(*job, node.name)
+                                              : OthersServe(*job, node.name);
+  if (!others) return EndJob(*job, v1::FAILED, message);
+  Warn("job %d: goes on without %s", job->id(), message);
+  job->left_out[node.name] = {node.incarnation, message.substr(0, kLeftOutTextMax)};
+  if (node.role == v1::WORKER) {
+    reschedule_ = true;
+  } else {
+    SettleCopies(*job);
+  }
+  UpdateReason(*job);
+  Changed(*job);
+}
+
+// Whether the job can go on without this worker.
+bool ClusterCore::OthersMayWork(const Job& job, const NodeName& worker) {
+  const std::vector<ClusterNode*> workers = members_.Connected(v1::WORKER);
+  return std::any_of(workers.begin(), workers.end(),
+                     [&](const ClusterNode* w) { return w->name != worker && MayWork(job, *w); });
+}
+
+// Whether every partition that this ps serves has another copy that can be promoted at once.
+bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
+  return std::all_of(job.status.partitions().begin(), job.status.partitions().end(), [&](const auto& p) {
+    if (p.primary() != ps) return true;
+    return std::any_of(p.backups().begin(), p.backups().end(), [&](const v1::BackupPlacement& b) {
+      const ClusterNode* node = UsablePs(job, b.node());
+      return b.in_sync() && node != nullptr && node->connected() && !job.returned.contains({p.partition(), b.node()});
+    });
+  });
+}
+
+// ---- drains ----
+
+void ClusterCore::OnDrain(const DrainNode& event) {
+  const NodeName& name = event.request.name();
+  ClusterNode* node = members_.Find(name);
+  if (node == nullptr) {
+    return ReplyError(event.reply, absl::NotFoundError(absl::StrFormat("there is no node \"%s\"; see `cairn nodes`",
+                                                                       name.substr(0, 63))));
+  }
+  const bool draining = !event.request.undo();
+  if (draining && node->role == v1::PS && NodeStatusOf(name).partitions() > 0) {
+    const std::vector<ClusterNode*> all = members_.Connected(v1::PS);
+    const bool others =
+        std::any_of(all.begin(), all.end(), [&](const ClusterNode* n) { return n->name != name && !n->draining; });
+    if (!others) {
+      return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
+                                         "ps \"%s\" holds partitions, and no other ps is there to take them; start one",
+                                         name)));
+    }
+  }
+  if (node->draining != draining) {
+    node->draining = draining;
+    StoreCluster();
+    Log("%s \"%s\" %s", RoleText(node->role), name, draining ? "is drained" : "may work again");
+    reschedule_ = true;
+  }
+  Emit(Reply{event.reply, absl::OkStatus(), NodeStatusOf(name)});
 }
 
 }  // namespace cairn

@@ -61,10 +61,15 @@ std::map<NodeName, int32_t> ClusterCore::SlotsUsed() const {
   return used;
 }
 
-std::vector<WorkerCapacity> ClusterCore::FreeWorkers() {
+bool ClusterCore::MayWork(const Job& job, const ClusterNode& worker) const {
+  return worker.alive && !worker.draining && !LeftOut(job, worker);
+}
+
+std::vector<WorkerCapacity> ClusterCore::FreeWorkers(const Job& job) {
   std::map<NodeName, int32_t> used = SlotsUsed();
   std::vector<WorkerCapacity> free;
   for (const ClusterNode* node : members_.Connected(v1::WORKER)) {
+    if (!MayWork(job, *node)) continue;
     if (const int32_t slots = node->slots - used[node->name]; slots > 0) free.push_back({node->name, slots});
   }
   return free;
@@ -76,14 +81,17 @@ bool ClusterCore::StartQueued() {
   for (const auto& [id, job] : jobs_) {
     if (job.queued() && job.has_data()) queue.push_back(&job);
   }
-  if (queue.empty() || members_.Connected(v1::PS).empty()) return false;
+  if (queue.empty()) return false;
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.at(id);
     const size_t needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
-    std::vector<WorkerCapacity> free = FreeWorkers();
+    if (PsLoads(job).size() < static_cast<size_t>(1 + job.status.spec().backups())) continue;
+    std::vector<WorkerCapacity> free = FreeWorkers(job);
+    const std::vector<ClusterNode*> all = members_.Connected(v1::WORKER);
+    const auto workers = std::count_if(all.begin(), all.end(), [&](const ClusterNode* w) { return MayWork(job, *w); });
     if (free.size() >= needed) {
       StartJob(job, std::move(free));
-    } else if (members_.Connected(v1::WORKER).size() >= needed) {
+    } else if (static_cast<size_t>(workers) >= needed) {
       return true;  // later jobs do not overtake it
     }               // else: this cluster is too small for it, others need not wait
   }
@@ -96,7 +104,7 @@ std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job) {
   std::map<NodeName, int32_t> used = SlotsUsed();
   std::vector<WorkerCapacity> members, others, all;
   for (const auto& [name, node] : members_.nodes()) {
-    if (node.role != v1::WORKER || !node.alive) continue;
+    if (node.role != v1::WORKER || !MayWork(job, node)) continue;
     const int32_t own = static_cast<int32_t>(job.ReplicasOf(name).size());
     const int32_t free = node.slots - used[name];
     if (own > 0) {
@@ -163,6 +171,11 @@ void ClusterCore::SendAssignments(Job& job) {
   for (ClusterNode* node : members_.Connected(v1::WORKER)) {
     const std::vector<int32_t>& replicas = wanted[node->name];
     auto known = node->running.find(job.id());
+    if (known != node->running.end() && known->second.generation < job.rollback_generation) {
+      Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it begins anew
+      node->running.erase(known);
+      known = node->running.end();
+    }
     if (replicas.empty()) {
       if (known == node->running.end()) continue;
       node->running.erase(known);

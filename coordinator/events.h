@@ -55,7 +55,13 @@ struct EvaluateJob {
   absl::Time deadline;
 };
 
-using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob>;
+struct DrainNode {
+  ReplyToken reply;
+  v1::DrainNodeRequest request;
+};
+
+using Event =
+    std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob, DrainNode>;
 
 // ---- effects, carried out in order ----
 
@@ -69,7 +75,8 @@ struct SendCommand {
   v1::CoordinatorMessage message;
 };
 using ReplyBody =
-    std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse, v1::EvaluateResponse>;
+    std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse, v1::EvaluateResponse,
+                 v1::NodeStatus>;
 struct Reply {
   ReplyToken token;
   absl::Status status;

@@ -1,5 +1,6 @@
 #include "coordinator/job.h"
 
+#include <algorithm>
 #include <set>
 
 #include "common/model/fault_check.h"
@@ -28,11 +29,34 @@ bool Job::UsesPs(const NodeName& ps) const { return PartitionsOn(ps) > 0; }
 
 int Job::PartitionsOn(const NodeName& ps) const {
   int count = 0;
+  for (const v1::PartitionPlacement& p : status.partitions()) {
+    count += p.primary() == ps;
+    for (const v1::BackupPlacement& b : p.backups()) count += b.node() == ps;
+  }
+  return count;
+}
+
+int Job::PrimariesOn(const NodeName& ps) const {
+  int count = 0;
   for (const v1::PartitionPlacement& p : status.partitions()) count += p.primary() == ps;
   return count;
 }
 
+bool Job::HasBackups() const {
+  return std::any_of(status.partitions().begin(), status.partitions().end(),
+                     [](const v1::PartitionPlacement& p) { return p.backups_size() > 0; });
+}
+
 std::vector<NodeName> Job::ps() const {
+  std::set<NodeName> names;
+  for (const v1::PartitionPlacement& p : status.partitions()) {
+    names.insert(p.primary());
+    for (const v1::BackupPlacement& b : p.backups()) names.insert(b.node());
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<NodeName> Job::primaries() const {
   std::set<NodeName> names;
   for (const v1::PartitionPlacement& p : status.partitions()) names.insert(p.primary());
   return {names.begin(), names.end()};
@@ -43,6 +67,9 @@ v1::StoredJob Job::ToStored() const {
   *stored.mutable_status() = status;
   stored.set_request_key(request_key);
   stored.set_assignment(assignment);
+  stored.set_rollback_generation(rollback_generation);
+  stored.set_rollback_to(rollback_to);
+  stored.set_recovered(recovered);
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
@@ -82,18 +109,28 @@ void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* r
   }
 }
 
-v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps) {
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew) {
   v1::CoordinatorMessage message;
   v1::HostPartitions& host = *message.mutable_host_partitions();
   host.set_job_id(job.id());
   host.set_generation(job.status.generation());
   *host.mutable_spec() = job.status.spec();
+  if (anew && job.rollback_generation == job.status.generation()) host.set_rollback_to(job.rollback_to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    if (p.primary() != ps) continue;
+    const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
+    if (p.primary() != ps && !backup) continue;
     v1::PartitionRange& range = *host.add_partitions();
     range.set_partition(p.partition());
     range.set_begin(p.begin());
     range.set_end(p.end());
+    range.set_backup(backup);
+    if (backup) continue;
+    for (const v1::BackupPlacement& b : p.backups()) {
+      v1::BackupRoute& route = *range.add_backups();
+      route.set_node(b.node());
+      route.set_address(b.address());
+      route.set_in_sync(b.in_sync());
+    }
   }
   return message;
 }

@@ -2,9 +2,12 @@
 // `request_key`, `assignment` and the steps of `progress`; the rest is learned again from the nodes.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -32,6 +35,29 @@ struct Job {
   bool awaiting_ready = false;    // HostPartitions of this generation is not answered by every ps yet
   std::vector<bool> ready;        // by partition, in this generation
   std::vector<uint64_t> version;  // by partition: the highest that its ps has named
+  std::vector<v1::HeldPartition> at;  // by partition, with `ready`: what its primary said
+
+  // Of its copies (cluster_copies.cc), in every state once there are partitions.
+  struct Returned {
+    absl::Time since;
+    std::optional<v1::HeldPartition> held;  // none: its disk does not have it
+  };
+  // Copies whose process was started anew and that were given no role since: what their disk holds.
+  std::map<std::pair<uint32_t, NodeName>, Returned> returned;
+  std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
+  std::map<uint32_t, NodeName> moves;                 // partitions whose primary is to be elsewhere, for balance
+  absl::Time balance_at = absl::InfinitePast();
+  // Stored: see StoredJob.
+  uint64_t rollback_generation = 0;
+  uint64_t rollback_to = 0;
+  bool recovered = false;
+
+  // Nodes that cannot work for it.
+  struct LeftOut {
+    uint64_t incarnation = 0;  // a restart may have mended it
+    std::string why;
+  };
+  std::map<NodeName, LeftOut> left_out;
 
   // FINALIZING.
   NodeName finalize_worker;                       // that was asked; empty: none
@@ -55,16 +81,19 @@ struct Job {
   std::vector<NodeName> owners() const;  // of the replicas, by replica
   std::vector<int32_t> ReplicasOf(const NodeName& worker) const;
   bool UsesPs(const NodeName& ps) const;
-  int PartitionsOn(const NodeName& ps) const;
-  std::vector<NodeName> ps() const;  // that hold its partitions, each once
+  int PartitionsOn(const NodeName& ps) const;  // as primary or backup
+  int PrimariesOn(const NodeName& ps) const;
+  bool HasBackups() const;
+  std::vector<NodeName> ps() const;         // that hold its partitions, as primary or backup, each once
+  std::vector<NodeName> primaries() const;  // each once
 
   v1::StoredJob ToStored() const;
 };
 
 const char* JobStateText(v1::JobState state);  // "running"
 
-// The commands of a job as it stands.
-v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps);
+// The commands of a job as it stands. `anew`: the ps does not know of this generation yet.
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);
 v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker);
 v1::CoordinatorMessage MakeFinalize(const Job& job);
 v1::CoordinatorMessage MakeDropJob(uint64_t job_id);

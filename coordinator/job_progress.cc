@@ -45,6 +45,7 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
       last_report_(now),
       rate_start_(now) {
   next_.resize(replicas_, 0);
+  counted_ = next_;
   finished_.resize(replicas_, false);
 }
 
@@ -65,13 +66,14 @@ absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::Job
           absl::StrFormat("steps %d to %d of a job with %d, %d an epoch", first, last, total_steps_, steps_per_epoch_));
     }
     // An overlap cannot be taken out of the sums: then only the place advances.
-    if (first >= next_[r]) {
+    if (first >= counted_[r]) {
       const int epoch = static_cast<int>(first / steps_per_epoch_);
       if (epoch >= status.epochs_size()) AddSums(report.train(), metrics_, open_[epoch].train);
       if (recent_.empty() || now - recent_.back().first >= kRateBucket) recent_.emplace_back(now, 0);
       recent_.back().second += report.train().examples();
       while (now - recent_.front().first > kRateWindow) recent_.pop_front();
     }
+    counted_[r] = std::max(counted_[r], last + 1);
     if (last >= next_[r]) {
       next_[r] = last + 1;
       last_advance_ = now;
@@ -112,6 +114,17 @@ void JobProgress::Reached(const std::vector<int32_t>& replicas, int64_t step, ab
     complete_since_[r] = std::min(complete_since_[r], now);
     if (now - complete_since_[r] >= kFinishedByHeartbeat) finished_[r] = true;
   }
+}
+
+void JobProgress::RollBack(int64_t step, absl::Time now) {
+  if (step >= total_steps_) return;
+  for (int32_t r = 0; r < replicas_; ++r) {
+    next_[r] = std::min(next_[r], step);
+    reached_[r] = std::min(reached_[r], step);
+    complete_since_[r] = absl::InfiniteFuture();
+    finished_[r] = false;
+  }
+  last_advance_ = now;
 }
 
 int64_t JobProgress::ReachedBy(int32_t replica) const { return std::max(next_[replica], reached_[replica]); }

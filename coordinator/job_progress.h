@@ -47,6 +47,8 @@ class JobProgress {
   std::vector<int32_t> Slowest() const;
   absl::Time last_advance() const { return last_advance_; }
   void Restart(absl::Time now) { last_advance_ = now; }  // of the wait for the next advance
+  // The job falls back: all replicas go on from `step` at most. Steps that are done again are not counted again.
+  void RollBack(int64_t step, absl::Time now);
   const std::vector<int64_t>& replica_step() const { return next_; }
   const std::vector<bool>& finished() const { return finished_; }
 
@@ -74,7 +76,8 @@ class JobProgress {
   int32_t validation_freq_ = 1;
   int64_t validation_examples_ = 0;
 
-  std::vector<int64_t> next_;               // next step to count, by replica
+  std::vector<int64_t> next_;               // next step of a replica, as its reports say
+  std::vector<int64_t> counted_;            // the first step that is not in the sums; ahead of next_ after RollBack
   std::vector<int64_t> reached_;            // as heartbeats say, by replica
   std::vector<absl::Time> complete_since_;  // since when heartbeats say that all steps are done
   std::vector<bool> finished_;

@@ -14,7 +14,9 @@ constexpr size_t kNameMax = 63;
 constexpr size_t kTextMax = 1024;  // address, host, device, fingerprint
 constexpr int32_t kSlotsMax = 1024;
 
-v1::NodeStatus StatusOf(const ClusterNode& node) {
+}  // namespace
+
+v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   v1::NodeStatus status;
   status.set_name(node.name);
   status.set_role(node.role);
@@ -26,10 +28,9 @@ v1::NodeStatus StatusOf(const ClusterNode& node) {
   status.set_memory_bytes(node.memory_bytes);
   status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.last_heard));
   status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
+  status.set_draining(node.draining);
   return status;
 }
-
-}  // namespace
 
 absl::Status CheckHello(const v1::Hello& hello) {
   const std::string& name = hello.name();
@@ -71,6 +72,7 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     node.device = status.device();
     node.slots = status.slots();
     node.alive = status.alive();
+    node.draining = status.draining();
     node.joined = absl::FromUnixMillis(status.joined_unix_ms());
     node.last_heard = absl::FromUnixMillis(status.last_heartbeat_unix_ms());
     if (i < stored.incarnation_size()) node.incarnation = stored.incarnation(i);
@@ -158,6 +160,7 @@ std::vector<Membership::Death> Membership::Expire(absl::Time now) {
     node.alive = false;
     node.expected = false;
     node.running.clear();
+    node.hosting.clear();
   }
   if (deaths.empty()) Forget(now);
   return deaths;
@@ -202,14 +205,14 @@ bool Membership::Settling(absl::Time now) const {
 
 void Membership::Save(v1::StoredCluster& stored) const {
   for (const auto& [name, node] : nodes_) {
-    *stored.add_nodes() = StatusOf(node);
+    *stored.add_nodes() = StatusOfNode(node);
     stored.add_incarnation(node.incarnation);
   }
 }
 
 std::vector<v1::NodeStatus> Membership::List() const {
   std::vector<v1::NodeStatus> list;
-  for (const auto& [name, node] : nodes_) list.push_back(StatusOf(node));
+  for (const auto& [name, node] : nodes_) list.push_back(StatusOfNode(node));
   return list;
 }
 

@@ -46,13 +46,19 @@ struct ClusterNode {
   absl::Time joined;
   absl::Time last_heard;
 
+  bool draining = false;  // a user wants it without work
+
   bool alive = false;
   SessionToken session;                         // 0: none open
   absl::Time dead_at = absl::InfiniteFuture();  // without a session
   std::map<uint64_t, RunningReplicas> running;  // worker: by job
+  std::map<uint64_t, size_t> hosting;           // ps: by job, the hash of the last command; 0: not known
 
   bool connected() const { return session.value != 0; }
 };
+
+// slots_used, partitions and primaries are the caller's to fill in.
+v1::NodeStatus StatusOfNode(const ClusterNode& node);
 
 class Membership {
  public:
@@ -87,8 +93,7 @@ class Membership {
   std::vector<ClusterNode*> Connected(v1::Role role);
   // Nodes of the stored state that may still come back.
   bool Settling(absl::Time now) const;
-  // slots_used and partitions are the caller's to fill in.
-  std::vector<v1::NodeStatus> List() const;
+  std::vector<v1::NodeStatus> List() const;  // of StatusOfNode
   void Save(v1::StoredCluster& stored) const;
 
  private:

@@ -25,6 +25,7 @@ absl::Status CoordinatorOptions::Validate() const {
       InRange("lease (at least 3 heartbeat intervals)", lease, 3 * heartbeat_interval, absl::Minutes(10)));
   CAIRN_RETURN_IF_ERROR(InRange("reopen_grace (at most the lease)", reopen_grace, absl::ZeroDuration(), lease));
   CAIRN_RETURN_IF_ERROR(InRange("start_grace (at least reopen_grace)", start_grace, reopen_grace, absl::Minutes(10)));
+  CAIRN_RETURN_IF_ERROR(InRange("copies_grace", copies_grace, absl::ZeroDuration(), absl::Minutes(10)));
   CAIRN_RETURN_IF_ERROR(InRange("inspect_timeout", inspect_timeout, absl::Milliseconds(1), absl::Hours(1)));
   CAIRN_RETURN_IF_ERROR(InRange("finalize_timeout", finalize_timeout, absl::Milliseconds(1), absl::Hours(1)));
   CAIRN_RETURN_IF_ERROR(InRange("report_grace", report_grace, absl::ZeroDuration(), absl::Minutes(1)));

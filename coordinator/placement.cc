@@ -67,22 +67,88 @@ void HandOut(const std::vector<size_t>& orphans, const std::vector<WorkerCapacit
 
 }  // namespace
 
-std::vector<NodeName> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps) {
+std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
+                                             int backups) {
   CAIRN_CHECK(!ps.empty(), "partitions need a ps");
-  std::vector<uint64_t> own(ps.size(), 0);  // bytes of this job
-  std::vector<NodeName> owners;
-  owners.reserve(partitions.size());
+  std::vector<uint64_t> primary_bytes(ps.size(), 0), backup_bytes(ps.size(), 0);  // of this job
+  std::vector<PartitionCopies> placed;
+  placed.reserve(partitions.size());
   for (const v1::PartitionRange& range : partitions) {
-    size_t best = 0;
-    for (size_t i = 1; i < ps.size(); ++i) {
-      if (std::tie(own[i], ps[i].bytes, ps[i].name) < std::tie(own[best], ps[best].bytes, ps[best].name)) best = i;
-    }
     const uint64_t bytes = (range.end() - range.begin()) * sizeof(float);
-    own[best] += bytes;
-    ps[best].bytes += bytes;
-    owners.push_back(ps[best].name);
+    std::vector<size_t> chosen;
+    // The best ps by `own` bytes for this role, among those that have no copy yet.
+    auto choose = [&](std::vector<uint64_t>& own) {
+      auto cost = [&](size_t i) {
+        const bool host_taken =
+            std::any_of(chosen.begin(), chosen.end(), [&](size_t c) { return ps[c].host == ps[i].host; });
+        return std::tuple(host_taken, own[i], ps[i].bytes, ps[i].name);
+      };
+      size_t best = ps.size();
+      for (size_t i = 0; i < ps.size(); ++i) {
+        if (std::find(chosen.begin(), chosen.end(), i) != chosen.end()) continue;
+        if (best == ps.size() || cost(i) < cost(best)) best = i;
+      }
+      own[best] += bytes;
+      ps[best].bytes += bytes;
+      chosen.push_back(best);
+    };
+    choose(primary_bytes);
+    while (chosen.size() < std::min<size_t>(ps.size(), 1 + backups)) choose(backup_bytes);
+    PartitionCopies& copies = placed.emplace_back();
+    copies.primary = ps[chosen[0]].name;
+    for (size_t k = 1; k < chosen.size(); ++k) copies.backups.push_back(ps[chosen[k]].name);
   }
-  return owners;
+  return placed;
+}
+
+NodeName PickCopy(const std::vector<NodeName>& holders, const std::vector<std::string>& holder_hosts,
+                  const std::vector<PsLoad>& ps) {
+  const PsLoad* best = nullptr;
+  auto cost = [&](const PsLoad& load) {
+    const bool host_taken = std::find(holder_hosts.begin(), holder_hosts.end(), load.host) != holder_hosts.end();
+    return std::tuple(host_taken, load.bytes, load.name);
+  };
+  for (const PsLoad& load : ps) {
+    if (std::find(holders.begin(), holders.end(), load.name) != holders.end()) continue;
+    if (best == nullptr || cost(load) < cost(*best)) best = &load;
+  }
+  return best == nullptr ? NodeName() : best->name;
+}
+
+std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
+                                           const std::vector<PartitionCopies>& copies, const std::vector<PsLoad>& ps) {
+  if (ps.size() < 2) return std::nullopt;
+  std::map<NodeName, uint64_t> own;
+  std::map<NodeName, std::string> host;
+  for (const PsLoad& load : ps) {
+    own[load.name] = 0;
+    host[load.name] = load.host;
+  }
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (auto it = own.find(copies[i].primary); it != own.end()) it->second += bytes[i];
+  }
+  const auto [least, most] = std::minmax_element(
+      own.begin(), own.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const uint64_t gap = most->second - least->second;
+  // Less than the gap: both ends come closer. Near half of it: few moves. A follower there already is a mere change of
+  // roles; a follower on the same host is less welcome.
+  std::optional<PrimaryMove> best;
+  std::tuple<bool, bool, uint64_t> best_cost;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (copies[i].primary != most->first || bytes[i] >= gap) continue;
+    bool follows = false, host_taken = false;
+    for (const NodeName& backup : copies[i].backups) {
+      follows = follows || backup == least->first;
+      if (auto it = host.find(backup); it != host.end() && backup != least->first)
+        host_taken = host_taken || it->second == host[least->first];
+    }
+    const uint64_t off = bytes[i] > gap / 2 ? bytes[i] - gap / 2 : gap / 2 - bytes[i];
+    const std::tuple cost(host_taken, !follows, off);
+    if (best && best_cost <= cost) continue;
+    best = PrimaryMove{i, least->first};
+    best_cost = cost;
+  }
+  return best;
 }
 
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers) {

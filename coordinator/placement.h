@@ -10,9 +10,11 @@
 //   contiguous,
 //      larger ones first, so that shares that are powers of two are whole subtrees of the summation tree (design §4).
 //   4. A change moves as few replicas as it can.
+//   5. The copies of a partition lie on different ps, and on different host labels where there is a choice.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,13 @@ namespace cairn {
 
 struct PsLoad {
   NodeName name;
+  std::string host;
   uint64_t bytes = 0;  // that it holds for all jobs
+};
+
+struct PartitionCopies {
+  NodeName primary;
+  std::vector<NodeName> backups;
 };
 
 struct WorkerCapacity {
@@ -31,8 +39,23 @@ struct WorkerCapacity {
   int32_t slots = 1;  // >= 1
 };
 
-// The owner of each partition. `ps` is not empty.
-std::vector<NodeName> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps);
+// The ps of each partition, with `backups` followers each, fewer where there are not so many ps. `ps` is not empty.
+std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
+                                             int backups);
+
+// The ps for one more copy of a partition that lies on `holders`: none of them, another host label than theirs where
+// there is one, then the one with the fewest bytes. Empty: there is none.
+NodeName PickCopy(const std::vector<NodeName>& holders, const std::vector<std::string>& holder_hosts,
+                  const std::vector<PsLoad>& ps);
+
+// A primary that should move so that the primaries' bytes of one job even out over `ps` (its other primaries' ps do not
+// count); nullopt: they are within invariant 2. Each move makes it better, so that a series of them ends.
+struct PrimaryMove {
+  size_t partition = 0;
+  NodeName to;
+};
+std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
+                                           const std::vector<PartitionCopies>& copies, const std::vector<PsLoad>& ps);
 
 // The owner of each replica of a job that starts. `workers` is not empty.
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers);

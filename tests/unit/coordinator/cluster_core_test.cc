@@ -263,7 +263,7 @@ TEST(ClusterCore, APsThatReturnRaisesTheGeneration) {
   c.Kill(c.node("ps-1"));
   c.Pass(absl::Seconds(1));
   EXPECT_EQ(c.State(id), v1::RUNNING);
-  EXPECT_EQ(c.Job(id).reason(), "waits for ps \"ps-1\" to come back (its data directory holds 2 partitions)");
+  EXPECT_EQ(c.Job(id).reason(), "waits for ps \"ps-1\" to come back (its data directory holds 2 partitions); restart it");
   c.ClearCommands();
   c.Restart(c.node("ps-1"), "ps-1:2000");
   EXPECT_EQ(c.Job(id).generation(), 2u);

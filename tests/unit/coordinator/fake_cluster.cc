@@ -42,11 +42,12 @@ v1::JobSpec FakeCluster::Spec(int replicas) {
 
 // ---- nodes ----
 
-FakeNode& FakeCluster::AddPs(const std::string& name) {
+FakeNode& FakeCluster::AddPs(const std::string& name, const std::string& host) {
   auto& node = nodes_[name] = std::make_unique<FakeNode>();
   node->hello.set_name(name);
   node->hello.set_role(v1::PS);
   node->hello.set_address(name + ":1000");
+  node->hello.set_host(host);
   node->hello.set_incarnation(++last_incarnation_);
   Connect(*node);
   Settle();
@@ -71,11 +72,7 @@ v1::Hello FakeCluster::HelloOf(const FakeNode& node) const {
     v1::HeldPartitions& held = *hello.add_held();
     held.set_job_id(job_id);
     held.set_generation(hosted.generation);
-    for (const auto& [partition, version] : hosted.version) {
-      v1::HeldPartition& p = *held.add_partitions();
-      p.set_partition(partition);
-      p.set_version(version);
-    }
+    for (const auto& [partition, version] : hosted.version) *held.add_partitions() = HeldOf(node, job_id, partition);
   }
   for (const auto& [job_id, assign] : node.assigned) {
     v1::HeldReplicas& running = *hello.add_running();
@@ -218,24 +215,7 @@ void FakeCluster::Deliver(FakeNode& node) {
 void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) {
   if (!message.has_welcome()) ++node.commands;
   if (message.has_host_partitions()) {
-    const v1::HostPartitions& host = message.host_partitions();
-    FakeNode::Hosted& hosted = node.hosted[host.job_id()];
-    if (host.generation() < hosted.generation) return;
-    hosted.generation = host.generation();
-    hosted.serving = true;
-    std::map<uint32_t, uint64_t> kept;
-    v1::NodeMessage answer;
-    v1::PartitionsReady& ready = *answer.mutable_partitions_ready();
-    ready.set_job_id(host.job_id());
-    ready.set_generation(host.generation());
-    for (const v1::PartitionRange& range : host.partitions()) {
-      kept[range.partition()] = hosted.version[range.partition()];
-      v1::HeldPartition& p = *ready.add_partitions();
-      p.set_partition(range.partition());
-      p.set_version(kept[range.partition()]);
-    }
-    hosted.version = std::move(kept);
-    Say(node, answer);
+    HostPartitions(node, message.host_partitions());
   } else if (message.has_drop_job()) {
     node.hosted.erase(message.drop_job().job_id());
     node.assigned.erase(message.drop_job().job_id());
@@ -255,6 +235,77 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
   } else if (message.has_finalize()) {
     node.finalizes.push_back(message.finalize());
   }
+}
+
+v1::HeldPartition FakeCluster::HeldOf(const FakeNode& node, uint64_t job_id, uint32_t partition) const {
+  const FakeNode::Hosted& hosted = node.hosted.at(job_id);
+  v1::HeldPartition held;
+  held.set_partition(partition);
+  held.set_version(hosted.version.at(partition));
+  held.set_backup(hosted.backup.contains(partition));
+  held.set_version_min(std::min(node.version_min, held.version()));
+  held.mutable_versions()->Assign(node.kept_versions.begin(), node.kept_versions.end());
+  return held;
+}
+
+void FakeCluster::HostPartitions(FakeNode& node, const v1::HostPartitions& host) {
+  FakeNode::Hosted& hosted = node.hosted[host.job_id()];
+  if (host.generation() < hosted.generation) return;
+  const bool anew = host.generation() > hosted.generation || !hosted.serving;
+  hosted.generation = host.generation();
+  hosted.serving = true;
+  const auto before = std::exchange(hosted.version, {});
+  const auto links = std::exchange(hosted.links, {});
+  hosted.backup.clear();
+  for (const v1::PartitionRange& range : host.partitions()) {
+    const uint32_t p = range.partition();
+    const auto held = before.find(p);
+    hosted.version[p] = held == before.end() ? 0 : held->second;
+    if (range.backup()) hosted.backup.insert(p);
+    for (const v1::BackupRoute& route : range.backups()) {
+      const auto known = links.find(p);
+      const bool same = !anew && known != links.end() && known->second.contains(route.node());
+      hosted.links[p][route.node()] = route.in_sync() || (same && known->second.at(route.node()));
+    }
+    if (anew && host.has_rollback_to()) {
+      hosted.version[p] = host.rollback_to();
+      true_step_[host.job_id()] = static_cast<int64_t>(host.rollback_to());
+    }
+  }
+  v1::NodeMessage answer;
+  v1::PartitionsReady& ready = *answer.mutable_partitions_ready();
+  ready.set_job_id(host.job_id());
+  ready.set_generation(host.generation());
+  for (const auto& [p, version] : hosted.version) *ready.add_partitions() = HeldOf(node, host.job_id(), p);
+  Say(node, answer);
+}
+
+// Brings the backups of this primary up to date and says so, again and again.
+void FakeCluster::Replicate(FakeNode& primary) {
+  if (!primary.running || !replicate) return;
+  std::vector<v1::NodeMessage> reports;
+  for (auto& [job_id, hosted] : primary.hosted) {
+    if (!hosted.serving) continue;
+    for (auto& [p, links] : hosted.links) {
+      for (auto& [name, in_sync] : links) {
+        FakeNode& backup = *nodes_.at(name);
+        const auto copy = backup.hosted.find(job_id);
+        if (!backup.running || copy == backup.hosted.end() || !copy->second.serving ||
+            copy->second.generation != hosted.generation || !copy->second.backup.contains(p)) {
+          continue;
+        }
+        if (!in_sync) copy->second.version[p] = hosted.version[p];
+        in_sync = true;
+        v1::BackupReport& report = *reports.emplace_back().mutable_backup_report();
+        report.set_job_id(job_id);
+        report.set_generation(hosted.generation);
+        report.set_partition(p);
+        report.set_node(name);
+        report.set_version(hosted.version[p]);
+      }
+    }
+  }
+  for (const v1::NodeMessage& report : reports) Say(primary, report);
 }
 
 void FakeCluster::AnswerQueries(FakeNode& node) {
@@ -307,6 +358,7 @@ void FakeCluster::Pass(absl::Duration duration) {
     if (absl::ToUnixMillis(clock_.Now()) % 500 == 0) {
       for (auto& [name, node] : nodes_) Beat(*node);
     }
+    for (auto& [name, node] : nodes_) Replicate(*node);
     Do(Tick{});
     Settle();
   }
@@ -338,14 +390,29 @@ void FakeCluster::TrainStep() {
     bool served = true;
     for (const v1::Route& route : assign->routes()) {
       FakeNode& ps = *nodes_.at(route.ps());
+      const uint32_t p = route.range().partition();
       auto hosted = ps.hosted.find(job_id);
       served = served && ps.running && hosted != ps.hosted.end() && hosted->second.serving &&
-               hosted->second.generation == assign->generation() &&
-               hosted->second.version.contains(route.range().partition()) && ps.hello.address() == route.address();
+               hosted->second.generation == assign->generation() && hosted->second.version.contains(p) &&
+               !hosted->second.backup.contains(p) && ps.hello.address() == route.address();
+      if (!served) break;
+      for (const auto& [name, in_sync] : hosted->second.links[p]) {  // nothing is acknowledged without them
+        FakeNode& backup = *nodes_.at(name);
+        auto copy = backup.hosted.find(job_id);
+        served = served && (!in_sync || (backup.running && copy != backup.hosted.end() && copy->second.serving &&
+                                         copy->second.generation == hosted->second.generation &&
+                                         copy->second.backup.contains(p)));
+      }
     }
     if (!served) continue;
     for (const v1::Route& route : assign->routes()) {
-      ++nodes_.at(route.ps())->hosted[job_id].version[route.range().partition()];
+      const uint32_t p = route.range().partition();
+      FakeNode::Hosted& hosted = nodes_.at(route.ps())->hosted[job_id];
+      EXPECT_EQ(hosted.version[p], static_cast<uint64_t>(step)) << "partition " << p << " lost or doubled an update";
+      ++hosted.version[p];
+      for (const auto& [name, in_sync] : hosted.links[p]) {
+        if (in_sync) nodes_.at(name)->hosted[job_id].version[p] = hosted.version[p];
+      }
     }
     for (const auto& [replica, node] : computing[job_id]) {
       v1::NodeMessage message;

@@ -26,7 +26,11 @@ struct FakeNode {
     uint64_t generation = 0;
     std::map<uint32_t, uint64_t> version;
     bool serving = false;  // this process was told to
+    std::set<uint32_t> backup;
+    std::map<uint32_t, std::map<std::string, bool>> links;  // of primaries: the backup has everything
   };
+  uint64_t version_min = 0;               // ps: as it says in Hello and PartitionsReady
+  std::vector<uint64_t> kept_versions;    // ps: the same
   std::map<uint64_t, Hosted> hosted;                // ps
   std::map<uint64_t, v1::AssignReplicas> assigned;  // worker
   std::vector<v1::EvaluateShard> shards;            // worker: asked, not answered
@@ -44,9 +48,10 @@ class FakeCluster {
   static v1::JobSpec Spec(int replicas = 4);
   v1::DataInfo data;
   std::string data_error;  // workers answer so
+  bool replicate = true;   // backups are brought up to date
   bool answer_inspections = true, answer_evaluations = true, answer_finalizes = true;
 
-  FakeNode& AddPs(const std::string& name);
+  FakeNode& AddPs(const std::string& name, const std::string& host = "");
   FakeNode& AddWorker(const std::string& name, int slots = 1);
   FakeNode& node(const std::string& name) { return *nodes_.at(name); }
 
@@ -96,6 +101,9 @@ class FakeCluster {
   void Handle(FakeNode& node, const v1::CoordinatorMessage& message);
   void AnswerQueries(FakeNode& node);
   void Beat(FakeNode& node);
+  void HostPartitions(FakeNode& node, const v1::HostPartitions& host);
+  void Replicate(FakeNode& primary);
+  v1::HeldPartition HeldOf(const FakeNode& node, uint64_t job_id, uint32_t partition) const;
   v1::Hello HelloOf(const FakeNode& node) const;
 
   ManualClock clock_;

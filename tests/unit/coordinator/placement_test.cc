@@ -137,37 +137,123 @@ TEST(RebalanceReplicas, AJoinMovesAFairShareAndNoMore) {
   }
 }
 
+std::vector<PsLoad> RandomPs(std::mt19937_64& random, int most) {
+  std::vector<PsLoad> ps;
+  const int n = 1 + static_cast<int>(random() % most);
+  for (int i = 0; i < n; ++i) ps.push_back({absl::StrCat("ps-", i), absl::StrCat("host-", random() % 3), random() % 10000});
+  return ps;
+}
+
+std::vector<v1::PartitionRange> RandomPartitions(std::mt19937_64& random) {
+  return CutPartitions(16 * (1 + static_cast<int64_t>(random() % 1000)), 64 * (1 + random() % 20));
+}
+
+uint64_t Bytes(const v1::PartitionRange& range) { return (range.end() - range.begin()) * 4; }
+
+std::pair<uint64_t, uint64_t> LeastAndMost(const std::map<NodeName, uint64_t>& bytes) {
+  uint64_t most = 0, least = UINT64_MAX;
+  for (const auto& [name, b] : bytes) {
+    most = std::max(most, b);
+    least = std::min(least, b);
+  }
+  return {least, most};
+}
+
 TEST(PlacePartitions, BalancedByBytesWithinOnePartition) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    std::vector<PsLoad> ps;
-    const int n = 1 + static_cast<int>(random() % 6);
-    for (int i = 0; i < n; ++i) ps.push_back({absl::StrCat("ps-", i), random() % 10000});
-    const auto partitions = CutPartitions(16 * (1 + static_cast<int64_t>(random() % 1000)), 64 * (1 + random() % 20));
-    const auto owners = PlacePartitions(partitions, ps);
-    ASSERT_EQ(owners.size(), partitions.size());
-    EXPECT_EQ(owners, PlacePartitions(partitions, ps));
+    const std::vector<PsLoad> ps = RandomPs(random, 6);
+    const auto partitions = RandomPartitions(random);
+    const auto placed = PlacePartitions(partitions, ps, 0);
+    ASSERT_EQ(placed.size(), partitions.size());
     std::map<NodeName, uint64_t> bytes;
     uint64_t largest = 0;
     for (const auto& p : ps) bytes[p.name] = 0;
     for (size_t i = 0; i < partitions.size(); ++i) {
-      const uint64_t size = (partitions[i].end() - partitions[i].begin()) * 4;
-      bytes.at(owners[i]) += size;
-      largest = std::max(largest, size);
+      EXPECT_TRUE(placed[i].backups.empty());
+      bytes.at(placed[i].primary) += Bytes(partitions[i]);
+      largest = std::max(largest, Bytes(partitions[i]));
     }
-    uint64_t most = 0, least = UINT64_MAX;
-    for (const auto& [name, b] : bytes) {
-      most = std::max(most, b);
-      least = std::min(least, b);
-    }
+    const auto [least, most] = LeastAndMost(bytes);
     EXPECT_LE(most - least, largest);
+  }
+}
+
+TEST(PlacePartitions, CopiesLieOnDifferentPsAndHosts) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const std::vector<PsLoad> ps = RandomPs(random, 6);
+    std::map<NodeName, std::string> host;
+    std::set<std::string> hosts;
+    for (const PsLoad& p : ps) hosts.insert(host[p.name] = p.host);
+    const auto partitions = RandomPartitions(random);
+    const int backups = static_cast<int>(random() % 4);
+    for (const PartitionCopies& copies : PlacePartitions(partitions, ps, backups)) {
+      std::set<NodeName> names{copies.primary};
+      names.insert(copies.backups.begin(), copies.backups.end());
+      EXPECT_EQ(names.size(), 1 + copies.backups.size()) << "each on its own ps";
+      EXPECT_EQ(names.size(), std::min<size_t>(ps.size(), 1 + backups));
+      std::set<std::string> used;
+      for (const NodeName& name : names) used.insert(host[name]);
+      EXPECT_EQ(used.size(), std::min(hosts.size(), names.size())) << "as many hosts as can be";
+    }
   }
 }
 
 TEST(PlacePartitions, SmallJobsSpreadOverThePsToo) {
   const auto one = CutPartitions(16, 64);
-  EXPECT_EQ(PlacePartitions(one, {{"ps-0", 4096}, {"ps-1", 0}}), std::vector<NodeName>{"ps-1"});
+  EXPECT_EQ(PlacePartitions(one, {{"ps-0", "h", 4096}, {"ps-1", "h", 0}}, 0)[0].primary, "ps-1");
+}
+
+TEST(PickCopy, AnotherHostThenTheFewestBytes) {
+  const std::vector<PsLoad> ps{{"a", "h1", 0}, {"b", "h1", 1}, {"c", "h2", 9}, {"d", "h3", 5}};
+  EXPECT_EQ(PickCopy({"a"}, {"h1"}, ps), "d");
+  EXPECT_EQ(PickCopy({"a", "d"}, {"h1", "h3"}, ps), "c");
+  EXPECT_EQ(PickCopy({"a", "c", "d"}, {"h1", "h2", "h3"}, ps), "b") << "the same host rather than none";
+  EXPECT_EQ(PickCopy({"a", "b", "c", "d"}, {}, ps), "");
+  EXPECT_EQ(PickCopy({}, {}, {}), "");
+}
+
+// A ps joins: few moves, each an improvement, and in the end the same bound as a placement from nothing.
+TEST(NextPrimaryMove, EndsBalanced) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    std::vector<PsLoad> ps = RandomPs(random, 5);
+    const auto partitions = RandomPartitions(random);
+    auto copies = PlacePartitions(partitions, ps, static_cast<int>(random() % 3));
+    std::vector<uint64_t> bytes;
+    uint64_t largest = 0, total = 0;
+    for (const auto& range : partitions) {
+      bytes.push_back(Bytes(range));
+      total += bytes.back();
+      largest = std::max(largest, bytes.back());
+    }
+    ps.push_back({"new", "host-9", 0});
+    size_t moves = 0;
+    while (auto move = NextPrimaryMove(bytes, copies, ps)) {
+      ASSERT_LT(moves++, 2 * partitions.size()) << "it does not end";
+      copies[move->partition].primary = move->to;
+    }
+    std::map<NodeName, uint64_t> own;
+    for (const auto& p : ps) own[p.name] = 0;
+    for (size_t i = 0; i < copies.size(); ++i) own[copies[i].primary] += bytes[i];
+    const auto [least, most] = LeastAndMost(own);
+    EXPECT_LE(most - least, largest);
+    EXPECT_LE(moves, partitions.size() / ps.size() + 2) << "no more than the new one's share";
+  }
+}
+
+TEST(NextPrimaryMove, AChangeOfRolesFirst) {
+  const std::vector<uint64_t> bytes(4, 64);
+  const std::vector<PartitionCopies> copies{{"a", {"c"}}, {"a", {"b"}}, {"a", {"c"}}, {"a", {"c"}}};
+  const auto move = NextPrimaryMove(bytes, copies, {{"a", "h", 0}, {"b", "h", 0}});
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(move->partition, 1u);
+  EXPECT_EQ(move->to, "b");
+  EXPECT_FALSE(NextPrimaryMove(bytes, copies, {{"a", "h", 0}}).has_value());
 }
 
 TEST(ReplicaListText, Ranges) {
