@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "client/leader_finder.h"
 #include "common/rpc/channel.h"
 
 namespace cairn {
@@ -23,6 +24,9 @@ constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffMax = absl::Seconds(2);
 // A list of jobs with their models.
 constexpr int kAnswerBytesMax = 64 << 20;
+// Of several coordinators one is elected within the lease of the one that died, 3 s by default.
+constexpr absl::Duration kElectionPatience = absl::Seconds(15);
+constexpr int kRedirectsInARow = 2;
 // A watch's stream is opened anew after this long, so that a peer that vanished silently is noticed.
 constexpr absl::Duration kWatchStreamMax = absl::Seconds(30);
 
@@ -70,20 +74,31 @@ class Backoff {
 
 }  // namespace
 
-// The way to the coordinator: a channel that is made anew after it failed, because gRPC's own back-off is slower than
-// ours.
+// The way to the coordinator that leads: a channel that is made anew after it failed, because gRPC's own back-off is
+// slower than ours.
 struct JobClient::Connection {
   struct Link {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::JobService::Stub> stub;
   };
+  // What a failed call says of where to ask again.
+  struct Hint {
+    bool elsewhere = false;  // the link is gone; the next one may lead
+    bool at_once = false;    // the leader was named
+    bool standby = false;    // a coordinator answered that does not lead
+  };
 
-  explicit Connection(std::string address) : address(std::move(address)) {}
+  explicit Connection(const std::string& addresses)
+      : addresses(addresses),
+        parsed(ParseCoordinators(addresses)),
+        finder(parsed.value_or(std::vector<std::string>())),
+        several(finder.several()) {}
 
   absl::StatusOr<std::shared_ptr<Link>> Get() {
+    if (!parsed.ok()) return Annotate(parsed.status(), "the coordinator's address");
     absl::MutexLock lock(&mutex);
     if (link == nullptr) {
-      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(address, Options());
+      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = CreateChannel(finder.current(), Options());
       if (!channel.ok()) return Annotate(channel.status(), "the coordinator's address");
       link = std::make_shared<Link>(Link{*channel, v1::JobService::NewStub(*channel)});
     }
@@ -91,51 +106,85 @@ struct JobClient::Connection {
   }
 
   // What gRPC said of a call on `used`, as a user should read it.
-  absl::Status ToStatus(const grpc::Status& status, const std::shared_ptr<Link>& used, absl::Duration timeout) {
+  absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context,
+                        const std::shared_ptr<Link>& used, absl::Duration timeout, Hint* hint) {
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
+        Served();
         return absl::OkStatus();
-      case grpc::StatusCode::UNAVAILABLE:
+      case grpc::StatusCode::UNAVAILABLE: {
+        const auto& metadata = context.GetServerTrailingMetadata();
+        if (const auto leader = metadata.find(kLeaderMetadata); leader != metadata.end()) {
+          *hint = MoveOn(used, std::string(leader->second.data(), leader->second.size()));
+          hint->standby = true;
+          break;
+        }
         if (used->channel->GetState(false) == GRPC_CHANNEL_READY) break;  // the coordinator itself says so
-        Drop(used);
+        *hint = MoveOn(used, "");
         return absl::UnavailableError(absl::StrFormat(
             "cannot reach the coordinator at %s (%s); is it running? start one with `cairn up` or give --coordinator",
-            address, ShortReason(status.error_message())));
+            addresses, ShortReason(status.error_message())));
+      }
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return absl::DeadlineExceededError(absl::StrFormat(
             "the coordinator at %s did not answer within %s; is that its address, and is it overloaded or stopped?",
-            address, absl::FormatDuration(timeout)));
+            addresses, absl::FormatDuration(timeout)));
       case grpc::StatusCode::UNIMPLEMENTED:
         return absl::UnimplementedError(
             absl::StrFormat("what listens at %s is no cairn coordinator, or one of another version; give --coordinator "
                             "the address on which cairn-coordinator listens",
-                            address));
+                            addresses));
       default:
         break;
     }
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   }
 
+  // Every call is safe to repeat (cluster.proto), so that it may be asked of one coordinator after the other.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                              Response*),
                                 const Request& request, absl::Duration timeout) {
-    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    Response response;
-    const grpc::Status status = (used->stub.get()->*method)(&context, request, &response);
-    if (!status.ok()) return ToStatus(status, used, timeout);
-    return response;
+    const absl::Time begin = absl::Now();
+    Backoff backoff;
+    size_t unreached = 0;  // coordinators, since one answered
+    while (true) {
+      CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
+      grpc::ClientContext context;
+      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+      Response response;
+      const grpc::Status answer = (used->stub.get()->*method)(&context, request, &response);
+      Hint hint;
+      const absl::Status status = ToStatus(answer, context, used, timeout, &hint);
+      if (status.ok()) return response;
+      if (!several || !hint.elsewhere) return status;
+      unreached = hint.standby ? 0 : unreached + 1;
+      // While one stands by, a leader is being elected; where none is reached there is nothing to wait for.
+      if (unreached >= parsed->size() || absl::Now() - begin > kElectionPatience) return status;
+      if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
+    }
   }
 
-  void Drop(const std::shared_ptr<Link>& used) {
+  Hint MoveOn(const std::shared_ptr<Link>& used, const std::string& leader) {
     absl::MutexLock lock(&mutex);
-    if (link == used) link = nullptr;
+    Hint hint;
+    hint.elsewhere = true;
+    if (link != used) return hint;  // another thread did
+    link = nullptr;
+    hint.at_once = finder.Failed(leader);
+    return hint;
   }
 
-  const std::string address;
+  void Served() {
+    absl::MutexLock lock(&mutex);
+    finder.Served();
+  }
+
+  const std::string addresses;
+  const absl::StatusOr<std::vector<std::string>> parsed;
   absl::Mutex mutex;
+  LeaderFinder finder ABSL_GUARDED_BY(mutex);
+  const bool several;
   std::shared_ptr<Link> link ABSL_GUARDED_BY(mutex);
 };
 
@@ -206,6 +255,7 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
   v1::GetJobRequest request = ToRequest(job);
   Backoff backoff;
   absl::Time last_heard = absl::Now();
+  int redirects = 0;  // in a row
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
     grpc::ClientContext context;
@@ -225,8 +275,12 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
         return absl::OkStatus();
       }
     }
-    const absl::Status end = connection_->ToStatus(reader->Finish(), link, kWatchStreamMax);
+    Connection::Hint hint;
+    const grpc::Status finish = reader->Finish();
+    const absl::Status end = connection_->ToStatus(finish, context, link, kWatchStreamMax, &hint);
     if (final) return absl::OkStatus();
+    redirects = hint.at_once ? redirects + 1 : 0;
+    if (redirects > 0 && redirects <= kRedirectsInARow) continue;
     const absl::Time now = absl::Now();
     if (heard) {
       last_heard = now;

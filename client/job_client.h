@@ -4,7 +4,8 @@
 // Thread-safe; every call may run beside the others. Invariants:
 //   1. Every call ends: unary calls by their deadline, Watch by the job's end, by its caller or when the coordinator
 //   stays away.
-//   2. Calls that change something are safe to repeat: Submit carries a request key and retries by itself.
+//   2. Calls that change something are safe to repeat: Submit carries a request key and retries by itself. Of several
+//   coordinators the one that leads is found by every call, and waited for while one is being elected.
 //   3. No gRPC type shows: programs that link this need not know it.
 #pragma once
 
@@ -23,7 +24,7 @@ namespace cairn {
 inline constexpr char kCoordinatorAddressDefault[] = "127.0.0.1:7070";
 
 struct JobClientOptions {
-  std::string address = kCoordinatorAddressDefault;  // host:port
+  std::string address = kCoordinatorAddressDefault;  // host:port; several coordinators: with commas between them
   absl::Duration timeout = absl::Seconds(10);        // of a call. Submit: the workers look at the data meanwhile
   absl::Duration submit_timeout = absl::Seconds(60);
   absl::Duration evaluate_timeout = absl::Minutes(30);

@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "client/leader_finder.h"
 #include "common/base/executor.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr size_t kQueueBytesMax = size_t{8} << 20;
 // From opening the stream to Welcome.
 constexpr absl::Duration kWelcomeTimeout = absl::Seconds(5);
+// Of several coordinators one is elected within seconds; nodes should be there soon after.
+constexpr absl::Duration kBackoffMaxOfSeveral = absl::Milliseconds(500);
 // What a Welcome may name; beyond, a coordinator that talks nonsense would make us spin or be taken for dead.
 constexpr int kHeartbeatMsMin = 10;
 constexpr int kHeartbeatMsMax = 60'000;
@@ -34,8 +37,14 @@ absl::Status ToAbsl(const grpc::Status& status) {
 // Everything but Send, and the reactor's callbacks, runs on executor_. The reactor's callbacks only post.
 class SessionClient::Impl {
  public:
-  Impl(std::string address, SessionCallbacks callbacks)
-      : address_(std::move(address)), callbacks_(std::move(callbacks)), executor_("session") {
+  Impl(const std::string& addresses, SessionCallbacks callbacks)
+      : addresses_(ParseCoordinators(addresses)),
+        callbacks_(std::move(callbacks)),
+        finder_(addresses_.value_or(std::vector<std::string>())),
+        backoff_({.initial = absl::Milliseconds(100),
+                  .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
+                 RandomBits()),
+        executor_("session") {
     executor_.Post([this] { Connect(); });
   }
 
@@ -98,7 +107,7 @@ class SessionClient::Impl {
   void Connect() {
     if (stopping_) return;
     // A channel of its own for each attempt: the back-off is ours, not the channel's.
-    auto channel = CreateChannel(address_, {});
+    auto channel = addresses_.ok() ? CreateChannel(finder_.current(), {}) : addresses_.status();
     if (!channel.ok()) {
       if (callbacks_.on_rejected) callbacks_.on_rejected(channel.status());
       executor_.PostAfter(backoff_.Next(), [this] { Connect(); });
@@ -152,6 +161,7 @@ class SessionClient::Impl {
     if (s.incoming.has_welcome() && !s.up) {
       s.up = true;
       backoff_.Reset();
+      finder_.Served();
       heartbeat_interval_ = absl::Milliseconds(
           std::clamp(s.incoming.welcome().heartbeat_interval_ms(), kHeartbeatMsMin, kHeartbeatMsMax));
       if (callbacks_.on_message) callbacks_.on_message(s.incoming);
@@ -179,6 +189,7 @@ class SessionClient::Impl {
 
   void OnEnded(const absl::Status& status) {
     const bool was_up = stream_->up;
+    const std::string leader = absl::IsUnavailable(status) ? LeaderNamedBy(stream_->context) : "";
     for (const auto& out : stream_->outgoing) queued_bytes_ -= out.bytes;
     stream_.reset();
     if (was_up && callbacks_.on_connection) callbacks_.on_connection(false);
@@ -189,10 +200,17 @@ class SessionClient::Impl {
     if (callbacks_.on_rejected && (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status))) {
       callbacks_.on_rejected(status);
     }
-    executor_.PostAfter(backoff_.Next(), [this] { Connect(); });
+    const bool at_once = finder_.Failed(leader);
+    executor_.PostAfter(at_once ? absl::ZeroDuration() : backoff_.Next(), [this] { Connect(); });
   }
 
-  const std::string address_;
+  static std::string LeaderNamedBy(const grpc::ClientContext& context) {
+    const auto& metadata = context.GetServerTrailingMetadata();
+    const auto it = metadata.find(kLeaderMetadata);
+    return it == metadata.end() ? "" : std::string(it->second.data(), it->second.size());
+  }
+
+  const absl::StatusOr<std::vector<std::string>> addresses_;
   const SessionCallbacks callbacks_;
   std::atomic<size_t> queued_bytes_{0};  // given to Send or queued, not yet written
   absl::Notification ended_;
@@ -200,13 +218,14 @@ class SessionClient::Impl {
   bool stopping_ = false;
   std::unique_ptr<Stream> stream_;
   uint64_t epoch_ = 0;  // of stream_: tells a timer that its stream is gone
-  Backoff backoff_{{.initial = absl::Milliseconds(100)}, RandomBits()};  // halved by its jitter
+  LeaderFinder finder_;
+  Backoff backoff_;  // halved by its jitter
   absl::Duration heartbeat_interval_ = absl::Milliseconds(500);
   SerialExecutor executor_;  // last: its thread uses all of the above
 };
 
-SessionClient::SessionClient(std::string coordinator_address, SessionCallbacks callbacks)
-    : impl_(std::make_shared<Impl>(std::move(coordinator_address), std::move(callbacks))) {}
+SessionClient::SessionClient(const std::string& coordinators, SessionCallbacks callbacks)
+    : impl_(std::make_shared<Impl>(coordinators, std::move(callbacks))) {}
 
 SessionClient::~SessionClient() { impl_->Stop(); }
 

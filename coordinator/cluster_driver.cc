@@ -3,24 +3,31 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 
 namespace cairn {
 namespace {
 
-absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping; try again"); }
+absl::Status NotLeading(const std::string& text) {
+  absl::Status status = absl::UnavailableError(text);
+  status.SetPayload(kLeaderPayload, absl::Cord());
+  return status;
+}
+
+absl::Status Stopping() { return NotLeading("the coordinator is stopping; try again"); }
 
 bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace
 
-ClusterDriver::ClusterDriver(const CoordinatorOptions& options, uint64_t incarnation, StateStore store,
-                             const StoredState& stored, Clock* clock, std::function<void(const absl::Status&)> on_fatal)
-    : clock_(clock),
+ClusterDriver::ClusterDriver(const CoordinatorOptions& options, Clock* clock, std::function<void(bool)> on_leading)
+    : options_(options),
+      clock_(clock),
       tick_(std::min(options.heartbeat_interval / 2, absl::Milliseconds(100))),
-      on_fatal_(std::move(on_fatal)),
-      store_(std::move(store)),
-      core_(options, incarnation, stored, clock->Now()),
+      on_leading_(std::move(on_leading)),
+      standing_by_(NotLeading("the coordinator is starting; try again")),
       executor_("cluster") {
   executor_.Post([this] { TickAgain(); });
 }
@@ -33,12 +40,56 @@ void ClusterDriver::TickAgain() {
   executor_.PostAfter(tick_, [this] { TickAgain(); });
 }
 
+// ---- who leads ----
+
+void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
+  executor_.Post([this, begin = std::move(begin)] {
+    if (stopped_) return;
+    absl::StatusOr<Leadership> leadership = begin();
+    if (!leadership.ok()) {
+      EndAll(NotLeading(absl::StrCat("this coordinator cannot lead: ", leadership.status().message())));
+      return;
+    }
+    reign_ = std::make_unique<Reign>(options_, *std::move(leadership), clock_->Now());
+    if (on_leading_) on_leading_(true);
+  });
+}
+
+void ClusterDriver::StandBy(const absl::Status& why) {
+  executor_.Post([this, why] {
+    if (!stopped_) EndAll(why);
+  });
+}
+
+bool ClusterDriver::MayAct() {
+  if (reign_ == nullptr) return false;
+  if (!reign_->valid || reign_->valid()) return true;
+  Fail(absl::AbortedError("this coordinator's lease lapsed: it no longer leads; try again"));
+  return false;
+}
+
+void ClusterDriver::Fail(const absl::Status& status) {
+  LogError("%s", status.message());
+  const auto on_failed = std::move(reign_->on_failed);
+  EndAll(NotLeading(std::string(status.message())));
+  if (on_failed) on_failed(status);
+}
+
+void ClusterDriver::EndAll(const absl::Status& why) {
+  if (reign_ != nullptr && on_leading_) on_leading_(false);
+  reign_.reset();
+  standing_by_ = why;
+  for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
+  for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
+  for (auto& [id, watcher] : std::exchange(watchers_, {})) watcher.sink->Finish(why);
+}
+
 // ---- sessions ----
 
 void ClusterDriver::SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello,
                                   std::function<void(SessionToken)> then) {
   executor_.Post([this, sink = std::move(sink), hello = std::move(hello), then = std::move(then)]() mutable {
-    if (stopped_) return sink->Close(Stopping());
+    if (!MayAct()) return sink->Close(standing_by_);
     const SessionToken token{++last_token_};
     sessions_[token] = std::move(sink);
     Step(NodeUp{token, std::move(hello)});
@@ -48,7 +99,7 @@ void ClusterDriver::SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello h
 
 void ClusterDriver::SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then) {
   executor_.Post([this, session, message = std::move(message), then = std::move(then)]() mutable {
-    if (!stopped_) Step(NodeSays{session, std::move(message)});
+    Step(NodeSays{session, std::move(message)});
     then();
   });
 }
@@ -56,7 +107,7 @@ void ClusterDriver::SessionSays(SessionToken session, v1::NodeMessage message, s
 void ClusterDriver::SessionEnded(SessionToken session) {
   executor_.Post([this, session] {
     sessions_.erase(session);
-    if (!stopped_) Step(SessionClosed{session});
+    Step(SessionClosed{session});
   });
 }
 
@@ -64,7 +115,7 @@ void ClusterDriver::SessionEnded(SessionToken session) {
 
 void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
   executor_.Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
-    if (stopped_) return reply(Stopping(), {});
+    if (!MayAct()) return reply(standing_by_, {});
     if (calls_.size() >= kCallsMax)
       return reply(absl::ResourceExhaustedError("too many calls wait; try again later"), {});
     const ReplyToken token{++last_token_};
@@ -73,18 +124,22 @@ void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn re
   });
 }
 
-void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query) {
-  executor_.Post([this, query = std::move(query)] { query(core_, clock_->Now()); });
+void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query,
+                          std::function<void(const absl::Status&)> otherwise) {
+  executor_.Post([this, query = std::move(query), otherwise = std::move(otherwise)] {
+    if (!MayAct()) return otherwise(standing_by_);
+    query(reign_->core, clock_->Now());
+  });
 }
 
 void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink,
                           std::function<void(uint64_t)> then) {
   executor_.Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
-    if (stopped_) return sink->Finish(Stopping());
+    if (!MayAct()) return sink->Finish(standing_by_);
     if (watchers_.size() >= kWatchersMax) {
       return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
     }
-    absl::StatusOr<v1::JobStatus> status = core_.GetJob(job, clock_->Now());
+    absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now());
     if (!status.ok()) return sink->Finish(status.status());
     const uint64_t id = ++last_token_;
     Watcher& watcher = watchers_[id];
@@ -112,7 +167,7 @@ void ClusterDriver::WatcherGone(uint64_t watcher) {
 // Writes the job's state if it changed, the last write is done and not too fresh.
 void ClusterDriver::Notify(uint64_t watcher_id) {
   auto it = watchers_.find(watcher_id);
-  if (it == watchers_.end()) return;
+  if (it == watchers_.end() || !MayAct()) return;
   Watcher& watcher = it->second;
   if (!watcher.dirty || watcher.writing || watcher.timer) return;
   const absl::Time now = clock_->Now();
@@ -126,7 +181,7 @@ void ClusterDriver::Notify(uint64_t watcher_id) {
     });
     return;
   }
-  absl::StatusOr<v1::JobStatus> status = core_.GetJob(watcher.job, now);
+  absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(watcher.job, now);
   if (!status.ok()) return FinishWatcher(watcher_id, status.status());  // deleted
   watcher.dirty = false;
   watcher.writing = true;
@@ -143,10 +198,10 @@ void ClusterDriver::FinishWatcher(uint64_t watcher_id, const absl::Status& statu
 // ---- effects ----
 
 void ClusterDriver::Step(const Event& event) {
-  if (!stopped_) CarryOut(core_.Step(event, clock_->Now()));
+  if (MayAct()) CarryOut(reign_->core.Step(event, clock_->Now()));
 }
 
-// False: the store failed, the rest was not carried out.
+// False: the store failed, or we no longer lead; the rest was not carried out.
 bool ClusterDriver::CarryOut(Effects effects) {
   std::vector<Store> stores;  // neighbours are written together
   std::vector<uint64_t> notify;
@@ -181,24 +236,17 @@ bool ClusterDriver::CarryOut(Effects effects) {
 
 bool ClusterDriver::Flush(std::vector<Store>& stores) {
   if (stores.empty()) return true;
-  const absl::Status status = store_.Write(stores);
+  const absl::Status status = reign_->store.Write(stores);
   stores.clear();
-  if (!status.ok()) Fail(Annotate(status, "the coordinator's state cannot be stored"));
-  return status.ok();
-}
-
-void ClusterDriver::Fail(const absl::Status& status) {
-  LogError("%s", status.message());
-  stopped_ = true;
-  on_fatal_(status);
+  if (status.ok()) return MayAct();  // it may have taken long
+  Fail(Annotate(status, "the coordinator's state cannot be stored"));
+  return false;
 }
 
 void ClusterDriver::Stop() {
   executor_.RunAndWait([this] {
     stopped_ = true;
-    for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(Stopping());
-    for (auto& [token, reply] : std::exchange(calls_, {})) reply(Stopping(), {});
-    for (auto& [id, watcher] : std::exchange(watchers_, {})) watcher.sink->Finish(Stopping());
+    EndAll(Stopping());
   });
 }
 

@@ -1,12 +1,15 @@
 // ClusterDriver: runs ClusterCore on one executor, keeps the clock ticking and carries effects out in order: a Store is
 // durable before what follows it. Knows no gRPC: sessions, calls and watchers are handed in as sinks.
 //
+// It leads or stands by. Leading, it has a core and a store. Standing by, as at its start, it has neither, and answers
+// everything with the status that it was given, which names the leader where one is known.
+//
 // Thread rule: all methods from any thread. Sinks and reply functions are called on the executor; they must not block.
 // Invariants:
-//   1. Every reply function runs exactly once, at the latest in Stop (UNAVAILABLE).
+//   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
 //   2. At most kCallsMax calls and kWatchersMax watchers wait at a time; beyond, RESOURCE_EXHAUSTED.
-//   3. When the store fails, nothing more is carried out: on_fatal is called once, and the process should end and start
-//   again.
+//   3. When the store fails, or Leadership.valid says no, nothing more is carried out: the core is dropped, sessions,
+//   calls and watchers end, and on_failed is called once. Only another Lead makes it lead again, from the stored state.
 #pragma once
 
 #include <functional>
@@ -36,6 +39,19 @@ class WatchSink {
   virtual void Finish(const absl::Status& status) = 0;
 };
 
+// What it takes to lead.
+struct Leadership {
+  StateStore store;
+  StoredState stored;        // what the store holds
+  uint64_t incarnation = 0;  // random, new for each time of leading
+  // Asked before anything is carried out: may this process still act? Must not block. Null: always.
+  std::function<bool()> valid;
+  std::function<void(const absl::Status&)> on_failed;  // must not block
+};
+
+// The payload of a status that says: this coordinator does not lead; who does: "host:port", empty where that is not known.
+inline constexpr char kLeaderPayload[] = "cairn-leader";
+
 class ClusterDriver {
  public:
   static constexpr size_t kCallsMax = 4096;
@@ -45,9 +61,15 @@ class ClusterDriver {
 
   using ReplyFn = std::function<void(const absl::Status&, const ReplyBody&)>;
 
-  ClusterDriver(const CoordinatorOptions& options, uint64_t incarnation, StateStore store, const StoredState& stored,
-                Clock* clock, std::function<void(const absl::Status&)> on_fatal);
+  // on_leading: whenever it begins to lead (true) or ceases to; on the executor, must not block. May be null.
+  ClusterDriver(const CoordinatorOptions& options, Clock* clock, std::function<void(bool leading)> on_leading);
   ~ClusterDriver();
+
+  // ---- who leads ----
+  // begin runs on the executor and may block, to read the store. On an error it goes on standing by, with that status.
+  void Lead(std::function<absl::StatusOr<Leadership>()> begin);
+  // why: UNAVAILABLE, with kLeaderPayload.
+  void StandBy(const absl::Status& why);
 
   // ---- sessions ----
   // `then` runs after the event was carried out: the session's next message may be read.
@@ -57,7 +79,9 @@ class ClusterDriver {
 
   // ---- users ----
   void Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply);
-  void Query(std::function<void(const ClusterCore&, absl::Time now)> query);
+  // One of the two is called.
+  void Query(std::function<void(const ClusterCore&, absl::Time now)> query,
+             std::function<void(const absl::Status&)> otherwise);
   void Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink, std::function<void(uint64_t watcher)> then);
   void WatcherWritten(uint64_t watcher);
   void WatcherGone(uint64_t watcher);
@@ -79,17 +103,31 @@ class ClusterDriver {
   void Step(const Event& event);
   bool CarryOut(Effects effects);
   bool Flush(std::vector<Store>& stores);
+  bool MayAct();
   void Fail(const absl::Status& status);
+  void EndAll(const absl::Status& why);
   void TickAgain();
   void Notify(uint64_t watcher_id);
   void FinishWatcher(uint64_t watcher_id, const absl::Status& status);
 
+  const CoordinatorOptions options_;
   Clock* const clock_;
   const absl::Duration tick_;
-  const std::function<void(const absl::Status&)> on_fatal_;
+  const std::function<void(bool)> on_leading_;
   // On the executor:
-  StateStore store_;
-  ClusterCore core_;
+  struct Reign {
+    Reign(const CoordinatorOptions& options, Leadership leadership, absl::Time now)
+        : store(std::move(leadership.store)),
+          core(options, leadership.incarnation, leadership.stored, now),
+          valid(std::move(leadership.valid)),
+          on_failed(std::move(leadership.on_failed)) {}
+    StateStore store;
+    ClusterCore core;
+    std::function<bool()> valid;
+    std::function<void(const absl::Status&)> on_failed;
+  };
+  std::unique_ptr<Reign> reign_;  // null: standing by
+  absl::Status standing_by_;      // why, as callers are told
   bool stopped_ = false;
   uint64_t last_token_ = 0;
   std::map<SessionToken, std::shared_ptr<SessionSink>> sessions_;

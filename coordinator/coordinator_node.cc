@@ -1,10 +1,20 @@
 #include "coordinator/coordinator_node.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/log.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/server.h"
 #include "coordinator/cluster_driver.h"
+#include "coordinator/election.h"
+#include "coordinator/etcd_store.h"
 #include "coordinator/job_service.h"
 #include "coordinator/session_service.h"
 #include "coordinator/state_store.h"
@@ -14,47 +24,179 @@ namespace {
 
 // Calls are answered by then: the driver ends them all before the server stops.
 constexpr absl::Duration kStopGrace = absl::Seconds(2);
+// After a term that ended in an error, so that another coordinator is elected first, and etcd is not kept busy by errors.
+constexpr absl::Duration kPauseAfterError = absl::Seconds(1);
+
+// leader: its address, or empty.
+absl::Status StandsBy(const std::string& leader, const std::string& text) {
+  absl::Status status = absl::UnavailableError(text);
+  status.SetPayload(kLeaderPayload, absl::Cord(leader));
+  return status;
+}
+
+absl::Status LedBy(const v1::LeaderRecord& leader) {
+  return StandsBy(leader.address(), absl::StrFormat("this coordinator stands by; the leader is \"%s\" at %s",
+                                                    leader.name(), leader.address()));
+}
+
+absl::Status LedByNobody() {
+  return StandsBy("", "this coordinator stands by, and no leader is known yet; try again in some seconds");
+}
 
 }  // namespace
 
 class CoordinatorNode::Impl {
  public:
-  Impl(const CoordinatorNodeOptions& options, StateStore store, const StoredState& state)
-      : driver_(
-            options.core, RandomBits(), std::move(store), state, &clock_,
-            options.on_fatal ? options.on_fatal : [](const absl::Status&) {}),
+  explicit Impl(const CoordinatorNodeOptions& options)
+      : options_(options),
+        driver_(options.core, &clock_, [this](bool leading) { ShowLeading(leading); }),
         sessions_(&driver_),
         jobs_(&driver_, &clock_) {}
 
-  absl::Status Listen(const std::string& listen) {
+  absl::Status Listen() {
     RpcServerOptions options;
-    options.listen = listen;
-    CAIRN_ASSIGN_OR_RETURN(server_, RpcServer::Start(options, {&sessions_, &jobs_}));
+    options.listen = options_.listen;
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(options, {&sessions_, &jobs_}));
+    absl::MutexLock lock(&mutex_);
+    server_ = std::move(server);
+    server_->SetServing(kLeaderService, leading_);
     return absl::OkStatus();
+  }
+
+  void ShowLeading(bool leading) {
+    absl::MutexLock lock(&mutex_);
+    leading_ = leading;
+    if (server_ != nullptr) server_->SetServing(kLeaderService, leading);
+  }
+
+  // ---- alone ----
+
+  void Lead(std::unique_ptr<StateStore> store, StoredState state) {
+    driver_.Lead([this, store = std::shared_ptr<StateStore>(std::move(store)), state = std::move(state)] {
+      const auto on_fatal = options_.on_fatal ? options_.on_fatal : [](const absl::Status&) {};
+      return absl::StatusOr<Leadership>(Leadership{std::move(*store), state, RandomBits(), nullptr, on_fatal});
+    });
+  }
+
+  // ---- one of several ----
+
+  absl::Status Elect(const EtcdOptions& etcd) {
+    ElectionOptions options;
+    options.prefix = etcd.address.prefix;
+    options.lease = etcd.lease;
+    options.self.set_address(address());
+    options.self.set_name(etcd.name.empty() ? address() : etcd.name);
+    CAIRN_RETURN_IF_ERROR(options.Validate());
+    etcd_name_ = absl::StrCat("etcd://", absl::StrJoin(etcd.address.endpoints, ","), "/", etcd.address.prefix);
+    prefix_ = etcd.address.prefix;
+    etcd_ = std::make_unique<EtcdClient>(etcd.address.endpoints);
+    ElectionCallbacks callbacks;
+    callbacks.on_standby = [this](const auto& leader, const auto& status) { OnStandby(leader, status); };
+    callbacks.on_elected = [this](std::shared_ptr<LeaderTerm> term) { OnElected(std::move(term)); };
+    callbacks.on_lost = [this](const LeaderTerm&, const absl::Status& why) { OnLost(why); };
+    absl::MutexLock lock(&mutex_);  // a callback may come before the pointer stands
+    election_ = std::make_unique<LeaderElection>(options, etcd_.get(), &clock_, std::move(callbacks));
+    return absl::OkStatus();
+  }
+
+  void OnStandby(const std::optional<v1::LeaderRecord>& leader, const absl::Status& etcd) {
+    if (!etcd.ok()) {
+      LogWarning("standing by: %s", etcd.message());
+      driver_.StandBy(StandsBy("", absl::StrCat("this coordinator stands by: ", etcd.message())));
+    } else if (!leader) {
+      LogWarning("standing by: key \"%s/leader\" names no coordinator", prefix_);
+      driver_.StandBy(LedByNobody());
+    } else {
+      LogInfo("standing by: \"%s\" at %s leads", leader->name(), leader->address());
+      driver_.StandBy(LedBy(*leader));
+    }
+  }
+
+  void OnElected(std::shared_ptr<LeaderTerm> term) {
+    LogInfo("elected; reading the state from %s", etcd_name_);
+    driver_.Lead([this, term = std::move(term)] { return BeginToLead(term); });
+  }
+
+  // On the driver's executor: the election's thread goes on renewing the lease.
+  absl::StatusOr<Leadership> BeginToLead(const std::shared_ptr<LeaderTerm>& term) {
+    auto kv = std::make_unique<EtcdStore>(etcd_.get(), prefix_, term);
+    EtcdStore* etcd_store = kv.get();
+    StateStore store(std::move(kv));
+    absl::StatusOr<StoredState> state = store.Load();
+    absl::Status status = state.status();
+    if (status.ok()) status = etcd_store->DropOrphans();
+    if (status.ok() && !term->Valid()) status = absl::AbortedError("the lease lapsed before the state was read");
+    if (!status.ok()) {
+      LogError("elected, but the state cannot be read from %s: %s", etcd_name_, status.message());
+      Resign(*term, status);
+      return status;
+    }
+    LogInfo("leading, with %d jobs and %d nodes known; state in %s", state->jobs.size(), state->cluster.nodes_size(),
+            etcd_name_);
+    return Leadership{std::move(store), *std::move(state), RandomBits(), [term] { return term->Valid(); },
+                      [this, term](const absl::Status& why) { Resign(*term, why); }};
+  }
+
+  void Resign(const LeaderTerm& term, const absl::Status& why) {
+    absl::MutexLock lock(&mutex_);
+    if (election_ != nullptr) election_->Resign(term, why, kPauseAfterError);
+  }
+
+  void OnLost(const absl::Status& why) {
+    LogWarning("leads no more: %s", why.message());
+    driver_.StandBy(LedByNobody());
   }
 
   void Stop() {
     driver_.Stop();
+    if (election_ != nullptr) election_->Stop();
     if (server_ != nullptr) server_->Stop(kStopGrace);
   }
 
   const RpcServer& server() const { return *server_; }
+  std::string address() const { return server_->Address(options_.advertise); }
 
  private:
+  const CoordinatorNodeOptions options_;
   RealClock clock_;
   ClusterDriver driver_;
   SessionService sessions_;
   JobServiceImpl jobs_;
+  absl::Mutex mutex_;
+  bool leading_ ABSL_GUARDED_BY(mutex_) = false;
+  // These two are written once, under the mutex, before Start returns.
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<LeaderElection> election_;
+  // With etcd:
+  std::string etcd_name_;  // for people
+  std::string prefix_;
+  std::unique_ptr<EtcdClient> etcd_;
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::Start(const CoordinatorNodeOptions& options,
                                                                         std::unique_ptr<KvStore> store) {
   CAIRN_RETURN_IF_ERROR(options.core.Validate());
-  StateStore state_store(std::move(store));
-  CAIRN_ASSIGN_OR_RETURN(const StoredState state, state_store.Load());
-  auto impl = std::make_unique<Impl>(options, std::move(state_store), state);
-  CAIRN_RETURN_IF_ERROR(impl->Listen(options.listen));
+  auto state_store = std::make_unique<StateStore>(std::move(store));
+  CAIRN_ASSIGN_OR_RETURN(StoredState state, state_store->Load());
+  auto impl = std::make_unique<Impl>(options);
+  impl->Lead(std::move(state_store), std::move(state));  // first: whoever gets through is answered
+  CAIRN_RETURN_IF_ERROR(impl->Listen());
+  return std::unique_ptr<CoordinatorNode>(new CoordinatorNode(std::move(impl)));
+}
+
+absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::StartWithEtcd(const CoordinatorNodeOptions& options,
+                                                                                const EtcdOptions& etcd) {
+  CAIRN_RETURN_IF_ERROR(options.core.Validate());
+  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  if (options.advertise.empty() && (host == "0.0.0.0" || host == "[::]")) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "advertise: missing; with --listen %s give --advertise the address under which nodes, users and the other "
+        "coordinators reach this one",
+        options.listen));
+  }
+  auto impl = std::make_unique<Impl>(options);
+  CAIRN_RETURN_IF_ERROR(impl->Listen());
+  CAIRN_RETURN_IF_ERROR(impl->Elect(etcd));
   return std::unique_ptr<CoordinatorNode>(new CoordinatorNode(std::move(impl)));
 }
 
@@ -64,7 +206,7 @@ CoordinatorNode::~CoordinatorNode() { Stop(); }
 
 int CoordinatorNode::port() const { return impl_->server().port(); }
 
-std::string CoordinatorNode::address() const { return impl_->server().Address(""); }
+std::string CoordinatorNode::address() const { return impl_->address(); }
 
 void CoordinatorNode::Stop() { impl_->Stop(); }
 

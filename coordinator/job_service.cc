@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "coordinator/grpc_status.h"
 
 namespace cairn {
 namespace {
@@ -13,19 +14,22 @@ namespace {
 constexpr absl::Duration kEvaluateTimeoutDefault = absl::Minutes(10);
 constexpr absl::Duration kTimeoutsAreLessThan = absl::Hours(24);
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
-// Puts the reply's body into *response and finishes the call. Both live until Finish.
+// Puts the reply's body into *response and finishes the call. All three live until Finish.
 template <typename Response>
-ClusterDriver::ReplyFn FinishWith(grpc::ServerUnaryReactor* reactor, Response* response) {
-  return [reactor, response](const absl::Status& status, const ReplyBody& body) {
+ClusterDriver::ReplyFn FinishWith(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* reactor,
+                                  Response* response) {
+  return [context, reactor, response](const absl::Status& status, const ReplyBody& body) {
     if (status.ok()) {
       if (const Response* reply = std::get_if<Response>(&body)) *response = *reply;
     }
-    reactor->Finish(ToGrpc(status));
+    reactor->Finish(ToGrpc(status, context));
   };
+}
+
+// The answer to a query when there is nothing to ask.
+std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* context,
+                                                grpc::ServerUnaryReactor* reactor) {
+  return [context, reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status, context)); };
 }
 
 // One WatchJob stream. Owned by itself until OnDone, and by the driver until it is gone there.
@@ -34,7 +38,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::JobStatus>,
                            public WatchSink,
                            public std::enable_shared_from_this<WatchReactor> {
  public:
-  explicit WatchReactor(ClusterDriver* driver) : driver_(driver) {}
+  WatchReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
 
   void Start(const v1::GetJobRequest& request) {
     self_ = shared_from_this();
@@ -91,10 +95,11 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::JobStatus>,
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return;
     finished_ = true;
-    grpc::ServerWriteReactor<v1::JobStatus>::Finish(ToGrpc(*end_));
+    grpc::ServerWriteReactor<v1::JobStatus>::Finish(ToGrpc(*end_, context_));
   }
 
   ClusterDriver* const driver_;
+  grpc::CallbackServerContext* const context_;  // until Finish
   std::shared_ptr<WatchReactor> self_;
   absl::Mutex mutex_;
   uint64_t watcher_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -111,7 +116,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   absl::StatusOr<CheckedJob> checked = CheckJob(request->spec());
   if (!checked.ok()) {
-    reactor->Finish(ToGrpc(checked.status()));
+    reactor->Finish(ToGrpc(checked.status(), context));
     return reactor;
   }
   auto job = std::make_shared<const CheckedJob>(*std::move(checked));
@@ -119,34 +124,38 @@ grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* co
       [job, key = request->request_key()](ReplyToken token) {
         return SubmitJob{token, job, key};
       },
-      FinishWith(reactor, response));
+      FinishWith(context, reactor, response));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
                                                    v1::ListJobsResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  driver_->Query([reactor, response](const ClusterCore& core, absl::Time now) {
-    *response = core.ListJobs(now);
-    reactor->Finish(grpc::Status::OK);
-  });
+  driver_->Query(
+      [reactor, response](const ClusterCore& core, absl::Time now) {
+        *response = core.ListJobs(now);
+        reactor->Finish(grpc::Status::OK);
+      },
+      Refuse(context, reactor));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
                                                  v1::JobStatus* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  driver_->Query([reactor, request, response](const ClusterCore& core, absl::Time now) {
-    absl::StatusOr<v1::JobStatus> status = core.GetJob(*request, now);
-    if (status.ok()) *response = *std::move(status);
-    reactor->Finish(ToGrpc(status.status()));
-  });
+  driver_->Query(
+      [context, reactor, request, response](const ClusterCore& core, absl::Time now) {
+        absl::StatusOr<v1::JobStatus> status = core.GetJob(*request, now);
+        if (status.ok()) *response = *status;
+        reactor->Finish(ToGrpc(status.status(), context));
+      },
+      Refuse(context, reactor));
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::JobStatus>* JobServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                   const v1::GetJobRequest* request) {
-  auto reactor = std::make_shared<WatchReactor>(driver_);
+  auto reactor = std::make_shared<WatchReactor>(driver_, context);
   reactor->Start(*request);
   return reactor.get();
 }
@@ -158,7 +167,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::CancelJob(grpc::CallbackServerContext*
       [job = *request](ReplyToken token) {
         return cairn::CancelJob{token, job};
       },
-      FinishWith(reactor, response));
+      FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -169,7 +178,7 @@ grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext*
       [job = *request](ReplyToken token) {
         return cairn::DeleteJob{token, job};
       },
-      FinishWith(reactor, response));
+      FinishWith(context, reactor, response));
   return reactor;
 }
 
@@ -182,17 +191,19 @@ grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* 
       [request = *request, deadline](ReplyToken token) {
         return EvaluateJob{token, request, deadline};
       },
-      FinishWith(reactor, response));
+      FinishWith(context, reactor, response));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,
                                                     v1::ListNodesResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  driver_->Query([reactor, response](const ClusterCore& core, absl::Time) {
-    *response = core.ListNodes();
-    reactor->Finish(grpc::Status::OK);
-  });
+  driver_->Query(
+      [reactor, response](const ClusterCore& core, absl::Time) {
+        *response = core.ListNodes();
+        reactor->Finish(grpc::Status::OK);
+      },
+      Refuse(context, reactor));
   return reactor;
 }
 

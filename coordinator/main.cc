@@ -17,10 +17,29 @@ namespace {
 struct Flags {
   DaemonOptions common;
   std::string listen = "127.0.0.1:7070";
+  std::string advertise;
   std::string data_dir = "cairn-coordinator-data";
+  std::string state;  // empty: in data_dir
+  std::string name;
+  int leader_lease_s = 3;
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
 };
+
+absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, const CoordinatorNodeOptions& options) {
+  if (!flags.state.empty()) {
+    EtcdOptions etcd;
+    const auto address = EtcdAddress::Parse(flags.state);
+    if (!address.ok()) return Annotate(address.status(), "--state");
+    etcd.address = *address;
+    etcd.name = flags.name;
+    etcd.lease = absl::Seconds(flags.leader_lease_s);
+    return CoordinatorNode::StartWithEtcd(options, etcd);
+  }
+  absl::StatusOr<std::unique_ptr<KvStore>> store = OpenRocksDbKvStore(flags.data_dir);
+  if (!store.ok()) return Annotate(store.status(), "--data-dir");
+  return CoordinatorNode::Start(options, *std::move(store));
+}
 
 int Run(const Flags& flags) {
   if (absl::Status status = InitLog({"coordinator", flags.common.log_level, flags.common.log_file}); !status.ok()) {
@@ -29,6 +48,7 @@ int Run(const Flags& flags) {
   }
   CoordinatorNodeOptions options;
   options.listen = flags.listen;
+  options.advertise = flags.advertise;
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
   options.core.reopen_grace = std::min(options.core.reopen_grace, options.core.lease);
@@ -42,17 +62,12 @@ int Run(const Flags& flags) {
     LogError("%s", status.message());
     return 2;
   }
-  absl::StatusOr<std::unique_ptr<KvStore>> store = OpenRocksDbKvStore(flags.data_dir);
-  if (!store.ok()) {
-    LogError("--data-dir: %s", store.status().message());
-    return 1;
-  }
-  absl::StatusOr<std::unique_ptr<CoordinatorNode>> node = CoordinatorNode::Start(options, *std::move(store));
+  absl::StatusOr<std::unique_ptr<CoordinatorNode>> node = StartNode(flags, options);
   if (!node.ok()) {
     LogError("%s", node.status().message());
-    return 1;
+    return absl::IsInvalidArgument(node.status()) ? 2 : 1;
   }
-  LogInfo("listening on %s, state in %s", (*node)->address(), flags.data_dir);
+  LogInfo("listening on %s, state in %s", (*node)->address(), flags.state.empty() ? flags.data_dir : flags.state);
   const int signal_number = WaitForStopSignal();
   LogInfo("stopping (signal %d)", signal_number);
   (*node)->Stop();
@@ -70,7 +85,19 @@ int main(int argc, char** argv) {
   cairn::AddDaemonFlags(&app, &flags.common);
   app.add_option("--listen", flags.listen, "host:port that nodes and clients reach; port 0: chosen by the system")
       ->capture_default_str();
-  app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
+  app.add_option("--advertise", flags.advertise,
+                 "host or host:port under which nodes, users and other coordinators reach this one [as in --listen]");
+  CLI::Option* data_dir =
+      app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
+          ->capture_default_str();
+  CLI::Option* state = app.add_option("--state", flags.state,
+                                      "etcd://HOST:PORT,HOST:PORT/PREFIX: the state is in etcd, and several "
+                                      "coordinators with the same --state take turns to lead [in --data-dir]")
+                           ->excludes(data_dir);
+  app.add_option("--name", flags.name, "With --state: this coordinator's name, for people [its address]")->needs(state);
+  app.add_option("--leader-lease-s", flags.leader_lease_s,
+                 "With --state: seconds, at least 2; when the leader dies another one takes over after about this time")
+      ->needs(state)
       ->capture_default_str();
   app.add_option("--heartbeat-interval-ms", flags.heartbeat_interval_ms, "Nodes send a heartbeat this often")
       ->capture_default_str();

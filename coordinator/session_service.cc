@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "coordinator/grpc_status.h"
 
 namespace cairn {
 namespace {
@@ -15,7 +16,7 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
                              public SessionSink,
                              public std::enable_shared_from_this<SessionReactor> {
  public:
-  explicit SessionReactor(ClusterDriver* driver) : driver_(driver) {}
+  SessionReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
 
   void Start() {
     self_ = shared_from_this();
@@ -125,10 +126,11 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_) return;
     finished_ = true;
-    Finish(grpc::Status(static_cast<grpc::StatusCode>(reason_.code()), std::string(reason_.message())));
+    Finish(ToGrpc(reason_, context_));
   }
 
   ClusterDriver* const driver_;
+  grpc::CallbackServerContext* const context_;  // until Finish
   std::shared_ptr<SessionReactor> self_;
   v1::NodeMessage incoming_;  // of the one read or its handling
   bool opened_ = false;       // reads only
@@ -146,8 +148,8 @@ class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1:
 }  // namespace
 
 grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService::Session(
-    grpc::CallbackServerContext*) {
-  auto reactor = std::make_shared<SessionReactor>(driver_);
+    grpc::CallbackServerContext* context) {
+  auto reactor = std::make_shared<SessionReactor>(driver_, context);
   reactor->Start();
   return reactor.get();
 }

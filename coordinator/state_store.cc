@@ -1,5 +1,7 @@
 #include "coordinator/state_store.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -25,15 +27,18 @@ absl::StatusOr<StoredState> StateStore::Load() {
 }
 
 absl::Status StateStore::Write(const std::vector<Store>& changes) {
-  KvBatch batch;
-  for (const Store& change : changes) {
-    if (change.value) {
-      batch.Put(change.key, *change.value);
-    } else {
-      batch.Delete(change.key);
+  for (size_t begin = 0; begin < changes.size(); begin += kChangesPerWrite) {
+    KvBatch batch;
+    for (size_t i = begin; i < std::min(changes.size(), begin + kChangesPerWrite); ++i) {
+      if (changes[i].value) {
+        batch.Put(changes[i].key, *changes[i].value);
+      } else {
+        batch.Delete(changes[i].key);
+      }
     }
+    CAIRN_RETURN_IF_ERROR(store_->Write(batch, /*sync=*/true));
   }
-  return store_->Write(batch, /*sync=*/true);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -14,7 +14,7 @@ constexpr absl::Duration kStopGrace = absl::Seconds(3);  // the whole stop takes
 void AddFlags(CLI::App* app, cairn::PsNodeOptions* o) {
   app->add_option("--listen", o->listen, "host:port; port 0: chosen by the system")->capture_default_str();
   app->add_option("--advertise", o->advertise, "host or host:port under which workers reach this ps [as in --listen]");
-  app->add_option("--coordinator", o->coordinator, "host:port of the coordinator")->required();
+  app->add_option("--coordinator", o->coordinator, "host:port of the coordinator; several: with commas")->required();
   app->add_option("--data-dir", o->data_dir, "where variables are kept")->required();
   app->add_option("--name", o->name, "unique in the cluster [kept in the data directory]");
   app->add_option("--host-label", o->host_label, "which machine this is, for placement [the host's name]");

@@ -62,7 +62,7 @@ std::string UnixSocketFor(const PsNodeOptions& options, uint64_t incarnation) {
 absl::Status PsNodeOptions::Validate() const {
   CAIRN_RETURN_IF_ERROR(Annotate(ParseAddress(listen).status(), "listen"));
   if (coordinator.empty()) return absl::InvalidArgumentError("coordinator: say where it listens, host:port");
-  CAIRN_RETURN_IF_ERROR(Annotate(ParseAddress(coordinator).status(), "coordinator"));
+  CAIRN_RETURN_IF_ERROR(Annotate(ParseCoordinators(coordinator).status(), "coordinator"));
   if (data_dir.empty()) return absl::InvalidArgumentError("data-dir: say where variables are kept");
   if (threads < 0 || threads > 256)
     return absl::InvalidArgumentError(absl::StrFormat("threads: %d is not in 0..256", threads));

@@ -35,7 +35,8 @@ void RestartWithOpenMpSettings(char** argv) {
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
-  app->add_option("--coordinator", flags->worker.coordinator, "host:port of the coordinator")->required();
+  app->add_option("--coordinator", flags->worker.coordinator, "host:port of the coordinator; several: with commas")
+      ->required();
   app->add_option("--name", flags->worker.name, "unique in the cluster [worker- and a random number]");
   app->add_option("--slots", flags->worker.slots, "replicas computed at the same time [the machine's threads]");
   app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");

@@ -5,12 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 
 namespace cairn {
 
 absl::Status WorkerOptions::Validate() const {
   if (coordinator.empty()) return absl::InvalidArgumentError("--coordinator: missing; give host:port");
+  CAIRN_RETURN_IF_ERROR(Annotate(ParseCoordinators(coordinator).status(), "--coordinator"));
   if (name.empty() || name.size() > 128) return absl::InvalidArgumentError("--name: give 1 to 128 characters");
   if (slots < 1 || slots > kSlotsMax) {
     return absl::InvalidArgumentError(absl::StrCat("--slots: ", slots, " is not in 1..", kSlotsMax));

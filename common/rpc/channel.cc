@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -46,6 +47,15 @@ absl::StatusOr<Address> ParseAddress(const std::string& address) {
     return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": \"host:port\" is expected"));
   }
   return out;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseCoordinators(const std::string& addresses) {
+  std::vector<std::string> list = absl::StrSplit(addresses, ',');
+  if (list.size() > kCoordinatorsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", addresses, "\": more than ", kCoordinatorsMax, " addresses"));
+  }
+  for (const std::string& address : list) CAIRN_RETURN_IF_ERROR(ParseAddress(address).status());
+  return list;
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& address,

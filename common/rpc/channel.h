@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -19,6 +20,12 @@ struct Address {
 };
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<Address> ParseAddress(const std::string& address);
+
+// "host:port,host:port": where coordinators listen, at most kCoordinatorsMax. Errors: INVALID_ARGUMENT.
+inline constexpr size_t kCoordinatorsMax = 16;
+absl::StatusOr<std::vector<std::string>> ParseCoordinators(const std::string& addresses);
+// Trailing metadata of a coordinator's UNAVAILABLE: the leader's "host:port".
+inline constexpr char kLeaderMetadata[] = "cairn-leader";
 
 struct ChannelOptions {
   // Pings while calls are open, and how long an answer may take; then the connection counts as dead.

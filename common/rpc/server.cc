@@ -84,6 +84,12 @@ void RpcServer::SetServing(bool serving) {
   if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) health->SetServingStatus(serving);
 }
 
+void RpcServer::SetServing(const std::string& service, bool serving) {
+  if (grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService()) {
+    health->SetServingStatus(service, serving);
+  }
+}
+
 void RpcServer::Stop(absl::Duration grace) {
   if (stopped_ || server_ == nullptr) return;
   stopped_ = true;

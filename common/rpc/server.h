@@ -39,6 +39,8 @@ class RpcServer {
   std::string Address(const std::string& advertise) const;
   // What the health service answers for "" (the whole server); SERVING after Start.
   void SetServing(bool serving);
+  // The same for one service name, which need not be a gRPC service; unknown to clients before.
+  void SetServing(const std::string& service, bool serving);
   // Takes no new calls, gives open ones `grace`, then cancels them. Idempotent.
   void Stop(absl::Duration grace);
 

@@ -1,0 +1,118 @@
+"""Goal: several coordinators on etcd. Whatever happens to the leader during a synchronous job, the job goes on, ends with the digest of the
+undisturbed run, and is served by one leader: killed (a standby takes over), stopped with SIGSTOP (it comes back as a standby and does nothing
+more), asked to stop (the lead is handed over), all of them away (training goes on, submissions say what to do), etcd away.
+"""
+
+import os
+import re
+import signal
+import subprocess
+
+from cluster import BIN, Cluster, attempts, check, skip_without_etcd
+from jobs import make_glyphs, small_job
+
+EPOCHS = 150
+STEPS = EPOCHS * 30
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS)))["digest"]
+
+
+def settled(c):
+    """Nodes that came back to a new leader were taken for what they are: nothing was raised, moved or restarted."""
+    for name in c.coordinators:
+        check(not re.search(r'"(ps|worker)-\d" (was restarted|is lost)', c.log(name)), f"{name} took a node for another process")
+
+
+def check_disturbance(disturb, want):
+    def once():
+        with Cluster(ps=2, workers=2, coordinators=2, etcd=True) as c:
+            leader = c.wait_for_leader()
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096})
+            c.wait_for_step(job, STEPS // 6)
+            disturb(c, job, leader)
+            digest = c.wait(job)["digest"]
+            check(digest == want, f"{disturb.__name__}: digest {digest}, undisturbed {want}")
+            c.wait_for_nodes(4)
+            settled(c)
+            print(f"{disturb.__name__}: same digest", flush=True)
+    attempts(once)
+
+
+def moves_on(c, job):
+    step = int(c.job(job)["step"])
+    c.while_running(job, lambda status: int(status["step"]) > step, "another step")
+
+
+def leader_killed(c, job, leader):
+    c.kill(leader)
+    other = c.wait_for_leader(other_than=leader)
+    moves_on(c, job)
+    c.restart(leader)
+    c.wait_for_log(leader, f'standing by: "{other}"')
+
+
+def leader_stands_still(c, job, leader):
+    c.kill(leader, signal.SIGSTOP, wait=False)
+    other = c.wait_for_leader(other_than=leader)
+    c.wait_for_nodes(4)
+    before = c.log(leader)
+    c.kill(leader, signal.SIGCONT, wait=False)
+    c.until(lambda: "standing by" in c.log(leader)[len(before):], f"{leader} stands by")
+    check(not re.search("ready|assigned|joined|leading", c.log(leader)[len(before):]), f"{leader} did something")
+    check(c.leader() == other, f"{c.leader()} leads")
+    moves_on(c, job)
+
+
+def lead_handed_over(c, job, leader):
+    c.kill(leader, signal.SIGTERM)
+    c.wait_for_leader(other_than=leader)
+    moves_on(c, job)
+
+
+def a_watch_outlives_the_leader(c, job, leader):
+    argv = [os.path.join(BIN, "cairn"), "--coordinator", c.address, "watch", job]
+    watch = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        moves_on(c, job)
+        c.kill(leader)
+        c.wait(job)
+        check(watch.wait(timeout=60) == 0, f"cairn watch ended with {watch.returncode}")
+    finally:
+        watch.kill()
+        watch.wait()
+
+
+def all_coordinators_away(c, job, leader):
+    step = int(c.job(job)["step"])
+    for name in c.coordinators:
+        c.kill(name)
+    refused = c.cairn("submit", f"{c.dir}/job.textproto", ok=False)
+    check(refused.returncode == 1 and "cannot reach the coordinator" in refused.stderr, refused.stderr)
+    for name in c.coordinators:
+        c.restart(name)
+    c.wait_for_leader()
+    check(int(c.job(job)["step"]) >= step, "the job lost steps")
+
+
+def etcd_away(c, job, leader):
+    """No leader can hold its lease; both stand by, training goes on, and one leads again when etcd is back on its data."""
+    c.kill("etcd")
+    c.wait_for_log(leader, "leads no more")
+    refused = c.cairn("nodes", ok=False)
+    check(refused.returncode == 1 and "stands by" in refused.stderr, refused.stderr)
+    c.restart("etcd")
+    c.until(lambda: c.cairn("nodes", ok=False).returncode == 0, "a coordinator leads again")
+
+
+def main():
+    skip_without_etcd()
+    want = undisturbed()
+    for disturb in (leader_killed, leader_stands_still, lead_handed_over, a_watch_outlives_the_leader, all_coordinators_away, etcd_away):
+        check_disturbance(disturb, want)
+
+
+if __name__ == "__main__":
+    main()
