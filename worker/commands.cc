@@ -8,6 +8,7 @@
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
 #include "worker/replica_core.h"
+#include "worker/restorer.h"
 #include "worker/trainer.h"
 
 namespace cairn {
@@ -54,23 +55,33 @@ bool Commands::Enter() {
 // ---- InspectData ----
 
 void Commands::Inspect(const v1::InspectData& command) {
-  const auto reply = [this](uint64_t request_id, const absl::StatusOr<v1::DataInfo>& info) {
+  const auto reply = [this](const v1::InspectData& request, const absl::StatusOr<v1::DataInfo>& info) {
     v1::NodeMessage message;
     v1::DataInfoReply& out = *message.mutable_data_info();
-    out.set_request_id(request_id);
-    if (info.ok()) {
-      *out.mutable_info() = *info;
-    } else {
-      out.set_error(TextOf(info.status()));
+    out.set_request_id(request.request_id());
+    absl::Status status = info.status();
+    if (status.ok()) *out.mutable_info() = *info;
+    if (status.ok() && request.has_spec()) {
+      const v1::JobSpec& spec = request.spec();
+      const StepPlan plan = StepPlan::Make(static_cast<int64_t>(info->train_examples()), spec.batch_size(),
+                                           std::max(spec.replicas(), 1), spec.steps_per_epoch(), spec.epochs());
+      const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(spec, plan.steps_per_epoch);
+      if (facts.ok()) *out.mutable_checkpoint() = *facts;
+      status = facts.status();
     }
+    if (!status.ok()) out.set_error(TextOf(status));
     services_.send(std::move(message));
   };
-  if (!Enter()) return reply(command.request_id(), absl::ResourceExhaustedError("the worker is busy; try again"));
+  if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
   data_.Post([this, command, reply] {
     if (!stopping_) {
       const Shape shape(command.input_shape().begin(), command.input_shape().end());
       const auto dataset = services_.datasets->Open(command.data(), shape, /*fresh=*/true);
-      reply(command.request_id(), dataset.ok() ? absl::StatusOr<v1::DataInfo>((*dataset)->info()) : dataset.status());
+      if (dataset.ok()) {
+        reply(command, (*dataset)->info());
+      } else {
+        reply(command, dataset.status());
+      }
     }
     Leave();
   });
@@ -206,6 +217,28 @@ void Commands::Finalize(const v1::Finalize& command) {
   if (!Enter()) return reply(command.job_id(), absl::ResourceExhaustedError("the worker is busy; try again"));
   data_.Post([this, command, reply] {
     if (!stopping_) reply(command.job_id(), DigestNow(command));
+    Leave();
+  });
+}
+
+// ---- Restore ----
+
+void Commands::Restore(const v1::Restore& command) {
+  const auto reply = [this](const v1::Restore& request, absl::StatusOr<v1::RestoreReply> result) {
+    v1::NodeMessage message;
+    v1::RestoreReply& out = *message.mutable_restored();
+    if (result.ok()) {
+      out = *std::move(result);
+    } else {
+      out.set_error(TextOf(result.status()));
+    }
+    out.set_request_id(request.request_id());
+    out.set_job_id(request.job_id());
+    services_.send(std::move(message));
+  };
+  if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
+  data_.Post([this, command, reply] {
+    if (!stopping_) reply(command, RestoreJob(command, stopping_));
     Leave();
   });
 }

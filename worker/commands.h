@@ -1,4 +1,4 @@
-// Commands: what the coordinator asks of a worker beside training: look at data, evaluate, take the digest.
+// Commands: what the coordinator asks of a worker beside training: look at data, evaluate, take the digest, restore a checkpoint.
 //
 // Thread rule: any thread. Each command runs on a thread of its own kind (data and digests; evaluations), one after the
 // other; the blocks of an evaluation are computed on the slots, after training. At most kCommandsMax wait; beyond, the
@@ -33,6 +33,7 @@ class Commands {
   void Inspect(const v1::InspectData& command);
   void Evaluate(const v1::EvaluateShard& command);
   void Finalize(const v1::Finalize& command);
+  void Restore(const v1::Restore& command);
   // Ends what runs as soon as it comes to its next block or answer from a ps.
   void Stop();
 

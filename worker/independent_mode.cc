@@ -50,7 +50,7 @@ void IndependentMode::StartPull(Own& own, absl::Duration pause) {
   own.values = context_.pool.Acquire();
   const size_t partitions = context_.parts.size();
   own.requests.assign(partitions, Request());
-  own.sequences.assign(partitions, 0);
+  own.sequences_before = std::exchange(own.sequences, std::vector<uint64_t>(partitions, 0));
   own.filled.assign(partitions, 0);
   own.filled_count = 0;
   for (uint32_t p = 0; p < partitions; ++p) {
@@ -78,12 +78,13 @@ void IndependentMode::OnPullReply(Own& own, uint32_t partition, Reply& reply) {
 void IndependentMode::OnAllPulled(Own& own) {
   const uint64_t lowest = *std::min_element(own.sequences.begin(), own.sequences.end());
   const uint64_t highest = *std::max_element(own.sequences.begin(), own.sequences.end());
-  if (highest > lowest + 1) {
-    // Someone else still computes this replica; its pushes were seen in some partitions and not yet in others.
+  if (highest > lowest + 1 && own.sequences != own.sequences_before) {
+    // Someone else still computes this replica; its pushes were seen in some partitions and not yet in others. Or the job goes on from a
+    // checkpoint, whose partitions were not cut at the same moment: then nothing has changed when it is pulled again.
     StartPull(own, context_.Pause(own.pull_attempts++));
     return;
   }
-  if (lowest > static_cast<uint64_t>(context_.plan.total_steps)) {
+  if (highest > static_cast<uint64_t>(context_.plan.total_steps)) {
     context_.FailJob("a replica has had more updates than the job has steps; drop the job and submit it anew");
     return;
   }
@@ -124,7 +125,7 @@ void IndependentMode::StartCompute(Own& own) {
   if (own.step == context_.plan.total_steps) {
     Release(own);
     own.state = Own::State::kFinished;
-    context_.reports.Finish(own.id, context_.now);
+    context_.Finish(own.id);
     return;
   }
   own.examples = static_cast<uint64_t>(context_.plan.Places(own.step, own.id).size());
@@ -208,7 +209,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
     context_.Retry(own.requests[partition], partition, status);
     return;
   }
-  if (reply.frame->sequence > expected) {
+  if (reply.frame->sequence > std::max(expected, own.sequences[partition])) {
     // Someone else computes this replica, and is ahead.
     StartPull(own, context_.Pause(own.pull_attempts++));
     return;
@@ -229,7 +230,12 @@ void IndependentMode::FinishStep(Own& own) {
   if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
   own.pull_attempts = 0;
   ++own.step;
+  Checkpoint();
   BeginStep(own);
+}
+
+void IndependentMode::Checkpoint() {
+  if (step() >= 0) context_.CheckpointIfDue(step(), std::nullopt);
 }
 
 void IndependentMode::ResendDue() {

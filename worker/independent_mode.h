@@ -23,6 +23,7 @@ class IndependentMode : public Mode {
   void OnComputed(uint64_t work, BatchSums sums) override;
   void OnEvaluated(uint64_t work, const BatchSums& sums) override;
   void ResendDue() override;
+  void OnCheckpointDone() override { Checkpoint(); }
   int64_t step() const override;
   bool Knows(uint64_t work) const override;
 
@@ -39,7 +40,8 @@ class IndependentMode : public Mode {
     std::vector<char> ready;        // by partition: its gradient is final
     std::vector<char> filled;       // by partition: answered
     size_t filled_count = 0;
-    std::vector<uint64_t> sequences;  // by partition, as pulled
+    std::vector<uint64_t> sequences;  // by partition, as pulled last
+    std::vector<uint64_t> sequences_before;  // as pulled the time before
     uint64_t clock = 0;               // bounded staleness: the pulls wait as a replica of this clock has to
     int pull_attempts = 0;
     BatchSums sums;
@@ -49,6 +51,7 @@ class IndependentMode : public Mode {
   void OnPullReply(Own& own, uint32_t partition, Reply& reply);
   void OnAllPulled(Own& own);
   void BeginStep(Own& own);
+  void Checkpoint();
   void StartCompute(Own& own);
   void TryPush(Own& own, uint32_t partition);
   void SendAgain(Own& own, uint32_t partition);  // the pull or the push

@@ -46,6 +46,7 @@ void MirroredMode::SetReplicas() {
   }
   context_.pool.Resize(context_.space_bytes, own_.size() + 3);
   if (phase_ != Phase::kRunning) return;
+  if (step_ == context_.plan.total_steps) Checkpoint();  // the last chief may not have come to it
   for (Own& own : own_) {
     if (own.state == Own::State::kIdle) StartOwn(own);
   }
@@ -148,7 +149,20 @@ void MirroredMode::OnAllPulled() {
 
 // ---- running ----
 
+// The version that this step leads to: our own push, which comes later, is needed for it, so that no partition is beyond. Where slow
+// pushes are dropped another step is between. After the last step: what there is.
+void MirroredMode::Checkpoint() {
+  const int64_t ahead = context_.spec.backup_replicas() > 0 ? 2 : 1;
+  const int64_t version = std::min(step_ + ahead, context_.plan.total_steps);
+  context_.CheckpointIfDue(version, static_cast<uint64_t>(version));
+}
+
+void MirroredMode::OnCheckpointDone() {
+  if (phase_ == Phase::kRunning && step_ == context_.plan.total_steps) Checkpoint();
+}
+
 void MirroredMode::BeginStep() {
+  Checkpoint();
   filled_.assign(context_.parts.size(), 0);
   filled_count_ = 0;
   for (Own& own : own_) StartOwn(own);
@@ -173,7 +187,7 @@ void MirroredMode::StartCompute(Own& own) {
   own.touched = false;
   if (step_ == context_.plan.total_steps) {
     own.state = Own::State::kFinished;
-    context_.reports.Finish(own.id, context_.now);
+    context_.Finish(own.id);
     return;
   }
   if (own.examples == 0) {
@@ -198,7 +212,12 @@ void MirroredMode::BuildPushes() {
   std::vector<Push> former = std::exchange(pushes_, {});
   std::vector<size_t> anew;  // own replicas whose gradient was used in a sum that is not wanted any more
   size_t begin = 0;
-  const std::vector<TreeNode> nodes = MaximalNodes(held, static_cast<uint32_t>(context_.plan.replicas));
+  std::vector<TreeNode> nodes;
+  if (context_.spec.backup_replicas() > 0) {  // a ps takes the first ones that come, replica by replica
+    for (uint32_t replica : held) nodes.push_back({replica, 1});
+  } else {
+    nodes = MaximalNodes(held, static_cast<uint32_t>(context_.plan.replicas));
+  }
   for (const TreeNode& node : nodes) {
     const auto same = std::find_if(former.begin(), former.end(), [&](const Push& p) { return p.node == node; });
     if (same != former.end()) {

@@ -26,6 +26,7 @@ class MirroredMode : public Mode {
   void OnComputed(uint64_t work, BatchSums sums) override;
   void OnEvaluated(uint64_t work, const BatchSums& sums) override;
   void ResendDue() override;
+  void OnCheckpointDone() override;
   int64_t step() const override { return phase_ == Phase::kRunning ? step_ : -1; }
   bool Knows(uint64_t work) const override;
 
@@ -61,6 +62,7 @@ class MirroredMode : public Mode {
 
   // ---- running ----
   void BeginStep();
+  void Checkpoint();
   void StartOwn(Own& own);
   void StartCompute(Own& own);
   void BuildPushes();

@@ -23,6 +23,9 @@ uint64_t MakeToken(uint64_t serial, uint32_t owner, uint32_t partition) {
 // Fenced: only a new assignment helps, and that one sends again at once; this pause is for the case that it was lost.
 constexpr absl::Duration kFencedPause = absl::Seconds(1);
 
+// Attempts at the cut after the last step, where there is no later step to try it at.
+constexpr int kLastCutsMax = 5;
+
 }  // namespace
 
 RequestName NameOf(uint64_t token) {
@@ -165,6 +168,53 @@ std::optional<int32_t> Context::EvaluationBefore(int64_t step) const {
   const int64_t every = std::max(spec.validation_freq(), 1);
   if (epochs_done % every != 0 && step != plan.total_steps) return std::nullopt;
   return static_cast<int32_t>(epochs_done - 1);
+}
+
+void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version) {
+  if (!chief || checkpoint_step || failed || !checkpoint_rule->Due(step, now)) return;
+  if (now < next_cut && step < plan.total_steps) return;
+  TakeCheckpoint take;
+  take.number = ++checkpoints;
+  take.step = step;
+  for (uint32_t p = 0; p < parts.size(); ++p) {
+    Frame frame;
+    frame.kind = v1::ExchangeFrame::SNAPSHOT;
+    frame.job = job;
+    frame.partition = PartitionId(p);
+    frame.generation = generation;
+    frame.want_version = want_version;
+    take.requests.push_back({parts[p].address, std::move(frame)});
+  }
+  checkpoint_step = step;
+  effects.emplace_back(std::move(take));
+}
+
+bool Context::EndCheckpoint(const CheckpointDone& event) {
+  if (!checkpoint_step || event.number != checkpoints) return false;
+  const bool last = *checkpoint_step == plan.total_steps;
+  if (event.outcome != CheckpointDone::Outcome::kNoCut || (last && cuts_failed + 1 >= kLastCutsMax)) {
+    checkpoint_rule->Taken(*checkpoint_step, now);
+    cuts_failed = 0;
+  } else {
+    next_cut = now + Pause(cuts_failed++);
+  }
+  checkpoint_step.reset();
+  return true;
+}
+
+void Context::Finish(ReplicaId replica) {
+  if (checkpoint_step) {
+    finished_later.push_back(replica);
+  } else {
+    reports.Finish(replica, now);
+  }
+}
+
+void Context::FinishLater() {
+  if (checkpoint_step) return;
+  for (ReplicaId replica : std::exchange(finished_later, {})) {
+    if (std::binary_search(replicas.begin(), replicas.end(), replica.value)) reports.Finish(replica, now);
+  }
 }
 
 uint64_t Context::StartEvaluation(ReplicaId replica, int32_t epoch, const Buffer& values) {

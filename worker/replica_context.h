@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/checkpoint_rule.h"
 #include "worker/replica_core.h"
 #include "worker/report_book.h"
 
@@ -71,6 +72,7 @@ struct Context {
   std::vector<Part> parts;        // by partition number
   std::vector<v1::PartitionRange> ranges;
   size_t space_bytes = 0;
+  bool chief = false;
 
   // ---- the running Step ----
   absl::Time now;
@@ -83,6 +85,12 @@ struct Context {
   absl::Time retry_earliest = absl::InfiniteFuture();  // no waiting request is due before
   absl::Time armed = absl::InfiniteFuture();           // the timer that was asked for
   uint64_t works = 0, serial = 0, jitter = 0;
+  std::optional<CheckpointRule> checkpoint_rule;
+  uint64_t checkpoints = 0;                   // the number of the last one
+  std::optional<int64_t> checkpoint_step;     // of the one under way
+  int cuts_failed = 0;                        // in a row
+  absl::Time next_cut = absl::InfinitePast();  // not before, after one that failed
+  std::vector<ReplicaId> finished_later;      // their end is not told while a checkpoint is under way
 
   uint64_t NewWork() { return ++works; }
   // The frame goes to the partition's ps.
@@ -104,6 +112,14 @@ struct Context {
                  const Buffer& gradient) const;
   // The epoch to evaluate before `step` is computed (step == total_steps: at the end).
   std::optional<int32_t> EvaluationBefore(int64_t step) const;
+  // The chief, before it sends anything that belongs to a later step: emits TakeCheckpoint where one of `step` updates is due and none is
+  // under way. want_version: of each partition; unset: whatever it has.
+  void CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version);
+  // Whether it was the one under way.
+  bool EndCheckpoint(const CheckpointDone& event);
+  // The replica has done all its steps: reported now, or when the checkpoint that is under way is done.
+  void Finish(ReplicaId replica);
+  void FinishLater();
   // Emits Evaluate. 0: the replica's share is empty; that is reported, and nothing is to be done.
   uint64_t StartEvaluation(ReplicaId replica, int32_t epoch, const Buffer& values);
 };
@@ -120,6 +136,8 @@ class Mode {
   virtual void OnEvaluated(uint64_t work, const BatchSums& sums) = 0;
   // Send the requests whose time has come; lower context.retry_earliest to that of the others.
   virtual void ResendDue() = 0;
+  // A checkpoint is done: begin another one if it is due.
+  virtual void OnCheckpointDone() = 0;
   virtual int64_t step() const = 0;
   // Whether a present Compute or Evaluate has this number.
   virtual bool Knows(uint64_t work) const = 0;

@@ -72,12 +72,13 @@ Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
   c.now = now;
   c.effects.clear();
   if (std::holds_alternative<replica::Drop>(event)) {
-    const uint64_t works = c.works, serial = c.serial;
+    const uint64_t works = c.works, serial = c.serial, checkpoints = c.checkpoints;
     mode_.reset();
     context_ = std::make_unique<Context>(c.options);
     // Late answers to the former life must not be taken for present ones.
     context_->works = works;
     context_->serial = serial;
+    context_->checkpoints = checkpoints;
     return {};
   }
   if (c.failed) return {};
@@ -121,6 +122,10 @@ void ReplicaCore::Dispatch(replica::Event& event) {
     } else if (mode_->Knows(computed->work)) {
       context_->FailJob(std::string(computed->sums.status().message()));
     }
+  } else if (const auto* done = std::get_if<replica::CheckpointDone>(&event)) {
+    if (!context_->EndCheckpoint(*done)) return;
+    mode_->OnCheckpointDone();
+    context_->FinishLater();
   } else if (auto* evaluated = std::get_if<replica::Evaluated>(&event)) {
     if (evaluated->sums.ok()) {
       mode_->OnEvaluated(evaluated->work, *evaluated->sums);
@@ -169,6 +174,13 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
       moved[p] = parts[p].address != c.parts[p].address;
     }
   }
+  if (!c.checkpoint_rule) {
+    c.checkpoint_rule.emplace(c.spec, c.plan.steps_per_epoch, c.plan.total_steps, message.restored_step(), c.now);
+  }
+  for (const v1::CheckpointInfo& info : message.checkpoints()) {
+    c.checkpoint_rule->Taken(info.step(), absl::FromUnixMillis(info.written_unix_ms()));
+  }
+  c.chief = message.chief();
   c.assigned = true;
   c.assignment = message.assignment();
   c.generation = Generation(message.generation());
@@ -177,10 +189,14 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   std::sort(c.replicas.begin(), c.replicas.end());
   c.replicas.erase(std::unique(c.replicas.begin(), c.replicas.end()), c.replicas.end());
   mode_->OnAssigned(moved, raised);
+  c.FinishLater();
   return absl::OkStatus();
 }
 
-int64_t ReplicaCore::step() const { return mode_ == nullptr ? -1 : mode_->step(); }
+int64_t ReplicaCore::step() const {
+  const int64_t step = mode_ == nullptr ? -1 : mode_->step();
+  return context_->finished_later.empty() ? step : std::min(step, context_->plan.total_steps - 1);
+}
 Generation ReplicaCore::generation() const { return context_->generation; }
 const std::vector<int32_t>& ReplicaCore::replicas() const { return context_->replicas; }
 const std::vector<v1::PartitionRange>& ReplicaCore::ranges() const { return context_->ranges; }

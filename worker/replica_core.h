@@ -16,7 +16,9 @@
 //   not change while one
 //      of its pushes may still be sent: buffers are written only while nobody else holds them.
 //   5. A step counts (reports) when every partition acknowledged it.
-//   6. An event of work or a request that is not the present one (its number differs) changes nothing.
+//   6. The chief: one checkpoint is under way at a time; while one is, no replica is reported as finished, so that the job does not end
+//   before its last checkpoint.
+//   7. An event of work or a request that is not the present one (its number differs) changes nothing.
 // Bounds: two buffers of values and one gradient for each replica (synchronous: two buffers of values in all, and one
 // sum for each subtree of several replicas); one request for each partition and subtree (or replica).
 #pragma once
@@ -66,11 +68,21 @@ struct Evaluated {
   uint64_t work = 0;
   absl::StatusOr<BatchSums> sums;
 };
+// The end of TakeCheckpoint `number`.
+struct CheckpointDone {
+  enum class Outcome {
+    kWritten,
+    kNoCut,       // a ps was lost or had gone on meanwhile: worth another try
+    kNotWritten,  // the disk: told to the user, and tried again when the next one is due
+  };
+  uint64_t number = 0;
+  Outcome outcome = Outcome::kWritten;
+};
 struct Timer {};
 // Stop everything and forget the job. The only event that has an effect after Fail.
 struct Drop {};
 
-using Event = std::variant<Assign, Reply, GradientReady, Computed, Evaluated, Timer, Drop>;
+using Event = std::variant<Assign, Reply, GradientReady, Computed, Evaluated, CheckpointDone, Timer, Drop>;
 
 // ---- effects ----
 
@@ -95,6 +107,17 @@ struct Evaluate {
   PlaceRange places;
   Buffer values;
 };
+// The chief: ask every partition for its state (SNAPSHOT; on the connections of Send, before any later effect: no push of ours that leads
+// beyond the wanted version may overtake it), and write a checkpoint. One at a time.
+struct TakeCheckpoint {
+  struct Request {
+    std::string address;
+    Frame frame;
+  };
+  uint64_t number = 0;
+  int64_t step = 0;  // synchronous: the version of the cut; asynchronous: our slowest replica's
+  std::vector<Request> requests;  // by partition
+};
 struct Report {
   v1::ReplicaReport report;
 };
@@ -107,7 +130,7 @@ struct Fail {
   std::string message;
 };
 
-using Effect = std::variant<Send, Compute, Evaluate, Report, SetTimer, Fail>;
+using Effect = std::variant<Send, Compute, Evaluate, TakeCheckpoint, Report, SetTimer, Fail>;
 using Effects = std::vector<Effect>;
 
 class Mode;
@@ -135,7 +158,8 @@ class ReplicaCore {
 
   replica::Effects Step(replica::Event event, absl::Time now);
 
-  // For Hello and heartbeats. The lowest step that an own replica has not finished; -1: not known yet, or no replicas.
+  // For Hello and heartbeats. The lowest step that an own replica has not finished (the last one is not over before its checkpoint); -1: not
+  // known yet, or no replicas.
   int64_t step() const;
   Generation generation() const;
   const std::vector<int32_t>& replicas() const;

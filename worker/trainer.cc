@@ -28,7 +28,11 @@ ReplicaCoreOptions CoreOptions(JobId job) {
 }  // namespace
 
 Trainer::Trainer(JobId job, const TrainerServices& services)
-    : job_(job), services_(services), core_(CoreOptions(job)) {}
+    : job_(job),
+      services_(services),
+      checkpointer_(std::make_shared<Checkpointer>(
+          job, CheckpointerServices{services.connections, services.files, services.clock, services.send})),
+      core_(CoreOptions(job)) {}
 
 // ---- the core ----
 
@@ -42,12 +46,31 @@ void Trainer::Assign(const v1::AssignReplicas& message) {
     assignment_ = std::make_shared<const v1::AssignReplicas>(message);
     prepared = prepared_;
   }
+  checkpointer_->Know(message);
   Post(replica::Assign{message});
   if (prepared == nullptr) return;
   for (int32_t replica : left) {
     const auto& now = message.replicas();
     if (std::find(now.begin(), now.end(), replica) == now.end()) prepared->batches->Forget(ReplicaId(replica));
   }
+}
+
+void Trainer::MarkBest(const v1::MarkBest& command) {
+  std::shared_ptr<const v1::AssignReplicas> assignment;
+  {
+    absl::MutexLock lock(&mutex_);
+    assignment = assignment_;
+  }
+  if (assignment != nullptr) checkpointer_->MarkBest(command, std::move(assignment));
+}
+
+void Trainer::ReportAgain() {
+  if (std::optional<v1::JobError> failed = error()) {
+    v1::NodeMessage message;
+    *message.mutable_job_error() = *std::move(failed);
+    services_.send(std::move(message));
+  }
+  checkpointer_->ReportAgain();
 }
 
 void Trainer::Drop() {
@@ -101,6 +124,7 @@ void Trainer::CarryOut(replica::Effects effects) {
                            self->RunEvaluate(std::move(evaluate), programs);
                          });
                    },
+                   [&](replica::TakeCheckpoint& take) { TakeCheckpoint(std::move(take)); },
                    [&](replica::Report& report) {
                      v1::NodeMessage message;
                      *message.mutable_replica_report() = std::move(report.report);
@@ -121,6 +145,20 @@ void Trainer::SendToPs(replica::Send send) {
                                            frame.status().ToString());
                                 self->Post(replica::Reply{request, std::move(frame)});
                               });
+}
+
+void Trainer::TakeCheckpoint(replica::TakeCheckpoint take) {
+  std::shared_ptr<const v1::AssignReplicas> assignment;
+  {
+    absl::MutexLock lock(&mutex_);
+    assignment = assignment_;
+  }
+  CAIRN_CHECK(assignment != nullptr, "a core asks for nothing before it is assigned");
+  const uint64_t number = take.number;
+  checkpointer_->Take(std::move(take), std::move(assignment),
+                      [self = shared_from_this(), number](replica::CheckpointDone::Outcome outcome) {
+                        self->Post(replica::CheckpointDone{number, outcome});
+                      });
 }
 
 void Trainer::StartTimer(absl::Time at) {

@@ -21,6 +21,7 @@
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "worker/checkpointer.h"
 #include "worker/compute_pool.h"
 #include "worker/data/dataset.h"
 #include "worker/dataset_cache.h"
@@ -35,6 +36,7 @@ struct TrainerServices {
   PsConnections* connections = nullptr;
   DatasetCache* datasets = nullptr;
   SerialExecutor* timers = nullptr;
+  SerialExecutor* files = nullptr;  // writes checkpoints
   Clock* clock = nullptr;
   std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
   int decode_threads = 1;
@@ -45,7 +47,10 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   Trainer(JobId job, const TrainerServices& services);
 
   void Assign(const v1::AssignReplicas& message);
+  void MarkBest(const v1::MarkBest& command);
   void Drop();
+  // The session is open again: what the coordinator may have missed.
+  void ReportAgain();
 
   JobId job() const { return job_; }
   std::optional<v1::JobProgress> progress() const;  // nothing before the first step is known
@@ -67,6 +72,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void Post(replica::Event event);
   void CarryOut(replica::Effects effects);
   void SendToPs(replica::Send send);
+  void TakeCheckpoint(replica::TakeCheckpoint take);
   void StartTimer(absl::Time at);
   void Failed(const std::string& message);
 
@@ -80,6 +86,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
 
   const JobId job_;
   const TrainerServices services_;
+  const std::shared_ptr<Checkpointer> checkpointer_;
   std::atomic<bool> dropped_{false};
   std::atomic<int64_t> step_{-1};
 

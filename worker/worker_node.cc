@@ -28,6 +28,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       backend_(std::move(backend)),
       incarnation_(RandomBits()),
       timers_("timers"),
+      files_("checkpoints"),
       datasets_(clock_),
       pool_(options.slots, *backend_) {
   Commands::Services services;
@@ -66,6 +67,7 @@ WorkerNode::~WorkerNode() {
   commands_->Stop();
   pool_.Stop();
   connections_.Clear();
+  files_.Stop();  // what is being written is finished
   timers_.Stop();
 }
 
@@ -114,11 +116,7 @@ void WorkerNode::OnConnection(bool up) {
   LogInfo(up ? "joined the cluster at %s" : "lost the coordinator at %s; trying again", options_.coordinator);
   if (!up) return;
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
-    if (std::optional<v1::JobError> error = trainer->error()) {
-      v1::NodeMessage message;
-      *message.mutable_job_error() = *std::move(error);
-      Send(std::move(message));
-    }
+    trainer->ReportAgain();
   }
 }
 
@@ -134,6 +132,10 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
       return commands_->Evaluate(message.evaluate_shard());
     case v1::CoordinatorMessage::kFinalize:
       return commands_->Finalize(message.finalize());
+    case v1::CoordinatorMessage::kRestore:
+      return commands_->Restore(message.restore());
+    case v1::CoordinatorMessage::kMarkBest:
+      return OnMarkBest(message.mark_best());
     case v1::CoordinatorMessage::kWelcome:
       return;  // the session client's business
     default:
@@ -152,6 +154,7 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
       services.connections = &connections_;
       services.datasets = &datasets_;
       services.timers = &timers_;
+      services.files = &files_;
       services.clock = &clock_;
       services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
       services.decode_threads = options_.decode_threads;
@@ -163,6 +166,16 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
           message.spec().replicas(), message.generation());
   trainer->Assign(message);
   RetainConnections();
+}
+
+void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = trainers_.find(message.job_id());
+    if (it != trainers_.end()) trainer = it->second;
+  }
+  if (trainer != nullptr) trainer->MarkBest(message);
 }
 
 void WorkerNode::OnDrop(uint64_t job_id) {

@@ -47,6 +47,7 @@ class WorkerNode {
   void OnMessage(const v1::CoordinatorMessage& message);
   void OnAssign(const v1::AssignReplicas& message);
   void OnDrop(uint64_t job_id);
+  void OnMarkBest(const v1::MarkBest& message);
   void OnConnection(bool up);
   void Send(v1::NodeMessage message);
   void RetainConnections();
@@ -56,7 +57,7 @@ class WorkerNode {
   const std::unique_ptr<Backend> backend_;
   const uint64_t incarnation_;
   RealClock clock_;
-  SerialExecutor timers_;
+  SerialExecutor timers_, files_;
   DatasetCache datasets_;
   PsConnections connections_;
   ComputePool pool_;

@@ -108,6 +108,7 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
     return Bad("checkpoints.mode: it says what is best, but checkpoints.save_best names no figure; set both");
   }
   CAIRN_RETURN_IF_ERROR(CheckMonitor(*spec));
+  if (c.every_epochs() == 0) c.set_every_epochs(1);  // figures are of epochs
   if (c.mode() == v1::Checkpoints::MODE_UNSPECIFIED) {
     c.set_mode(c.save_best().find("accuracy") != std::string::npos ? v1::Checkpoints::MAX : v1::Checkpoints::MIN);
   }
@@ -118,6 +119,9 @@ absl::Status CheckStart(const v1::JobSpec& spec) {
   for (const auto& [field, path] :
        {std::pair("resume_from", &spec.resume_from()), std::pair("initial_weights", &spec.initial_weights())}) {
     if (path->size() > kPathBytesMax) return Bad(field, ": longer than ", kPathBytesMax, " bytes; use a shorter path");
+  }
+  if (spec.initial_weights_skip_size() > 0 && spec.initial_weights().empty()) {
+    return Bad("initial_weights_skip: it says what initial_weights leaves out, but there are none; set both or neither");
   }
   if (spec.resume_from().empty() || spec.initial_weights().empty()) return absl::OkStatus();
   return Bad("initial_weights: a job that goes on from resume_from has its weights from there; set only one of them");

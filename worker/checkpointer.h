@@ -1,0 +1,69 @@
+// Checkpointer: carries out what the chief's core asks for (TakeCheckpoint) and the coordinator (MarkBest), for one job: asks the ps for
+// their state, gathers it, writes it, removes what is too much, reports.
+//
+// Thread rule: any thread; nothing blocks. Answers of the ps are gathered on gRPC threads, each into its own range of memory; files are
+// written on the executor, which all jobs of a worker share. Invariants:
+//   1. At most one cut is gathered at a time (the core asks for one); its memory is (1 + slots) x the parameter space, freed when it is
+//      written.
+//   2. A cut is written only where every partition answered with the version that was wanted, whole.
+//   3. It removes only checkpoints of its own job, that it knows of.
+//   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is as good as any.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "common/base/status.h"
+#include "worker/checkpoint_writer.h"
+#include "worker/ps_connections.h"
+#include "worker/replica_core.h"
+
+namespace cairn {
+
+struct CheckpointerServices {
+  PsConnections* connections = nullptr;
+  SerialExecutor* executor = nullptr;  // for files
+  Clock* clock = nullptr;
+  std::function<void(v1::NodeMessage)> send;  // to the coordinator
+};
+
+class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
+ public:
+  using Done = std::function<void(replica::CheckpointDone::Outcome)>;
+
+  Checkpointer(JobId job, const CheckpointerServices& services);
+
+  // The checkpoints that the coordinator knows of.
+  void Know(const v1::AssignReplicas& assignment);
+  // The requests are sent before it returns. `done` runs once, on any thread.
+  void Take(replica::TakeCheckpoint take, std::shared_ptr<const v1::AssignReplicas> assignment, Done done);
+  void MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment);
+  // Tells the coordinator again what it may have missed.
+  void ReportAgain();
+
+ private:
+  struct Cut;  // one checkpoint on its way
+
+  void OnPartition(const std::shared_ptr<Cut>& cut, size_t index, const absl::StatusOr<Frame>& last);
+  void Write(Cut& cut);
+  absl::StatusOr<std::string> WriteFiles(Cut& cut, v1::CheckpointInfo& info);
+  std::vector<std::string> Prune(const v1::JobSpec& spec, int64_t steps_per_epoch);
+  void Report(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const absl::Status& status);
+
+  const JobId job_;
+  const CheckpointerServices services_;
+  absl::Mutex mutex_;
+  std::vector<v1::CheckpointInfo> known_ ABSL_GUARDED_BY(mutex_);  // that exist, oldest first
+  std::deque<std::string> deleted_ ABSL_GUARDED_BY(mutex_);        // lately
+};
+
+}  // namespace cairn
