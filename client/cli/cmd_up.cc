@@ -1,13 +1,11 @@
 // cairn up: a whole cluster on this machine, until Ctrl-C.
-#include <signal.h>
-
 #include <cstdio>
-#include <ctime>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/nodes_table.h"
+#include "client/cli/stop_signals.h"
 
 namespace cairn {
 namespace {
@@ -15,25 +13,6 @@ namespace {
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kPollEvery = absl::Milliseconds(25);
 constexpr absl::Duration kLookAfterEvery = absl::Milliseconds(100);
-
-// SIGINT and SIGTERM, taken one at a time instead of by a handler. Made before any thread, which then inherits the
-// mask.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, s);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-  }
-  // true: one came within the time.
-  bool Wait(absl::Duration time) {
-    const timespec t = absl::ToTimespec(time);
-    return sigtimedwait(&set_, nullptr, &t) > 0;
-  }
-
- private:
-  sigset_t set_;
-};
 
 void Say(const std::string& line) {
   absl::FPrintF(stderr, "%s\n", line);

@@ -47,6 +47,19 @@ struct MakeDataOptions {
   uint64_t seed = 1;
 };
 
+struct BenchExchangeOptions {
+  int64_t bytes = int64_t{64} << 20;
+  int64_t partition_bytes = int64_t{4} << 20;
+  int rounds = 30;
+  int streams = 2;  // of the connection to the ps
+  bool asynchronous = false;
+  bool logged = false;
+  std::string address;  // of a `--serve`; empty: this machine, which is then served by child processes
+  std::string serve;    // host:port: be the other side, until Ctrl-C
+  std::string dir;      // of the other side's ps; empty: a temporary one
+  std::string bin_dir;  // where the daemons' programs are
+};
+
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);
 int RunJobs(const Globals& globals);
@@ -59,6 +72,7 @@ int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
 int RunExport(const Globals& globals, const ExportOptions& options);
 int RunMakeData(const Globals& globals, const MakeDataOptions& options);
 int RunDataInfo(const Globals& globals, const std::string& path);
+int RunBenchExchange(const Globals& globals, const BenchExchangeOptions& options);
 int RunHealth(const Globals& globals, const HealthOptions& options);
 
 // Prints "cairn: message" and returns the exit code that fits.

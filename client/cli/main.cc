@@ -37,6 +37,7 @@ struct Invocation {
   std::string job;
   std::string path;
   HealthOptions health;
+  BenchExchangeOptions bench;
   std::function<int()> run;
 };
 
@@ -120,6 +121,29 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   });
 }
 
+void AddBench(CLI::App& app, Invocation& call) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure this machine or the way to another");
+  bench->require_subcommand(1);
+  bench->fallthrough();
+  BenchExchangeOptions& o = call.bench;
+  CLI::App* exchange = AddCommand(*bench, "exchange", "Push+pull of parameters beside a raw gRPC stream of the same bytes",
+                                  call, [&call] { return RunBenchExchange(call.globals, call.bench); });
+  exchange->add_option("--bytes", o.bytes, "Of parameters, as 64MiB [64 MiB]")->transform(CLI::AsSizeValue(false));
+  exchange->add_option("--partition-bytes", o.partition_bytes, "Of one partition [4 MiB]")
+      ->transform(CLI::AsSizeValue(false));
+  exchange->add_option("--rounds", o.rounds, "Measured rounds")->check(CLI::Range(1, 100000))->capture_default_str();
+  exchange->add_option("--streams", o.streams, "Of the connection to the ps")
+      ->check(CLI::Range(1, 16))
+      ->capture_default_str();
+  exchange->add_flag("--asynchronous", o.asynchronous, "As the parameter_server strategy does it");
+  exchange->add_flag("--logged", o.logged, "The ps logs every update before it answers");
+  CLI::Option* address =
+      exchange->add_option("--address", o.address, "host:port of a `--serve` on another machine [one is started here]");
+  exchange->add_option("--serve", o.serve, "host:port: be the other side of a --address, until Ctrl-C")
+      ->excludes(address);
+  exchange->add_option("--dir", o.dir, "With --serve: for the ps' data [a temporary one]");
+}
+
 std::string FolderOfThisProgram() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
@@ -127,18 +151,19 @@ std::string FolderOfThisProgram() {
 
 int Main(int argc, char** argv) {
   Invocation call;
-  call.up.bin_dir = FolderOfThisProgram();
+  call.up.bin_dir = call.bench.bin_dir = FolderOfThisProgram();
   if (const char* address = std::getenv("CAIRN_COORDINATOR"); address != nullptr && *address != '\0') {
     call.globals.client.address = address;
   }
   CLI::App app{"Trains deep networks on a cluster: submit jobs, watch them, run a local cluster.", "cairn"};
   app.require_subcommand(1);
-  app.add_option("--coordinator", call.globals.client.address, "HOST:PORT; also $CAIRN_COORDINATOR")
+  app.add_option("--coordinator", call.globals.client.address, "HOST:PORT; several: with commas; also $CAIRN_COORDINATOR")
       ->capture_default_str();
   app.add_flag("--json", call.globals.json, "JSON for scripts, one object a line");
   AddUp(app, call);
   AddJobCommands(app, call);
   AddOtherCommands(app, call);
+  AddBench(app, call);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

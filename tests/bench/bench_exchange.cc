@@ -1,14 +1,9 @@
 // bench_exchange: push+pull of a parameter space between two processes, beside a raw gRPC ByteBuffer stream of the same
 // size each way.
 //
-// Both servers are processes of their own (this program again, with --serve). Rounds of the two alternate, so that a
-// machine whose speed drifts does so for both; what counts is the ratio of the medians. A round of the exchange pushes
-// every partition and waits for all new values; a round of the raw stream sends as many bytes and waits for as many, in
-// messages of the same size.
+// `cairn bench exchange` measures a whole cairn-ps. Here the ps is its partitions and its Exchange service alone, in a
+// process of their own (this program again, with --serve), with its log or with a store that keeps nothing.
 #include <fcntl.h>
-#include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -26,16 +21,14 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/blocking_counter.h"
-#include "absl/synchronization/notification.h"
-#include "client/parameter_client.h"
+#include "absl/time/clock.h"
+#include "client/bench/bench_job.h"
+#include "client/bench/bench_server.h"
+#include "client/bench/exchange_bench.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
-#include "common/model/graph.h"
-#include "common/model/step_plan.h"
-#include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/server.h"
 #include "common/storage/kv_store.h"
@@ -47,30 +40,13 @@ extern char** environ;
 namespace cairn {
 namespace {
 
-constexpr uint64_t kJob = 1, kGeneration = 1;
-constexpr int64_t kMessageBytes = static_cast<int64_t>(kFramePayloadBytesMax);
+constexpr absl::Duration kRoundTimeout = absl::Minutes(2);
 
-// inputs * units + units numbers fill exactly `mebibytes`.
-v1::HostPartitions BenchJob(int64_t mebibytes, int64_t partition_bytes, bool asynchronous) {
-  const int units = static_cast<int>(mebibytes * (1 << 20) / 4 / 4097 / 16 * 16);
-  v1::HostPartitions host;
-  host.set_job_id(kJob);
-  host.set_generation(kGeneration);
-  v1::JobSpec* spec = host.mutable_spec();
-  spec->mutable_model()->add_layers()->mutable_input()->add_shape(4096);
-  spec->mutable_model()->add_layers()->mutable_dense()->set_units(units);
-  spec->mutable_optimizer()->mutable_sgd();
-  spec->mutable_optimizer()->set_learning_rate(0.01f);
-  spec->set_replicas(1);
-  spec->set_strategy(asynchronous ? v1::PARAMETER_SERVER : v1::MULTI_WORKER_MIRRORED);
-  spec->set_durability(v1::LOGGED);
-  const absl::StatusOr<Graph> graph = Graph::Build(spec->model());
-  CAIRN_CHECK(graph.ok(), graph.status().ToString());
-  for (const auto& range : CutPartitions(graph->space_size(), partition_bytes)) *host.add_partitions() = range;
-  return host;
+v1::HostPartitions JobOf(int64_t mebibytes, int64_t partition_bytes, bool asynchronous) {
+  const auto job = MakeBenchJob({mebibytes << 20, partition_bytes, asynchronous, true});
+  CAIRN_CHECK(job.ok(), job.status().ToString());
+  return *job;
 }
-
-int64_t BytesOf(const v1::HostPartitions& host) { return static_cast<int64_t>(host.partitions().rbegin()->end()) * 4; }
 
 // ---- the servers ----
 
@@ -84,81 +60,12 @@ class NullKvStore : public KvStore {
   }
 };
 
-// Messages of kMessageBytes that walk through a buffer again and again, as a parameter space is sent.
-class RawMessages {
- public:
-  explicit RawMessages(int64_t bytes) : bytes_(std::max(bytes / kMessageBytes, int64_t{1}) * kMessageBytes, 'x') {}
-  grpc::ByteBuffer Next() {
-    const grpc::Slice slice(bytes_.data() + at_, kMessageBytes, grpc::Slice::STATIC_SLICE);
-    at_ = (at_ + kMessageBytes) % bytes_.size();
-    return grpc::ByteBuffer(&slice, 1);
-  }
-
- private:
-  const std::string bytes_;
-  size_t at_ = 0;
-};
-
-// Answers every message with one.
-class RawService : public grpc::CallbackGenericService {
- public:
-  explicit RawService(int64_t bytes) : bytes_(bytes) {}
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
-    return new Reactor(bytes_);
-  }
-
- private:
-  class Reactor : public grpc::ServerGenericBidiReactor {
-   public:
-    explicit Reactor(int64_t bytes) : messages_(bytes) { StartRead(&incoming_); }
-    void OnReadDone(bool ok) override {
-      if (!ok) {
-        Finish(grpc::Status::OK);
-        return;
-      }
-      incoming_.Clear();
-      bool write;
-      {
-        absl::MutexLock lock(&mutex_);
-        write = due_++ == 0;
-      }
-      if (write) Write();
-      StartRead(&incoming_);
-    }
-    void OnWriteDone(bool ok) override {
-      bool more;
-      {
-        absl::MutexLock lock(&mutex_);
-        more = --due_ > 0;
-      }
-      if (ok && more) Write();
-    }
-    void OnDone() override { delete this; }
-
-   private:
-    void Write() {
-      outgoing_ = messages_.Next();
-      StartWrite(&outgoing_);
-    }
-    RawMessages messages_;
-    grpc::ByteBuffer incoming_, outgoing_;
-    absl::Mutex mutex_;
-    int due_ = 0;
-  };
-
-  const int64_t bytes_;
-};
-
-int ServeRaw(const std::string& socket, int64_t bytes) {
-  RawService service(bytes);
-  grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(static_cast<int>(kFrameBytesMax));
-  builder.RegisterCallbackGenericService(&service);
-  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
-  const auto server = builder.BuildAndStart();
-  CAIRN_CHECK(server != nullptr, "raw server");
+int ServeRaw(const std::string& socket) {
+  RpcServerOptions options;
+  options.unix_socket = socket;
+  const auto server = BenchServer::Start(options);
+  CAIRN_CHECK(server.ok(), server.status().ToString());
   WaitForStopSignal();
-  server->Shutdown(std::chrono::system_clock::now());
   return 0;
 }
 
@@ -215,111 +122,7 @@ class Child {
   pid_t pid_ = 0;
 };
 
-// ---- the clients ----
-
-class RawClient : grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  RawClient(const std::string& socket, int64_t bytes) : messages_(bytes) {
-    ChannelOptions options;
-    options.receive_bytes_max = static_cast<int>(kFrameBytesMax);
-    options.keepalive_interval = absl::Hours(1);  // a plain server does not like pings
-    auto channel = CreateChannel("127.0.0.1:1,unix:" + socket, options);
-    CAIRN_CHECK(channel.ok(), channel.status().ToString());
-    stub_ = std::make_unique<grpc::GenericStub>(*channel);
-    stub_->PrepareBidiStreamingCall(&context_, "/raw/Stream", grpc::StubOptions(), this);
-    AddHold();
-    StartRead(&incoming_);
-    StartCall();
-  }
-  ~RawClient() {
-    context_.TryCancel();
-    RemoveHold();
-    done_.WaitForNotification();
-  }
-  double Round(int messages) {
-    absl::Notification finished;
-    const absl::Time start = absl::Now();
-    to_read_ = to_write_ = messages;
-    finished_ = &finished;
-    Write();
-    finished.WaitForNotification();
-    return absl::ToDoubleSeconds(absl::Now() - start);
-  }
-
- private:
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    incoming_.Clear();
-    absl::Notification* finished = --to_read_ == 0 ? finished_ : nullptr;
-    StartRead(&incoming_);
-    if (finished != nullptr) finished->Notify();
-  }
-  void OnWriteDone(bool ok) override {
-    if (ok && --to_write_ > 0) Write();
-  }
-  void Write() {
-    outgoing_ = messages_.Next();
-    StartWrite(&outgoing_);
-  }
-  void OnDone(const grpc::Status& status) override {
-    CAIRN_CHECK(to_read_ == 0, "the raw stream broke: " + status.error_message());
-    done_.Notify();
-  }
-
-  RawMessages messages_;
-  std::unique_ptr<grpc::GenericStub> stub_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer incoming_, outgoing_;
-  int to_read_ = 0, to_write_ = 0;
-  absl::Notification* finished_ = nullptr;
-  absl::Notification done_;
-};
-
-class PsClient {
- public:
-  PsClient(const std::string& socket, v1::HostPartitions job, int streams)
-      : job_(std::move(job)),
-        connection_("127.0.0.1:1,unix:" + socket, {.streams = streams}),
-        gradient_(Buffer::Zeros(BytesOf(job_))) {
-    for (float& g : gradient_.mutable_floats()) g = 0.001f;
-  }
-  double Round() {
-    ++sequence_;
-    absl::BlockingCounter left(job_.partitions_size());
-    const absl::Time start = absl::Now();
-    for (const auto& range : job_.partitions()) {
-      Frame f;
-      f.kind = v1::ExchangeFrame::PUSH;
-      f.job = JobId(kJob);
-      f.generation = Generation(kGeneration);
-      f.partition = PartitionId(range.partition());
-      f.replica_count = 1;
-      f.sequence = sequence_;
-      f.examples = 1;
-      f.learning_rate = 0.01f;
-      f.dtype = f.reply_dtype = v1::FLOAT32;
-      f.payload = gradient_.Slice(range.begin() * 4, (range.end() - range.begin()) * 4);
-      connection_.Send(std::move(f), [&](absl::StatusOr<Frame> answer) {
-        CAIRN_CHECK(answer.ok(), answer.status().ToString());
-        CAIRN_CHECK(answer->version == sequence_, "version");
-        left.DecrementCount();
-      });
-    }
-    left.Wait();
-    return absl::ToDoubleSeconds(absl::Now() - start);
-  }
-
- private:
-  const v1::HostPartitions job_;
-  PsConnection connection_;
-  Buffer gradient_;
-  uint64_t sequence_ = 0;
-};
-
-double Median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
+std::string AddressOf(const std::string& socket) { return "127.0.0.1:1,unix:" + socket; }
 
 struct Flags {
   int64_t mebibytes = 64;
@@ -334,12 +137,6 @@ struct Flags {
   bool asynchronous = false;
 };
 
-struct Result {
-  std::string name;
-  double gigabytes_per_second = 0;
-  double ratio = 0;
-};
-
 std::string NameOf(bool asynchronous, bool logged) {
   return absl::StrFormat("%s%s", asynchronous ? "async" : "sync", logged ? "-logged" : "");
 }
@@ -347,9 +144,8 @@ bool Wanted(const Flags& flags, const std::string& name) {
   return flags.modes.empty() || std::find(flags.modes.begin(), flags.modes.end(), name) != flags.modes.end();
 }
 
-Result MeasureOne(const Flags& flags, const std::string& dir, RawClient& raw, bool asynchronous, bool logged,
-                  double* raw_rate) {
-  const v1::HostPartitions job = BenchJob(flags.mebibytes, flags.partition_kib << 10, asynchronous);
+ExchangeFigures MeasureOne(const Flags& flags, const std::string& dir, RawStream& raw, bool asynchronous, bool logged) {
+  v1::HostPartitions job = JobOf(flags.mebibytes, flags.partition_kib << 10, asynchronous);
   const std::string name = NameOf(asynchronous, logged);
   std::vector<std::string> args{"--serve",         "ps",
                                 "--mebibytes",     std::to_string(flags.mebibytes),
@@ -358,30 +154,27 @@ Result MeasureOne(const Flags& flags, const std::string& dir, RawClient& raw, bo
   if (logged) args.insert(args.end(), {"--directory", dir + "/" + name});
   const std::string socket = dir + "/" + name + ".sock";
   Child server(socket, args);
-  PsClient client(socket, job, flags.streams);
-  const int messages = static_cast<int>((BytesOf(job) + kMessageBytes - 1) / kMessageBytes);
-  std::vector<double> raw_seconds, seconds;
-  for (int i = 0; i < flags.rounds + 3; ++i) {
-    const double r = raw.Round(messages), s = client.Round();
-    if (i < 3) continue;  // pages, windows and connections
-    raw_seconds.push_back(r);
-    seconds.push_back(s);
-  }
-  const double bytes = static_cast<double>(BytesOf(job));
-  *raw_rate = bytes / Median(raw_seconds) / 1e9;
-  return {name, bytes / Median(seconds) / 1e9, Median(raw_seconds) / Median(seconds)};
+  const int64_t bytes = ParameterBytes(job);
+  ExchangeLoad load(AddressOf(socket), std::move(job), flags.streams);
+  const auto figures = MeasureExchange(load, raw, bytes, flags.rounds, [] { return false; });
+  CAIRN_CHECK(figures.ok(), figures.status().ToString());
+  return *figures;
 }
 
 // One partition of 400 KB: what a small model's step waits for.
 double RoundTripMicroseconds(const std::string& dir) {
-  const v1::HostPartitions job = BenchJob(1, 400 << 10, false);
-  v1::HostPartitions one = job;
+  v1::HostPartitions one = JobOf(1, 400 << 10, false);
   one.mutable_partitions()->DeleteSubrange(1, one.partitions_size() - 1);
   Child server(dir + "/small.sock", {"--serve", "ps", "--mebibytes", "1", "--partition-kib", "400"});
-  PsClient client(dir + "/small.sock", one, 1);
+  ExchangeLoad load(AddressOf(dir + "/small.sock"), one, 1);
   std::vector<double> seconds;
-  for (int i = 0; i < 2000; ++i) seconds.push_back(client.Round());
-  return Median(seconds) * 1e6;
+  for (int i = 0; i < 2000; ++i) {
+    const auto time = load.Round(kRoundTimeout);
+    CAIRN_CHECK(time.ok(), time.status().ToString());
+    seconds.push_back(absl::ToDoubleSeconds(*time));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2] * 1e6;
 }
 
 int Measure(const Flags& flags) {
@@ -389,20 +182,20 @@ int Measure(const Flags& flags) {
   CAIRN_CHECK(mkdtemp(dir.data()) != nullptr, "temporary directory");
   double worst = 1e9;
   {
-    Child raw_server(dir + "/raw.sock", {"--serve", "raw", "--mebibytes", std::to_string(flags.mebibytes)});
-    RawClient raw(dir + "/raw.sock", flags.mebibytes << 20);
+    Child raw_server(dir + "/raw.sock", {"--serve", "raw"});
+    auto raw = RawStream::Open(AddressOf(dir + "/raw.sock"));
+    CAIRN_CHECK(raw.ok(), raw.status().ToString());
     for (bool logged : {false, true}) {
       for (bool asynchronous : {false, true}) {
         if (!Wanted(flags, NameOf(asynchronous, logged))) continue;
-        double raw_rate = 0;
-        const Result r = MeasureOne(flags, dir, raw, asynchronous, logged, &raw_rate);
+        const ExchangeFigures r = MeasureOne(flags, dir, **raw, asynchronous, logged);
         if (!logged) worst = std::min(worst, r.ratio);
         if (flags.json) {
-          absl::PrintF("{\"exchange\": \"%s\", \"gb_per_s\": %.3f, \"raw_gb_per_s\": %.3f, \"ratio\": %.3f}\n", r.name,
-                       r.gigabytes_per_second, raw_rate, r.ratio);
+          absl::PrintF("{\"exchange\": \"%s\", \"gb_per_s\": %.3f, \"raw_gb_per_s\": %.3f, \"ratio\": %.3f}\n",
+                       NameOf(asynchronous, logged), r.gb_per_s, r.raw_gb_per_s, r.ratio);
         } else {
-          absl::PrintF("%-14s %6.2f GB/s each way   raw ByteBuffer stream %6.2f GB/s   ratio %.2f\n", r.name,
-                       r.gigabytes_per_second, raw_rate, r.ratio);
+          absl::PrintF("%-14s %6.2f GB/s each way   raw ByteBuffer stream %6.2f GB/s   ratio %.2f\n",
+                       NameOf(asynchronous, logged), r.gb_per_s, r.raw_gb_per_s, r.ratio);
         }
         std::fflush(stdout);
       }
@@ -450,8 +243,8 @@ int Main(int argc, char** argv) {
     prctl(PR_SET_PDEATHSIG, 0);
     return Measure(f);
   }
-  if (f.serve == "raw") return ServeRaw(f.socket, f.mebibytes << 20);
-  return ServePs(f.socket, f.directory, BenchJob(f.mebibytes, f.partition_kib << 10, f.asynchronous));
+  if (f.serve == "raw") return ServeRaw(f.socket);
+  return ServePs(f.socket, f.directory, JobOf(f.mebibytes, f.partition_kib << 10, f.asynchronous));
 }
 
 }  // namespace

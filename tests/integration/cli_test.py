@@ -193,9 +193,17 @@ def check_children(up):
     until(lambda: sum(n["alive"] for n in json.loads(up.cairn("nodes", "--json").stdout)["nodes"]) == 3, "three live nodes")
 
 
+def check_bench():
+    figures = json.loads(run("bench", "exchange", "--bytes", "256KiB", "--partition-bytes", "64KiB", "--rounds", "3", "--json").stdout)
+    check(figures["bytes"] == 256 << 10 and figures["partitions"] == 4 and figures["ratio"] > 0, f"{figures}")
+    check("ratio" in run("bench", "exchange", "--bytes", "16KiB", "--rounds", "1", "--logged").stdout, "bench exchange")
+    check("bytes 1000" in run("bench", "exchange", "--bytes", "1000", code=2).stderr, "too few bytes")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="cairn-cli-") as directory:
         check_without_cluster(directory)
+        check_bench()
         data = make_glyphs(directory)
         check("IDX" in run("data", "info", data).stdout, "data info")
         check(json.loads(run("data", "info", data, "--json").stdout)["classes"] == 10, "data info --json")

@@ -29,7 +29,7 @@ FOLDERS = {
     "worker/data": ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"],
     "worker/backend": ["common/base", "common/tensor", "common/model", "proto"],
     # ---- mains ----
-    "client/cli": ["client", "common/*", "worker/data", "proto", "grpc"],
+    "client/cli": ["client", "client/bench", "common/*", "worker/data", "proto", "grpc"],
     "tests": ["*"],
 }
 

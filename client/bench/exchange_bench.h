@@ -1,0 +1,26 @@
+// Push+pull of a parameter space over Exchange beside a raw gRPC stream of the same bytes each way.
+//
+// Rounds of the two alternate, so that a machine whose speed drifts does so for both; what counts is the ratio of the
+// medians.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "client/bench/exchange_load.h"
+#include "client/bench/raw_stream.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+struct ExchangeFigures {
+  double gb_per_s = 0;  // 1e9 bytes, each way
+  double raw_gb_per_s = 0;
+  double ratio = 0;
+};
+
+// A few rounds more are made first, for pages, windows and connections. `stop` is asked between rounds: CANCELLED.
+absl::StatusOr<ExchangeFigures> MeasureExchange(ExchangeLoad& load, RawStream& raw, int64_t bytes, int rounds,
+                                                const std::function<bool()>& stop);
+
+}  // namespace cairn

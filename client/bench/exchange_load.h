@@ -1,0 +1,34 @@
+// ExchangeLoad: pushes a gradient for every partition of a bench job and waits for all new values, round after round.
+//
+// One thread. The gradient is one piece of memory; what comes back is let go.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "client/parameter_client.h"
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+class ExchangeLoad {
+ public:
+  // ps_address: of the one ps that holds all of the job, freshly (at version 0).
+  ExchangeLoad(const std::string& ps_address, v1::HostPartitions job, int streams);
+  ~ExchangeLoad();
+
+  // The time of one round. Errors: what a partition answered, or UNAVAILABLE, or DEADLINE_EXCEEDED.
+  absl::StatusOr<absl::Duration> Round(absl::Duration timeout);
+
+ private:
+  struct Answers;  // of one round; its callbacks may outlive it
+
+  const v1::HostPartitions job_;
+  Buffer gradient_;
+  uint64_t sequence_ = 0;
+  PsConnection connection_;
+};
+
+}  // namespace cairn
