@@ -171,8 +171,8 @@ class Cluster:
     def wait_for_leader(self, other_than=None, timeout=60):
         return self.until(lambda: (name := self.leader()) is not None and name != other_than and name, "a coordinator leads", timeout)
 
-    def add_ps(self, name, *flags):
-        self.commands[name] = ["cairn-ps", "--coordinator", self.address, "--listen", "127.0.0.1:0", "--name", name,
+    def add_ps(self, name, *flags, coordinator=None):
+        self.commands[name] = ["cairn-ps", "--coordinator", coordinator or self.address, "--listen", "127.0.0.1:0", "--name", name,
                                "--data-dir", f"{self.dir}/{name}", "--log-level", self.log_level] + self.flags["ps"] + list(flags)
         self.restart(name)
 
@@ -233,7 +233,7 @@ class Cluster:
             if value:
                 return value
             check(time.monotonic() < end, f"not within {timeout} s: {what}")
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def wait_for_log(self, name, pattern, timeout=60):
         def look():
@@ -287,6 +287,12 @@ class Cluster:
             check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {status['state']} {status.get('reason', '')}")
             return condition(status)
         return self.until(look, what, timeout)
+
+    def stands_still(self, job_id, seconds=1.5):
+        """No step for so long. How long it may take until then is for the caller to bound."""
+        before = self.job(job_id)["step"]
+        time.sleep(seconds)
+        return self.job(job_id)["step"] == before
 
     def wait_for_step(self, job_id, step, timeout=120):
         self.while_running(job_id, lambda status: int(status["step"]) >= step, f"step {step}", timeout)

@@ -1,0 +1,223 @@
+"""Goal: a network that is cut or slow between a primary and the coordinator alone, or a primary and the workers alone.
+
+The job goes on, at the latest when the link is healed; its digest is the undisturbed run's, and each partition is served by one ps alone.
+A peer that stops reading makes no ps grow.
+"""
+
+import concurrent.futures
+import os
+import queue
+import sys
+
+from cluster import SOURCE, Cluster, attempts, check
+from jobs import make_glyphs, small_job
+from proxy import Proxy, listening_port
+
+sys.path.insert(0, os.path.join(SOURCE, "tests/chaos"))
+import wire  # noqa: E402
+
+EPOCHS = 20
+STEPS = EPOCHS * 30
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"backups": 0}))["digest"]
+
+
+class Network:
+    """A cluster of 2 ps and 2 workers in which all that ps-0 says and hears passes a proxy."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.to_coordinator = Proxy(lambda: int(cluster.address.split(":")[-1]))
+        self.to_ps = Proxy(lambda: listening_port(cluster.processes["ps-0"].pid))
+        cluster.add_ps("ps-0", "--advertise", self.to_ps.address, "--unix-socket", "none", coordinator=self.to_coordinator.address)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.to_coordinator.close()
+        self.to_ps.close()
+
+    def workers(self):
+        return {process.pid for name, process in self.cluster.processes.items() if name.startswith("worker")}
+
+
+def alive(c, name):
+    return next((n["alive"] for n in c.nodes() if n["name"] == name), False)
+
+
+def coordinator_cut(c, net, job, *directions):
+    net.to_coordinator.cut(*directions)
+    c.until(lambda: not alive(c, "ps-0"), "the coordinator sees that ps-0 is lost")
+    wait_for_what_follows(c, job, "ps-0")
+    net.to_coordinator.heal()
+    c.until(lambda: alive(c, "ps-0"), "ps-0 is back")
+
+
+def coordinator_cut_both_ways(c, net, job):
+    coordinator_cut(c, net, job, "up", "down")
+
+
+def coordinator_hears_nothing(c, net, job):
+    coordinator_cut(c, net, job, "up")
+
+
+def primary_hears_nothing(c, net, job):
+    coordinator_cut(c, net, job, "down")
+
+
+def wait_for_what_follows(c, job, ps):
+    """With backups the job goes on without the ps; else its reason names it."""
+    if not backed_up(c.job(job)):
+        c.while_running(job, lambda status: ps in status["reason"], f"the job says that it waits for {ps}")
+        return
+    status = c.while_running(job, lambda s: all(p["primary"] != ps for p in s["partitions"]) and s, f"{ps} is no primary any more")
+    c.while_running(job, lambda s: int(s["step"]) > int(status["step"]), "a step on the new primaries")
+
+
+def backed_up(status):
+    return int(status["spec"].get("backups", 0)) > 0
+
+
+def workers_cut(c, net, job, *directions):
+    net.to_ps.cut(*directions, whose=net.workers())
+    step = int(c.job(job)["step"])
+    # A step needs all partitions, so the job stands still (a few steps may have been on their way); it does not fail.
+    c.until(lambda: c.stands_still(job), "the job stands still")
+    check(int(c.job(job)["step"]) >= step, "the step fell")
+    net.to_ps.heal()
+
+
+def workers_cut_both_ways(c, net, job):
+    workers_cut(c, net, job, "up", "down")
+
+
+def workers_hear_nothing(c, net, job):
+    workers_cut(c, net, job, "down")
+
+
+def primary_hears_no_worker(c, net, job):
+    workers_cut(c, net, job, "up")
+
+
+def slow(c, net, job):
+    net.to_ps.delay(0.05)
+    step = int(c.job(job)["step"])
+    c.while_running(job, lambda status: int(status["step"]) > step + 10, "ten steps over a slow link")
+    net.to_ps.heal()
+
+
+def served_by(job_id, partition, addresses):
+    found = []
+    for name, address in addresses.items():
+        channel = wire.open_channel(address)
+        try:
+            wire.pull(channel, job_id, partition)
+            found.append(name)
+        except RuntimeError:  # an answer that says no
+            pass
+        finally:
+            channel.close()
+    return found
+
+
+def check_case(happens, want, backups):
+    with Cluster(ps=0, workers=2) as c, Network(c) as net:
+        c.add_ps("ps-1", "--unix-socket", "none")
+        c.wait_for_nodes(4)
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096, "backups": backups})
+        c.wait_for_step(job, STEPS // 6)
+        happens(c, net, job)
+        status = c.wait(job, timeout=120)
+        check(status["digest"] == want, f"{happens.__name__}: digest {status['digest']}, undisturbed {want}")
+        addresses = {n["name"]: n["address"] for n in c.nodes() if n["role"] == "PS"}
+        for p in status["partitions"]:
+            serving = served_by(int(status["job_id"]), p["partition"], addresses)
+            check(serving == [p["primary"]], f"{happens.__name__}: partition {p['partition']} is served by {serving}, primary {p['primary']}")
+        print(f"{happens.__name__}, {backups} backups: same digest, one primary", flush=True)
+
+
+# ---- a reader that stops ----
+
+LARGE = {"partition_bytes": 4 << 20, "epochs": 10000, "replicas": 1, "backups": 0}
+MLP = """
+name: "large"
+model {
+  layers { input { shape: [28, 28, 1] } }
+  layers { flatten { } }
+  layers { dense { units: 8192 activation: RELU } }
+  layers { dense { units: 10 activation: SOFTMAX } }
+}
+data { path: "%s" }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+optimizer { sgd { } }
+batch_size: 32
+"""
+READERS = 3
+QUEUE = 64 << 20  # common/base/limits.h: what one stream may have waiting to be sent
+SLACK = 48 << 20  # what gRPC holds for a stream, and the allocator
+
+
+def resident(process):
+    with open(f"/proc/{process.pid}/status") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS"))
+
+
+def check_stopped_readers():
+    """While training goes on, so that every version is another buffer, three clients ask for 8 GB each and read nothing of it. Each may have
+    its queue full, no more, and others are served."""
+    with Cluster(ps=1, workers=1) as c:
+        path = f"{c.dir}/large.textproto"
+        with open(path, "w") as f:
+            f.write(MLP % make_glyphs(c.dir))
+        job = c.submit(path, LARGE)
+        c.wait_for_step(job, 20)
+        status = c.job(job)
+        before = resident(c.processes["ps-0"])
+        streams = []
+        for _ in range(READERS):
+            channel = wire.open_channel(status["partitions"][0]["primary_address"])
+            requests = queue.Queue()
+            streams.append((channel, requests, wire.exchange(channel, iter(requests.get, None))))
+            for i in range(2000):
+                requests.put(wire.Frame(kind=wire.Frame.PULL, request_id=i + 1, job_id=int(job), partition=0,
+                                        reply_dtype=wire.types_pb2.FLOAT32))
+        bound = READERS * (QUEUE + SLACK)
+        step, seen = int(c.job(job)["step"]), []
+
+        def look(status):
+            seen.append(resident(c.processes["ps-0"]) - before)
+            return int(status["step"]) >= step + 150
+
+        c.while_running(job, look, "150 steps beside the stopped readers")
+        check(max(seen) < bound, f"the ps grew by {max(seen) >> 20} MiB, {bound >> 20} allowed: {seen}")
+        for channel, requests, call in streams:
+            call.cancel()
+            requests.put(None)
+            channel.close()
+        step = int(c.job(job)["step"])
+        c.wait_for_step(job, step + 20)
+        c.cairn("cancel", job)
+        print(f"{READERS} readers stopped: the ps grew by {max(seen) >> 20} MiB, {bound >> 20} allowed", flush=True)
+
+
+CASES = (coordinator_cut_both_ways, coordinator_hears_nothing, primary_hears_nothing, workers_cut_both_ways, workers_hear_nothing,
+         primary_hears_no_worker, slow)
+BACKUPS = (0,)
+
+
+def main():
+    check_stopped_readers()
+    want = undisturbed()
+    # Most of their time they wait for a lease or for a broken link.
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        cases = [pool.submit(attempts, lambda h=happens, b=backups: check_case(h, want, b)) for backups in BACKUPS for happens in CASES]
+        for case in cases:
+            case.result()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""A TCP proxy whose traffic can be cut or delayed, in each direction and for each of the processes that connect through it.
+
+    proxy = Proxy(lambda: target_port)
+    proxy.address                                   # "127.0.0.1:port"; a daemon's --coordinator or --advertise
+    proxy.cut("up", "down")                         # up: from whoever connected to the target
+    proxy.cut("up", whose={pid, ...})               # only the connections of these processes
+    proxy.delay(0.1)                                # seconds, each way
+    proxy.heal()
+
+A cut link is silent, as a network's is: nothing is refused, nothing is closed, new connections hear nothing; what was sent is delivered when
+the link is healed, if both ends still want it.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+import time
+
+
+def sockets_of(pid):
+    """Inodes of the process' sockets."""
+    found = set()
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:
+        pass  # it ended
+    return found
+
+
+def tcp_table():
+    """(local port, state, inode) of every TCP socket; state 0A is listening. gRPC's are IPv6 sockets that speak IPv4 too."""
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if not os.path.exists(path):
+            continue
+        with open(path) as f:
+            for line in f.readlines()[1:]:
+                fields = line.split()
+                yield int(fields[1].rsplit(":", 1)[1], 16), fields[3], fields[9]
+
+
+def listening_port(pid):
+    own = sockets_of(pid)
+    return next((port for port, state, inode in tcp_table() if state == "0A" and inode in own), None)
+
+
+class Proxy:
+    def __init__(self, target_port):
+        self.target_port = target_port
+        self.down_cut = self.up_cut = False
+        self.whose = None  # pids; None: everybody
+        self.seconds = 0.0
+        self.bytes = {"up": 0, "down": 0}
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    # ---- from the test's thread ----
+
+    def cut(self, *directions, whose=None):
+        self.whose = whose
+        self.up_cut, self.down_cut = "up" in directions, "down" in directions
+
+    def delay(self, seconds):
+        self.seconds = seconds
+
+    def heal(self):
+        self.up_cut = self.down_cut = False
+        self.seconds = 0.0
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+
+    # ---- in the proxy's thread ----
+
+    def run(self):
+        asyncio.set_event_loop(self.loop)
+        server = self.loop.run_until_complete(asyncio.start_server(self.connection, sock=self.listener))
+        self.loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.close()
+
+    async def connection(self, reader, writer):
+        peer = writer.get_extra_info("peername")[1]
+        inode = next((i for port, state, i in tcp_table() if state != "0A" and port == peer), None)
+        try:
+            out_reader, out_writer = await asyncio.open_connection("127.0.0.1", self.target_port())
+        except (OSError, TypeError):  # nobody listens there
+            writer.transport.abort()
+            return
+        pumps = [asyncio.ensure_future(self.pump("up", inode, reader, out_writer)),
+                 asyncio.ensure_future(self.pump("down", inode, out_reader, writer))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            writer.transport.abort()
+            out_writer.transport.abort()
+
+    def is_cut(self, direction, inode):
+        if not (self.up_cut if direction == "up" else self.down_cut):
+            return False
+        return self.whose is None or any(inode in sockets_of(pid) for pid in self.whose)
+
+    async def pump(self, direction, inode, reader, writer):
+        """Ends when either side is gone. A client that gives up on a silent link is seen when the link is healed."""
+        arrived = asyncio.Queue(64)  # (when it may go on, data)
+
+        async def forward():
+            while True:
+                when, data = await arrived.get()
+                await asyncio.sleep(max(0.0, when - time.monotonic()))
+                while self.is_cut(direction, inode):
+                    await asyncio.sleep(0.02)
+                if not data:
+                    return
+                writer.write(data)
+                self.bytes[direction] += len(data)
+                await writer.drain()
+
+        forwarding = asyncio.ensure_future(forward())
+        try:
+            while True:
+                data = await reader.read(65536)
+                await arrived.put((time.monotonic() + self.seconds, data))
+                if not data:
+                    break
+            await forwarding
+        except OSError:
+            pass
+        finally:
+            forwarding.cancel()
