@@ -92,7 +92,10 @@ def workers_cut(c, net, job, *directions):
 
 
 def workers_cut_both_ways(c, net, job):
-    workers_cut(c, net, job, "up", "down")
+    """For so long that the job says why it stands still."""
+    net.to_ps.cut("up", "down", whose=net.workers())
+    c.while_running(job, lambda status: "ps-0" in status["reason"] or "no step" in status["reason"], "the job says why it stands still", timeout=60)
+    net.to_ps.heal()
 
 
 def workers_hear_nothing(c, net, job):

@@ -1,0 +1,114 @@
+"""Goal: workers come and go at any time, in every strategy.
+
+Replicas move to those that join and from those that leave or are killed, and each example is trained once an epoch: a synchronous job has the
+digest of the undisturbed run; in an asynchronous one each replica's sequence numbers have no gap and each partition has as many
+updates as there were pushes. A job that cannot go on says why in `cairn watch`.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+from cluster import BIN, SOURCE, Cluster, attempts, check
+from jobs import make_glyphs, small_job
+
+sys.path.insert(0, os.path.join(SOURCE, "tests/chaos"))
+from wire import final_counts  # noqa: E402
+
+EPOCHS = 30
+STEPS_PER_EPOCH = 30
+REPLICAS = 4
+SYNCHRONOUS = ({}, {"strategy": "MIRRORED"})
+ASYNCHRONOUS = ({"strategy": "PARAMETER_SERVER"}, {"strategy": "PARAMETER_SERVER", "staleness_bound": 2})
+
+
+def placed_on(status):
+    return {r["worker"] for r in status["replicas"]}
+
+
+def come_and_go(c, job, mirrored):
+    c.add_worker("worker-1")
+    c.add_worker("worker-2")
+    c.add_worker("worker-3")
+    if mirrored:  # one worker has them all
+        c.wait_for_nodes(5)
+        chief = c.job(job)["chief"]
+        c.kill(chief, signal.SIGTERM)
+        c.while_running(job, lambda s: len(placed_on(s)) == 1 and placed_on(s) != {chief}, "another worker has all replicas")
+        return
+    c.while_running(job, lambda s: len(placed_on(s)) == 4, "each of four workers has a replica")
+    c.kill("worker-0", signal.SIGTERM)
+    c.while_running(job, lambda s: placed_on(s) == {"worker-1", "worker-2", "worker-3"}, "worker-0's replica has moved")
+    c.kill("worker-2")
+    c.while_running(job, lambda s: placed_on(s) == {"worker-1", "worker-3"}, "worker-2's replicas have moved")
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"backups": 0}))["digest"]
+
+
+def check_strategy(settings, want):
+    with Cluster(ps=2, workers=1) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096, **settings})
+        c.wait_for_step(job, STEPS_PER_EPOCH)
+        come_and_go(c, job, settings.get("strategy") == "MIRRORED")
+        status = c.wait(job)
+        check(len(status["epochs"]) == EPOCHS, f"{settings}: {len(status['epochs'])} epochs")
+        if want is not None:
+            check(status["digest"] == want, f"{settings}: digest {status['digest']}, undisturbed {want}")
+        steps = EPOCHS * STEPS_PER_EPOCH
+        for partition, version, sequences in final_counts(status):
+            updates = steps if want is not None else steps * REPLICAS
+            check(version == updates, f"{settings}: partition {partition} has {version} updates of {updates}")
+            check(sequences == [steps] * REPLICAS, f"{settings}: partition {partition}: last steps {sequences}, wanted {steps}")
+        counts = [int(e["train"]["examples"]) for e in status["epochs"]]
+        check(max(counts) <= 1800, f"{settings}: an example counts twice: {counts}")
+        whole = sum(n == 1800 for n in counts)
+        print(f"{settings}: each step once; the figures of {whole} of {EPOCHS} epochs are whole", flush=True)
+
+
+def check_says_why(settings, happens, pattern):
+    """Within 30 s, to whoever watches."""
+    with Cluster(ps=2, workers=1) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 100000), {"partition_bytes": 4096, **settings})
+        c.wait_for_step(job, 5)
+        with open(f"{c.dir}/watch", "w") as out:
+            watch = subprocess.Popen([os.path.join(BIN, "cairn"), "--coordinator", c.address, "watch", job], stdout=out, stderr=out)
+        try:
+            happens(c)
+
+            def said():
+                with open(f"{c.dir}/watch") as f:
+                    return re.search(pattern, f.read())
+            c.until(said, f"cairn watch says {pattern!r}", timeout=30)
+        finally:
+            watch.terminate()
+            watch.wait()
+        check(re.search(pattern, c.job(job)["reason"]), c.job(job)["reason"])
+        check(c.job(job)["state"] == "RUNNING", c.job(job)["state"])
+        print(f"{happens.__name__}: {c.job(job)['reason']}", flush=True)
+
+
+def no_worker(c):
+    c.kill("worker-0")
+
+
+def no_ps(c):
+    c.kill("ps-0")
+
+
+def main():
+    check_says_why({}, no_worker, "worker")
+    check_says_why({"backups": 0}, no_ps, 'ps "?ps-0')
+    want = undisturbed()
+    for settings in SYNCHRONOUS:
+        attempts(lambda: check_strategy(settings, want))
+    for settings in ASYNCHRONOUS:
+        attempts(lambda: check_strategy(settings, None))
+
+
+if __name__ == "__main__":
+    main()
