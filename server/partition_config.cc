@@ -59,7 +59,16 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
       c.staleness_bound = static_cast<uint64_t>(spec.staleness_bound());
     }
   }
-  c.fsync = spec.fsync();
+  c.durability = spec.durability() == v1::DURABILITY_UNSPECIFIED ? v1::LOGGED : spec.durability();
+  c.fsync = spec.fsync() && c.durability != v1::SNAPSHOT && c.durability != v1::REPLICATED;
+  if (c.mode == UpdateMode::kSynchronous) {
+    if (spec.backup_replicas() < 0 || spec.backup_replicas() >= spec.replicas()) {
+      return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": backup_replicas: ", spec.backup_replicas(),
+                                                     " is not in [0,", spec.replicas(), ")"));
+    }
+    c.backup_replicas = static_cast<uint32_t>(spec.backup_replicas());
+  }
+  c.backup = range.backup();
   c.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
     InitializeRange(*graph, seed, begin, out);
   };

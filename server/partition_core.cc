@@ -45,6 +45,7 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
     : config_(std::move(config)),
       state_(std::move(state)),
       pending_(config_.replicas),
+      persisted_(state_.version),
       accepted_(state_.sequences),
       image_to_note_(state_.image_version) {
   CAIRN_CHECK(state_.values.size() == static_cast<size_t>(config_.size()) * sizeof(float),
@@ -58,7 +59,17 @@ PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
   if (auto* frame = std::get_if<FrameEvent>(&event)) {
     OnFrame(std::move(*frame), now, effects);
   } else if (const auto* assign = std::get_if<AssignEvent>(&event)) {
-    config_.generation = std::max(config_.generation, assign->generation);
+    OnAssign(*assign, effects);
+  } else if (const auto* up = std::get_if<LinkUpEvent>(&event)) {
+    OnLinkUp(*up);
+  } else if (const auto* down = std::get_if<LinkDownEvent>(&event)) {
+    OnLinkDown(*down, effects);
+  } else if (const auto* peer = std::get_if<PeerFrameEvent>(&event)) {
+    OnPeerFrame(*peer, now, effects);
+  } else if (std::holds_alternative<SendImageEvent>(event)) {
+    OnSendImage(now, effects);
+  } else if (const auto* reset = std::get_if<ResetEvent>(&event)) {
+    OnReset(*reset, effects);
   } else if (const auto* persisted = std::get_if<PersistedEvent>(&event)) {
     OnPersisted(*persisted, effects);
   } else if (std::holds_alternative<TakeImageEvent>(event)) {
@@ -67,9 +78,12 @@ PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
     OnImageWritten(*written);
   } else if (const auto* gone = std::get_if<ClientGoneEvent>(&event)) {
     std::erase_if(waiters_, [&](const Waiter& w) { return w.client == gone->client; });
+    follower_.ClientGone(gone->client);
+    if (restored_.receiving() && restored_.client() == gone->client) restored_.Forget();
   } else if (std::holds_alternative<TickEvent>(event)) {
     OnTick(now, effects);
   }
+  TendLinks(now, effects);
   return effects;
 }
 
@@ -84,9 +98,15 @@ void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& 
     status = Push(event.client, frame, now, effects);
   } else if (frame.kind == v1::ExchangeFrame::PULL) {
     status = Pull(event.client, frame, now, effects);
+  } else if (frame.kind == v1::ExchangeFrame::REPLICATE) {
+    status = TakeUpdate(event.client, frame, effects);
+  } else if (frame.kind == v1::ExchangeFrame::IMAGE) {
+    status = TakeImageTensor(event.client, std::move(frame), now, effects);
+  } else if (frame.kind == v1::ExchangeFrame::SNAPSHOT) {
+    status = Snapshot(event.client, frame, now, effects);
   } else {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("kind: ", static_cast<int>(frame.kind), " is no request; a ps takes PUSH and PULL"));
+    status = absl::InvalidArgumentError(absl::StrCat(
+        "kind: ", static_cast<int>(frame.kind), " is no request; a ps takes PUSH, PULL, SNAPSHOT, REPLICATE and IMAGE"));
   }
   if (!status.ok()) effects.replies.push_back(MakeError(event.client, request_id, status));
 }
@@ -140,6 +160,7 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
 
 absl::Status PartitionCore::Push(uint64_t client, Frame& frame, absl::Time now, PartitionEffects& effects) {
   CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
+  CAIRN_RETURN_IF_ERROR(CheckServes());
   CAIRN_RETURN_IF_ERROR(CheckPush(frame));
   Waiter w;
   CAIRN_ASSIGN_OR_RETURN(w.reply_dtype, ReplyType(frame));
@@ -159,7 +180,7 @@ absl::Status PartitionCore::Push(uint64_t client, Frame& frame, absl::Time now, 
 absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& effects) {
   const uint64_t next = state_.version + 1;
   if (frame.sequence > next) {
-    return absl::FailedPreconditionError(absl::StrCat("sequence ", frame.sequence, ": ", config_.Name(),
+    return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": ", config_.Name(),
                                                       " is at version ", state_.version, " and waits for update ", next,
                                                       "; pull its values and go on from there"));
   }
@@ -193,7 +214,7 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
   uint64_t& accepted = accepted_[frame.replica_first.value];
   if (frame.sequence <= accepted) return absl::OkStatus();
   if (frame.sequence > accepted + 1) {
-    return absl::FailedPreconditionError(absl::StrCat("sequence ", frame.sequence, ": the last update of replica ",
+    return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": the last update of replica ",
                                                       frame.replica_first.value, " here is ", accepted,
                                                       "; push update ", accepted + 1, " first"));
   }
@@ -217,7 +238,15 @@ void PartitionCore::Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects
   entry.set_generation(config_.generation.value);
   entry.set_version(state_.version + in_flight_.size() + 1);
   in_flight_.push_back({entry, gradient});
-  effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+  for (BackupLink& link : links_) {
+    if (link.streaming()) Replicate(link, in_flight_.back(), effects);
+  }
+  if (config_.durability == v1::SNAPSHOT) {
+    persisted_ = entry.version();
+    Advance(effects);
+  } else {
+    effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+  }
 }
 
 void PartitionCore::ForgetPrevious() {
@@ -227,6 +256,7 @@ void PartitionCore::ForgetPrevious() {
 
 absl::Status PartitionCore::Pull(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects) {
   if (frame.generation.value != 0) CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
+  CAIRN_RETURN_IF_ERROR(CheckServes());
   Waiter w;
   CAIRN_ASSIGN_OR_RETURN(w.reply_dtype, ReplyType(frame));
   w.client = client;
@@ -272,7 +302,7 @@ bool PartitionCore::Ready(const Waiter& w) const {
 
 absl::Status PartitionCore::AnswerOrWait(Waiter w, PartitionEffects& effects) {
   if (Ready(w)) {
-    effects.replies.push_back(MakeValues(w));
+    Answer(w, effects);
     return absl::OkStatus();
   }
   if (waiters_.size() >= kWaitersPerReplicaMax * config_.replicas + kWaitersExtraMax) {
@@ -286,7 +316,7 @@ absl::Status PartitionCore::AnswerOrWait(Waiter w, PartitionEffects& effects) {
 void PartitionCore::ReleaseWaiters(PartitionEffects& effects) {
   std::erase_if(waiters_, [&](const Waiter& w) {
     if (!Ready(w)) return false;
-    effects.replies.push_back(MakeValues(w));
+    Answer(w, effects);
     return true;
   });
 }
@@ -336,35 +366,33 @@ PartitionReply PartitionCore::MakeError(uint64_t client, uint64_t request_id, co
 
 void PartitionCore::OnPersisted(const PersistedEvent& event, PartitionEffects& effects) {
   CAIRN_CHECK(event.version <= state_.version + in_flight_.size(), "persisted what was never accepted");
-  while (!in_flight_.empty() && state_.version < event.version) {
+  persisted_ = std::max(persisted_, event.version);
+  Advance(effects);
+}
+
+void PartitionCore::Advance(PartitionEffects& effects) {
+  while (!in_flight_.empty() && Kept(state_.version + 1)) {
     InFlight update = std::move(in_flight_.front());
     in_flight_.pop_front();
     for (Buffer& b : converted_) b = {};
     ApplyEntry(config_, update.entry, std::move(update.gradient), state_);
     if (config_.mode == UpdateMode::kSynchronous) accepted_ = state_.sequences;
     ReleaseWaiters(effects);
+    for (const Follower::Ack& ack : follower_.TakeUpTo(state_.version)) effects.replies.push_back(MakeAck(ack));
+    if (config_.durability == v1::SNAPSHOT && state_.version % config_.image.snapshot_every == 0) OnTakeImage(effects);
   }
 }
 
 bool PartitionCore::image_due() const {
   const uint64_t image_bytes = state_.values.size() * (1 + state_.slots.size());
-  return !image_under_way_ && state_.version > 0 &&
+  return config_.durability != v1::SNAPSHOT && !image_under_way_ && !follower_.receiving() && state_.version > 0 &&
          state_.log_bytes >= std::max(config_.image.log_bytes_min, config_.image.log_to_image_ratio * image_bytes);
 }
 
 void PartitionCore::OnTakeImage(PartitionEffects& effects) {
-  if (image_under_way_ || state_.version == 0 || state_.version == state_.image_version) return;
-  Image image;
-  image.header.set_version(state_.version);
-  image.header.set_generation(config_.generation.value);
-  image.header.set_begin(static_cast<uint64_t>(config_.begin));
-  image.header.set_end(static_cast<uint64_t>(config_.end));
-  image.header.set_slots(static_cast<uint32_t>(state_.slots.size()));
-  for (uint64_t s : state_.sequences) image.header.mutable_sequences()->add_last_sequence(s);
-  image.tensors.push_back(state_.values);  // never written to; the slots are, in place
-  for (const Buffer& slot : state_.slots) image.tensors.push_back(Buffer::CopyOf(slot.data(), slot.size()));
+  if (image_under_way_ || follower_.receiving() || state_.version == 0 || state_.version == state_.image_version) return;
   image_under_way_ = ImageUnderWay{state_.version, state_.log_bytes};
-  effects.image = std::move(image);
+  effects.image = MakeImage(config_, state_, /*with_previous=*/false);
 }
 
 void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {

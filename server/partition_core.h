@@ -1,14 +1,18 @@
-// PartitionCore: the state machine of one partition of one job (design §5): ordering, barrier, staleness, exactly-once,
-// apply.
+// PartitionCore: the state machine of one copy of one partition of one job (design §5): ordering, barrier, staleness,
+// exactly-once, apply; as the primary, what its backups get; as a backup, what it takes from its primary.
 //
 // Not thread-safe: one strand drives it. No I/O, no threads, no clock. An accepted update goes through three stages:
 //
-//   accepted    a root sum (synchronous) or a push (asynchronous) gets the next version and leaves as Persist
-//   persisted   the driver says PersistedEvent{version}: the log entry is in the store
+//   accepted    a root sum (synchronous), a push (asynchronous) or a REPLICATE (backup) gets the next version; it leaves
+//               as REPLICATE to every backup and as Persist
+//   kept        the driver says PersistedEvent{version}: the log entry is in the store (SNAPSHOT: needs no log); and
+//               every backup that is waited for (BackupLink::required) has confirmed it
 //   applied     at that moment, in order of version: the optimizer runs, and whoever waits is answered
 //
+// A backup confirms an update when its log has it, too (LOGGED_AND_REPLICATED), or before (REPLICATED).
+//
 // Invariants:
-//   1. What a reply or an image shows is persisted: nothing is applied before it is.
+//   1. What a reply or an image shows is kept: nothing is applied before it is.
 //   2. Each (replica, sequence) is applied exactly once, in order of sequence; a repeated one is answered with the
 //   present values.
 //   3. Several updates may be on their way to the store (asynchronous modes); Persist effects come in order of version
@@ -19,17 +23,23 @@
 //   6. Buffers: a frame's payload belongs to the core, which writes into it if it is unique(); a reply's payload is
 //   shared
 //      and must not be written to.
+//   7. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes
+//      (fenced). So only the primary of the newest generation acknowledges.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "cairn/v1/storage.pb.h"
 #include "common/tensor/frame.h"
+#include "server/backup_link.h"
+#include "server/follower.h"
+#include "server/partition_image.h"
 #include "server/partition_state.h"
 #include "server/pending_sums.h"
 
@@ -39,6 +49,8 @@ namespace cairn {
 // them.
 inline constexpr size_t kWaitersPerReplicaMax = 4;
 inline constexpr size_t kWaitersExtraMax = 64;
+// Snapshots of a version that is not reached yet: one checkpoint is under way at a time, and a former chief may wait too.
+inline constexpr int64_t kSnapshotsWaitingMax = 4;
 // Updates of one partition that are on their way to the store: each holds a gradient.
 inline constexpr size_t kUpdatesInFlightMax = 32;
 // A waiting pull is told to try again after this; a push waits for its barrier as long as its client stays.
@@ -48,14 +60,37 @@ inline constexpr uint64_t kPushExamplesMax = uint64_t{1} << 40;
 
 // ---- events ----
 
-struct FrameEvent {     // a whole PUSH or PULL of this job and partition
-  uint64_t client = 0;  // the stream to answer; opaque here, never used again after ClientGoneEvent
+struct FrameEvent {  // a whole request of this job and partition
+  // The stream to answer; never used again after ClientGoneEvent. A stream opened later has a greater number.
+  uint64_t client = 0;
   Frame frame;
 };
-struct AssignEvent {  // the coordinator's new assignment; a lower generation is ignored
+// The coordinator's new assignment; a lower generation is ignored. A role changes only with a higher one.
+struct AssignEvent {
   Generation generation;
+  bool backup = false;                   // this copy follows
+  std::vector<v1::BackupRoute> backups;  // of the primary
 };
+// Primary: the stream to a backup's ps, which may serve many partitions. Every stream has an epoch greater than those before.
+struct LinkUpEvent {
+  std::string address;
+  uint64_t epoch = 0;
+};
+struct LinkDownEvent {  // what was sent on it and not answered is not answered any more
+  std::string address;
+  uint64_t epoch = 0;
+};
+struct PeerFrameEvent {  // the answer to a PeerSend: ACK or ERROR, with its request_id
+  std::string address;
+  uint64_t epoch = 0;
+  Frame frame;
+};
+// The driver has room for the images of this partition's backups, and image_to_send() says yes. All that want one get it.
+struct SendImageEvent {};
 struct PersistedEvent {  // all entries up to and including this version are in the store
+  uint64_t version = 0;
+};
+struct ResetEvent {  // the state of PartitionEffects::reset is in the store, in place of all that was there
   uint64_t version = 0;
 };
 // The driver has room for an image and image_due() says yes. Images of many partitions fall due in the same step: the
@@ -68,15 +103,23 @@ struct ImageWrittenEvent {  // ok: it is in the store
 struct ClientGoneEvent {  // its waiting requests are forgotten; what it contributed stays
   uint64_t client = 0;
 };
-struct TickEvent {};  // about once a second: ends waits that took too long
-using PartitionEvent = std::variant<FrameEvent, AssignEvent, PersistedEvent, TakeImageEvent, ImageWrittenEvent,
-                                    ClientGoneEvent, TickEvent>;
+struct TickEvent {};  // about once a second, and at PartitionEffects::wake_at: ends waits, tries again
+using PartitionEvent =
+    std::variant<FrameEvent, AssignEvent, LinkUpEvent, LinkDownEvent, PeerFrameEvent, SendImageEvent, PersistedEvent,
+                 ResetEvent, TakeImageEvent, ImageWrittenEvent, ClientGoneEvent, TickEvent>;
 
 // ---- effects ----
 
 struct PartitionReply {
   uint64_t client = 0;
-  Frame frame;  // VALUES or ERROR; the payload is whole and shared
+  Frame frame;  // VALUES, IMAGE, ACK or ERROR; the payload is whole and shared
+};
+// One request to a backup: a REPLICATE, or all IMAGE frames of an image. It goes out on that stream, in order, or not at
+// all where the stream is gone. request_id is unique for this core alone: a driver whose stream serves many maps it.
+struct PeerSend {
+  std::string address;
+  uint64_t epoch = 0;
+  std::vector<Frame> frames;
 };
 struct Persist {
   v1::LogEntry entry;  // xxh3 is filled in by Persistence
@@ -84,14 +127,17 @@ struct Persist {
                     // its memory
   uint64_t image_version = 0;  // > 0: that image stands; older ones and log entries up to it go in the same batch
 };
-struct Image {
-  v1::PartitionImage header;    // without checksums
-  std::vector<Buffer> tensors;  // values, then slots; nobody writes to them
-};
-struct PartitionEffects {  // carry out in this order
-  std::vector<Persist> persists;
+// Carry out in this order. No reply depends on a persist or a reset of the same effects: those that do come with
+// PersistedEvent and ResetEvent. Both are handed in before any other event.
+struct PartitionEffects {
+  std::vector<PeerSend> sends;
   std::vector<PartitionReply> replies;
-  std::optional<Image> image;  // to be written in the background, then ImageWrittenEvent
+  std::optional<Image> reset;  // Persistence::ResetTo, then ResetEvent
+  std::vector<Persist> persists;
+  std::optional<Image> image;             // to be written in the background, then ImageWrittenEvent
+  std::vector<v1::BackupReport> reports;  // to the coordinator
+  std::vector<std::string> connect;       // addresses: LinkUpEvent when there is a stream (at once where there is one)
+  std::optional<absl::Time> wake_at;      // TickEvent then; one from earlier effects still stands
 };
 
 class PartitionCore {
@@ -107,6 +153,11 @@ class PartitionCore {
   const PartitionConfig& config() const { return config_; }
   const PartitionState& state() const { return state_; }
   size_t waiting() const { return waiters_.size(); }
+  // An image is wanted by a backup; one is on its way to a backup.
+  bool image_to_send(absl::Time now) const;
+  bool sending_image() const;
+  const std::vector<BackupLink>& links() const { return links_; }
+  bool fenced() const { return fenced_; }
 
  private:
   // A request without an answer: what it waits for, and what its answer says.
@@ -115,6 +166,7 @@ class PartitionCore {
     uint64_t request_id = 0;
     absl::Time since;
     bool is_push = false;
+    bool is_snapshot = false;
     ReplicaId replica;  // whose sequence the reply shows
     bool shows_sequence = false;
     uint64_t sequence = 0;   // push: until applied
@@ -136,6 +188,32 @@ class PartitionCore {
   void OnTakeImage(PartitionEffects& effects);
   void OnImageWritten(const ImageWrittenEvent& event);
   void OnTick(absl::Time now, PartitionEffects& effects);
+
+  // ---- primary and backup: partition_core_roles.cc ----
+  void OnAssign(const AssignEvent& event, PartitionEffects& effects);
+  void OnLinkUp(const LinkUpEvent& event);
+  void OnLinkDown(const LinkDownEvent& event, PartitionEffects& effects);
+  void OnPeerFrame(const PeerFrameEvent& event, absl::Time now, PartitionEffects& effects);
+  void OnSendImage(absl::Time now, PartitionEffects& effects);
+  void OnReset(const ResetEvent& event, PartitionEffects& effects);
+  void BecomeBackup(PartitionEffects& effects);
+  absl::Status TakeImageTensor(uint64_t client, Frame frame, absl::Time now, PartitionEffects& effects);
+  absl::Status TakeUpdate(uint64_t client, Frame& frame, PartitionEffects& effects);
+  absl::Status CheckServes() const;  // this copy answers clients
+  BackupLink* LinkOf(const std::string& address, uint64_t epoch);
+  void Replicate(BackupLink& link, const InFlight& update, PartitionEffects& effects);
+  void TendLinks(absl::Time now, PartitionEffects& effects);
+  void Report(const BackupLink& link, PartitionEffects& effects) const;
+  PartitionReply MakeAck(const Follower::Ack& ack) const;
+  bool Kept(uint64_t version) const;
+  // Applies, in order, what is kept.
+  void Advance(PartitionEffects& effects);
+
+  // ---- checkpoints: partition_core_snapshot.cc ----
+  absl::Status Snapshot(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
+  void Answer(const Waiter& w, PartitionEffects& effects);
+  void Adopt(Image image, PartitionEffects& effects);
+  absl::Status TakeRestoredTensor(uint64_t client, Frame frame, absl::Time now, PartitionEffects& effects);
 
   absl::Status Push(uint64_t client, Frame& frame, absl::Time now, PartitionEffects& effects);
   absl::Status Pull(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
@@ -161,6 +239,13 @@ class PartitionCore {
   PendingSums pending_;                 // synchronous: of version + 1
   std::optional<float> learning_rate_;  // of the open step
   std::deque<InFlight> in_flight_;
+  uint64_t persisted_ = 0;  // entries up to it are in the store
+  std::vector<BackupLink> links_;        // primary
+  uint64_t next_peer_request_id_ = 1;    // over all links
+  bool fenced_ = false;                  // primary: a backup is in a higher generation
+  Follower follower_;                    // backup
+  ImageReceiver restored_;               // primary: a checkpoint that comes in
+  std::optional<Follower::Ack> restored_ack_;  // to be given when it is in the store
   std::vector<uint64_t> accepted_;  // last accepted sequence, by replica: applied or in flight
   std::vector<Waiter> waiters_;
   Buffer converted_[2];  // present values as BFLOAT16, FLOAT16: one buffer for all who ask

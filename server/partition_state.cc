@@ -27,12 +27,12 @@ PartitionState PartitionState::Initial(const PartitionConfig& config) {
   return s;
 }
 
-absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,
-                        size_t gradient_bytes) {
+absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::Span<const uint64_t> sequences,
+                        const v1::LogEntry& entry, size_t gradient_bytes) {
   const auto bad = [&](auto... what) {
     return absl::DataLossError(absl::StrCat(config.Name(), ": log entry ", entry.version(), ": ", what...));
   };
-  if (entry.version() != state.version + 1) return bad("it does not follow version ", state.version);
+  if (entry.version() != version + 1) return bad("it does not follow version ", version);
   const size_t bytes = entry.examples() == 0 ? 0 : static_cast<size_t>(config.size()) * sizeof(float);
   if (gradient_bytes != bytes) return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes);
   if (config.mode == UpdateMode::kSynchronous) {
@@ -42,9 +42,9 @@ absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& sta
     return absl::OkStatus();
   }
   if (entry.replica_count() != 1 || entry.replica_first() >= config.replicas) return bad("it is not of one replica");
-  if (entry.sequence() != state.sequences[entry.replica_first()] + 1) {
+  if (entry.sequence() != sequences[entry.replica_first()] + 1) {
     return bad("update ", entry.sequence(), " of replica ", entry.replica_first(), " follows update ",
-               state.sequences[entry.replica_first()]);
+               sequences[entry.replica_first()]);
   }
   return absl::OkStatus();
 }
@@ -62,7 +62,10 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
     update.learning_rate = entry.learning_rate();
     update.values = state.values.floats();
     update.gradient = gradient.mutable_floats();
-    for (Buffer& slot : state.slots) update.slots.push_back(slot.mutable_floats());
+    for (Buffer& slot : state.slots) {
+      if (!slot.unique()) slot = Buffer::CopyOf(slot.data(), slot.size());
+      update.slots.push_back(slot.mutable_floats());
+    }
     ApplyUpdate(config.optimizer, config.segments, update);
     state.previous = std::exchange(state.values, std::move(gradient));
   }

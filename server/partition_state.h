@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
 #include "cairn/v1/storage.pb.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
@@ -38,6 +39,9 @@ struct ImageOptions {
   // And by this many times the image's own size: images add at most 1/4 to the writes of the log. More would save
   // little; a small log stays in the page cache, and its files are written over before they reach the disk.
   uint32_t log_to_image_ratio = 4;
+  // SNAPSHOT jobs, which have no log: an image at each multiple of this. The same for all partitions of a job: that they
+  // can be taken back to one version. A ps that dies costs at most about this many updates.
+  uint64_t snapshot_every = 100;
 };
 
 // Everything about a partition that does not change within a generation.
@@ -51,7 +55,10 @@ struct PartitionConfig {
   uint32_t replicas = 1;
   UpdateMode mode = UpdateMode::kSynchronous;
   uint64_t staleness_bound = 0;  // kBoundedStaleness: >= 1
-  bool fsync = false;            // the log reaches the disk before the reply
+  v1::Durability durability = v1::LOGGED;
+  bool fsync = false;            // where the log is written before the reply: it reaches the disk, too
+  uint32_t backup_replicas = 0;  // kSynchronous: a step closes without the gradients of so many
+  bool backup = false;           // this copy follows a primary
   ImageOptions image;
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
 
@@ -71,11 +78,16 @@ struct PartitionState {
   static PartitionState Initial(const PartitionConfig& config);
 };
 
-// Checks an entry against the partition: version, replica range, sequence, gradient size. DATA_LOSS or INTERNAL: the
-// log is not of this partition.
-absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,
-                        size_t gradient_bytes);
+// Checks an entry against a partition that is at `version` with these sequence numbers: version, replica range, sequence,
+// gradient size. DATA_LOSS: the entry is not of this partition.
+absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::Span<const uint64_t> sequences,
+                        const v1::LogEntry& entry, size_t gradient_bytes);
+inline absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,
+                               size_t gradient_bytes) {
+  return CheckEntry(config, state.version, state.sequences, entry, gradient_bytes);
+}
 // Applies a checked entry. `gradient` holds the summed gradient (empty where entry.examples() == 0) and is consumed.
+// Slots that an image shares are copied before they are written to.
 void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer gradient, PartitionState& state);
 
 }  // namespace cairn

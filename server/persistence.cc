@@ -1,6 +1,8 @@
 #include "server/persistence.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -99,7 +101,7 @@ absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& hea
   if (header.begin() == static_cast<uint64_t>(c.begin) && header.end() == static_cast<uint64_t>(c.end) &&
       header.slots() == static_cast<uint32_t>(c.optimizer.slots()) &&
       header.sequences().last_sequence_size() == static_cast<int>(c.replicas) &&
-      header.xxh3_size() == c.optimizer.slots() + 1) {
+      (header.xxh3_size() == c.optimizer.slots() + 1 || header.xxh3_size() == c.optimizer.slots() + 2)) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
@@ -122,11 +124,24 @@ absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& 
     Buffer tensor = Buffer::CopyOf(bytes->data(), bytes->size());
     if (t == 0) {
       state.values = std::move(tensor);
+    } else if (t > c.optimizer.slots()) {
+      state.previous = std::move(tensor);
     } else {
       state.slots.push_back(std::move(tensor));
     }
   }
   return state;
+}
+
+void PutImage(const PartitionConfig& c, const Image& image, KvBatch& batch) {
+  v1::PartitionImage header = image.header;
+  header.clear_xxh3();
+  for (size_t t = 0; t < image.tensors.size(); ++t) {
+    const Buffer& tensor = image.tensors[t];
+    header.add_xxh3(Checksum(tensor.data(), tensor.size()));
+    batch.Put(TensorKey(c, header.version(), t), std::string(), tensor);
+  }
+  batch.Put(VersionKey(c, 'h', header.version()), Seal(header));
 }
 
 // Newest first.
@@ -234,7 +249,10 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   const v1::PartitionImage* base = headers.empty() ? nullptr : &headers.front();
   bool found = false;
   for (const v1::PartitionImage& header : headers) {
+    if (config.durability == v1::SNAPSHOT) break;  // no log: the newest
+    const bool with_previous = header.xxh3_size() == config.optimizer.slots() + 2;
     CAIRN_ASSIGN_OR_RETURN(found, logged(header.version() + 1));
+    found = found || with_previous;
     if (!found) continue;
     base = &header;
     break;
@@ -254,6 +272,61 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   return state;
 }
 
+absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& config, uint64_t version) const {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
+  const auto has = [&](uint64_t image) {
+    return image == 0 || std::any_of(headers.begin(), headers.end(), [&](const auto& h) { return h.version() == image; });
+  };
+  // The log is consecutive, and reaches down to its first entry.
+  std::optional<uint64_t> first;
+  const std::string prefix = KindPrefix(config, 'l');
+  CAIRN_RETURN_IF_ERROR(store_.Scan(prefix, [&](std::string_view key, std::string_view) {
+    first = ReadBigEndian(key.substr(prefix.size()));
+    return false;
+  }));
+  Reach reach;
+  reach.version_min = version;
+  if (first && *first <= version) {
+    if (has(*first - 1)) {
+      reach.version_min = *first - 1;
+    } else {  // from the oldest image that the log goes on from
+      for (const v1::PartitionImage& h : headers) {
+        if (h.version() >= *first && h.version() <= version) reach.version_min = h.version();
+      }
+    }
+  }
+  if (config.durability == v1::SNAPSHOT && reach.version_min > 0) reach.versions.push_back(0);  // the initial values
+  for (auto h = headers.rbegin(); h != headers.rend(); ++h) {
+    if (h->version() < reach.version_min) reach.versions.push_back(h->version());
+  }
+  return reach;
+}
+
+absl::Status Persistence::RollBack(const PartitionConfig& config, uint64_t version) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
+  KvBatch batch;
+  for (const char kind : {'l', 'h', 'i'}) {
+    batch.DeleteRange(VersionKey(config, kind, version + 1), PrefixEnd(KindPrefix(config, kind)));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const PartitionState present, Recover(config));
+  if (present.version == version) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(config, present.version));
+  const bool image = std::count(reach.versions.begin(), reach.versions.end(), version) > 0;
+  if (version > present.version || (version < reach.version_min && !image)) {
+    return absl::FailedPreconditionError(absl::StrCat(config.Name(), ": it is at version ", present.version,
+                                                      " and cannot be taken to ", version));
+  }
+  return Annotate(store_.Write(batch, /*sync=*/true), config.Name());
+}
+
+absl::Status Persistence::ResetTo(const PartitionConfig& config, const Image& image) {
+  KvBatch batch;
+  const std::string prefix = PartitionPrefix(config.job, config.partition.value);
+  batch.DeleteRange(prefix, PrefixEnd(prefix));
+  PutImage(config, image, batch);
+  return Annotate(store_.Write(batch, config.fsync), config.Name());
+}
+
 absl::Status Persistence::Append(const PartitionConfig& config, const Persist& persist) {
   v1::LogEntry entry = persist.entry;
   entry.set_xxh3(Checksum(persist.gradient.data(), persist.gradient.size()));
@@ -268,29 +341,55 @@ absl::Status Persistence::Append(const PartitionConfig& config, const Persist& p
 }
 
 absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image& image) {
-  v1::PartitionImage header = image.header;
   KvBatch batch;
-  for (size_t t = 0; t < image.tensors.size(); ++t) {
-    const Buffer& tensor = image.tensors[t];
-    header.add_xxh3(Checksum(tensor.data(), tensor.size()));
-    batch.Put(TensorKey(config, header.version(), t), std::string(), tensor);
+  PutImage(config, image, batch);
+  if (config.durability == v1::SNAPSHOT) {
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
+    if (headers.size() >= kSnapshotsKept) {
+      const uint64_t oldest_kept = headers[kSnapshotsKept - 2].version();
+      batch.DeleteRange(VersionKey(config, 'h', 0), VersionKey(config, 'h', oldest_kept));
+      batch.DeleteRange(VersionKey(config, 'i', 0), VersionKey(config, 'i', oldest_kept));
+    }
   }
-  batch.Put(VersionKey(config, 'h', header.version()), Seal(header));
   return Annotate(store_.Write(batch, config.fsync), config.Name());
 }
 
-absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now) {
-  PartitionEffects out;
-  for (;;) {
-    PartitionEffects effects = core.Step(std::move(event), now);
-    std::move(effects.replies.begin(), effects.replies.end(), std::back_inserter(out.replies));
-    if (effects.image) out.image = std::move(effects.image);
-    if (effects.persists.empty()) return out;
-    for (const Persist& p : effects.persists) CAIRN_RETURN_IF_ERROR(persistence.Append(core.config(), p));
-    const uint64_t version = effects.persists.back().entry.version();
-    effects.persists.clear();  // lets go of the gradients: the update reuses their memory
-    event = PersistedEvent{version};
+absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
+                      const std::function<void(PartitionEffects&)>& carry_out) {
+  std::deque<PartitionEvent> events;
+  events.push_back(std::move(event));
+  while (!events.empty()) {
+    PartitionEffects effects = core.Step(std::move(events.front()), now);
+    events.pop_front();
+    std::vector<Persist> persists = std::move(effects.persists);
+    std::optional<Image> reset = std::move(effects.reset);
+    effects.persists.clear();
+    effects.reset.reset();
+    carry_out(effects);
+    effects = {};  // with its references to gradients: the update reuses their memory
+    if (reset) {
+      CAIRN_RETURN_IF_ERROR(persistence.ResetTo(core.config(), *reset));
+      events.push_back(ResetEvent{reset->header.version()});
+    }
+    for (const Persist& p : persists) CAIRN_RETURN_IF_ERROR(persistence.Append(core.config(), p));
+    if (!persists.empty()) events.push_back(PersistedEvent{persists.back().entry.version()});
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event,
+                                          absl::Time now) {
+  PartitionEffects all;
+  const auto append = [](auto& from, auto& to) { std::move(from.begin(), from.end(), std::back_inserter(to)); };
+  CAIRN_RETURN_IF_ERROR(RunEvent(core, persistence, std::move(event), now, [&](PartitionEffects& e) {
+    append(e.sends, all.sends);
+    append(e.replies, all.replies);
+    append(e.reports, all.reports);
+    append(e.connect, all.connect);
+    if (e.image) all.image = std::move(e.image);
+    if (e.wake_at) all.wake_at = e.wake_at;
+  }));
+  return all;
 }
 
 }  // namespace cairn

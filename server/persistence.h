@@ -13,16 +13,20 @@
 //   table).
 //   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
 //   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
-//   a
-//      partition at version v > 0 can always be rebuilt at v - 1 as well.
+//      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: an image
+//      goes when kSnapshotsKept newer ones are there.
+//   5. ResetTo replaces everything that a partition has, in one batch; its image may have the values of version - 1 as
+//      one more tensor.
 //   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "cairn/v1/cluster.pb.h"
 #include "common/storage/kv_store.h"
 #include "server/partition_core.h"
+#include "server/partition_image.h"
 #include "server/partition_state.h"
 
 namespace cairn {
@@ -43,6 +47,18 @@ class Persistence {
   // Errors: DATA_LOSS; FAILED_PRECONDITION where what is stored is of another shape than the configuration.
   absl::StatusOr<PartitionState> Recover(const PartitionConfig& config) const;
 
+  // To which versions RollBack can take it.
+  struct Reach {
+    uint64_t version_min = 0;        // every version from here on, up to the present one
+    std::vector<uint64_t> versions;  // and these, ascending
+  };
+  absl::StatusOr<Reach> ReachOf(const PartitionConfig& config, uint64_t version) const;
+  // Forgets what is later than `version`: Recover then gives that version. Survives power loss. Errors: FAILED_PRECONDITION
+  // it cannot be had.
+  absl::Status RollBack(const PartitionConfig& config, uint64_t version);
+  // The image in place of all that is stored of the partition.
+  absl::Status ResetTo(const PartitionConfig& config, const Image& image);
+
   absl::Status Append(const PartitionConfig& config, const Persist& persist);
   absl::Status WriteImage(const PartitionConfig& config, const Image& image);
 
@@ -50,9 +66,14 @@ class Persistence {
   KvStore& store_;
 };
 
-// What node and simulator do with an event: steps the core, appends what it wants persisted, tells it so, and returns
-// the replies (and an image to write, if the event was TakeImageEvent). After an error the core is ahead of the store:
-// drop it and Recover.
+inline constexpr size_t kSnapshotsKept = 3;
+
+// What node and simulator do with an event: steps the core, stores what it wants stored, tells it so, until there is no
+// more. `carry_out` gets the other effects of each step before anything is stored: what a backup gets is on its way
+// while the log is written. After an error the core is ahead of the store: drop it and Recover.
+absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
+                      const std::function<void(PartitionEffects&)>& carry_out);
+// The same, with all effects gathered in their order.
 absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now);
 
 }  // namespace cairn

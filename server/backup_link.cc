@@ -1,0 +1,123 @@
+#include "server/backup_link.h"
+
+#include <utility>
+
+namespace cairn {
+
+absl::Time BackupLink::wake_at() const {
+  const bool retries = stage_ == Stage::kNeedsImage || stage_ == Stage::kRefused;
+  return retries && unanswered_ == 0 ? retry_at_ : absl::InfiniteFuture();
+}
+
+void BackupLink::Assign(const v1::BackupRoute& route, bool newer) {
+  route_ = route;
+  if (!newer) {
+    in_sync_ = in_sync_ || route.in_sync();
+    return;
+  }
+  in_sync_ = route.in_sync();
+  reported_ = false;
+  if (stage_ != Stage::kFollowing && stage_ != Stage::kRefused) joined_ = false;
+  retry_at_ = absl::InfinitePast();  // what was refused for the old generation
+  retry_ = kLinkRetryMin;
+}
+
+void BackupLink::Up(uint64_t epoch) {
+  Down();
+  epoch_ = epoch;
+  stage_ = Stage::kNeedsImage;
+  retry_at_ = absl::InfinitePast();
+  retry_ = kLinkRetryMin;
+}
+
+void BackupLink::Down() {
+  EndAttempt(0);
+  stage_ = Stage::kDown;
+  confirmed_image_ = joined_ = false;
+  unanswered_ = 0;
+}
+
+void BackupLink::NeedImage(absl::Time retry_at) {
+  stage_ = Stage::kNeedsImage;
+  confirmed_image_ = joined_ = false;
+  retry_at_ = retry_at;
+}
+
+void BackupLink::EndAttempt(uint64_t next_request_id) {
+  sent_.clear();
+  unconfirmed_bytes_ = 0;
+  first_request_id_ = next_request_id;
+}
+
+void BackupLink::ImageSent(uint64_t request_id, Generation generation, uint64_t version) {
+  EndAttempt(request_id);
+  stage_ = Stage::kImage;
+  confirmed_image_ = joined_ = false;
+  image_version_ = version;
+  sent_.push_back({request_id, generation, version, 0});
+  ++unanswered_;
+}
+
+void BackupLink::BeginResend(uint64_t next_request_id) {
+  EndAttempt(next_request_id);
+  stage_ = Stage::kFollowing;
+}
+
+void BackupLink::UpdateSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes) {
+  sent_.push_back({request_id, generation, version, bytes});
+  unconfirmed_bytes_ += bytes;
+  ++unanswered_;
+}
+
+void BackupLink::Retry(absl::Time now) {
+  retry_at_ = now + retry_;
+  retry_ = std::min(2 * retry_, kLinkRetryMax);
+}
+
+BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uint64_t next_request_id,
+                                       absl::Time now) {
+  if (stage_ == Stage::kDown) return Verdict::kNothing;
+  if (unanswered_ > 0) --unanswered_;
+  if (answer.request_id < first_request_id_) return Verdict::kNothing;
+  auto sent = std::find_if(sent_.begin(), sent_.end(),
+                           [&](const Sent& s) { return s.request_id == answer.request_id; });
+  if (sent == sent_.end()) return Verdict::kNothing;
+
+  if (answer.kind == v1::ExchangeFrame::ACK) {
+    if (stage_ == Stage::kImage) {
+      if (sent != sent_.begin()) return Verdict::kNothing;  // nothing counts before the image
+      stage_ = Stage::kFollowing;
+      confirmed_image_ = true;
+      acked_ = image_version_;
+    } else {
+      acked_ = std::max(acked_, sent->version);
+    }
+    retry_ = kLinkRetryMin;
+    for (auto it = sent_.begin(); it <= sent; ++it) unconfirmed_bytes_ -= it->bytes;
+    sent_.erase(sent_.begin(), sent + 1);
+    return Verdict::kConfirmed;
+  }
+
+  // Refused for its generation; where this side has reached the backup's meanwhile, it is sent again at once.
+  const bool stale = absl::IsFailedPrecondition(answer.status) && answer.generation > sent->generation;
+  const bool fenced = stale && answer.generation > mine;
+  const bool passes = stale || absl::IsUnavailable(answer.status) || absl::IsResourceExhausted(answer.status);
+  EndAttempt(next_request_id);
+  Retry(now);
+  if (passes && stage_ == Stage::kFollowing) {
+    stage_ = Stage::kRefused;
+  } else {
+    NeedImage(retry_at_);
+  }
+  return fenced ? Verdict::kFenced : Verdict::kNothing;
+}
+
+bool BackupLink::CatchUp(uint64_t applied) {
+  if (stage_ != Stage::kFollowing) return false;
+  if (acked_ + kLinkLagToJoin > applied) joined_ = true;
+  if (!joined_ || acked_ < applied || in_sync_ || reported_) return false;
+  reported_ = true;
+  return true;
+}
+
+}  // namespace cairn
