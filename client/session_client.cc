@@ -15,6 +15,7 @@
 #include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
+#include "common/rpc/utf8_message.h"
 
 namespace cairn {
 namespace {
@@ -62,6 +63,7 @@ class SessionClient::Impl {
   }
 
   void Send(v1::NodeMessage message) {
+    MakeUtf8(&message);  // an error may name a file whose name is not
     const size_t bytes = message.ByteSizeLong();
     const bool fits = queued_bytes_.fetch_add(bytes) + bytes <= kQueueBytesMax;
     executor_.Post([this, fits, bytes, message = std::move(message)]() mutable {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/stored_check.h"
 
 namespace cairn {
 
@@ -23,6 +24,7 @@ absl::StatusOr<StoredState> StateStore::Load() {
   if (!corrupt.empty()) {
     return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", corrupt, "\" is corrupt"));
   }
+  CAIRN_RETURN_IF_ERROR(CheckStored(state));
   return state;
 }
 

@@ -29,6 +29,7 @@ void TuneAllocator() {
 
 void BlockStopSignals() {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file above the limit of its size is an error of the write, with the file's name
   const sigset_t set = StopSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }

@@ -31,8 +31,8 @@ struct DaemonOptions {
 // by page faults (1.6 to 2.5 times the throughput).
 void TuneAllocator();
 
-// Before any thread is started (threads inherit it): SIGTERM and SIGINT are left to WaitForStopSignal; SIGPIPE is
-// ignored.
+// Before any thread is started (threads inherit it): SIGTERM and SIGINT are left to WaitForStopSignal; SIGPIPE and
+// SIGXFSZ are ignored: the call that meant them fails.
 void BlockStopSignals();
 // Waits for SIGTERM or SIGINT and returns its number. A second one then ends the process at once.
 int WaitForStopSignal();

@@ -5,9 +5,13 @@
 //     1 segment:u64 offset:u64 size:u64 head-bytes    its head; its body is in the value log (numbers little-endian)
 //   DIRECTORY/values/    the value log
 //
+// After a write that RocksDB could not finish, nothing more is written: every further Write gets the same error until the directory is
+// opened again. (What RocksDB 7.8 does by itself once its disk is full ends in an assertion of its own, 40 s later.)
+//
 // A batch's bodies are written first, then the batch in one RocksDB write: it is there whole or not at all. Writes that
 // touch the same key must not run at the same time (a partition has one writer).
 #include <rocksdb/db.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
@@ -40,16 +44,28 @@ absl::Status ToStatus(const rocksdb::Status& s, const std::string& directory) {
   const auto message = [&](const char* what) { return absl::StrCat("store ", directory, ": ", what, " (", text, ")"); };
   if (s.IsCorruption())
     return absl::DataLossError(message("its files are damaged; restore it or start with an empty one"));
-  if (s.IsNoSpace()) return absl::ResourceExhaustedError(message("no space left on its disk"));
-  if (absl::StrContains(text, "Permission denied")) return absl::PermissionDeniedError(message("not ours to use"));
+  if (s.IsNoSpace() || absl::StrContains(text, "File too large") || absl::StrContains(text, "Disk quota exceeded")) {
+    return absl::ResourceExhaustedError(message("no space left on its disk"));
+  }
+  if (absl::StrContains(text, "Permission denied") || absl::StrContains(text, "Read-only file system")) {
+    return absl::PermissionDeniedError(message("not ours to use"));
+  }
   if (absl::StrContains(text, "While lock file") || absl::StrContains(text, "lock hold by current process")) {
     return absl::FailedPreconditionError(message("another process has it open"));
   }
   return absl::UnavailableError(message("input or output failed"));
 }
 
+class NoRecovery : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
 rocksdb::Options MakeOptions() {
   rocksdb::Options o;
+  o.listeners.push_back(std::make_shared<NoRecovery>());
   o.create_if_missing = true;
   // Keys and small values only: little memory does.
   o.write_buffer_size = size_t{4} << 20;
@@ -102,7 +118,7 @@ class RocksDbKvStore : public KvStore {
       if (!stored) return Malformed();
       if (!stored->place) continue;
       places_.emplace(it->key().ToString(), *stored->place);
-      values_->Retain(*stored->place);
+      CAIRN_RETURN_IF_ERROR(values_->Retain(*stored->place));
     }
     CAIRN_RETURN_IF_ERROR(ToStatus(it->status(), directory_));
     values_->Sweep();
@@ -120,6 +136,10 @@ class RocksDbKvStore : public KvStore {
   }
 
   absl::Status Write(const KvBatch& batch, bool sync) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!failed_.ok()) return failed_;
+    }
     std::vector<std::optional<ValueLog::Place>> written;  // by operation
     absl::Status status = WriteBodies(batch, sync, written);
     if (status.ok()) status = WriteKeys(batch, sync, written);
@@ -189,7 +209,12 @@ class RocksDbKvStore : public KvStore {
     }
     rocksdb::WriteOptions options;
     options.sync = sync;
-    return ToStatus(db_->Write(options, &out), directory_);
+    const absl::Status status = ToStatus(db_->Write(options, &out), directory_);
+    if (!status.ok()) {
+      absl::MutexLock lock(&mutex_);
+      failed_ = status;
+    }
+    return status;
   }
 
   static std::string Encode(const KvBatch::PutOp& put, const std::optional<ValueLog::Place>& place) {
@@ -237,6 +262,7 @@ class RocksDbKvStore : public KvStore {
   const std::unique_ptr<ValueLog> values_;
   absl::Mutex mutex_;
   PlaceMap places_ ABSL_GUARDED_BY(mutex_);  // of every body, by key
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

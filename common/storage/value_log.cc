@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -23,7 +24,7 @@ constexpr char kSuffix[] = ".values";
 
 absl::Status FileError(const std::string& path, const char* what, int error) {
   const std::string message = absl::StrCat("file ", path, ": ", what, ": ", std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(message);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) return absl::ResourceExhaustedError(message);
   if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(message);
   return absl::UnavailableError(message);
 }
@@ -101,7 +102,7 @@ absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& dire
     uint64_t number = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
     if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() - std::strlen(kSuffix) ||
-        !name.ends_with(kSuffix)) {
+        !name.ends_with(kSuffix) || number == 0 || number >= kSegmentsMax) {
       continue;
     }
     log->segments_[number];
@@ -113,10 +114,16 @@ absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& dire
 
 std::string ValueLog::PathOf(uint64_t segment) const { return absl::StrCat(directory_, "/", segment, kSuffix); }
 
-void ValueLog::Retain(const Place& place) {
+absl::Status ValueLog::Retain(const Place& place) {
+  if (place.segment == 0 || place.segment >= kSegmentsMax || place.size == 0 ||
+      place.offset > std::numeric_limits<uint64_t>::max() - place.size) {
+    return absl::DataLossError(absl::StrCat("value log ", directory_, ": a place at byte ", place.offset, " of file ",
+                                            place.segment, " was never written"));
+  }
   absl::MutexLock lock(&mutex_);
   ++segments_[place.segment].bodies;
   last_segment_ = std::max(last_segment_, place.segment);
+  return absl::OkStatus();
 }
 
 void ValueLog::Sweep() {

@@ -35,6 +35,9 @@ class ValueLog {
   // write.
   static constexpr size_t kSparesMax = 4;
 
+  // Numbers of files stay below this: a larger one, in a file's name or in a place, is not ours.
+  static constexpr uint64_t kSegmentsMax = uint64_t{1} << 48;
+
   struct Place {
     uint64_t segment = 0;
     uint64_t offset = 0;
@@ -44,7 +47,8 @@ class ValueLog {
   // Creates the directory where it is missing. Follow up with Retain for every place that the store names, then Sweep.
   static absl::StatusOr<std::unique_ptr<ValueLog>> Open(const std::string& directory);
 
-  void Retain(const Place& place);
+  // Errors: DATA_LOSS where no value log ever wrote such a place.
+  absl::Status Retain(const Place& place);
   void Sweep();  // drops the files that nothing was retained in
 
   // Retained. size > 0. Errors: RESOURCE_EXHAUSTED no space, UNAVAILABLE; both name the file.
