@@ -251,6 +251,13 @@ absl::StatusOr<std::vector<v1::NodeStatus>> JobClient::ListNodes() {
   return std::vector<v1::NodeStatus>(response.nodes().begin(), response.nodes().end());
 }
 
+absl::StatusOr<v1::NodeStatus> JobClient::DrainNode(const std::string& name, bool undo) {
+  v1::DrainNodeRequest request;
+  request.set_name(name);
+  request.set_undo(undo);
+  return connection_->Call(&v1::JobService::Stub::DrainNode, request, options_.timeout);
+}
+
 absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
   v1::GetJobRequest request = ToRequest(job);
   Backoff backoff;
@@ -296,9 +303,11 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
   }
 }
 
+namespace {
+
 // grpc.health.v1 has messages of one field each, so that they are read and written here by hand: an empty request asks
 // for the server as a whole; the response {status = 1} is 1 for SERVING.
-absl::Status CheckHealth(const std::string& address, absl::Duration timeout) {
+absl::Status CheckOne(const std::string& address, absl::Duration timeout) {
   CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, Options()));
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
@@ -324,6 +333,19 @@ absl::Status CheckHealth(const std::string& address, absl::Duration timeout) {
   if (!serving)
     return absl::UnavailableError(absl::StrCat(address, " answers, but does not serve (starting or stopping)"));
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> list, ParseCoordinators(addresses));
+  absl::Status first;
+  for (const std::string& address : list) {
+    const absl::Status status = CheckOne(address, timeout);
+    if (status.ok()) return status;
+    first.Update(status);
+  }
+  return first;
 }
 
 }  // namespace cairn

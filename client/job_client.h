@@ -55,6 +55,8 @@ class JobClient {
   absl::Status Delete(const JobRef& job);
   absl::StatusOr<v1::EvaluateResponse> Evaluate(const JobRef& job, v1::Split split);
   absl::StatusOr<std::vector<v1::NodeStatus>> ListNodes();
+  // Takes all work from the node; undo: lets it have work again.
+  absl::StatusOr<v1::NodeStatus> DrainNode(const std::string& name, bool undo);
 
   struct WatchCallbacks {
     // The present status, then every change. false ends the watch.
@@ -75,7 +77,8 @@ class JobClient {
 bool IsFinal(v1::JobState state);
 
 // Asks any daemon's grpc.health.v1 service for the server as a whole. OK: serving.
+// Of several addresses ("a:1,b:1") one that serves is enough. `timeout` is for each.
 // Errors: UNAVAILABLE names the address and says whether it is not reached or not serving.
-absl::Status CheckHealth(const std::string& address, absl::Duration timeout);
+absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout);
 
 }  // namespace cairn

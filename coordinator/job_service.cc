@@ -207,4 +207,15 @@ grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext*
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobServiceImpl::DrainNode(grpc::CallbackServerContext* context,
+                                                    const v1::DrainNodeRequest* request, v1::NodeStatus* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  driver_->Call(
+      [request = *request](ReplyToken token) {
+        return cairn::DrainNode{token, request};
+      },
+      FinishWith(context, reactor, response));
+  return reactor;
+}
+
 }  // namespace cairn

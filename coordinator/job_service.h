@@ -29,6 +29,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                      v1::EvaluateResponse* response) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context, const v1::DrainNodeRequest* request,
+                                      v1::NodeStatus* response) override;
 
  private:
   ClusterDriver* const driver_;

@@ -24,6 +24,43 @@ void EnablePlugins() {
   });
 }
 
+// gRPC answers a request that it cannot parse with UNIMPLEMENTED, which would send its caller after a wrong version.
+class RefuseUnparsable : public grpc::experimental::Interceptor {
+ public:
+  explicit RefuseUnparsable(std::string method) : method_(std::move(method)) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) unparsable_ = methods->GetRecvMessage() == nullptr;
+    if (unparsable_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
+      methods->ModifySendStatus(grpc::Status(
+          grpc::StatusCode::INVALID_ARGUMENT,
+          absl::StrCat(method_, ": the request's bytes are no message of its type; see proto/cairn/v1")));
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string method_;
+  bool unparsable_ = false;
+};
+
+// Only for calls of one request: streams are read by their handlers.
+class RefuseUnparsableFactory : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
+    using Type = grpc::experimental::ServerRpcInfo::Type;
+    const bool one = info->type() == Type::UNARY || info->type() == Type::SERVER_STREAMING;
+    return one ? new RefuseUnparsable(info->method()) : nullptr;
+  }
+};
+
+void AddInterceptors(grpc::ServerBuilder* builder) {
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+  factories.push_back(std::make_unique<RefuseUnparsableFactory>());
+  builder->experimental().SetInterceptorCreators(std::move(factories));
+}
+
 void SetArguments(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(options.receive_bytes_max);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -51,6 +88,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   EnablePlugins();
   grpc::ServerBuilder builder;
   SetArguments(options, &builder);
+  AddInterceptors(&builder);
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->options_ = options;
   out->host_ = options.listen.substr(0, options.listen.rfind(':'));

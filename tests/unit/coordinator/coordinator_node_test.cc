@@ -2,6 +2,7 @@
 // that ends every call, a store that fails.
 #include "coordinator/coordinator_node.h"
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -222,6 +223,27 @@ TEST_F(CoordinatorNodeTest, ErrorsOfSubmit) {
   status = jobs_->Submit(Context().get(), request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_NE(status.error_message().find("learning_rate"), std::string::npos) << status.error_message();
+}
+
+TEST_F(CoordinatorNodeTest, ARequestThatIsNoMessageIsRefusedAsSuch) {
+  grpc::GenericStub stub(*CreateChannel(node_->address(), {}));
+  for (const char* method : {"/cairn.v1.JobService/Submit", "/cairn.v1.JobService/WatchJob"}) {
+    auto context = Context();
+    grpc::CompletionQueue queue;
+    const grpc::Slice garbage("\xff\xff\xff");
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    const auto call = stub.PrepareUnaryCall(context.get(), method, grpc::ByteBuffer(&garbage, 1), &queue);
+    call->StartCall();
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method << ": " << status.error_message();
+    EXPECT_NE(status.error_message().find(method), std::string::npos) << status.error_message();
+  }
+  v1::ListJobsResponse list;
+  EXPECT_TRUE(jobs_->ListJobs(Context().get(), {}, &list).ok());
 }
 
 TEST_F(CoordinatorNodeTest, ASessionMustBeginWithHello) {
