@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
@@ -27,6 +28,16 @@ namespace cairn {
 namespace {
 
 constexpr char kExchangeMethod[] = "/cairn.v1.ParameterServer/Exchange";
+
+// Without gRPC's own words around it: "failed to connect to all addresses; last error: ...: Connection refused".
+std::string ReasonOf(const absl::Status& status) {
+  const std::string message(status.message());
+  if (status.ok()) return "closed by the ps";
+  if (message.empty()) return absl::StatusCodeToString(status.code());
+  const size_t colon = message.rfind(": ");
+  return absl::StartsWith(message, "failed to connect") && colon != std::string::npos ? message.substr(colon + 2)
+                                                                                      : message;
+}
 
 // Runs fn on a gRPC thread after `delay`, once.
 void RunLater(absl::Duration delay, std::function<void()> fn) {
@@ -343,8 +354,7 @@ void PsConnection::Impl::OnStreamDone(const absl::Status& status, std::shared_pt
     absl::MutexLock lock(&mutex_);
     channel.swap(retired_);
   }
-  FailAll(absl::UnavailableError(absl::StrCat(
-      "ps ", address_, ": the stream ended: ", status.ok() ? std::string("closed by the ps") : status.ToString())));
+  FailAll(absl::UnavailableError(absl::StrCat("ps ", address_, ": the stream ended: ", ReasonOf(status))));
   LeaveCallback();
 }
 

@@ -1,10 +1,13 @@
 // cairn export ID -o FILE: a job's variables, pulled from the servers that hold them.
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/figures.h"
 #include "client/parameter_client.h"
 #include "common/formats/safetensors.h"
+#include "common/model/fault_check.h"
 #include "common/model/graph.h"
 
 namespace cairn {
@@ -34,22 +37,44 @@ absl::StatusOr<std::vector<v1::Route>> RoutesOf(const v1::JobStatus& job) {
   return routes;
 }
 
-// Synchronous jobs have one version everywhere; asynchronous ones do not.
-bool IsSynchronous(const v1::JobSpec& spec) {
-  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
+// What to do where a ps is gone.
+absl::Status Advise(const absl::Status& status, uint64_t job) {
+  if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrFormat(
+          "the weights of job %d cannot be read now: %s\nSee `cairn nodes`. Start that ps again on its data "
+          "directory, or wait until a backup has taken its place; then try again.",
+          job, status.message()));
+}
+
+// Found out before gigabytes are pulled.
+absl::Status CheckOutput(const std::string& output) {
+  std::error_code error;
+  if (std::filesystem::is_directory(output, error)) {
+    return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a folder; name a file in it", output));
+  }
+  const std::filesystem::path folder = std::filesystem::absolute(output, error).parent_path();
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("-o %s: there is no folder %s; make it first", output, folder.string()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Export(const Globals& globals, const ExportOptions& options) {
   if (options.format != "safetensors") {
     return absl::InvalidArgumentError(absl::StrFormat("--format %s: only safetensors is known", options.format));
   }
+  CAIRN_RETURN_IF_ERROR(CheckOutput(options.output));
   CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.job));
   CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, JobClient(globals.client).Get(ref));
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(job.spec().model()));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Route> routes, RoutesOf(job));
-  CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
-                         PullVariables(job.job_id(), routes, IsSynchronous(job.spec()), kPullTimeout));
-  const absl::Span<const float> values = pulled.values.floats();
+  const absl::StatusOr<PulledVariables> pulled =
+      PullVariables(job.job_id(), routes, IsSynchronous(job.spec()), kPullTimeout);
+  if (!pulled.ok()) return Advise(pulled.status(), job.job_id());
+  const absl::Span<const float> values = pulled->values.floats();
   if (values.size() < static_cast<size_t>(graph.space_size())) {
     return absl::DataLossError(
         absl::StrFormat("the servers hold %d numbers, the model needs %d; are coordinator and client of one version?",
@@ -62,12 +87,12 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
   const std::map<std::string, std::string> metadata = {{"format", "cairn"},
                                                        {"job", job.spec().name()},
                                                        {"job_id", absl::StrCat(job.job_id())},
-                                                       {"version", absl::StrCat(pulled.version)},
+                                                       {"version", absl::StrCat(pulled->version)},
                                                        {"digest", job.digest()}};
   CAIRN_RETURN_IF_ERROR(WriteSafetensors(options.output, tensors, metadata));
   if (!globals.json) {
     absl::PrintF("%s: %d variables, %s parameters, version %d\n", options.output, tensors.size(),
-                 Thousands(static_cast<uint64_t>(graph.parameters())), pulled.version);
+                 Thousands(static_cast<uint64_t>(graph.parameters())), pulled->version);
   }
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@ namespace {
 absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(v1::JobSpec spec, LoadJobFile(options.file));
   for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
-  MakeDataPathAbsolute(&spec);
+  CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&spec));
   return spec;
 }
 

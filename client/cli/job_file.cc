@@ -73,12 +73,19 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path) {
   return ParseJobText(text, path);
 }
 
-void MakeDataPathAbsolute(v1::JobSpec* spec) {
+absl::Status MakeDataPathAbsolute(v1::JobSpec* spec) {
   const std::filesystem::path path(spec->data().path());
+  if (path.empty() || path.is_absolute()) return absl::OkStatus();
   std::error_code error;
-  if (path.empty() || path.is_absolute() || !std::filesystem::exists(path, error)) return;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  if (!error) spec->mutable_data()->set_path(absolute.lexically_normal().string());
+  const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
+  if (error || !std::filesystem::exists(absolute, error)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.path: %s: there is no %s here; a relative path is taken from the folder of `cairn submit`. Give the "
+        "absolute path, as the workers see it: --set data.path=/...",
+        path.string(), absolute));
+  }
+  spec->mutable_data()->set_path(absolute);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

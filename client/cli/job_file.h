@@ -16,8 +16,8 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path);
 absl::StatusOr<v1::JobSpec> ParseJobText(const std::string& text, const std::string& where);
 absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message);
 
-// A relative path that exists here becomes absolute, so that daemons started elsewhere find the same data; others stay
-// as they are.
-void MakeDataPathAbsolute(v1::JobSpec* spec);
+// A relative path is taken from this process' folder, as every program does, so that daemons started elsewhere find the
+// same data. Errors: INVALID_ARGUMENT there is nothing.
+absl::Status MakeDataPathAbsolute(v1::JobSpec* spec);
 
 }  // namespace cairn

@@ -92,10 +92,11 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<SafetensorView>& tensor
   return text;
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& header, const std::vector<SafetensorView>& tensors,
-                       std::string* digest) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return FileError(path, "cannot create");
+// To `beside`, which is to become `path`: what errors name.
+absl::Status WriteFile(const std::string& beside, const std::string& path, const std::string& header,
+                       const std::vector<SafetensorView>& tensors, std::string* digest) {
+  const FileDescriptor file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return FileError(path, "cannot create a file there");
   Digest sum;
   const auto write = [&](const void* data, size_t size) {
     if (digest != nullptr) sum.Add(data, size);
@@ -254,7 +255,7 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Safeten
                               const std::map<std::string, std::string>& metadata, std::string* digest) {
   CAIRN_ASSIGN_OR_RETURN(const std::string header, MakeHeader(tensors, metadata));
   const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
-  absl::Status status = WriteFile(beside, header, tensors, digest);
+  absl::Status status = WriteFile(beside, path, header, tensors, digest);
   if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) status = FileError(path, "cannot rename to it");
   if (!status.ok()) ::unlink(beside.c_str());
   return status;

@@ -102,6 +102,8 @@ def check_without_cluster(directory):
     path = small_job(directory, "/nowhere", name="wrong.textproto", more="epoch: 3")
     check(f"{path}:" in run("submit", path, code=2).stderr, "the file and line of a mistake")
     path = small_job(directory, "/nowhere", name="good.textproto")
+    error = run("submit", path, "--set", "data.path=no/where", code=2).stderr
+    check("data.path: no/where" in error and f"{os.getcwd()}/no/where" in error, error)
     check('did you mean "epochs"' in run("submit", path, "--set", "epoch=3", code=2).stderr, "the nearest field")
     check("absent" in run("submit", f"{directory}/absent", code=2).stderr, "the missing file")
     check("absent" in run("data", "info", f"{directory}/absent", code=2).stderr, "the missing data")
@@ -130,6 +132,8 @@ def check_jobs(up, directory, data):
     check(result["examples"] == 400 and f"{result['accuracy']:.4f}" in up.cairn("evaluate", "1", "--split", "test").stdout, f"{result}")
     check("none of train, validation, test" in up.cairn("evaluate", "1", "--split", "all", code=2).stderr, "a split that is none")
 
+    check("is a folder" in up.cairn("export", "1", "-o", directory, code=2).stderr, "a folder as the output")
+    check("no folder" in up.cairn("export", "1", "-o", f"{directory}/absent/m", code=2).stderr, "an output in no folder")
     for _ in range(10):  # ends cleanly every time, not most times
         up.cairn("export", "1", "--format", "safetensors", "-o", f"{directory}/m.safetensors")
     check(not [f for f in os.listdir(directory) if "partial" in f], "nothing is left beside the export")

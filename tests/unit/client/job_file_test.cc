@@ -74,14 +74,16 @@ TEST_F(JobFileOnDisk, OnlyRelativePathsThatExistBecomeAbsolute) {
   const auto path_after = [](const std::string& path) {
     v1::JobSpec spec;
     spec.mutable_data()->set_path(path);
-    MakeDataPathAbsolute(&spec);
-    return spec.data().path();
+    const absl::Status status = MakeDataPathAbsolute(&spec);
+    return status.ok() ? spec.data().path() : std::string(status.message());
   };
   EXPECT_EQ(path_after("./here"), (std::filesystem::current_path() / "here").string());
-  EXPECT_EQ(path_after("elsewhere"), "elsewhere");
+  EXPECT_THAT(path_after("elsewhere"),
+              testing::AllOf(testing::HasSubstr("data.path: elsewhere"),
+                             testing::HasSubstr((std::filesystem::current_path() / "elsewhere").string())));
   EXPECT_EQ(path_after("/data"), "/data");
   v1::JobSpec none;
-  MakeDataPathAbsolute(&none);
+  EXPECT_TRUE(MakeDataPathAbsolute(&none).ok());
   EXPECT_FALSE(none.has_data());
 }
 

@@ -1,0 +1,249 @@
+// Checkpoints: what the chief wrote, which is the best, and jobs whose partitions are filled from one before they run: at their start
+// (resume_from, initial_weights), or again when every copy of a partition is lost.
+//
+// A restore is an attempt of one worker in one generation. When it is done the generation is raised, and with it every frame of earlier
+// attempts is fenced; the job runs when all partitions are ready in that one. Anything that raises the generation in between begins anew.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/text.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+// A worker that is lost is noticed sooner; this is for one that hangs on its disk.
+constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
+constexpr size_t kPathMax = 4096 + 64;
+// Beyond keep_max: those that wait to be compared, the best one, and what is being replaced.
+constexpr int kCheckpointsExtra = 8;
+// Epochs whose checkpoint may still be named the best.
+constexpr int kEpochsCompared = 4;
+
+// NaN: there is no such figure of this epoch (yet).
+double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch) {
+  const std::string& monitor = status.spec().checkpoints().save_best();
+  const bool validation = absl::StartsWith(monitor, "val_");
+  const v1::MetricSums& sums = validation ? epoch.validation() : epoch.train();
+  if (sums.examples() == 0 || (validation && sums.examples() < status.data().validation_examples())) return NAN;
+  const absl::string_view name = absl::StripPrefix(monitor, "val_");
+  if (name == "loss") return sums.loss() / static_cast<double>(sums.examples());
+  for (int m = 0; m < status.spec().metrics_size(); ++m) {
+    if (MetricName(status.spec(), m) == name) return MetricValue(status.spec(), m, sums);
+  }
+  return NAN;
+}
+
+// The checkpoint of the end of an epoch. Asynchronous replicas are not there at the same moment: the last one that was taken within it.
+const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
+  const int64_t begin = epoch * job.status.steps_per_epoch(), end = begin + job.status.steps_per_epoch();
+  const v1::CheckpointInfo* found = nullptr;
+  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
+    if (info.best() || info.step() <= begin || info.step() > end) continue;
+    if (job.synchronous() && info.step() != end) continue;
+    if (found == nullptr || info.step() > found->step()) found = &info;
+  }
+  return found;
+}
+
+}  // namespace
+
+// ---- reports ----
+
+void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report) {
+  Job* job = Find(report.job_id());
+  if (job == nullptr || job->queued()) return;
+  auto& known = *job->status.mutable_checkpoints();
+  const auto remove = [&](auto gone) { known.erase(std::remove_if(known.begin(), known.end(), gone), known.end()); };
+  for (const std::string& path : report.deleted()) {
+    remove([&](const v1::CheckpointInfo& k) { return k.path() == path; });
+  }
+  if (!report.error().empty()) {
+    job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
+    Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
+  }
+  if (report.has_checkpoint()) {
+    const v1::CheckpointInfo& info = report.checkpoint();
+    if (info.path().empty() || info.path().size() > kPathMax || info.step() < 0 ||
+        info.step() > job->status.total_steps()) {
+      return Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
+    }
+    const bool news = std::none_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
+    remove([&](const v1::CheckpointInfo& k) { return k.path() == info.path() || (k.best() && info.best()); });
+    *known.Add() = info;
+    std::stable_sort(known.begin(), known.end(),
+                     [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
+    const int most = job->status.spec().checkpoints().keep_max() + kCheckpointsExtra;
+    if (known.size() > most) known.DeleteSubrange(0, known.size() - most);
+    job->status.clear_checkpoint_error();
+    if (news) Log("job %d: checkpoint %s", job->id(), info.path());
+  }
+  StoreJob(*job);
+  ConsiderBest(*job);
+}
+
+// Has the chief keep the checkpoint of the best epoch, where that is another one than before.
+void ClusterCore::ConsiderBest(Job& job) {
+  const v1::Checkpoints& rule = job.status.spec().checkpoints();
+  if (rule.save_best().empty()) return;
+  const auto better = [&](double a, double b) { return rule.mode() == v1::Checkpoints::MAX ? a > b : a < b; };
+  double best = NAN;
+  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
+    if (info.best()) best = info.monitored();
+  }
+  int64_t step = -1;
+  const int epochs = job.status.epochs_size();
+  for (int i = std::max(0, epochs - kEpochsCompared); i < epochs; ++i) {
+    const v1::CheckpointInfo* info = CheckpointOf(job, i);
+    const double figure = MonitoredFigure(job.status, job.status.epochs(i));
+    if (info == nullptr || std::isnan(figure) || (!std::isnan(best) && !better(figure, best))) continue;
+    best = figure;
+    step = info->step();
+  }
+  const ClusterNode* chief = members_.Find(job.status.chief());
+  if (step < 0 || chief == nullptr || !chief->connected()) return;
+  const std::pair<NodeName, int64_t> asked{chief->name, step};
+  if (std::exchange(job.best_asked, asked) == asked) return;
+  v1::CoordinatorMessage message;
+  v1::MarkBest& mark = *message.mutable_mark_best();
+  mark.set_job_id(job.id());
+  mark.set_step(step);
+  mark.set_monitored(best);
+  Send(*chief, std::move(message));
+}
+
+// ---- restore ----
+
+// What the user left open is as it was in the checkpoint: then the job goes on as if nothing had been.
+void ClusterCore::TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec) {
+  if (spec.replicas() == 0 && facts.replicas() > 0 && facts.replicas() <= spec.batch_size()) {
+    spec.set_replicas(facts.replicas());
+  }
+  if (spec.partition_bytes() == 0 && facts.partition_bytes() > 0) spec.set_partition_bytes(facts.partition_bytes());
+}
+
+// All partitions of a job that starts are ready to be filled.
+void ClusterCore::TryRestore(Job& job) {
+  if (!job.starting() || job.restore_from.empty() || job.awaiting_ready) return;
+  if (!job.restore_worker.empty()) {
+    if (now_ >= job.restore_until) RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restore_worker), true);
+    return;
+  }
+  const std::vector<ClusterNode*> workers = members_.Connected(v1::WORKER);
+  if (workers.empty()) return;  // the reason says so
+  const ClusterNode* worker = workers[static_cast<size_t>(job.restore_attempts) % workers.size()];
+  const ClusterNode* chief = members_.Find(job.status.chief());
+  if (job.restore_attempts == 0 && chief != nullptr && chief->connected()) worker = chief;
+  job.restore_worker = worker->name;
+  job.restore_request = NextRequestId();
+  job.restore_until = now_ + kRestoreTimeout;
+  v1::CoordinatorMessage message;
+  v1::Restore& restore = *message.mutable_restore();
+  restore.set_request_id(job.restore_request);
+  restore.set_job_id(job.id());
+  restore.set_generation(job.status.generation());
+  *restore.mutable_spec() = job.status.spec();
+  FillRoutes(job, restore.mutable_routes());
+  restore.set_path(job.restore_from.front());
+  restore.mutable_fallbacks()->Assign(job.restore_from.begin() + 1, job.restore_from.end());
+  restore.set_weights_only(!job.status.spec().initial_weights().empty() && job.status.checkpoints_size() == 0);
+  restore.set_steps_per_epoch(job.status.steps_per_epoch());
+  Send(*worker, std::move(message));
+  UpdateReason(job);
+}
+
+void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply) {
+  Job* job = Find(reply.job_id());
+  if (job == nullptr || !job->starting() || job->awaiting_ready || job->restore_worker != node.name ||
+      job->restore_request != reply.request_id()) {
+    return;  // superseded
+  }
+  if (!reply.error().empty()) {
+    return RestoreFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)),
+                         false);
+  }
+  std::vector<int64_t> steps(reply.replica_step().begin(), reply.replica_step().end());
+  const int64_t total = job->status.total_steps();
+  if (steps.empty()) steps.assign(static_cast<size_t>(job->status.spec().replicas()), reply.step());
+  const bool fits = steps.size() == static_cast<size_t>(job->status.spec().replicas()) &&
+                    std::all_of(steps.begin(), steps.end(), [&](int64_t s) { return s >= 0 && s <= total; });
+  if (!fits) return RestoreFailed(*job, absl::StrFormat("worker \"%s\": steps that the job does not have", node.name), false);
+  for (const std::string& skipped : reply.skipped()) {
+    Warn("job %d: passed over: %s", job->id(), CutUtf8(skipped, kErrorTextMax));
+  }
+  const int64_t step = *std::min_element(steps.begin(), steps.end());
+  Log("job %d: restored from %s: goes on from step %d", job->id(), CutUtf8(reply.path(), kPathMax), step);
+  job->status.set_restored_from(std::string(CutUtf8(reply.path(), kPathMax)));
+  job->status.set_restored_step(step);
+  // Epochs before have no figures here, unless they are this run's own.
+  auto& epochs = *job->status.mutable_epochs();
+  const int passed = static_cast<int>(step / std::max<int64_t>(1, job->status.steps_per_epoch()));
+  if (epochs.size() > passed) epochs.DeleteSubrange(passed, epochs.size() - passed);
+  while (epochs.size() < passed) {
+    const int epoch = epochs.size();
+    epochs.Add()->set_epoch(epoch);
+  }
+  job->progress.emplace(job->status, std::move(steps), std::vector<bool>{}, now_);
+  for (v1::PartitionPlacement& p : *job->status.mutable_partitions()) {
+    for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_in_sync(false);  // they begin with the image
+  }
+  job->restore_worker.clear();
+  NewGeneration(*job);
+  job->restored_in = job->status.generation();
+}
+
+// `silent`: it may still be at work, and is fenced.
+void ClusterCore::RestoreFailed(Job& job, const std::string& why, bool silent) {
+  Warn("job %d: not restored: %s", job.id(), why);
+  job.restore_worker.clear();
+  const size_t workers = std::max<size_t>(1, members_.Connected(v1::WORKER).size());
+  const size_t most = silent ? options_.attempts_max : std::min<size_t>(options_.attempts_max, workers);
+  if (static_cast<size_t>(++job.restore_attempts) >= most) {
+    return EndJob(job, v1::FAILED, absl::StrCat("the job's partitions could not be restored: ", why));
+  }
+  NewGeneration(job);
+}
+
+// The worker that restores is gone: another one does it.
+void ClusterCore::ReleaseRestores(const NodeName& worker) {
+  for (auto& [id, job] : jobs_) {
+    if (!job.starting() || job.restore_worker != worker) continue;
+    job.restore_worker.clear();
+    NewGeneration(job);
+  }
+}
+
+// Every copy of a partition is lost: the job goes on from its newest checkpoint, or the one that it began with. False: there is none.
+bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
+  if (!job.active()) return false;
+  const v1::JobStatus& status = job.status;
+  std::vector<std::string> from;
+  for (int i = status.checkpoints_size() - 1; i >= 0; --i) {
+    if (!status.checkpoints(i).best()) from.push_back(status.checkpoints(i).path());
+  }
+  for (const v1::CheckpointInfo& info : status.checkpoints()) {
+    if (info.best()) from.push_back(info.path());
+  }
+  if (!status.spec().resume_from().empty() && !status.restored_from().empty()) from.push_back(status.restored_from());
+  if (from.empty()) return false;
+  Warn("job %d: %s; it goes on from checkpoint %s", job.id(), why, from.front());
+  job.restore_from = std::move(from);
+  job.restore_worker.clear();
+  job.restore_attempts = 0;
+  job.status.set_state(v1::STARTING);
+  job.recovered = false;
+  job.finalize_worker.clear();
+  job.finalize_attempts = 0;
+  job.returned.clear();
+  job.moves.clear();
+  StoreJob(job);
+  PlaceAnew(job);
+  reschedule_ = true;
+  return true;
+}
+
+}  // namespace cairn
