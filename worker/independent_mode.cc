@@ -17,6 +17,7 @@ void IndependentMode::OnAssigned(const std::vector<char>& moved, bool raised) {
     }
   }
   for (Own& gone : former) {
+    ReportOpenStep(gone);
     context_.reports.Remove(gone.id);
     Release(gone);
   }
@@ -41,9 +42,15 @@ void IndependentMode::Release(Own& own) {
   own.work = 0;
 }
 
+// Its pushes may all be applied, and then nobody computes the step again.
+void IndependentMode::ReportOpenStep(const Own& own) {
+  if (own.state == Own::State::kComputed) context_.reports.AddOpenStep(own.id, own.step, own.sums);
+}
+
 // ---- pulling ----
 
 void IndependentMode::StartPull(Own& own, absl::Duration pause) {
+  ReportOpenStep(own);
   Release(own);
   own.state = Own::State::kPulling;
   own.step = -1;
@@ -204,6 +211,10 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
   const uint64_t expected = static_cast<uint64_t>(own.step) + 1;
   if (status.ok() && reply.frame->sequence < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
+  }
+  if (absl::IsOutOfRange(status)) {
+    StartPull(own, context_.Pause(own.pull_attempts++));  // the job was taken back to an earlier step
+    return;
   }
   if (!status.ok()) {
     context_.Retry(own.requests[partition], partition, status);

@@ -58,6 +58,7 @@ class IndependentMode : public Mode {
   void OnPushReply(Own& own, uint32_t partition, Reply& reply);
   void FinishStep(Own& own);
   void Release(Own& own);
+  void ReportOpenStep(const Own& own);
   Own* FindWork(uint64_t work);
 
   Context& context_;

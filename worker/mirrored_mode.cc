@@ -41,6 +41,7 @@ void MirroredMode::SetReplicas() {
     }
   }
   for (Own& gone : former) {
+    ReportOpenStep(gone);
     context_.reports.Remove(gone.id);
     Release(gone);
   }
@@ -68,11 +69,20 @@ void MirroredMode::Release(Own& own) {
   own.touched = false;
 }
 
+// Its push may be applied, and then nobody computes the step again. Whoever does gets the same sums.
+void MirroredMode::ReportOpenStep(const Own& own) {
+  if (phase_ != Phase::kRunning || own.state != Own::State::kComputed) return;
+  context_.reports.AddOpenStep(own.id, step_, own.sums);
+}
+
 // ---- pulling ----
 
 void MirroredMode::StartPull(absl::Duration pause) {
+  for (Own& own : own_) {
+    ReportOpenStep(own);
+    Release(own);
+  }
   phase_ = Phase::kPulling;
-  for (Own& own : own_) Release(own);
   pushes_.clear();
   if (current_.empty() || !current_.unique()) {
     if (!current_.empty()) context_.pool.Release(std::exchange(current_, {}));
@@ -328,7 +338,9 @@ void MirroredMode::OnRunningReply(RequestName name, Reply& reply) {
   if (status.ok() && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
-  if (!status.ok()) {
+  if (absl::IsOutOfRange(status)) {
+    StartPull(context_.Pause(pull_attempts_++));  // the job was taken back to an earlier step
+  } else if (!status.ok()) {
     context_.Retry(request, name.partition, status);
   } else if (reply.frame->version > expected) {
     // Our replicas were computed elsewhere, and the job went on.

@@ -76,6 +76,7 @@ class MirroredMode : public Mode {
 
   void SetReplicas();
   void Release(Own& own);
+  void ReportOpenStep(const Own& own);
   void GoIdle();
   Own* FindWork(uint64_t work);
   Push& PushOf(const Own& own);

@@ -34,7 +34,19 @@ void ReportBook::AddStep(ReplicaId replica, int64_t step, const BatchSums& sums,
   }
   entry.report.set_last_step(step);
   AddSums(sums, entry.report.mutable_train());
-  if ((step + 1) % steps_per_epoch == 0) Close(entry);
+  if (std::exchange(entry.alone, false) || (step + 1) % steps_per_epoch == 0) Close(entry);
+}
+
+void ReportBook::AddOpenStep(ReplicaId replica, int64_t step, const BatchSums& sums) {
+  Entry& entry = entries_[replica];
+  Close(entry);
+  v1::ReplicaReport report;
+  report.set_replica(replica.value);
+  report.set_first_step(step);
+  report.set_last_step(step);
+  AddSums(sums, report.mutable_train());
+  ready_.push_back(std::move(report));
+  entry.alone = true;
 }
 
 void ReportBook::AddValidation(ReplicaId replica, int32_t epoch, const BatchSums& sums) {

@@ -4,7 +4,10 @@
 //   1. A report's steps are consecutive and of one epoch; each step is in one report only.
 //   2. A report leaves at the latest `interval` after its first step, at the end of its epoch, and before the replica
 //   leaves.
-//   3. `finished` is reported again every `finished_interval` until the replica leaves.
+//   3. A step that was computed and whose answer did not come to this worker, and the first step after such a one or of
+//   a replica that is new here, are reports of their own: two workers may report that step, and the coordinator can
+//   leave one of them out.
+//   4. `finished` is reported again every `finished_interval` until the replica leaves.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +28,9 @@ class ReportBook {
 
   // The replica's step is acknowledged.
   void AddStep(ReplicaId replica, int64_t step, const BatchSums& sums, int64_t steps_per_epoch, absl::Time now);
+  // The replica's step is computed and pushed, and this worker does not wait for the answer: it loses the replica, or
+  // pulls anew.
+  void AddOpenStep(ReplicaId replica, int64_t step, const BatchSums& sums);
   void AddValidation(ReplicaId replica, int32_t epoch, const BatchSums& sums);
   void Finish(ReplicaId replica, absl::Time now);
   // What is gathered for it leaves with the next Take.
@@ -39,6 +45,7 @@ class ReportBook {
   struct Entry {
     v1::ReplicaReport report;  // train sums so far
     bool open = false;         // report holds steps
+    bool alone = true;         // the next step is a report of its own
     absl::Time due;            // of the open report
     bool finished = false;
     absl::Time finished_due;

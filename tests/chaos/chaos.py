@@ -16,6 +16,8 @@ import shutil
 import sys
 import time
 
+import grpc
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "../integration"))
@@ -55,15 +57,23 @@ def submit(c, path, settings, name):
     return name
 
 
+def counts(c, job):
+    """None while a ps that was just started again is not back."""
+    try:
+        return list(final_counts(c.job(job)))
+    except (RuntimeError, grpc.RpcError):
+        return None
+
+
 def check_job(c, options, job, status, want):
     if not options.asynchronous:
         check(status["digest"] == want, f"job {job}: digest {status['digest']}, undisturbed {want}")
         return "same digest"
     steps = options.epochs * STEPS_PER_EPOCH
-    for partition, version, sequences in final_counts(status):
+    for partition, version, sequences in c.until(lambda: counts(c, job), "every partition is served"):
         check(sequences == [steps] * REPLICAS, f"job {job}, partition {partition}: last sequence numbers {sequences}, steps {steps}")
         check(version == steps * REPLICAS, f"job {job}, partition {partition}: {version} updates, {steps * REPLICAS} pushes")
-    accuracy = c.evaluate(job)["accuracy"]
+    accuracy = c.until(lambda: c.try_evaluate(job), "an evaluation")["accuracy"]
     check(accuracy >= 0.9, f"job {job}: accuracy {accuracy}")
     return f"each of {steps * REPLICAS} pushes once, accuracy {accuracy:.3f}"
 

@@ -2,6 +2,8 @@
 
     counting_chaos.py [--seconds N] [--seed S] [--backups B] [--durability D] [--coordinators C] [--away A] [--keep-logs DIR]
 
+REPLICATED without a log promises to survive the loss of one daemon at a time: then the next fault waits until all copies are in sync.
+
 The worker is counting_worker.py's and is not hit; 3 ps and the coordinators are. When the time is up the faults stop, the last pushes are
 answered, and the values of each partition must be those that follow from the acknowledged sequence numbers.
 """
@@ -37,6 +39,13 @@ def check_counts(worker, job_id):
         check(not wrong and len(values) == len(wanted), f"partition {partition}: (place, value, wanted) {wrong[:10]}")
 
 
+def in_sync(c, job):
+    """Every copy has every acknowledged update, so that any one daemon may die."""
+    status = c.try_job(job)
+    return status is not None and all(len(p["backups"]) == int(status["spec"]["backups"]) and all(b["in_sync"] for b in p["backups"])
+                                      for p in status["partitions"])
+
+
 def run(options):
     with Cluster(ps=3, workers=0, **cluster_arguments(options)) as c:
         worker = CountingWorker(c.address.split(","), options.seed)
@@ -48,7 +57,8 @@ def run(options):
             job = c.submit(path)
             c.until(lambda: worker.acked and min(worker.acked.values()) > 0, "every replica has pushed to every partition")
             victims = [n for n in c.processes if not n.startswith("etcd")]
-            with Faults(c, victims, options.seed, away=(0.0, options.away)) as faults:
+            ready = (lambda: in_sync(c, job)) if options.durability == "REPLICATED" else None
+            with Faults(c, victims, options.seed, away=(0.0, options.away), ready=ready) as faults:
                 while faults.age() < options.seconds and not worker.violations:
                     faults.check()
                     faults.ending.wait(0.2)

@@ -22,13 +22,14 @@ from cluster import check  # noqa: E402
 
 
 class Faults:
-    def __init__(self, cluster, victims, seed, period=2.0, pause=5.0, away=(0.0, 1.0)):
+    def __init__(self, cluster, victims, seed, period=2.0, pause=5.0, away=(0.0, 1.0), ready=None):
         self.cluster = cluster
         self.victims = list(victims)
         self.rng = random.Random(seed)
         self.period = period
         self.pause = pause  # seconds that a stopped daemon stands still
         self.away = away  # seconds from kill -9 to the new start: at least, at most
+        self.ready = ready  # where given: one daemon at a time, and none before ready() is true
         self.history = []  # (seconds since the start, name, what)
         self.down = {}  # name -> "killed" or "stopped"
         self.error = None
@@ -77,11 +78,14 @@ class Faults:
                 if due and due[0][0] <= time.monotonic():
                     self.heal(heapq.heappop(due)[1])
                     continue
+                if self.ready is not None and (self.down or not self.ready()):
+                    next_fault = time.monotonic() + 0.1
+                    continue
                 up = [name for name in self.victims if name not in self.down]
                 if up:
                     name = self.rng.choice(up)
                     heapq.heappush(due, (self.hit(name), name))
-                next_fault += self.period
+                next_fault = max(next_fault + self.period, time.monotonic())
         except BaseException as error:  # whatever it is, the test's thread must see it
             self.error = error
 

@@ -13,6 +13,12 @@ BatchSums Sums(uint64_t examples) { return {examples, 0.5 * static_cast<double>(
 
 class ReportBookTest : public testing::Test {
  protected:
+  // The replica has been here for a while.
+  void SetUp() override {
+    book_.AddStep(kReplica, 0, Sums(1), 10, kStart);
+    ASSERT_EQ(book_.Take(kStart).size(), 1u);
+  }
+
   ReportBook book_{absl::Milliseconds(200), absl::Milliseconds(500)};
 };
 
@@ -30,6 +36,34 @@ TEST_F(ReportBookTest, StepsAreAddedUpUntilTheInterval) {
   EXPECT_EQ(reports[0].train().loss(), 5.0);
   EXPECT_EQ(reports[0].train().metrics(0), 2.0);
   EXPECT_EQ(book_.deadline(), absl::InfiniteFuture());
+}
+
+TEST_F(ReportBookTest, TheFirstStepOfAReplicaThatIsNewLeavesAlone) {
+  book_.Remove(kReplica);
+  book_.AddStep(kReplica, 3, Sums(4), 10, kStart);
+  book_.AddStep(kReplica, 4, Sums(6), 10, kStart);
+  auto reports = book_.Take(kStart);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].first_step(), 3);
+  EXPECT_EQ(reports[0].last_step(), 3);
+  reports = book_.Take(kStart + absl::Milliseconds(200));
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].first_step(), 4);
+}
+
+TEST_F(ReportBookTest, AnOpenStepAndTheOneAfterItLeaveAlone) {
+  book_.AddStep(kReplica, 2, Sums(4), 10, kStart);
+  book_.AddOpenStep(kReplica, 3, Sums(5));
+  book_.AddStep(kReplica, 3, Sums(5), 10, kStart);
+  book_.AddStep(kReplica, 4, Sums(6), 10, kStart);
+  const auto reports = book_.Take(kStart);
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_EQ(reports[0].last_step(), 2);
+  for (int i : {1, 2}) {
+    EXPECT_EQ(reports[i].first_step(), 3);
+    EXPECT_EQ(reports[i].last_step(), 3);
+    EXPECT_EQ(reports[i].train().examples(), 5u);
+  }
 }
 
 TEST_F(ReportBookTest, AnEpochsEndClosesTheReport) {
