@@ -1,9 +1,9 @@
-// LeaderFinder: which of several coordinators to ask: the one that answered last, the leader that a standby named, else the
-// next of the list.
+// LeaderFinder: which of several coordinators to ask: the one that answered last, the leader that a standby named, else
+// the next of the list.
 //
-// Not thread-safe. Invariants: 1. A named leader is followed at once, but not again right after it did not serve: a standby
-// goes on naming a leader that died until its lease is over. 2. Between two visits of one named leader the list is gone
-// through.
+// Not thread-safe. Invariants: 1. A named leader is followed at once, but not again right after it did not serve: a
+// standby goes on naming a leader that died until its lease is over. 2. Between two visits of one named leader the list
+// is gone through.
 #pragma once
 
 #include <string>

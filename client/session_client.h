@@ -3,8 +3,9 @@
 // Thread rule: Send from any thread. Callbacks run one at a time on one thread of the client's own; they may call Send.
 // Invariants:
 //   1. Every connection starts with a fresh hello(); heartbeats follow at the interval that Welcome names.
-//   2. A broken or refused session is opened again with back-off and jitter (50 ms to 1 s; to 0.5 s where there are several coordinators), until the destructor. ALREADY_EXISTS and
-//      INVALID_ARGUMENT go to on_rejected and are tried again too: a dead twin's lease lapses.
+//   2. A broken or refused session is opened again with back-off and jitter (50 ms to 1 s; of several coordinators to
+//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT go to on_rejected and are tried again too: a
+//      dead twin's lease lapses.
 //   3. Messages given to Send while there is no session are dropped: hello() and later reports carry the state.
 #pragma once
 

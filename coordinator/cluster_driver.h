@@ -49,7 +49,8 @@ struct Leadership {
   std::function<void(const absl::Status&)> on_failed;  // must not block
 };
 
-// The payload of a status that says: this coordinator does not lead; who does: "host:port", empty where that is not known.
+// The payload of a status that says: this coordinator does not lead; who does: "host:port", empty where that is not
+// known.
 inline constexpr char kLeaderPayload[] = "cairn-leader";
 
 class ClusterDriver {

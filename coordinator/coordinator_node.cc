@@ -24,7 +24,8 @@ namespace {
 
 // Calls are answered by then: the driver ends them all before the server stops.
 constexpr absl::Duration kStopGrace = absl::Seconds(2);
-// After a term that ended in an error, so that another coordinator is elected first, and etcd is not kept busy by errors.
+// After a term that ended in an error, so that another coordinator is elected first, and etcd is not kept busy by
+// errors.
 constexpr absl::Duration kPauseAfterError = absl::Seconds(2);
 
 // leader: its address, or empty.
@@ -144,8 +145,8 @@ class CoordinatorNode::Impl {
 
   void OnLost(const absl::Status& why) {
     LogWarning("leads no more: %s", why.message());
-    driver_.StandBy(StandsBy("", absl::StrCat("this coordinator does not lead (", why.message(),
-                                              "); try again in some seconds")));
+    driver_.StandBy(
+        StandsBy("", absl::StrCat("this coordinator does not lead (", why.message(), "); try again in some seconds")));
   }
 
   void Stop() {

@@ -1,9 +1,9 @@
-// CoordinatorNode: the coordinator as a whole: state on disk or in etcd, core, services, server. What main, `cairn up` and
-// tests start.
+// CoordinatorNode: the coordinator as a whole: state on disk or in etcd, core, services, server. What main, `cairn up`
+// and tests start.
 //
 // Thread-safe. Invariants: 1. Once Start returned, the port answers. 2. After Stop (or the destructor) nothing listens
-// and no call runs. 3. With etcd it leads or stands by, and changes from one to the other without ending; the health service
-// says which under the name kLeaderService.
+// and no call runs. 3. With etcd it leads or stands by, and changes from one to the other without ending; the health
+// service says which under the name kLeaderService.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace cairn {
 struct CoordinatorNodeOptions {
   CoordinatorOptions core;
   std::string listen = "127.0.0.1:7070";  // host:port; port 0: chosen by the system
-  std::string advertise;  // host or host:port under which nodes and users reach it; empty: as in listen
+  std::string advertise;                  // host or host:port under which nodes and users reach it; empty: as in listen
   // Called once, on a thread of the node, when the state cannot be stored any more: the process should end and be
   // started again. Not with etcd.
   std::function<void(const absl::Status&)> on_fatal;

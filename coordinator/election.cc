@@ -26,7 +26,8 @@ etcdserverpb::RangeRequest ReadKey(const std::string& key) {
 
 // It goes into messages and metadata.
 bool IsPlain(const std::string& text) {
-  return text.size() <= 300 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  return text.size() <= 300 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
 }
 
 }  // namespace
@@ -201,7 +202,8 @@ absl::Status LeaderElection::Reign(LeaderTerm& term) {
 
 // The lease lives; somebody may still have deleted the key by hand.
 absl::Status LeaderElection::CheckKey(const LeaderTerm& term) {
-  const auto read = etcd_->Range(ReadKey(leader_key_), std::min(options_.lease / 3, std::max(absl::ZeroDuration(), term.Left())));
+  const auto read =
+      etcd_->Range(ReadKey(leader_key_), std::min(options_.lease / 3, std::max(absl::ZeroDuration(), term.Left())));
   if (!read.ok()) return absl::OkStatus();  // the next renewal says more
   if (read->kvs_size() == 1 && read->kvs(0).create_revision() == term.create_revision) return absl::OkStatus();
   return absl::AbortedError("its leader key in etcd was deleted or replaced");

@@ -1,9 +1,9 @@
-// LeaderElection: which of several coordinators leads: the one whose lease the key <prefix>/leader is bound to (design §6).
+// LeaderElection: which of several coordinators leads: the one to whose lease <prefix>/leader is bound (design §6).
 //
 // Thread-safe. Callbacks run on the election's own thread, one at a time; they must not block for long: the lease is
 // renewed on that thread. Invariants:
-//   1. Between on_elected(term) and on_lost(term) this process believes to lead; the terms of two processes never overlap
-//      by etcd's order of writes: a write that compares the leader key's create revision with its term's own is refused
+//   1. Between on_elected(term) and on_lost(term) this process believes to lead; by etcd's order of writes the terms of
+//      two processes never overlap: a write that compares the leader key's create revision with its term's own is refused
 //      from the moment on at which another could be elected.
 //   2. term.Valid() turns false by this process' own clock before etcd lets the lease lapse: it is counted from before
 //      each renewal was sent, less kMargin. So also a process that stood still does nothing more, whether it is told or
@@ -52,18 +52,18 @@ class LeaderTerm {
 };
 
 struct ElectionOptions {
-  std::string prefix;             // of the keys in etcd
-  v1::LeaderRecord self;          // what the leader key says when we lead
-  absl::Duration lease = absl::Seconds(3);  // whole seconds, 2 .. 60. Longer: a takeover comes later; shorter: a hiccup of
-                                            // etcd costs the lead
+  std::string prefix;                       // of the keys in etcd
+  v1::LeaderRecord self;                    // what the leader key says when we lead
+  absl::Duration lease = absl::Seconds(3);  // whole seconds, 2 .. 60. Longer: a takeover comes later; shorter: a hiccup
+                                            // of etcd costs the lead
   absl::Duration poll_interval = absl::Milliseconds(250);  // a standby looks for the leader key this often
 
   absl::Status Validate() const;
 };
 
 struct ElectionCallbacks {
-  // Standing by: who leads (none: nobody, or not known), and why it is not known where etcd does not answer. Called with
-  // every change.
+  // Standing by: who leads (none: nobody, or not known), and why it is not known where etcd does not answer. Called
+  // with every change.
   std::function<void(const std::optional<v1::LeaderRecord>& leader, const absl::Status& etcd)> on_standby;
   std::function<void(std::shared_ptr<LeaderTerm>)> on_elected;
   std::function<void(const LeaderTerm&, const absl::Status& why)> on_lost;

@@ -181,8 +181,7 @@ absl::StatusOr<EtcdClient::Grant> EtcdClient::GrantLease(absl::Duration ttl, abs
   }));
   if (response.id() == 0 || response.ttl() <= 0 || absl::Seconds(response.ttl()) > kLeaseTtlMax) {
     return absl::InternalError(absl::StrFormat("etcd granted lease %d for %d s%s%s, which is none", response.id(),
-                                               response.ttl(), response.error().empty() ? "" : ": ",
-                                               response.error()));
+                                               response.ttl(), response.error().empty() ? "" : ": ", response.error()));
   }
   return Grant{response.id(), absl::Seconds(response.ttl())};
 }

@@ -42,7 +42,8 @@ struct EtcdAddress {
 
 class EtcdClient {
  public:
-  // attempt_timeout: one try of one member. Longer: fewer calls are sent twice; shorter: a member that hangs costs less.
+  // attempt_timeout: one try of one member. Longer: fewer calls are sent twice; shorter: a member that hangs costs
+  // less.
   explicit EtcdClient(std::vector<std::string> endpoints, absl::Duration attempt_timeout = absl::Seconds(1));
   ~EtcdClient();
 

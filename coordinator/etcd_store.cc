@@ -112,8 +112,9 @@ absl::StatusOr<std::string> EtcdStore::Decode(std::string_view key, const std::s
     from = absl::StrCat(page.kvs().rbegin()->key(), absl::string_view("\0", 1));
   }
   if (count != value.chunks() || whole.size() != value.bytes()) {
-    return absl::DataLossError(absl::StrFormat("etcd key \"%s\" is of %d bytes in %d chunks, but %d bytes in %d are there",
-                                               name, value.bytes(), value.chunks(), whole.size(), count));
+    return absl::DataLossError(
+        absl::StrFormat("etcd key \"%s\" is of %d bytes in %d chunks, but %d bytes in %d are there", name,
+                        value.bytes(), value.chunks(), whole.size(), count));
   }
   chunks_[std::string(key)] = value.chunk_id();
   return whole;
@@ -186,8 +187,8 @@ absl::Status EtcdStore::Fenced(Ops ops) {
     guard_ = now_guard->mod_revision();
     return absl::OkStatus();
   }
-  return absl::AbortedError(absl::StrFormat("somebody else writes below \"%s\" in etcd: key \"%s\" has changed",
-                                            prefix_, guard));
+  return absl::AbortedError(
+      absl::StrFormat("somebody else writes below \"%s\" in etcd: key \"%s\" has changed", prefix_, guard));
 }
 
 absl::StatusOr<std::string> EtcdStore::WriteChunks(std::string_view value) {
@@ -214,16 +215,16 @@ absl::Status EtcdStore::Write(const KvBatch& batch, bool) {
     }
   }
   if (changes.size() > kChangesMax) {
-    return absl::InvalidArgumentError(absl::StrFormat("%d changes in one write to etcd, at most %d are possible",
-                                                      changes.size(), kChangesMax));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d changes in one write to etcd, at most %d are possible", changes.size(), kChangesMax));
   }
   size_t inline_bytes = 0;
   std::vector<std::pair<size_t, std::string>> by_size;
   for (const auto& [key, value] : changes) {
     if (!value) continue;
     if (value->size() > kValueBytesMax) {
-      return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is of %d bytes; at most %d can be kept in etcd", key,
-                                                        value->size(), kValueBytesMax));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("\"%s\" is of %d bytes; at most %d can be kept in etcd", key, value->size(), kValueBytesMax));
     }
     inline_bytes += value->size();
     by_size.emplace_back(value->size(), key);

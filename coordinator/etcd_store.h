@@ -1,15 +1,15 @@
-// EtcdStore: the coordinator's KvStore in etcd, for one term of leading: nothing is written by a coordinator that no longer
-// leads.
+// EtcdStore: the coordinator's KvStore in etcd, for one term of leading: nothing is written by a coordinator that no
+// longer leads.
 //
 // Not thread-safe: the driver's executor owns it. Keys and values: proto/cairn/v1/etcd.proto. Invariants:
 //   1. Every write is a transaction that compares the leader key's create revision with the term's own.
 //   2. It also compares the guard key's revision with what the write before it left, and puts the guard. So a copy of a
-//      write that a slow member carries out late changes nothing, and a write whose answer was lost can be sent again: the
-//      guard's value, a number used once, says whether it was carried out.
+//      write that a slow member carries out late changes nothing, and a write whose answer was lost can be sent again:
+//      the guard's value, a number used once, says whether it was carried out.
 //   3. A batch is one transaction. Values that do not fit it (etcd takes 1.5 MiB a request) are written before it as
-//      chunks under an id of their own, which the transaction then names; chunks that nothing names are deleted when the
-//      next term begins.
-//   4. After an error the state of the write is not known: the store is to be thrown away, and read anew in a later term.
+//      chunks under an id of their own, which the transaction then names; chunks that nothing names are deleted when
+//      the next term begins.
+//   4. After an error the state of the write is not known: the store is to be thrown away; a later term reads anew.
 #pragma once
 
 #include <map>
@@ -44,8 +44,8 @@ class EtcdStore : public KvStore {
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override;
   absl::Status Scan(std::string_view prefix,
                     const std::function<bool(std::string_view key, std::string_view value)>& fn) override;
-  // Errors: ABORTED another coordinator leads, or the lease lapsed. INVALID_ARGUMENT the batch is too large, or deletes a
-  // range.
+  // Errors: ABORTED another coordinator leads, or the lease lapsed. INVALID_ARGUMENT the batch is too large, or deletes
+  // a range.
   absl::Status Write(const KvBatch& batch, bool sync) override;
 
   // Deletes chunks that nothing names any more. After a Scan of everything.
@@ -67,9 +67,9 @@ class EtcdStore : public KvStore {
   EtcdClient* const etcd_;
   const std::string prefix_;
   const std::shared_ptr<const LeaderTerm> term_;
-  std::optional<int64_t> guard_;                         // its revision after our last write; none: not read yet
-  uint64_t writes_ = 0;                                  // of this term
-  uint64_t chunked_values_ = 0;                          // of this term
+  std::optional<int64_t> guard_;                            // its revision after our last write; none: not read yet
+  uint64_t writes_ = 0;                                     // of this term
+  uint64_t chunked_values_ = 0;                             // of this term
   std::map<std::string, std::string, std::less<>> chunks_;  // key -> chunk id, of the values in chunks
 };
 

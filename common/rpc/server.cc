@@ -31,11 +31,12 @@ class RefuseUnparsable : public grpc::experimental::Interceptor {
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Point = grpc::experimental::InterceptionHookPoints;
-    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE)) unparsable_ = methods->GetRecvMessage() == nullptr;
+    if (methods->QueryInterceptionHookPoint(Point::POST_RECV_MESSAGE))
+      unparsable_ = methods->GetRecvMessage() == nullptr;
     if (unparsable_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
-      methods->ModifySendStatus(grpc::Status(
-          grpc::StatusCode::INVALID_ARGUMENT,
-          absl::StrCat(method_, ": the request's bytes are no message of its type; see proto/cairn/v1")));
+      methods->ModifySendStatus(
+          grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                       absl::StrCat(method_, ": the request's bytes are no message of its type; see proto/cairn/v1")));
     }
     methods->Proceed();
   }

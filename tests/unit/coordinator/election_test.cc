@@ -1,5 +1,6 @@
-// Goal: of several coordinators one leads: the lead changes when the lease ends, is given back or its key is deleted; by
-// its own clock a leader stops in time when etcd is away; a standby knows the leader; lost answers and nonsense do no harm.
+// Goal: of several coordinators one leads: the lead changes when the lease ends, is given back or its key is deleted;
+// by its own clock a leader stops in time when etcd is away; a standby knows the leader; lost answers and nonsense do
+// no harm.
 #include "coordinator/election.h"
 
 #include <gmock/gmock.h>
@@ -15,8 +16,7 @@ constexpr absl::Duration kLong = absl::Seconds(30);
 // A coordinator as far as elections go.
 class Candidate {
  public:
-  Candidate(FakeEtcd& etcd, const std::string& name)
-      : client_({etcd.Endpoint(0)}, absl::Milliseconds(200)) {
+  Candidate(FakeEtcd& etcd, const std::string& name) : client_({etcd.Endpoint(0)}, absl::Milliseconds(200)) {
     ElectionOptions options;
     options.prefix = "p";
     options.self.set_name(name);
@@ -155,7 +155,8 @@ TEST(Election, WhoResignsStandsAgainAfterThePause) {
   ASSERT_TRUE(other.AwaitLead());
   ASSERT_TRUE(leader.AwaitLoss());
   EXPECT_EQ(leader.why(), "no space");
-  leader.election().Resign(*term, absl::InternalError("again"), absl::Minutes(1));  // that term is over: nothing happens
+  leader.election().Resign(*term, absl::InternalError("again"),
+                           absl::Minutes(1));  // that term is over: nothing happens
   EXPECT_NE(other.term(), nullptr);
 }
 

@@ -1,6 +1,6 @@
-// Goal: the coordinator's store in etcd beside a map: what is written is there for the next leader, whole; a coordinator
-// that no longer leads, a late copy and a lost answer change nothing that they should not; nonsense from etcd is an error
-// that names the key.
+// Goal: the coordinator's store in etcd beside a map: what is written is there for the next leader, whole; a
+// coordinator that no longer leads, a late copy and a lost answer change nothing that they should not; nonsense from
+// etcd is an error that names the key.
 #include "coordinator/etcd_store.h"
 
 #include <gmock/gmock.h>
@@ -204,7 +204,8 @@ TEST_F(EtcdStoreTest, WhatEtcdRefusesIsSaidAndNotTriedAgain) {
   const absl::Status status = Put(*store, "cluster", "2");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("compact"));
-  etcd_.Refuse(1, grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted"));
+  etcd_.Refuse(1,
+               grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted"));
   EXPECT_EQ(store->Get("cluster").status().code(), absl::StatusCode::kOutOfRange);
 }
 

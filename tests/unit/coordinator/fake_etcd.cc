@@ -67,10 +67,9 @@ class FakeEtcd::LeaseService : public etcdserverpb::Lease::Service {
     std::erase_if(etcd_->entries_, [&](const auto& entry) { return entry.second.lease == request->id(); });
     return grpc::Status::OK;
   }
-  grpc::Status LeaseKeepAlive(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<etcdserverpb::LeaseKeepAliveResponse, etcdserverpb::LeaseKeepAliveRequest>* stream)
-      override {
+  grpc::Status LeaseKeepAlive(grpc::ServerContext* context,
+                              grpc::ServerReaderWriter<etcdserverpb::LeaseKeepAliveResponse,
+                                                       etcdserverpb::LeaseKeepAliveRequest>* stream) override {
     if (auto fault = etcd_->Fault(context)) return *fault;
     etcdserverpb::LeaseKeepAliveRequest request;
     while (stream->Read(&request)) {
@@ -278,7 +277,8 @@ bool FakeEtcd::HoldsLocked(const etcdserverpb::Compare& compare) {
 grpc::Status FakeEtcd::TxnLocked(const etcdserverpb::TxnRequest& request, etcdserverpb::TxnResponse* response) {
   const auto invalid = [](const char* text) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, text); };
   if (request.ByteSizeLong() > kRequestBytesMax) return invalid("etcdserver: request is too large");
-  if (request.success_size() > kTxnOpsMax || request.failure_size() > kTxnOpsMax || request.compare_size() > kTxnOpsMax) {
+  if (request.success_size() > kTxnOpsMax || request.failure_size() > kTxnOpsMax ||
+      request.compare_size() > kTxnOpsMax) {
     return invalid("etcdserver: too many operations in txn request");
   }
   std::set<std::string> put;
@@ -301,7 +301,8 @@ grpc::Status FakeEtcd::TxnLocked(const etcdserverpb::TxnRequest& request, etcdse
     } else if (op.has_request_delete_range()) {
       const auto& range = op.request_delete_range();
       const auto first = entries_.lower_bound(range.key());
-      auto last = range.range_end().empty() ? entries_.upper_bound(range.key()) : entries_.lower_bound(range.range_end());
+      auto last =
+          range.range_end().empty() ? entries_.upper_bound(range.key()) : entries_.lower_bound(range.range_end());
       entries_.erase(first, last);
       done.mutable_response_delete_range();
     } else {

@@ -1,5 +1,5 @@
-// FakeEtcd: as much of etcd as the coordinator uses, in this process: one store, any number of members (ports). It keeps
-// etcd's rules (limits of a transaction, no key twice, keys go with their lease) and can be told to fail.
+// FakeEtcd: as much of etcd as the coordinator uses, in this process: one store, any number of members (ports). It
+// keeps etcd's rules (limits of a transaction, no key twice, keys go with their lease) and can be told to fail.
 //
 // Thread-safe. Leases end only when told: tests do not depend on time.
 #pragma once
@@ -24,9 +24,9 @@ class FakeEtcd {
   FakeEtcd();
   ~FakeEtcd();
 
-  std::string AddMember();      // "host:port"
-  void StopMember(size_t i);    // connections are refused
-  void StartMember(size_t i);   // on its port again
+  std::string AddMember();     // "host:port"
+  void StopMember(size_t i);   // connections are refused
+  void StartMember(size_t i);  // on its port again
   std::string Endpoint(size_t i) const { return members_[i].address; }
 
   // ---- the store, past the service ----
@@ -73,8 +73,7 @@ class FakeEtcd {
   grpc::Status TxnLocked(const etcdserverpb::TxnRequest& request, etcdserverpb::TxnResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HoldsLocked(const etcdserverpb::Compare& compare) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PutLocked(const std::string& key, const std::string& value, int64_t lease)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutLocked(const std::string& key, const std::string& value, int64_t lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);

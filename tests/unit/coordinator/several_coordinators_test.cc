@@ -1,5 +1,5 @@
-// Goal: two coordinators on one etcd over real gRPC: standbys name the leader, clients find it, the lead changes with the
-// state, and who lost it says and does nothing more.
+// Goal: two coordinators on one etcd over real gRPC: standbys name the leader, clients find it, the lead changes with
+// the state, and who lost it says and does nothing more.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -189,7 +189,8 @@ TEST_F(SeveralCoordinatorsTest, AWriteThatFailsEndsTheTermAndNothingIsKeptOfIt) 
   ASSERT_TRUE(AwaitLead(*a));
   JobClient client = Client(a->address());
   ASSERT_TRUE(client.Submit(Spec("kept")).ok());
-  etcd_.RefuseWrites(1, grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"));
+  etcd_.RefuseWrites(1,
+                     grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"));
   const auto stub = v1::JobService::NewStub(*CreateChannel(a->address(), {}));
   grpc::ClientContext context;
   v1::SubmitRequest request;
