@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 
-from cluster import Cluster, check  # noqa: E402
+from cluster import Cluster, check, skip_without_etcd  # noqa: E402
 from faults import Faults  # noqa: E402
 from jobs import make_glyphs, small_job  # noqa: E402
 from wire import final_counts  # noqa: E402
@@ -133,6 +133,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=40, help="of each job")
     parser.add_argument("--keep-logs", default="", help="directory for the daemons' logs")
     options = parser.parse_args()
+    if options.coordinators > 1:
+        skip_without_etcd()
     print(f"seed {options.seed}", flush=True)
     run(options, None if options.asynchronous else undisturbed(options.epochs))
 

@@ -20,7 +20,7 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 
 from chaos import cluster_arguments  # noqa: E402
-from cluster import Cluster, check  # noqa: E402
+from cluster import Cluster, check, skip_without_etcd  # noqa: E402
 from counting_worker import JOB, REPLICAS, CountingWorker  # noqa: E402
 from faults import Faults  # noqa: E402
 from wire import open_channel, pull  # noqa: E402
@@ -87,6 +87,8 @@ def main():
     parser.add_argument("--away", type=float, default=1.0, help="seconds that a killed daemon stays away, at most")
     parser.add_argument("--keep-logs", default="", help="directory for the daemons' logs")
     options = parser.parse_args()
+    if options.coordinators > 1:
+        skip_without_etcd()
     print(f"seed {options.seed}", flush=True)
     run(options)
 
