@@ -6,25 +6,30 @@
 //   DIRECTORY/values/    the value log
 //
 // After a write that RocksDB could not finish, nothing more is written: every further Write gets the same error until the directory is
-// opened again. (What RocksDB 7.8 does by itself once its disk is full ends in an assertion of its own, 40 s later.)
+// opened again.
 //
 // A batch's bodies are written first, then the batch in one RocksDB write: it is there whole or not at all. Writes that
 // touch the same key must not run at the same time (a partition has one writer).
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
+#include <cstdarg>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <system_error>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/log.h"
 #include "common/storage/kv_store.h"
 #include "common/storage/value_log.h"
 
@@ -56,6 +61,23 @@ absl::Status ToStatus(const rocksdb::Status& s, const std::string& directory) {
   return absl::UnavailableError(message("input or output failed"));
 }
 
+// RocksDB's words go to our log. A file of its own, as is its default, lies on the same disk: once that is full, RocksDB 7.8 ends the process
+// in an assertion of its logger.
+class StoreLogger : public rocksdb::Logger {
+ public:
+  explicit StoreLogger(std::string directory)
+      : rocksdb::Logger(rocksdb::InfoLogLevel::WARN_LEVEL), directory_(std::move(directory)) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char* format, va_list args) override {
+    char text[1024];
+    vsnprintf(text, sizeof(text), format, args);
+    LogWarning("store %s: %s", directory_, absl::StripTrailingAsciiWhitespace(text));
+  }
+
+ private:
+  const std::string directory_;
+};
+
 class NoRecovery : public rocksdb::EventListener {
  public:
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
@@ -63,8 +85,9 @@ class NoRecovery : public rocksdb::EventListener {
   }
 };
 
-rocksdb::Options MakeOptions() {
+rocksdb::Options MakeOptions(const std::string& directory) {
   rocksdb::Options o;
+  o.info_log = std::make_shared<StoreLogger>(directory);
   o.listeners.push_back(std::make_shared<NoRecovery>());
   o.create_if_missing = true;
   // Keys and small values only: little memory does.
@@ -75,8 +98,6 @@ rocksdb::Options MakeOptions() {
   o.compression = rocksdb::kNoCompression;
   // A tail that was cut off by a crash was never confirmed; damage before it is an error, not a silent end of the log.
   o.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  o.keep_log_file_num = 4;
-  o.max_log_file_size = size_t{4} << 20;
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(size_t{4} << 20);
   o.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
@@ -269,14 +290,14 @@ class RocksDbKvStore : public KvStore {
 
 absl::StatusOr<std::unique_ptr<KvStore>> OpenRocksDbKvStore(const std::string& directory) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
+  std::filesystem::create_directories(directory + "/db", error);
   if (error) {
     const std::string message = absl::StrCat("store ", directory, ": cannot be created: ", error.message());
     if (error == std::errc::permission_denied) return absl::PermissionDeniedError(message);
     return absl::FailedPreconditionError(message);
   }
   rocksdb::DB* opened = nullptr;
-  const rocksdb::Status s = rocksdb::DB::Open(MakeOptions(), directory + "/db", &opened);
+  const rocksdb::Status s = rocksdb::DB::Open(MakeOptions(directory), directory + "/db", &opened);
   if (!s.ok()) return ToStatus(s, directory);
   std::unique_ptr<rocksdb::DB> db(opened);  // its lock keeps other processes out of the values too
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ValueLog> values, ValueLog::Open(directory + "/values"));
