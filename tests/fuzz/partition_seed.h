@@ -1,0 +1,39 @@
+// One partition of the small job (job_seed.h) for the targets of the ps.
+#pragma once
+
+#include <memory>
+
+#include "common/base/check.h"
+#include "common/model/graph.h"
+#include "common/model/job_check.h"
+#include "server/partition_config.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/job_seed.h"
+
+namespace cairn {
+
+// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and whether there is momentum). Built once for each.
+inline const PartitionConfig& SmallPartition(ByteSource& in) {
+  static PartitionConfig configs[6];
+  const size_t n = in.Below(6);
+  PartitionConfig& config = configs[n];
+  if (config.replicas == 1) {  // not built yet: the job has two
+    v1::JobSpec spec = SmallJob(n % 3 != 0);
+    if (n % 3 == 2) spec.set_staleness_bound(1);
+    if (n >= 3) spec.mutable_optimizer()->mutable_sgd()->clear_momentum();
+    const absl::StatusOr<CheckedJob> job = CheckJob(spec);
+    MustBeOk(job.status());
+    v1::PartitionRange range;
+    range.set_partition(7);
+    range.set_begin(64);
+    range.set_end(128);
+    auto built = MakePartitionConfig(job->spec, std::make_shared<const Graph>(job->graph), range, JobId(3), Generation(5));
+    MustBeOk(built.status());
+    config = *std::move(built);
+    config.image.log_bytes_min = 1024;  // images after a few updates
+    config.image.log_to_image_ratio = 1;
+  }
+  return config;
+}
+
+}  // namespace cairn

@@ -1,0 +1,231 @@
+// fuzz_seeds FOLDER: writes FOLDER/TARGET/* for every target: small valid inputs that the fuzzer starts from, made by the code that
+// writes such bytes; and FOLDER/job_text.dict with the words of a job.
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/text_format.h>
+
+#include <cstdio>
+#include <set>
+#include <vector>
+
+#include "common/formats/safetensors.h"
+#include "common/tensor/frame_codec.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/job_seed.h"
+#include "tests/fuzz/manifest_seed.h"
+#include "tests/unit/data/data_files.h"
+
+namespace cairn {
+namespace {
+
+class Seeds {
+ public:
+  explicit Seeds(std::string folder) : folder_(std::move(folder)) {}
+  void Add(const std::string& target, const std::string& bytes) {
+    WriteFile(folder_ + "/" + target + "/seed_" + std::to_string(++count_), bytes);
+  }
+  void Add(const std::string& target, const ByteSink& sink) { Add(target, sink.bytes()); }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  const std::string folder_;
+  int count_ = 0;
+};
+
+std::string Message(const Frame& frame) {
+  return EncodeFrameHeader(frame) + std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
+}
+
+Frame Push() {
+  Frame f;
+  f.kind = v1::ExchangeFrame::PUSH;
+  f.request_id = 1;
+  f.job = JobId(3);
+  f.partition = PartitionId(7);
+  f.generation = Generation(5);
+  f.replica_count = 2;
+  f.sequence = 1;
+  f.examples = 4;
+  f.learning_rate = 0.5f;
+  f.dtype = f.reply_dtype = v1::FLOAT32;
+  f.payload = Buffer::Allocate(256);
+  std::fill_n(f.payload.mutable_data(), 256, 0x3e);
+  f.payload_total = 256;
+  return f;
+}
+
+void Frames(Seeds& seeds) {
+  Frame pull = Push();
+  pull.kind = v1::ExchangeFrame::PULL;
+  pull.payload = {};
+  pull.want_version = 0;
+  Frame error = pull;
+  error.kind = v1::ExchangeFrame::ERROR;
+  error.status = absl::InvalidArgumentError("kind: 9 is no request");
+  for (const Frame& f : {Push(), pull, error}) {
+    seeds.Add("frame", ByteSink().Byte(3).Byte(5).Raw(Message(f)));
+    seeds.Add("partition", ByteSink().Byte(0).Byte(3).Block(Message(f)));
+  }
+  ByteSink chunks;  // header: kind request_id count want; offset total size
+  chunks.Byte(1).Raw(std::string("\1\1\0\1", 4)).Byte(0).Byte(8).Byte(4).Raw("abcd");
+  chunks.Byte(1).Raw(std::string("\1\1\0\1", 4)).Byte(4).Byte(8).Byte(4).Raw("efgh");
+  chunks.Byte(0).Raw(std::string("\3\2\1\0", 4)).Byte(2).Byte(9).Raw("123456789");
+  seeds.Add("assembler", chunks);
+}
+
+void Datasets(Seeds& seeds) {
+  const TempFolder temp;
+  WriteIdxDataset(temp / "plain", 4, 0, false);
+  WriteIdxDataset(temp / "packed", 4, 0, true);
+  for (const std::string& suffix : {std::string("plain/"), std::string("packed/")}) {
+    const std::string gz = suffix == "packed/" ? ".gz" : "";
+    seeds.Add("idx", ByteSink()
+                         .Block(ReadFile(temp / (suffix + "train-labels-idx1-ubyte" + gz)))
+                         .Raw(ReadFile(temp / (suffix + "train-images-idx3-ubyte" + gz))));
+  }
+  const std::string record = std::string(1, '\3') + Bytes(3072);
+  WriteGzip(temp / "record.gz", record);
+  seeds.Add("cifar10", ByteSink().Block("").Raw(record + record));
+  seeds.Add("cifar10", ByteSink().Block("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n").Raw(ReadFile(temp / "record.gz")));
+  seeds.Add("csv", ByteSink().Byte(0).Block("-1").Raw("a,b,label\n1,2,x\n3,4.5,y\n\"5\",-6e2,x\r\n7,8,y\n"));
+  seeds.Add("csv", ByteSink().Byte(1).Block("label").Raw("label,\"a \"\"b\"\"\",c\n0,1,2\n1,3,4\n2,5,6\n"));
+  seeds.Add("csv", ByteSink().Byte(2).Block("0").Raw("0.5,1\n1.5,2\n2.5,3\n3.5,4\n"));
+}
+
+void Pictures(Seeds& seeds) {
+  const TempFolder temp;
+  WriteJpeg(temp / "1", 9, 10, 1, Plain(9, 10, {200}));
+  WriteJpeg(temp / "2", 17, 5, 3, Plain(17, 5, {200, 10, 90}));
+  WritePng(temp / "3", 3, 4, 1, Plain(3, 4, {7}));
+  WritePng(temp / "4", 5, 2, 3, Plain(5, 2, {7, 8, 9}));
+  WritePng(temp / "5", 2, 2, 4, Plain(2, 2, {7, 8, 9, 100}));
+  for (const char* name : {"1", "2", "3", "4", "5"}) {
+    seeds.Add("picture", ByteSink().Byte(name[0]).Byte(5).Byte(6).Raw(ReadFile(temp / name)));
+  }
+}
+
+void Safetensors(Seeds& seeds) {
+  const TempFolder temp;
+  const std::vector<float> values(12, 1.5f);
+  const std::vector<SafetensorView> tensors = {{"dense/kernel", {3, 4}, values}, {"dense/bias", {}, {values.data(), 1}}};
+  CAIRN_CHECK(WriteSafetensors(temp / "t", tensors, {{"step", "7"}}).ok(), "safetensors");
+  seeds.Add("safetensors", ReadFile(temp / "t"));
+}
+
+void Manifests(Seeds& seeds) {
+  for (const bool synchronous : {false, true}) {
+    std::string text = EncodeManifest(SmallManifest(synchronous));
+    seeds.Add("manifest", ByteSink().Byte(0).Raw(text));
+    text.resize(text.rfind(kManifestSeal));
+    seeds.Add("manifest", ByteSink().Byte(1).Raw(text).Raw(kManifestEnd));
+    seeds.Add("manifest", ByteSink().Byte(2).Byte(synchronous).Byte(0).Byte(6).Byte(9));
+  }
+}
+
+void Words(const google::protobuf::Descriptor* type, std::set<std::string>& words) {
+  for (int i = 0; i < type->field_count(); ++i) {
+    const auto* field = type->field(i);
+    if (!words.insert(field->name()).second) continue;
+    if (field->message_type() != nullptr) Words(field->message_type(), words);
+    for (int v = 0; field->enum_type() != nullptr && v < field->enum_type()->value_count(); ++v) {
+      words.insert(field->enum_type()->value(v)->name());
+    }
+  }
+}
+
+void Jobs(Seeds& seeds) {
+  for (const bool asynchronous : {false, true}) {
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(SmallJob(asynchronous), &text);
+    ByteSink sink;
+    sink.Byte(3).Block("optimizer.adam={}").Block("model.layers[1].dense.units=9").Block("metrics[..]={kind: ACCURACY}");
+    seeds.Add("job_text", sink.Raw(text));
+    seeds.Add("job_text", ByteSink().Byte(0).Raw(text));
+  }
+  std::set<std::string> words;
+  Words(v1::JobSpec::descriptor(), words);
+  std::string dictionary;
+  for (const std::string& word : words) dictionary += "\"" + word + "\"\n";
+  WriteFile(seeds.folder() + "/job_text.dict", dictionary);
+}
+
+// A job from submission to its end, with a ps and a worker that do as they are told (operations of fuzz_cluster.cc).
+void Clusters(Seeds& seeds) {
+  ByteSink run;
+  const auto op = [&](std::initializer_list<int> bytes) {
+    for (int b : bytes) run.Byte(static_cast<uint8_t>(b));
+  };
+  op({0, 0, 0, 1});        // ps0 joins: session 1
+  op({0, 3, 0, 1});        // worker3 joins: session 2
+  op({5, 0, 0, 1, 0});      // submitted
+  seeds.Add("cluster", run);
+  op({2, 2, 1});           // the worker looks at the data (its first command was Welcome)
+  op({4, 1});              // time passes: the job starts
+  op({2, 1, 1, 0, 0, 0, 0});  // the ps hosts
+  seeds.Add("cluster", run);
+  for (int step = 0; step < 10; ++step) op({2, 2, 1, step, step == 9});
+  op({4, 3, 6, 1, 2});     // evaluated
+  op({2, 2, 0, 4, 3});
+  seeds.Add("cluster", run);
+  op({10, 0, 0, 0, 1, 0, 3, 0, 1, 4, 4});  // the coordinator restarts, the nodes come back
+  seeds.Add("cluster", run);
+  op({11, 1, 4, 4, 0, 0, 1, 2, 4, 2});     // the ps goes, is lost, comes back elsewhere
+  seeds.Add("cluster", run);
+}
+
+void StoredStates(Seeds& seeds) {
+  for (int state = 0; state < 5; ++state) {
+    ByteSink run;
+    run.Byte(state).Byte(state % 2).Byte(0).Byte(1).Byte(2).Byte(1);
+    for (int who = 0; who < 3; ++who) run.Byte(who).Byte(0).Byte(1).Byte(4).Byte(4).Byte(4).Byte(0);
+    seeds.Add("stored_state", run.Byte(0).Byte(3).Byte(9).Byte(0).Byte(3).Byte(15));
+  }
+}
+
+void Partitions(Seeds& seeds) {
+  for (int mode = 0; mode < 6; ++mode) {
+    ByteSink run;
+    run.Byte(mode);
+    for (int update = 0; update < 8; ++update) {
+      for (int who = 0; who < (mode % 3 == 0 ? 3 : 2); ++who) {
+        run.Byte(0).Byte(1).Byte(update).Byte(who).Byte(1).Byte(1).Byte(0x3e);
+      }
+      if (update == 5) run.Byte(6).Byte(1);
+    }
+    seeds.Add("partition", run.Byte(7).Byte(1).Byte(0).Byte(0).Byte(5).Byte(1));
+    run.Byte(7).Byte(1).Byte(0).Byte(1).Byte(0).Byte(0).Byte(0);  // a primary with one backup, which gets an image and an update
+    run.Byte(9).Byte(0).Byte(11).Byte(12).Byte(1).Byte(1).Byte(1);
+    run.Byte(0).Byte(1).Byte(1).Byte(mode % 3 == 0 ? 2 : 0).Byte(1).Byte(1).Byte(0x3e).Byte(12).Byte(1).Byte(1).Byte(1);
+    seeds.Add("partition", run);
+  }
+  for (int kind = 0; kind < 7; ++kind) {
+    ByteSink run;
+    run.Byte(kind % 6).Byte(12).Byte(8);
+    for (int key = 0; key < 4; ++key) run.Byte(key * 3).Byte(kind).Byte(2).Byte(0).Byte(1).Byte(5).Byte(1);
+    seeds.Add("persistence", run);
+  }
+  seeds.Add("host_partitions", ByteSink().Byte(0).Byte(3).Byte(4).Byte(1).Byte(80));
+  seeds.Add("host_partitions", ByteSink().Byte(1).Byte(2).Byte(1).Byte(6).Byte(5));
+  seeds.Add("value_log", ByteSink().Block("abcdefgh").Byte(1).Byte(2).Byte(1).Byte(2).Byte(3).Byte(1).Byte(0).Byte(8)
+                             .Byte(1).Byte(10).Raw("0123456789").Byte(0).Byte(1).Byte(3).Raw("xyz"));
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: fuzz_seeds FOLDER\n");
+    return 2;
+  }
+  cairn::Seeds seeds(argv[1]);
+  cairn::Frames(seeds);
+  cairn::Safetensors(seeds);
+  cairn::Datasets(seeds);
+  cairn::Pictures(seeds);
+  cairn::Manifests(seeds);
+  cairn::Jobs(seeds);
+  cairn::Clusters(seeds);
+  cairn::StoredStates(seeds);
+  cairn::Partitions(seeds);
+  return 0;
+}
