@@ -3,7 +3,8 @@
 // Not thread-safe; part of PartitionCore, which keeps and applies the updates. Invariants:
 //   1. Updates are taken from one stream alone: the one that brought the image that this copy started from. Any copy
 //      that is new, was demoted or restarted has none, and asks for an image.
-//   2. An image is taken from no stream older than that one: what a broken stream still brings never takes the copy back.
+//   2. In one generation an image is taken from no stream older than that one: what a broken stream still brings never
+//      takes the copy back.
 //   3. Each request gets one answer; an update's when it is kept, as the job's durability asks.
 #pragma once
 
@@ -26,6 +27,9 @@ class Follower {
   absl::StatusOr<std::optional<Image>> AddTensor(const PartitionConfig& config, uint64_t client, Frame frame);
   bool receiving() const { return receiver_.receiving(); }
   void Started(uint64_t client) { source_ = client; }  // from its image
+  // Images of the former generation are refused for that: its primary's streams say nothing about those of the present
+  // one, which may be older (a stream serves many partitions).
+  void NewGeneration() { newest_ = 0; }
 
   struct Ack {
     uint64_t client = 0, request_id = 0, version = 0;

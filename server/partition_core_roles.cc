@@ -42,7 +42,10 @@ void PartitionCore::OnAssign(const AssignEvent& event, PartitionEffects& effects
   if (event.generation < config_.generation) return;
   const bool newer = event.generation > config_.generation;
   config_.generation = event.generation;
-  if (newer) fenced_ = false;
+  if (newer) {
+    fenced_ = false;
+    follower_.NewGeneration();
+  }
   if (event.backup && !config_.backup) {
     BecomeBackup(effects);
   } else if (!event.backup && config_.backup) {
