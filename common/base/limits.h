@@ -49,6 +49,21 @@ inline constexpr size_t kStreamQueueBytesMax = size_t{64} << 20;
 // that waits is memory on top of what its partition owns, so this is one partition: a worker has two streams, which keep the threads busy.
 inline constexpr size_t kStreamHandlingBytesMax = size_t{4} << 20;
 
+// Bytes of snapshots that one Exchange stream may have queued at the ps, which mostly are the partitions' own; beyond, its reads pause.
+inline constexpr size_t kStreamBulkBytesMax = size_t{8} << 30;
+
+// Bytes of requests that all Exchange streams of a ps have received, whole or in part, and not handled; beyond, a request is refused with
+// RESOURCE_EXHAUSTED. A few of the largest ones always fit.
+inline constexpr size_t kReceivedBytesMax = 8 * static_cast<size_t>(kPartitionBytesMax);
+static_assert(kReceivedBytesMax >= 2 * (kStreamHandlingBytesMax + static_cast<size_t>(kPartitionBytesMax)));
+
+// A primary's images and updates for the backups on one ps that are sent and not answered; beyond, the link to one of them starts anew.
+inline constexpr size_t kBackupQueueBytesMax = size_t{1} << 30;
+// Partitions whose images are on their way to backups at the same time: their memory is kept until they are there.
+inline constexpr int kBackupImagesMax = 4;
+static_assert(kBackupQueueBytesMax >= kBackupImagesMax * 4 * static_cast<size_t>(kPartitionBytesMax),
+              "images with two slots and the previous values");
+
 static_assert(kPartitionBytesDefault % (kSpaceAlignment * 4) == 0);
 static_assert(kImageHeaderBytesMax >= 10 * kReplicasMax + 1024 && 2 * kImageHeaderBytesMax <= kFrameHeaderBytesMax);
 static_assert(kPartitionBytesMax <= static_cast<int64_t>(kStreamQueueBytesMax), "a whole partition must fit the queue");
