@@ -1,0 +1,256 @@
+"""Disks that fail: full, read-only, damaged. Who cannot go on says so within 30 s, with the path or the node's name; the others go on.
+
+A full or read-only disk is a small tmpfs in a mount namespace of the daemon's own (unshare, no root needed where the kernel lets users
+do it). Where that is not possible those cases are left out, with the reason; a file that may not grow (RLIMIT_FSIZE) works everywhere.
+"""
+
+import glob
+import os
+import resource
+import subprocess
+import sys
+import time
+
+from cluster import Cluster, check
+from jobs import make_glyphs, small_job
+
+WITHIN_S = 30
+LONG = 20000  # epochs: far more than the test takes
+# One partition, on the ps that is there first; nobody follows it.
+ON_ONE_PS = {"max_workers": 1, "partition_bytes": 4 << 20, "backups": 0, "durability": "LOGGED"}
+ON_ALL_PS = {"max_workers": 1, "partition_bytes": 12288, "backups": 0, "durability": "LOGGED"}
+
+
+def namespace_refused():
+    """Why a daemon cannot have a file system of its own here; None: it can."""
+    probe = on_tmpfs("/tmp", "size=1m") + ["true"]
+    try:
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=30)
+    except OSError as error:
+        return str(error)
+    return None if done.returncode == 0 else done.stderr.strip()
+
+
+def on_tmpfs(path, options):
+    """The command's prefix under which `path` is a tmpfs that goes with the process."""
+    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+            f'mount -t tmpfs -o {options} none "$0" && exec "$@"', path]
+
+
+def with_file_size(limit):
+    """Runs in the child: no file of it grows beyond `limit` bytes."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+def ends(c, name, says, code=1):
+    """The daemon ends by itself, with an error that says all of `says`."""
+    try:
+        got = c.processes[name].wait(timeout=WITHIN_S)
+    except subprocess.TimeoutExpired:
+        check(False, f"{name} goes on after {WITHIN_S} s")
+    check(got == code, f"{name}: exit {got}, wanted {code}")
+    for text in says:
+        check(text in c.log(name), f"{name} ended without naming {text!r}")
+
+
+def others_alive(c, but):
+    for name, process in c.processes.items():
+        check(name == but or process.poll() is None, f"{name} ended too, with {process.poll()}")
+
+
+def advances(c, job):
+    step = int(c.job(job)["step"])
+    c.until(lambda: int(c.job(job)["step"]) > step, f"a further step of job {job}")
+
+
+def says_why(c, job, names):
+    """Within 30 s the job's reason names all of `names`; the job has failed, or waits."""
+    def look():
+        status = c.job(job)
+        check(status["state"] != "SUCCEEDED", f"job {job} succeeded on a broken disk")
+        return all(n in status.get("reason", "") for n in names) and status
+    return c.until(look, f"job {job} names {names}", WITHIN_S)
+
+
+# ---- full ----
+
+def ps_full(c, limit, prefix):
+    """ps-1's disk takes a few MB. The job that lies on it stops with the reason; the job on ps-0 goes on."""
+    data = make_glyphs(c.dir)
+    healthy = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
+    c.wait_for_step(healthy, 5)
+    c.prepare["ps-1"] = with_file_size(limit) if limit else None
+    c.prefix["ps-1"] = prefix(f"{c.dir}/ps-1") if prefix else []
+    os.makedirs(f"{c.dir}/ps-1", exist_ok=True)
+    c.add_ps("ps-1")
+    c.wait_for_nodes(4)
+    doomed = c.submit(small_job(c.dir, data, LONG), ON_ALL_PS)
+    c.wait_for_step(doomed, 1)
+    end = time.monotonic() + 300  # until it is full
+    c.until(lambda: "ps-1" in c.job(doomed).get("reason", ""), "ps-1's disk is full", end - time.monotonic())
+    status = says_why(c, doomed, ["ps-1"])
+    last = c.log("ps-1").strip().splitlines()[-1]
+    check(c.processes["ps-1"].poll() in (None, 1), f"ps-1 ended with {c.processes['ps-1'].poll()}: {last}")
+    check(f"{c.dir}/ps-1" in c.log("ps-1"), "ps-1 does not name its path")
+    print(f"full: {status['state']}: {status['reason']}\n    {last}", flush=True)
+    others_alive(c, but="ps-1")
+    advances(c, healthy)
+    c.cairn("cancel", healthy)
+
+
+def coordinator_full(c):
+    """The coordinator ends when it cannot store; nodes go on and find it again when there is space."""
+    data = make_glyphs(c.dir)
+    job = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
+    c.wait_for_step(job, 2)
+    c.kill("coordinator")
+    c.prepare["coordinator"] = with_file_size(64 << 10)
+    c.restart("coordinator")
+    end = time.monotonic() + 120
+    while c.processes["coordinator"].poll() is None:  # every submission is stored
+        check(time.monotonic() < end, "the coordinator stores more than its disk holds")
+        c.cairn("submit", small_job(c.dir, data, 1), "--set", "min_workers=9", ok=False)
+    ends(c, "coordinator", [f"{c.dir}/coordinator"])
+    others_alive(c, but="coordinator")
+    c.prepare["coordinator"] = None
+    c.restart("coordinator")
+    c.wait_for_nodes(3)
+    c.wait_for_step(job, int(c.job(job)["step"]) + 1)
+
+
+# ---- read-only, or none ----
+
+def start_refused(c, name, path, says):
+    """The daemon does not start on this data directory; nobody else notices."""
+    at = c.commands[name].index("--data-dir") + 1
+    good = c.commands[name][at]
+    c.commands[name][at] = path
+    c.restart(name)
+    ends(c, name, says)
+    others_alive(c, but=name)
+    c.commands[name][at] = good
+
+
+def comes_back(c, name):
+    c.restart(name)
+    c.wait_for_nodes(3)
+
+
+def unusable_directories(c):
+    file = f"{c.dir}/a-file"
+    with open(file, "w") as f:
+        f.write("x")
+    for name in ("ps-0", "coordinator"):
+        c.kill(name)
+        for path in (file, f"{file}/below", "/proc/cairn"):
+            start_refused(c, name, path, [path])
+        comes_back(c, name)
+
+
+def read_only(c):
+    for name in ("ps-0", "coordinator"):
+        c.kill(name)
+        path = f"{c.dir}/read-only-{name}"
+        os.makedirs(path)
+        c.prefix[name] = on_tmpfs(path, "ro,size=1m")
+        start_refused(c, name, path, [path, "ead-only"])
+        del c.prefix[name]
+        comes_back(c, name)
+
+
+# ---- damaged ----
+
+def flip(path, share):
+    """Alters eight bytes at `share` of the file."""
+    with open(path, "r+b") as f:
+        f.seek(0, 2)
+        at = int(f.tell() * share)
+        f.seek(at)
+        old = f.read(8)
+        f.seek(at)
+        f.write(bytes(b ^ 0x5a for b in old))
+
+
+def newest(pattern):
+    """The largest file; the one that surely holds something."""
+    found = [f for f in glob.glob(pattern) if os.path.getsize(f) > 0]
+    return max(found, key=os.path.getsize) if found else None
+
+
+def damaged(c, node, store, kinds):
+    """Each kind of file is damaged in turn, on a copy of what a kill -9 left."""
+    c.kill(node)
+    good = f"{store}.good"
+    subprocess.run(["cp", "-a", store, good], check=True)
+    for kind in kinds:
+        path = newest(f"{store}/{kind}")
+        if path is None:
+            print(f"damaged {node} {kind}: no such file", flush=True)
+            continue
+        flip(path, 0.4)
+        mark = len(c.log(node))
+        c.restart(node)
+
+        def told():
+            text = c.log(node)[mark:]
+            return c.processes[node].poll() is not None or "damaged" in text or "Corruption" in text or "joined" in text
+        c.until(told, f"{node} says what is damaged ({kind})", WITHIN_S)
+        text = c.log(node)[mark:]
+        if c.processes[node].poll() is not None:
+            check(c.processes[node].returncode == 1, f"{node} {kind}: exit {c.processes[node].returncode}\n{text}")
+            check(store in text, f"{node} {kind}: ends without naming {store}\n{text}")
+        others_alive(c, but=node)
+        yield kind, text
+        if c.processes[node].poll() is None:
+            c.kill(node)
+        subprocess.run(["rm", "-rf", store], check=True)
+        subprocess.run(["cp", "-a", good, store], check=True)
+
+
+def damaged_ps(c):
+    data = make_glyphs(c.dir)
+    healthy = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
+    c.wait_for_step(healthy, 1)
+    c.add_ps("ps-1")
+    c.wait_for_nodes(4)
+    doomed = c.submit(small_job(c.dir, data, LONG), ON_ALL_PS)
+    c.wait_for_step(doomed, 40)
+    for kind, text in damaged(c, "ps-1", f"{c.dir}/ps-1/store", ("db/MANIFEST-*", "db/CURRENT", "db/*.log", "values/*.values")):
+        status = says_why(c, doomed, ["ps-1"])
+        advances(c, healthy)
+        line = next((l for l in text.splitlines() if " E ps-1]" in l), "(no error)")
+        print(f"damaged {kind}: {line}\n    job: {status['state']}: {status['reason']}", flush=True)
+        if status["state"] == "FAILED":
+            break
+
+
+def damaged_coordinator(c):
+    data = make_glyphs(c.dir)
+    job = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
+    c.wait_for_step(job, 2)
+    for kind, text in damaged(c, "coordinator", f"{c.dir}/coordinator", ("db/MANIFEST-*", "db/CURRENT", "db/*.log")):
+        check(c.processes["coordinator"].poll() is not None, f"the coordinator runs on a damaged {kind}\n{text}")
+        print(f"damaged {kind}: {text.strip().splitlines()[-1]}", flush=True)
+    c.restart("coordinator")
+    c.wait_for_nodes(3)
+    c.wait_for_step(job, int(c.job(job)["step"]) + 1)
+
+
+def main():
+    refused = namespace_refused()
+    cases = [lambda c: ps_full(c, 2 << 20, None), coordinator_full, unusable_directories, damaged_ps, damaged_coordinator]
+    if refused is None:
+        cases += [lambda c: ps_full(c, None, lambda path: on_tmpfs(path, "size=6m")), read_only]
+    else:
+        print(f"left out: a disk of one's own needs mount namespaces: {refused}", flush=True)
+    wanted = sys.argv[1:]
+    for number, case in enumerate(cases):
+        if wanted and str(number) not in wanted:
+            continue
+        with Cluster(ps=1, workers=2) as c:
+            case(c)
+        print(f"case {number} done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
