@@ -55,7 +55,7 @@ std::vector<NodeName> HoldersOf(const v1::PartitionPlacement& p) {
 // The greatest version up to `most` at which the partition can be; nullopt: none.
 std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t most) {
   if (held.version() <= most) return held.version();
-  if (held.version_min() > 0 && held.version_min() <= most) return most;
+  if (held.version_min() <= most) return most;
   std::optional<uint64_t> best;
   for (uint64_t v : held.versions()) {
     if (v <= most && (!best || v > *best)) best = v;
@@ -84,7 +84,13 @@ bool ClusterCore::Draining(const NodeName& name) const {
   return node != nullptr && node->draining;
 }
 
-// The ps that can be given copies of the job, with the bytes that they hold for all jobs, or all others.
+// How many ps can be given copies of the job.
+size_t ClusterCore::PsThere(const Job& job) {
+  const std::vector<ClusterNode*> all = members_.Connected(v1::PS);
+  return std::count_if(all.begin(), all.end(), [&](auto* ps) { return !ps->draining && !LeftOut(job, *ps); });
+}
+
+// They, with the bytes that they hold for all jobs, or all others.
 std::vector<PsLoad> ClusterCore::PsLoads(const Job& job, bool with_own) {
   std::map<NodeName, PsLoad> loads;
   for (const ClusterNode* ps : members_.Connected(v1::PS)) {
@@ -135,7 +141,11 @@ bool ClusterCore::SettleCopies(Job& job) {
 
 ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPlacement& p) {
   const auto returned = [&](const NodeName& name) { return job.returned.contains({p.partition(), name}); };
-  if (UsablePs(job, p.primary()) != nullptr && !returned(p.primary())) {
+  const ClusterNode* primary = UsablePs(job, p.primary());
+  if (primary != nullptr && !returned(p.primary())) {
+    // A primary without a session may be dead already. What its backups in sync have on their disks may be needed then:
+    // they stay what they are until it is known.
+    if (!primary->connected()) return SettleResult::kSame;
     bool changed = RemoveBackups(p, [&](const auto& b) { return UsablePs(job, b.node()) == nullptr; });
     for (v1::BackupPlacement& b : *p.mutable_backups()) {
       if (job.returned.erase({p.partition(), b.node()}) == 0) continue;
@@ -176,8 +186,8 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
       away = true;
     } else if (!it->second.held) {
       lost = absl::StrFormat(
-          "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, and there "
-          "is no other copy; submit the job again",
+          "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, or is "
+          "damaged (see its log), and there is no other copy; submit the job again",
           name, p.partition());
     } else if (logs && job.active() && it->second.held->version() < least) {
       lost = absl::StrFormat(
@@ -200,7 +210,7 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
   // Another may know more.
   if (!logs && away && now_ - since < options_.copies_grace) return SettleResult::kSame;
   job.version[p.partition()] = best->version();
-  job.recovered = job.recovered || !logs;
+  job.recovered = true;
   if (best_name == p.primary()) {
     job.returned.erase({p.partition(), best_name});
     for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_in_sync(false);
@@ -212,6 +222,7 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
 }
 
 void ClusterCore::LoseWeights(Job& job, const std::string& why) {
+  if (RestoreInstead(job, why)) return;
   if (job.active()) return EndJob(job, v1::FAILED, why);
   Warn("job %d: its weights are lost: %s", job.id(), why);
   job.status.clear_partitions();
@@ -249,6 +260,7 @@ void ClusterCore::OnBackupReport(const ClusterNode& node, const v1::BackupReport
   }
   v1::PartitionPlacement& p = *job->status.mutable_partitions(static_cast<int>(report.partition()));
   if (p.primary() != node.name || FindBackup(p, report.node()) == nullptr) return;
+  job->repair_due = true;
   job->caught_up.insert({report.partition(), report.node()});  // the next Tick stores all of them together
 }
 
@@ -257,8 +269,9 @@ bool ClusterCore::Recruit(Job& job) {
   if (job.queued() || job.status.partitions_size() == 0) return false;
   const int wanted = 1 + job.status.spec().backups();
   int syncing = 0;
-  for (const v1::PartitionPlacement& p : job.status.partitions())
-    syncing += static_cast<int>(std::count_if(p.backups().begin(), p.backups().end(), [](auto& b) { return !b.in_sync(); }));
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    for (const v1::BackupPlacement& b : p.backups()) syncing += !b.in_sync();
+  }
   std::vector<PsLoad> loads;
   bool loaded = false, added = false;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
@@ -267,7 +280,8 @@ bool ClusterCore::Recruit(Job& job) {
     const std::vector<NodeName> holders = HoldersOf(p);
     const auto leaving = std::count_if(holders.begin(), holders.end(), [&](auto& h) { return Draining(h); });
     const auto move = job.moves.find(p.partition());
-    const bool moves = move != job.moves.end() && std::find(holders.begin(), holders.end(), move->second) == holders.end();
+    const bool moves =
+        move != job.moves.end() && std::find(holders.begin(), holders.end(), move->second) == holders.end();
     if (static_cast<int>(holders.size() - leaving) >= wanted && !moves) continue;
     if ((leaving > 0 || moves) && syncing >= kMovingMax) continue;
     if (!std::exchange(loaded, true)) loads = PsLoads(job);
@@ -294,6 +308,8 @@ bool ClusterCore::Recruit(Job& job) {
 // What time, reports and wishes bring: copies in sync are noted, planned moves are made, superfluous copies go.
 void ClusterCore::RepairCopies(Job& job) {
   if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.awaiting_ready)) return;
+  if (!job.repair_due && now_ < job.balance_at) return;
+  job.repair_due = false;
   const std::set<std::pair<uint32_t, NodeName>> reported = std::exchange(job.caught_up, {});
   bool stored = false;
   for (const auto& [partition, name] : reported) {
@@ -304,12 +320,13 @@ void ClusterCore::RepairCopies(Job& job) {
     stored = true;
   }
   PlanMoves(job);
-  const size_t there = PsLoads(job).size();
+  const size_t there = PsThere(job);
   bool raised = false;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) raised = Move(job, p, there) || raised;
   stored = Recruit(job) || stored;
   if (raised) return NewGeneration(job);
   if (!stored) return;
+  job.repair_due = true;
   StoreJob(job);
   HostAll(job, false);
 }
@@ -333,6 +350,11 @@ bool ClusterCore::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     job.moves.erase(p.partition());
     MakePrimary(job, p, heir);
     return true;
+  }
+  // A holder whose session is broken may be dying: until that is settled, every copy is needed.
+  for (const NodeName& holder : HoldersOf(p)) {
+    const ClusterNode* node = members_.Find(holder);
+    if (node == nullptr || !node->connected()) return false;
   }
   // Never fewer copies in sync than are wanted, or than there can be.
   const size_t wanted = std::min<size_t>(1 + job.status.spec().backups(), std::max<size_t>(1, there));
@@ -358,8 +380,9 @@ void ClusterCore::PlanMoves(Job& job) {
     const ClusterNode* to = UsablePs(job, move.second);
     return to == nullptr || to->draining;
   });
-  if (!job.running() || now_ < job.balance_at) return;
+  if (now_ < job.balance_at) return;
   job.balance_at = now_ + kBalanceAfter;
+  if (!job.running()) return;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     for (const v1::BackupPlacement& b : p.backups()) {
       if (!b.in_sync()) return;
@@ -396,10 +419,10 @@ bool ClusterCore::FallBack(Job& job) {
     least = std::min(least, at.version());
     most = std::max(most, at.version());
   }
-  // One update apart is what an open step leaves; the workers send it again. After a recovery from images there may be
-  // nobody who has its gradients, nor the version before it.
-  const bool recovered = std::exchange(job.recovered, false);
-  if (most == least || (most - least == 1 && !recovered)) return false;
+  job.recovered = false;
+  // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the workers
+  // send again. Without one the workers are ahead, even where all partitions agree.
+  if (LogsBeforeReply(job.status.spec().durability()) && most - least <= 1) return false;
   std::optional<uint64_t> to = least;
   for (bool lowered = true; lowered && to;) {
     lowered = false;
@@ -411,13 +434,16 @@ bool ClusterCore::FallBack(Job& job) {
       break;
     }
   }
+  if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;  // before the first images: a function of the seed
   const int64_t step = job.progress ? job.progress->step() : 0;
-  if (!to || job.rollback_generation == job.status.generation()) {
+  if (!to) {
+    const std::string why = absl::StrFormat(
+        "the ps came back with partitions at versions %d to %d and can take them back to no common one, because they "
+        "did not log updates before the reply",
+        least, most);
+    if (RestoreInstead(job, why)) return true;
     EndJob(job, v1::FAILED,
-           absl::StrFormat("the ps came back with partitions at versions %d to %d and can take them back to no common "
-                           "one, because they did not log updates before the reply; submit the job again, with "
-                           "durability: LOGGED_AND_REPLICATED or checkpoints",
-                           least, most));
+           absl::StrCat(why, "; submit the job again, with durability: LOGGED_AND_REPLICATED or checkpoints"));
     return true;
   }
   Warn("job %d: falls back from step %d to %d: what came after was in the memory of ps that died", job.id(), step, *to);
@@ -429,6 +455,7 @@ bool ClusterCore::FallBack(Job& job) {
     job.status.set_state(v1::RUNNING);
     job.finalize_worker.clear();
     job.finalize_attempts = 0;
+    job.finalize_at = now_;
     reschedule_ = true;
   }
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
@@ -436,6 +463,22 @@ bool ClusterCore::FallBack(Job& job) {
   }
   NewGeneration(job);
   return true;
+}
+
+// The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
+// anew from what the partitions hold.
+void ClusterCore::GoOnFromWhatIsLeft(Job& job) {
+  if (LogsBeforeReply(job.status.spec().durability())) return;
+  Warn("job %d: goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again",
+       job.id());
+  job.rollback_generation = job.status.generation();
+  if (job.progress) job.progress->RollBack(0, now_);
+  if (!job.finalizing()) return;
+  job.status.set_state(v1::RUNNING);
+  job.finalize_worker.clear();
+  job.finalize_attempts = 0;
+  job.finalize_at = now_;
+  reschedule_ = true;
 }
 
 // ---- reasons ----
@@ -462,10 +505,9 @@ std::string ClusterCore::CopiesReason(const Job& job) const {
   std::vector<NodeName> names(away.begin(), away.end());
   const size_t more = names.size() - std::min(names.size(), kNamesInReasonMax);
   names.resize(names.size() - more);
-  std::string text = absl::StrFormat("waits for ps \"%s\"%s to come back: %d partitions have no other copy that is up to "
-                                     "date; restart them",
-                                     absl::StrJoin(names, "\", \""), more > 0 ? absl::StrFormat(" and %d more", more) : "",
-                                     waiting);
+  std::string text = absl::StrFormat(
+      "waits for ps \"%s\"%s to come back: %d partitions have no other copy that is up to date; restart them",
+      absl::StrJoin(names, "\", \""), more > 0 ? absl::StrFormat(" and %d more", more) : "", waiting);
   if (!back.empty()) absl::StrAppend(&text, " (\"", absl::StrJoin(back, "\", \""), "\" lost its memory)");
   return text;
 }

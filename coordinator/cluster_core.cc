@@ -30,6 +30,7 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.status = stored_job.status();
     job.request_key = stored_job.request_key();
     job.assignment = stored_job.assignment();
+    job.restore_from.assign(stored_job.restore_from().begin(), stored_job.restore_from().end());
     job.rollback_generation = stored_job.rollback_generation();
     job.rollback_to = stored_job.rollback_to();
     job.recovered = stored_job.recovered();
@@ -73,6 +74,7 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
              },
              event);
   if (std::exchange(reschedule_, false)) Schedule();
+  if (Unsettled() != unsettled_stored_) StoreCluster();
   for (uint64_t id : changed_) Emit(JobChanged{JobId(id)});
   return std::exchange(effects_, {});
 }
@@ -89,8 +91,10 @@ void ClusterCore::OnTick() {
     Job* job = Find(id);
     if (job == nullptr) continue;
     if (job->returned.empty() || !SettleCopies(*job)) RepairCopies(*job);
+    RelieveStragglers(*job);
     if (job->running()) Advance(*job);
     if (job->finalizing()) TryFinalize(*job);
+    if (job->starting()) TryRestore(*job);
     if (job->queued()) reschedule_ = true;
     UpdateReason(*job);
   }
@@ -184,10 +188,24 @@ void ClusterCore::StoreJob(const Job& job) {
   changed_.insert(job.id());
 }
 
+// ps that were started anew, whose copies wait for others that may know more. That is known here alone: after a restart of
+// ours they have to be taken for started anew again, so that their incarnation is not stored before it is settled.
+std::set<NodeName> ClusterCore::Unsettled() const {
+  std::set<NodeName> names;
+  for (const auto& [id, job] : jobs_) {
+    for (const auto& [copy, returned] : job.returned) names.insert(copy.second);
+  }
+  return names;
+}
+
 void ClusterCore::StoreCluster() {
   v1::StoredCluster stored;
   stored.set_next_job_id(next_job_id_);
   members_.Save(stored);
+  unsettled_stored_ = Unsettled();
+  for (int i = 0; i < stored.incarnation_size(); ++i) {
+    if (unsettled_stored_.contains(stored.nodes(i).name())) stored.set_incarnation(i, 0);
+  }
   Emit(Store{kClusterKey, stored.SerializeAsString()});
 }
 

@@ -17,7 +17,7 @@
 //
 // Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation, drains),
 // cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_copies.cc (promotion, repair and
-// moves of partitions), cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
+// moves of partitions), cluster_checkpoints.cc (checkpoints, restores), cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,8 @@
 #include "coordinator/placement.h"
 
 namespace cairn {
+
+inline constexpr size_t kErrorTextMax = 4000;  // bytes of what a node says of a failure
 
 class ClusterCore {
  public:
@@ -107,7 +109,8 @@ class ClusterCore {
   void StartInspection(Inspection inspection);
   void OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
   void NoWorkerForInspection(const Inspection& inspection);
-  void Accept(Submission submission, const v1::DataInfo* data);
+  // reply: a worker's; null: there is none.
+  void Accept(Submission submission, const v1::DataInfoReply* reply);
   void ResolveDefaults(Job& job);
   void TickInspections();
 
@@ -140,6 +143,7 @@ class ClusterCore {
   enum class SettleResult { kSame, kChanged, kLost };
   const ClusterNode* UsablePs(const Job& job, const NodeName& name) const;
   bool LeftOut(const Job& job, const ClusterNode& node) const;
+  size_t PsThere(const Job& job);
   std::vector<PsLoad> PsLoads(const Job& job, bool with_own = true);
   void NoteReturned(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   bool SettleCopies(Job& job);
@@ -154,7 +158,18 @@ class ClusterCore {
   bool Move(Job& job, v1::PartitionPlacement& p, size_t there);
   void PlanMoves(Job& job);
   bool FallBack(Job& job);
+  void GoOnFromWhatIsLeft(Job& job);
   std::string CopiesReason(const Job& job) const;
+
+  // cluster_checkpoints.cc
+  void OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report);
+  void ConsiderBest(Job& job);
+  static void TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec);
+  void TryRestore(Job& job);
+  void OnRestored(const ClusterNode& node, const v1::RestoreReply& reply);
+  void RestoreFailed(Job& job, const std::string& why, bool silent);
+  void ReleaseRestores(const NodeName& worker);
+  bool RestoreInstead(Job& job, const std::string& why);
 
   // cluster_schedule.cc
   void Schedule();
@@ -164,6 +179,10 @@ class ClusterCore {
   std::vector<WorkerCapacity> WorkersFor(const Job& job);
   bool StartQueued();
   void Rebalance(Job& job, bool may_grow);
+  double Slowness(const Job& job, const NodeName& worker) const;
+  double WorstLoad(const Job& job, const std::vector<NodeName>& owners,
+                   const std::vector<WorkerCapacity>& workers) const;
+  void RelieveStragglers(Job& job);
   void SetOwners(Job& job, const std::vector<NodeName>& owners);
   void SendAssignments(Job& job);
 
@@ -183,6 +202,7 @@ class ClusterCore {
   v1::JobStatus StatusOf(const Job& job, absl::Time now) const;
   void StoreJob(const Job& job);
   void StoreCluster();
+  std::set<NodeName> Unsettled() const;
   void Changed(const Job& job) { changed_.insert(job.id()); }
   void Send(const ClusterNode& node, v1::CoordinatorMessage message);
   void ReplyError(ReplyToken token, absl::Status status);
@@ -205,6 +225,7 @@ class ClusterCore {
   Membership members_;
   std::map<uint64_t, Job> jobs_;  // by id, so by age
   uint64_t next_job_id_ = 1;
+  std::set<NodeName> unsettled_stored_;  // as the stored state of the cluster has it
 
   std::map<uint64_t, Submission> submissions_;  // by a number of their own
   std::map<uint64_t, Inspection> inspections_;  // by request id

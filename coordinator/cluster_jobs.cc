@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 #include "common/model/step_plan.h"
 #include "coordinator/cluster_core.h"
 
@@ -55,6 +56,10 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   job.status.set_state(v1::STARTING);
   job.checked.reset();
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, now_);
+  const v1::JobSpec& spec = job.status.spec();
+  if (!spec.resume_from().empty() || !spec.initial_weights().empty()) {
+    job.restore_from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
+  }
   Log("job %d: \"%s\" starts: %d replicas, %d partitions", job.id(), job.status.spec().name(),
       job.status.replicas_size(), job.status.partitions_size());
   // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
@@ -122,6 +127,7 @@ void ClusterCore::PlaceAnew(Job& job) {
 void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
   job.caught_up.clear();
+  job.repair_due = true;
   StoreJob(job);
   Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
       absl::StrJoin(job.primaries(), ", "));
@@ -166,17 +172,25 @@ void ClusterCore::AllReady(Job& job) {
   if (!std::all_of(job.ready.begin(), job.ready.end(), [](bool r) { return r; })) return;
   if (job.recovered) {
     if (job.synchronous() && FallBack(job)) return;
+    if (!job.synchronous()) GoOnFromWhatIsLeft(job);
     job.recovered = false;
     StoreJob(job);
   }
   job.awaiting_ready = false;
   if (job.progress) job.progress->Restart(now_);
+  if (job.starting() && !job.restore_from.empty() && job.restored_in != job.status.generation()) {
+    job.restore_worker.clear();
+    TryRestore(job);
+    return UpdateReason(job);
+  }
   if (job.starting()) {
+    job.restore_from.clear();
     job.status.set_state(v1::RUNNING);
-    job.status.set_started_unix_ms(absl::ToUnixMillis(now_));
-    job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, now_);
+    if (job.status.started_unix_ms() == 0) job.status.set_started_unix_ms(absl::ToUnixMillis(now_));
+    // A copy of its own: emplace ends what it was told of before it makes the new one.
+    job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replica_step()), std::vector<bool>{}, now_);
     StoreJob(job);
-    Log("job %d: running: %d steps", job.id(), job.status.total_steps());
+    Log("job %d: running: steps %d to %d", job.id(), job.progress->step(), job.status.total_steps());
   }
   UpdateReason(job);
   SendAssignments(job);
@@ -194,6 +208,7 @@ void ClusterCore::Advance(Job& job) {
         FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
   }
   if (closed > 0) StoreJob(job);
+  ConsiderBest(job);
   if (!job.progress->Done(now_, job.status)) return;
   job.progress->CloseAll(now_, job.status);
   job.status.set_state(v1::FINALIZING);
@@ -230,9 +245,9 @@ void ClusterCore::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& 
   if (job == nullptr || !job->finalizing()) return;
   if (!reply.error().empty() || reply.digest().empty()) {
     if (job->finalize_worker != node.name) return;  // an answer that was given up
-    return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, reply.error().substr(0, 4000)));
+    return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
   }
-  job->status.set_digest(reply.digest().substr(0, 64));
+  job->status.set_digest(std::string(CutUtf8(reply.digest(), 64)));
   EndJob(*job, v1::SUCCEEDED, WarningText(*job));
 }
 
@@ -331,7 +346,8 @@ void ClusterCore::PruneFinished() {
 // A ps without which some partition is not served; empty: all are.
 NodeName ClusterCore::MissingPs(const Job& job) const {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()})) return p.primary();
+    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()}))
+      return p.primary();
   }
   return {};
 }
@@ -370,6 +386,10 @@ std::string ClusterCore::Reason(const Job& job) const {
   if (job.awaiting_ready) {
     return absl::StrFormat("partitions are being loaded: %d of %d are ready",
                            std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
+  }
+  if (job.starting() && !job.restore_from.empty()) {
+    if (job.restore_worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
+    return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
   }
   if (job.finalizing()) {
     const bool worker = std::any_of(members_.nodes().begin(), members_.nodes().end(),

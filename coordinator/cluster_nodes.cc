@@ -1,8 +1,10 @@
 // Nodes: sessions, deaths, and the comparison of what a node says it has with what it should have.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -106,7 +108,11 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
       if (!worker) return OnBackupReport(*node, m.backup_report());
       break;
     case v1::NodeMessage::kCheckpoint:
+      if (worker) return OnCheckpoint(*node, m.checkpoint());
+      break;
     case v1::NodeMessage::kRestored:
+      if (worker) return OnRestored(*node, m.restored());
+      break;
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET:
       break;
@@ -147,6 +153,7 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
 // Requests that the worker was to answer are asked of another one. Also after a mere broken session: the answer may be
 // lost with it.
 void ClusterCore::ReleaseWork(const NodeName& worker) {
+  ReleaseRestores(worker);
   std::vector<Inspection> inspections;
   for (auto it = inspections_.begin(); it != inspections_.end();) {
     if (it->second.worker == worker) {
@@ -216,7 +223,7 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
     return;
   }
   const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
-  if (job.ran() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
+  if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
   int covered = 0;
   if (!anew && held_generation == generation && held != nullptr) {
@@ -271,6 +278,8 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
     Job* job = Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
     if (progress.generation() < job->rollback_generation) continue;  // of before the job fell back
+    if (progress.replica_ms() > 0 && std::isfinite(progress.replica_ms()) && !job->ReplicasOf(node.name).empty())
+      job->speed[node.name] = {progress.replica_ms(), now_};
     job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
     Advance(*job);
     Changed(*job);
@@ -297,7 +306,7 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
   if (job == nullptr || !job->active()) return;
   if (error.generation() != 0 && error.generation() != job->status.generation()) return;  // superseded
   const std::string message =
-      absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, error.message().substr(0, 4000));
+      absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, CutUtf8(error.message(), kErrorTextMax));
   if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
     return Warn("job %d: %s, which has no part in it; ignored", job->id(), message.substr(0, 1000));
   }
@@ -305,7 +314,7 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
                                               : OthersServe(*job, node.name);
   if (!others) return EndJob(*job, v1::FAILED, message);
   Warn("job %d: goes on without %s", job->id(), message);
-  job->left_out[node.name] = {node.incarnation, message.substr(0, kLeftOutTextMax)};
+  job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
   if (node.role == v1::WORKER) {
     reschedule_ = true;
   } else {

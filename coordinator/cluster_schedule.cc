@@ -23,19 +23,27 @@ void MostSlotsFirst(std::vector<WorkerCapacity>& workers) {
   std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
 }
 
-// Replicas of the most loaded worker for its slots: what decides the speed of a step.
-double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers) {
-  double worst = 0;
-  for (const WorkerCapacity& w : workers) {
-    worst = std::max(worst, static_cast<double>(std::count(owners.begin(), owners.end(), w.name)) / w.slots);
-  }
-  return worst;
+// A worker is a straggler if a replica's step takes this many times what it takes the others in the mean.
+constexpr double kStragglerFactor = 1.5;
+// Between two moves of a replica away from a straggler.
+constexpr absl::Duration kStragglerInterval = absl::Seconds(3);
+// Without news of its speed a worker is taken for as fast as the others again.
+constexpr absl::Duration kSpeedKeptFor = absl::Seconds(60);
+// A move away from a straggler has to make the slowest worker's step this much shorter.
+constexpr double kStragglerGain = 0.9;
+
+// Slots are counted in so many parts where their speed matters.
+constexpr double kSpeedUnits = 64;
+
+int ReplicasOn(const std::vector<NodeName>& owners, const NodeName& worker) {
+  return static_cast<int>(std::count(owners.begin(), owners.end(), worker));
 }
 
 }  // namespace
 
 void ClusterCore::Schedule() {
   PruneFinished();
+  for (auto& [id, job] : jobs_) job.repair_due = true;  // nodes may have come, gone, or be drained
   // Right after our own start the nodes that we knew are waited for: a job should get all of them.
   const bool someone_waits = members_.Settling(now_) || StartQueued();
   std::vector<const Job*> running;
@@ -85,7 +93,7 @@ bool ClusterCore::StartQueued() {
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.at(id);
     const size_t needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
-    if (PsLoads(job).size() < static_cast<size_t>(1 + job.status.spec().backups())) continue;
+    if (PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) continue;
     std::vector<WorkerCapacity> free = FreeWorkers(job);
     const std::vector<ClusterNode*> all = members_.Connected(v1::WORKER);
     const auto workers = std::count_if(all.begin(), all.end(), [&](const ClusterNode* w) { return MayWork(job, *w); });
@@ -125,13 +133,75 @@ std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job) {
   return members;
 }
 
+// How many times slower than the others a worker computes this job's replicas; 1 for one that is no straggler.
+double ClusterCore::Slowness(const Job& job, const NodeName& worker) const {
+  auto own = job.speed.find(worker);
+  if (own == job.speed.end() || now_ - own->second.at > kSpeedKeptFor) return 1;
+  double sum = 0;
+  int others = 0;
+  for (const auto& [name, speed] : job.speed) {
+    const ClusterNode* node = members_.Find(name);
+    if (name == worker || node == nullptr || !node->alive || now_ - speed.at > kSpeedKeptFor) continue;
+    sum += speed.replica_ms;
+    ++others;
+  }
+  if (others == 0 || sum <= 0) return 1;
+  const double factor = own->second.replica_ms * others / sum;
+  return factor > kStragglerFactor ? factor : 1;
+}
+
+// The load of the most loaded worker for its slots and its speed: what decides the time of a step.
+double ClusterCore::WorstLoad(const Job& job, const std::vector<NodeName>& owners,
+                              const std::vector<WorkerCapacity>& workers) const {
+  double worst = 0;
+  for (const WorkerCapacity& w : workers)
+    worst = std::max(worst, ReplicasOn(owners, w.name) * Slowness(job, w.name) / w.slots);
+  return worst;
+}
+
+// One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
+void ClusterCore::RelieveStragglers(Job& job) {
+  if (!job.running() || !job.synchronous() || job.awaiting_ready || now_ < job.relieve_at) return;
+  job.relieve_at = now_ + kStragglerInterval;
+  std::vector<NodeName> owners = job.owners();
+  const std::vector<WorkerCapacity> workers = WorkersFor(job);
+  const bool straggled =
+      std::any_of(workers.begin(), workers.end(), [&](auto& w) { return Slowness(job, w.name) > 1; });
+  if (std::exchange(job.straggled, straggled) && !straggled) reschedule_ = true;  // it takes its share again
+  const double before = WorstLoad(job, owners, workers);
+  for (const WorkerCapacity& slow : workers) {
+    const double factor = Slowness(job, slow.name);
+    const int held = ReplicasOn(owners, slow.name);
+    if (factor <= 1 || held == 0 || held * factor / slow.slots < before) continue;
+    for (size_t r = owners.size(); r-- > 0;) {  // its highest
+      if (owners[r] != slow.name) continue;
+      const WorkerCapacity* best = nullptr;
+      auto load = [&](const WorkerCapacity& w) {
+        return (ReplicasOn(owners, w.name) + 1) * Slowness(job, w.name) / w.slots;
+      };
+      for (const WorkerCapacity& w : workers) {
+        if (w.name != slow.name && (best == nullptr || load(w) < load(*best))) best = &w;
+      }
+      if (best == nullptr) return;
+      owners[r] = best->name;
+      if (WorstLoad(job, owners, workers) > before * kStragglerGain) return;
+      Log("job %d: worker \"%s\" is %.1f times slower than the others", job.id(), slow.name, factor);
+      SetOwners(job, owners);
+      return SendAssignments(job);
+    }
+  }
+}
+
 void ClusterCore::Rebalance(Job& job, bool may_grow) {
   const std::vector<NodeName> before = job.owners();
   const std::vector<WorkerCapacity> workers = WorkersFor(job);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
-    std::vector<NodeName> spread = RebalanceReplicas(owners, workers);
-    if (WorstLoad(spread, workers) < WorstLoad(owners, workers)) owners = std::move(spread);
+    std::vector<WorkerCapacity> by_speed = workers;
+    for (WorkerCapacity& w : by_speed)
+      w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / Slowness(job, w.name)));
+    std::vector<NodeName> spread = RebalanceReplicas(owners, by_speed);
+    if (WorstLoad(job, spread, workers) < WorstLoad(job, owners, workers)) owners = std::move(spread);
   }
   if (owners != before) SetOwners(job, owners);
 }

@@ -98,6 +98,9 @@ void ClusterCore::StartInspection(Inspection inspection) {
   inspect.set_request_id(request_id);
   *inspect.mutable_data() = checked->spec.data();
   for (int64_t d : checked->graph.input_shape()) inspect.add_input_shape(static_cast<int32_t>(d));
+  if (!checked->spec.resume_from().empty() || !checked->spec.initial_weights().empty()) {
+    *inspect.mutable_spec() = checked->spec;
+  }
   Send(*worker, std::move(message));
   inspections_[request_id] = std::move(inspection);
 }
@@ -138,19 +141,20 @@ void ClusterCore::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
       reply.error().empty()
           ? CheckDataInfo(checked, reply.info())
           : absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
-  if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply.info());
+  if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply);
   if (job == nullptr) {
     for (ReplyToken token : submission.replies) ReplyError(token, status);
     return;
   }
   if (!status.ok()) return EndJob(*job, v1::FAILED, std::string(status.message()));
   *job->status.mutable_data() = reply.info();
+  TakeFacts(reply.checkpoint(), *job->status.mutable_spec());
   ResolveDefaults(*job);
   StoreJob(*job);
   reschedule_ = true;
 }
 
-void ClusterCore::Accept(Submission submission, const v1::DataInfo* data) {
+void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply) {
   const uint64_t id = next_job_id_++;
   Job& job = jobs_[id];
   const Graph& graph = submission.checked->graph;
@@ -160,7 +164,10 @@ void ClusterCore::Accept(Submission submission, const v1::DataInfo* data) {
   job.status.set_submitted_unix_ms(absl::ToUnixMillis(now_));
   job.status.set_parameters(graph.parameters());
   job.status.set_trainable_parameters(graph.trainable_parameters());
-  if (data != nullptr) *job.status.mutable_data() = *data;
+  if (reply != nullptr) {
+    *job.status.mutable_data() = reply->info();
+    TakeFacts(reply->checkpoint(), *job.status.mutable_spec());
+  }
   job.request_key = std::move(submission.request_key);
   job.checked = std::move(submission.checked);
   ResolveDefaults(job);
@@ -175,9 +182,10 @@ void ClusterCore::Accept(Submission submission, const v1::DataInfo* data) {
   reschedule_ = true;
 }
 
-// Fields whose default is what the cluster has; they stay 0 while it has nothing.
+// Fields whose default is what the cluster has, or a checkpoint; they stay 0 while it has nothing.
 void ClusterCore::ResolveDefaults(Job& job) {
   v1::JobSpec& spec = *job.status.mutable_spec();
+  if (!spec.resume_from().empty() && !job.has_data()) return;  // a worker has to look at the checkpoint first
   if (spec.replicas() == 0) {
     std::vector<int32_t> slots;
     for (const ClusterNode* worker : members_.Connected(v1::WORKER)) slots.push_back(worker->slots);

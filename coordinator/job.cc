@@ -70,6 +70,7 @@ v1::StoredJob Job::ToStored() const {
   stored.set_rollback_generation(rollback_generation);
   stored.set_rollback_to(rollback_to);
   stored.set_recovered(recovered);
+  stored.mutable_restore_from()->Assign(restore_from.begin(), restore_from.end());
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
@@ -115,7 +116,7 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   host.set_job_id(job.id());
   host.set_generation(job.status.generation());
   *host.mutable_spec() = job.status.spec();
-  if (anew && job.rollback_generation == job.status.generation()) host.set_rollback_to(job.rollback_to);
+  if (anew && job.synchronous() && job.rollback_generation == job.status.generation()) host.set_rollback_to(job.rollback_to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
     if (p.primary() != ps && !backup) continue;
@@ -148,6 +149,8 @@ v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker
   assign.set_steps_per_epoch(job.status.steps_per_epoch());
   assign.set_total_steps(job.status.total_steps());
   assign.set_chief(job.status.chief() == worker);
+  if (assign.chief()) *assign.mutable_checkpoints() = job.status.checkpoints();
+  assign.set_restored_step(job.status.restored_step());
   return message;
 }
 

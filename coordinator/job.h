@@ -46,11 +46,20 @@ struct Job {
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
   std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
   std::map<uint32_t, NodeName> moves;                 // partitions whose primary is to be elsewhere, for balance
+  bool repair_due = true;                             // something changed since they were looked at
   absl::Time balance_at = absl::InfinitePast();
   // Stored: see StoredJob.
   uint64_t rollback_generation = 0;
   uint64_t rollback_to = 0;
   bool recovered = false;
+
+  struct Speed {
+    double replica_ms = 0;
+    absl::Time at;
+  };
+  std::map<NodeName, Speed> speed;  // of its workers, as they say
+  absl::Time relieve_at = absl::InfinitePast();
+  bool straggled = false;  // one of them was slow at the last look
 
   // Nodes that cannot work for it.
   struct LeftOut {
@@ -58,6 +67,16 @@ struct Job {
     std::string why;
   };
   std::map<NodeName, LeftOut> left_out;
+
+  // STARTING with partitions to be filled (cluster_checkpoints.cc).
+  std::vector<std::string> restore_from;  // stored: checkpoints, tried in turn; empty: nothing to fill, or done
+  NodeName restore_worker;                // that was asked; empty: none
+  uint64_t restore_request = 0;
+  absl::Time restore_until = absl::InfinitePast();
+  int restore_attempts = 0;
+  uint64_t restored_in = 0;  // the generation in which all partitions are filled
+  // RUNNING: the chief and step of the last MarkBest.
+  std::pair<NodeName, int64_t> best_asked;
 
   // FINALIZING.
   NodeName finalize_worker;                       // that was asked; empty: none
@@ -73,7 +92,7 @@ struct Job {
   bool active() const { return starting() || running() || finalizing(); }
   bool finished() const { return !queued() && !active(); }
   // Its partitions may hold updates: from now on they exist nowhere else.
-  bool ran() const { return status.started_unix_ms() != 0; }
+  bool ran() const { return status.started_unix_ms() != 0 && restore_from.empty(); }
   bool has_data() const { return status.has_data(); }
   bool mirrored() const { return status.spec().strategy() == v1::MIRRORED; }
   bool synchronous() const;

@@ -12,6 +12,9 @@
 namespace cairn {
 namespace {
 
+// Of the newest step in the mean time of a replica's step.
+constexpr double kReplicaTimeWeight = 0.1;
+
 template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
@@ -194,6 +197,7 @@ std::optional<v1::JobError> Trainer::error() const {
   error.set_job_id(job_.value);
   if (assignment_ != nullptr) error.set_generation(assignment_->generation());
   error.set_message(failure_);
+  error.set_worker_only(data_trouble_);
   return error;
 }
 
@@ -203,6 +207,7 @@ std::optional<v1::JobProgress> Trainer::progress() const {
   v1::JobProgress progress;
   progress.set_job_id(job_.value);
   progress.set_step(step);
+  progress.set_replica_ms(replica_ms_.load(std::memory_order_relaxed));
   absl::MutexLock lock(&mutex_);
   if (assignment_ != nullptr) progress.set_generation(assignment_->generation());
   return progress;
@@ -267,6 +272,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
                                                    prepared->ranges.back().end(),
                                                    "; coordinator and worker are of different versions"));
   }
+  data_trouble_ = true;  // until the data set is known to be the job's
   CAIRN_ASSIGN_OR_RETURN(prepared->dataset, services_.datasets->Open(spec.data(), graph.input_shape(), false));
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
   const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
@@ -280,6 +286,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", prepared->dataset->example_size(),
                                                    " numbers, the model's input is ", ToString(graph.input_shape())));
   }
+  data_trouble_ = false;
   BatchSourceOptions options;
   options.seed = spec.seed();
   options.shuffle = !spec.data().has_shuffle() || spec.data().shuffle();
@@ -301,9 +308,16 @@ void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
   Post(replica::Computed{work, std::move(sums)});
 }
 
+void Trainer::NoteReplicaTime(absl::Duration time) {
+  const double ms = absl::ToDoubleMilliseconds(time);
+  const double mean = replica_ms_.load(std::memory_order_relaxed);
+  replica_ms_.store(mean == 0 ? ms : mean + kReplicaTimeWeight * (ms - mean), std::memory_order_relaxed);
+}
+
 absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, ProgramCache& programs) {
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
+  const absl::Time start = services_.clock->Now();
   CAIRN_ASSIGN_OR_RETURN(const Batch batch, prepared->batches->Get(compute.step, compute.replica));
   StepInfo info;
   info.seed = prepared->model->spec.seed();
@@ -311,12 +325,15 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   info.replica = static_cast<uint32_t>(compute.replica.value);
   GradientTracker tracker(prepared->ranges);
   Buffer gradient = compute.gradient;
-  return program->TrainStep(batch, info, compute.values.floats(), gradient.mutable_floats(),
+  absl::StatusOr<BatchSums> sums =
+      program->TrainStep(batch, info, compute.values.floats(), gradient.mutable_floats(),
                             [&](int64_t begin, int64_t end) {
                               tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
                                 Post(replica::GradientReady{compute.work, first, last});
                               });
                             });
+  NoteReplicaTime(services_.clock->Now() - start);
+  return sums;
 }
 
 void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {

@@ -79,6 +79,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   // ---- on a slot ----
   absl::StatusOr<std::shared_ptr<const Prepared>> Prepare();
   absl::StatusOr<std::shared_ptr<const Prepared>> OpenAll(const v1::AssignReplicas& assignment);
+  void NoteReplicaTime(absl::Duration time);
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
@@ -89,6 +90,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   const std::shared_ptr<Checkpointer> checkpointer_;
   std::atomic<bool> dropped_{false};
   std::atomic<int64_t> step_{-1};
+  std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
+  std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
 
   // Whoever sets driving_ drives core_ until the queue is empty.
   absl::Mutex queue_mutex_;

@@ -49,7 +49,8 @@ absl::Status CheckDurability(v1::JobSpec* spec, std::vector<std::string>* warnin
     spec->set_durability(spec->backups() > 0 ? v1::REPLICATED : v1::LOGGED);
   }
   if (spec->fsync() && (spec->durability() == v1::SNAPSHOT || spec->durability() == v1::REPLICATED)) {
-    warnings->push_back(absl::StrCat("fsync: it has no effect with durability ", v1::Durability_Name(spec->durability()),
+    warnings->push_back(absl::StrCat("fsync: it has no effect with durability ",
+                                     v1::Durability_Name(spec->durability()),
                                      ", which writes no log before the reply"));
   }
   return absl::OkStatus();

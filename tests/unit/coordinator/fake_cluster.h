@@ -29,8 +29,9 @@ struct FakeNode {
     std::set<uint32_t> backup;
     std::map<uint32_t, std::map<std::string, bool>> links;  // of primaries: the backup has everything
   };
-  uint64_t version_min = 0;               // ps: as it says in Hello and PartitionsReady
-  std::vector<uint64_t> kept_versions;    // ps: the same
+  // ps: as it says in Hello and PartitionsReady.
+  uint64_t version_min = UINT64_MAX;
+  std::vector<uint64_t> kept_versions;
   std::map<uint64_t, Hosted> hosted;                // ps
   std::map<uint64_t, v1::AssignReplicas> assigned;  // worker
   std::vector<v1::EvaluateShard> shards;            // worker: asked, not answered

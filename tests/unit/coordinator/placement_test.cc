@@ -140,7 +140,8 @@ TEST(RebalanceReplicas, AJoinMovesAFairShareAndNoMore) {
 std::vector<PsLoad> RandomPs(std::mt19937_64& random, int most) {
   std::vector<PsLoad> ps;
   const int n = 1 + static_cast<int>(random() % most);
-  for (int i = 0; i < n; ++i) ps.push_back({absl::StrCat("ps-", i), absl::StrCat("host-", random() % 3), random() % 10000});
+  for (int i = 0; i < n; ++i)
+    ps.push_back({absl::StrCat("ps-", i), absl::StrCat("host-", random() % 3), random() % 10000});
   return ps;
 }
 

@@ -1,0 +1,446 @@
+// Goal: copies of partitions. A copy in sync, and no other, takes the place of a primary that is lost; what was lost is
+// replaced; where nobody in sync is left the job waits, says for whom, and goes on from a common version. The fake
+// cluster checks at every step that no partition lost or doubled an update.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::JobSpec SpecWith(int backups, v1::Durability durability = v1::REPLICATED, int replicas = 4) {
+  v1::JobSpec spec = FakeCluster::Spec(replicas);
+  spec.set_epochs(8);  // 40 steps
+  spec.set_backups(backups);
+  spec.set_durability(durability);
+  return spec;
+}
+
+int InSync(const v1::JobStatus& job) {
+  int count = 0;
+  for (const auto& p : job.partitions()) {
+    for (const auto& b : p.backups()) count += b.in_sync();
+  }
+  return count;
+}
+
+// No two copies of a partition on one ps, and the ps hold what the status says.
+void ExpectSound(Cluster& c, uint64_t id) {
+  const v1::JobStatus job = c.Job(id);
+  for (const auto& p : job.partitions()) {
+    std::set<std::string> holders{p.primary()};
+    for (const auto& b : p.backups()) EXPECT_TRUE(holders.insert(b.node()).second) << b.node();
+    for (const std::string& holder : holders) {
+      const FakeNode& node = c.node(holder);
+      if (!node.running) continue;
+      ASSERT_TRUE(node.hosted.contains(id)) << holder;
+      EXPECT_EQ(node.hosted.at(id).backup.contains(p.partition()), holder != p.primary()) << holder;
+    }
+  }
+}
+
+TEST(ClusterCopies, BackupsCatchUpAndAreShown) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.state(), v1::RUNNING) << job.reason();
+  ASSERT_EQ(job.partitions_size(), 4);
+  EXPECT_EQ(InSync(job), 0) << "nobody has said so";
+  c.Pass(absl::Milliseconds(300));
+  job = c.Job(id);
+  EXPECT_EQ(InSync(job), 4);
+  EXPECT_EQ(job.generation(), 1u) << "catching up disturbs nothing";
+  ExpectSound(c, id);
+  for (const v1::ListNodesResponse list = c.core().ListNodes(); const v1::NodeStatus& node : list.nodes()) {
+    if (node.role() != v1::PS) continue;
+    EXPECT_EQ(node.partitions(), 4);
+    EXPECT_EQ(node.primaries(), 2);
+  }
+  c.ClearCommands();
+  c.Pass(absl::Seconds(1));
+  for (const char* name : {"ps-0", "ps-1", "worker-0"}) EXPECT_EQ(c.node(name).commands, 0) << "told again: " << name;
+}
+
+TEST(ClusterCopies, ABackupTakesThePlaceOfADeadPrimary) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.reason(), "");
+  EXPECT_EQ(job.generation(), 2u);
+  for (const auto& p : job.partitions()) {
+    EXPECT_EQ(p.primary(), "ps-0");
+    EXPECT_EQ(p.backups_size(), 0) << "there is no other ps";
+  }
+  c.Train(3);
+  EXPECT_EQ(c.TrueStep(id), 6) << "it goes on without ps-1";
+  c.Restart(c.node("ps-1"), "ps-1:2000");
+  c.Pass(absl::Seconds(1));
+  job = c.Job(id);
+  EXPECT_EQ(InSync(job), 4) << "it is back as a backup";
+  EXPECT_EQ(job.partitions(0).backups(0).address(), "ps-1:2000");
+  c.Pass(absl::Seconds(10));
+  int primaries = 0;
+  for (const v1::JobStatus now = c.Job(id); const auto& p : now.partitions()) primaries += p.primary() == "ps-1";
+  EXPECT_EQ(primaries, 2) << "and takes its share again";
+  ExpectSound(c, id);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+  EXPECT_EQ(c.TrueStep(id), 40);
+}
+
+TEST(ClusterCopies, APrimaryThatRestartsIsNotTrusted) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(4);
+  // Within the time in which it counts as alive; its disk is behind, as REPLICATED allows.
+  c.Kill(c.node("ps-0"));
+  for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 1;
+  c.Restart(c.node("ps-0"));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.generation(), 2u);
+  for (const auto& p : job.partitions()) EXPECT_EQ(p.primary(), "ps-1");
+  EXPECT_EQ(InSync(job), 0);
+  EXPECT_EQ(job.partitions(0).backups(0).node(), "ps-0");
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCopies, ABackupThatIsNotInSyncIsNeverPromoted) {
+  Cluster c(2, 1);
+  c.replicate = false;
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Train(2);
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("waits for ps \"ps-1\" to come back"));
+  c.Pass(absl::Seconds(30));
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+  c.replicate = true;
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(c.Job(id).reason(), "");
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+// A report that was under way while its backup restarted speaks of a copy that is gone.
+TEST(ClusterCopies, AStaleReportIsNotBelieved) {
+  Cluster c(2, 1);
+  c.replicate = false;
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  v1::NodeMessage message;
+  v1::BackupReport& report = *message.mutable_backup_report();
+  report.set_job_id(id);
+  report.set_generation(c.Job(id).generation());
+  report.set_partition(0);
+  report.set_node("ps-1");
+  ASSERT_EQ(c.Job(id).partitions(0).primary(), "ps-0");
+  c.Kill(c.node("ps-1"));
+  c.Restart(c.node("ps-1"));
+  c.Say(c.node("ps-0"), message);
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(InSync(c.Job(id)), 0);
+  report.set_generation(c.Job(id).generation());
+  c.Say(c.node("worker-0"), message);
+  c.Say(c.node("ps-1"), message);  // not the primary
+  report.set_partition(99);
+  c.Say(c.node("ps-0"), message);
+  report.set_partition(0);
+  report.set_node("ps-7");
+  c.Say(c.node("ps-0"), message);
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(InSync(c.Job(id)), 0);
+  report.set_node("ps-1");
+  c.Say(c.node("ps-0"), message);
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(InSync(c.Job(id)), 1);
+}
+
+TEST(ClusterCopies, ALostBackupIsReplacedAndNotWaitedFor) {
+  Cluster c(3, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(2);
+  c.Kill(c.node("ps-2"));
+  c.Train(1);
+  EXPECT_EQ(c.TrueStep(id), 2) << "nothing is acknowledged without its word";
+  c.Pass(absl::Milliseconds(700));
+  c.Train(1);
+  EXPECT_EQ(c.TrueStep(id), 3);
+  c.Pass(absl::Seconds(1));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(InSync(job), 4);
+  for (const auto& p : job.partitions()) EXPECT_NE(p.backups(0).node(), "ps-2");
+  ExpectSound(c, id);
+}
+
+TEST(ClusterCopies, AnotherHostWhereThereIsOne) {
+  Cluster c(0, 1);
+  c.AddPs("a", "rack-1");
+  c.AddPs("b", "rack-1");
+  c.AddPs("c", "rack-2");
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  for (const v1::JobStatus now = c.Job(id); const auto& p : now.partitions()) {
+    EXPECT_NE(p.primary() == "c", p.backups(0).node() == "c") << p.primary() << " and " << p.backups(0).node();
+  }
+}
+
+TEST(ClusterCopies, BothLostWithALog) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(SpecWith(1, v1::LOGGED_AND_REPLICATED));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(5);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("waits for ps \"ps-0\", \"ps-1\" to come back"));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("restart them"));
+  c.Restart(c.node("ps-1"));
+  EXPECT_EQ(c.Job(id).reason(), "") << "one of them has all that was acknowledged";
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 7);
+  c.Restart(c.node("ps-0"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCopies, BothLostWithoutALogFallsBackToACommonVersion) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(9);
+  EXPECT_EQ(c.Job(id).step(), 9);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  // What their logs had got.
+  for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 4 + p;
+  for (auto& [p, version] : c.node("ps-1").hosted.at(id).version) version = 6;
+  for (const char* name : {"ps-0", "ps-1"}) c.node(name).version_min = 2;
+  c.Restart(c.node("ps-0"));
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("ps-1")) << "it may know more";
+  c.Restart(c.node("ps-1"));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.step(), 6) << job.reason();
+  EXPECT_TRUE(c.Logged("falls back from step 9 to 6"));
+  EXPECT_EQ(c.TrueStep(id), 6);
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_EQ(c.Job(id).step(), 6) << "old reports and heartbeats are not believed";
+  c.Train(1);
+  EXPECT_EQ(c.Job(id).step(), 7);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+  EXPECT_EQ(c.Job(id).epochs_size(), 8);
+  EXPECT_EQ(c.Job(id).epochs(1).train().examples(), 40u) << "steps that were done twice count once";
+}
+
+TEST(ClusterCopies, WithoutALogTheOtherIsNotWaitedForForEver) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(5);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 3;
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(3));
+  EXPECT_NE(c.Job(id).reason(), "");
+  c.Pass(absl::Seconds(3));
+  EXPECT_EQ(c.Job(id).reason(), "");
+  EXPECT_EQ(c.TrueStep(id), 3) << "the workers are told to go back";
+}
+
+TEST(ClusterCopies, SnapshotsGoBackToImagesThatAllHave) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(0, v1::SNAPSHOT));
+  c.Train(11);
+  c.node("ps-0").kept_versions = {3, 6, 9};
+  c.node("ps-1").kept_versions = {6, 9};
+  c.Kill(c.node("ps-1"));
+  for (auto& [p, version] : c.node("ps-1").hosted.at(id).version) version = 9;
+  c.Restart(c.node("ps-1"));
+  EXPECT_EQ(c.TrueStep(id), 9);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
+TEST(ClusterCopies, NothingInCommonFailsAndSaysWhatToDo) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(9);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  for (const char* name : {"ps-0", "ps-1"}) {
+    for (auto& [p, version] : c.node(name).hosted.at(id).version) version = 3 + 2 * p;
+  }
+  c.Restart(c.node("ps-0"));
+  c.Restart(c.node("ps-1"));
+  EXPECT_EQ(c.State(id), v1::FAILED);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("LOGGED_AND_REPLICATED"));
+}
+
+TEST(ClusterCopies, AnEmptiedPrimaryIsNoLossWhileItsBackupIsThere) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1, v1::LOGGED_AND_REPLICATED));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  for (const char* name : {"ps-0", "ps-1"}) c.Kill(c.node(name));
+  c.node("ps-0").hosted.clear();
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(c.State(id), v1::RUNNING) << "ps-1 may come back";
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+
+  Cluster d(2, 1);
+  const uint64_t lost = d.SubmitOk(SpecWith(1));
+  d.Pass(absl::Milliseconds(300));
+  for (const char* name : {"ps-0", "ps-1"}) {
+    d.Kill(d.node(name));
+    d.node(name).hosted.clear();
+  }
+  for (const char* name : {"ps-0", "ps-1"}) d.Restart(d.node(name));
+  EXPECT_EQ(d.State(lost), v1::FAILED);
+  EXPECT_THAT(d.Job(lost).reason(), HasSubstr("emptied or replaced"));
+}
+
+// Cut off from the coordinator, not dead: what it held is in its memory, but another has its place.
+TEST(ClusterCopies, AnOldPrimaryThatWasCutOffFollows) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(2);
+  c.BreakSession(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  for (const v1::JobStatus now = c.Job(id); const auto& p : now.partitions()) EXPECT_EQ(p.primary(), "ps-1");
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 4);
+  c.Connect(c.node("ps-0"));
+  c.Settle();
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(InSync(c.Job(id)), 4);
+  ExpectSound(c, id);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCopies, AQueuedJobWaitsForAsManyPs) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  EXPECT_EQ(c.State(id), v1::QUEUED);
+  EXPECT_EQ(c.Job(id).reason(), "waits for ps: 1 alive, 2 are needed for backups: 1");
+  c.AddPs("ps-1");
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+}
+
+TEST(ClusterCopies, AFinishedJobsWeightsSurviveToo) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  ASSERT_TRUE(c.RunToEnd(id));
+  c.Pass(absl::Milliseconds(300));
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  for (const v1::JobStatus now = c.Job(id); const auto& p : now.partitions()) EXPECT_EQ(p.primary(), "ps-1");
+  EXPECT_EQ(c.Job(id).reason(), "");
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCopies, APsWhoseStorageFailsIsLeftOut) {
+  Cluster c(3, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  message.mutable_job_error()->set_message("storage failed: no space left on device");
+  c.Say(c.node("ps-0"), message);
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without ps \"ps-0\": storage failed"));
+  c.Pass(absl::Seconds(5));
+  for (const v1::JobStatus now = c.Job(id); const auto& p : now.partitions()) {
+    EXPECT_NE(p.primary(), "ps-0");
+    ASSERT_EQ(p.backups_size(), 1);
+    EXPECT_NE(p.backups(0).node(), "ps-0");
+  }
+  c.Kill(c.node("ps-0"));
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Milliseconds(100));
+  EXPECT_EQ(c.Job(id).reason(), "") << "a restart may have mended it";
+}
+
+// Kills, restarts, cuts, drains and the coordinator's own crashes, one ps at a time so that an acknowledged update
+// always has a living copy or a log: every job ends, and no update is lost on the way.
+TEST(ClusterCopies, RandomFaults) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrFormat("seed %d", seed));
+    std::mt19937_64 random(seed);
+    Cluster c(3, 2);
+    const bool logged = random() % 2 == 0;
+    const uint64_t id = c.SubmitOk(SpecWith(1 + static_cast<int>(random() % 2),
+                                            logged ? v1::LOGGED_AND_REPLICATED : v1::REPLICATED));
+    const std::vector<std::string> names{"ps-0", "ps-1", "ps-2", "worker-0", "worker-1"};
+    int faults = 15;
+    for (int round = 0; round < 2000 && c.State(id) != v1::SUCCEEDED && c.State(id) != v1::FAILED; ++round) {
+      const v1::JobStatus job = c.Job(id);
+      const bool whole = InSync(job) == job.partitions_size() * job.spec().backups();
+      if (faults > 0 && random() % 3 == 0 && (whole || logged)) {
+        --faults;
+        FakeNode& node = c.node(names[random() % names.size()]);
+        switch (random() % 6) {
+          case 0:
+            c.Kill(node);
+            break;
+          case 1:
+            c.BreakSession(node);
+            break;
+          case 2:
+            c.RestartCoordinator();
+            break;
+          case 3:
+            c.CrashSoon(static_cast<int>(random() % 20));
+            break;
+          case 4: {
+            v1::DrainNodeRequest request;
+            request.set_name(names[random() % 3]);
+            request.set_undo(random() % 2 == 0);
+            c.Do(DrainNode{ReplyToken{500000 + static_cast<uint64_t>(round)}, request});
+            break;
+          }
+          case 5:
+            c.Kill(node);
+            c.Restart(node, random() % 2 == 0 ? "" : absl::StrCat(node.hello.name(), ":", 2000 + round));
+            break;
+        }
+      }
+      for (const std::string& name : names) {
+        FakeNode& node = c.node(name);
+        if (!node.running && random() % 8 == 0) c.Restart(node);
+        if (node.running && node.session.value == 0 && random() % 2 == 0) c.Connect(node);
+      }
+      c.Settle();
+      c.Pass(absl::Milliseconds(100 * (1 + random() % 8)));
+      if (random() % 2 == 0) c.TrainStep();
+      c.Settle();
+    }
+    ASSERT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+    EXPECT_EQ(c.TrueStep(id), 40);
+    if (HasFailure()) break;
+  }
+}
+
+}  // namespace
+}  // namespace cairn

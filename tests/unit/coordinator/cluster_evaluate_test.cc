@@ -1,0 +1,139 @@
+// Goal: evaluations and the digest are asked of workers until one answers, not for ever, and outlive losses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ClusterCore, FinalizeGoesToAnotherWorker) {
+  Cluster c(1, 2);
+  c.answer_finalizes = false;
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.Train(10);
+  EXPECT_EQ(c.State(id), v1::FINALIZING);
+  EXPECT_EQ(c.node("worker-0").finalizes.size(), 1u) << "the chief";
+  c.Kill(c.node("worker-0"));
+  c.Settle();
+  EXPECT_EQ(c.node("worker-1").finalizes.size(), 1u);
+  c.answer_finalizes = true;
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+
+  Cluster d(1, 1);
+  d.answer_finalizes = false;
+  const uint64_t stuck = d.SubmitOk(d.Spec());
+  d.Train(10);
+  d.Pass((d.options.finalize_timeout + absl::Seconds(20)) * d.options.finalize_attempts_max);
+  EXPECT_EQ(d.State(stuck), v1::FAILED) << "no wait for ever";
+  EXPECT_THAT(d.Job(stuck).reason(), HasSubstr("did not answer"));
+}
+
+v1::EvaluateRequest EvaluateOf(uint64_t id, v1::Split split = v1::SPLIT_UNSPECIFIED) {
+  v1::EvaluateRequest request;
+  request.mutable_job()->set_job_id(id);
+  request.set_split(split);
+  return request;
+}
+
+TEST(ClusterCore, EvaluateSumsShardsAndRetries) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  const absl::Time deadline = c.clock().Now() + absl::Minutes(10);
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), deadline});
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  v1::EvaluateResponse response = std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90001})->body);
+  EXPECT_EQ(response.sums().examples(), 16u);
+  EXPECT_EQ(response.sums().loss(), 2);
+  EXPECT_EQ(response.version(), 7u) << "the lowest";
+  EXPECT_THAT(response.metric_names(), ElementsAre("accuracy"));
+
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90002}, EvaluateOf(id, v1::VALIDATION), deadline});
+  c.Settle();
+  EXPECT_EQ(c.node("worker-0").shards.size(), 1u);
+  c.Kill(c.node("worker-1"));
+  c.answer_evaluations = true;
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
+  EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).sums().examples(), 16u);
+
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90003}, EvaluateOf(id), c.clock().Now() + absl::Seconds(5)});
+  c.Pass(absl::Seconds(6));
+  ASSERT_NE(c.ReplyTo(ReplyToken{90003}), nullptr);
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90003})->status.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+void FailShards(Cluster& c, const std::string& worker) {
+  for (const v1::EvaluateShard& shard : std::exchange(c.node(worker).shards, {})) {
+    v1::NodeMessage failed;
+    failed.mutable_evaluated()->set_request_id(shard.request_id());
+    failed.mutable_evaluated()->set_shard(shard.shard());
+    failed.mutable_evaluated()->set_error("ps \"ps-0\": connection refused");
+    c.Say(c.node(worker), failed);
+  }
+}
+
+// Workers that cannot reach a ps which is away, or was elsewhere when they were told, have not failed.
+TEST(ClusterCore, EvaluateOutlivesTheRestartOfAPs) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), c.clock().Now() + absl::Minutes(10)});
+  c.Settle();
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(5));
+  for (const char* worker : {"worker-0", "worker-1"}) FailShards(c, worker);
+  c.Pass(absl::Seconds(2));
+  EXPECT_TRUE(c.node("worker-0").shards.empty()) << "sent while the ps is away";
+  ASSERT_EQ(c.ReplyTo(ReplyToken{90001}), nullptr);
+  c.Restart(c.node("ps-0"), "127.0.0.1:7999");
+  c.Pass(absl::Seconds(2));
+  ASSERT_EQ(c.node("worker-0").shards.size(), 1u);
+  EXPECT_EQ(c.node("worker-0").shards[0].routes(0).address(), "127.0.0.1:7999");
+  c.Kill(c.node("ps-0"));  // and at once elsewhere, before the workers have noticed
+  c.Restart(c.node("ps-0"), "127.0.0.1:8000");
+  for (const char* worker : {"worker-0", "worker-1"}) FailShards(c, worker);
+  c.answer_evaluations = true;
+  c.Pass(absl::Seconds(2));
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  EXPECT_TRUE(c.ReplyTo(ReplyToken{90001})->status.ok()) << c.ReplyTo(ReplyToken{90001})->status;
+
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90002}, EvaluateOf(id), c.clock().Now() + absl::Minutes(10)});
+  c.Settle();
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(40));
+  ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr) << "it waits a while, not for ever";
+  EXPECT_THAT(std::string(c.ReplyTo(ReplyToken{90002})->status.message()), HasSubstr("ps-0"));
+}
+
+TEST(ClusterCore, EvaluateSaysWhyItCannot) {
+  Cluster c(1, 1);
+  const absl::Time deadline = c.clock().Now() + absl::Minutes(10);
+  c.data.set_test_examples(0);
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(5), deadline});
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90001})->status.code(), absl::StatusCode::kNotFound);
+  const uint64_t id = c.SubmitOk(c.Spec(1)), queued = c.SubmitOk(c.Spec(1));
+  c.Do(EvaluateJob{ReplyToken{90002}, EvaluateOf(id), deadline});
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90002})->status.code(), absl::StatusCode::kFailedPrecondition);
+  c.Do(EvaluateJob{ReplyToken{90003}, EvaluateOf(queued, v1::TRAIN), deadline});
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90003})->status.code(), absl::StatusCode::kFailedPrecondition);
+  c.Kill(c.node("worker-0"));
+  c.Do(EvaluateJob{ReplyToken{90004}, EvaluateOf(id, v1::TRAIN), deadline});
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90004})->status.code(), absl::StatusCode::kUnavailable);
+  c.AddWorker("worker-1");
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  c.Do(EvaluateJob{ReplyToken{90005}, EvaluateOf(id, v1::TRAIN), deadline});
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90005})->status.code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,291 @@
+// Goal: nodes that are lost, come back, join, lie or talk nonsense disturb no more than they must.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ClusterCore, ALostWorkersReplicasMoveAndNothingElse) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.Train(3);
+  c.ClearCommands();
+  c.Kill(c.node("worker-1"));
+  c.Pass(absl::Milliseconds(400));
+  EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1)) << "it has half a second to come back";
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
+  EXPECT_TRUE(c.Logged("job 1: replicas 2,3 move from worker \"worker-1\" to \"worker-0\""));
+  EXPECT_EQ(c.Job(id).generation(), 1u) << "the routes are the same";
+  EXPECT_EQ(c.node("ps-0").commands + c.node("ps-1").commands, 0);
+  EXPECT_EQ(c.node("worker-0").commands, 1);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+  EXPECT_EQ(c.TrueStep(id), 10);
+}
+
+TEST(ClusterCore, ASilentWorkerIsLostWithItsLease) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  // Its session stays open, but nothing is heard of it.
+  const SessionToken session = c.node("worker-1").session;
+  c.node("worker-1").session = {};
+  c.Pass(absl::Seconds(2.5));
+  EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1));
+  c.Pass(absl::Seconds(1));
+  EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
+  // What it says on the old session is not listened to.
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  c.Do(NodeSays{session, message});
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+}
+
+TEST(ClusterCore, AQuickReconnectDisturbsNothing) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.Train(2);
+  c.ClearCommands();
+  for (const char* name : {"worker-0", "worker-1", "ps-0", "ps-1"}) {
+    c.BreakSession(c.node(name));
+    c.Pass(absl::Milliseconds(200));
+    c.Connect(c.node(name));
+    c.Settle();
+    EXPECT_EQ(c.node(name).commands, 0) << name;
+  }
+  EXPECT_EQ(c.Job(id).generation(), 1u);
+  EXPECT_TRUE(c.RunToEnd(id));
+}
+
+TEST(ClusterCore, AWorkerThatJoinsTakesItsShare) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = c.Spec();
+  const uint64_t id = c.SubmitOk(spec);
+  EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
+  c.Train(2);
+  c.AddWorker("worker-1");
+  EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1));
+  EXPECT_THAT(c.Assigned("worker-1", id), ElementsAre(2, 3));
+  EXPECT_TRUE(c.RunToEnd(id));
+
+  spec.set_max_workers(1);
+  Cluster d(1, 1);
+  const uint64_t limited = d.SubmitOk(spec);
+  d.AddWorker("worker-1");
+  EXPECT_THAT(d.Assigned("worker-0", limited), ElementsAre(0, 1, 2, 3));
+  EXPECT_TRUE(d.node("worker-1").assigned.empty());
+  d.Kill(d.node("worker-0"));
+  d.Pass(absl::Seconds(1));
+  EXPECT_THAT(d.Assigned("worker-1", limited), ElementsAre(0, 1, 2, 3)) << "in its place";
+}
+
+TEST(ClusterCore, WithoutAnyWorkerAJobWaitsAndGoesOn) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.Train(2);
+  c.Kill(c.node("worker-0"));
+  c.Pass(absl::Seconds(2));
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("waits for a worker"));
+  c.AddWorker("worker-9");
+  EXPECT_EQ(c.Job(id).reason(), "");
+  EXPECT_EQ(c.Job(id).chief(), "worker-9");
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCore, APsThatReturnRaisesTheGeneration) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.Train(3);
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+  EXPECT_EQ(c.Job(id).reason(), "waits for ps \"ps-1\" to come back (its data directory holds 2 partitions); restart it");
+  c.ClearCommands();
+  c.Restart(c.node("ps-1"), "ps-1:2000");
+  EXPECT_EQ(c.Job(id).generation(), 2u);
+  EXPECT_EQ(c.Job(id).reason(), "");
+  EXPECT_EQ(c.node("ps-0").hosted.at(id).generation, 2u) << "all ps learn the generation";
+  for (const char* worker : {"worker-0", "worker-1"}) {
+    const v1::AssignReplicas& assign = c.node(worker).assigned.at(id);
+    EXPECT_EQ(assign.generation(), 2u);
+    EXPECT_EQ(assign.routes(1).address(), "ps-1:2000");
+    EXPECT_EQ(c.node(worker).commands, 1);
+  }
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCore, APsThatLostItsDataFailsTheJob) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.Train(3);
+  c.Kill(c.node("ps-0"));
+  c.node("ps-0").hosted.clear();
+  c.Restart(c.node("ps-0"));
+  EXPECT_EQ(c.State(id), v1::FAILED);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("ps \"ps-0\" came back without partition"));
+  EXPECT_TRUE(c.node("worker-0").assigned.empty());
+
+  Cluster d(2, 1);
+  const uint64_t old = d.SubmitOk(d.Spec());
+  d.Train(2);
+  const FakeNode::Hosted copy = d.node("ps-0").hosted.at(old);
+  d.Train(4);
+  d.Kill(d.node("ps-0"));
+  d.node("ps-0").hosted[old] = copy;
+  d.Restart(d.node("ps-0"));
+  EXPECT_EQ(d.State(old), v1::FAILED);
+  EXPECT_THAT(d.Job(old).reason(), HasSubstr("old copy"));
+}
+
+TEST(ClusterCore, BeforeTheFirstStepPartitionsArePlacedElsewhere) {
+  Cluster c(2, 1);
+  // ps-1 hears its command and dies before it answers.
+  c.Do(Tick{});
+  c.answer_inspections = false;
+  const ReplyToken token = c.Submit(c.Spec());
+  c.Kill(c.node("ps-1"));  // the session is broken, the node not yet dead
+  c.Pass(absl::Milliseconds(100));
+  c.answer_inspections = true;
+  c.Settle();
+  c.Pass(absl::Seconds(1));
+  const uint64_t id = c.SubmittedId(token);
+  EXPECT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
+  const v1::JobStatus job = c.Job(id);
+  for (const auto& p : job.partitions()) EXPECT_EQ(p.primary(), "ps-0");
+}
+
+TEST(ClusterCore, AJobErrorNamesTheNode) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  message.mutable_job_error()->set_generation(77);
+  message.mutable_job_error()->set_message("layer \"dense\": not a number");
+  c.Say(c.node("worker-1"), message);
+  EXPECT_EQ(c.State(id), v1::RUNNING) << "of another generation";
+  message.mutable_job_error()->set_generation(1);
+  c.Say(c.node("worker-1"), message);
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::FAILED);
+  EXPECT_EQ(c.Job(id).reason(), "worker \"worker-1\": layer \"dense\": not a number");
+  EXPECT_TRUE(c.node("worker-0").assigned.empty());
+}
+
+TEST(ClusterCore, TwinsAreRefusedUntilTheFirstIsGone) {
+  Cluster c(1, 1);
+  FakeNode& twin = c.AddWorker("worker-1");
+  FakeNode first = twin;
+  twin.hello.set_incarnation(4711);
+  c.Connect(twin);
+  ASSERT_TRUE(twin.closed.has_value());
+  EXPECT_EQ(twin.closed->code(), absl::StatusCode::kAlreadyExists);
+  c.Pass(absl::Seconds(4));  // nobody speaks on the first one's session any more
+  c.Connect(twin);
+  EXPECT_FALSE(twin.closed.has_value());
+  // The same process on a new stream takes over at once.
+  const SessionToken old = twin.session;
+  c.Connect(twin);
+  EXPECT_FALSE(twin.closed.has_value());
+  c.Do(SessionClosed{old});
+  c.Pass(absl::Seconds(1));
+  const v1::ListNodesResponse list = c.core().ListNodes();
+  for (const auto& node : list.nodes()) EXPECT_TRUE(node.alive()) << node.name();
+}
+
+TEST(ClusterCore, DeadNodesAreListedForAWhile) {
+  Cluster c(0, 1);
+  c.Kill(c.node("worker-0"));
+  c.Pass(absl::Seconds(1));
+  ASSERT_EQ(c.core().ListNodes().nodes_size(), 1);
+  EXPECT_FALSE(c.core().ListNodes().nodes(0).alive());
+  c.clock().Advance(absl::Hours(2));
+  c.Do(Tick{});
+  EXPECT_EQ(c.core().ListNodes().nodes_size(), 0);
+}
+
+TEST(ClusterCore, NonsenseFromNodesChangesNothing) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  const std::string before = c.Job(id).SerializeAsString();
+  std::vector<v1::NodeMessage> messages(1);  // no kind at all
+  messages.emplace_back().mutable_hello()->set_name("again");
+  for (uint64_t job : {uint64_t{0}, uint64_t{99}, id}) {
+    for (uint64_t generation : {0, 1, 99}) {
+      for (int replica : {-1, 4, 1 << 30}) {
+        v1::ReplicaReport& report = *messages.emplace_back().mutable_replica_report();
+        report.set_job_id(job);
+        report.set_generation(generation);
+        report.set_replica(replica);
+        report.mutable_train()->set_examples(1);
+      }
+      v1::ReplicaReport& steps = *messages.emplace_back().mutable_replica_report();
+      steps.set_job_id(job);
+      steps.set_first_step(3);
+      steps.set_last_step(7);  // of two epochs
+      steps.mutable_train()->set_examples(1);
+      v1::ReplicaReport& far = *messages.emplace_back(messages.back()).mutable_replica_report();
+      far.set_last_step(INT64_MAX);
+      v1::ReplicaReport& validation = *messages.emplace_back().mutable_replica_report();
+      validation.set_job_id(job);
+      validation.set_validation_epoch(-5);
+      validation.mutable_validation()->set_examples(1);
+      v1::PartitionsReady& ready = *messages.emplace_back().mutable_partitions_ready();
+      ready.set_job_id(job);
+      ready.set_generation(generation);
+      ready.add_partitions()->set_partition(UINT32_MAX);
+    }
+    messages.emplace_back().mutable_data_info()->set_request_id(job);
+    messages.emplace_back().mutable_evaluated()->set_request_id(job);
+    messages.emplace_back().mutable_evaluated()->set_shard(UINT32_MAX);
+    messages.emplace_back().mutable_finalized()->set_job_id(job);
+    v1::JobError& error = *messages.emplace_back().mutable_job_error();
+    error.set_job_id(job);
+    error.set_generation(12345);
+  }
+  for (const v1::NodeMessage& message : messages) {
+    for (const char* name : {"ps-0", "worker-0"}) c.Say(c.node(name), message);
+    c.Do(NodeSays{SessionToken{987654}, message});
+  }
+  c.Do(SessionClosed{SessionToken{987654}});
+  EXPECT_EQ(c.Job(id).SerializeAsString(), before);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+TEST(ClusterCore, BadHellosAreRefusedWithTheField) {
+  Cluster c(0, 0);
+  FakeNode& node = c.AddWorker("good");
+  auto refused = [&](auto change) {
+    FakeNode& bad = c.node("good");
+    const v1::Hello good = bad.hello;
+    change(bad.hello);
+    c.Connect(bad);
+    bad.hello = good;
+    return bad.closed.has_value() ? std::string(bad.closed->message()) : std::string();
+  };
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_name(""); }), HasSubstr("hello.name"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_name(std::string(64, 'x')); }), HasSubstr("hello.name"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_name("a b"); }), HasSubstr("hello.name"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_role(v1::COORDINATOR); }), HasSubstr("hello.role"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_slots(0); }), HasSubstr("hello.slots"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_slots(-1); }), HasSubstr("hello.slots"));
+  EXPECT_THAT(refused([](v1::Hello& h) {
+                h.set_role(v1::PS);
+                h.set_name("p");
+              }),
+              HasSubstr("hello.address"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_device(std::string(5000, 'd')); }), HasSubstr("device"));
+  c.Connect(node);
+  EXPECT_FALSE(node.closed.has_value());
+}
+
+}  // namespace
+}  // namespace cairn
