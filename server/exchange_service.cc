@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/base/limits.h"
@@ -22,22 +23,28 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
                                 public std::enable_shared_from_this<ExchangeService::Stream> {
  public:
   Stream(ExchangeService* service, uint64_t client)
-      : service_(service), client_(client), assembler_(2 * kPartitionBytesMax) {}
+      : service_(service),
+        client_(client),
+        assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, &service->received_) {}
 
   void Start(std::shared_ptr<Stream> self) {
     self_ = std::move(self);
     StartReadUnlocked();
   }
 
-  // Every frame sent is the one answer to a frame delivered.
+  // Every frame sent is the one answer to a request delivered, or a part of it.
   void Send(Frame frame) {
+    const bool last = frame.kind != v1::ExchangeFrame::IMAGE || frame.tensor + 1 >= frame.tensors;
     {
       absl::MutexLock lock(&mutex_);
-      --unanswered_;
+      if (last && unanswered_ > 0) --unanswered_;
       if (half_closed_ && unanswered_ == 0 && !ending_.has_value()) ending_ = grpc::Status::OK;
       if (finishing_) return;
-      sending_bytes_ += frame.payload.size() + kFrameOverheadBytes;
-      queue_.emplace_back(std::move(frame));
+      // A snapshot shares its bytes with the partition, and waits while there is anything else to send: a step is late by one chunk of it
+      // at most.
+      const bool bulk = frame.kind == v1::ExchangeFrame::IMAGE;
+      (bulk ? bulk_bytes_ : sending_bytes_) += frame.payload.size() + kFrameOverheadBytes;
+      (bulk ? bulk_ : queue_).emplace_back(std::move(frame));
       if (writing_) return;
       writing_ = true;
     }
@@ -80,7 +87,8 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
     {
       absl::MutexLock lock(&mutex_);
       if (ending_.has_value()) return;
-      if (handling_bytes_ > kStreamHandlingBytesMax || sending_bytes_ > kStreamQueueBytesMax) {
+      if (handling_bytes_ > kStreamHandlingBytesMax || sending_bytes_ > kStreamQueueBytesMax ||
+          bulk_bytes_ > kStreamBulkBytesMax) {
         read_paused_ = true;
         return;
       }
@@ -91,18 +99,37 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
 
   void Deliver(Frame frame) {
     const size_t bytes = frame.payload.size() + kFrameOverheadBytes;
+    const bool received = frame.kind == v1::ExchangeFrame::ERROR || frame.status.ok();
+    const bool room = received && service_->received_.TryTake(bytes);
     {
       absl::MutexLock lock(&mutex_);
-      if (ending_.has_value()) return;
-      handling_bytes_ += bytes;
-      ++unanswered_;
+      if (ending_.has_value()) {
+        if (room) service_->received_.Give(bytes);
+        return;
+      }
+      if (room) handling_bytes_ += bytes;
+      if (frame.kind != v1::ExchangeFrame::IMAGE || frame.tensor == 0) ++unanswered_;
     }
+    if (!room) return Refuse(frame);
     // The credit is a reference to this stream whose deleter gives the bytes back.
     Credit credit(this, [self = shared_from_this(), bytes](void*) { self->GiveBack(bytes); });
     service_->handler_->OnFrame(client_, std::move(frame), std::move(credit));
   }
 
+  void Refuse(const Frame& request) {
+    Frame error;
+    error.kind = v1::ExchangeFrame::ERROR;
+    error.request_id = request.request_id;
+    error.job = request.job;
+    error.partition = request.partition;
+    error.status = absl::ResourceExhaustedError(absl::StrFormat(
+        "the ps has %d bytes of requests that it has not handled, at most %d; retry", service_->received_.taken(),
+        service_->received_.bytes_max()));
+    Send(std::move(error));
+  }
+
   void GiveBack(size_t bytes) {
+    service_->received_.Give(bytes);
     {
       absl::MutexLock lock(&mutex_);
       handling_bytes_ -= bytes;
@@ -114,6 +141,7 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   bool MayResumeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!read_paused_ || ending_.has_value()) return false;
     if (handling_bytes_ > kStreamHandlingBytesMax || sending_bytes_ > kStreamQueueBytesMax / 2) return false;
+    if (bulk_bytes_ > kStreamBulkBytesMax) return false;
     read_paused_ = false;
     ++starting_reads_;
     return true;
@@ -137,16 +165,19 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
     std::optional<grpc::Status> finish;
     {
       absl::MutexLock lock(&mutex_);
-      if (!queue_.empty() && !broken_) {
-        chunk = queue_.front().Next();
+      outgoing_bulk_ = queue_.empty();
+      std::deque<FrameSplitter>& queue = outgoing_bulk_ ? bulk_ : queue_;
+      if (!queue.empty() && !broken_) {
+        chunk = queue.front().Next();
         outgoing_bytes_ = chunk->payload.size();
-        if (queue_.front().done()) {
+        if (queue.front().done()) {
           outgoing_bytes_ += kFrameOverheadBytes;
-          queue_.pop_front();
+          queue.pop_front();
         }
       } else if (ending_.has_value() && starting_reads_ == 0 && !finishing_) {
         finishing_ = true;  // writing_ stays set: nothing may be started any more
         queue_.clear();
+        bulk_.clear();
         finish = *ending_;
       } else {
         writing_ = finishing_;
@@ -165,7 +196,7 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
     bool resume;
     {
       absl::MutexLock lock(&mutex_);
-      sending_bytes_ -= outgoing_bytes_;
+      (outgoing_bulk_ ? bulk_bytes_ : sending_bytes_) -= outgoing_bytes_;
       if (!ok) {
         broken_ = true;
         if (!ending_.has_value()) ending_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone");
@@ -195,11 +226,14 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   FrameAssembler assembler_;              // reads only
   grpc::ByteBuffer incoming_, outgoing_;  // of the one read and the one write
   size_t outgoing_bytes_ = 0;
+  bool outgoing_bulk_ = false;  // from which queue
   std::shared_ptr<Stream> self_;  // until OnDone
 
   absl::Mutex mutex_;
   std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);
   size_t sending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<FrameSplitter> bulk_ ABSL_GUARDED_BY(mutex_);  // after queue_
+  size_t bulk_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t handling_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool read_paused_ ABSL_GUARDED_BY(mutex_) = false;
@@ -235,8 +269,8 @@ class ExchangeService::Service
   ExchangeService* const owner_;
 };
 
-ExchangeService::ExchangeService(ExchangeHandler* handler)
-    : handler_(handler), service_(std::make_unique<Service>(this)) {}
+ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes_max)
+    : handler_(handler), received_(received_bytes_max), service_(std::make_unique<Service>(this)) {}
 
 ExchangeService::~ExchangeService() = default;
 

@@ -2,12 +2,12 @@
 //
 // Thread rule: Send and Shutdown from any thread. The handler is called on gRPC threads: frames of one client one after
 // another, frames of different clients at the same time. Invariants:
-//   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never used
-//   again.
-//   2. Bytes that a client has under way here (frames not yet let go by the handler, and answers not yet sent) pause
-//   its reads
-//      beyond kStreamHandlingBytesMax (waiting for partitions) and kStreamQueueBytesMax (waiting to be sent). Answers go on being sent, so that a client that reads its answers always gets
-//      further.
+//   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never used again.
+//   2. Bytes that a client has under way here (frames not yet let go by the handler, and answers not yet sent) pause its
+//      reads beyond kStreamHandlingBytesMax (waiting for partitions) and kStreamQueueBytesMax (waiting to be sent).
+//      Answers go on being sent, so that a client that reads its answers always gets further.
+//      All streams together hold at most `received_bytes_max` of received requests, whole or in part: what comes beyond
+//      is answered with RESOURCE_EXHAUSTED.
 //   3. What is no frame ends the stream with INVALID_ARGUMENT; the other streams go on.
 #pragma once
 
@@ -18,6 +18,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/base/limits.h"
+#include "common/rpc/assembler.h"
 #include "common/tensor/frame.h"
 
 namespace grpc {
@@ -39,7 +41,7 @@ class ExchangeHandler {
 
 class ExchangeService {
  public:
-  explicit ExchangeService(ExchangeHandler* handler);
+  explicit ExchangeService(ExchangeHandler* handler, size_t received_bytes_max = kReceivedBytesMax);
   ~ExchangeService();  // after the server that it was registered with
 
   grpc::Service* service();
@@ -57,6 +59,7 @@ class ExchangeService {
   void Forget(uint64_t client);
 
   ExchangeHandler* const handler_;
+  ByteBudget received_;  // of all streams: being joined, or being handled
   std::unique_ptr<Service> service_;
   mutable absl::Mutex mutex_;
   uint64_t next_client_ ABSL_GUARDED_BY(mutex_) = 1;

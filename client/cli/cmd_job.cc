@@ -40,6 +40,7 @@ std::string TrainingText(const v1::JobSpec& spec) {
   std::string text =
       absl::StrFormat("%s, batch %d, %d epochs, %d replicas, seed %d", v1::Strategy_Name(spec.strategy()),
                       spec.batch_size(), spec.epochs(), spec.replicas(), spec.seed());
+  if (spec.backups() > 0) absl::StrAppendFormat(&text, ", %s", CountText(spec.backups(), "backup"));
   if (spec.has_staleness_bound()) absl::StrAppend(&text, ", staleness bound ", spec.staleness_bound());
   return text;
 }
@@ -47,14 +48,28 @@ std::string TrainingText(const v1::JobSpec& spec) {
 std::string PlacementText(const v1::JobStatus& job) {
   std::map<std::string, std::vector<int>> replicas;
   for (const auto& r : job.replicas()) replicas[r.worker().empty() ? "(waiting)" : r.worker()].push_back(r.replica());
-  std::map<std::string, int> partitions;
-  for (const auto& p : job.partitions()) ++partitions[p.primary().empty() ? "(waiting)" : p.primary()];
+  struct Copies {
+    int primaries = 0, backups = 0, in_sync = 0;
+  };
+  std::map<std::string, Copies> partitions;
+  for (const auto& p : job.partitions()) {
+    ++partitions[p.primary().empty() ? "(waiting)" : p.primary()].primaries;
+    for (const auto& b : p.backups()) {
+      ++partitions[b.node()].backups;
+      partitions[b.node()].in_sync += b.in_sync();
+    }
+  }
   std::vector<std::string> parts;
   for (const auto& [worker, list] : replicas) {
     parts.push_back(absl::StrFormat("%s: replicas %s%s", worker, absl::StrJoin(list, ","),
                                     worker == job.chief() ? " (chief)" : ""));
   }
-  for (const auto& [ps, count] : partitions) parts.push_back(absl::StrCat(ps, ": ", CountText(count, "partition")));
+  for (const auto& [ps, copies] : partitions) {
+    parts.push_back(absl::StrCat(ps, ": ", CountText(copies.primaries, "partition")));
+    if (copies.backups == 0) continue;
+    absl::StrAppend(&parts.back(), " + ", CountText(copies.backups, "backup"));
+    if (copies.in_sync < copies.backups) absl::StrAppend(&parts.back(), " (", copies.in_sync, " in sync)");
+  }
   return absl::StrJoin(parts, "; ");
 }
 
@@ -62,9 +77,11 @@ std::string EpochTable(const v1::JobStatus& job) {
   if (job.epochs_size() == 0) return "";
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> header = {"  EPOCH", "SECONDS"};
-  for (const auto& [name, value] : MeanFigures(job.spec(), job.epochs(0).train())) header.push_back(name);
+  const v1::EpochResult& last = job.epochs(job.epochs_size() - 1);
+  for (const auto& [name, value] : MeanFigures(job.spec(), last.train())) header.push_back(name);
   const size_t train_columns = header.size();
   for (const v1::EpochResult& epoch : job.epochs()) {
+    if (epoch.train().examples() == 0 && epoch.seconds() == 0) continue;  // before the checkpoint that it goes on from
     std::vector<std::string> row = {absl::StrFormat("  %d", epoch.epoch() + 1),
                                     absl::StrFormat("%.1f", epoch.seconds())};
     for (const auto& [name, value] : MeanFigures(job.spec(), epoch.train())) row.push_back(FigureText(value));
@@ -77,6 +94,16 @@ std::string EpochTable(const v1::JobStatus& job) {
   }
   rows.insert(rows.begin(), header);
   return Table(rows);
+}
+
+std::string CheckpointsText(const v1::JobStatus& job) {
+  std::vector<std::string> parts;
+  for (const v1::CheckpointInfo& info : job.checkpoints()) {
+    parts.push_back(info.best() ? absl::StrFormat("%s (best: step %d, %s %s)", info.path(), info.step(),
+                                                  job.spec().checkpoints().save_best(), FigureText(info.monitored()))
+                                : info.path());
+  }
+  return absl::StrJoin(parts, ", ");
 }
 
 std::string JobText(const v1::JobStatus& job) {
@@ -99,6 +126,11 @@ std::string JobText(const v1::JobStatus& job) {
   Field(&text, "started", TimeText(job.started_unix_ms()));
   Field(&text, "finished", TimeText(job.finished_unix_ms()));
   Field(&text, "placement", PlacementText(job));
+  if (!job.restored_from().empty()) {
+    Field(&text, "restored", absl::StrFormat("from %s, step %d", job.restored_from(), job.restored_step()));
+  }
+  Field(&text, "checkpoints", CheckpointsText(job));
+  Field(&text, "", job.checkpoint_error().empty() ? "" : "not written: " + job.checkpoint_error());
   Field(&text, "digest", job.digest());
   return text + EpochTable(job);
 }

@@ -1,6 +1,7 @@
 #include "client/cli/progress.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -91,8 +92,38 @@ std::string Progress::EpochHead(const v1::JobStatus& job, int epoch) {
   return Line(absl::StrFormat("Epoch %d/%d", epoch + 1, job.spec().epochs()));
 }
 
+// What is new since the last update; at the first one the newest.
+std::string Progress::CheckpointLines(const v1::JobStatus& job) {
+  std::string text;
+  const bool first = checkpoints_until_ == 0;
+  int64_t until = checkpoints_until_;
+  for (const v1::CheckpointInfo& info : job.checkpoints()) {
+    if (info.best()) {
+      const std::string best = absl::StrFormat("best so far: step %d - %s: %s", info.step(),
+                                               job.spec().checkpoints().save_best(), FigureText(info.monitored()));
+      if (std::exchange(best_noted_, best) != best) absl::StrAppend(&text, Line(best));
+    } else if (info.written_unix_ms() > checkpoints_until_) {
+      until = std::max(until, info.written_unix_ms());
+      if (!first || &info == &job.checkpoints(job.checkpoints_size() - 1)) {
+        absl::StrAppend(&text, Line(absl::StrFormat("checkpoint %s", info.path())));
+      }
+    }
+  }
+  checkpoints_until_ = until;
+  if (std::exchange(checkpoint_error_, job.checkpoint_error()) != job.checkpoint_error() &&
+      !job.checkpoint_error().empty()) {
+    absl::StrAppend(&text, Line(absl::StrFormat("no checkpoint: %s", job.checkpoint_error())));
+  }
+  return text;
+}
+
 std::string Progress::EpochResults(const v1::JobStatus& job) {
   std::string text;
+  // A job that goes on from a checkpoint has no figures of the epochs before.
+  while (epochs_printed_ < job.epochs_size() && job.epochs(epochs_printed_).train().examples() == 0 &&
+         job.epochs(epochs_printed_).seconds() == 0) {
+    ++epochs_printed_;
+  }
   for (; epochs_printed_ < job.epochs_size() && IsWhole(job, epochs_printed_); ++epochs_printed_) {
     const v1::EpochResult& result = job.epochs(epochs_printed_);
     const std::string figures = absl::StrCat(" - ", ShortDuration(absl::Seconds(result.seconds())),
@@ -135,7 +166,9 @@ std::string Progress::RunningEpoch(const v1::JobStatus& job) {
 std::string Progress::Update(const v1::JobStatus& job) {
   // Results stand above the line that says how the job ended.
   std::string text = IsFinal(job.state()) ? EpochResults(job) : StateLine(job);
-  text += IsFinal(job.state()) ? StateLine(job) : EpochResults(job);
+  if (!IsFinal(job.state())) text += EpochResults(job);
+  text += CheckpointLines(job);
+  if (IsFinal(job.state())) text += StateLine(job);
   text += RunningEpoch(job);
   return text;
 }

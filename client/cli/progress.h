@@ -34,6 +34,7 @@ class Progress {
   std::string Line(const std::string& text);  // a line that stays
   std::string Bar(const std::string& text);   // a line that the next one replaces
   std::string StateLine(const v1::JobStatus& job);
+  std::string CheckpointLines(const v1::JobStatus& job);
   std::string EpochResults(const v1::JobStatus& job);
   std::string RunningEpoch(const v1::JobStatus& job);
   int CellsBeside(const std::string& rest) const;  // of a bar on the same line
@@ -44,6 +45,8 @@ class Progress {
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string reason_;
   int epochs_printed_ = 0;
+  int64_t checkpoints_until_ = 0;  // unix ms: those written up to then were noted
+  std::string best_noted_, checkpoint_error_;
   int head_printed_ = -1;  // epoch whose "Epoch 2/5" stands on the terminal
 };
 

@@ -1,0 +1,166 @@
+"""Checkpoints: a job that goes on from one ends with the bits of the undisturbed run, whatever the ps and workers are then; a torn one is
+passed over; a chief that is killed leaves nothing half; a cluster that lost its ps' disks goes on by itself.
+
+    checkpoint_test.py [CASE]...
+"""
+
+import json
+import os
+import shutil
+import sys
+
+from cluster import Cluster, attempts, check
+from jobs import make_glyphs, small_job
+
+EPOCHS = 6
+STEPS = EPOCHS * 30
+
+
+def checkpoints(directory):
+    return sorted((n for n in os.listdir(directory) if n.startswith("step-")), key=lambda n: int(n[5:]))
+
+
+def manifest(path):
+    with open(os.path.join(path, "manifest.json")) as f:
+        return json.load(f)
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS))
+        return c.wait(job)["digest"]
+
+
+def kept(c, job):
+    return [os.path.basename(k["path"]) for k in c.job(job).get("checkpoints", [])]
+
+
+def resume_elsewhere(want):
+    """Stops in the middle of an epoch; goes on with other ps and workers, to the same digest. keep_max, and what is said of them."""
+    with Cluster(ps=2, workers=2) as c:
+        data = make_glyphs(c.dir)
+        directory = f"{c.dir}/checkpoints"
+        settings = {"checkpoints.dir": directory, "checkpoints.every_steps": 20, "checkpoints.keep_max": 2}
+        job = c.submit(small_job(c.dir, data, 3), {**settings, "partition_bytes": 4096})
+        first = c.wait(job)
+        names = checkpoints(directory)  # one is written at a time: on a busy machine a step's is made up for later
+        check(len(names) == 2 and names[1] == "step-90", f"keep_max 2 left {names}")
+        check(kept(c, job) == names, f"the job names {kept(c, job)}")
+        step = int(names[0][5:])
+        check(manifest(f"{directory}/{names[0]}")["step_in_epoch"] == step % 30, f"{names[0]} says where in the epoch it is")
+        check(names[0] in c.cairn("job", job).stdout, "cairn job lists the checkpoints")
+
+        with Cluster(ps=3, workers=1, slots=2) as other:
+            for at in (names[0], ""):
+                again = other.submit(small_job(other.dir, data, EPOCHS), {"resume_from": f"{directory}/{at}".rstrip("/")})
+                status = other.wait(again)
+                check(status["digest"] == want, f"from {at or 'the newest'}: digest {status['digest']}, undisturbed {want}")
+            for field, value, said in (("batch_size", 40, "batch_size"), ("optimizer", "sgd {}", "optimizer"), ("epochs", 1, "epochs")):
+                done = other.cairn("submit", f"{other.dir}/job.textproto", "--set", f"resume_from={directory}", "--set", f"{field}={value}", ok=False)
+                check(done.returncode != 0 and said in done.stderr, f"{field}={value} is refused: {done.stderr}")
+            # The newest is torn: the one before it is used.
+            path = f"{directory}/step-90/model.safetensors"
+            os.truncate(path, os.path.getsize(path) // 2)
+            again = other.submit(small_job(other.dir, data, EPOCHS), {"resume_from": directory})
+            status = other.wait(again)
+            check(status["restored_from"].endswith(names[0]) and status["digest"] == want, f"torn: {status['digest']}")
+            # Its weights alone start a new job.
+            again = other.submit(small_job(other.dir, data, 1), {"initial_weights": f"{directory}/{names[0]}"})
+            check(float(other.wait(again)["epochs"][0]["train"]["loss"]) < float(first["epochs"][0]["train"]["loss"]), "it starts better")
+    print("resume_elsewhere: same digest", flush=True)
+
+
+def chief_killed(want):
+    """kill -9 of the chief, again and again, while it writes: what is there is whole, and the digest is the undisturbed one."""
+    def run():
+        with Cluster(ps=1, workers=2) as c:
+            directory = f"{c.dir}/checkpoints"
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"checkpoints.dir": directory, "checkpoints.every_steps": 3})
+            for i in range(3):
+                c.wait_for_step(job, STEPS * (i + 1) // 6)
+                chief = c.job(job)["chief"]
+                c.kill(chief)
+                c.restart(chief)
+                c.wait_for_nodes(3)
+            status = c.wait(job)
+            check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+            check(checkpoints(directory)[-1] == f"step-{STEPS}", f"the last one is {checkpoints(directory)}")
+            check(not [n for n in os.listdir(directory) if n.startswith(".partial")], f"left behind: {os.listdir(directory)}")
+            for name in checkpoints(directory):
+                again = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"resume_from": f"{directory}/{name}"})
+                check(c.wait(again)["digest"] == want, f"from {name}")
+    attempts(run)
+    print("chief_killed: same digest", flush=True)
+
+
+def disks_lost(want):
+    """Every ps comes back with an empty data directory: the job goes on from its checkpoint by itself."""
+    def run():
+        with Cluster(ps=2, workers=2) as c:
+            directory = f"{c.dir}/checkpoints"
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"checkpoints.dir": directory, "checkpoints.every_steps": 7})
+            c.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
+            names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
+            for name in names:
+                c.kill(name, wait=False)
+            for name in names:
+                c.processes[name].wait()
+                if name.startswith("ps"):
+                    shutil.rmtree(f"{c.dir}/{name}")
+                c.restart(name)
+            status = c.wait(job)
+            check(int(status.get("restored_step", 0)) > 0, f"it was restored: {status.get('restored_from')}")
+            check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+    attempts(run)
+    print("disks_lost: same digest", flush=True)
+
+
+def best_is_kept(want):
+    with Cluster(ps=1, workers=1) as c:
+        directory = f"{c.dir}/checkpoints"
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS),
+                       {"checkpoints.dir": directory, "checkpoints.save_best": "val_loss", "checkpoints.keep_max": 1})
+        status = c.wait(job)
+        check(status["digest"] == want, "checkpoints change no bit")
+        losses = [float(e["validation"]["loss"]) / int(e["validation"]["examples"]) for e in status["epochs"]]
+        best = losses.index(min(losses)) + 1
+
+        def named():
+            return [k for k in c.job(job).get("checkpoints", []) if k.get("best")]
+        found = c.until(named, "the best one is named")[-1]
+        c.until(lambda: named()[-1]["step"] == str(best * 30) or int(named()[-1]["step"]) == best * 30, f"epoch {best} is the best of {losses}")
+        check(manifest(f"{directory}/best")["step"] == best * 30, f"best: {manifest(directory + '/best')['step']}, {found}")
+    print("best_is_kept", flush=True)
+
+
+def asynchronous(_):
+    """A checkpoint of a running asynchronous job: its replicas go on from where each was."""
+    def run():
+        with Cluster(ps=2, workers=2) as c:
+            directory = f"{c.dir}/checkpoints"
+            settings = {"strategy": "PARAMETER_SERVER", "checkpoints.dir": directory, "checkpoints.every_steps": 20}
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), settings)
+            c.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
+            c.cairn("cancel", job)
+            held = manifest(f"{directory}/{checkpoints(directory)[-1]}")
+            check(len(held["replica_step"]) == 4 and not held["synchronous"], f"{held['replica_step']}")
+            again = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"strategy": "PARAMETER_SERVER", "resume_from": directory})
+            status = c.wait(again)
+            check(int(status["step"]) == STEPS, f"step {status['step']}")
+    attempts(run)
+    print("asynchronous: goes on", flush=True)
+
+
+CASES = (resume_elsewhere, chief_killed, disks_lost, best_is_kept, asynchronous)
+
+
+def main():
+    wanted = sys.argv[1:]
+    want = undisturbed()
+    for case in CASES:
+        if not wanted or case.__name__ in wanted:
+            case(want)
+
+
+if __name__ == "__main__":
+    main()
