@@ -88,6 +88,13 @@ int RunNodes(const Globals& globals) {
   return kExitOk;
 }
 
+int RunDrain(const Globals& globals, const DrainOptions& options) {
+  const auto node = JobClient(globals.client).DrainNode(options.name, options.undo);
+  if (!node.ok()) return Fail(node.status());
+  absl::PrintF("%s", globals.json ? NodesJson({*node}) + "\n" : NodesTable({*node}, absl::Now()));
+  return kExitOk;
+}
+
 int RunHealth(const Globals& globals, const HealthOptions& options) {
   const std::string& address = options.address.empty() ? globals.client.address : options.address;
   const absl::Status status =

@@ -30,6 +30,10 @@ struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
   std::string node;     // ask the coordinator whether this node is alive instead
 };
+struct DrainOptions {
+  std::string name;
+  bool undo = false;
+};
 struct EvaluateOptions {
   std::string job;
   std::string split = "test";
@@ -68,6 +72,7 @@ int RunWatch(const Globals& globals, const std::string& job);
 int RunCancel(const Globals& globals, const std::string& job);
 int RunDelete(const Globals& globals, const std::string& job);
 int RunNodes(const Globals& globals);
+int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
 int RunExport(const Globals& globals, const ExportOptions& options);
 int RunMakeData(const Globals& globals, const MakeDataOptions& options);

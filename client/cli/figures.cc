@@ -12,13 +12,9 @@ namespace cairn {
 Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums) {
   Figures figures;
   if (sums.examples() == 0) return figures;
-  const double n = static_cast<double>(sums.examples());
-  figures.emplace_back("loss", sums.loss() / n);
-  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i) {
-    const bool squares = spec.metrics(i).kind() == v1::Metric::ROOT_MEAN_SQUARED_ERROR;
-    const double mean = sums.metrics(i) / n;
-    figures.emplace_back(MetricName(spec, i), squares ? std::sqrt(mean) : mean);
-  }
+  figures.emplace_back("loss", sums.loss() / static_cast<double>(sums.examples()));
+  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i)
+    figures.emplace_back(MetricName(spec, i), MetricValue(spec, i, sums));
   return figures;
 }
 

@@ -37,6 +37,7 @@ struct Invocation {
   std::string job;
   std::string path;
   HealthOptions health;
+  DrainOptions drain;
   BenchExchangeOptions bench;
   std::function<int()> run;
 };
@@ -96,7 +97,15 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
 }
 
 void AddOtherCommands(CLI::App& app, Invocation& call) {
-  AddCommand(app, "nodes", "List the cluster's nodes", call, [&call] { return RunNodes(call.globals); });
+  CLI::App* nodes = app.add_subcommand("nodes", "List the cluster's nodes, or drain one");
+  nodes->fallthrough();
+  nodes->callback([&call, nodes] {
+    if (nodes->get_subcommands().empty()) call.run = [&call] { return RunNodes(call.globals); };
+  });
+  CLI::App* drain = AddCommand(*nodes, "drain", "Take all work from a node; training goes on elsewhere", call,
+                               [&call] { return RunDrain(call.globals, call.drain); });
+  drain->add_option("NAME", call.drain.name, "The node, as `cairn nodes` names it")->required();
+  drain->add_flag("--undo", call.drain.undo, "Let it have work again");
   CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", call,
                                 [&call] { return RunHealth(call.globals, call.health); });
   health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");

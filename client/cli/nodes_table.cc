@@ -22,12 +22,15 @@ const char* RoleText(v1::Role role) {
 
 std::string WorkText(const v1::NodeStatus& node) {
   if (node.role() == v1::WORKER) return absl::StrFormat("%d of %s", node.slots_used(), CountText(node.slots(), "slot"));
+  if (node.role() == v1::PS && node.partitions() > node.primaries()) {
+    return absl::StrFormat("%d primaries, %d backups", node.primaries(), node.partitions() - node.primaries());
+  }
   if (node.role() == v1::PS) return CountText(node.partitions(), "partition");
   return "";
 }
 
 std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
-  if (node.alive()) return "alive";
+  if (node.alive()) return node.draining() ? "draining" : "alive";
   return absl::StrFormat("dead for %s", ShortDuration(now - absl::FromUnixMillis(node.last_heartbeat_unix_ms())));
 }
 
