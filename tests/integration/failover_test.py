@@ -1,0 +1,97 @@
+"""With backups a job survives kill -9 of a ps without its restart; the digest is that of the undisturbed run.
+
+The primary's ps is killed for good; killed and started again (it comes back as a backup); both copies are killed (the job
+waits, says for whom, and goes on when they are back); the same asynchronously, where every example is still counted once.
+"""
+
+from cluster import Cluster, check
+from jobs import make_glyphs, small_job
+
+EPOCHS = 12
+STEPS = EPOCHS * 30
+SETTINGS = {"partition_bytes": 4096, "backups": 1}
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"backups": 0}))["digest"]
+
+
+def placement(c, job, ps):
+    """Partitions of which `ps` is the primary, a backup, and a backup in sync."""
+    partitions = c.job(job)["partitions"]
+    backups = [b for p in partitions for b in p.get("backups", []) if b["node"] == ps]
+    return sum(p["primary"] == ps for p in partitions), len(backups), sum(b["in_sync"] for b in backups)
+
+
+def wait_until_in_sync(c, job):
+    def look():
+        status = c.job(job)
+        check(status["state"] == "RUNNING", f"{status['state']} before all backups were in sync: {status.get('reason')}")
+        return all(p.get("backups") and all(b["in_sync"] for b in p["backups"]) for p in status["partitions"])
+    c.until(look, "all backups are in sync")
+
+
+def goes_on(c, job):
+    step = int(c.job(job)["step"])
+    check(step < STEPS, "the job was over before the ps was killed")
+    c.wait_for_step(job, min(STEPS, step + 10))
+
+
+def primary_lost_for_good(c, job):
+    c.kill("ps-1")
+    goes_on(c, job)
+    primaries, backups, _ = placement(c, job, "ps-1")
+    check((primaries, backups) == (0, 0), f"the dead ps still has {primaries} primaries and {backups} backups")
+
+
+def primary_comes_back_as_a_backup(c, job):
+    c.kill("ps-1")
+    goes_on(c, job)
+    c.restart("ps-1")
+    c.until(lambda: placement(c, job, "ps-1")[2] > 0 or c.job(job)["state"] == "SUCCEEDED", "ps-1 is in sync as a backup")
+
+
+def primary_restarts_at_once(c, job):
+    c.kill("ps-0")
+    c.restart("ps-0")
+    goes_on(c, job)
+
+
+def both_killed(c, job):
+    c.kill("ps-0", wait=False)
+    c.kill("ps-1")
+    c.until(lambda: "ps-0" in c.job(job).get("reason", "") and "ps-1" in c.job(job)["reason"],
+            "the job says for which ps it waits", 30)
+    check("restart" in c.job(job)["reason"], c.job(job)["reason"])
+    c.restart("ps-1")
+    c.restart("ps-0")
+
+
+def run(disturb, want, settings):
+    with Cluster(ps=2, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {**SETTINGS, **settings})
+        c.wait_for_step(job, STEPS // 8)
+        wait_until_in_sync(c, job)
+        disturb(c, job)
+        status = c.wait(job)
+        if want is not None:
+            check(status["digest"] == want, f"{disturb.__name__} {settings}: digest {status['digest']}, undisturbed {want}")
+        for epoch in status["epochs"]:
+            check(int(epoch["train"]["examples"]) <= 1800, f"an epoch counted {epoch['train']['examples']} of 1800 examples")
+        accuracy = status["epochs"][-1]["train"]["accuracy"]
+        check(accuracy > 0.8, f"{disturb.__name__} {settings}: training accuracy {accuracy}")
+        print(f"{disturb.__name__} {settings}: ok", flush=True)
+
+
+def main():
+    want = undisturbed()
+    for disturb in (primary_lost_for_good, primary_comes_back_as_a_backup, primary_restarts_at_once, both_killed):
+        run(disturb, want, {})
+    run(both_killed, want, {"durability": "LOGGED_AND_REPLICATED"})
+    for disturb in (primary_lost_for_good, primary_comes_back_as_a_backup, both_killed):
+        run(disturb, None, {"strategy": "PARAMETER_SERVER"})
+
+
+if __name__ == "__main__":
+    main()
