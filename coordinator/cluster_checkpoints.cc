@@ -1,8 +1,9 @@
-// Checkpoints: what the chief wrote, which is the best, and jobs whose partitions are filled from one before they run: at their start
-// (resume_from, initial_weights), or again when every copy of a partition is lost.
+// Checkpoints: what the chief wrote, which is the best, and jobs whose partitions are filled from one before they run:
+// at their start (resume_from, initial_weights), or again when every copy of a partition is lost.
 //
-// A restore is an attempt of one worker in one generation. When it is done the generation is raised, and with it every frame of earlier
-// attempts is fenced; the job runs when all partitions are ready in that one. Anything that raises the generation in between begins anew.
+// A restore is an attempt of one worker in one generation. When it is done the generation is raised, and with it every
+// frame of earlier attempts is fenced; the job runs when all partitions are ready in that one. Anything that raises the
+// generation in between begins anew.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -38,7 +39,8 @@ double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch
   return NAN;
 }
 
-// The checkpoint of the end of an epoch. Asynchronous replicas are not there at the same moment: the last one that was taken within it.
+// The checkpoint of the end of an epoch. Asynchronous replicas are not there at the same moment: the last one that was
+// taken within it.
 const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
   const int64_t begin = epoch * job.status.steps_per_epoch(), end = begin + job.status.steps_per_epoch();
   const v1::CheckpointInfo* found = nullptr;
@@ -130,7 +132,8 @@ void ClusterCore::TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec)
 void ClusterCore::TryRestore(Job& job) {
   if (!job.starting() || job.restore_from.empty() || job.awaiting_ready) return;
   if (!job.restore_worker.empty()) {
-    if (now_ >= job.restore_until) RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restore_worker), true);
+    if (now_ >= job.restore_until)
+      RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restore_worker), true);
     return;
   }
   const std::vector<ClusterNode*> workers = members_.Connected(v1::WORKER);
@@ -171,7 +174,8 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   if (steps.empty()) steps.assign(static_cast<size_t>(job->status.spec().replicas()), reply.step());
   const bool fits = steps.size() == static_cast<size_t>(job->status.spec().replicas()) &&
                     std::all_of(steps.begin(), steps.end(), [&](int64_t s) { return s >= 0 && s <= total; });
-  if (!fits) return RestoreFailed(*job, absl::StrFormat("worker \"%s\": steps that the job does not have", node.name), false);
+  if (!fits)
+    return RestoreFailed(*job, absl::StrFormat("worker \"%s\": steps that the job does not have", node.name), false);
   for (const std::string& skipped : reply.skipped()) {
     Warn("job %d: passed over: %s", job->id(), CutUtf8(skipped, kErrorTextMax));
   }
@@ -217,7 +221,8 @@ void ClusterCore::ReleaseRestores(const NodeName& worker) {
   }
 }
 
-// Every copy of a partition is lost: the job goes on from its newest checkpoint, or the one that it began with. False: there is none.
+// Every copy of a partition is lost: the job goes on from its newest checkpoint, or the one that it began with. False:
+// there is none.
 bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
   const v1::JobStatus& status = job.status;

@@ -1,6 +1,7 @@
 // PartitionCore and checkpoints: the state of a primary goes out to a chief (SNAPSHOT), or comes in from one (IMAGE).
 //
-// Both copy nothing: an image shares its buffers with the state (partition_image.h), and an update copies what it would write into.
+// Both copy nothing: an image shares its buffers with the state (partition_image.h), and an update copies what it would
+// write into.
 #include <algorithm>
 #include <utility>
 
@@ -13,8 +14,8 @@ absl::Status PartitionCore::Snapshot(uint64_t client, const Frame& frame, absl::
   if (frame.generation.value != 0) CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
   CAIRN_RETURN_IF_ERROR(CheckServes());
   if (frame.want_version && *frame.want_version < state_.version) {
-    return absl::FailedPreconditionError(absl::StrCat("want_version ", *frame.want_version, " is gone: ",
-                                                      config_.Name(), " is at version ", state_.version,
+    return absl::FailedPreconditionError(absl::StrCat("want_version ", *frame.want_version,
+                                                      " is gone: ", config_.Name(), " is at version ", state_.version,
                                                       "; ask for a later one"));
   }
   const auto waiting = std::count_if(waiters_.begin(), waiters_.end(), [](const Waiter& w) { return w.is_snapshot; });
@@ -52,7 +53,8 @@ void PartitionCore::Adopt(Image image, PartitionEffects& effects) {
   effects.reset = std::move(image);
 }
 
-// A checkpoint is restored. Which state it replaces does not matter: the coordinator, which raises the generation around it, asked for it.
+// A checkpoint is restored. Which state it replaces does not matter: the coordinator, which raises the generation
+// around it, asked for it.
 absl::Status PartitionCore::TakeRestoredTensor(uint64_t client, Frame frame, absl::Time now,
                                                PartitionEffects& effects) {
   CAIRN_RETURN_IF_ERROR(CheckServes());

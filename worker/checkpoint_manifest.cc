@@ -175,7 +175,8 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
   if (!m.synchronous) {
     CAIRN_ASSIGN_OR_RETURN(m.replica_step,
                            Counts<int64_t>(json, "replica_step", static_cast<size_t>(m.spec.replicas())));
-    if (m.step != *std::min_element(m.replica_step.begin(), m.replica_step.end())) return Bad("step is not the slowest");
+    if (m.step != *std::min_element(m.replica_step.begin(), m.replica_step.end()))
+      return Bad("step is not the slowest");
   }
   CAIRN_RETURN_IF_ERROR(ReadFiles(json, m));
   CAIRN_RETURN_IF_ERROR(ReadPartitions(json, m));
@@ -184,9 +185,7 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
 
 }  // namespace
 
-std::string EncodeManifest(const CheckpointManifest& manifest) {
-  return Seal(ToJson(manifest));
-}
+std::string EncodeManifest(const CheckpointManifest& manifest) { return Seal(ToJson(manifest)); }
 
 absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
   if (text.size() > kManifestBytesMax) return Bad("longer than ", kManifestBytesMax, " bytes");
@@ -202,9 +201,9 @@ absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
   CAIRN_ASSIGN_OR_RETURN(const uint64_t version, Count(json, "format_version"));
   if (version > kFormatVersion) {
     CAIRN_ASSIGN_OR_RETURN(const std::string by, Text(json, "library_version"));
-    return absl::UnimplementedError(absl::StrFormat(
-        "manifest.json: format_version %d, written by Cairn %s; this one knows %d; use a newer one", version, by,
-        kFormatVersion));
+    return absl::UnimplementedError(
+        absl::StrFormat("manifest.json: format_version %d, written by Cairn %s; this one knows %d; use a newer one",
+                        version, by, kFormatVersion));
   }
   json.erase(kChecksum);
   if (Seal(json) != text) return Bad("its checksum does not fit its text: it was altered");

@@ -46,8 +46,8 @@ absl::StatusOr<SafetensorsFile> ReadTensors(const std::string& directory, const 
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
   const CheckpointFile& file = manifest.files.at(name);
   if (bytes.size() != file.bytes) {
-    return absl::DataLossError(absl::StrFormat("%s: %d bytes, but %d were written: it is torn", path, bytes.size(),
-                                               file.bytes));
+    return absl::DataLossError(
+        absl::StrFormat("%s: %d bytes, but %d were written: it is torn", path, bytes.size(), file.bytes));
   }
   Digest digest;
   digest.Add(bytes.data(), bytes.size());

@@ -28,8 +28,8 @@ struct FoundCheckpoint {
   std::vector<std::string> skipped;  // newer ones that are torn or altered: what is wrong with each
 };
 
-// `path`: a checkpoint's directory, or one that holds several: then the newest whole one is taken. `fallbacks`: other paths, tried in
-// turn where `path` gives none. Errors: those of `path`.
+// `path`: a checkpoint's directory, or one that holds several: then the newest whole one is taken. `fallbacks`: other
+// paths, tried in turn where `path` gives none. Errors: those of `path`.
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks = {});
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// From a checkpoint to the state of a job's partitions: what goes on where (resume_from), or starts anew with its weights
-// (initial_weights).
+// From a checkpoint to the state of a job's partitions: what goes on where (resume_from), or starts anew with its
+// weights (initial_weights).
 //
 // Free functions, blocking (they read files); any thread.
 #pragma once
@@ -18,9 +18,9 @@
 namespace cairn {
 
 struct RestoredState {
-  std::string path;                  // what was read
-  std::vector<std::string> skipped;  // newer checkpoints that are torn or altered, each with what is wrong
-  int64_t step = 0;                  // the job goes on from here; weights alone: 0
+  std::string path;                   // what was read
+  std::vector<std::string> skipped;   // newer checkpoints that are torn or altered, each with what is wrong
+  int64_t step = 0;                   // the job goes on from here; weights alone: 0
   std::vector<int64_t> replica_step;  // asynchronous: by replica; empty: all at `step`
   Buffer values;                      // the whole parameter space
   std::vector<Buffer> slots;
@@ -33,14 +33,16 @@ struct RestoredState {
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
                                                 absl::Span<const std::string> fallbacks, int64_t steps_per_epoch);
 
-// The weights of a checkpoint or a .safetensors file, in float32, float16 or bfloat16. Variables of spec.initial_weights_skip keep their
-// initial values; what else the file holds is left. Errors: FAILED_PRECONDITION names a variable that is missing or has another shape.
+// The weights of a checkpoint or a .safetensors file, in float32, float16 or bfloat16. Variables of
+// spec.initial_weights_skip keep their initial values; what else the file holds is left. Errors: FAILED_PRECONDITION
+// names a variable that is missing or has another shape.
 absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std::string& path,
                                              absl::Span<const std::string> fallbacks);
 
-// How the partition [begin, end) stands in a job of `replicas`. Synchronous: at `step`. Asynchronous with the checkpoint's replicas and cut:
-// exactly as it was cut; with another cut: each replica where it was in the part that was furthest behind; with other replicas: all where
-// the slowest one was. What faster ones had done after that is done again.
+// How the partition [begin, end) stands in a job of `replicas`. Synchronous: at `step`. Asynchronous with the
+// checkpoint's replicas and cut: exactly as it was cut; with another cut: each replica where it was in the part that
+// was furthest behind; with other replicas: all where the slowest one was. What faster ones had done after that is done
+// again.
 v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas);
 
 }  // namespace cairn

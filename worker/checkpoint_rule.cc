@@ -15,7 +15,8 @@ CheckpointRule::CheckpointRule(const v1::JobSpec& spec, int64_t steps_per_epoch,
 
 bool CheckpointRule::Due(int64_t step, absl::Time now) const {
   if (!on_ || step <= last_step_) return false;
-  return step == total_steps_ || Passed(every_steps_, step) || Passed(every_epochs_, step) || now - last_time_ >= every_;
+  return step == total_steps_ || Passed(every_steps_, step) || Passed(every_epochs_, step) ||
+         now - last_time_ >= every_;
 }
 
 void CheckpointRule::Taken(int64_t step, absl::Time at) {

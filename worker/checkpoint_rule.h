@@ -1,6 +1,7 @@
 // CheckpointRule: after which steps a checkpoint is due (JobSpec.checkpoints).
 //
-// Part of ReplicaCore: one caller at a time. A rule that was missed (the chief was lost, a disk was full) is made up for at the next step.
+// Part of ReplicaCore: one caller at a time. A rule that was missed (the chief was lost, a disk was full) is made up
+// for at the next step.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ class CheckpointRule {
   CheckpointRule(const v1::JobSpec& spec, int64_t steps_per_epoch, int64_t total_steps, int64_t begun_at,
                  absl::Time now);
 
-  // Whether one is due after `step` updates: an every_steps or every_epochs boundary, or the job's last step, was reached since the last
-  // one; or every_minutes are over.
+  // Whether one is due after `step` updates: an every_steps or every_epochs boundary, or the job's last step, was
+  // reached since the last one; or every_minutes are over.
   bool Due(int64_t step, absl::Time now) const;
   // There is one of this step, written at that time.
   void Taken(int64_t step, absl::Time at);

@@ -124,9 +124,8 @@ std::vector<SafetensorView> OptimizerTensors(const CheckpointContents& c) {
   for (const Variable& v : c.graph->variables()) {
     if (v.kind != VariableKind::kTrainable) continue;
     for (size_t i = 0; i < names.size(); ++i) {
-      tensors.push_back(
-          {absl::StrCat(v.name, "/", names[i]), v.shape,
-           c.slots[i].floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+      tensors.push_back({absl::StrCat(v.name, "/", names[i]), v.shape,
+                         c.slots[i].floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
     }
   }
   return tensors;

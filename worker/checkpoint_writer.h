@@ -1,9 +1,13 @@
-// Checkpoints on disk, the writing half: a directory `step-<n>` with model.safetensors, optimizer.safetensors and manifest.json.
+// Checkpoints on disk, the writing half: a directory `step-<n>` with model.safetensors, optimizer.safetensors and
+// manifest.json.
 //
-// Free functions, blocking: of a thread that may wait for the disk. Several processes may use one directory. Invariants:
-//   1. A directory with a final name is whole and on the disk: it is written beside its place, its files and itself are fsynced, then it is
+// Free functions, blocking: of a thread that may wait for the disk. Several processes may use one directory.
+// Invariants:
+//   1. A directory with a final name is whole and on the disk: it is written beside its place, its files and itself are
+//   fsynced, then it is
 //      renamed; a reader or a crash sees the former state or the new one.
-//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer; nothing else is touched.
+//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer; nothing else is
+//   touched.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +33,12 @@ struct CheckpointContents {
 // Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file; nothing is left behind.
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms);
 
-// Makes dir/best another name of the files of `checkpoint` (a copy where the file system has no hard links). Returns its path.
+// Makes dir/best another name of the files of `checkpoint` (a copy where the file system has no hard links). Returns
+// its path.
 absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string& checkpoint);
 
-// Removes a checkpoint; its name goes first, so that half of it is never taken for a whole one. Fine where there is none.
+// Removes a checkpoint; its name goes first, so that half of it is never taken for a whole one. Fine where there is
+// none.
 absl::Status RemoveCheckpoint(const std::string& checkpoint);
 
 std::string CheckpointName(int64_t step);  // "step-12"

@@ -37,7 +37,7 @@ struct Checkpointer::Cut {
   Done done;
   Buffer values;
   std::vector<Buffer> slots;
-  std::vector<Part> parts;        // each touched by the answers to its own request alone, until all are there
+  std::vector<Part> parts;         // each touched by the answers to its own request alone, until all are there
   std::atomic<size_t> missing{0};  // partitions
   absl::Mutex mutex;
   absl::Status failed ABSL_GUARDED_BY(mutex);
@@ -64,8 +64,8 @@ absl::Status Checkpointer::Cut::Keep(size_t index, const Frame& frame) {
   }
   const size_t bytes = static_cast<size_t>(end - begin) * sizeof(float);
   if (frame.tensor > slots.size() || frame.dtype != v1::FLOAT32 || frame.payload.size() != bytes) {
-    return absl::InternalError(absl::StrFormat("tensor %d of the image has %d bytes, expected %d", frame.tensor,
-                                               frame.payload.size(), bytes));
+    return absl::InternalError(
+        absl::StrFormat("tensor %d of the image has %d bytes, expected %d", frame.tensor, frame.payload.size(), bytes));
   }
   Buffer& into = frame.tensor == 0 ? values : slots[frame.tensor - 1];
   std::memcpy(into.mutable_data() + begin * sizeof(float), frame.payload.data(), bytes);

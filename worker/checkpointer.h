@@ -1,9 +1,10 @@
-// Checkpointer: carries out what the chief's core asks for (TakeCheckpoint) and the coordinator (MarkBest), for one job: asks the ps for
-// their state, gathers it, writes it, removes what is too much, reports.
+// Checkpointer: carries out what the chief's core asks for (TakeCheckpoint) and the coordinator (MarkBest), for one
+// job: asks the ps for their state, gathers it, writes it, removes what is too much, reports.
 //
-// Thread rule: any thread; nothing blocks. Answers of the ps are gathered on gRPC threads, each into its own range of memory; files are
-// written on the executor, which all jobs of a worker share. Invariants:
-//   1. At most one cut is gathered at a time (the core asks for one); its memory is (1 + slots) x the parameter space, freed when it is
+// Thread rule: any thread; nothing blocks. Answers of the ps are gathered on gRPC threads, each into its own range of
+// memory; files are written on the executor, which all jobs of a worker share. Invariants:
+//   1. At most one cut is gathered at a time (the core asks for one); its memory is (1 + slots) x the parameter space,
+//   freed when it is
 //      written.
 //   2. A cut is written only where every partition answered with the version that was wanted, whole.
 //   3. It removes only checkpoints of its own job, that it knows of.

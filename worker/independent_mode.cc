@@ -86,8 +86,9 @@ void IndependentMode::OnAllPulled(Own& own) {
   const uint64_t lowest = *std::min_element(own.sequences.begin(), own.sequences.end());
   const uint64_t highest = *std::max_element(own.sequences.begin(), own.sequences.end());
   if (highest > lowest + 1 && own.sequences != own.sequences_before) {
-    // Someone else still computes this replica; its pushes were seen in some partitions and not yet in others. Or the job goes on from a
-    // checkpoint, whose partitions were not cut at the same moment: then nothing has changed when it is pulled again.
+    // Someone else still computes this replica; its pushes were seen in some partitions and not yet in others. Or the
+    // job goes on from a checkpoint, whose partitions were not cut at the same moment: then nothing has changed when it
+    // is pulled again.
     StartPull(own, context_.Pause(own.pull_attempts++));
     return;
   }

@@ -40,9 +40,9 @@ class IndependentMode : public Mode {
     std::vector<char> ready;        // by partition: its gradient is final
     std::vector<char> filled;       // by partition: answered
     size_t filled_count = 0;
-    std::vector<uint64_t> sequences;  // by partition, as pulled last
+    std::vector<uint64_t> sequences;         // by partition, as pulled last
     std::vector<uint64_t> sequences_before;  // as pulled the time before
-    uint64_t clock = 0;               // bounded staleness: the pulls wait as a replica of this clock has to
+    uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica of this clock has to
     int pull_attempts = 0;
     BatchSums sums;
   };

@@ -159,8 +159,8 @@ void MirroredMode::OnAllPulled() {
 
 // ---- running ----
 
-// The version that this step leads to: our own push, which comes later, is needed for it, so that no partition is beyond. Where slow
-// pushes are dropped another step is between. After the last step: what there is.
+// The version that this step leads to: our own push, which comes later, is needed for it, so that no partition is
+// beyond. Where slow pushes are dropped another step is between. After the last step: what there is.
 void MirroredMode::Checkpoint() {
   const int64_t ahead = context_.spec.backup_replicas() > 0 ? 2 : 1;
   const int64_t version = std::min(step_ + ahead, context_.plan.total_steps);

@@ -35,7 +35,8 @@ void PsConnections::Send(const std::string& address, Frame frame, PsConnection::
 
 void PsConnections::Snapshot(const std::string& address, Frame frame, PsConnection::OnTensor on_tensor,
                              PsConnection::Done done) {
-  if (const auto connection = Find(address)) connection->Snapshot(std::move(frame), std::move(on_tensor), std::move(done));
+  if (const auto connection = Find(address))
+    connection->Snapshot(std::move(frame), std::move(on_tensor), std::move(done));
 }
 
 void PsConnections::Retain(const std::set<std::string>& addresses) {

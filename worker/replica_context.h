@@ -86,11 +86,11 @@ struct Context {
   absl::Time armed = absl::InfiniteFuture();           // the timer that was asked for
   uint64_t works = 0, serial = 0, jitter = 0;
   std::optional<CheckpointRule> checkpoint_rule;
-  uint64_t checkpoints = 0;                   // the number of the last one
-  std::optional<int64_t> checkpoint_step;     // of the one under way
-  int cuts_failed = 0;                        // in a row
+  uint64_t checkpoints = 0;                    // the number of the last one
+  std::optional<int64_t> checkpoint_step;      // of the one under way
+  int cuts_failed = 0;                         // in a row
   absl::Time next_cut = absl::InfinitePast();  // not before, after one that failed
-  std::vector<ReplicaId> finished_later;      // their end is not told while a checkpoint is under way
+  std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is under way
 
   uint64_t NewWork() { return ++works; }
   // The frame goes to the partition's ps.
@@ -112,8 +112,8 @@ struct Context {
                  const Buffer& gradient) const;
   // The epoch to evaluate before `step` is computed (step == total_steps: at the end).
   std::optional<int32_t> EvaluationBefore(int64_t step) const;
-  // The chief, before it sends anything that belongs to a later step: emits TakeCheckpoint where one of `step` updates is due and none is
-  // under way. want_version: of each partition; unset: whatever it has.
+  // The chief, before it sends anything that belongs to a later step: emits TakeCheckpoint where one of `step` updates
+  // is due and none is under way. want_version: of each partition; unset: whatever it has.
   void CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version);
   // Whether it was the one under way.
   bool EndCheckpoint(const CheckpointDone& event);

@@ -16,8 +16,8 @@
 //   not change while one
 //      of its pushes may still be sent: buffers are written only while nobody else holds them.
 //   5. A step counts (reports) when every partition acknowledged it.
-//   6. The chief: one checkpoint is under way at a time; while one is, no replica is reported as finished, so that the job does not end
-//   before its last checkpoint.
+//   6. The chief: one checkpoint is under way at a time; while one is, no replica is reported as finished, so that the
+//   job does not end before its last checkpoint.
 //   7. An event of work or a request that is not the present one (its number differs) changes nothing.
 // Bounds: two buffers of values and one gradient for each replica (synchronous: two buffers of values in all, and one
 // sum for each subtree of several replicas); one request for each partition and subtree (or replica).
@@ -107,15 +107,15 @@ struct Evaluate {
   PlaceRange places;
   Buffer values;
 };
-// The chief: ask every partition for its state (SNAPSHOT; on the connections of Send, before any later effect: no push of ours that leads
-// beyond the wanted version may overtake it), and write a checkpoint. One at a time.
+// The chief: ask every partition for its state (SNAPSHOT; on the connections of Send, before any later effect: no push
+// of ours that leads beyond the wanted version may overtake it), and write a checkpoint. One at a time.
 struct TakeCheckpoint {
   struct Request {
     std::string address;
     Frame frame;
   };
   uint64_t number = 0;
-  int64_t step = 0;  // synchronous: the version of the cut; asynchronous: our slowest replica's
+  int64_t step = 0;               // synchronous: the version of the cut; asynchronous: our slowest replica's
   std::vector<Request> requests;  // by partition
 };
 struct Report {
@@ -158,8 +158,8 @@ class ReplicaCore {
 
   replica::Effects Step(replica::Event event, absl::Time now);
 
-  // For Hello and heartbeats. The lowest step that an own replica has not finished (the last one is not over before its checkpoint); -1: not
-  // known yet, or no replicas.
+  // For Hello and heartbeats. The lowest step that an own replica has not finished (the last one is not over before its
+  // checkpoint); -1: not known yet, or no replicas.
   int64_t step() const;
   Generation generation() const;
   const std::vector<int32_t>& replicas() const;

@@ -39,7 +39,8 @@ absl::StatusOr<RestoredState> Read(const v1::Restore& command) {
 // Sends every partition its image, again where that helps. Answers come on gRPC threads.
 class Sender {
  public:
-  Sender(const v1::Restore& command, const RestoredState& state) : command_(command), state_(state), backoff_({}, RandomBits()) {
+  Sender(const v1::Restore& command, const RestoredState& state)
+      : command_(command), state_(state), backoff_({}, RandomBits()) {
     for (const v1::Route& route : command.routes()) parts_.push_back(Part{route});
   }
 
@@ -47,11 +48,12 @@ class Sender {
     for (const Part& part : parts_) {
       const v1::PartitionRange& range = part.route.range();
       if (range.begin() >= range.end() || range.end() * sizeof(float) > state_.values.size()) {
-        return absl::InvalidArgumentError(absl::StrFormat("route to partition %d: range [%d, %d)", range.partition(),
-                                                          range.begin(), range.end()));
+        return absl::InvalidArgumentError(
+            absl::StrFormat("route to partition %d: range [%d, %d)", range.partition(), range.begin(), range.end()));
       }
       std::unique_ptr<PsConnection>& connection = connections_[part.route.address()];
-      if (connection == nullptr) connection = std::make_unique<PsConnection>(part.route.address(), PsConnectionOptions{});
+      if (connection == nullptr)
+        connection = std::make_unique<PsConnection>(part.route.address(), PsConnectionOptions{});
     }
     const absl::Status status = SendAll(stop);
     connections_.clear();  // waits for the callbacks
@@ -129,8 +131,8 @@ class Sender {
       absl::Status status = reply.status();
       if (status.ok() && reply->kind != v1::ExchangeFrame::ACK) status = absl::InternalError("the answer is no ACK");
       absl::MutexLock lock(&mutex_);
-      part.status = Annotate(
-          status, absl::StrFormat("ps \"%s\", partition %d", part.route.ps(), part.route.range().partition()));
+      part.status =
+          Annotate(status, absl::StrFormat("ps \"%s\", partition %d", part.route.ps(), part.route.range().partition()));
       part.under_way = false;
       part.done = status.ok();
       done_ += part.done;

@@ -1,4 +1,5 @@
-// Restorer: the coordinator's Restore command: reads a checkpoint and fills a job's partitions, all at version 0, from it.
+// Restorer: the coordinator's Restore command: reads a checkpoint and fills a job's partitions, all at version 0, from
+// it.
 //
 // Blocking; of a thread of its own kind. Repeating it does no harm: a partition that has the image already says so.
 #pragma once
@@ -10,8 +11,8 @@
 
 namespace cairn {
 
-// Errors: what the checkpoint lacks (checkpoint_restore.h); FAILED_PRECONDITION a ps has been told of a newer generation, so that this
-// command is superseded; UNAVAILABLE a ps does not answer; CANCELLED *stop was set.
+// Errors: what the checkpoint lacks (checkpoint_restore.h); FAILED_PRECONDITION a ps has been told of a newer
+// generation, so that this command is superseded; UNAVAILABLE a ps does not answer; CANCELLED *stop was set.
 absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const std::atomic<bool>& stop);
 
 // What a job that is being checked takes from its checkpoint (InspectData.spec). steps_per_epoch: of the job's data.

@@ -1,5 +1,5 @@
-// Goal: a checkpoint is due after the steps, epochs and minutes that the job names and after its last step; one that was missed is made up
-// for; an existing one is not taken again.
+// Goal: a checkpoint is due after the steps, epochs and minutes that the job names and after its last step; one that
+// was missed is made up for; an existing one is not taken again.
 #include "worker/checkpoint_rule.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,8 @@ v1::JobSpec Spec(int64_t steps, int32_t epochs, double minutes) {
 
 TEST(CheckpointRule, StepsEpochsMinutesAndTheLastStep) {
   EXPECT_THAT(DueSteps(CheckpointRule(v1::JobSpec(), 10, 35, 0, kStart), 1, 35), testing::IsEmpty());
-  EXPECT_THAT(DueSteps(CheckpointRule(Spec(8, 0, 0), 10, 35, 0, kStart), 1, 35), testing::ElementsAre(8, 16, 24, 32, 35));
+  EXPECT_THAT(DueSteps(CheckpointRule(Spec(8, 0, 0), 10, 35, 0, kStart), 1, 35),
+              testing::ElementsAre(8, 16, 24, 32, 35));
   EXPECT_THAT(DueSteps(CheckpointRule(Spec(0, 1, 0), 10, 30, 0, kStart), 1, 30), testing::ElementsAre(10, 20, 30));
   EXPECT_THAT(DueSteps(CheckpointRule(Spec(15, 2, 0), 10, 40, 0, kStart), 1, 40), testing::ElementsAre(15, 20, 30, 40));
   EXPECT_THAT(DueSteps(CheckpointRule(Spec(0, 0, 0.2), 10, 30, 0, kStart), 1, 30), testing::ElementsAre(12, 24, 30));

@@ -1,7 +1,8 @@
-// Goal: a checkpoint comes back as it was written; every torn, shortened or altered one is seen and named, and the one before it is used;
-// what does not fit a job is refused with the field, layer or variable; weights alone go into another model.
-#include <google/protobuf/text_format.h>
+// Goal: a checkpoint comes back as it was written; every torn, shortened or altered one is seen and named, and the one
+// before it is used; what does not fit a job is refused with the field, layer or variable; weights alone go into
+// another model.
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -194,7 +195,8 @@ TEST_F(CheckpointTest, EveryDamageIsSeen) {
       const char bit = static_cast<char>(1 << random() % 8);
       altered[at] = static_cast<char>(altered[at] ^ bit);
       Store(file, altered);
-      if (name == std::string(kManifestFile) && ReadCheckpoint(path).status().code() == absl::StatusCode::kUnimplemented) {
+      if (name == std::string(kManifestFile) &&
+          ReadCheckpoint(path).status().code() == absl::StatusCode::kUnimplemented) {
         continue;  // the format's version itself
       }
       expect_refused(absl::StrCat("bit ", static_cast<int>(bit), " of byte ", at));
@@ -321,7 +323,8 @@ TEST_F(CheckpointTest, AsynchronousSequencesFollowTheCut) {
   image = ImageHeader(*state, a.begin, b.end, 2);
   EXPECT_EQ(image.version(), 22u);
   EXPECT_THAT(image.sequences().last_sequence(), testing::ElementsAre(12, 14));
-  const absl::StatusOr<RestoredState> four = RestoreCheckpoint(Spec("strategy: PARAMETER_SERVER replicas: 4"), dir_, {}, 0);
+  const absl::StatusOr<RestoredState> four =
+      RestoreCheckpoint(Spec("strategy: PARAMETER_SERVER replicas: 4"), dir_, {}, 0);
   ASSERT_TRUE(four.ok()) << four.status();
   EXPECT_TRUE(four->replica_step.empty());
   EXPECT_THAT(ImageHeader(*four, 0, 16, 4).sequences().last_sequence(), testing::ElementsAre(12, 12, 12, 12));
