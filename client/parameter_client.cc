@@ -336,6 +336,8 @@ void PsConnection::Impl::OnReply(Frame reply) {
   if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
       reply.kind == v1::ExchangeFrame::IMAGE) {
     (*done)(std::move(reply));
+  } else if (reply.kind == v1::ExchangeFrame::ERROR && options_.error_frames) {
+    (*done)(std::move(reply));
   } else if (reply.kind == v1::ExchangeFrame::ERROR) {
     (*done)(Annotate(reply.status, absl::StrCat("ps ", address_)));
   } else {

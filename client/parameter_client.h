@@ -23,6 +23,7 @@ struct PsConnectionOptions {
   // Streams, each on a channel of its own, over which partitions are spread; opened when first used. What gRPC does for one
   // channel it does on one core at a time.
   int streams = 2;
+  bool error_frames = false;  // an ERROR comes as its frame, not as its status: a status then means that the stream is gone
 };
 
 // One connection to one ps. Thread-safe.

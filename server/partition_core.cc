@@ -196,9 +196,13 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
   learning_rate_ = frame.learning_rate;
   const uint64_t examples = frame.examples;
   pending_.Add(node, {GradientOf(frame), examples});
-  if (!pending_.complete()) return absl::OkStatus();
+  // Those who come later find the step closed, and get the present values.
+  const bool closed = config_.backup_replicas > 0
+                          ? pending_.replicas_held() + config_.backup_replicas >= config_.replicas
+                          : pending_.complete();
+  if (!closed) return absl::OkStatus();
 
-  PendingSums::Sum root = pending_.TakeRoot();
+  PendingSums::Sum root = pending_.complete() ? pending_.TakeRoot() : pending_.TakeAll();
   learning_rate_.reset();
   v1::LogEntry entry;
   entry.set_replica_first(0);
@@ -406,6 +410,9 @@ void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
 }
 
 void PartitionCore::OnTick(absl::Time now, PartitionEffects& effects) {
+  for (const BackupLink& link : links_) {
+    if (link.reported() && !link.in_sync() && link.stage() == BackupLink::Stage::kFollowing) Report(link, effects);
+  }
   std::erase_if(waiters_, [&](const Waiter& w) {
     if (w.is_push || now - w.since < kPullWaitMax) return false;
     effects.replies.push_back(MakeError(

@@ -267,7 +267,13 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
     gradient = Buffer::CopyOf(gradient.data(), gradient.size());
   }
   in_flight_.push_back({entry, gradient});
-  effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+  if (config_.durability == v1::SNAPSHOT) {  // no log, here neither: recovery would take it for one that reaches further
+    persisted_ = entry.version();
+    gradient = {};
+    Advance(effects);
+  } else {
+    effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+  }
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/model/graph.h"
 #include "server/partition_config.h"
+#include "server/partition_slot.h"
 
 namespace cairn {
 namespace {
@@ -16,22 +17,6 @@ namespace {
 constexpr absl::Duration kTickInterval = absl::Seconds(1);
 
 }  // namespace
-
-struct PartitionHost::Slot {
-  PartitionConfig config;  // as it was loaded; the core's own copy follows later generations
-  size_t lane = 0;
-  std::atomic<uint64_t> version{0};
-  // On the executor only:
-  std::unique_ptr<PartitionCore> core;  // null: not loaded, failed or removed
-  absl::Status status;                  // why it is null
-  bool image_queued = false;
-};
-
-struct PartitionHost::Job {
-  Generation generation;
-  bool assigned = false;  // since this process started
-  Slots slots;
-};
 
 PartitionHost::PartitionHost(KvStore& store, Clock& clock, int threads, PartitionHostCallbacks callbacks)
     : store_(store), clock_(clock), persistence_(store), callbacks_(std::move(callbacks)) {
@@ -50,41 +35,58 @@ PartitionHost::~PartitionHost() { Stop(); }
 absl::Status PartitionHost::LoadHeld() {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::HostPartitions> held, persistence_.ListHostedJobs());
   for (const v1::HostPartitions& host : held) {
-    absl::StatusOr<Slots> slots = Load(host, {});
+    absl::StatusOr<Slots> slots = Load(host, {}, /*assigned=*/false);
     if (!slots.ok()) {
       LogError("job %d cannot be recovered: %s", host.job_id(), slots.status().ToString());
       continue;
     }
     LogInfo("job %d: %d partitions recovered, generation %d", host.job_id(), slots->size(), host.generation());
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()] = Job{Generation(host.generation()), false, *std::move(slots)};
+    jobs_[host.job_id()] = Job{Generation(host.generation()), false, *std::move(slots), {}};
   }
   return absl::OkStatus();
 }
 
 std::vector<v1::HeldPartitions> PartitionHost::Held() const {
   std::vector<v1::HeldPartitions> out;
-  absl::MutexLock lock(&mutex_);
-  for (const auto& [id, job] : jobs_) {
-    v1::HeldPartitions& held = out.emplace_back();
-    held.set_job_id(id);
-    held.set_generation(job.generation.value);
-    for (const auto& [partition, slot] : job.slots) {
-      v1::HeldPartition* p = held.add_partitions();
-      p->set_partition(partition);
-      p->set_version(slot->version.load());
+  std::vector<std::vector<std::shared_ptr<const Slot>>> slots;  // of each: the store is asked after the lock
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, job] : jobs_) {
+      v1::HeldPartitions& held = out.emplace_back();
+      held.set_job_id(id);
+      held.set_generation(job.generation.value);
+      std::vector<std::shared_ptr<const Slot>>& of_job = slots.emplace_back();
+      for (const auto& [partition, slot] : job.slots) of_job.push_back(slot);
     }
   }
+  for (size_t i = 0; i < out.size(); ++i) {
+    for (const auto& slot : slots[i]) DescribeHeld(*slot, out[i].add_partitions());
+  }
   return out;
+}
+
+void PartitionHost::DescribeHeld(const Slot& slot, v1::HeldPartition* held) const {
+  const uint64_t version = slot.version.load();
+  held->set_partition(slot.config.partition.value);
+  held->set_version(version);
+  held->set_backup(slot.backup.load());
+  held->set_version_min(version);
+  const absl::StatusOr<Persistence::Reach> reach = persistence_.ReachOf(slot.config, version);
+  if (!reach.ok()) return LogError("%s", reach.status().ToString());
+  held->set_version_min(reach->version_min);
+  held->mutable_versions()->Add(reach->versions.begin(), reach->versions.end());
 }
 
 absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions& host) {
   const Generation generation(host.generation());
   Slots present;
+  bool newer = true;
   {
     absl::MutexLock lock(&mutex_);
     auto it = jobs_.find(host.job_id());
     if (it != jobs_.end()) {
+      newer = generation > it->second.generation;
       if (generation < it->second.generation) {
         return absl::AbortedError(absl::StrFormat("job %d: generation %d is older than %d", host.job_id(),
                                                              generation.value, it->second.generation.value));
@@ -111,8 +113,27 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
     }
     Remove(gone);
   }
-  CAIRN_RETURN_IF_ERROR(persistence_.SetHostedJob(host));
-  CAIRN_ASSIGN_OR_RETURN(Slots slots, Load(host, present));
+  v1::HostPartitions stored = host;
+  stored.clear_rollback_to();  // done with when it is stored
+  if (host.has_rollback_to() && newer) CAIRN_RETURN_IF_ERROR(RollBack(host, present));
+  CAIRN_RETURN_IF_ERROR(persistence_.SetHostedJob(stored));
+  std::set<std::string> backups;
+  for (const v1::PartitionRange& range : host.partitions()) {
+    for (const v1::BackupRoute& route : range.backups()) backups.insert(route.address());
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    jobs_[host.job_id()].backups.insert(backups.begin(), backups.end());  // those of before, too, until the roles are given
+  }
+  KeepConnections();
+  absl::StatusOr<Slots> loaded = Load(host, present, /*assigned=*/true);
+  if (!loaded.ok()) {
+    absl::MutexLock lock(&mutex_);
+    auto job = jobs_.find(host.job_id());
+    if (job != jobs_.end() && job->second.slots.empty()) jobs_.erase(job);
+    return loaded.status();
+  }
+  Slots slots = *std::move(loaded);
 
   v1::PartitionsReady ready;
   ready.set_job_id(host.job_id());
@@ -121,15 +142,46 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
     v1::HeldPartition* p = ready.add_partitions();
     p->set_partition(partition);
     p->set_version(slot->version.load());
+    p->set_backup(slot->backup.load());
   }
-  absl::MutexLock lock(&mutex_);
-  jobs_[host.job_id()] = Job{generation, true, std::move(slots)};
+  {
+    absl::MutexLock lock(&mutex_);
+    jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups)};
+  }
+  KeepConnections();
   return ready;
+}
+
+// Takes the partitions out of memory and back to host.rollback_to() on disk.
+absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, Slots& present) {
+  std::vector<std::shared_ptr<Slot>> loaded;
+  for (const auto& [partition, slot] : present) loaded.push_back(slot);
+  present.clear();
+  {
+    absl::MutexLock lock(&mutex_);
+    auto job = jobs_.find(host.job_id());
+    if (job != jobs_.end()) job->second.slots.clear();
+  }
+  if (!loaded.empty()) Remove(loaded);
+  absl::StatusOr<Graph> graph = Graph::Build(host.spec().model());
+  if (!graph.ok()) return Annotate(graph.status(), absl::StrFormat("job %d", host.job_id()));
+  const auto shared = std::make_shared<const Graph>(*std::move(graph));
+  for (const v1::PartitionRange& range : host.partitions()) {
+    CAIRN_ASSIGN_OR_RETURN(const PartitionConfig config,
+                           MakePartitionConfig(host.spec(), shared, range, JobId(host.job_id()),
+                                               Generation(host.generation())));
+    // A backup starts with an image anyway.
+    CAIRN_RETURN_IF_ERROR(range.backup() ? persistence_.Forget(config)
+                                         : persistence_.RollBack(config, host.rollback_to()));
+  }
+  LogInfo("job %d: taken back to version %d", host.job_id(), host.rollback_to());
+  return absl::OkStatus();
 }
 
 // Slots for all of host's partitions: those present get the new generation, the others are recovered or initialized, in
 // parallel on their executors.
-absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present) {
+absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present,
+                                                           bool assigned) {
   const std::string where = absl::StrFormat("job %d", host.job_id());
   absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
   if (!built.ok()) return Annotate(built.status(), where);
@@ -137,7 +189,9 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   const Generation generation(host.generation());
 
   Slots slots;
+  std::map<uint32_t, AssignEvent> roles;
   for (const v1::PartitionRange& range : host.partitions()) {
+    roles[range.partition()] = {generation, range.backup(), {range.backups().begin(), range.backups().end()}};
     auto it = present.find(range.partition());
     if (it != present.end()) {
       slots.insert(*it);
@@ -155,20 +209,22 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   for (const auto& [partition, slot] : slots) {
     Lane& lane = lanes_[slot->lane];
     lane.executor->Post([&, slot = slot] {
-      if (slot->core != nullptr) {
-        Run(slot, AssignEvent{generation});
-      } else {
+      if (slot->core == nullptr) {
         slot->config.generation = generation;
         absl::StatusOr<PartitionState> state = persistence_.Recover(slot->config);
         slot->status = state.status();
         if (state.ok()) {
           slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
           slot->version = slot->core->version();
+          slot->backup = slot->config.backup;
           if (std::find(lane.slots.begin(), lane.slots.end(), slot) == lane.slots.end()) lane.slots.push_back(slot);
         } else {
           absl::MutexLock lock(&failed_mutex);
           failed = state.status();
         }
+      }
+      if (assigned) {
+        Run(slot, roles.at(slot->config.partition.value));
       }
       left.DecrementCount();
     });
@@ -201,6 +257,7 @@ void PartitionHost::Remove(const std::vector<std::shared_ptr<Slot>>& slots) {
         slot->core.reset();
         slot->status = absl::NotFoundError(absl::StrCat(slot->config.Name(), " is not on this ps any more"));
         std::erase(lanes_[i].slots, slot);
+        TendBackupImages(slot);
       }
     });
   }
@@ -220,6 +277,7 @@ absl::Status PartitionHost::Drop(JobId job) {
   std::vector<std::shared_ptr<Slot>> gone;
   for (const auto& [partition, slot] : slots) gone.push_back(slot);
   if (!gone.empty()) Remove(gone);
+  KeepConnections();
   return persistence_.DropJob(job);
 }
 
@@ -232,6 +290,7 @@ void PartitionHost::Stop() {
   if (stopped_) return;
   stopped_ = true;
   draining_ = true;
+  backups_.Close();
   image_writer_->Stop();  // first: what it posts to the lanes yet is run by them
   for (Lane& lane : lanes_) lane.executor->Stop();
 }
@@ -304,34 +363,24 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
   }
   const bool image_wanted = std::holds_alternative<TakeImageEvent>(event);
 
-  absl::StatusOr<PartitionEffects> effects = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now());
-  if (!effects.ok()) {
+  const absl::Status stored = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(),
+                                       [&](PartitionEffects& effects) { CarryOut(slot, effects); });
+  if (!stored.ok()) {
     const Generation generation = slot->core->generation();
     slot->core.reset();
-    slot->status =
-        absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", effects.status().message()));
+    slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", stored.message()));
     LogError("%s", slot->status.message());
     if (client != 0) Refuse(client, request, slot->status);
     if (image_wanted) NextImage();
-    callbacks_.job_error(slot->config.job, generation, effects.status());
+    TendBackupImages(slot);
+    callbacks_.job_error(slot->config.job, generation, stored);
     return;
   }
   slot->version.store(slot->core->version());
-  for (PartitionReply& reply : effects->replies) callbacks_.reply(reply.client, std::move(reply.frame));
-  if (effects->image.has_value()) {
-    image_writer_->Post([this, slot, config = slot->config, image = *std::move(effects->image)] {
-      const absl::Status status = persistence_.WriteImage(config, image);
-      if (!status.ok()) LogError("%s: image: %s", config.Name(), status.ToString());
-      const uint64_t version = image.header.version();
-      lanes_[slot->lane].executor->Post([this, slot, version, ok = status.ok()] {
-        Run(slot, ImageWrittenEvent{version, ok});
-      });
-      NextImage();
-    });
-  } else if (image_wanted) {
-    NextImage();
-  }
+  slot->backup.store(slot->core->config().backup);
+  if (image_wanted && !slot->image_writing) NextImage();
   if (slot->core->image_due() && !slot->image_queued) QueueImage(slot);
+  TendBackupImages(slot);
 }
 
 void PartitionHost::Tick(size_t lane) {
@@ -340,6 +389,20 @@ void PartitionHost::Tick(size_t lane) {
 }
 
 // ---- images ----
+
+void PartitionHost::WriteImage(const std::shared_ptr<Slot>& slot, Image image) {
+  slot->image_writing = true;
+  image_writer_->Post([this, slot, config = slot->config, image = std::move(image)] {
+    const absl::Status status = persistence_.WriteImage(config, image);
+    if (!status.ok()) LogError("%s: image: %s", config.Name(), status.ToString());
+    const uint64_t version = image.header.version();
+    lanes_[slot->lane].executor->Post([this, slot, version, ok = status.ok()] {
+      slot->image_writing = false;
+      Run(slot, ImageWrittenEvent{version, ok});
+    });
+    if (config.durability != v1::SNAPSHOT) NextImage();
+  });
+}
 
 void PartitionHost::QueueImage(const std::shared_ptr<Slot>& slot) {
   slot->image_queued = true;

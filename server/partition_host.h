@@ -7,6 +7,8 @@
 //   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   3. A reply leaves after what it speaks of was persisted (RunEvent).
 //   4. One image is copied and written at a time.
+//   6. Images for backups are on their way for at most kBackupImagesMax partitions at a time.
+//   7. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
 //   5. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
 //   on.
 #pragma once
@@ -25,6 +27,7 @@
 #include "common/base/executor.h"
 #include "common/base/status.h"
 #include "common/storage/kv_store.h"
+#include "server/backup_connections.h"
 #include "server/exchange_service.h"
 #include "server/partition_core.h"
 #include "server/persistence.h"
@@ -34,6 +37,7 @@ namespace cairn {
 struct PartitionHostCallbacks {
   std::function<void(uint64_t client, Frame)> reply;
   std::function<void(JobId, Generation, const absl::Status&)> job_error;
+  std::function<void(v1::BackupReport)> backup_report = [](v1::BackupReport) {};
 };
 
 class PartitionHost : public ExchangeHandler {
@@ -46,7 +50,8 @@ class PartitionHost : public ExchangeHandler {
   absl::Status LoadHeld();
   std::vector<v1::HeldPartitions> Held() const;
 
-  // Makes this the job's assignment: stores it, recovers or initializes what is not there, forgets what is not named.
+  // Makes this the job's assignment: takes the partitions back where it says so, stores it, recovers or initializes what
+  // is not there, gives the copies their roles, forgets what is not named.
   // Idempotent. Errors: ABORTED a lower generation than the present one; INVALID_ARGUMENT the job's spec or
   // ranges; DATA_LOSS and others from the store.
   absl::StatusOr<v1::PartitionsReady> Host(const v1::HostPartitions& host);
@@ -61,7 +66,7 @@ class PartitionHost : public ExchangeHandler {
   void Stop();  // after it nothing runs; idempotent
 
  private:
-  struct Slot;
+  struct Slot;  // partition_slot.h
   struct Job;
   using Slots = std::map<uint32_t, std::shared_ptr<Slot>>;
 
@@ -70,12 +75,26 @@ class PartitionHost : public ExchangeHandler {
     std::vector<std::shared_ptr<Slot>> slots;  // on the executor only
   };
 
-  absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present);
+  // `assigned`: the copies take up their roles; else they wait for Host.
+  absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present, bool assigned);
+  absl::Status RollBack(const v1::HostPartitions& host, Slots& present);
+  void DescribeHeld(const Slot& slot, v1::HeldPartition* held) const;
+
+  // ---- partition_host_backups.cc ----
+  void CarryOut(const std::shared_ptr<Slot>& slot, PartitionEffects& effects);
+  void SendToBackup(const std::shared_ptr<Slot>& slot, PeerSend send);
+  void OnBackupAnswer(const std::shared_ptr<Slot>& slot, const std::string& address, uint64_t epoch,
+                      absl::StatusOr<Frame> answer);
+  void ConnectBackup(const std::shared_ptr<Slot>& slot, const std::string& address);
+  void WakeAt(const std::shared_ptr<Slot>& slot, absl::Time at);
+  void TendBackupImages(const std::shared_ptr<Slot>& slot);
+  void KeepConnections();
   std::shared_ptr<Slot> NewSlot(PartitionConfig config);
   void Remove(const std::vector<std::shared_ptr<Slot>>& slots);
   void Run(const std::shared_ptr<Slot>& slot, PartitionEvent event);
   void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
   void Tick(size_t lane);
+  void WriteImage(const std::shared_ptr<Slot>& slot, Image image);
   void QueueImage(const std::shared_ptr<Slot>& slot);
   void NextImage();
 
@@ -88,11 +107,14 @@ class PartitionHost : public ExchangeHandler {
   size_t next_lane_ = 0;  // control thread
   std::vector<Lane> lanes_;
   std::unique_ptr<SerialExecutor> image_writer_;
+  BackupConnections backups_;
 
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Slot>> images_due_ ABSL_GUARDED_BY(mutex_);
   bool image_under_way_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<std::shared_ptr<Slot>> backup_images_due_ ABSL_GUARDED_BY(mutex_);
+  int backup_images_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
 };
 
 }  // namespace cairn

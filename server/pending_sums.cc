@@ -40,6 +40,19 @@ PendingSums::Sum PendingSums::TakeRoot() {
   return root;
 }
 
+uint32_t PendingSums::replicas_held() const {
+  uint32_t n = 0;
+  for (const auto& [first, held] : sums_) n += held.node.count;
+  return n;
+}
+
+PendingSums::Sum PendingSums::TakeAll() {
+  Sum all;
+  for (auto& [first, held] : sums_) all = Merge(std::move(all), std::move(held.sum));
+  sums_.clear();
+  return all;
+}
+
 PendingSums::Sum PendingSums::Merge(Sum left, Sum right) {
   if (right.examples == 0) return left;
   if (left.examples == 0) return right;

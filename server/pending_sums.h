@@ -30,6 +30,9 @@ class PendingSums {
   bool complete() const { return sums_.size() == 1 && sums_.begin()->second.node == RootOf(replicas_); }
   // complete(). Empties the tree.
   Sum TakeRoot();
+  uint32_t replicas_held() const;
+  // The sum of what there is, in the order of the replicas: not the tree's bits where nodes are missing. Empties the tree.
+  Sum TakeAll();
   size_t size() const { return sums_.size(); }
 
  private:

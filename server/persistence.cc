@@ -319,6 +319,13 @@ absl::Status Persistence::RollBack(const PartitionConfig& config, uint64_t versi
   return Annotate(store_.Write(batch, /*sync=*/true), config.Name());
 }
 
+absl::Status Persistence::Forget(const PartitionConfig& config) {
+  KvBatch batch;
+  const std::string prefix = PartitionPrefix(config.job, config.partition.value);
+  batch.DeleteRange(prefix, PrefixEnd(prefix));
+  return Annotate(store_.Write(batch, /*sync=*/true), config.Name());
+}
+
 absl::Status Persistence::ResetTo(const PartitionConfig& config, const Image& image) {
   KvBatch batch;
   const std::string prefix = PartitionPrefix(config.job, config.partition.value);

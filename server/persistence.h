@@ -56,6 +56,7 @@ class Persistence {
   // Forgets what is later than `version`: Recover then gives that version. Survives power loss. Errors: FAILED_PRECONDITION
   // it cannot be had.
   absl::Status RollBack(const PartitionConfig& config, uint64_t version);
+  absl::Status Forget(const PartitionConfig& config);  // all that is stored of the partition
   // The image in place of all that is stored of the partition.
   absl::Status ResetTo(const PartitionConfig& config, const Image& image);
 

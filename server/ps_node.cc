@@ -101,6 +101,13 @@ absl::Status PsNode::StartServer() {
       if (session_ != nullptr) session_->Send(message);
     });
   };
+  callbacks.backup_report = [this](v1::BackupReport report) {
+    v1::NodeMessage message;
+    *message.mutable_backup_report() = std::move(report);
+    control_->Post([this, message = std::move(message)] {
+      if (session_ != nullptr) session_->Send(message);
+    });
+  };
   control_ = std::make_unique<SerialExecutor>("control");
   host_ = std::make_unique<PartitionHost>(*store_, clock_, options_.threads, std::move(callbacks));
   exchange_ = std::make_unique<ExchangeService>(host_.get());

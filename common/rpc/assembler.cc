@@ -38,6 +38,10 @@ Frame FrameSplitter::Next() {
   return chunk;
 }
 
+FrameAssembler::~FrameAssembler() {
+  if (shared_ != nullptr) shared_->Give(bytes_joining_);
+}
+
 absl::Status FrameAssembler::CheckChunk(const DecodedFrame& chunk) const {
   const Frame& f = chunk.frame;
   const auto refuse = [&](std::string_view what) {
@@ -77,8 +81,11 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
           id, total, bytes_joining_, joins_.size(), bytes_max_, kJoinsMax));
     }
     it = joins_.emplace(id, Join{std::move(chunk.frame)}).first;
-    it->second.frame.payload = Buffer::Allocate(total);
-    bytes_joining_ += total;
+    it->second.dropped = shared_ != nullptr && !shared_->TryTake(total);
+    if (!it->second.dropped) {
+      it->second.frame.payload = Buffer::Allocate(total);
+      bytes_joining_ += total;
+    }
   } else if (!SameRequest(it->second.frame, chunk.frame)) {
     return absl::InvalidArgumentError(absl::StrFormat("request %d: chunks with different headers", id));
   } else if (chunk.frame.payload_offset != it->second.received) {
@@ -87,12 +94,21 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
   }
 
   Join& join = it->second;
-  CopyPayload(chunk, absl::MakeSpan(join.frame.payload.mutable_data() + join.received, total - join.received));
+  if (!join.dropped) {
+    CopyPayload(chunk, absl::MakeSpan(join.frame.payload.mutable_data() + join.received, total - join.received));
+  }
   join.received += chunk.payload_size;
   if (join.received < total) return std::optional<Frame>();
   Frame whole = std::move(join.frame);
+  if (join.dropped) {
+    whole.status = absl::ResourceExhaustedError(
+        absl::StrFormat("%d bytes of requests are being received, at most %d; retry", shared_->taken(),
+                        shared_->bytes_max()));
+  } else {
+    bytes_joining_ -= total;
+    if (shared_ != nullptr) shared_->Give(total);
+  }
   joins_.erase(it);
-  bytes_joining_ -= total;
   return std::optional<Frame>(std::move(whole));
 }
 

@@ -6,6 +6,7 @@
 //   3. Chunks of one request must agree in every field that says what they are, and come in order, without gaps.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,15 +34,38 @@ class FrameSplitter {
   bool done_ = false;
 };
 
+// Bytes that many streams may hold together. Thread-safe. Invariant: the bytes taken never exceed the bound.
+class ByteBudget {
+ public:
+  explicit ByteBudget(size_t bytes_max) : bytes_max_(bytes_max) {}
+  bool TryTake(size_t bytes) {
+    size_t taken = taken_.load();
+    do {
+      if (bytes > bytes_max_ - taken) return false;
+    } while (!taken_.compare_exchange_weak(taken, taken + bytes));
+    return true;
+  }
+  void Give(size_t bytes) { taken_.fetch_sub(bytes); }
+  size_t taken() const { return taken_.load(); }
+  size_t bytes_max() const { return bytes_max_; }
+
+ private:
+  const size_t bytes_max_;
+  std::atomic<size_t> taken_{0};
+};
+
 class FrameAssembler {
  public:
   static constexpr size_t kJoinsMax = 256;
 
-  explicit FrameAssembler(size_t bytes_max, size_t tensor_bytes_max = kPartitionBytesMax)
-      : bytes_max_(bytes_max), tensor_bytes_max_(tensor_bytes_max) {}
+  // `shared`: what is being joined is taken from there as well; it outlives the assembler.
+  explicit FrameAssembler(size_t bytes_max, size_t tensor_bytes_max = kPartitionBytesMax, ByteBudget* shared = nullptr)
+      : bytes_max_(bytes_max), tensor_bytes_max_(tensor_bytes_max), shared_(shared) {}
+  ~FrameAssembler();
 
   // The whole frame that this chunk completes, or nothing yet. Its payload is a Buffer of its own (the
   // chunk's bytes are copied there, once): cores keep it and write into it, and gRPC's read buffers are let go at once.
+  // A request for which `shared` has no room comes out without its payload, its status RESOURCE_EXHAUSTED.
   // Errors: INVALID_ARGUMENT a chunk that does not fit; RESOURCE_EXHAUSTED too much begun and not finished. After an
   // error the stream is to be ended.
   absl::StatusOr<std::optional<Frame>> Add(DecodedFrame chunk);
@@ -52,11 +76,13 @@ class FrameAssembler {
   struct Join {
     Frame frame;  // payload: the whole tensor, filled up to `received`
     size_t received = 0;
+    bool dropped = false;  // no room: its bytes are read and not kept
   };
 
   absl::Status CheckChunk(const DecodedFrame& chunk) const;
 
   const size_t bytes_max_, tensor_bytes_max_;
+  ByteBudget* const shared_;
   size_t bytes_joining_ = 0;
   absl::flat_hash_map<uint64_t, Join> joins_;  // by request_id
 };

@@ -1,0 +1,41 @@
+#include "server/backup_connections.h"
+
+#include <utility>
+
+#include "common/base/limits.h"
+
+namespace cairn {
+
+void BackupConnections::Keep(const std::set<std::string>& addresses) {
+  std::vector<std::shared_ptr<PsConnection>> gone;  // ended after the lock
+  absl::MutexLock lock(&mutex_);
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (addresses.contains(it->first)) {
+      ++it;
+    } else {
+      gone.push_back(std::move(it->second));
+      it = connections_.erase(it);
+    }
+  }
+  for (const std::string& address : addresses) {
+    std::shared_ptr<PsConnection>& connection = connections_[address];
+    if (connection != nullptr) continue;
+    PsConnectionOptions options;
+    options.outstanding_bytes_max = kBackupQueueBytesMax;
+    options.error_frames = true;
+    connection = std::make_shared<PsConnection>(address, options);
+  }
+}
+
+void BackupConnections::Send(const std::string& address, std::vector<Frame> request, PsConnection::Done done) {
+  std::shared_ptr<PsConnection> connection;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto it = connections_.find(address);
+    if (it != connections_.end()) connection = it->second;
+  }
+  if (connection == nullptr) return done(absl::CancelledError("no backup at " + address));
+  connection->Send(std::move(request), std::move(done));
+}
+
+}  // namespace cairn

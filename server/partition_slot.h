@@ -1,0 +1,38 @@
+// One partition of a PartitionHost, and the job that it belongs to. Only partition_host*.cc include this.
+//
+// Thread rule: config and lane never change; version and backup are read anywhere; the rest belongs to the slot's lane.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "server/partition_host.h"
+
+namespace cairn {
+
+struct PartitionHost::Slot {
+  PartitionConfig config;  // as it was loaded; the core's own copy follows later generations
+  size_t lane = 0;
+  std::atomic<uint64_t> version{0};
+  std::atomic<bool> backup{false};
+  // On the executor only:
+  std::unique_ptr<PartitionCore> core;  // null: not loaded, failed or removed
+  absl::Status status;                  // why it is null
+  bool image_queued = false;
+  bool image_writing = false;
+  uint64_t link_epoch = 0;                        // of the newest link, over all backups
+  absl::Time wake_at = absl::InfiniteFuture();    // a timer is set for then
+  enum class BackupImage { kNone, kQueued, kSending } backup_image = BackupImage::kNone;
+};
+
+struct PartitionHost::Job {
+  Generation generation;
+  bool assigned = false;  // since this process started
+  Slots slots;
+  std::set<std::string> backups;  // addresses
+};
+
+}  // namespace cairn
