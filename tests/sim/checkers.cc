@@ -1,80 +1,250 @@
 #include "tests/sim/checkers.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "absl/strings/str_format.h"
-#include "tests/sim/job.h"
+#include "absl/strings/str_join.h"
 
 namespace cairn::sim {
 
-void UpdateOracle::Appended(uint32_t partition, const v1::LogEntry& entry) {
-  Partition& p = partitions_[partition];
-  if (entry.version() != p.version + 1) {
-    world_.Fail(absl::StrFormat("partition %d: version %d was applied after %d", partition, entry.version(), p.version));
-  }
-  p.version = entry.version();
-  const bool synchronous = IsSynchronous(spec_);
-  const uint32_t replica = synchronous ? 0 : entry.replica_first();
-  if (++p.applied[{replica, entry.sequence()}] > 1) {
-    world_.Fail(absl::StrFormat("partition %d: sequence %d of replica %d was applied twice", partition, entry.sequence(), replica));
-  }
+// ---- exactly once ----
+
+void ExactlyOnceChecker::Logged(const std::string& ps, uint32_t partition, const v1::LogEntry& entry) {
   const int64_t step = static_cast<int64_t>(entry.sequence()) - 1;
   int64_t examples = 0;
-  if (synchronous) {
-    for (int32_t r = 0; r < spec_.replicas(); ++r) examples += plan_.Places(step, ReplicaId(r)).size();
-  } else {
-    examples = plan_.Places(step, ReplicaId(replica)).size();
+  if (step >= facts_.plan.total_steps) {
+    world_.Fail(absl::StrFormat("exactly once: %s, partition %d: update %d, the job has %d", ps, partition, step, facts_.plan.total_steps));
+  }
+  for (int32_t r = 0; r < facts_.spec.replicas(); ++r) {
+    if (facts_.synchronous || r == static_cast<int32_t>(entry.replica_first())) {
+      examples += facts_.plan.Places(step, ReplicaId(r)).size();
+    }
   }
   if (examples != static_cast<int64_t>(entry.examples())) {
-    world_.Fail(absl::StrFormat("partition %d, step %d: %d examples were counted, the step has %d", partition, step,
+    world_.Fail(absl::StrFormat("exactly once: %s, partition %d, step %d: %d examples were counted, the step has %d", ps, partition, step,
                                 entry.examples(), examples));
   }
 }
 
-void UpdateOracle::Acknowledged(uint32_t partition, uint64_t version) {
-  Partition& p = partitions_[partition];
-  p.acknowledged = std::max(p.acknowledged, version);
+void ExactlyOnceChecker::Changed(const Copy& copy) {
+  const auto& sequences = copy.state.sequences;
+  const uint64_t sum = facts_.synchronous ? sequences.front() : std::accumulate(sequences.begin(), sequences.end(), uint64_t{0});
+  const bool even = !facts_.synchronous || std::all_of(sequences.begin(), sequences.end(), [&](uint64_t s) { return s == sum; });
+  if (sum == copy.state.version && even) return;
+  world_.Fail(absl::StrFormat("exactly once: %s, partition %d: version %d, but its table says [%s]", copy.ps, copy.partition,
+                              copy.state.version, absl::StrJoin(sequences, ",")));
 }
 
-void UpdateOracle::Recovered(uint32_t partition, const PartitionState& state) {
-  Partition& p = partitions_[partition];
-  if (state.version < p.acknowledged) {
-    world_.Fail(absl::StrFormat("partition %d came back at version %d, but %d was acknowledged", partition, state.version,
-                                p.acknowledged));
-  }
-  if (state.version != p.version) {
-    world_.Fail(absl::StrFormat("partition %d came back at version %d, but %d was in the log", partition, state.version, p.version));
-  }
-  if (IsSynchronous(spec_) && state.version > 0 && state.previous.empty()) {
-    world_.Fail(absl::StrFormat("partition %d came back at version %d without the version before", partition, state.version));
+void ExactlyOnceChecker::AtEnd(const Copy& primary) {
+  Changed(primary);
+  for (uint64_t s : primary.state.sequences) {
+    if (static_cast<int64_t>(s) == facts_.plan.total_steps) continue;
+    world_.Fail(absl::StrFormat("exactly once: partition %d has [%s] updates, the job has %d steps", primary.partition,
+                                absl::StrJoin(primary.state.sequences, ","), facts_.plan.total_steps));
+    return;
   }
 }
 
-void UpdateOracle::Finish(size_t partitions) {
-  const size_t each = plan_.total_steps * (IsSynchronous(spec_) ? 1 : spec_.replicas());
-  for (uint32_t p = 0; p < partitions; ++p) {
-    if (partitions_[p].applied.size() != each) {
-      world_.Fail(absl::StrFormat("partition %d: %d updates were applied, the job has %d", p, partitions_[p].applied.size(), each));
+// ---- reference ----
+
+void ReferenceChecker::Compare(const std::string& who, uint32_t partition, absl::Span<const float> values,
+                               const std::vector<float>* whole, float number, uint64_t version) {
+  const v1::PartitionRange& range = facts_.ranges[partition];
+  for (uint64_t i = range.begin(); i < range.end(); ++i) {
+    if (!facts_.reference->IsVariable(static_cast<int64_t>(i))) continue;
+    const float expected = whole != nullptr ? (*whole)[i] : number, found = values[i - range.begin()];
+    if (std::memcmp(&expected, &found, sizeof(float)) == 0) continue;
+    return world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: number %d is %.9g, the sequential reference has %.9g",
+                                       who, partition, version, i, found, expected));
+  }
+}
+
+void ReferenceChecker::Changed(const Copy& copy) {
+  if (!facts_.synchronous) {
+    return Compare(copy.ps, copy.partition, copy.state.values.floats(), nullptr, facts_.reference->Sum(copy.state.sequences),
+                   copy.state.version);
+  }
+  if (copy.state.version > facts_.reference->steps()) {
+    return world_.Fail(absl::StrFormat("reference: %s, partition %d: version %d of %d", copy.ps, copy.partition, copy.state.version,
+                                       facts_.reference->steps()));
+  }
+  Compare(copy.ps, copy.partition, copy.state.values.floats(), &facts_.reference->AfterSteps(copy.state.version), 0, copy.state.version);
+  if (copy.state.previous.empty() || copy.state.version == 0) return;
+  Compare(copy.ps + " (previous)", copy.partition, copy.state.previous.floats(), &facts_.reference->AfterSteps(copy.state.version - 1), 0,
+          copy.state.version - 1);
+}
+
+void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint64_t version, const Buffer& values) {
+  if (!facts_.synchronous || version > facts_.reference->steps()) return;
+  Compare(ps + " (answer)", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
+}
+
+void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer& values) {
+  if (facts_.synchronous) {
+    if (version != facts_.reference->steps()) {
+      return world_.Fail(absl::StrFormat("reference: the digest is of version %d of partition %d, the job has %d steps", version, partition,
+                                         facts_.reference->steps()));
+    }
+    return Compare("the digest", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
+  }
+  const std::vector<uint64_t> all(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(facts_.plan.total_steps));
+  Compare("the digest", partition, values.floats(), nullptr, facts_.reference->Sum(all), version);
+}
+
+// ---- acknowledged ----
+
+void AcknowledgedChecker::Told(uint32_t partition, uint64_t version, uint32_t replica, uint64_t sequence) {
+  Partition& p = told_[partition];
+  if (facts_.synchronous) {
+    p.version = std::max(p.version, version);
+  } else if (sequence > 0) {
+    uint64_t& known = p.sequence[replica];
+    known = std::max(known, sequence);
+  }
+}
+
+std::string AcknowledgedChecker::Missing(const Copy& copy) const {
+  const Partition& p = told_[copy.partition];
+  if (facts_.synchronous && copy.state.version < p.version) {
+    return absl::StrFormat("%s serves partition %d at version %d, but %d was acknowledged", copy.ps, copy.partition, copy.state.version,
+                           p.version);
+  }
+  for (const auto& [replica, sequence] : p.sequence) {
+    if (copy.state.sequences[replica] < sequence) {
+      return absl::StrFormat("%s serves partition %d with update %d of replica %d, but %d was acknowledged", copy.ps, copy.partition,
+                             copy.state.sequences[replica], replica, sequence);
+    }
+  }
+  return "";
+}
+
+void AcknowledgedChecker::Serves(const Copy& copy, bool may_lose) {
+  const std::string missing = Missing(copy);
+  if (missing.empty()) return;
+  if (!may_lose) return world_.Fail("acknowledged: " + missing);
+  world_.Trace("allowed loss: %s", missing);
+  Partition& p = told_[copy.partition];
+  p.version = std::min(p.version, copy.state.version);
+  for (auto& [replica, sequence] : p.sequence) sequence = std::min(sequence, copy.state.sequences[replica]);
+}
+
+// ---- one history ----
+
+void HistoryChecker::Answers(const Copy& copy) {
+  auto& moments = partitions_[copy.partition].moments;
+  const uint64_t version = copy.state.version;
+  if (copy.generation < partitions_[copy.partition].forgiven) return;
+  auto [it, first] = moments.try_emplace(version, Moment{copy.state.sequences, copy.ps, copy.generation});
+  if (!first) {
+    if (it->second.sequences == copy.state.sequences) return;
+    return world_.Fail(absl::StrFormat(
+        "history: partition %d, version %d: %s (generation %d) has the updates [%s], but %s (generation %d) answered with [%s]",
+        copy.partition, version, copy.ps, copy.generation, absl::StrJoin(copy.state.sequences, ","), it->second.ps, it->second.generation,
+        absl::StrJoin(it->second.sequences, ",")));
+  }
+  if (it != moments.begin()) {
+    const Moment& before = std::prev(it)->second;
+    for (size_t r = 0; r < before.sequences.size(); ++r) {
+      if (copy.state.sequences[r] >= before.sequences[r]) continue;
+      return world_.Fail(absl::StrFormat("history: partition %d: %s answers with version %d [%s], which does not follow [%s] of %s",
+                                         copy.partition, copy.ps, version, absl::StrJoin(copy.state.sequences, ","),
+                                         absl::StrJoin(before.sequences, ","), before.ps));
+    }
+    if (before.generation > copy.generation) {
+      return world_.Fail(absl::StrFormat(
+          "history: two primaries: partition %d: %s acknowledges version %d in generation %d, after %s served in %d", copy.partition,
+          copy.ps, version, copy.generation, before.ps, before.generation));
+    }
+    if (before.generation == copy.generation && before.ps != copy.ps) {
+      return world_.Fail(absl::StrFormat("history: two primaries: partition %d: %s and %s both make generation %d longer, at version %d",
+                                         copy.partition, copy.ps, before.ps, copy.generation, version));
+    }
+  }
+  // An answer that comes late, of an update that was confirmed before the partition moved on: then it lies on the way to what is known.
+  if (auto next = std::next(it); next != moments.end()) {
+    for (size_t r = 0; r < copy.state.sequences.size(); ++r) {
+      if (copy.state.sequences[r] <= next->second.sequences[r]) continue;
+      return world_.Fail(absl::StrFormat("history: two primaries: partition %d: %s answers with version %d [%s], but %s with %d [%s]",
+                                         copy.partition, copy.ps, version, absl::StrJoin(copy.state.sequences, ","), next->second.ps,
+                                         next->first, absl::StrJoin(next->second.sequences, ",")));
     }
   }
 }
 
-void CheckBounds(World& world, const PartitionCore& core) {
-  const size_t bound = kWaitersPerReplicaMax * core.config().replicas + kWaitersExtraMax;
-  if (core.waiting() > bound) world.Fail(absl::StrFormat("%d requests wait, the bound is %d", core.waiting(), bound));
+bool HistoryChecker::Behind(const Copy& copy) const {
+  const auto& moments = partitions_[copy.partition].moments;
+  return moments.upper_bound(copy.state.version) != moments.end();
 }
 
-void CheckValues(World& world, const std::vector<float>& expected, const v1::PartitionRange& range, const PartitionState& state) {
-  const size_t size = range.end() - range.begin();
-  if (std::memcmp(state.values.data(), expected.data() + range.begin(), size * sizeof(float)) == 0) return;
-  for (size_t i = 0; i < size; ++i) {
-    if (state.values.floats()[i] != expected[range.begin() + i]) {
-      world.Fail(absl::StrFormat("partition %d: number %d is %.9g, the sequential reference has %.9g", range.partition(),
-                                 range.begin() + i, state.values.floats()[i], expected[range.begin() + i]));
-      return;
+void HistoryChecker::Forgive(uint32_t partition, uint64_t version, uint64_t generation) {
+  partitions_[partition].forgiven = generation;
+  auto& moments = partitions_[partition].moments;
+  moments.erase(moments.upper_bound(version), moments.end());
+}
+
+// ---- epoch ----
+
+void EpochChecker::Computed(int64_t step, ReplicaId replica, PlaceRange places) { computed_[{step, replica.value}] = places; }
+
+void EpochChecker::AtEnd(const Copy& primary) {
+  std::vector<int> visits;
+  int64_t epoch = -1;
+  const auto close = [&] {
+    for (size_t place = 0; place < visits.size(); ++place) {
+      if (visits[place] == 1) continue;
+      return world_.Fail(absl::StrFormat("epoch: partition %d: epoch %d has visited the example at place %d %d times", primary.partition,
+                                         epoch, place, visits[place]));
+    }
+  };
+  for (int64_t step = 0; step < facts_.plan.total_steps; ++step) {
+    if (facts_.plan.EpochOf(step) != epoch) {
+      close();
+      epoch = facts_.plan.EpochOf(step);
+      visits.assign(static_cast<size_t>(facts_.plan.examples), 0);
+    }
+    for (int32_t r = 0; r < facts_.spec.replicas(); ++r) {
+      if (static_cast<int64_t>(primary.state.sequences[r]) <= step) continue;
+      auto found = computed_.find({step, r});
+      if (found == computed_.end()) continue;
+      for (int64_t place = found->second.begin; place < found->second.end; ++place) ++visits[place];
     }
   }
-  world.Fail(absl::StrFormat("partition %d: the bits differ from the sequential reference", range.partition()));
+  close();
+}
+
+void EpochChecker::Reported(const v1::JobStatus& status) {
+  for (const v1::EpochResult& epoch : status.epochs()) {
+    if (static_cast<int64_t>(epoch.train().examples()) > facts_.plan.examples) {
+      world_.Fail(absl::StrFormat("epoch: the figures of epoch %d count %d examples, there are %d", epoch.epoch(), epoch.train().examples(),
+                                  facts_.plan.examples));
+    }
+  }
+}
+
+// ---- bounds ----
+
+void BoundsChecker::Check(const PartitionCore& core) {
+  Queue("requests at a partition", core.waiting(), kWaitersPerReplicaMax * core.config().replicas + kWaitersExtraMax);
+}
+
+void BoundsChecker::Queue(const std::string& what, size_t length, size_t most) {
+  longest_ = std::max(longest_, length);
+  if (length > most) world_.Fail(absl::StrFormat("bounds: %d %s, the bound is %d", length, what, most));
+}
+
+// ---- progress ----
+
+void ProgressChecker::Reached(uint64_t updates) {
+  if (updates <= updates_) return;
+  if (stopped_at_) longest_ = std::max(longest_, world_.now() - std::max(last_, *stopped_at_));
+  updates_ = updates;
+  last_ = world_.now();
+}
+
+bool ProgressChecker::Stalled() const {
+  return stopped_at_ && world_.now() - std::max(last_, *stopped_at_) > patience_;
 }
 
 }  // namespace cairn::sim

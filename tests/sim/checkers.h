@@ -1,49 +1,182 @@
-// What must hold in every run, whatever happened in it. Each checker watches from outside of the cores.
+// What must hold in every run, whatever happens in it: one class a promise. Each watches from outside of the cores.
+//
+// A *copy* is one process' state of one partition: a primary's or a backup's. The cluster tells every checker what it is concerned with,
+// in the order in which it happens. Where a durability allows it, acknowledged updates may be lost (Forgive); the checkers then go on from
+// what is left.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "common/model/graph.h"
 #include "common/model/step_plan.h"
 #include "server/partition_core.h"
+#include "tests/sim/job.h"
 #include "tests/sim/world.h"
 
 namespace cairn::sim {
 
-// Promises 1, 2 and 4: applied exactly once, acknowledged kept, every example once.
-//
-// It sees each log entry that a ps appends, each version that a worker was told, and each recovery.
-class UpdateOracle {
- public:
-  UpdateOracle(World& world, v1::JobSpec spec, StepPlan plan) : world_(world), spec_(std::move(spec)), plan_(plan) {}
+// What a run is about; the same for all checkers.
+struct JobFacts {
+  v1::JobSpec spec;
+  StepPlan plan;
+  std::vector<v1::PartitionRange> ranges;
+  const Reference* reference = nullptr;
+  bool synchronous = true;
+};
 
-  void Appended(uint32_t partition, const v1::LogEntry& entry);
-  void Acknowledged(uint32_t partition, uint64_t version);
-  void Recovered(uint32_t partition, const PartitionState& state);
-  // At the end: every (step, replica) was applied once in every partition.
-  void Finish(size_t partitions);
+struct Copy {
+  const std::string& ps;
+  uint32_t partition;
+  uint64_t generation;
+  const PartitionState& state;
+};
+
+// Promise 2: each (replica, step) once, in order, with all its examples.
+class ExactlyOnceChecker {
+ public:
+  ExactlyOnceChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
+  void Logged(const std::string& ps, uint32_t partition, const v1::LogEntry& entry);
+  void Changed(const Copy& copy);
+  void AtEnd(const Copy& primary);
+
+ private:
+  World& world_;
+  const JobFacts& facts_;
+};
+
+// Promise 3: every copy, at every moment, and every answer has the numbers that the sequential reference has.
+class ReferenceChecker {
+ public:
+  ReferenceChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
+  void Changed(const Copy& copy);
+  void Answered(const std::string& ps, uint32_t partition, uint64_t version, const Buffer& values);
+  // What a user is given.
+  void AtEnd(uint32_t partition, uint64_t version, const Buffer& values);
+
+ private:
+  void Compare(const std::string& who, uint32_t partition, absl::Span<const float> values, const std::vector<float>* whole,
+               float number, uint64_t version);
+  World& world_;
+  const JobFacts& facts_;
+};
+
+// Promise 1: what a worker was told is applied, whoever serves the partition has.
+class AcknowledgedChecker {
+ public:
+  AcknowledgedChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts), told_(facts.ranges.size()) {}
+  // A worker was told: the partition is at `version`, this replica's updates up to `sequence` are in it.
+  void Told(uint32_t partition, uint64_t version, uint32_t replica, uint64_t sequence);
+  // From now on this copy answers. False: it lacks something, and nothing forgives it.
+  void Serves(const Copy& copy, bool may_lose);
+  void AtEnd(const Copy& primary) { Serves(primary, false); }
+  bool Lacks(const Copy& copy) const { return !Missing(copy).empty(); }
 
  private:
   struct Partition {
     uint64_t version = 0;
-    uint64_t acknowledged = 0;
-    std::map<std::pair<uint32_t, uint64_t>, int> applied;  // (replica or 0, sequence) -> times
+    std::map<uint32_t, uint64_t> sequence;  // asynchronous, by replica
   };
+  std::string Missing(const Copy& copy) const;
   World& world_;
-  const v1::JobSpec spec_;
-  const StepPlan plan_;
-  std::map<uint32_t, Partition> partitions_;
+  const JobFacts& facts_;
+  std::vector<Partition> told_;
 };
 
-// Promise 6, the part that cores decide: what waits is bounded.
-void CheckBounds(World& world, const PartitionCore& core);
+// Never two serving primaries: all that was ever answered about a partition is one history, and one ps at a time makes it longer.
+class HistoryChecker {
+ public:
+  HistoryChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts), partitions_(facts.ranges.size()) {}
+  // The copy answers with its present version.
+  void Answers(const Copy& copy);
+  // Something was lost, as the durability allows: what comes after this is another history.
+  void Forgive(uint32_t partition, uint64_t version, uint64_t generation);
+  // Later versions than the copy's were shown to someone.
+  bool Behind(const Copy& copy) const;
 
-// Promise 3 (and the exact sum of asynchronous jobs): the numbers of every partition at the end.
-void CheckValues(World& world, const std::vector<float>& expected, const v1::PartitionRange& range, const PartitionState& state);
+ private:
+  struct Moment {
+    std::vector<uint64_t> sequences;
+    std::string ps;
+    uint64_t generation = 0;
+  };
+  struct Partition {
+    std::map<uint64_t, Moment> moments;  // by version
+    uint64_t forgiven = 0;               // what copies of older generations say is of the lost history
+  };
+  World& world_;
+  const JobFacts& facts_;
+  std::vector<Partition> partitions_;
+};
+
+// Promise 4: every epoch visits each example once, by the steps that counted.
+class EpochChecker {
+ public:
+  EpochChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
+  // A worker hands in a gradient of these places for (replica, step).
+  void Computed(int64_t step, ReplicaId replica, PlaceRange places);
+  void AtEnd(const Copy& primary);
+  // What the job's status says of its epochs; figures may be lost, never counted twice.
+  void Reported(const v1::JobStatus& status);
+
+ private:
+  World& world_;
+  const JobFacts& facts_;
+  std::map<std::pair<int64_t, int32_t>, PlaceRange> computed_;
+};
+
+// Promise 6: queues and what waits are bounded.
+class BoundsChecker {
+ public:
+  explicit BoundsChecker(World& world) : world_(world) {}
+  void Check(const PartitionCore& core);
+  void Queue(const std::string& what, size_t length, size_t most);
+  size_t longest() const { return longest_; }
+
+ private:
+  World& world_;
+  size_t longest_ = 0;
+};
+
+// Once the faults stop, the job gets on: never longer than `patience` without a step, and it ends.
+class ProgressChecker {
+ public:
+  ProgressChecker(World& world, absl::Duration patience) : world_(world), patience_(patience) {}
+  void FaultsStopped() { stopped_at_ = world_.now(); }
+  // What counts as progress: any number that has grown.
+  void Reached(uint64_t updates);
+  // True: it has stood still for too long.
+  bool Stalled() const;
+  absl::Duration longest() const { return longest_; }
+  absl::Duration patience() const { return patience_; }
+
+ private:
+  World& world_;
+  const absl::Duration patience_;
+  std::optional<absl::Time> stopped_at_;
+  absl::Time last_;
+  uint64_t updates_ = 0;
+  absl::Duration longest_;
+};
+
+struct Checkers {
+  Checkers(World& world, const JobFacts& facts, absl::Duration patience)
+      : exactly_once(world, facts),
+        reference(world, facts),
+        acknowledged(world, facts),
+        history(world, facts),
+        epoch(world, facts),
+        bounds(world),
+        progress(world, patience) {}
+  ExactlyOnceChecker exactly_once;
+  ReferenceChecker reference;
+  AcknowledgedChecker acknowledged;
+  HistoryChecker history;
+  EpochChecker epoch;
+  BoundsChecker bounds;
+  ProgressChecker progress;
+};
 
 }  // namespace cairn::sim

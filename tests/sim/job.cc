@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/base/random.h"
+#include "common/model/fault_check.h"
 #include "common/model/initializer.h"
 
 namespace cairn::sim {
@@ -32,11 +33,7 @@ Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t wid
 
 }  // namespace
 
-bool IsSynchronous(const v1::JobSpec& spec) {
-  return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);
-}
-
-v1::JobSpec RandomJob(Rng& rng) {
+v1::JobSpec RandomJob(Rng& rng, int ps) {
   v1::JobSpec spec;
   spec.set_name("sim");
   switch (rng.Between(0, 5)) {
@@ -59,13 +56,22 @@ v1::JobSpec RandomJob(Rng& rng) {
   spec.mutable_data()->set_path("/data");
   spec.mutable_loss()->set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
   spec.mutable_loss()->set_from_logits(true);
-  spec.mutable_optimizer()->mutable_sgd();
+  v1::Sgd& sgd = *spec.mutable_optimizer()->mutable_sgd();
+  if (synchronous && rng.Chance(0.5)) sgd.set_momentum(0.9f);  // a slot, which must move with the values
   spec.mutable_optimizer()->set_learning_rate(synchronous ? 0.1f : 1.0f);
   spec.set_replicas(static_cast<int32_t>(rng.Between(1, 6)));
   spec.set_batch_size(spec.replicas() + static_cast<int32_t>(rng.Between(0, 9)));
   spec.set_epochs(static_cast<int32_t>(rng.Between(1, 3)));
   spec.set_partition_bytes(64 * rng.Between(1, 3));
   spec.set_seed(rng.Next());
+  if (ps == 1 || rng.Chance(0.35)) {
+    spec.set_durability(rng.Chance(0.7) ? v1::LOGGED : v1::SNAPSHOT);
+    spec.set_backups(0);
+  } else {
+    spec.set_durability(rng.Chance(0.5) ? v1::REPLICATED : v1::LOGGED_AND_REPLICATED);
+    spec.set_backups(static_cast<int32_t>(rng.Between(1, ps > 2 && rng.Chance(0.3) ? 2 : 1)));
+  }
+  spec.set_fsync(rng.Chance(0.3));
   return spec;
 }
 
@@ -93,14 +99,26 @@ void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int6
   }
 }
 
-std::vector<float> ExpectedValues(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan) {
+Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan) {
   std::vector<float> values(graph.space_size());
   InitializeRange(graph, spec.seed(), 0, absl::MakeSpan(values));
-  std::vector<bool> is_variable(values.size(), false);
-  for (const Variable& v : graph.variables()) std::fill_n(is_variable.begin() + v.offset, v.size, true);
+  is_variable_.assign(values.size(), false);
+  for (const Variable& v : graph.variables()) std::fill_n(is_variable_.begin() + v.offset, v.size, true);
 
+  if (!IsSynchronous(spec)) {
+    for (int32_t r = 0; r < spec.replicas(); ++r) {
+      std::vector<float>& added = counted_.emplace_back(1, 0.0f);
+      for (int64_t step = 0; step < plan.total_steps; ++step) {
+        added.push_back(added.back() + (plan.Places(step, ReplicaId(r)).size() > 0 ? static_cast<float>(r + 1) : 0.0f));
+      }
+    }
+    return;
+  }
   size_t width = 1;
   while (width < static_cast<size_t>(spec.replicas())) width *= 2;
+  const float momentum = spec.optimizer().sgd().momentum(), rate = spec.optimizer().learning_rate();
+  std::vector<float> moment(values.size(), 0.0f);
+  trajectory_.push_back(values);
   for (int64_t step = 0; step < plan.total_steps; ++step) {
     std::vector<Gradient> leaves(spec.replicas());
     int64_t total = 0;
@@ -111,22 +129,26 @@ std::vector<float> ExpectedValues(const v1::JobSpec& spec, const Graph& graph, c
       leaves[r].emplace(values.size());
       FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]));
     }
-    if (IsSynchronous(spec)) {
-      const Gradient sum = NaiveTree(leaves, 0, width);
-      if (!sum) continue;
+    if (const Gradient sum = NaiveTree(leaves, 0, width)) {
       for (size_t i = 0; i < values.size(); ++i) {
-        if (is_variable[i]) values[i] = values[i] - spec.optimizer().learning_rate() * ((*sum)[i] / static_cast<float>(total));
-      }
-    } else {
-      for (int32_t r = 0; r < spec.replicas(); ++r) {
-        if (!leaves[r]) continue;
-        for (size_t i = 0; i < values.size(); ++i) {
-          if (is_variable[i]) values[i] += static_cast<float>(r + 1);
+        if (!is_variable_[i]) continue;
+        const float step_size = rate * ((*sum)[i] / static_cast<float>(total));
+        if (momentum > 0) {
+          moment[i] = momentum * moment[i] - step_size;
+          values[i] = values[i] + moment[i];
+        } else {
+          values[i] = values[i] - step_size;
         }
       }
     }
+    trajectory_.push_back(values);
   }
-  return values;
+}
+
+float Reference::Sum(absl::Span<const uint64_t> sequences) const {
+  float sum = 0;
+  for (size_t r = 0; r < sequences.size(); ++r) sum += counted_[r][std::min<size_t>(sequences[r], counted_[r].size() - 1)];
+  return sum;
 }
 
 }  // namespace cairn::sim

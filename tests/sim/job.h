@@ -16,9 +16,8 @@ namespace cairn::sim {
 inline constexpr int64_t kInputs = 5;
 inline constexpr int64_t kValidationExamples = 11;
 
-// A job of a random shape (replicas, partitions, steps, mode). Asynchronous jobs start at zero, so that their sums are exact.
-v1::JobSpec RandomJob(Rng& rng);
-bool IsSynchronous(const v1::JobSpec& spec);
+// A job of a random shape (replicas, partitions, steps, mode, durability). Asynchronous jobs start at zero, so that their sums are exact.
+v1::JobSpec RandomJob(Rng& rng, int ps);
 v1::DataInfo DataOf(int64_t train_examples);
 
 // The gradient (sum over `examples`) of a replica at a step.
@@ -28,7 +27,22 @@ v1::DataInfo DataOf(int64_t train_examples);
 void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
                   absl::Span<float> gradient);
 
-// The values after all steps, written independently of the code under test: naive tree, naive SGD.
-std::vector<float> ExpectedValues(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan);
+// What the values have to be, written independently of the code under test: naive tree, naive optimizer.
+class Reference {
+ public:
+  Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan);
+
+  // Synchronous: of the whole parameter space after so many steps.
+  const std::vector<float>& AfterSteps(uint64_t steps) const { return trajectory_[steps]; }
+  uint64_t steps() const { return trajectory_.size() - 1; }
+  // Asynchronous: with so many updates of each replica. All variables have the same value.
+  float Sum(absl::Span<const uint64_t> sequences) const;
+  bool IsVariable(int64_t number) const { return is_variable_[static_cast<size_t>(number)]; }
+
+ private:
+  std::vector<bool> is_variable_;
+  std::vector<std::vector<float>> trajectory_;
+  std::vector<std::vector<float>> counted_;  // by replica and sequence: what it has added
+};
 
 }  // namespace cairn::sim

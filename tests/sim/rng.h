@@ -23,6 +23,10 @@ class Rng {
   absl::Duration Between(absl::Duration low, absl::Duration high) {
     return absl::Microseconds(Between(absl::ToInt64Microseconds(low), absl::ToInt64Microseconds(high)));
   }
+  template <typename T>
+  auto& Pick(T& items) {
+    return items[static_cast<size_t>(Between(0, static_cast<int64_t>(items.size()) - 1))];
+  }
 
  private:
   uint64_t state_;

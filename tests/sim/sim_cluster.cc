@@ -1,32 +1,26 @@
 #include "tests/sim/sim_cluster.h"
 
-#include <cmath>
-
 #include "common/base/check.h"
+#include "common/model/fault_check.h"
 #include "common/model/job_check.h"
 
 namespace cairn::sim {
 namespace {
 
-constexpr absl::Duration kFaultsFrom = absl::Milliseconds(200);
-constexpr absl::Duration kTimeAfterFaults = absl::Seconds(120);  // for the job to end; far more than it needs
+constexpr absl::Duration kPatience = absl::Seconds(30);  // without a step, once the faults have stopped
+constexpr absl::Duration kTimeAfterFaults = absl::Seconds(200);  // for the job to end; far more than it needs
 
-// What a coordinator finds in its store when it starts.
-StoredState Load(KvStore& store, World& world) {
-  StoredState state;
-  auto parse = [&world](std::string_view value, google::protobuf::MessageLite* message) {
-    if (!message->ParseFromArray(value.data(), static_cast<int>(value.size()))) world.Fail("a stored message does not parse");
-  };
-  if (auto cluster = store.Get(kClusterKey); cluster.ok() && *cluster) parse(**cluster, &state.cluster);
-  const absl::Status scanned = store.Scan(kJobKeyPrefix, [&](std::string_view, std::string_view value) {
-    parse(value, &state.jobs.emplace_back());
-    return true;
-  });
-  if (!scanned.ok()) world.Fail(scanned.ToString());
-  return state;
-}
+bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace
+
+const std::vector<PlantedBug>& AllBugs() {
+  static const auto* const all = new std::vector<PlantedBug>{
+      PlantedBug::kReplyBeforePersist, PlantedBug::kForgetSequences,   PlantedBug::kAddInOrderOfArrival, PlantedBug::kStaleValues,
+      PlantedBug::kSkipExamples,       PlantedBug::kLoseJobsOnRestart, PlantedBug::kGoOnAlone,           PlantedBug::kBelieveUnconfirmed,
+      PlantedBug::kNoSync,             PlantedBug::kNoRetry,           PlantedBug::kLeakRequests};
+  return *all;
+}
 
 const char* Name(PlantedBug bug) {
   switch (bug) {
@@ -37,202 +31,76 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kStaleValues: return "stale-values";
     case PlantedBug::kSkipExamples: return "skip-examples";
     case PlantedBug::kLoseJobsOnRestart: return "lose-jobs-on-restart";
+    case PlantedBug::kGoOnAlone: return "go-on-alone";
+    case PlantedBug::kBelieveUnconfirmed: return "believe-unconfirmed";
+    case PlantedBug::kNoSync: return "no-sync";
+    case PlantedBug::kNoRetry: return "no-retry";
+    case PlantedBug::kLeakRequests: return "leak-requests";
   }
   return "?";
 }
 
 SimCluster::SimCluster(const Options& options)
-    : options_(options), world_(options.seed, options.trace), coordinator_store_(NewMemoryKvStore()) {
+    : options_(options), world_(options.seed, options.trace, options.checker), network_(world_), plan_(FaultPlan::Random(world_.rng)) {
   Rng& rng = world_.rng;
-  auto checked = CheckJob(RandomJob(rng));
+  const int ps = static_cast<int>(rng.Between(1, 4)), workers = static_cast<int>(rng.Between(1, 4));
+  auto checked = CheckJob(RandomJob(rng, ps));
   CAIRN_CHECK(checked.ok(), checked.status().ToString());
-  spec_ = checked->spec;
-  graph_ = checked->graph;
-  train_examples_ = spec_.batch_size() + rng.Between(0, 5 * spec_.batch_size());
-  plan_ = StepPlan::Make(train_examples_, spec_.batch_size(), spec_.replicas(), 0, spec_.epochs());
+  facts_.spec = checked->spec;
+  graph_ = std::make_shared<const Graph>(checked->graph);
+  facts_.synchronous = IsSynchronous(facts_.spec);
+  const int64_t examples = facts_.spec.batch_size() + rng.Between(0, 11 * facts_.spec.batch_size());
+  facts_.plan = StepPlan::Make(examples, facts_.spec.batch_size(), facts_.spec.replicas(), 0, facts_.spec.epochs());
+  facts_.ranges = CutPartitions(graph_->space_size(), facts_.spec.partition_bytes());
+  reference_ = std::make_unique<Reference>(facts_.spec, *graph_, facts_.plan);
+  facts_.reference = reference_.get();
   checked_ = std::make_shared<const CheckedJob>(*std::move(checked));
-  oracle_ = std::make_unique<UpdateOracle>(world_, spec_, plan_);
+  checkers_ = std::make_unique<Checkers>(world_, facts_, kPatience);
 
-  if (rng.Chance(0.7)) {
-    world_.network.lost = 0.0005 * rng.Between(0, 20);
-    world_.network.repeated = 0.01 * rng.Between(0, 10);
+  if (rng.Chance(0.6)) {
+    network_.faults.broken = 0.0005 * static_cast<double>(rng.Between(0, 20));
+    network_.faults.repeated = 0.01 * static_cast<double>(rng.Between(0, 10));
   }
-  world_.network.delay_max = absl::Milliseconds(rng.Between(1, 30));
-  const int64_t ps = rng.Between(1, 3), workers = rng.Between(1, 4);
-  for (int i = 0; i < ps; ++i) ps_.push_back(std::make_unique<SimPs>(*this, i));
-  for (int i = 0; i < workers; ++i) {
-    const int slots = static_cast<int>(rng.Between(1, 3));
-    workers_.push_back(std::make_unique<SimWorker>(*this, i, slots, rng.Chance(0.2) ? 5 : 1));
-  }
-  for (auto& p : ps_) nodes_[p->name()].ps = p.get();
-  for (auto& w : workers_) nodes_[w->name()].worker = w.get();
-}
+  network_.faults.delay_max = absl::Milliseconds(rng.Between(1, 30));
+  power_losses_ = facts_.spec.fsync() && LogsBeforeReply(facts_.spec.durability());
 
-// ---- sessions ----
+  const int coordinators = rng.Chance(0.4) ? static_cast<int>(rng.Between(2, 3)) : 1;
+  if (coordinators > 1) etcd_ = std::make_unique<Etcd>();
+  for (int i = 0; i < coordinators; ++i) coordinators_.push_back(std::make_unique<SimCoordinator>(*this, i, etcd_.get()));
+  for (int i = 0; i < ps; ++i) ps_.push_back(std::make_unique<SimPs>(*this, i, power_losses_));
+  for (int i = 0; i < workers; ++i) workers_.push_back(std::make_unique<SimWorker>(*this, i, static_cast<int>(rng.Between(1, 3))));
 
-void SimCluster::JoinCluster(const std::string& node, uint64_t process) {
-  nodes_[node].up = true;
-  nodes_[node].process = process;
-  Connect(node, process, world_.NetworkDelay());
-}
-
-void SimCluster::Connect(const std::string& node, uint64_t process, absl::Duration delay) {
-  world_.After(delay, [this, node, process] {
-    Node& n = nodes_[node];
-    if (!n.up || n.process != process) return;
-    if (coordinator_ == nullptr) return Connect(node, process, world_.rng.Between(absl::Milliseconds(50), absl::Seconds(1)));
-    auto session = std::make_shared<Session>();
-    session->token = SessionToken(++next_token_);
-    session->to_node = [this, node, process](const v1::CoordinatorMessage& message) {
-      Node& to = nodes_[node];
-      if (!to.up || to.process != process) return;
-      if (message.has_welcome()) return Heartbeats(node, process);
-      if (to.ps != nullptr) to.ps->OnCommand(message);
-      if (to.worker != nullptr) to.worker->OnCommand(message);
-    };
-    session->node_closed = [this, node, process] {
-      Connect(node, process, world_.rng.Between(absl::Milliseconds(50), absl::Milliseconds(500)));
-    };
-    n.session = session;
-    sessions_[session->token.value] = session;
-    session_nodes_[session->token.value] = node;
-    v1::Hello hello = n.ps != nullptr ? n.ps->Hello() : n.worker->Hello();
-    session->up_busy_until = world_.now() + world_.NetworkDelay();
-    world_.At(session->up_busy_until, [this, session, hello = std::move(hello)] {
-      if (session->open && coordinator_ != nullptr) Step(NodeUp{session->token, hello});
-    });
-  });
-}
-
-void SimCluster::NodeSays(const std::string& node, v1::NodeMessage message) {
-  std::shared_ptr<Session> session = nodes_[node].session;
-  if (session == nullptr || !session->open) return;
-  session->up_busy_until = std::max(session->up_busy_until, world_.now() + world_.NetworkDelay());
-  world_.At(session->up_busy_until, [this, session, message = std::move(message)] {
-    if (session->open && coordinator_ != nullptr) Step(cairn::NodeSays{session->token, message});
-  });
-}
-
-void SimCluster::NodeDown(const std::string& name) {
-  Node& node = nodes_[name];
-  if (!node.up) return;
-  ++crashes_;
-  node.up = false;
-  if (node.ps != nullptr) {
-    for (auto& worker : workers_) {
-      if (worker->up()) worker->BreakStreams(node.ps);
-    }
-    node.ps->Crash();
-  } else {
-    node.worker->Crash();
-  }
-  if (node.session != nullptr) Break(node.session);
-  node.session = nullptr;
-}
-
-// Both ends learn of it after a while, each by itself.
-void SimCluster::Break(const std::shared_ptr<Session>& session) {
-  if (!session->open) return;
-  session->open = false;
-  world_.After(world_.NetworkDelay(), session->node_closed);
-  sessions_.erase(session->token.value);
-  world_.After(world_.NetworkDelay(), [this, session, process = coordinator_process_] {
-    if (coordinator_ != nullptr && coordinator_process_ == process) Step(SessionClosed{session->token});
-  });
-}
-
-void SimCluster::Heartbeats(const std::string& name, uint64_t process) {
-  Node& node = nodes_[name];
-  std::shared_ptr<Session> session = node.session;
-  if (!node.up || node.process != process || session == nullptr || !session->open) return;
-  v1::NodeMessage message;
-  *message.mutable_heartbeat() = node.worker != nullptr ? node.worker->Heartbeat() : v1::Heartbeat();
-  NodeSays(name, std::move(message));
-  world_.After(absl::Milliseconds(500), [this, name, process, session] {
-    if (nodes_[name].session == session) Heartbeats(name, process);
-  });
-}
-
-// ---- coordinator ----
-
-void SimCluster::StartCoordinator() {
-  world_.Trace("the coordinator starts");
-  ++coordinator_process_;
-  StoredState stored = Load(*coordinator_store_, world_);
-  if (options_.bug == PlantedBug::kLoseJobsOnRestart && coordinator_process_ > 1) stored.jobs.clear();
-  coordinator_ = std::make_unique<ClusterCore>(CoordinatorOptions{}, coordinator_process_, stored, world_.now());
-  Ticks(coordinator_process_);
-}
-
-void SimCluster::CrashCoordinator() {
-  world_.Trace("the coordinator is killed");
-  ++crashes_;
-  coordinator_.reset();
-  for (auto& [token, session] : sessions_) {
-    session->open = false;
-    world_.After(world_.NetworkDelay(), session->node_closed);
-  }
-  sessions_.clear();
-}
-
-void SimCluster::Ticks(uint64_t process) {
-  if (coordinator_ == nullptr || coordinator_process_ != process) return;
-  Step(Tick{});
-  world_.After(absl::Milliseconds(100), [this, process] { Ticks(process); });
-}
-
-void SimCluster::Step(Event event) {
-  Effects effects = coordinator_->Step(event, world_.now());
-  for (Effect& effect : effects) Carry(effect);
-}
-
-void SimCluster::Carry(Effect& effect) {
-  if (auto* store = std::get_if<Store>(&effect)) {
-    KvBatch batch;
-    if (store->value) {
-      batch.Put(store->key, *store->value);
-    } else {
-      batch.Delete(store->key);
-    }
-    if (auto s = coordinator_store_->Write(batch, true); !s.ok()) world_.Fail(s.ToString());
-  } else if (auto* send = std::get_if<SendCommand>(&effect)) {
-    auto found = sessions_.find(send->session.value);
-    if (found == sessions_.end() || !found->second->open) return;
-    std::shared_ptr<Session> session = found->second;
-    session->down_busy_until = std::max(session->down_busy_until, world_.now() + world_.NetworkDelay());
-    world_.At(session->down_busy_until, [session, message = send->message] {
-      if (session->open) session->to_node(message);
-    });
-  } else if (auto* reply = std::get_if<Reply>(&effect)) {
-    if (auto* submitted = std::get_if<v1::SubmitResponse>(&reply->body); submitted != nullptr && reply->status.ok()) {
-      job_id_ = submitted->job().job_id();
-    } else if (!reply->status.ok() && !absl::IsUnavailable(reply->status)) {
-      world_.Fail("the job was refused: " + reply->status.ToString());
-    }
-  } else if (auto* close = std::get_if<CloseSession>(&effect)) {
-    world_.Trace("the coordinator closes a session: %s", close->reason.ToString());
-    if (auto found = sessions_.find(close->session.value); found != sessions_.end()) Break(found->second);
-  } else if (auto* line = std::get_if<LogLine>(&effect)) {
-    world_.Trace("coordinator: %s", line->text);
-  } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
-    if (changed->job.value != job_id_) return;
-    const auto status = coordinator_->GetJob(changed->job, world_.now());
-    if (!status.ok()) return;
-    if (status->state() == v1::SUCCEEDED || status->state() == v1::FAILED || status->state() == v1::CANCELLED) {
-      final_state_ = status->state();
-      final_reason_ = status->reason();
-    }
+  const double drift = rng.Chance(0.5) ? 0 : rng.Chance(0.8) ? 0.001 : 0.1;
+  for (Host* host : Hosts()) {
+    host->clock_rate = 1 + drift * static_cast<double>(rng.Between(-100, 100)) / 100;
+    host->clock_offset = drift > 0 ? rng.Between(-absl::Hours(1), absl::Hours(1)) : absl::ZeroDuration();
+    if (rng.Chance(0.1)) host->cpu = 5;
+    if (rng.Chance(0.05)) host->network_delay = absl::Milliseconds(rng.Between(1, 60));
   }
 }
 
-// As a user with a request key: again and again until there is an answer.
-void SimCluster::SubmitUntilAccepted() {
-  if (job_id_ != 0) return;
-  if (coordinator_ != nullptr) Step(SubmitJob{ReplyToken(++next_token_), checked_, "key"});
-  world_.After(absl::Milliseconds(300), [this] { SubmitUntilAccepted(); });
+SimCluster::~SimCluster() = default;
+
+std::vector<SimNode*> SimCluster::Nodes() {
+  std::vector<SimNode*> nodes;
+  for (auto& p : ps_) nodes.push_back(p.get());
+  for (auto& w : workers_) nodes.push_back(w.get());
+  return nodes;
 }
 
-// ---- data plane ----
+std::vector<Host*> SimCluster::Hosts() {
+  std::vector<Host*> hosts;
+  for (SimNode* node : Nodes()) hosts.push_back(&node->host());
+  for (auto& c : coordinators_) hosts.push_back(&c->host());
+  return hosts;
+}
+
+SimCoordinator* SimCluster::CoordinatorOn(const Host& host) {
+  for (auto& c : coordinators_) {
+    if (&c->host() == &host) return c.get();
+  }
+  return nullptr;
+}
 
 SimPs* SimCluster::FindPs(const std::string& address) {
   for (auto& ps : ps_) {
@@ -241,154 +109,322 @@ SimPs* SimCluster::FindPs(const std::string& address) {
   return nullptr;
 }
 
-std::shared_ptr<Exchange> SimCluster::OpenExchange(SimWorker* worker, SimPs* ps) {
-  auto stream = std::make_shared<Exchange>();
-  stream->token = ++next_token_;
-  stream->worker = worker;
-  stream->ps = ps;
-  return stream;
+SimCoordinator* SimCluster::Leader() {
+  for (auto& c : coordinators_) {
+    if (c->leads()) return c.get();
+  }
+  return nullptr;
 }
 
-bool SimCluster::Finished() const {
-  const uint64_t updates = plan_.total_steps * (IsSynchronous(spec_) ? 1 : spec_.replicas());
-  size_t partitions = 0;
-  for (const auto& ps : ps_) {
-    if (!ps->up()) return false;
-    for (const auto& [id, core] : ps->cores()) {
-      if (core->version() != updates) return false;
-      ++partitions;
+// ---- the user ----
+
+// With a request key: again and again until there is an answer.
+void SimCluster::SubmitUntilAccepted() {
+  if (job_id_ != 0) return;
+  if (SimCoordinator* leader = Leader()) leader->Call(SubmitJob{ReplyToken(++last_reply_), checked_, "key"});
+  world_.After(absl::Milliseconds(300), [this] { SubmitUntilAccepted(); });
+}
+
+void SimCluster::OnReply(const Reply& reply) {
+  if (const auto* submitted = std::get_if<v1::SubmitResponse>(&reply.body); submitted != nullptr && reply.status.ok()) {
+    job_id_ = submitted->job().job_id();
+  } else if (!reply.status.ok() && !absl::IsUnavailable(reply.status) && job_id_ == 0) {
+    world_.Fail("the job was refused: " + reply.status.ToString());
+  }
+}
+
+void SimCluster::OnJobChanged(const v1::JobStatus& status) {
+  if (status.job_id() == job_id_ && IsFinal(status.state())) final_ = status;
+}
+
+void SimCluster::Updated(uint32_t partition, uint64_t version) {
+  if (std::exchange(versions_[partition], version) != version) checkers_->progress.Reached(++updates_);
+}
+
+// Whether the coordinator may have taken the host for dead lately.
+bool SimCluster::Troubled(const Host& host) const { return world_.now() - host.last_trouble < absl::Seconds(15); }
+
+void SimCluster::OnServes(const SimPs& ps, uint32_t partition, uint64_t generation, bool rolled_back) {
+  Copy copy = ps.CopyOf(partition);
+  copy.generation = generation;
+  // Where the log is not waited for, the end of all copies in memory may cost updates; but not while one lives that has everything.
+  bool may_lose = !LogsBeforeReply(facts_.spec.durability());
+  const bool lacks = checkers_->acknowledged.Lacks(copy) || checkers_->history.Behind(copy);
+  if (lacks && may_lose && !rolled_back && facts_.spec.durability() == v1::REPLICATED) {
+    for (const auto& other : ps_) {
+      auto core = other->cores().find(partition);
+      if (other.get() == &ps || core == other->cores().end() || Troubled(other->host())) continue;
+      const Copy living = other->CopyOf(partition);
+      if (!checkers_->acknowledged.Lacks(living) && !checkers_->history.Behind(living)) may_lose = false;
     }
   }
-  return partitions == CutPartitions(graph_.space_size(), spec_.partition_bytes()).size();
+  if (lacks && may_lose) checkers_->history.Forgive(partition, copy.state.version, generation);
+  checkers_->acknowledged.Serves(copy, may_lose);
+}
+
+// As `cairn watch`: asks whoever leads.
+void SimCluster::Watch() {
+  if (SimCoordinator* leader = Leader(); leader != nullptr && job_id_ != 0) {
+    if (const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host())); status.ok()) OnJobChanged(*status);
+  }
+  world_.After(absl::Seconds(1), [this] { Watch(); });
 }
 
 // ---- faults ----
 
 void SimCluster::PlanFaults() {
   Rng& rng = world_.rng;
-  const int64_t faults = rng.Between(0, 12);
-  const absl::Duration horizon = absl::Seconds(rng.Between(1, 8));
-  for (int64_t i = 0; i < faults; ++i) {
-    world_.After(rng.Between(kFaultsFrom, horizon), [this] { OneFault(); });
+  for (int i = 0; i < plan_.count; ++i) {
+    world_.After(rng.Between(absl::Milliseconds(200), plan_.horizon), [this] {
+      if (OneFault(world_.rng.Pick(plan_.kinds))) ++faults_;
+    });
   }
-  faults_end_ = world_.now() + horizon + absl::Seconds(6);
-  // From then on everything is up and the network is kind.
-  world_.At(faults_end_, [this] {
-    world_.network.lost = 0;
-    world_.network.repeated = 0;
-    for (auto& ps : ps_) {
-      if (!ps->up()) ps->Start();
-    }
-    if (coordinator_ == nullptr) StartCoordinator();
-    bool any = false;
-    for (auto& worker : workers_) any = any || worker->up();
-    if (!any) workers_[0]->Start();
+  faults_end_ = world_.now() + plan_.horizon + absl::Seconds(8);
+  world_.At(faults_end_, [this] { StopFaults(); });
+}
+
+// As a user who wants the job to get on.
+void SimCluster::Undrain() {
+  if (final_) return;
+  SimCoordinator* leader = Leader();
+  if (leader == nullptr) return world_.After(absl::Milliseconds(500), [this] { Undrain(); });
+  v1::DrainNodeRequest request;
+  request.set_undo(true);
+  for (const auto& ps : ps_) {
+    request.set_name(ps->name());
+    leader->Call(DrainNode{ReplyToken(++last_reply_), request});
+  }
+}
+
+// From now on everything is up and the network is kind.
+void SimCluster::StopFaults() {
+  world_.Trace("the faults stop");
+  network_.faults.broken = 0;
+  network_.faults.repeated = 0;
+  network_.HealAll();
+  Undrain();
+  for (auto& ps : ps_) {
+    if (ps.get() != gone_) ps->Start();
+  }
+  for (auto& c : coordinators_) c->Start();
+  bool any = false;
+  for (auto& worker : workers_) any = any || worker->up();
+  if (!any) workers_[0]->Start();
+  checkers_->progress.FaultsStopped();
+}
+
+void SimCluster::CutBetween(Host& a, Host& b, bool both, absl::Duration away) {
+  a.last_trouble = b.last_trouble = world_.now() + away;
+  network_.Cut(a, b);
+  if (both) network_.Cut(b, a);
+  world_.After(away, [this, &a, &b] {
+    network_.Heal(a, b);
+    network_.Heal(b, a);
   });
 }
 
-void SimCluster::OneFault() {
+// Another copy of everything that it has is in sync, as the coordinator has stored, and nothing else is amiss: no promise covers more.
+bool SimCluster::MayGo(const SimPs& ps) {
+  for (Host* host : Hosts()) {
+    if (Troubled(*host)) return false;
+  }
+  if (drains_ > 0) return false;  // a wish takes copies away, and hands partitions to a ps that may be the one
+  for (const auto& other : ps_) {
+    if (!other->up()) return false;
+  }
+  SimCoordinator* leader = Leader();
+  if (leader == nullptr || job_id_ == 0 || !LogsBeforeReply(facts_.spec.durability())) return false;
+  const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
+  if (!status.ok() || status->partitions_size() == 0) return false;
+  for (const v1::PartitionPlacement& p : status->partitions()) {
+    bool elsewhere = p.primary() != ps.name();
+    for (const v1::BackupPlacement& b : p.backups()) elsewhere = elsewhere || (b.in_sync() && b.node() != ps.name());
+    if (!elsewhere) return false;
+  }
+  return true;
+}
+
+bool SimCluster::OneFault(Fault fault) {
+  if (world_.now() < quiet_until_) return false;
   Rng& rng = world_.rng;
-  const absl::Duration away = rng.Between(absl::Milliseconds(10), absl::Milliseconds(rng.Chance(0.5) ? 300 : 5000));
-  switch (rng.Between(0, 6)) {
-    case 0:
-    case 1: {  // a worker dies; often it comes back, as a new process
-      SimWorker* worker = workers_[rng.Between(0, workers_.size() - 1)].get();
-      if (!worker->up()) return;
-      NodeDown(worker->name());
-      if (rng.Chance(0.7)) {
-        world_.After(away, [worker] {
-          if (!worker->up()) worker->Start();
+  const absl::Duration away = rng.Between(absl::Milliseconds(10), absl::Milliseconds(rng.Chance(0.5) ? 300 : 7000));
+  const auto again = [this, away](SimNode* node) {
+    world_.After(away, [this, node] {
+      if (node != gone_) node->Start();
+    });
+  };
+  switch (fault) {
+    case Fault::kWorkerKilled: {
+      SimWorker* worker = rng.Pick(workers_).get();
+      if (!worker->up()) return false;
+      worker->End();
+      if (rng.Chance(0.7)) again(worker);
+      return true;
+    }
+    case Fault::kPsKilled:
+    case Fault::kPsPowerLoss: {
+      SimPs* ps = rng.Pick(ps_).get();
+      if (!ps->up() || (fault == Fault::kPsPowerLoss && !power_losses_)) return false;
+      ps->End();
+      if (fault == Fault::kPsPowerLoss) world_.Trace("%s loses its power and %d writes", ps->name(), ps->disk().PowerLoss(rng));
+      again(ps);
+      return true;
+    }
+    case Fault::kCoordinatorKilled: {
+      SimCoordinator* c = rng.Pick(coordinators_).get();
+      if (!c->up()) return false;
+      c->End(rng.Chance(0.3));
+      world_.After(away, [c] { c->Start(); });
+      return true;
+    }
+    case Fault::kSessionBroken: {
+      const std::vector<SimNode*> nodes = Nodes();
+      SimNode* node = rng.Pick(nodes);
+      node->host().last_trouble = world_.now();
+      node->BreakSession();
+      return true;
+    }
+    case Fault::kStreamsBroken:
+      rng.Pick(workers_)->BreakStreams();
+      return true;
+    case Fault::kCut:
+    case Fault::kCutOneWay: {
+      std::vector<Host*> hosts = Hosts();
+      if (etcd_ != nullptr) hosts.push_back(&etcd_->host);
+      Host *a = rng.Pick(hosts), *b = rng.Pick(hosts);
+      if (a == b) return false;
+      CutBetween(*a, *b, fault == Fault::kCut, away);
+      return true;
+    }
+    case Fault::kIsolated: {
+      std::vector<Host*> hosts = Hosts();
+      if (etcd_ != nullptr) hosts.push_back(&etcd_->host);
+      Host* one = rng.Pick(hosts);
+      const int64_t how = rng.Between(0, 2);
+      for (Host* other : hosts) {
+        if (other == one) continue;
+        if (how == 0) CutBetween(*one, *other, true, away);
+        if (how == 1) CutBetween(*one, *other, false, away);
+        if (how == 2) CutBetween(*other, *one, false, away);
+      }
+      return true;
+    }
+    case Fault::kStandstill: {
+      std::vector<Host*> hosts = Hosts();
+      Host* host = rng.Pick(hosts);
+      if (!host->up) return false;
+      host->last_trouble = world_.now() + away;
+      network_.StandStill(*host, world_.now() + away);
+      return true;
+    }
+    case Fault::kClockJump: {
+      // The daemons' clock is the steady one: it stops for nothing and leaps only ahead (a machine that slept).
+      std::vector<Host*> hosts = Hosts();
+      Host* host = rng.Pick(hosts);
+      const absl::Duration leap = rng.Between(absl::Milliseconds(1), absl::Seconds(20));
+      world_.Trace("the clock of %s leaps by %.3f s", host->name, absl::ToDoubleSeconds(leap));
+      host->last_trouble = world_.now();
+      host->clock_offset += leap;
+      return true;
+    }
+    case Fault::kDrain: {
+      SimCoordinator* leader = Leader();
+      if (leader == nullptr) return false;
+      ++drains_;
+      v1::DrainNodeRequest request;
+      request.set_name(rng.Pick(ps_)->name());
+      world_.Trace("a user drains %s", request.name());
+      leader->Call(DrainNode{ReplyToken(++last_reply_), request});
+      if (rng.Chance(0.5)) {
+        request.set_undo(true);
+        world_.After(away, [this, request] {
+          if (SimCoordinator* later = Leader()) later->Call(DrainNode{ReplyToken(++last_reply_), request});
         });
       }
-      return;
+      return true;
     }
-    case 2:
-    case 3: {  // a ps dies and is started again on its store
-      SimPs* ps = ps_[rng.Between(0, ps_.size() - 1)].get();
-      if (!ps->up()) return;
-      NodeDown(ps->name());
-      world_.After(away, [ps] {
-        if (!ps->up()) ps->Start();
-      });
-      return;
+    case Fault::kPsGone: {
+      SimPs* ps = rng.Pick(ps_).get();
+      if (gone_ != nullptr || !ps->up() || !MayGo(*ps)) return false;
+      world_.Trace("%s dies for good", ps->name());
+      gone_ = ps;
+      quiet_until_ = world_.now() + absl::Seconds(10);
+      ps->End();
+      return true;
     }
-    case 4:
-      if (coordinator_ == nullptr) return;
-      CrashCoordinator();
-      world_.After(away, [this] {
-        if (coordinator_ == nullptr) StartCoordinator();
-      });
-      return;
-    case 5: {  // a session breaks, both processes live on
-      auto node = nodes_.begin();
-      std::advance(node, rng.Between(0, nodes_.size() - 1));
-      world_.Trace("the session of %s breaks", node->first);
-      if (node->second.session != nullptr) Break(node->second.session);
-      return;
-    }
-    default: {  // the streams between a worker and the ps break
-      SimWorker* worker = workers_[rng.Between(0, workers_.size() - 1)].get();
-      world_.Trace("the streams of %s break", worker->name());
-      if (worker->up()) worker->BreakStreams(nullptr);
-    }
+    case Fault::kCount:
+      return false;
   }
+  return false;
 }
 
 // ---- the run ----
 
+std::string SimCluster::Where() {
+  SimCoordinator* leader = Leader();
+  if (leader == nullptr) return "no coordinator leads";
+  if (job_id_ == 0) return "the job was never accepted";
+  const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
+  if (!status.ok()) return status.status().ToString();
+  return absl::StrFormat("%s at step %d of %d, generation %d: %s", v1::JobState_Name(status->state()), status->step(),
+                         facts_.plan.total_steps, status->generation(), status->reason());
+}
+
+bool SimCluster::Done() { return final_.has_value() || checkers_->progress.Stalled(); }
+
 void SimCluster::CheckEnd() {
   if (world_.failed()) return;
-  if (!final_state_) {
-    std::string where = "the coordinator is away";
-    if (coordinator_ != nullptr && job_id_ != 0) {
-      const auto status = coordinator_->GetJob(JobId(job_id_), world_.now());
-      where = status.ok() ? absl::StrFormat("%s at step %d of %d: %s", v1::JobState_Name(status->state()), status->step(),
-                                            plan_.total_steps, status->reason())
-                          : status.status().ToString();
-    }
-    return world_.Fail("the job did not end after the faults had stopped: " + where);
+  if (!final_) {
+    return world_.Fail(absl::StrFormat("progress: no step for %.0f s after the faults had stopped: %s",
+                                       absl::ToDoubleSeconds(checkers_->progress.patience()), Where()));
   }
-  if (*final_state_ != v1::SUCCEEDED) return world_.Fail(v1::JobState_Name(*final_state_) + ": " + final_reason_);
-  const auto ranges = CutPartitions(graph_.space_size(), spec_.partition_bytes());
-  oracle_->Finish(ranges.size());
-  const std::vector<float> expected = ExpectedValues(spec_, graph_, plan_);
-  size_t found = 0;
-  for (const auto& ps : ps_) {
-    for (const auto& [id, core] : ps->cores()) {
-      CheckValues(world_, expected, ranges[id], core->state());
-      ++found;
+  if (final_->state() != v1::SUCCEEDED) return world_.Fail(v1::JobState_Name(final_->state()) + ": " + final_->reason());
+  checkers_->epoch.Reported(*final_);
+  // A ps that is down holds the rest; the digest has seen all of them.
+  for (const v1::PartitionPlacement& placement : final_->partitions()) {
+    for (auto& ps : ps_) {
+      if (ps->name() != placement.primary()) continue;
+      auto core = ps->cores().find(placement.partition());
+      if (core == ps->cores().end()) continue;
+      const Copy copy{ps->name(), placement.partition(), core->second->generation().value, core->second->state()};
+      checkers_->exactly_once.AtEnd(copy);
+      checkers_->reference.Changed(copy);
+      checkers_->acknowledged.AtEnd(copy);
+      checkers_->epoch.AtEnd(copy);
     }
   }
-  // A ps that is down at the end holds the rest; Finalize has seen all of them.
-  if (found > ranges.size()) world_.Fail("a partition is served twice");
 }
 
 Result SimCluster::Run() {
-  StartCoordinator();
+  for (auto& c : coordinators_) {
+    world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Milliseconds(20)), [&c] { c->Start(); });
+  }
   for (auto& ps : ps_) {
     world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Milliseconds(20)), [&ps] { ps->Start(); });
   }
   for (size_t i = 0; i < workers_.size(); ++i) {
     const bool late = i > 0 && world_.rng.Chance(0.3);
     world_.After(world_.rng.Between(absl::ZeroDuration(), late ? absl::Seconds(4) : absl::Milliseconds(20)),
-                 [worker = workers_[i].get()] {
-                   if (!worker->up()) worker->Start();
-                 });
+                 [worker = workers_[i].get()] { worker->Start(); });
   }
   world_.After(absl::Milliseconds(100), [this] { SubmitUntilAccepted(); });
+  Watch();
   PlanFaults();
-  world_.RunUntil(faults_end_ + kTimeAfterFaults, [this] { return final_state_.has_value(); });
+  world_.RunUntil(faults_end_ + kTimeAfterFaults, [this] { return Done(); });
   CheckEnd();
 
   Result result;
   result.violation = world_.violation();
   result.events = world_.events();
   result.virtual_seconds = world_.seconds();
-  result.crashes = crashes_;
+  result.longest_wait_seconds = absl::ToDoubleSeconds(checkers_->progress.longest());
+  result.faults = faults_;
   result.summary = absl::StrFormat(
-      "%s%s R=%d batch=%d steps=%d partitions=%d, %d ps, %d workers, %d crashes", v1::Strategy_Name(spec_.strategy()),
-      spec_.has_staleness_bound() ? absl::StrFormat(" s=%d", spec_.staleness_bound()) : "", spec_.replicas(), spec_.batch_size(),
-      plan_.total_steps, CutPartitions(graph_.space_size(), spec_.partition_bytes()).size(), ps_.size(), workers_.size(), crashes_);
+      "%s%s R=%d batch=%d steps=%d partitions=%d %s%s backups=%d, %d ps, %d workers, %d coordinators, %d faults of: %s",
+      v1::Strategy_Name(facts_.spec.strategy()),
+      facts_.spec.has_staleness_bound() ? absl::StrFormat(" s=%d", facts_.spec.staleness_bound()) : "", facts_.spec.replicas(),
+      facts_.spec.batch_size(), facts_.plan.total_steps, facts_.ranges.size(), v1::Durability_Name(facts_.spec.durability()),
+      facts_.spec.fsync() ? " fsync" : "", facts_.spec.backups(), ps_.size(), workers_.size(), coordinators_.size(), faults_, plan_.Text());
   return result;
 }
 

@@ -1,4 +1,4 @@
-// SimCluster: the nodes of one run, the streams between them, the simulated coordinator and the faults.
+// SimCluster: the nodes of one run, the network between them, the coordinators, the user and the faults.
 #pragma once
 
 #include <map>
@@ -7,86 +7,86 @@
 #include <string>
 #include <vector>
 
-#include "common/storage/kv_store.h"
 #include "coordinator/cluster_core.h"
 #include "tests/sim/checkers.h"
+#include "tests/sim/faults.h"
+#include "tests/sim/sim_coordinator.h"
 #include "tests/sim/sim_ps.h"
 #include "tests/sim/sim_worker.h"
+#include "tests/sim/simulation.h"
 
 namespace cairn::sim {
 
 class SimCluster {
  public:
   explicit SimCluster(const Options& options);
+  ~SimCluster();
   Result Run();
 
   World& world() { return world_; }
+  Network& network() { return network_; }
   const Options& options() const { return options_; }
-  const v1::JobSpec& spec() const { return spec_; }
-  const Graph& graph() const { return graph_; }
-  const StepPlan& plan() const { return plan_; }
-  UpdateOracle& oracle() { return *oracle_; }
-  int64_t train_examples() const { return train_examples_; }
+  const JobFacts& facts() const { return facts_; }
+  const std::shared_ptr<const Graph>& graph() const { return graph_; }
+  Checkers& checkers() { return *checkers_; }
+  uint64_t job_id() const { return job_id_; }
 
-  // ---- sessions ----
-  // Opens a session for a node's process and keeps it up until the process ends.
-  void JoinCluster(const std::string& node, uint64_t process);
-  void NodeSays(const std::string& node, v1::NodeMessage message);
-  void NodeDown(const std::string& node);  // its process is gone
-  // ---- data plane ----
-  SimPs* FindPs(const std::string& address);
-  std::shared_ptr<Exchange> OpenExchange(SimWorker* worker, SimPs* ps);
-  // All partitions, if every one of them is served and of one version (or the job is asynchronous); for Finalize.
-  bool Finished() const;
+  // ---- nodes ----
+  SimCoordinator& coordinator(size_t i) { return *coordinators_[i]; }
+  size_t coordinators() const { return coordinators_.size(); }
+  SimCoordinator* CoordinatorOn(const Host& host);
+  SimPs* FindPs(const std::string& address);  // null: no such process
+  const std::vector<std::unique_ptr<SimPs>>& ps() const { return ps_; }
+
+  // ---- what the nodes tell ----
+  void OnReply(const Reply& reply);
+  void OnJobChanged(const v1::JobStatus& status);
+  void Updated(uint32_t partition, uint64_t version);  // a primary's
+  // From now on this ps answers for the partition. rolled_back: to a version that the coordinator chose.
+  void OnServes(const SimPs& ps, uint32_t partition, uint64_t generation, bool rolled_back);
 
  private:
-  struct Node {
-    SimPs* ps = nullptr;
-    SimWorker* worker = nullptr;
-    uint64_t process = 0;
-    bool up = false;
-    std::shared_ptr<Session> session;
-  };
-
-  void StartCoordinator();
-  void CrashCoordinator();
-  void Step(Event event);
-  void Carry(Effect& effect);
+  SimCoordinator* Leader();
   void SubmitUntilAccepted();
-  void Connect(const std::string& node, uint64_t process, absl::Duration delay);
-  void Break(const std::shared_ptr<Session>& session);
-  void Heartbeats(const std::string& node, uint64_t process);
-  void Ticks(uint64_t process);
+  void Watch();
   void PlanFaults();
-  void OneFault();
+  bool OneFault(Fault fault);  // false: not now
+  void StopFaults();
+  void Undrain();
+  bool MayGo(const SimPs& ps);
+  bool Troubled(const Host& host) const;
+  std::vector<SimNode*> Nodes();
+  std::vector<Host*> Hosts();
+  void CutBetween(Host& a, Host& b, bool both, absl::Duration away);
+  bool Done();
   void CheckEnd();
+  std::string Where();
 
   const Options options_;
   World world_;
-  v1::JobSpec spec_;
-  Graph graph_;
-  StepPlan plan_;
-  int64_t train_examples_ = 0;
+  Network network_;
+  JobFacts facts_;
+  std::shared_ptr<const Graph> graph_;
+  std::unique_ptr<const Reference> reference_;
   std::shared_ptr<const CheckedJob> checked_;
-  std::unique_ptr<UpdateOracle> oracle_;
+  std::unique_ptr<Checkers> checkers_;
 
-  std::unique_ptr<KvStore> coordinator_store_;
-  std::unique_ptr<ClusterCore> coordinator_;
-  uint64_t coordinator_process_ = 0;
-  uint64_t next_token_ = 0;
-  std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // open at the coordinator
-  std::map<uint64_t, std::string> session_nodes_;
-
+  std::unique_ptr<Etcd> etcd_;  // null: one coordinator with its own disk
+  std::vector<std::unique_ptr<SimCoordinator>> coordinators_;
   std::vector<std::unique_ptr<SimPs>> ps_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
-  std::map<std::string, Node> nodes_;
-  std::map<uint64_t, std::weak_ptr<Exchange>> exchanges_;
 
+  FaultPlan plan_;
+  bool power_losses_ = false;  // the job survives them
   absl::Time faults_end_;
-  int crashes_ = 0;
+  int faults_ = 0, drains_ = 0;
+  uint64_t last_reply_ = 0;
   uint64_t job_id_ = 0;
-  std::optional<v1::JobState> final_state_;
-  std::string final_reason_;
+  std::map<uint32_t, uint64_t> versions_;
+  uint64_t updates_ = 0;
+  SimPs* gone_ = nullptr;  // for good
+  absl::Time quiet_until_ = absl::InfinitePast();  // no other fault while its copies are replaced
+  std::optional<v1::JobStatus> final_;
 };
 
 }  // namespace cairn::sim

@@ -1,55 +1,78 @@
-// A simulated ps: PartitionCores over a store that survives a crash.
+// A simulated ps: PartitionCores over a disk that survives a crash, and its streams to the backups of its partitions.
+//
+// What server/partition_host does in production, on one thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "common/storage/kv_store.h"
 #include "server/partition_core.h"
 #include "server/persistence.h"
 #include "tests/sim/checkers.h"
-#include "tests/sim/network.h"
-#include "tests/sim/simulation.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/exchange.h"
+#include "tests/sim/sim_node.h"
 
 namespace cairn::sim {
 
-class SimCluster;
+// Who sent a frame, and how to answer.
+struct PsClient {
+  std::shared_ptr<Stream> stream;  // as its listener
+  std::function<void(Frame)> to_dialer;
+};
 
-class SimPs {
+class SimPs : public SimNode {
  public:
-  SimPs(SimCluster& cluster, int index);
+  SimPs(SimCluster& cluster, int index, bool power_losses);
 
-  void Start();
-  void Crash();
-  bool up() const { return up_; }
-  const std::string& name() const { return name_; }
   std::string address() const;  // of the present process
-
-  v1::Hello Hello();
-  void OnCommand(const v1::CoordinatorMessage& message);
-  void OnFrame(const std::shared_ptr<Exchange>& stream, Frame frame);
-  void OnStreamClosed(uint64_t token);
-
+  SimDisk& disk() { return *disk_; }
+  // client: null for a frame that nobody waits for.
+  void OnFrame(const std::shared_ptr<PsClient>& client, Frame frame);
   const std::map<uint32_t, std::unique_ptr<PartitionCore>>& cores() const { return cores_; }
+  Copy CopyOf(uint32_t partition) const;
+
+ protected:
+  v1::Hello Hello() override;
+  void OnCommand(const v1::CoordinatorMessage& message) override;
+  void OnStart() override;
+  void OnEnd() override;
 
  private:
-  void Host(const v1::HostPartitions& host);
-  void Run(uint32_t partition, PartitionEvent event);
-  void Answer(uint64_t client, Frame frame);
+  struct Peer {
+    std::shared_ptr<Exchange> exchange;  // null: none at present
+    uint64_t epoch = 0;
+    bool up = false;
+  };
 
-  SimCluster& cluster_;
-  World& world_;
-  const int index_;
-  const std::string name_;
-  std::unique_ptr<KvStore> store_;  // outlives a crash
+  void HostJob(const v1::HostPartitions& host);
+  absl::Status Load(const v1::HostPartitions& host, const v1::PartitionRange& range);
+  v1::HeldPartition Held(const PartitionConfig& config, uint64_t version, bool backup) const;
+  void Forget(uint32_t partition) { cores_.erase(partition); }
+  void Run(uint32_t partition, PartitionEvent event);
+  void CarryOut(uint32_t partition, PartitionEffects& effects);
+  void WriteImage(uint32_t partition, Image image);
+  void Answer(uint64_t client, Frame frame);
+  void SendToPeer(uint32_t partition, PeerSend send);
+  void Connect(const std::string& address);
+  void DialPeer(const std::string& address);
+  bool Wanted(const std::string& address) const;
+  void NextImage();
+  void Tick();
+
+  std::unique_ptr<SimDisk> disk_;  // outlives the process
+  std::unique_ptr<KvStore> planted_;
   Persistence persistence_;
-  bool up_ = false;
-  uint64_t process_ = 0;
   uint64_t generation_ = 0;
   bool hosting_ = false;  // HostPartitions came since the start
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
-  std::map<uint64_t, std::weak_ptr<Exchange>> streams_;
+  std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started
+  uint64_t last_serial_ = 0;
+  std::map<uint64_t, std::shared_ptr<PsClient>> clients_;  // by stream
+  std::map<std::string, Peer> peers_;                      // by address
+  uint64_t last_epoch_ = 0;
 };
 
 }  // namespace cairn::sim

@@ -1,54 +1,33 @@
 #include "tests/sim/sim_worker.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_join.h"
-#include "common/model/initializer.h"
 #include "tests/sim/sim_cluster.h"
 
 namespace cairn::sim {
 
-SimWorker::SimWorker(SimCluster& cluster, int index, int slots, int slowness)
-    : cluster_(cluster),
-      world_(cluster.world()),
-      name_(absl::StrFormat("worker-%d", index)),
-      slots_(slots),
-      slowness_(slowness) {}
+SimWorker::SimWorker(SimCluster& cluster, int index, int slots) : SimNode(cluster, absl::StrFormat("worker-%d", index)), slots_(slots) {}
 
-void SimWorker::Start() {
-  up_ = true;
-  ++process_;
-  world_.Trace("%s starts", name_);
-  cluster_.JoinCluster(name_, process_);
-}
-
-void SimWorker::Crash() {
-  world_.Trace("%s is killed", name_);
-  up_ = false;
+void SimWorker::OnEnd() {
   core_.reset();
   ++core_number_;
   values_before_ = {};
-  for (auto& [address, stream] : streams_) {
-    if (!stream->open) continue;
-    stream->open = false;
-    if (stream->ps->up() && stream->ps->address() == address) {
-      world_.After(world_.NetworkDelay(), [ps = stream->ps, token = stream->token] {
-        if (ps->up()) ps->OnStreamClosed(token);
-      });
-    }
+  for (auto& [address, stream] : std::exchange(streams_, {})) {
+    if (stream != nullptr) stream->Close();
   }
-  streams_.clear();
 }
 
-v1::Hello SimWorker::Hello() const {
+v1::Hello SimWorker::Hello() {
   v1::Hello hello;
-  hello.set_name(name_);
+  hello.set_name(name());
   hello.set_role(v1::WORKER);
-  hello.set_host(name_);
+  hello.set_host(name());
   hello.set_slots(slots_);
   hello.set_device("sim");
   hello.set_fingerprint("sim");
-  hello.set_incarnation(process_);
+  hello.set_incarnation(host_.process);
   if (core_ != nullptr && !core_->replicas().empty()) {
     v1::HeldReplicas* running = hello.add_running();
     running->set_job_id(assignment_.job_id());
@@ -58,7 +37,7 @@ v1::Hello SimWorker::Hello() const {
   return hello;
 }
 
-v1::Heartbeat SimWorker::Heartbeat() const {
+v1::Heartbeat SimWorker::Heartbeat() {
   v1::Heartbeat heartbeat;
   if (core_ != nullptr && core_->step() >= 0) {
     v1::JobProgress* progress = heartbeat.add_progress();
@@ -72,8 +51,6 @@ v1::Heartbeat SimWorker::Heartbeat() const {
 void SimWorker::OnCommand(const v1::CoordinatorMessage& message) {
   if (message.has_assign_replicas()) {
     const v1::AssignReplicas& assign = message.assign_replicas();
-    world_.Trace("%s is given replicas [%s], assignment %d, generation %d", name_, absl::StrJoin(assign.replicas(), ","),
-                 assign.assignment(), assign.generation());
     if (core_ == nullptr) {
       if (assign.replicas().empty()) return;
       ReplicaCoreOptions options;
@@ -84,35 +61,27 @@ void SimWorker::OnCommand(const v1::CoordinatorMessage& message) {
     assignment_ = assign;
     Run(replica::Assign{assign});
   } else if (message.has_drop_job()) {
-    world_.Trace("%s drops the job", name_);
     core_.reset();
     ++core_number_;
   } else if (message.has_inspect_data()) {
     v1::NodeMessage reply;
     reply.mutable_data_info()->set_request_id(message.inspect_data().request_id());
-    *reply.mutable_data_info()->mutable_info() = DataOf(cluster_.train_examples());
-    Later(absl::Milliseconds(5), [this, reply] { cluster_.NodeSays(name_, reply); });
+    *reply.mutable_data_info()->mutable_info() = DataOf(cluster_.facts().plan.examples);
+    Later(absl::Milliseconds(5), [this, reply] { Say(reply); });
   } else if (message.has_finalize()) {
-    v1::NodeMessage reply;
-    reply.mutable_finalized()->set_job_id(message.finalize().job_id());
-    if (cluster_.Finished()) {
-      reply.mutable_finalized()->set_digest("0123456789abcdef0123456789abcdef");
-    } else {
-      reply.mutable_finalized()->set_error("UNAVAILABLE: a ps is away");
-    }
-    Later(absl::Milliseconds(5), [this, reply] { cluster_.NodeSays(name_, reply); });
+    Finalize(message.finalize());
   }
 }
 
 void SimWorker::Run(replica::Event event) {
   if (core_ == nullptr) return;
-  replica::Effects effects = core_->Step(std::move(event), world_.now());
+  replica::Effects effects = core_->Step(std::move(event), Now());
   for (replica::Effect& effect : effects) Carry(effect);
 }
 
-void SimWorker::Later(absl::Duration delay, std::function<void()> fn) {
-  world_.After(delay, [this, process = process_, fn = std::move(fn)] {
-    if (up_ && process_ == process) fn();
+void SimWorker::LaterInCore(absl::Duration delay, std::function<void()> fn) {
+  Later(delay, [this, number = core_number_, fn = std::move(fn)] {
+    if (core_number_ == number) fn();
   });
 }
 
@@ -124,116 +93,158 @@ void SimWorker::Carry(replica::Effect& effect) {
   } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
     BatchSums sums;
     sums.examples = evaluate->places.size();
-    Later(slowness_ * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)),
-          [this, number = core_number_, work = evaluate->work, sums] {
-            if (core_number_ == number) Run(replica::Evaluated{work, sums});
-          });
+    LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)),
+                [this, work = evaluate->work, sums] { Run(replica::Evaluated{work, sums}); });
   } else if (auto* report = std::get_if<replica::Report>(&effect)) {
     v1::NodeMessage message;
     *message.mutable_replica_report() = report->report;
-    cluster_.NodeSays(name_, std::move(message));
+    Say(std::move(message));
   } else if (auto* timer = std::get_if<replica::SetTimer>(&effect)) {
-    const absl::Time at = timer->at;
-    Later(at - world_.now(), [this, number = core_number_] {
-      if (core_number_ == number) Run(replica::Timer{});
-    });
+    LaterInCore(std::max(absl::ZeroDuration(), timer->at - Now()) + absl::Nanoseconds(1), [this] { Run(replica::Timer{}); });
   } else if (auto* fail = std::get_if<replica::Fail>(&effect)) {
-    world_.Fail(absl::StrFormat("%s cannot go on: %s", name_, fail->message));
+    world_.Fail(absl::StrFormat("%s cannot go on: %s", name(), fail->message));
   }
 }
 
+// ---- computation ----
+
 void SimWorker::Compute(replica::Compute work) {
-  const auto& spec = cluster_.spec();
-  const int64_t examples = cluster_.plan().Places(work.step, work.replica).size();
-  if (examples <= 0) world_.Fail(absl::StrFormat("%s computes a replica without examples", name_));
-  Later(slowness_ * world_.rng.Between(absl::Milliseconds(10), absl::Milliseconds(80)),
-        [this, number = core_number_, work = std::move(work), &spec, examples]() mutable {
-          if (core_number_ != number) return;
-          Buffer values = work.values;
-          int64_t step = work.step;
-          switch (cluster_.options().bug) {
-            case PlantedBug::kStaleValues:
-              if (!values_before_.empty() && world_.rng.Chance(0.1)) values = values_before_;
-              values_before_ = Buffer::CopyOf(work.values.data(), work.values.size());
-              break;
-            case PlantedBug::kSkipExamples:
-              if (core_->step() > 0 && assignment_.assignment() > 1) ++step;
-              break;
-            default: break;
-          }
-          FillGradient(spec, step, work.replica, examples, values.floats(), work.gradient.mutable_floats());
-          if (cluster_.options().bug == PlantedBug::kAddInOrderOfArrival && spec.replicas() > 2) {
-            // Rounding as another order of additions would leave it.
-            work.gradient.mutable_floats()[0] = std::nextafterf(work.gradient.floats()[0], 1e30f);
-          }
-          const uint64_t id = work.work;
-          values = {};
-          work.values = {};
-          work.gradient = {};
-          const uint32_t partitions = core_->ranges().size();
-          const uint32_t cut = world_.rng.Between(0, partitions);
-          Run(replica::GradientReady{id, cut, partitions});
-          if (core_number_ != number) return;
-          if (cut > 0) Run(replica::GradientReady{id, 0, cut});
-          if (core_number_ != number) return;
-          BatchSums sums;
-          sums.examples = examples;
-          Run(replica::Computed{id, sums});
-        });
+  const auto& facts = cluster_.facts();
+  if (facts.plan.Places(work.step, work.replica).size() <= 0) {
+    world_.Fail(absl::StrFormat("%s computes a replica without examples", name()));
+  }
+  const auto done = [this, work = std::move(work)]() mutable {
+    const auto& facts = cluster_.facts();
+    Buffer values = work.values;
+    PlaceRange places = facts.plan.Places(work.step, work.replica);
+    switch (cluster_.options().bug) {
+      case PlantedBug::kStaleValues:
+        if (!values_before_.empty() && world_.rng.Chance(0.1)) values = values_before_;
+        values_before_ = Buffer::CopyOf(work.values.data(), work.values.size());
+        break;
+      case PlantedBug::kSkipExamples:
+        if (assignment_.assignment() > 1 && work.step + 1 < facts.plan.total_steps) {
+          const PlaceRange next = facts.plan.Places(work.step + 1, work.replica);
+          if (next.size() == places.size()) places = next;
+        }
+        break;
+      default:
+        break;
+    }
+    cluster_.checkers().epoch.Computed(work.step, work.replica, places);
+    FillGradient(facts.spec, work.step, work.replica, places.size(), values.floats(), work.gradient.mutable_floats());
+    if (cluster_.options().bug == PlantedBug::kAddInOrderOfArrival && facts.spec.replicas() > 2) {
+      // Rounding as another order of additions would leave it.
+      work.gradient.mutable_floats()[0] = std::nextafterf(work.gradient.floats()[0], 1e30f);
+    }
+    const uint64_t id = work.work, number = core_number_;
+    const int64_t examples = places.size();
+    values = {};
+    work.values = {};
+    work.gradient = {};
+    const uint32_t partitions = core_->ranges().size();
+    const uint32_t cut = world_.rng.Between(0, partitions);
+    Run(replica::GradientReady{id, cut, partitions});
+    if (core_number_ == number && cut > 0) Run(replica::GradientReady{id, 0, cut});
+    if (core_number_ != number) return;
+    BatchSums sums;
+    sums.examples = examples;
+    Run(replica::Computed{id, sums});
+  };
+  LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(10), absl::Milliseconds(80)), done);
 }
 
-void SimWorker::Fail(uint64_t request, absl::Status status) {
-  Later(world_.NetworkDelay(), [this, number = core_number_, request, status = std::move(status)] {
-    if (core_number_ == number) Run(replica::Reply{request, status});
-  });
+// ---- the data plane ----
+
+std::shared_ptr<Exchange> SimWorker::ExchangeTo(const std::string& address) {
+  std::shared_ptr<Exchange>& exchange = streams_[address];
+  if (exchange == nullptr || exchange->broken()) {
+    SimPs* ps = cluster_.FindPs(address);
+    if (ps == nullptr) return exchange = nullptr;
+    exchange = std::make_shared<Exchange>(world_, cluster_.network(), host_, ps);
+    if (cluster_.options().bug == PlantedBug::kLeakRequests) exchange->LeakRequests();
+  }
+  return exchange;
 }
 
 void SimWorker::Send(replica::Send send) {
-  SimPs* ps = cluster_.FindPs(send.address);
-  if (ps == nullptr) return Fail(send.request, absl::UnavailableError("connection refused"));
-  std::shared_ptr<Exchange>& stream = streams_[send.address];
-  if (stream == nullptr || !stream->open) stream = cluster_.OpenExchange(this, ps);
-  send.frame.request_id = ++stream->next_request;
-  stream->outstanding[send.frame.request_id] = send.request;
-  if (world_.rng.Chance(world_.network.lost)) {
-    world_.Trace("the stream %s - %s breaks", name_, ps->name());
-    Later(world_.NetworkDelay(), [this, ps] { BreakStreams(ps); });
-    return;
+  const auto answered = [this, request = send.request, number = core_number_](absl::StatusOr<Frame> frame) {
+    if (core_number_ != number) return;
+    if (cluster_.options().bug == PlantedBug::kNoRetry && !frame.ok()) return;
+    Run(replica::Reply{request, std::move(frame)});
+  };
+  const std::shared_ptr<Exchange> exchange = ExchangeTo(send.address);
+  if (exchange == nullptr) {
+    return LaterInCore(absl::Milliseconds(1), [answered] { answered(absl::UnavailableError("connection refused")); });
   }
-  const int copies = world_.rng.Chance(world_.network.repeated) ? 2 : 1;
-  for (int i = 0; i < copies; ++i) {
-    world_.After(world_.NetworkDelay(), [stream = stream, ps, address = send.address, frame = send.frame] {
-      if (stream->open && ps->up() && ps->address() == address) ps->OnFrame(stream, CopyOverWire(frame));
-    });
+  exchange->Send(std::move(send.frame), answered);
+  // One for each partition and replica; those of a former assignment may still be under way, and a digest's.
+  cluster_.checkers().bounds.Queue("requests of a worker to a ps", exchange->outstanding(),
+                                   (4 * static_cast<size_t>(cluster_.facts().spec.replicas()) + 2) * cluster_.facts().ranges.size());
+}
+
+void SimWorker::BreakStreams() {
+  for (auto& ps : cluster_.ps()) {
+    for (const auto& stream : cluster_.network().Between(host_, ps->host())) cluster_.network().BreakStream(stream);
   }
 }
 
-void SimWorker::OnReply(const std::shared_ptr<Exchange>& stream, const Frame& frame) {
-  auto found = stream->outstanding.find(frame.request_id);
-  if (found == stream->outstanding.end()) return;  // the answer to a repeated request
-  const uint64_t request = found->second;
-  stream->outstanding.erase(found);
-  if (frame.kind == v1::ExchangeFrame::ERROR) return Run(replica::Reply{request, frame.status});
-  cluster_.oracle().Acknowledged(frame.partition.value, frame.version);
-  Run(replica::Reply{request, frame});
+// ---- the digest: all partitions, of one version where the job has versions ----
+
+struct SimWorker::Digest {
+  v1::Finalize command;
+  int attempts_left = 20;
+  int unanswered = 0;
+  absl::Status error;
+  std::vector<Frame> frames;
+};
+
+void SimWorker::Finalize(const v1::Finalize& command) {
+  auto digest = std::make_shared<Digest>();
+  digest->command = command;
+  PullDigest(digest);
 }
 
-void SimWorker::BreakStreams(SimPs* ps) {
-  for (auto it = streams_.begin(); it != streams_.end();) {
-    std::shared_ptr<Exchange> stream = it->second;
-    if (ps != nullptr && stream->ps != ps) {
-      ++it;
-      continue;
+void SimWorker::PullDigest(const std::shared_ptr<Digest>& digest) {
+  digest->frames.assign(static_cast<size_t>(digest->command.routes_size()), {});
+  digest->error = {};
+  digest->unanswered = digest->command.routes_size();
+  const auto finish = [this, digest] {
+    v1::NodeMessage message;
+    message.mutable_finalized()->set_job_id(digest->command.job_id());
+    bool consistent = true;
+    for (const Frame& f : digest->frames) consistent = consistent && f.version == digest->frames.front().version;
+    if (digest->error.ok() && (consistent || !cluster_.facts().synchronous)) {
+      for (uint32_t p = 0; p < digest->frames.size(); ++p) {
+        cluster_.checkers().reference.AtEnd(p, digest->frames[p].version, digest->frames[p].payload);
+      }
+      message.mutable_finalized()->set_digest("0123456789abcdef0123456789abcdef");
+    } else if (--digest->attempts_left > 0) {
+      return Later(absl::Milliseconds(100), [this, digest] { PullDigest(digest); });
+    } else {
+      message.mutable_finalized()->set_error(digest->error.ToString());
     }
-    const bool reaches = stream->ps->up() && stream->ps->address() == it->first;
-    it = streams_.erase(it);
-    if (!stream->open) continue;
-    stream->open = false;
-    for (const auto& [id, request] : stream->outstanding) Fail(request, absl::UnavailableError("the stream broke"));
-    if (reaches) {
-      world_.After(world_.NetworkDelay(), [ps = stream->ps, token = stream->token] {
-        if (ps->up()) ps->OnStreamClosed(token);
-      });
+    Say(std::move(message));
+  };
+  for (int i = 0; i < digest->command.routes_size(); ++i) {
+    const v1::Route& route = digest->command.routes(i);
+    Frame pull;
+    pull.kind = v1::ExchangeFrame::PULL;
+    pull.job = JobId(digest->command.job_id());
+    pull.partition = PartitionId(route.range().partition());
+    const auto answered = [digest, finish, p = route.range().partition()](absl::StatusOr<Frame> frame) {
+      if (frame.ok()) {
+        digest->frames[p] = *std::move(frame);
+      } else {
+        digest->error = frame.status();
+      }
+      if (--digest->unanswered == 0) finish();
+    };
+    const std::shared_ptr<Exchange> exchange = ExchangeTo(route.address());
+    if (exchange == nullptr) {
+      Later(absl::Milliseconds(1), [answered] { answered(absl::UnavailableError("connection refused")); });
+    } else {
+      exchange->Send(std::move(pull), answered);
     }
   }
 }

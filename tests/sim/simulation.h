@@ -1,18 +1,12 @@
-// Simulation: one run of a whole cluster on virtual time: coordinator, ps, workers, one job, faults, checks.
+// Simulation: one run of a whole cluster on virtual time: coordinators, ps, workers, one job, faults, checks.
 //
-// It drives the cores that the daemons drive (ClusterCore, PartitionCore with Persistence, ReplicaCore). What the nodes add in production (gRPC,
-// threads, RocksDB) is replaced by streams that delay and break, one thread, and stores that survive a crash.
+// It drives the cores that the daemons drive (ClusterCore, PartitionCore with Persistence, ReplicaCore). What the nodes add in production
+// (gRPC, threads, RocksDB, etcd) is replaced by streams that delay and break, one thread, and stores that survive a crash.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
-
-#include "tests/sim/checkers.h"
-#include "tests/sim/job.h"
-#include "tests/sim/network.h"
-#include "tests/sim/world.h"
 
 namespace cairn::sim {
 
@@ -23,22 +17,31 @@ enum class PlantedBug {
   kForgetSequences,       // a restarted ps has an empty exactly-once table (asynchronous jobs)
   kAddInOrderOfArrival,   // the worker adds its replicas without the tree
   kStaleValues,           // a replica computes with the values of the step before
-  kSkipExamples,          // a replica that moved goes on one step further
+  kSkipExamples,          // a replica that moved takes the examples of the next step
   kLoseJobsOnRestart,     // the coordinator's store forgets jobs
+  kGoOnAlone,             // a primary whose link to a backup breaks goes on without it
+  kBelieveUnconfirmed,    // a primary takes an update for confirmed when it has sent it
+  kNoSync,                // the ps' store never syncs, though the job asks for it
+  kNoRetry,               // a worker forgets a request whose stream broke
+  kLeakRequests,          // a connection keeps every request that was answered
 };
 const char* Name(PlantedBug bug);
+const std::vector<PlantedBug>& AllBugs();  // without kNone
 
 struct Options {
   uint64_t seed = 1;
   bool trace = false;
   PlantedBug bug = PlantedBug::kNone;
+  // Only what this checker says counts ("acknowledged", "history", ...); empty: all.
+  std::string checker;
 };
 
 struct Result {
   std::string violation;  // empty: every promise held
   uint64_t events = 0;
   double virtual_seconds = 0;
-  int crashes = 0;
+  double longest_wait_seconds = 0;  // without a step, after the faults
+  int faults = 0;
   std::string summary;  // the job and the faults, in a line
 };
 

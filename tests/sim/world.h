@@ -1,7 +1,7 @@
-// World: virtual time, the queue of what happens next, and the network's misbehaviour.
+// World: virtual time, the queue of what happens next, and the hosts on which processes live.
 //
-// Single-threaded. Time passes only from one event to the next, so a run takes as long as its computation. Events at the same time run in the
-// order in which they were scheduled.
+// Single-threaded. Time passes only from one event to the next, so a run takes as long as its computation. Events at the same time run in
+// the order in which they were scheduled. Invariant: nothing happens in a process that ended, or on a host that stands still.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -17,26 +16,50 @@
 
 namespace cairn::sim {
 
-// How bad the network is; each probability is for one message.
-struct NetworkFaults {
-  double lost = 0;      // the stream that carried it breaks
-  double repeated = 0;  // it arrives twice (requests of the data plane)
-  absl::Duration delay_min = absl::Microseconds(50);
-  absl::Duration delay_max = absl::Milliseconds(2);
+// A machine with at most one process of ours. Its clock has its own zero and its own speed; while it stands still (a stopped process, a
+// busy machine) whatever reaches it waits.
+struct Host {
+  explicit Host(std::string host_name) : name(std::move(host_name)) {}
+
+  const std::string name;
+  bool up = false;
+  uint64_t process = 0;  // counts starts
+  absl::Time still_until = absl::InfinitePast();
+  double clock_rate = 1;          // its seconds in one of the world's
+  absl::Duration clock_offset;    // its clock at the world's zero
+  absl::Time last_trouble = absl::InfinitePast();  // when it may have been taken for dead
+  double cpu = 1;                 // computation takes this many times as long
+  absl::Duration network_delay;   // on top of every message from and to it
 };
 
 class World {
  public:
-  World(uint64_t seed, bool trace) : rng(seed), trace_(trace) {}
+  World(uint64_t seed, bool trace, std::string checker = "") : rng(seed), trace_(trace), checker_(std::move(checker)) {}
 
   absl::Time now() const { return now_; }
   double seconds() const { return absl::ToDoubleSeconds(now_ - absl::UnixEpoch()); }
-  void After(absl::Duration delay, std::function<void()> fn) {
-    queue_.emplace(std::make_pair(now_ + delay, ++scheduled_), std::move(fn));
-  }
+  void After(absl::Duration delay, std::function<void()> fn) { At(now_ + delay, std::move(fn)); }
   void At(absl::Time when, std::function<void()> fn) {
     queue_.emplace(std::make_pair(std::max(when, now_), ++scheduled_), std::move(fn));
   }
+
+  // What the host's own clock shows.
+  absl::Time ClockOf(const Host& host) const {
+    return absl::UnixEpoch() + host.clock_offset + (now_ - absl::UnixEpoch()) * host.clock_rate;
+  }
+  // In the host's present process, after `delay` on its own clock; not at all if the process ends before.
+  void AfterOn(Host& host, absl::Duration delay, std::function<void()> fn) {
+    RunOn(host, host.process, now_ + delay / host.clock_rate, std::move(fn));
+  }
+  // At the world's time `when`, in that process.
+  void RunOn(Host& host, uint64_t process, absl::Time when, std::function<void()> fn) {
+    At(when, [this, &host, process, fn = std::move(fn)]() mutable {
+      if (!host.up || host.process != process) return;
+      if (host.still_until > now_) return RunOn(host, process, host.still_until, std::move(fn));
+      fn();
+    });
+  }
+
   // Runs events until `done` (asked after each) or until `end`. False: it was not done by then.
   bool RunUntil(absl::Time end, const std::function<bool()>& done) {
     while (!queue_.empty() && !failed()) {
@@ -51,10 +74,10 @@ class World {
     }
     return false;
   }
-  absl::Duration NetworkDelay() { return rng.Between(network.delay_min, network.delay_max); }
 
   // A violated promise ends the run.
-  void Fail(std::string what) {
+  void Fail(const std::string& what) {
+    if (what.compare(0, checker_.size(), checker_) != 0) return;  // not of the checker that is listened to
     if (violation_.empty()) violation_ = absl::StrFormat("at %.6f s: %s", seconds(), what);
     Trace("VIOLATION: %s", what);
   }
@@ -64,15 +87,15 @@ class World {
 
   template <typename... Args>
   void Trace(const absl::FormatSpec<Args...>& format, const Args&... args) {
-    if (trace_) absl::PrintF("%10.6f  %s\n", seconds(), absl::StrFormat(format, args...));
+    if (trace_) absl::PrintF("%11.6f  %s\n", seconds(), absl::StrFormat(format, args...));
   }
   bool tracing() const { return trace_; }
 
   Rng rng;
-  NetworkFaults network;
 
  private:
   const bool trace_;
+  const std::string checker_;
   absl::Time now_ = absl::UnixEpoch();
   uint64_t scheduled_ = 0, events_ = 0;
   std::map<std::pair<absl::Time, uint64_t>, std::function<void()>> queue_;
