@@ -37,6 +37,7 @@ v1::JobSpec FakeCluster::Spec(int replicas) {
   spec.set_epochs(2);
   spec.set_replicas(replicas);
   spec.set_partition_bytes(256);
+  spec.set_backups(0);
   return spec;
 }
 
