@@ -26,6 +26,8 @@ void MirroredMode::OnAssigned(const std::vector<char>& moved, bool raised) {
       SendPush(pushes_[owner], partition);
     }
   });
+  // The step may have waited for a replica that is another worker's now.
+  if (phase_ == Phase::kRunning && filled_count_ == context_.parts.size()) FinishStep();
 }
 
 // Own replicas become those of the assignment; what they share with the former ones goes on.
