@@ -207,9 +207,10 @@ def check_stopped_readers():
         print(f"{READERS} readers stopped: the ps grew by {max(seen) >> 20} MiB, {bound >> 20} allowed", flush=True)
 
 
-CASES = (coordinator_cut_both_ways, coordinator_hears_nothing, primary_hears_nothing, workers_cut_both_ways, workers_hear_nothing,
-         primary_hears_no_worker, slow)
-BACKUPS = (0,)
+CASES = (  # what happens, backups
+    (coordinator_cut_both_ways, 0), (coordinator_cut_both_ways, 1), (coordinator_hears_nothing, 1), (primary_hears_nothing, 1),
+    (workers_cut_both_ways, 0), (workers_cut_both_ways, 1), (workers_hear_nothing, 1), (primary_hears_no_worker, 1), (slow, 1),
+)
 
 
 def main():
@@ -217,7 +218,7 @@ def main():
     want = undisturbed()
     # Most of their time they wait for a lease or for a broken link.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(attempts, lambda h=happens, b=backups: check_case(h, want, b)) for backups in BACKUPS for happens in CASES]
+        cases = [pool.submit(attempts, lambda h=happens, b=backups: check_case(h, want, b)) for happens, backups in CASES]
         for case in cases:
             case.result()
 
