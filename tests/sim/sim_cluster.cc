@@ -230,7 +230,7 @@ bool SimCluster::MayGo(const SimPs& ps) {
   }
   if (drains_ > 0) return false;  // a wish takes copies away, and hands partitions to a ps that may be the one
   for (const auto& other : ps_) {
-    if (!other->up()) return false;
+    if (!other->up() || (other->host().process > 1 && world_.now() - other->host().started < absl::Seconds(5))) return false;
   }
   SimCoordinator* leader = Leader();
   if (leader == nullptr || job_id_ == 0 || !LogsBeforeReply(facts_.spec.durability())) return false;

@@ -30,6 +30,7 @@ void SimNode::Start() {
   if (host_.up) return;
   host_.up = true;
   ++host_.process;
+  host_.started = world_.now();
   host_.still_until = absl::InfinitePast();
   world_.Trace("%s starts", name());
   back_off_ = kBackOffMin;

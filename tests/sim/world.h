@@ -24,6 +24,7 @@ struct Host {
   const std::string name;
   bool up = false;
   uint64_t process = 0;  // counts starts
+  absl::Time started;    // the present process
   absl::Time still_until = absl::InfinitePast();
   double clock_rate = 1;          // its seconds in one of the world's
   absl::Duration clock_offset;    // its clock at the world's zero
