@@ -166,6 +166,37 @@ TEST(FrameAssembler, TheTensorsOfAnImageAreFramesOfOneRequest) {
   EXPECT_EQ(assembler.bytes_joining(), 0u);
 }
 
+TEST(FrameAssembler, WhatManyStreamsHoldIsBoundedTogether) {
+  ByteBudget budget(1000);
+  {
+    FrameAssembler a(10000, 10000, &budget), b(10000, 10000, &budget);
+    FrameSplitter first(Whole(1, 700), 300), second(Whole(2, 700), 300);
+    ASSERT_TRUE(a.Add(Received(first.Next())).ok());
+    EXPECT_EQ(budget.taken(), 700u);
+    std::optional<Frame> joined;
+    while (!second.done()) {
+      auto added = b.Add(Received(second.Next()));
+      ASSERT_TRUE(added.ok()) << added.status();
+      joined = *std::move(added);
+    }
+    ASSERT_TRUE(joined.has_value());
+    EXPECT_TRUE(absl::IsResourceExhausted(joined->status));
+    EXPECT_TRUE(joined->payload.empty());
+    while (!first.done()) {
+      auto added = a.Add(Received(first.Next()));
+      ASSERT_TRUE(added.ok()) << added.status();
+      joined = *std::move(added);
+    }
+    EXPECT_TRUE(joined->status.ok());
+    EXPECT_EQ(joined->payload.size(), 700u);
+    EXPECT_EQ(budget.taken(), 0u);
+    FrameSplitter third(Whole(3, 900), 300);
+    ASSERT_TRUE(b.Add(Received(third.Next())).ok());
+    EXPECT_EQ(budget.taken(), 900u);
+  }
+  EXPECT_EQ(budget.taken(), 0u) << "a stream that ends gives back what it was joining";
+}
+
 TEST(FrameAssembler, WhatIsBegunIsBounded) {
   FrameAssembler assembler(1000, 600);
   Frame f = Whole(1, 10);

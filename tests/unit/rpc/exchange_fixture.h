@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -112,11 +113,13 @@ inline absl::StatusOr<Frame> Call(PsConnection& connection, Frame request) {
 
 class TestPs {
  public:
-  explicit TestPs(KvStore& store, const std::string& unix_socket = "", const std::string& listen = "127.0.0.1:0")
+  explicit TestPs(KvStore& store, const std::string& unix_socket = "", const std::string& listen = "127.0.0.1:0",
+                  size_t received_bytes_max = kReceivedBytesMax)
       : host_(store, clock_, 2,
               {.reply = [this](uint64_t client, Frame f) { exchange_.Send(client, std::move(f)); },
-               .job_error = [](JobId, Generation, const absl::Status&) {}}),
-        exchange_(&host_) {
+               .job_error = [](JobId, Generation, const absl::Status&) {},
+               .backup_report = [this](v1::BackupReport) { ++reports_; }}),
+        exchange_(&host_, received_bytes_max) {
     RpcServerOptions options;
     options.listen = listen;
     options.unix_socket = unix_socket;
@@ -133,6 +136,8 @@ class TestPs {
     host_.Stop();
   }
 
+  int reports() const { return reports_.load(); }
+  const PartitionHost& host() const { return host_; }
   PartitionHost& host() { return host_; }
   ExchangeService& exchange() { return exchange_; }
   RpcServer& server() { return *server_; }
@@ -143,6 +148,7 @@ class TestPs {
 
  private:
   RealClock clock_;
+  std::atomic<int> reports_{0};
   PartitionHost host_;
   ExchangeService exchange_;
   std::unique_ptr<RpcServer> server_;
