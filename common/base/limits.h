@@ -27,7 +27,7 @@ inline constexpr int32_t kBatchSizeMax = 1 << 20;  // a batch's numbers stay cou
 // Followers of a partition. Each costs the partition's memory once more and its gradients' bandwidth.
 inline constexpr int32_t kBackupsMax = 3;
 // Where at least two ps are alive and the job leaves the choice to the cluster.
-inline constexpr int32_t kBackupsDefault = 0;
+inline constexpr int32_t kBackupsDefault = 1;
 inline constexpr int32_t kMetricsMax = 32;
 inline constexpr int32_t kThreadsPerReplicaMax = 256;
 inline constexpr int32_t kImageSideMax = 1 << 14;  // pixels

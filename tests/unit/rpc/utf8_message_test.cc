@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "cairn/v1/cluster.pb.h"
 
 namespace cairn {
@@ -12,9 +14,9 @@ namespace {
 TEST(Utf8MessageTest, EveryTextCanBeReadAtAnyDepth) {
   v1::NodeMessage message;
   v1::DataInfoReply& reply = *message.mutable_data_info();
-  reply.set_error("/data/caf\xe9: no such file");
-  reply.mutable_info()->add_class_names("plain");
-  reply.mutable_info()->add_class_names("\xff");
+  reply.set_error(std::string("/data/caf\xe9: no such file"));
+  reply.mutable_info()->add_class_names(std::string("plain"));
+  reply.mutable_info()->add_class_names(std::string("\xff"));
   MakeUtf8(&message);
   v1::NodeMessage read;
   ASSERT_TRUE(read.ParseFromString(message.SerializeAsString()));
@@ -25,7 +27,7 @@ TEST(Utf8MessageTest, EveryTextCanBeReadAtAnyDepth) {
 
 TEST(Utf8MessageTest, Utf8StaysAsItIs) {
   v1::NodeMessage message;
-  message.mutable_job_error()->set_message("caf\u00e9");
+  message.mutable_job_error()->set_message(std::string("caf\u00e9"));
   message.mutable_job_error()->set_job_id(3);
   const std::string before = message.SerializeAsString();
   MakeUtf8(&message);
