@@ -298,7 +298,8 @@ uint64_t PartitionCore::ClockMinFor(uint64_t sequence) const {
   return sequence - config_.staleness_bound;
 }
 
-bool PartitionCore::Ready(const Waiter& w) const {
+bool PartitionCore::Ready(const Waiter& w) {
+  if (!Settled()) return false;
   if (w.want_version && *w.want_version > state_.version) return false;
   if (w.is_push && state_.sequences[w.replica.value] < w.sequence) return false;
   return w.clock_min == 0 || SlowestClock() >= w.clock_min;
@@ -385,6 +386,7 @@ void PartitionCore::Advance(PartitionEffects& effects) {
     for (const Follower::Ack& ack : follower_.TakeUpTo(state_.version)) effects.replies.push_back(MakeAck(ack));
     if (config_.durability == v1::SNAPSHOT && state_.version % config_.image.snapshot_every == 0) OnTakeImage(effects);
   }
+  if (!settled_ && Settled()) ReleaseWaiters(effects);
 }
 
 bool PartitionCore::image_due() const {

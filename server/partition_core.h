@@ -206,6 +206,9 @@ class PartitionCore {
   void Report(const BackupLink& link, PartitionEffects& effects) const;
   PartitionReply MakeAck(const Follower::Ack& ack) const;
   bool Kept(uint64_t version) const;
+  // Whether the state that this copy began with as the primary is at all backups that are waited for. It may hold updates
+  // that the last primary never acknowledged; shown before, they would be lost with this copy.
+  bool Settled();
   // Applies, in order, what is kept.
   void Advance(PartitionEffects& effects);
 
@@ -225,7 +228,7 @@ class PartitionCore {
   void Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects& effects);
   absl::Status AnswerOrWait(Waiter waiter, PartitionEffects& effects);
 
-  bool Ready(const Waiter& waiter) const;
+  bool Ready(const Waiter& waiter);
   uint64_t SlowestClock() const;
   uint64_t ClockMinFor(uint64_t sequence) const;
   void ReleaseWaiters(PartitionEffects& effects);
@@ -242,6 +245,7 @@ class PartitionCore {
   uint64_t persisted_ = 0;  // entries up to it are in the store
   std::vector<BackupLink> links_;        // primary
   uint64_t next_peer_request_id_ = 1;    // over all links
+  bool settled_ = false;                 // primary: Settled was true
   bool fenced_ = false;                  // primary: a backup is in a higher generation
   Follower follower_;                    // backup
   ImageReceiver restored_;               // primary: a checkpoint that comes in

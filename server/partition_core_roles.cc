@@ -50,6 +50,7 @@ void PartitionCore::OnAssign(const AssignEvent& event, PartitionEffects& effects
     BecomeBackup(effects);
   } else if (!event.backup && config_.backup) {
     config_.backup = false;
+    settled_ = false;
     follower_.Reset();
   }
   std::vector<BackupLink> links;
@@ -84,6 +85,11 @@ bool PartitionCore::Kept(uint64_t version) const {
   if (persisted_ < version) return false;
   return std::all_of(links_.begin(), links_.end(),
                      [&](const BackupLink& l) { return !l.required() || l.has_confirmed(version); });
+}
+
+bool PartitionCore::Settled() {
+  settled_ = settled_ || Kept(state_.version);
+  return settled_;
 }
 
 // ---- primary ----

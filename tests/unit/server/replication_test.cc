@@ -192,6 +192,28 @@ TEST_P(PairTest, ARaisedGenerationDisturbsNoLink) {
   EXPECT_EQ(Answer(Pass(woken)).replies.size(), 1u);
 }
 
+// What the last primary sent and nobody confirmed is in this copy alone: shown at once, it would be lost with it.
+TEST_P(PairTest, ANewPrimaryShowsNothingThatItsBackupsInSyncDoNotHave) {
+  PartitionConfig config = Config(GetParam(), true);
+  Copy heir(config, AssignEvent{Generation(5), true, {}});
+  Push(1);
+  for (Frame& f : ImageFrames(config, MakeImage(config, primary_.core.state(), true), 1)) {
+    heir.Run(FrameEvent{kStream, std::move(f)});
+  }
+  ASSERT_EQ(heir.core.version(), 1u);
+  EXPECT_TRUE(heir.Run(PrimaryOf(6, true)).replies.empty());
+  Frame again = PushFrame(config, 0, 1, 1, 1.0f);
+  again.generation = Generation(6);
+  EXPECT_TRUE(heir.Run(FrameEvent{1, std::move(again)}).replies.empty());
+  EXPECT_TRUE(heir.Run(FrameEvent{1, PullFrame(config, 9)}).replies.empty());
+  backup_.Run(AssignEvent{Generation(6), true, {}});
+  heir.Run(LinkUpEvent{"b:1", 1});
+  std::vector<Frame> acks = Pass(heir.Run(SendImageEvent{}));
+  ASSERT_EQ(acks.size(), 1u);
+  EXPECT_EQ(heir.Run(PeerFrameEvent{"b:1", 1, acks[0]}).replies.size(), 2u);
+  EXPECT_EQ(backup_.core.version(), 1u);
+}
+
 TEST_P(PairTest, UpdatesOfAnotherStreamNeedAnImage) {
   Sync();
   PartitionEffects pushed = Push(1);
