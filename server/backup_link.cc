@@ -87,6 +87,7 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
     if (stage_ == Stage::kImage) {
       if (sent != sent_.begin()) return Verdict::kNothing;  // nothing counts before the image
       stage_ = Stage::kFollowing;
+      following_since_ = now;
       confirmed_image_ = true;
       acked_ = image_version_;
     } else {
@@ -112,9 +113,17 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
   return fenced ? Verdict::kFenced : Verdict::kNothing;
 }
 
-bool BackupLink::CatchUp(uint64_t applied) {
+void BackupLink::Overflow(absl::Time now) {
+  if (stage_ == Stage::kFollowing) {
+    joined_ = true;
+  } else {
+    NeedImage(now + kLinkRetryMax);
+  }
+}
+
+bool BackupLink::CatchUp(uint64_t applied, absl::Time now) {
   if (stage_ != Stage::kFollowing) return false;
-  if (acked_ + kLinkLagToJoin > applied) joined_ = true;
+  if (acked_ + kLinkLagToJoin > applied || now - following_since_ >= kLinkJoinAfter) joined_ = true;
   if (!joined_ || acked_ < applied || in_sync_ || reported_) return false;
   reported_ = true;
   return true;

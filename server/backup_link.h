@@ -16,7 +16,7 @@
 //      coordinator may promote: one named in sync, and one reported as caught up in this generation.
 //   3. A link is reported only when it has confirmed everything that the primary has applied.
 //   4. A link that is not required holds at most kLinkBytesMax(image) of updates that are not confirmed; beyond, it
-//      starts again with an image.
+//      starts again with an image, or is waited for if it has confirmed that.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,10 @@
 
 namespace cairn {
 
-// A backup that is behind by less than this is waited for, and so catches up.
+// A backup that is behind by less than this is waited for, and so catches up. One that follows for longer than kLinkJoinAfter is
+// waited for however far it is behind: a busy asynchronous job would outrun it for ever.
 inline constexpr uint64_t kLinkLagToJoin = 8;
+inline constexpr absl::Duration kLinkJoinAfter = absl::Seconds(1);
 inline constexpr absl::Duration kLinkRetryMin = absl::Milliseconds(20);
 inline constexpr absl::Duration kLinkRetryMax = absl::Seconds(1);
 inline constexpr size_t kLinkBytesMin = size_t{16} << 20;
@@ -83,7 +85,9 @@ class BackupLink {
   // An answer on the present stream. `next_request_id`: answers to smaller ones belong to this attempt or earlier ones.
   Verdict Answer(const Frame& answer, Generation mine, uint64_t next_request_id, absl::Time now);
   // `applied`: the primary's version. True: it has just caught up and is to be reported.
-  bool CatchUp(uint64_t applied);
+  bool CatchUp(uint64_t applied, absl::Time now);
+  // Its updates take up too much memory.
+  void Overflow(absl::Time now);
 
  private:
   struct Sent {
@@ -102,6 +106,7 @@ class BackupLink {
   Stage stage_ = Stage::kDown;
   uint64_t epoch_ = 0;
   bool confirmed_image_ = false;  // in this attempt, or the one that it resends
+  absl::Time following_since_ = absl::InfiniteFuture();
   uint64_t acked_ = 0;
   uint64_t image_version_ = 0;
   uint64_t first_request_id_ = 0;  // of the attempt

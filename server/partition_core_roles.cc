@@ -189,9 +189,9 @@ void PartitionCore::TendLinks(absl::Time now, PartitionEffects& effects) {
       }
     }
     if (!link.required() && link.streaming() && link.unconfirmed_bytes() > kLinkBytesMax(image_bytes)) {
-      link.NeedImage(now + kLinkRetryMax);
+      link.Overflow(now);
     }
-    if (link.CatchUp(state_.version)) Report(link, effects);
+    if (link.CatchUp(state_.version, now)) Report(link, effects);
     wake_at = std::min(wake_at, link.wake_at());
   }
   if (wake_at > now && wake_at != absl::InfiniteFuture()) effects.wake_at = wake_at;

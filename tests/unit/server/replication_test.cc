@@ -258,6 +258,41 @@ TEST_P(PairTest, ABackupServesNoClients) {
   EXPECT_TRUE(absl::IsNotFound(e.replies[0].frame.status));
 }
 
+// A busy asynchronous job must not outrun its backup for ever: after a while, or before the memory is full, it waits.
+class BusyLinkTest : public testing::Test {
+ protected:
+  BusyLinkTest() : link_(PrimaryOf(1, false).backups[0]) {
+    link_.Up(1);
+    link_.ImageSent(1, Generation(1), 10);
+    Frame ack;
+    ack.kind = v1::ExchangeFrame::ACK;
+    ack.request_id = 1;
+    link_.Answer(ack, Generation(1), 2, kNow);
+    EXPECT_EQ(link_.stage(), BackupLink::Stage::kFollowing);
+  }
+  BackupLink link_;
+};
+
+TEST_F(BusyLinkTest, ABackupThatIsFarBehindIsWaitedForAfterAWhile) {
+  EXPECT_FALSE(link_.CatchUp(1000, kNow));
+  EXPECT_FALSE(link_.required());
+  EXPECT_FALSE(link_.CatchUp(5000, kNow + kLinkJoinAfter));
+  EXPECT_TRUE(link_.required());
+  EXPECT_TRUE(link_.CatchUp(10, kNow + kLinkJoinAfter));  // it has everything: reported, once
+  EXPECT_FALSE(link_.CatchUp(10, kNow + kLinkJoinAfter));
+}
+
+TEST_F(BusyLinkTest, AFullLinkIsWaitedForOrStartsAgain) {
+  link_.Overflow(kNow);
+  EXPECT_TRUE(link_.required());
+  EXPECT_EQ(link_.stage(), BackupLink::Stage::kFollowing);
+
+  link_.ImageSent(2, Generation(1), 20);  // not confirmed
+  link_.Overflow(kNow);
+  EXPECT_EQ(link_.stage(), BackupLink::Stage::kNeedsImage);
+  EXPECT_FALSE(link_.wants_image(kNow));
+}
+
 TEST(ImageTest, WhatDoesNotFitIsRefused) {
   const PartitionConfig c = Config(v1::REPLICATED);
   const Image image = MakeImage(c, PartitionState::Initial(c), true);
