@@ -4,8 +4,8 @@
 // holds. Rules:
 //   1. Only a copy in sync is made the primary. Nobody acknowledges without the copies in sync, so a promotion is safe
 //      while the old primary still runs: the new one refuses it by the generation.
-//   2. A copy whose process ended, and any copy after a change of the primary, is not in sync until the primary reports
-//      that it has caught up in the present generation. A copy is taken away by a new generation, added within one.
+//   2. A copy whose process ended is not in sync until the primary reports that it has caught up in the present
+//      generation. A copy is taken away by a new generation, added within one.
 //   3. Where no copy in sync is alive with its memory, one that comes back with its disk is taken: with a log before the
 //      reply it has all that was acknowledged; without, the best of those that come back, and a synchronous job falls
 //      back to a version that all its partitions can go back to.
@@ -233,15 +233,21 @@ void ClusterCore::LoseWeights(Job& job, const std::string& why) {
   DropFromNodes(job.id(), v1::PS);
 }
 
-// The old primary, where it is alive, and the other backups follow the new one from now on, and begin with its image.
-void ClusterCore::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir) {
+// The old primary, where it is alive, and the other backups follow the new one from now on, and begin with its image. Those that have
+// every acknowledged update stay in sync, the old primary too where it hands over as `planned`: should the new one die before it
+// has brought them up to date, nothing is lost.
+void ClusterCore::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned) {
   const NodeName old = p.primary();
+  const auto returned = [&](const NodeName& name) { return job.returned.contains({p.partition(), name}); };
   RemoveBackups(p, [&](const auto& b) { return b.node() == heir || UsablePs(job, b.node()) == nullptr; });
-  for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_in_sync(false);
+  for (v1::BackupPlacement& b : *p.mutable_backups()) {
+    if (returned(b.node())) b.set_in_sync(false);
+  }
   if (const ClusterNode* node = UsablePs(job, old); node != nullptr && node->connected()) {
     v1::BackupPlacement& b = *p.add_backups();
     b.set_node(old);
     b.set_address(node->address);
+    b.set_in_sync(planned && !returned(old));
   }
   p.set_primary(heir);
   p.set_primary_address(members_.Find(heir)->address);
@@ -348,7 +354,7 @@ bool ClusterCore::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     if (heir.empty()) return false;
     Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
     job.moves.erase(p.partition());
-    MakePrimary(job, p, heir);
+    MakePrimary(job, p, heir, true);
     return true;
   }
   // A holder whose session is broken may be dying: until that is settled, every copy is needed.

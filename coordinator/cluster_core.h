@@ -150,7 +150,7 @@ class ClusterCore {
   SettleResult SettlePartition(Job& job, v1::PartitionPlacement& p);
   SettleResult SettleFromDisk(Job& job, v1::PartitionPlacement& p);
   void LoseWeights(Job& job, const std::string& why);
-  void MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir);
+  void MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned = false);
   void OnBackupReport(const ClusterNode& node, const v1::BackupReport& report);
   bool Recruit(Job& job);
   bool Draining(const NodeName& name) const;

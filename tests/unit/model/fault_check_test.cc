@@ -63,9 +63,10 @@ TEST(FaultCheck, CheckpointDefaults) {
   EXPECT_EQ(c.keep_max(), 3);
   EXPECT_EQ(c.mode(), v1::Checkpoints::MAX);
   c = Checked("checkpoints { dir: '/c' every_minutes: 0.5 keep_max: 7 save_best: 'loss' }").checkpoints();
-  EXPECT_EQ(c.every_epochs(), 0);
+  EXPECT_EQ(c.every_epochs(), 1) << "the best is one of an epoch's end";
   EXPECT_EQ(c.keep_max(), 7);
   EXPECT_EQ(c.mode(), v1::Checkpoints::MIN);
+  EXPECT_EQ(Checked("checkpoints { dir: '/c' every_minutes: 0.5 }").checkpoints().every_epochs(), 0);
 }
 
 TEST(FaultCheck, EachWrongFieldIsNamed) {
