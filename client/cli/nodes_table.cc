@@ -23,7 +23,8 @@ const char* RoleText(v1::Role role) {
 std::string WorkText(const v1::NodeStatus& node) {
   if (node.role() == v1::WORKER) return absl::StrFormat("%d of %s", node.slots_used(), CountText(node.slots(), "slot"));
   if (node.role() == v1::PS && node.partitions() > node.primaries()) {
-    return absl::StrFormat("%d primaries, %d backups", node.primaries(), node.partitions() - node.primaries());
+    return absl::StrFormat("%d %s, %s", node.primaries(), node.primaries() == 1 ? "primary" : "primaries",
+                           CountText(node.partitions() - node.primaries(), "backup"));
   }
   if (node.role() == v1::PS) return CountText(node.partitions(), "partition");
   return "";

@@ -260,6 +260,10 @@ TEST(Nodes, TableHasALineForEach) {
   node.set_address("127.0.0.1:9,unix:/run/ps.sock");
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("127.0.0.1:9 "));
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("unix")));
+  node.set_role(v1::PS);
+  node.set_partitions(3);
+  node.set_primaries(1);
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("1 primary, 2 backups"));
 }
 
 }  // namespace

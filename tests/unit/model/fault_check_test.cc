@@ -50,8 +50,8 @@ TEST(FaultCheck, TheClusterSaysTheRest) {
   EXPECT_EQ(spec.durability(), v1::LOGGED);
   spec = Checked("");
   ResolveBackups(2, &spec);
-  EXPECT_EQ(spec.backups(), kBackupsDefault);
-  EXPECT_EQ(spec.durability(), kBackupsDefault > 0 ? v1::REPLICATED : v1::LOGGED);
+  EXPECT_EQ(spec.backups(), 1);
+  EXPECT_EQ(spec.durability(), v1::REPLICATED);
   spec = Checked("backups: 2");
   ResolveBackups(2, &spec);
   EXPECT_EQ(spec.backups(), 2) << "what the user said stays";
