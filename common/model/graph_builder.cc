@@ -48,10 +48,9 @@ std::optional<LayerKind> KindOf(const v1::Layer& layer) {
       return LayerKind::kDropout;
     case v1::Layer::kZeroPadding2D:
       return LayerKind::kZeroPadding2D;
-    case v1::Layer::KIND_NOT_SET:
+    default:
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 // Levenshtein's distance, for "did you mean".
