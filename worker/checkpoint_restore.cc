@@ -201,4 +201,25 @@ v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint6
   return image;
 }
 
+std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state, const v1::PartitionRange& range) {
+  const v1::PartitionImage header = ImageHeader(state, range.begin(), range.end(), command.spec().replicas());
+  std::vector<Frame> frames;
+  for (size_t t = 0; t <= state.slots.size(); ++t) {
+    Frame& f = frames.emplace_back();
+    f.kind = v1::ExchangeFrame::IMAGE;
+    f.job = JobId(command.job_id());
+    f.partition = PartitionId(range.partition());
+    f.generation = Generation(command.generation());
+    f.version = header.version();
+    f.dtype = v1::FLOAT32;
+    f.tensor = static_cast<uint32_t>(t);
+    f.tensors = static_cast<uint32_t>(state.slots.size() + 1);
+    if (t == 0) f.image = header.SerializeAsString();
+    const Buffer& from = t == 0 ? state.values : state.slots[t - 1];
+    f.payload = from.Slice(range.begin() * sizeof(float), (range.end() - range.begin()) * sizeof(float));
+    f.payload_total = f.payload.size();
+  }
+  return frames;
+}
+
 }  // namespace cairn

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/storage.pb.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
+#include "common/tensor/frame.h"
 #include "worker/checkpoint_manifest.h"
 
 namespace cairn {
@@ -44,5 +46,9 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
 // was furthest behind; with other replicas: all where the slowest one was. What faster ones had done after that is done
 // again.
 v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas);
+
+// One IMAGE frame a tensor, to be sent in this order as one request: how `command` fills this partition. The range lies
+// within the parameter space.
+std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state, const v1::PartitionRange& range);
 
 }  // namespace cairn

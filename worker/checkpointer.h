@@ -3,16 +3,12 @@
 //
 // Thread rule: any thread; nothing blocks. Answers of the ps are gathered on gRPC threads, each into its own range of
 // memory; files are written on the executor, which all jobs of a worker share. Invariants:
-//   1. At most one cut is gathered at a time (the core asks for one); its memory is (1 + slots) x the parameter space,
-//   freed when it is
-//      written.
+//   1. At most one cut is gathered at a time (the core asks for one), and freed when it is written.
 //   2. A cut is written only where every partition answered with the version that was wanted, whole.
 //   3. It removes only checkpoints of its own job, that it knows of.
 //   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is as good as any.
 #pragma once
 
-#include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,7 +20,8 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/status.h"
-#include "worker/checkpoint_writer.h"
+#include "worker/checkpoint_book.h"
+#include "worker/checkpoint_cut.h"
 #include "worker/ps_connections.h"
 #include "worker/replica_core.h"
 
@@ -52,19 +49,18 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   void ReportAgain();
 
  private:
-  struct Cut;  // one checkpoint on its way
+  struct UnderWay;  // one checkpoint
 
-  void OnPartition(const std::shared_ptr<Cut>& cut, size_t index, const absl::StatusOr<Frame>& last);
-  void Write(Cut& cut);
-  absl::StatusOr<std::string> WriteFiles(Cut& cut, v1::CheckpointInfo& info);
-  std::vector<std::string> Prune(const v1::JobSpec& spec, int64_t steps_per_epoch);
+  void OnPartition(const std::shared_ptr<UnderWay>& under_way, size_t index, const absl::Status& end);
+  void Write(UnderWay& under_way);
+  absl::Status WriteFiles(const CheckpointCut& cut, v1::CheckpointInfo& info);
+  std::vector<std::string> Prune(const v1::AssignReplicas& assignment);
   void Report(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const absl::Status& status);
 
   const JobId job_;
   const CheckpointerServices services_;
   absl::Mutex mutex_;
-  std::vector<v1::CheckpointInfo> known_ ABSL_GUARDED_BY(mutex_);  // that exist, oldest first
-  std::deque<std::string> deleted_ ABSL_GUARDED_BY(mutex_);        // lately
+  CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

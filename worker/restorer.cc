@@ -109,24 +109,7 @@ class Sender {
   }
 
   void Send(Part& part) {
-    const v1::PartitionRange& range = part.route.range();
-    const v1::PartitionImage header = ImageHeader(state_, range.begin(), range.end(), command_.spec().replicas());
-    std::vector<Frame> frames;
-    for (size_t t = 0; t <= state_.slots.size(); ++t) {
-      Frame& f = frames.emplace_back();
-      f.kind = v1::ExchangeFrame::IMAGE;
-      f.job = JobId(command_.job_id());
-      f.partition = PartitionId(range.partition());
-      f.generation = Generation(command_.generation());
-      f.version = header.version();
-      f.dtype = v1::FLOAT32;
-      f.tensor = static_cast<uint32_t>(t);
-      f.tensors = static_cast<uint32_t>(state_.slots.size() + 1);
-      if (t == 0) f.image = header.SerializeAsString();
-      const Buffer& from = t == 0 ? state_.values : state_.slots[t - 1];
-      f.payload = from.Slice(range.begin() * sizeof(float), (range.end() - range.begin()) * sizeof(float));
-      f.payload_total = f.payload.size();
-    }
+    std::vector<Frame> frames = RestoreFrames(command_, state_, part.route.range());
     connections_.at(part.route.address())->Send(std::move(frames), [this, &part](absl::StatusOr<Frame> reply) {
       absl::Status status = reply.status();
       if (status.ok() && reply->kind != v1::ExchangeFrame::ACK) status = absl::InternalError("the answer is no ACK");

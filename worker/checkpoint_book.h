@@ -1,0 +1,39 @@
+// CheckpointBook: which checkpoints of a job a worker knows of, and which of them are too many.
+//
+// No I/O, not thread-safe. Invariants:
+//   1. It names for removal only checkpoints of its own job, that it was told of.
+//   2. The newest keep_max stay, the best one, and with save_best those that still wait to be compared.
+//   3. What was removed does not come back with an older list of the coordinator's.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/cluster.pb.h"
+
+namespace cairn {
+
+class CheckpointBook {
+ public:
+  // Those that the coordinator knows of.
+  void Know(const google::protobuf::RepeatedPtrField<v1::CheckpointInfo>& checkpoints);
+  // It was written just now, perhaps in place of one.
+  void Written(const v1::CheckpointInfo& info);
+  // The best one; the former one's name is this one's now.
+  void Best(const v1::CheckpointInfo& info);
+  // Forgets what is beyond keep_max; returns the paths, which are to be removed.
+  std::vector<std::string> Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch);
+
+  std::optional<v1::CheckpointInfo> Find(int64_t step) const;  // not as the best one
+  const std::vector<v1::CheckpointInfo>& known() const { return known_; }  // oldest first
+  const std::deque<std::string>& deleted() const { return deleted_; }      // lately
+
+ private:
+  std::vector<v1::CheckpointInfo> known_;
+  std::deque<std::string> deleted_;
+};
+
+}  // namespace cairn
