@@ -13,10 +13,11 @@ if(CAIRN_SANITIZE)
   target_link_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE})
 endif()
 
+# Paths below the tree count as relative, so that another clone of it finds what this one compiled.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 function(cairn_library name)
