@@ -70,8 +70,7 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
 // Steps, partitions and replicas, none of them placed.
 absl::Status ClusterCore::LayOut(Job& job) {
   const v1::JobSpec& spec = job.status.spec();
-  const StepPlan plan = StepPlan::Make(static_cast<int64_t>(job.status.data().train_examples()), spec.batch_size(),
-                                       spec.replicas(), spec.steps_per_epoch(), spec.epochs());
+  const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(job.status.data().train_examples()));
   job.status.set_steps_per_epoch(plan.steps_per_epoch);
   job.status.set_total_steps(plan.total_steps);
   const int64_t space = job.checked->graph.space_size();

@@ -63,8 +63,7 @@ void Commands::Inspect(const v1::InspectData& command) {
     if (status.ok()) *out.mutable_info() = *info;
     if (status.ok() && request.has_spec()) {
       const v1::JobSpec& spec = request.spec();
-      const StepPlan plan = StepPlan::Make(static_cast<int64_t>(info->train_examples()), spec.batch_size(),
-                                           std::max(spec.replicas(), 1), spec.steps_per_epoch(), spec.epochs());
+      const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(info->train_examples()));
       const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(spec, plan.steps_per_epoch);
       if (facts.ok()) *out.mutable_checkpoint() = *facts;
       status = facts.status();

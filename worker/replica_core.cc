@@ -146,8 +146,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   std::vector<char> moved(parts.size(), 0);
   if (!c.assigned) {
     const v1::JobSpec& spec = message.spec();
-    c.plan = StepPlan::Make(static_cast<int64_t>(message.data().train_examples()), spec.batch_size(), spec.replicas(),
-                            spec.steps_per_epoch(), spec.epochs());
+    c.plan = StepPlan::Of(spec, static_cast<int64_t>(message.data().train_examples()));
     if (c.plan.total_steps != message.total_steps() || c.plan.steps_per_epoch != message.steps_per_epoch()) {
       return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
                                                      " steps, but the job's plan comes to ", c.plan.total_steps,

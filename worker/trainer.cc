@@ -291,8 +291,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   options.seed = spec.seed();
   options.shuffle = !spec.data().has_shuffle() || spec.data().shuffle();
   options.decode_threads = services_.decode_threads;
-  const StepPlan plan = StepPlan::Make(static_cast<int64_t>(train), spec.batch_size(), spec.replicas(),
-                                       spec.steps_per_epoch(), spec.epochs());
+  const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(train));
   prepared->batches = std::make_shared<BatchSource>(prepared->dataset, plan, options);
   return prepared;
 }

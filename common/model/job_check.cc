@@ -320,11 +320,6 @@ absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data
     return Bad("batch_size: ", batch_size, " is more than the ", examples, " training examples of ", data.path(),
                "; use a smaller one");
   }
-  const int64_t steps = (examples + batch_size - 1) / batch_size;
-  if (job.spec.steps_per_epoch() > steps) {
-    return Bad("steps_per_epoch: ", job.spec.steps_per_epoch(), ", but ", examples, " examples in batches of ",
-               batch_size, " make ", steps, " steps; use at most that, or leave it away");
-  }
   return absl::OkStatus();
 }
 

@@ -7,22 +7,28 @@
 
 namespace cairn {
 
-StepPlan StepPlan::Make(int64_t examples, int64_t batch_size, int32_t replicas, int64_t steps_per_epoch,
-                        int32_t epochs) {
+StepPlan StepPlan::Of(const v1::JobSpec& spec, int64_t examples) {
+  return Make(examples, spec.batch_size(), std::max(spec.replicas(), 1), spec.steps_per_epoch(), spec.epochs(),
+              spec.data().drop_remainder());
+}
+
+StepPlan StepPlan::Make(int64_t examples, int64_t batch_size, int32_t replicas, int64_t steps_per_epoch, int32_t epochs,
+                        bool drop_remainder) {
   CAIRN_CHECK(examples >= 0 && batch_size > 0 && replicas > 0 && steps_per_epoch >= 0 && epochs >= 0,
               "a job that was not checked");
-  const int64_t batches = (examples + batch_size - 1) / batch_size;
   StepPlan plan;
   plan.examples = examples;
   plan.batch_size = batch_size;
   plan.replicas = replicas;
-  plan.steps_per_epoch = steps_per_epoch == 0 ? batches : std::min(batches, steps_per_epoch);
+  const bool whole = drop_remainder && examples >= batch_size;
+  plan.batches = whole ? examples / batch_size : (examples + batch_size - 1) / batch_size;
+  plan.steps_per_epoch = steps_per_epoch == 0 || examples == 0 ? plan.batches : steps_per_epoch;
   plan.total_steps = plan.steps_per_epoch * epochs;
   return plan;
 }
 
 PlaceRange StepPlan::Places(int64_t step, ReplicaId replica) const {
-  const int64_t begin = step % steps_per_epoch * batch_size;
+  const int64_t begin = step % steps_per_epoch % batches * batch_size;
   const int64_t end = std::min(begin + batch_size, examples);
   const PlaceRange share = Share(end - begin, replica.value, replicas);
   return {begin + share.begin, begin + share.end};

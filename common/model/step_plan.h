@@ -10,24 +10,35 @@
 
 namespace cairn {
 
-// A range of places in the epoch's order; Permutation turns a place into an example.
+// A range of places in a pass's order; Permutation turns a place into an example.
 struct PlaceRange {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
 
+// A pass goes through the data once, in an order of its own. An epoch is one pass, or as many as its steps take where there are more of them
+// than batches; it always begins a new one.
 struct StepPlan {
   int64_t examples = 0;  // in the training split
   int64_t batch_size = 0;
   int32_t replicas = 0;
+  int64_t batches = 0;  // of a pass; the last one is short unless short ones are dropped
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;
 
-  // steps_per_epoch == 0: all batches of an epoch, the last one short.
-  static StepPlan Make(int64_t examples, int64_t batch_size, int32_t replicas, int64_t steps_per_epoch, int32_t epochs);
+  // As the job says, of which every default is filled in; replicas may be 0 where only steps are asked for. Every node makes it like this.
+  static StepPlan Of(const v1::JobSpec& spec, int64_t examples);
+  // steps_per_epoch == 0: all batches of a pass. drop_remainder: without a pass's last batch where it is short, unless it is the only one.
+  static StepPlan Make(int64_t examples, int64_t batch_size, int32_t replicas, int64_t steps_per_epoch, int32_t epochs,
+                       bool drop_remainder = false);
 
   int64_t EpochOf(int64_t step) const { return step / steps_per_epoch; }
-  // The step's places are cut into `replicas` runs whose sizes differ by at most one; a run may be empty.
+  // Equal to the epoch where no epoch has more steps than a pass.
+  int64_t PassOf(int64_t step) const {
+    const int64_t passes = (steps_per_epoch + batches - 1) / batches;  // begun in an epoch
+    return EpochOf(step) * passes + step % steps_per_epoch / batches;
+  }
+  // Of the pass's order. The step's places are cut into `replicas` runs whose sizes differ by at most one; a run may be empty.
   PlaceRange Places(int64_t step, ReplicaId replica) const;
 };
 

@@ -50,7 +50,7 @@ SimCluster::SimCluster(const Options& options)
   graph_ = std::make_shared<const Graph>(checked->graph);
   facts_.synchronous = IsSynchronous(facts_.spec);
   const int64_t examples = facts_.spec.batch_size() + rng.Between(0, 11 * facts_.spec.batch_size());
-  facts_.plan = StepPlan::Make(examples, facts_.spec.batch_size(), facts_.spec.replicas(), 0, facts_.spec.epochs());
+  facts_.plan = StepPlan::Of(facts_.spec, examples);
   facts_.ranges = CutPartitions(graph_->space_size(), facts_.spec.partition_bytes());
   reference_ = std::make_unique<Reference>(facts_.spec, *graph_, facts_.plan);
   facts_.reference = reference_.get();

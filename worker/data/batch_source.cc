@@ -230,7 +230,7 @@ class BatchSource::Impl {
     batch.labels = block.Slice(input_bytes_, batch.examples * label * sizeof(float));
     float* inputs = batch.inputs.mutable_floats().data();
     float* labels = batch.labels.mutable_floats().data();
-    const Permutation order(key_, plan_.EpochOf(step), plan_.examples);
+    const Permutation order(key_, plan_.PassOf(step), plan_.examples);
     for (int64_t i = 0; i < batch.examples; ++i) {
       const int64_t place = places.begin + i;
       CAIRN_RETURN_IF_ERROR(

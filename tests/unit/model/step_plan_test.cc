@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <numeric>
+
 #include "common/model/job_check.h"
 
 namespace cairn {
@@ -46,7 +49,60 @@ TEST(StepPlan, FewerStepsTakeTheFirstBatches) {
   EXPECT_EQ(plan.total_steps, 6);
   EXPECT_EQ(plan.Places(3, ReplicaId(0)).begin, 0);
   EXPECT_EQ(plan.Places(5, ReplicaId(1)).end, 30);
-  EXPECT_EQ(StepPlan::Make(100, 10, 2, 50, 1).steps_per_epoch, 10);
+}
+
+// 23 steps an epoch over 10 batches: two passes and the first 3 batches of a third one; the next epoch begins a new one.
+TEST(StepPlan, MoreStepsThanBatchesGoThroughTheDataAgain) {
+  const StepPlan plan = StepPlan::Make(95, 10, 2, 23, 2);
+  EXPECT_EQ(plan.batches, 10);
+  EXPECT_EQ(plan.steps_per_epoch, 23);
+  EXPECT_EQ(plan.total_steps, 46);
+  std::map<int64_t, std::vector<int>> seen;  // by pass
+  for (int64_t step = 0; step < plan.total_steps; ++step) {
+    std::vector<int>& places = seen[plan.PassOf(step)];
+    places.resize(95);
+    for (int r = 0; r < 2; ++r) {
+      const PlaceRange range = plan.Places(step, ReplicaId(r));
+      for (int64_t p = range.begin; p < range.end; ++p) ++places.at(p);
+    }
+  }
+  ASSERT_EQ(seen.size(), 6u);
+  for (int64_t pass : {0, 1, 3, 4}) EXPECT_EQ(seen[pass], std::vector<int>(95, 1)) << "pass " << pass;
+  for (int64_t pass : {2, 5}) {
+    EXPECT_EQ(std::accumulate(seen[pass].begin(), seen[pass].end(), 0), 30) << "pass " << pass;
+    EXPECT_EQ(std::accumulate(seen[pass].begin(), seen[pass].begin() + 30, 0), 30) << "the first places";
+  }
+}
+
+TEST(StepPlan, APassIsAnEpochWhereNoneHasMoreSteps) {
+  for (int64_t steps : {0, 1, 4, 10}) {
+    const StepPlan plan = StepPlan::Make(100, 10, 2, steps, 3);
+    for (int64_t step = 0; step < plan.total_steps; ++step) EXPECT_EQ(plan.PassOf(step), plan.EpochOf(step));
+  }
+}
+
+TEST(StepPlan, ShortBatchesAreDroppedIfAsked) {
+  const StepPlan plan = StepPlan::Make(95, 10, 3, 0, 2, /*drop_remainder=*/true);
+  EXPECT_EQ(plan.steps_per_epoch, 9);
+  for (int64_t step = 0; step < plan.total_steps; ++step) {
+    int64_t examples = 0;
+    for (int r = 0; r < 3; ++r) examples += plan.Places(step, ReplicaId(r)).size();
+    EXPECT_EQ(examples, 10) << "step " << step;
+  }
+  EXPECT_EQ(StepPlan::Make(100, 10, 3, 0, 1, true).steps_per_epoch, 10);
+  EXPECT_EQ(StepPlan::Make(7, 10, 3, 0, 1, true).steps_per_epoch, 1) << "the only batch stays";
+  EXPECT_EQ(StepPlan::Make(95, 10, 3, 20, 1, true).steps_per_epoch, 20);
+}
+
+TEST(StepPlan, OfAJob) {
+  v1::JobSpec spec;
+  spec.set_batch_size(10);
+  spec.set_epochs(2);
+  EXPECT_EQ(StepPlan::Of(spec, 95).total_steps, 20);
+  spec.mutable_data()->set_drop_remainder(true);
+  EXPECT_EQ(StepPlan::Of(spec, 95).total_steps, 18);
+  spec.set_steps_per_epoch(4);
+  EXPECT_EQ(StepPlan::Of(spec, 95).total_steps, 8);
 }
 
 TEST(Share, CoversInOrder) {
