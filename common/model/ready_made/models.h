@@ -1,0 +1,22 @@
+// The builders behind MakeReadyMade. input_shape and classes are checked there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cairn/v1/model.pb.h"
+
+namespace cairn {
+
+v1::Model MakeMlp(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeMnistCnn(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeLenet(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeBeansCnn(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeResnet18(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeResnet34(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeResnet50(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeTutorialResnet(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeMobilenetV2(const std::vector<int32_t>& input_shape, int32_t classes);
+v1::Model MakeVgg16(const std::vector<int32_t>& input_shape, int32_t classes);
+
+}  // namespace cairn
