@@ -27,6 +27,7 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   model->options.threads = std::max(1, spec.threads_per_replica());
   model->options.loss = spec.loss();
   model->options.metrics.assign(spec.metrics().begin(), spec.metrics().end());
+  model->options.class_weights.assign(spec.class_weight().begin(), spec.class_weight().end());
   return model;
 }
 

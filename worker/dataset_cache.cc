@@ -4,10 +4,22 @@
 #include <utility>
 
 namespace cairn {
+namespace {
+
+// What decides which examples there are and what they hold: jobs that differ in the rest share a data set and what is decoded of it.
+std::string KeyOf(v1::Data data, const Shape& input_shape) {
+  data.clear_shuffle();
+  data.clear_drop_remainder();
+  data.clear_prefetch();
+  data.clear_augmentation();
+  return data.SerializeAsString() + ToString(input_shape);
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetCache::Open(const v1::Data& data, const Shape& input_shape,
                                                                   bool fresh) {
-  const std::string key = data.SerializeAsString() + ToString(input_shape);
+  const std::string key = KeyOf(data, input_shape);
   absl::MutexLock opening(&opening_);
   if (!fresh) {
     absl::MutexLock lock(&mutex_);

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "worker/data/augment.h"
 #include "worker/gradient_tracker.h"
 
 namespace cairn {
@@ -291,6 +292,8 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   options.seed = spec.seed();
   options.shuffle = !spec.data().has_shuffle() || spec.data().shuffle();
   options.decode_threads = services_.decode_threads;
+  if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
+  CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), graph.input_shape(), spec.seed()));
   const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(train));
   prepared->batches = std::make_shared<BatchSource>(prepared->dataset, plan, options);
   return prepared;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/model/data_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/optimizer_check.h"
 
@@ -43,7 +44,7 @@ absl::Status CheckData(v1::Data* data) {
     return Bad("data.path: longer than ", kPathBytesMax, " bytes; use a shorter one");
   if (!v1::Data::Format_IsValid(data->format())) {
     return Bad("data.format: ", static_cast<int>(data->format()),
-               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, or AUTO");
+               " is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");
   }
   const float validation = data->validation_split(), test = data->test_split();
   if (!(validation >= 0 && validation < 1)) {
@@ -297,6 +298,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckLoss(job.spec.loss(), job.graph));
   WarnOfLoss(job.spec.loss(), job.graph, &job.warnings);
   CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph.output().output[0]));
+  CAIRN_RETURN_IF_ERROR(CheckDataPipeline(&job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(ResolveOptimizer(job.spec.mutable_optimizer(), &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckStrategy(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckCounts(&job.spec));
@@ -309,6 +311,7 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
 absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data) {
   CAIRN_RETURN_IF_ERROR(CheckShape(job, data));
   CAIRN_RETURN_IF_ERROR(CheckLabels(job, data));
+  CAIRN_RETURN_IF_ERROR(CheckDataPipelineAgainstData(job.spec, data));
   const int64_t examples = static_cast<int64_t>(data.train_examples());
   const int64_t batch_size = job.spec.batch_size();
   if (examples == 0) {

@@ -67,6 +67,7 @@ struct ProgramOptions {
   int threads = 1;
   v1::Loss loss;
   std::vector<v1::Metric> metrics;
+  std::vector<v1::ClassWeight> class_weights;  // of training's loss
 };
 
 class Backend {

@@ -142,7 +142,9 @@ class ExampleLoss {
       : kind_(loss.kind()),
         plan_(plan),
         logits_(plan.fused || loss.from_logits()),
+        smoothing_(loss.label_smoothing()),
         target_(outputs),
+        smoothed_(smoothing_ > 0 ? outputs : 0),
         scratch_(outputs) {}
 
   // The target of one example: the labels, or a class number as a one-hot vector.
@@ -152,7 +154,9 @@ class ExampleLoss {
         kind_ == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || (plan_.softmax && labels.size() == 1);
     if (!class_number) {
       std::copy(labels.begin(), labels.end(), target_.begin());
-      return CheckTarget(example);
+      CAIRN_RETURN_IF_ERROR(CheckTarget(example));
+      Smooth();
+      return absl::OkStatus();
     }
     const float label = labels[0];
     if (!(label >= 0 && label < outputs && label == std::floor(label))) {
@@ -162,13 +166,22 @@ class ExampleLoss {
     }
     std::fill(target_.begin(), target_.end(), Real(0));
     target_[static_cast<int64_t>(label)] = 1;
+    Smooth();
     return absl::OkStatus();
   }
 
+  // Of the target's class.
+  Real ClassWeight() const {
+    if (plan_.class_weights.empty()) return 1;
+    const size_t of = target_.size() == 1 ? (target_[0] > Real(0.5) ? 1 : 0) : static_cast<size_t>(ArgMax<Real>(target_));
+    return of < plan_.class_weights.size() ? Real(plan_.class_weights[of]) : Real(1);
+  }
+
   double Loss(absl::Span<const Real> x, absl::Span<Real> g) {
-    const absl::Span<const Real> t = target_;
+    const absl::Span<const Real> t = smoothing_ > 0 ? smoothed_ : target_;
     switch (kind_) {
       case v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY:
+        if (!logits_ && smoothing_ > 0) return CategoricalFromProbabilities<Real>(x, t, g);  // the target is no class any more
         if (logits_) return CategoricalFromLogits<Real>(x, t, absl::MakeSpan(scratch_), g);
         return SparseFromProbabilities<Real>(x, t, g);
       case v1::Loss::CATEGORICAL_CROSSENTROPY:
@@ -198,6 +211,12 @@ class ExampleLoss {
   }
 
  private:
+  void Smooth() {
+    if (smoothing_ == 0) return;
+    const Real share = plan_.softmax ? smoothing_ / static_cast<Real>(target_.size()) : smoothing_ / 2;
+    std::transform(target_.begin(), target_.end(), smoothed_.begin(), [&](Real t) { return t * (1 - smoothing_) + share; });
+  }
+
   absl::Status CheckTarget(int64_t example) const {
     for (Real t : target_) {
       const bool good = kind_ == v1::Loss::MEAN_SQUARED_ERROR ? std::isfinite(t) : t >= 0 && t <= 1;
@@ -242,7 +261,9 @@ class ExampleLoss {
   const v1::Loss::Kind kind_;
   const LossPlan plan_;
   const bool logits_;
-  std::vector<Real> target_;
+  const Real smoothing_;
+  std::vector<Real> target_;    // as the data has it
+  std::vector<Real> smoothed_;  // empty: without smoothing
   std::vector<Real> scratch_;
 };
 
@@ -257,8 +278,14 @@ absl::Status CheckLabelSize(const v1::Loss& loss, int64_t outputs, int64_t label
 
 }  // namespace
 
-LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss) {
+LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights) {
   LossPlan plan;
+  for (const v1::ClassWeight& w : class_weights) {
+    if (w.class_id() < 0) continue;  // refused at submission
+    const size_t size = static_cast<size_t>(w.class_id()) + 1;
+    if (plan.class_weights.size() < size) plan.class_weights.resize(size, 1.0f);
+    plan.class_weights[w.class_id()] = w.weight();
+  }
   plan.softmax = IsCategorical(loss.kind());
   const v1::Activation activation = graph.output().activation;
   if (plan.softmax) {
@@ -287,7 +314,13 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
   for (int64_t e = 0; e < examples; ++e) {
     const absl::Span<const Real> x = outputs.subspan(e * size, size);
     CAIRN_RETURN_IF_ERROR(example.SetTarget(e, labels.subspan(e * label_size, label_size)));
-    sums->loss += example.Loss(x, gradients.empty() ? absl::Span<Real>() : gradients.subspan(e * size, size));
+    const absl::Span<Real> gradient = gradients.empty() ? absl::Span<Real>() : gradients.subspan(e * size, size);
+    const Real weight = gradients.empty() ? Real(1) : example.ClassWeight();
+    const double of_example = example.Loss(x, gradient);
+    sums->loss += weight == 1 ? of_example : static_cast<double>(weight) * of_example;
+    if (weight != 1) {
+      for (Real& g : gradient) g *= weight;
+    }
     for (size_t m = 0; m < metrics.size(); ++m) sums->metrics[m] += example.Metric(metrics[m], x);
   }
   return absl::OkStatus();

@@ -19,11 +19,15 @@ namespace cairn {
 struct LossPlan {
   bool fused = false;    // the loss takes the input of the final activation
   bool softmax = false;  // cross-entropy over classes, else element-wise
+  // By class, 1 where it is not named: what an example's loss and gradient are multiplied with in training (keras.Model.fit's class_weight; the
+  // mean is still taken over the number of examples). Empty: all 1.
+  std::vector<float> class_weights;
 };
-LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss);
+LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights = {});
 
 // outputs: [examples, outputs] as the plan says (logits where fused or from_logits). gradients: the same size, the
-// gradient of the SUM over examples of the loss with regard to `outputs`; empty for evaluation. Errors:
+// gradient of the SUM over examples of the loss with regard to `outputs`; empty for evaluation, which has no class weights.
+// With label_smoothing s a target t counts as t (1 - s) + s / classes (binary: s / 2), in evaluation too, as in Keras; metrics see t. Errors:
 // INVALID_ARGUMENT, a label out of range.
 //
 // metrics: sums over examples. ROOT_MEAN_SQUARED_ERROR is the sum of squared errors (means over outputs): the root is

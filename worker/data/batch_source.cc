@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/random.h"
+#include "worker/data/augment.h"
 #include "worker/data/dataset.h"
 
 namespace cairn {
@@ -75,6 +76,7 @@ class BatchSource::Impl {
       : dataset_(std::move(dataset)),
         plan_(plan),
         shuffle_(options.shuffle),
+        augmenter_(options.augmenter),
         key_(StreamKey(options.seed, RandomStream::kShuffle)),
         examples_max_((plan.batch_size + std::max(plan.replicas, 1) - 1) / std::max(plan.replicas, 1)),
         input_bytes_(RoundUp(examples_max_ * dataset_->example_size() * sizeof(float))),
@@ -106,7 +108,8 @@ class BatchSource::Impl {
       if (const auto it = r.slots.find(step); it != r.slots.end()) slot = it->second;
       MoveWindow(step, &r);
       // On busy cores the thread that decodes may not run for milliseconds; a copy from memory takes microseconds.
-      if (slot != nullptr && (slot->ready || !dataset_->in_memory())) {
+      const bool cheap = dataset_->in_memory() && augmenter_ == nullptr;
+      if (slot != nullptr && (slot->ready || !cheap)) {
         if (!mutex_.AwaitWithTimeout(absl::Condition(&slot->ready), kDecodeTimeout)) {
           return absl::DeadlineExceededError(
               absl::StrFormat("%s: decoding a batch took more than %s; does the file "
@@ -230,11 +233,13 @@ class BatchSource::Impl {
     batch.labels = block.Slice(input_bytes_, batch.examples * label * sizeof(float));
     float* inputs = batch.inputs.mutable_floats().data();
     float* labels = batch.labels.mutable_floats().data();
-    const Permutation order(key_, plan_.PassOf(step), plan_.examples);
+    const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step));
+    const Permutation order(key_, pass, plan_.examples);
     for (int64_t i = 0; i < batch.examples; ++i) {
       const int64_t place = places.begin + i;
-      CAIRN_RETURN_IF_ERROR(
-          dataset_->Read(v1::TRAIN, shuffle_ ? order(place) : place, inputs + i * input, labels + i * label));
+      const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
+      CAIRN_RETURN_IF_ERROR(dataset_->Read(v1::TRAIN, example, inputs + i * input, labels + i * label));
+      if (augmenter_ != nullptr) augmenter_->Apply(pass, static_cast<uint64_t>(example), inputs + i * input);
     }
     return batch;
   }
@@ -242,6 +247,7 @@ class BatchSource::Impl {
   const std::shared_ptr<const Dataset> dataset_;
   const StepPlan plan_;
   const bool shuffle_;
+  const std::shared_ptr<const Augmenter> augmenter_;
   const std::array<uint32_t, 2> key_;
   const int64_t examples_max_;  // in one batch of a replica
   const size_t input_bytes_, label_bytes_;

@@ -104,7 +104,7 @@ absl::StatusOr<std::string> ByteReader::ReadToEnd(uint64_t bytes_limit) {
     CAIRN_ASSIGN_OR_RETURN(const size_t n, ReadSome(all.data() + used, want - used));
     used += n;
     if (used > bytes_limit) {
-      return absl::DataLossError(
+      return absl::ResourceExhaustedError(
           absl::StrFormat("%s: holds more than %d MiB, the most that is read", path(), bytes_limit >> 20));
     }
     if (used < want) break;

@@ -26,7 +26,7 @@ class ByteReader {
   uint64_t bytes_max() const;
   // Fills `out`. DATA_LOSS where the file ends before.
   absl::Status ReadExactly(void* out, size_t bytes);
-  // All that is left. DATA_LOSS above bytes_limit.
+  // All that is left. RESOURCE_EXHAUSTED above bytes_limit.
   absl::StatusOr<std::string> ReadToEnd(uint64_t bytes_limit);
   // DATA_LOSS unless everything was read.
   absl::Status ExpectEnd();

@@ -303,6 +303,7 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   const LabelKinds kinds = InspectLabels(files);
   LoadedData loaded;
   loaded.shape = {static_cast<int64_t>(train.columns) - 1};
+  loaded.element = Element::kFloat;
   if (!kinds.numbers) {
     if (kinds.any_number && !kinds.integers) return MixedLabels(files);
     CAIRN_ASSIGN_OR_RETURN(loaded.class_names, TextClasses(train));

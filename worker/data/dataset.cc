@@ -55,7 +55,7 @@ class TableDataset : public Dataset {
   int64_t size(v1::Split split) const override { return splits_[IndexOf(split)].size(); }
   int64_t example_size() const override { return example_size_; }
   int64_t label_size() const override { return 1; }
-  bool in_memory() const override { return info_.format() != v1::Data::IMAGE_FOLDER; }
+  bool in_memory() const override { return splits_[kTrainSplit].table->in_memory(); }
 
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
     const SplitView& view = splits_[IndexOf(split)];
@@ -117,10 +117,11 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   std::error_code error;
   const auto kind = std::filesystem::status(path, error).type();
   if (LooksLikeCsv(path) && kind != std::filesystem::file_type::directory) return v1::Data::CSV;
+  if (LooksLikeTfRecord(path)) return v1::Data::TFRECORD;
   if (kind != std::filesystem::file_type::directory) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "data.path: %s: cannot tell the format of a file of this name; looked for *.csv and *.csv.gz. Set data.format, "
-        "or give the folder that holds the data set",
+        "data.path: %s: cannot tell the format of a file of this name; looked for *.csv[.gz], *.tfrecord[s][.gz] and "
+        "*-00000-of-00001. Set data.format, or give the folder that holds the data set",
         path));
   }
   if (LooksLikeIdx(path)) return v1::Data::IDX;
@@ -137,14 +138,15 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   return absl::InvalidArgumentError(
       absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
                       "data_batch_1.bin (CIFAR10), "
-                      "train.csv[.gz] or one CSV file (CSV), [train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER); found %s",
+                      "train.csv[.gz] or one CSV file (CSV), train*.tfrecord[.gz] or *-00000-of-00001 (TFRECORD), "
+                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER); found %s",
                       path, found.empty() ? "nothing" : absl::StrJoin(found, ", ")));
 }
 
 absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format, const Shape& input_shape) {
   std::error_code ignored;
   const bool is_dir = std::filesystem::is_directory(data.path(), ignored);
-  if (format != v1::Data::CSV && !is_dir) {
+  if (format != v1::Data::CSV && format != v1::Data::TFRECORD && !is_dir) {
     return absl::InvalidArgumentError(
         absl::StrFormat("data.path: %s is a file; format %s is a folder", data.path(), v1::Data::Format_Name(format)));
   }
@@ -157,6 +159,8 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
       return LoadImageFolder(data, input_shape);
     case v1::Data::CSV:
       return LoadCsv(data);
+    case v1::Data::TFRECORD:
+      return LoadTfRecord(data, input_shape);
     default:
       break;
   }

@@ -35,14 +35,17 @@ class Dataset {
 // DATA_LOSS.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data, const Shape& input_shape);
 
+class Augmenter;
+
 struct BatchSourceOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   int decode_threads = 1;
-  int prefetch = 2;  // batches decoded ahead for each replica
+  int prefetch = 2;  // batches decoded ahead for each replica: at least so many, more where they are small; 0: none
+  std::shared_ptr<const Augmenter> augmenter;  // null: examples as they are
 };
 
-// Batches of the training split by (step, replica), which are a pure function of (seed, plan). Thread-safe.
+// Batches of the training split by (step, replica), which are a pure function of (seed, plan, augmenter). Thread-safe.
 class BatchSource {
  public:
   BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan& plan, const BatchSourceOptions& options);

@@ -1,12 +1,12 @@
 #include "worker/data/image_folder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "worker/data/decoded_table.h"
 #include "worker/data/picture.h"
 #include "worker/data/table.h"
 
@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr int32_t kClassesMax = 100'000;
 constexpr int32_t kSideMax = 8192;
-constexpr int32_t kCacheMibDefault = 1024;
 
 struct Entry {
   std::string name;
@@ -86,55 +85,25 @@ absl::Status ListSplit(const std::string& dir, const std::vector<std::string>& c
   return absl::OkStatus();
 }
 
-// Decodes on demand; keeps decoded and resized pictures while they fit into the cache. Invariants:
-//   1. Read gives the same numbers whether the picture was cached or not.
-//   2. A slot is written once; cached_bytes_ never exceeds cache_bytes_max_.
-class PictureTable : public ExampleTable {
+class PictureSource : public ExampleSource {
  public:
-  PictureTable(std::vector<PictureFile> files, const Shape& shape, std::shared_ptr<std::atomic<int64_t>> budget)
-      : files_(std::move(files)), shape_(shape), budget_(std::move(budget)), slots_(files_.size()) {}
-  ~PictureTable() override {
-    for (auto& slot : slots_) delete[] slot.load(std::memory_order_relaxed);
-  }
+  PictureSource(std::vector<PictureFile> files, const Shape& shape) : files_(std::move(files)), shape_(shape) {}
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   float Label(int64_t index) const override { return static_cast<float>(files_[index].label); }
-
-  absl::Status Read(int64_t index, float* example, float* label) const override {
-    *label = Label(index);
-    const int64_t bytes = NumElements(shape_);
-    if (const uint8_t* cached = slots_[index].load(std::memory_order_acquire)) {
-      BytesToFloats(cached, bytes, example);
-      return absl::OkStatus();
-    }
+  absl::Status Decode(int64_t index, void* out) const override {
     CAIRN_ASSIGN_OR_RETURN(const Picture picture, ReadPicture(files_[index].path, static_cast<int>(shape_[2])));
-    std::unique_ptr<uint8_t[]> pixels(new uint8_t[bytes]);
-    ResizePicture(picture, shape_[0], shape_[1], absl::MakeSpan(pixels.get(), bytes));
-    BytesToFloats(pixels.get(), bytes, example);
-    Keep(index, bytes, std::move(pixels));
+    ResizePicture(picture, shape_[0], shape_[1],
+                  absl::MakeSpan(static_cast<uint8_t*>(out), static_cast<size_t>(NumElements(shape_))));
     return absl::OkStatus();
   }
 
  private:
-  void Keep(int64_t index, int64_t bytes, std::unique_ptr<uint8_t[]> pixels) const {
-    if (budget_->fetch_sub(bytes, std::memory_order_relaxed) < bytes) {
-      budget_->fetch_add(bytes, std::memory_order_relaxed);
-      return;
-    }
-    uint8_t* expected = nullptr;
-    if (slots_[index].compare_exchange_strong(expected, pixels.get(), std::memory_order_release,
-                                              std::memory_order_relaxed)) {
-      (void)pixels.release();
-    } else {
-      budget_->fetch_add(bytes, std::memory_order_relaxed);  // another thread was first
-    }
-  }
-
   const std::vector<PictureFile> files_;
   const Shape shape_;
-  const std::shared_ptr<std::atomic<int64_t>> budget_;  // bytes left in the cache, shared by the splits
-  mutable std::vector<std::atomic<uint8_t*>> slots_;
 };
+
+}  // namespace
 
 absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shape) {
   if (data.image_height() < 0 || data.image_width() < 0 || data.image_height() > kSideMax ||
@@ -150,7 +119,7 @@ absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shap
   }
   if (shape[0] == 0 || shape[1] == 0) {
     return absl::InvalidArgumentError(
-        "data.image_height, data.image_width: needed, for pictures of a folder differ in size and the model's input "
+        "data.image_height, data.image_width: needed, for pictures differ in size and the model's input "
         "does not say; set both, as 128 and 128");
   }
   if (shape[2] != 1 && shape[2] != 3) {
@@ -159,8 +128,6 @@ absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shap
   }
   return shape;
 }
-
-}  // namespace
 
 bool LooksLikeImageFolder(const std::string& dir) {
   const std::string train = SplitDir(dir, kTrainSplit);
@@ -203,12 +170,12 @@ absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& in
   CAIRN_ASSIGN_OR_RETURN(ImageFolderFiles files, ListImageFolder(data.path()));
   loaded.class_names = std::move(files.class_names);
   loaded.classes = static_cast<int32_t>(loaded.class_names.size());
-  const int64_t mib = data.cache_mib() == 0 ? kCacheMibDefault : data.cache_mib();
-  if (mib < 0) return absl::InvalidArgumentError("data.cache_mib: negative; use 0 for the default, or 1 and more");
-  auto budget = std::make_shared<std::atomic<int64_t>>(mib << 20);
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<CacheRoom> room, CacheRoom::Make(data));
   for (int s = 0; s < 3; ++s) {
     if (files.splits[s].empty()) continue;
-    loaded.splits[s] = std::make_shared<PictureTable>(std::move(files.splits[s]), loaded.shape, budget);
+    auto source = std::make_unique<PictureSource>(std::move(files.splits[s]), loaded.shape);
+    loaded.splits[s] =
+        std::make_shared<DecodedTable>(std::move(source), NumElements(loaded.shape), Element::kByte, room);
   }
   return loaded;
 }

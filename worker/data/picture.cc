@@ -18,7 +18,7 @@ namespace {
 
 enum class FileKind { kUnknown, kJpeg, kPng };
 
-FileKind KindOf(const std::string& bytes) {
+FileKind KindOf(absl::string_view bytes) {
   if (absl::StartsWith(bytes, "\xFF\xD8\xFF")) return FileKind::kJpeg;
   if (absl::StartsWith(bytes, "\x89PNG\r\n\x1A\n")) return FileKind::kPng;
   return FileKind::kUnknown;
@@ -56,7 +56,7 @@ bool IsHarmless(absl::string_view warning) {
          absl::StrContains(warning, "nknown Adobe");
 }
 
-absl::StatusOr<PictureSize> JpegHeader(const std::string& path, const std::string& bytes, void* handle) {
+absl::StatusOr<PictureSize> JpegHeader(const std::string& path, absl::string_view bytes, void* handle) {
   int width = 0, height = 0, sampling = 0, colours = 0;
   const int result = tjDecompressHeader3(handle, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), &width,
                                          &height, &sampling, &colours);
@@ -70,7 +70,7 @@ absl::StatusOr<PictureSize> JpegHeader(const std::string& path, const std::strin
   return PictureSize{height, width};
 }
 
-absl::StatusOr<Picture> DecodeJpeg(const std::string& path, const std::string& bytes, int channels) {
+absl::StatusOr<Picture> DecodeJpeg(const std::string& path, absl::string_view bytes, int channels) {
   JpegHandle handle(tjInitDecompress());
   if (handle == nullptr) return absl::ResourceExhaustedError(path + ": no memory for a JPEG decoder");
   CAIRN_ASSIGN_OR_RETURN(const PictureSize size, JpegHeader(path, bytes, handle.get()));
@@ -93,7 +93,7 @@ absl::Status PngError(const std::string& path, const png_image& image) {
   return absl::DataLossError(absl::StrFormat("%s: broken PNG: %s", path, image.message));
 }
 
-absl::StatusOr<PictureSize> PngHeader(const std::string& path, const std::string& bytes, png_image* image) {
+absl::StatusOr<PictureSize> PngHeader(const std::string& path, absl::string_view bytes, png_image* image) {
   image->version = PNG_IMAGE_VERSION;
   if (!png_image_begin_read_from_memory(image, bytes.data(), bytes.size())) return PngError(path, *image);
   CAIRN_RETURN_IF_ERROR(CheckSize(path, image->height, image->width));
@@ -114,7 +114,7 @@ void DropAlpha(const std::vector<uint8_t>& rgba, int channels, std::vector<uint8
   }
 }
 
-absl::StatusOr<Picture> DecodePng(const std::string& path, const std::string& bytes, int channels) {
+absl::StatusOr<Picture> DecodePng(const std::string& path, absl::string_view bytes, int channels) {
   png_image image = {};
   std::unique_ptr<png_image, PngCloser> closer(&image);
   CAIRN_ASSIGN_OR_RETURN(const PictureSize size, PngHeader(path, bytes, &image));
@@ -155,19 +155,29 @@ bool HasPictureName(const std::string& path) {
 
 absl::StatusOr<Picture> ReadPicture(const std::string& path, int channels) {
   CAIRN_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(path));
+  return DecodePicture(path, bytes, channels);
+}
+
+absl::StatusOr<Picture> DecodePicture(const std::string& where, absl::string_view bytes, int channels) {
   switch (KindOf(bytes)) {
     case FileKind::kJpeg:
-      return DecodeJpeg(path, bytes, channels);
+      return DecodeJpeg(where, bytes, channels);
     case FileKind::kPng:
-      return DecodePng(path, bytes, channels);
+      return DecodePng(where, bytes, channels);
     case FileKind::kUnknown:
       break;
   }
-  return UnknownKind(path);
+  return UnknownKind(where);
 }
 
 absl::StatusOr<PictureSize> ReadPictureSize(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(const std::string bytes, ReadBytes(path));
+  return DecodePictureSize(path, bytes);
+}
+
+bool IsPicture(absl::string_view bytes) { return KindOf(bytes) != FileKind::kUnknown; }
+
+absl::StatusOr<PictureSize> DecodePictureSize(const std::string& path, absl::string_view bytes) {
   switch (KindOf(bytes)) {
     case FileKind::kJpeg: {
       JpegHandle handle(tjInitDecompress());

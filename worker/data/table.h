@@ -21,6 +21,8 @@ class ExampleTable {
  public:
   virtual ~ExampleTable() = default;
   virtual int64_t size() const = 0;
+  // Read is a copy from memory.
+  virtual bool in_memory() const { return true; }
   // index in [0, size()). example: the shape's numbers; label: one number.
   virtual absl::Status Read(int64_t index, float* example, float* label) const = 0;
   virtual float Label(int64_t index) const = 0;
@@ -44,6 +46,19 @@ class ByteTable : public ExampleTable {
 // out[i] = in[i]
 void BytesToFloats(const uint8_t* in, int64_t count, float* out);
 
+// What the numbers of an example are before they become float32.
+enum class Element { kByte, kFloat };
+
+// Examples that are decoded when they are asked for (pictures, records); DecodedTable makes a table of them. Thread-safe.
+class ExampleSource {
+ public:
+  virtual ~ExampleSource() = default;
+  virtual int64_t size() const = 0;
+  virtual float Label(int64_t index) const = 0;
+  // Into `out`: example_size numbers, bytes or floats. Errors as ExampleTable::Read.
+  virtual absl::Status Decode(int64_t index, void* out) const = 0;
+};
+
 enum SplitIndex { kTrainSplit = 0, kValidationSplit = 1, kTestSplit = 2 };
 
 struct LoadedData {
@@ -51,6 +66,7 @@ struct LoadedData {
   Shape shape;
   int32_t classes = 0;  // 0: labels are numbers
   std::vector<std::string> class_names;
+  Element element = Element::kByte;
   std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the data set has no such split
 };
 
@@ -62,11 +78,16 @@ absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);
 absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
 // input_shape as in OpenDataset.
 absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
+absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input_shape);
+
+// The size that pictures are resized to: [height, width, 1 or 3] as `data` or the model's input say.
+absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shape);
 
 // Whether a folder looks like the format; for AUTO.
 bool LooksLikeIdx(const std::string& dir);
 bool LooksLikeCifar10(const std::string& dir);
 bool LooksLikeCsv(const std::string& path);  // file or folder
 bool LooksLikeImageFolder(const std::string& dir);
+bool LooksLikeTfRecord(const std::string& path);  // file or folder
 
 }  // namespace cairn

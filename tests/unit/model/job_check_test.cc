@@ -223,7 +223,7 @@ TEST(JobCheck, UnknownEnumNumbers) {
   ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16 or FLOAT16");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_data()->set_format(static_cast<v1::Data::Format>(50));
-  ExpectRefused(spec, "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, or AUTO");
+  ExpectRefused(spec, "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");
 }
 
 TEST(JobCheck, Warnings) {

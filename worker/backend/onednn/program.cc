@@ -44,7 +44,7 @@ class OnednnProgram : public Program {
   OnednnProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options)
       : graph_(std::move(graph)),
         options_(options),
-        loss_plan_(PlanLoss(*graph_, options.loss)),
+        loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {}
 

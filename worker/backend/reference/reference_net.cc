@@ -10,11 +10,12 @@ namespace cairn {
 
 using reference::Geometry;
 
-ReferenceNet::ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics)
+ReferenceNet::ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
+                           absl::Span<const v1::ClassWeight> class_weights)
     : graph_(std::move(graph)),
       loss_(loss),
       metrics_(std::move(metrics)),
-      plan_(PlanLoss(*graph_, loss_)),
+      plan_(PlanLoss(*graph_, loss_, class_weights)),
       nodes_(graph_->nodes().size()) {}
 
 absl::Status ReferenceNet::CheckArguments(const Batch& batch, size_t values, size_t gradients) const {
@@ -35,7 +36,7 @@ absl::StatusOr<BatchSums> ReferenceNet::TrainStep(const Batch& batch, const Step
   CAIRN_RETURN_IF_ERROR(CheckArguments(batch, values.size(), gradients.size()));
   Forward(batch, &info, values);
   Activations& last = nodes_.back();
-  last.gradient.assign(gradients.empty() ? 0 : last.output.size(), 0.0);
+  last.gradient.assign(last.output.size(), 0.0);
   CAIRN_ASSIGN_OR_RETURN(BatchSums sums, Score(batch, absl::MakeSpan(last.gradient)));
   if (!gradients.empty()) Backward(values, gradients);
   return sums;

@@ -16,8 +16,9 @@ namespace cairn {
 
 class ReferenceNet {
  public:
-  // loss and metrics: as ProgramOptions.
-  ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics);
+  // loss, metrics and class_weights: as ProgramOptions.
+  ReferenceNet(std::shared_ptr<const Graph> graph, const v1::Loss& loss, std::vector<v1::Metric> metrics,
+               absl::Span<const v1::ClassWeight> class_weights = {});
 
   // Program::TrainStep in float64; values, gradients: space_size() numbers. Without gradients (an empty span) it is the
   // training loss alone, which finite differences are taken of.

@@ -1,0 +1,65 @@
+// Augmenter: a job's data.augmentation applied to one training example.
+//
+// Immutable and thread-safe. Invariants:
+//   1. Apply is a pure function of (seed, pass, example, the example's numbers): the same bits on whatever worker, thread and processor.
+//      Each step has draws of its own (RandomStream::kAugment, counter: example, pass, step, draw), so that leaving one out does not change
+//      the others'.
+//   2. The shape stays what it was.
+// The layers are Keras' (keras.layers.RandomFlip, ...): factors, fill modes, the order of arithmetic; see job.proto.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+#include "common/tensor/buffer.h"
+#include "worker/data/warp.h"
+
+namespace cairn {
+
+// A step's random numbers.
+class AugmentDraws {
+ public:
+  AugmentDraws(std::array<uint32_t, 2> key, uint64_t pass, uint64_t example, uint32_t step);
+  uint32_t Bits();
+  // [low, high), 24 random bits; low where they are equal.
+  float Uniform(float low, float high) { return low + (high - low) * ToUniform(Bits()); }
+  // One of 0 .. n - 1, n >= 1.
+  int64_t Below(int64_t n) { return static_cast<int64_t>(static_cast<uint64_t>(Bits()) * static_cast<uint64_t>(n) >> 32); }
+
+ private:
+  const std::array<uint32_t, 2> key_;
+  PhiloxBlock counter_;
+  PhiloxBlock block_{};
+  size_t at_ = 4;
+};
+
+class Augmenter {
+ public:
+  // example_shape: [height, width, channels]. Null where there is nothing to do. Errors: INVALID_ARGUMENT, as CheckAugmentation in
+  // common/model/data_check.h.
+  static absl::StatusOr<std::shared_ptr<const Augmenter>> Make(const v1::Data& data, const Shape& example_shape,
+                                                               uint64_t seed);
+
+  void Apply(uint64_t pass, uint64_t example, float* numbers) const;
+
+ private:
+  Augmenter(const v1::Data& data, const PictureShape3& shape, uint64_t seed);
+  void ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, float* numbers) const;
+  void Flip(const v1::RandomFlip& flip, AugmentDraws& draws, float* numbers) const;
+  void Crop(const v1::RandomCrop& crop, AugmentDraws& draws, float* numbers) const;
+  void Brighten(const v1::RandomBrightness& brightness, AugmentDraws& draws, float* numbers) const;
+  void Contrast(const v1::RandomContrast& contrast, AugmentDraws& draws, float* numbers) const;
+  void CutOut(const v1::Cutout& cutout, AugmentDraws& draws, float* numbers) const;
+  void WarpBy(const Affine2& affine, v1::FillMode mode, float fill, float* numbers) const;
+
+  const std::vector<v1::Augmentation> steps_;
+  const PictureShape3 shape_;
+  const std::array<uint32_t, 2> key_;
+};
+
+}  // namespace cairn
