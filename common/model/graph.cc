@@ -52,6 +52,40 @@ const char* LayerTypeName(LayerKind kind) {
       return "dropout";
     case LayerKind::kZeroPadding2D:
       return "zero_padding2d";
+    case LayerKind::kLayerNormalization:
+      return "layer_normalization";
+    case LayerKind::kGroupNormalization:
+      return "group_normalization";
+    case LayerKind::kEmbedding:
+      return "embedding";
+    case LayerKind::kGlobalAveragePooling1D:
+      return "global_average_pooling1d";
+    case LayerKind::kMaxPooling1D:
+      return "max_pooling1d";
+    case LayerKind::kAveragePooling1D:
+      return "average_pooling1d";
+    case LayerKind::kConv1D:
+      return "conv1d";
+    case LayerKind::kSeparableConv2D:
+      return "separable_conv2d";
+    case LayerKind::kConv2DTranspose:
+      return "conv2d_transpose";
+    case LayerKind::kUpSampling2D:
+      return "up_sampling2d";
+    case LayerKind::kSpatialDropout2D:
+      return "spatial_dropout2d";
+    case LayerKind::kReshape:
+      return "reshape";
+    case LayerKind::kPermute:
+      return "permute";
+    case LayerKind::kMultiply:
+      return "multiply";
+    case LayerKind::kAverage:
+      return "average";
+    case LayerKind::kMaximum:
+      return "maximum";
+    case LayerKind::kMultiHeadAttention:
+      return "multi_head_attention";
   }
   return "unknown";
 }

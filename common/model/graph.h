@@ -21,7 +21,10 @@ namespace cairn {
 
 enum class LayerKind {
   kInput, kRescaling, kConv2D, kDepthwiseConv2D, kBatchNormalization, kActivation, kMaxPooling2D, kAveragePooling2D,
-  kGlobalAveragePooling2D, kAdd, kConcatenate, kFlatten, kDense, kDropout, kZeroPadding2D,
+  kGlobalAveragePooling2D, kAdd, kConcatenate, kFlatten, kDense, kDropout, kZeroPadding2D, kLayerNormalization,
+  kGroupNormalization, kEmbedding, kGlobalAveragePooling1D, kMaxPooling1D, kAveragePooling1D, kConv1D, kSeparableConv2D,
+  kConv2DTranspose, kUpSampling2D, kSpatialDropout2D, kReshape, kPermute, kMultiply, kAverage, kMaximum,
+  kMultiHeadAttention,
 };
 
 enum class VariableKind {
@@ -33,7 +36,9 @@ enum class VariableKind {
 
 struct Variable {
   std::string name;  // "conv2d/kernel", as Keras names it
-  Shape shape;       // Keras' layout: Conv2D kernel [h, w, in, out], depthwise [h, w, in, multiplier], Dense [in, out]
+  // Keras' layout: Conv2D kernel [h, w, in, out], Conv1D [w, in, out], depthwise [h, w, in, multiplier], transposed
+  // [h, w, out, in], Dense [in, out], embeddings [ids, out], attention [in, heads, out] and [heads, in, out].
+  Shape shape;
   VariableKind kind = VariableKind::kTrainable;
   float momentum = 0;  // kMovingAverage
   int64_t offset = 0;  // in numbers of the parameter space
@@ -43,7 +48,8 @@ struct Variable {
   int64_t fan_in = 0, fan_out = 0;  // for the scaled initializers, as Keras computes them
 };
 
-// Geometry of a window over [height, width, channels], for convolutions and pooling.
+// Geometry of a window over [height, width, channels], for convolutions and pooling. A sequence [steps, channels] is an
+// image of height 1. Of a Conv2DTranspose: the convolution from its output to its input.
 struct Window {
   int64_t kernel[2] = {1, 1};
   int64_t strides[2] = {1, 1};
@@ -58,11 +64,12 @@ struct Node {
   std::string name;
   v1::Layer layer;  // the user's layer with defaults filled in
   std::vector<int> inputs;
-  Shape output;                // without the batch dimension: [h, w, c] or [n]
+  Shape output;                // without the batch dimension: [height, width, channels], [steps, features] or [features]
   std::vector<int> variables;  // indices into Graph::variables()
-  v1::Activation activation = v1::LINEAR;  // of Conv2D, DepthwiseConv2D, Dense, Activation
+  v1::Activation activation = v1::LINEAR;  // of convolutions, Dense, Activation
   float negative_slope = 0;    // LEAKY_RELU
-  Window window;               // Conv2D, DepthwiseConv2D, pooling, ZeroPadding2D (pads only)
+  float alpha = 0;             // ELU
+  Window window;               // convolutions, pooling, ZeroPadding2D (pads only)
 };
 
 class Graph {

@@ -48,8 +48,63 @@ std::optional<LayerKind> KindOf(const v1::Layer& layer) {
       return LayerKind::kDropout;
     case v1::Layer::kZeroPadding2D:
       return LayerKind::kZeroPadding2D;
+    case v1::Layer::kLayerNormalization:
+      return LayerKind::kLayerNormalization;
+    case v1::Layer::kGroupNormalization:
+      return LayerKind::kGroupNormalization;
+    case v1::Layer::kEmbedding:
+      return LayerKind::kEmbedding;
+    case v1::Layer::kGlobalAveragePooling1D:
+      return LayerKind::kGlobalAveragePooling1D;
+    case v1::Layer::kMaxPooling1D:
+      return LayerKind::kMaxPooling1D;
+    case v1::Layer::kAveragePooling1D:
+      return LayerKind::kAveragePooling1D;
+    case v1::Layer::kConv1D:
+      return LayerKind::kConv1D;
+    case v1::Layer::kSeparableConv2D:
+      return LayerKind::kSeparableConv2D;
+    case v1::Layer::kConv2DTranspose:
+      return LayerKind::kConv2DTranspose;
+    case v1::Layer::kUpSampling2D:
+      return LayerKind::kUpSampling2D;
+    case v1::Layer::kSpatialDropout2D:
+      return LayerKind::kSpatialDropout2D;
+    case v1::Layer::kReshape:
+      return LayerKind::kReshape;
+    case v1::Layer::kPermute:
+      return LayerKind::kPermute;
+    case v1::Layer::kMultiply:
+      return LayerKind::kMultiply;
+    case v1::Layer::kAverage:
+      return LayerKind::kAverage;
+    case v1::Layer::kMaximum:
+      return LayerKind::kMaximum;
+    case v1::Layer::kMultiHeadAttention:
+      return LayerKind::kMultiHeadAttention;
+    case v1::Layer::KIND_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
+// How many inputs a layer of a kind takes, and what they are.
+struct Arity {
+  int min = 1, max = 1;
+};
+
+Arity ArityOf(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kAdd:
+    case LayerKind::kConcatenate:
+    case LayerKind::kMultiply:
+    case LayerKind::kAverage:
+    case LayerKind::kMaximum:
+      return {2, kLayersMax};
+    case LayerKind::kMultiHeadAttention:
+      return {2, 3};
     default:
-      return std::nullopt;
+      return {};
   }
 }
 
@@ -163,15 +218,22 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
     return LayerError(node->name, "an input layer takes no inputs; leave `inputs` away");
   }
   if (layer->inputs().empty()) layer->add_inputs(graph_.nodes_[node->id - 1].name);
-  const bool joins = node->kind == LayerKind::kAdd || node->kind == LayerKind::kConcatenate;
-  if (!joins && layer->inputs_size() > 1) {
-    return LayerError(node->name,
-                      absl::StrCat("has ", layer->inputs_size(), " inputs, but a ", LayerTypeName(node->kind),
-                                   " takes one; join them by add or concatenate"));
+  const Arity arity = ArityOf(node->kind);
+  const int given = layer->inputs_size();
+  if (node->kind == LayerKind::kMultiHeadAttention && (given < arity.min || given > arity.max)) {
+    return LayerError(node->name, absl::StrCat("has ", given, given == 1 ? " input" : " inputs",
+                                               ", but a multi_head_attention takes a query, a value and, if it is not "
+                                               "the value, a key; for self-attention name one layer twice, as inputs: "
+                                               "[\"x\", \"x\"]"));
   }
-  if (joins && layer->inputs_size() < 2) {
+  if (given > arity.max) {
+    return LayerError(node->name, absl::StrCat("has ", given, " inputs, but a ", LayerTypeName(node->kind),
+                                               " takes one; join them by add or concatenate"));
+  }
+  if (given < arity.min) {
+    const std::string type = LayerTypeName(node->kind);
     return LayerError(node->name,
-                      absl::StrCat(node->kind == LayerKind::kAdd ? "an " : "a ", LayerTypeName(node->kind),
+                      absl::StrCat(type[0] == 'a' ? "an " : "a ", type,
                                    " joins two or more layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
   }
   for (const std::string& name : layer->inputs()) {

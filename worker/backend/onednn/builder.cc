@@ -213,6 +213,8 @@ void PlanBuilder::CompileNode(const Node& node) {
       return AddOp(&node, MakeZeroPadding(*this, node, in[0], out));
     case LayerKind::kFlatten:
       break;  // always joined
+    default:
+      throw dnnl::error(dnnl_unimplemented, "no operation for this type of layer");
   }
   CAIRN_CHECK(false, "a layer kind without an operation");
 }

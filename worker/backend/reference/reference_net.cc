@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "worker/backend/dropout.h"
 
 namespace cairn {
@@ -172,6 +173,8 @@ void ReferenceNet::ForwardNode(const Node& node, const StepInfo* training, absl:
     case LayerKind::kZeroPadding2D:
       reference::ZeroPadding2D(g, x, y);
       break;
+    default:
+      CAIRN_CHECK(false, "a layer kind without a formula");
   }
 }
 
@@ -249,6 +252,8 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
     case LayerKind::kZeroPadding2D:
       reference::ZeroPadding2DBackward(g, dy, dx);
       break;
+    default:
+      CAIRN_CHECK(false, "a layer kind without a formula");
   }
 }
 

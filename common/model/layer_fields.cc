@@ -1,0 +1,160 @@
+#include "common/model/layer_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "common/model/graph_shapes.h"
+
+namespace cairn::layers {
+namespace {
+
+absl::Status CheckWindowNumber(const char* field, int64_t number) {
+  if (number <= 0) return Bad(field, " ", number, " is not positive; use 1 or more");
+  if (number > kWindowMax) return Bad(field, " ", number, " is too large; the limit is ", kWindowMax);
+  return absl::OkStatus();
+}
+
+// keras.initializers.compute_fans.
+void ComputeFans(const Shape& shape, int64_t* fan_in, int64_t* fan_out) {
+  if (shape.size() < 2) {
+    *fan_in = *fan_out = NumElements(shape);
+    return;
+  }
+  int64_t receptive_field = 1;
+  for (size_t i = 0; i + 2 < shape.size(); ++i) receptive_field *= shape[i];
+  *fan_in = shape[shape.size() - 2] * receptive_field;
+  *fan_out = shape.back() * receptive_field;
+}
+
+}  // namespace
+
+absl::Status ReadPair(const char* field, int64_t fallback, Numbers* numbers, int64_t pair[2]) {
+  if (numbers->size() > 2) return Bad(field, " has ", numbers->size(), " numbers; give one, or height and width");
+  if (numbers->empty()) {
+    if (fallback == 0) return Bad(field, " is missing; give one number, or height and width");
+    numbers->Add(static_cast<int32_t>(fallback));
+  }
+  if (numbers->size() == 1) {
+    const int32_t both = numbers->Get(0);
+    numbers->Add(both);
+  }
+  for (int i = 0; i < 2; ++i) {
+    pair[i] = numbers->Get(i);
+    CAIRN_RETURN_IF_ERROR(CheckWindowNumber(field, pair[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, int32_t given) {
+  if (given == 0 && fallback == 0) return Bad(field, " is missing; give a number such as 3");
+  const int32_t number = given == 0 ? fallback : given;
+  CAIRN_RETURN_IF_ERROR(CheckWindowNumber(field, number));
+  return number;
+}
+
+absl::Status NeedPositive(const char* field, int64_t value, const char* example) {
+  if (value > 0) return absl::OkStatus();
+  return Bad(field, " ", value, " is not positive; use a number such as ", example);
+}
+
+absl::Status NeedRate(const char* field, float rate) {
+  if (rate >= 0 && rate < 1) return absl::OkStatus();
+  return Bad(field, " ", rate, " is outside [0, 1); use a number such as 0.5");
+}
+
+absl::Status NeedEpsilon(float epsilon) {
+  if (epsilon > 0 && std::isfinite(epsilon)) return absl::OkStatus();
+  return Bad("epsilon ", epsilon, " is not positive; use a number such as 0.001");
+}
+
+absl::Status ResolveActivation(v1::Activation* activation) {
+  if (!v1::Activation_IsValid(*activation)) {
+    return Bad("activation ", static_cast<int>(*activation),
+               " is not known; use LINEAR, RELU, RELU6, LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SOFTPLUS, SIGMOID, "
+               "TANH or SOFTMAX");
+  }
+  if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
+  return absl::OkStatus();
+}
+
+absl::Status ResolvePadding(v1::Padding* padding) {
+  if (!v1::Padding_IsValid(*padding)) {
+    return Bad("padding ", static_cast<int>(*padding), " is not known; use VALID or SAME");
+  }
+  if (*padding == v1::PADDING_UNSPECIFIED) *padding = v1::VALID;
+  return absl::OkStatus();
+}
+
+absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer) {
+  if (!v1::Initializer::Kind_IsValid(initializer->kind())) {
+    return Bad(field, ".kind ", static_cast<int>(initializer->kind()), " is not known; use GLOROT_UNIFORM, say");
+  }
+  if (initializer->value() != 0 && initializer->kind() != v1::Initializer::CONSTANT) {
+    return Bad(field, ".value is only for kind CONSTANT; set kind: CONSTANT or leave the value away");
+  }
+  if (!std::isfinite(initializer->value())) return Bad(field, ".value is not finite; use a number");
+  if (initializer->kind() == v1::Initializer::INITIALIZER_UNSPECIFIED) initializer->set_kind(fallback);
+  return absl::OkStatus();
+}
+
+v1::Initializer OfKind(v1::Initializer::Kind kind) {
+  v1::Initializer initializer;
+  initializer.set_kind(kind);
+  return initializer;
+}
+
+absl::Status NeedImage(const Shape& input) {
+  if (input.size() == 3) return absl::OkStatus();
+  return Bad(
+      "its input is ", ToString(input),
+      "; it needs [height, width, channels], so place it before the Flatten or GlobalAveragePooling2D and give the "
+      "input layer a shape such as [28,28,1]");
+}
+
+absl::Status NeedSequence(const Shape& input) {
+  if (input.size() == 2) return absl::OkStatus();
+  return Bad("its input is ", ToString(input),
+             "; it needs [steps, features], so place it after an Embedding or a Reshape, or give the input layer a "
+             "shape such as [100,16]");
+}
+
+absl::Status AddVariable(const Node& node, const char* name, Shape shape, const v1::Initializer& initializer,
+                         std::vector<Variable>* variables) {
+  int64_t size = 1;
+  for (int64_t dim : shape) size = SaturatingMultiply(size, dim);
+  if (size > kParametersMax) {
+    return Bad(name, " ", ToString(shape), " has too many parameters; a model may have ", kParametersMax);
+  }
+  Variable& variable = variables->emplace_back();
+  variable.name = absl::StrCat(node.name, "/", name);
+  variable.shape = std::move(shape);
+  variable.size = size;
+  variable.initializer = initializer;
+  ComputeFans(variable.shape, &variable.fan_in, &variable.fan_out);
+  return absl::OkStatus();
+}
+
+absl::Status SlideWindow(const char* what, const Shape& input, v1::Padding padding, Window* window, Shape* output) {
+  int64_t extent[2];
+  for (int i = 0; i < 2; ++i) {
+    extent[i] = (window->kernel[i] - 1) * window->dilation[i] + 1;
+    if (padding == v1::SAME) {
+      (*output)[i] = (input[i] + window->strides[i] - 1) / window->strides[i];
+      const int64_t pads = std::max<int64_t>(0, ((*output)[i] - 1) * window->strides[i] + extent[i] - input[i]);
+      window->pad_begin[i] = pads / 2;
+      window->pad_end[i] = pads - pads / 2;
+    }
+  }
+  if (padding == v1::SAME) return absl::OkStatus();
+  if (extent[0] > input[0] || extent[1] > input[1]) {
+    const bool dilated = window->dilation[0] > 1 || window->dilation[1] > 1;
+    return Bad(what, " [", extent[0], ",", extent[1], "]", dilated ? " (dilated)" : "", " is larger than its input ",
+               ToString(input), "; use a smaller one, padding: SAME, or fewer poolings before it");
+  }
+  for (int i = 0; i < 2; ++i) (*output)[i] = (input[i] - extent[i]) / window->strides[i] + 1;
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::layers
