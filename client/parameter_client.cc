@@ -334,7 +334,7 @@ void PsConnection::Impl::OnReply(Frame reply) {
   }
   if (!done.has_value()) return;  // timed out before
   if (reply.kind == v1::ExchangeFrame::VALUES || reply.kind == v1::ExchangeFrame::ACK ||
-      reply.kind == v1::ExchangeFrame::IMAGE) {
+      reply.kind == v1::ExchangeFrame::IMAGE || reply.kind == v1::ExchangeFrame::NORMS) {
     (*done)(std::move(reply));
   } else if (reply.kind == v1::ExchangeFrame::ERROR && options_.error_frames) {
     (*done)(std::move(reply));

@@ -1,23 +1,15 @@
 #include "server/optimizer.h"
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 
 #include "common/base/check.h"
+#include "common/base/decimal.h"
+#include "common/model/optimizer_check.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
 namespace {
-
-// The double nearest to the decimal number that the user wrote as a float: 0.999f stands for 0.999, and 1 - 0.999 shall
-// be 0.001.
-double Decimal(float f) {
-  char text[64];
-  const auto end = std::to_chars(text, text + sizeof text, f).ptr;
-  double d = f;
-  std::from_chars(text, end, d);
-  return d;
-}
 
 // b^n by squaring: products alone, so that the bits do not depend on the C library.
 double Power(double b, uint64_t n) {
@@ -39,7 +31,29 @@ struct Coefficients {
   float alpha;  // Adam: learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
   float epsilon;
   float weight_decay;
+  float ema_momentum, one_minus_ema_momentum;
 };
+
+// Weight decay and clipping prepare, and the moving average follows, what the rule does, in blocks that stay in the nearest cache.
+constexpr int64_t kBlock = 1024;
+
+// mean = clip(io / examples, -c, c), over io; NaN stays
+CAIRN_VECTORIZED void ClipMean(float* __restrict io, int64_t n, float examples, float clipvalue) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / examples;
+    io[i] = g < -clipvalue ? -clipvalue : g > clipvalue ? clipvalue : g;
+  }
+}
+
+// w - w * weight_decay * lr
+CAIRN_VECTORIZED void Decay(const float* __restrict w, float* __restrict out, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) out[i] = w[i] - w[i] * c.weight_decay * c.learning_rate;
+}
+
+// a = momentum * a + (1 - momentum) * w
+CAIRN_VECTORIZED void Average(const float* __restrict w, float* __restrict a, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) a[i] = c.ema_momentum * a[i] + c.one_minus_ema_momentum * w[i];
+}
 
 // v = momentum * v + (1 - momentum) * mean
 CAIRN_VECTORIZED void MovingAverage(const float* __restrict w, float* __restrict io, int64_t n, float examples,
@@ -124,16 +138,14 @@ CAIRN_VECTORIZED void RmsPropCenteredMomentum(const float* __restrict w, float* 
   }
 }
 
-// w' = w - w * weight_decay * lr (AdamW; weight_decay is 0 for Adam)
-// m = m + (g - m) * (1 - beta_1);  v = v + (g^2 - v) * (1 - beta_2);  w' - m * alpha / (sqrt(v) + epsilon)
+// m = m + (g - m) * (1 - beta_1);  v = v + (g^2 - v) * (1 - beta_2);  w - m * alpha / (sqrt(v) + epsilon)
 CAIRN_VECTORIZED void Adam(const float* __restrict w, float* __restrict io, float* __restrict m, float* __restrict v,
                            int64_t n, Coefficients c) {
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
-    const float decayed = w[i] - w[i] * c.weight_decay * c.learning_rate;
     m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
     v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
-    io[i] = decayed - m[i] * c.alpha / (std::sqrt(v[i]) + c.epsilon);
+    io[i] = w[i] - m[i] * c.alpha / (std::sqrt(v[i]) + c.epsilon);
   }
 }
 
@@ -142,11 +154,10 @@ CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict i
                                   float* __restrict v, float* __restrict h, int64_t n, Coefficients c) {
   for (int64_t i = 0; i < n; ++i) {
     const float g = io[i] / c.examples;
-    const float decayed = w[i] - w[i] * c.weight_decay * c.learning_rate;
     m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
     v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
     h[i] = h[i] > v[i] ? h[i] : v[i];
-    io[i] = decayed - m[i] * c.alpha / (std::sqrt(h[i]) + c.epsilon);
+    io[i] = w[i] - m[i] * c.alpha / (std::sqrt(h[i]) + c.epsilon);
   }
 }
 
@@ -161,6 +172,10 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   c.one_minus_beta_2 = static_cast<float>(1 - rule.beta_2);
   c.epsilon = static_cast<float>(rule.epsilon);
   c.weight_decay = static_cast<float>(rule.weight_decay);
+  // The first update takes the values as they are, as Keras does.
+  const double ema_momentum = u.step == 1 ? 0 : rule.ema_momentum;
+  c.ema_momentum = static_cast<float>(ema_momentum);
+  c.one_minus_ema_momentum = static_cast<float>(1 - ema_momentum);
   if (rule.rule == UpdateRule::kAdam || rule.rule == UpdateRule::kAdamW) {
     const double correction = std::sqrt(1 - Power(rule.beta_2, u.step)) / (1 - Power(rule.beta_1, u.step));
     c.alpha = static_cast<float>(u.learning_rate * correction);
@@ -168,8 +183,8 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
   return c;
 }
 
-void ApplyTrainable(const OptimizerRule& rule, const Coefficients& c, const Update& u, int64_t begin, int64_t n) {
-  const float* w = u.values.data() + begin;
+// w: the old values, after weight decay; io: sum of gradients in, new values out.
+void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u, const float* w, int64_t begin, int64_t n) {
   float* io = u.gradient.data() + begin;
   const auto slot = [&](size_t i) { return u.slots[i].data() + begin; };
   switch (rule.rule) {
@@ -190,6 +205,31 @@ void ApplyTrainable(const OptimizerRule& rule, const Coefficients& c, const Upda
     case UpdateRule::kAdamW:
       if (rule.amsgrad) return AdamAmsgrad(w, io, slot(0), slot(1), slot(2), n, c);
       return Adam(w, io, slot(0), slot(1), n, c);
+  }
+}
+
+void ApplyTrainable(const OptimizerRule& rule, Coefficients c, const Update& u, const Segment& s) {
+  const bool decays = rule.weight_decay > 0 && s.decays;
+  if (rule.clipvalue <= 0 && !decays && !rule.ema) {
+    return ApplyRule(rule, c, u, u.values.data() + s.begin, s.begin, s.end - s.begin);
+  }
+  const float examples = c.examples;
+  if (rule.clipvalue > 0) c.examples = 1;  // what ClipMean leaves is the mean
+  float decayed[kBlock];
+  for (int64_t begin = s.begin; begin < s.end; begin += kBlock) {
+    const int64_t n = std::min(kBlock, s.end - begin);
+    const float* w = u.values.data() + begin;
+    float* io = u.gradient.data() + begin;
+    if (rule.clipvalue > 0) ClipMean(io, n, examples, rule.clipvalue);
+    if (decays) {
+      Decay(w, decayed, n, c);
+      w = decayed;
+    }
+    ApplyRule(rule, c, u, w, begin, n);
+    if (!rule.ema) continue;
+    float* average = u.slots.back().data() + begin;
+    Average(io, average, n, c);
+    if (u.ema_overwrite) std::copy(average, average + n, io);
   }
 }
 
@@ -231,15 +271,19 @@ OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kAdamw:
       r.rule = UpdateRule::kAdamW;
       adam(optimizer.adamw());
-      r.weight_decay = optimizer.adamw().has_weight_decay() ? Decimal(optimizer.adamw().weight_decay()) : 0.004;
       break;
     case v1::Optimizer::KIND_NOT_SET:
       break;
   }
+  const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
+  r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
+  r.clipvalue = optimizer.clipvalue();
+  r.ema = optimizer.has_ema();
+  r.ema_momentum = optimizer.ema().has_momentum() ? Decimal(optimizer.ema().momentum()) : 0.99;
   return r;
 }
 
-int OptimizerRule::slots() const {
+int OptimizerRule::rule_slots() const {
   switch (rule) {
     case UpdateRule::kSgd:
       return 0;
@@ -267,11 +311,17 @@ void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, 
       MovingAverage(u.values.data() + s.begin, u.gradient.data() + s.begin, s.end - s.begin, c.examples, s.momentum,
                     static_cast<float>(1 - Decimal(s.momentum)));
     } else {
-      ApplyTrainable(rule, c, u, s.begin, s.end - s.begin);
+      ApplyTrainable(rule, c, u, s);
     }
     done = s.end;
   }
   std::fill(u.gradient.begin() + done, u.gradient.end(), 0.0f);
+}
+
+void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values) {
+  for (const Segment& s : segments) {
+    if (!s.moving_average) std::copy(average.begin() + s.begin, average.begin() + s.end, values.begin() + s.begin);
+  }
 }
 
 }  // namespace cairn

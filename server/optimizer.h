@@ -1,7 +1,13 @@
 // The optimizers, as one pass over a partition's memory: mean gradient, slots and values together.
 //
 // Formulas and defaults are those of keras.optimizers (Keras 2.15 / 3), in float32 and in the order of operations
-// written above each loop in optimizer.cc. Pure functions of their arguments; any thread. Invariants:
+// written above each loop in optimizer.cc. As in Keras, an update of a trainable variable w is, in this order:
+//   g = clip(gradient / examples)    where clipvalue > 0
+//   w = w - w * weight_decay * lr    where weight_decay > 0 and the segment decays
+//   w = the rule's (w, g)
+//   a = momentum * a + (1 - momentum) * w    with ema; in the first update of all a = w
+//   w = a                            where ema_overwrite
+// Pure functions of their arguments; any thread. Invariants:
 //   1. Element i depends on element i alone; no operation is fused or reordered: the bits are equal on every x86-64.
 //   2. The new values are written over the gradient, the old values are left as they are: they may still be on their
 //   way to
@@ -24,6 +30,7 @@ struct Segment {
   int64_t end = 0;
   bool moving_average = false;  // v = momentum * v + (1 - momentum) * mean; the optimizer does not touch it
   float momentum = 0;           // moving_average
+  bool decays = true;           // weight decay applies to it
 };
 
 enum class UpdateRule { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW };
@@ -39,14 +46,21 @@ struct OptimizerRule {
   bool amsgrad = false;                  // kAdam, kAdamW
   double epsilon = 0;                    // kAdagrad, kRmsProp, kAdam, kAdamW
   double initial_accumulator_value = 0;  // kAdagrad
-  double weight_decay = 0;               // kAdamW
+  double weight_decay = 0;
+  float clipvalue = 0;     // > 0: each number of the mean gradient is clipped to [-clipvalue, clipvalue]
+  bool ema = false;        // the last slot is the moving average of the values
+  double ema_momentum = 0;
 
   static OptimizerRule From(const v1::Optimizer& optimizer);
   // Slots: float32 tensors of the partition's size beside the values.
   //   kSgd 0 · kMomentum, kNesterov 1 (velocity) · kAdagrad 1 (accumulator) · kAdam, kAdamW 2 or 3 (m, v, with amsgrad
   //   the largest v) kRmsProp 1 to 3 (mean square, then velocity where momentum > 0, then mean gradient where centered)
-  int slots() const;
-  float initial_slot_value() const { return static_cast<float>(initial_accumulator_value); }
+  //   and one more, the last, with ema
+  int slots() const { return rule_slots() + (ema ? 1 : 0); }
+  int rule_slots() const;
+  float initial_slot_value(int slot) const {
+    return slot < rule_slots() ? static_cast<float>(initial_accumulator_value) : 0.0f;
+  }
 };
 
 // One update. values, gradient and every slot have the same size.
@@ -54,10 +68,13 @@ struct Update {
   uint64_t step = 0;      // of this update, from 1: the version that it leads to
   uint64_t examples = 0;  // > 0; the gradient is a sum over them
   float learning_rate = 0;
+  bool ema_overwrite = false;  // the new values are the moving average, after it has taken in what the rule made of them
   absl::Span<const float> values;
   absl::Span<float> gradient;  // in: the summed gradient; out: the new values
   std::vector<absl::Span<float>> slots;
 };
 void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& update);
+// The values of trainable segments become the moving average; an update without examples that has ema_overwrite does no more.
+void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values);
 
 }  // namespace cairn

@@ -5,17 +5,20 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/model/initializer.h"
+#include "common/model/optimizer_check.h"
+#include "common/model/strategy_check.h"
 
 namespace cairn {
 namespace {
 
-std::vector<Segment> SegmentsOf(const Graph& graph, int64_t begin, int64_t end) {
+std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
   std::vector<Segment> segments;
   for (const Variable& v : graph.variables()) {  // in order of offset
     const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
     if (from >= to) continue;
     const bool average = v.kind == VariableKind::kMovingAverage;
-    segments.push_back({from - begin, to - begin, average, average ? v.momentum : 0.0f});
+    segments.push_back({from - begin, to - begin, average, average ? v.momentum : 0.0f,
+                        /*decays=*/!average && !ExcludedFromWeightDecay(optimizer, v.name)});
   }
   return segments;
 }
@@ -48,10 +51,17 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   }
   c.begin = static_cast<int64_t>(range.begin());
   c.end = static_cast<int64_t>(range.end());
-  c.segments = SegmentsOf(*graph, c.begin, c.end);
+  c.segments = SegmentsOf(*graph, spec.optimizer(), c.begin, c.end);
   c.optimizer = OptimizerRule::From(spec.optimizer());
   c.replicas = static_cast<uint32_t>(spec.replicas());
   if (spec.strategy() == v1::PARAMETER_SERVER) {
+    if (const int32_t group = LocalSyncOf(spec); group > 1) {
+      if (spec.replicas() % group != 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(c.Name(), ": local_sync: ", group, " does not divide the ", spec.replicas(), " replicas"));
+      }
+      c.replicas /= static_cast<uint32_t>(group);  // a group is one to the ps
+    }
     if (!spec.has_staleness_bound()) {
       c.mode = UpdateMode::kAsynchronous;
     } else if (spec.staleness_bound() > 0) {
@@ -67,6 +77,8 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
                                                      " is not in [0,", spec.replicas(), ")"));
     }
     c.backup_replicas = static_cast<uint32_t>(spec.backup_replicas());
+    c.clip_norm = ClipNormOf(spec.optimizer());
+    c.clip_scopes = ClipScopesOf(*graph, spec.optimizer(), c.begin, c.end);
   }
   c.backup = range.backup();
   c.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {

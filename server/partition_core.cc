@@ -30,7 +30,9 @@ Buffer Convert(const Buffer& values, v1::DataType dtype) {
   return out;
 }
 
-absl::StatusOr<v1::DataType> ReplyType(const Frame& frame) {
+}  // namespace
+
+absl::StatusOr<v1::DataType> PartitionCore::ReplyType(const Frame& frame) {
   if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return v1::FLOAT32;
   if (SizeOf(frame.reply_dtype) == 0) {
     return absl::InvalidArgumentError(absl::StrCat("reply_dtype: ", static_cast<int>(frame.reply_dtype),
@@ -38,8 +40,6 @@ absl::StatusOr<v1::DataType> ReplyType(const Frame& frame) {
   }
   return frame.reply_dtype;
 }
-
-}  // namespace
 
 PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
     : config_(std::move(config)),
@@ -80,8 +80,8 @@ PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
     std::erase_if(waiters_, [&](const Waiter& w) { return w.client == gone->client; });
     follower_.ClientGone(gone->client);
     if (restored_.receiving() && restored_.client() == gone->client) restored_.Forget();
-  } else if (std::holds_alternative<TickEvent>(event)) {
-    OnTick(now, effects);
+  } else if (const auto* tick = std::get_if<TickEvent>(&event)) {
+    OnTick(*tick, now, effects);
   }
   TendLinks(now, effects);
   return effects;
@@ -96,6 +96,8 @@ void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& 
         absl::StrCat("job ", frame.job.value, " partition ", frame.partition.value, " reached ", config_.Name()));
   } else if (frame.kind == v1::ExchangeFrame::PUSH) {
     status = Push(event.client, frame, now, effects);
+  } else if (frame.kind == v1::ExchangeFrame::CLIP) {
+    status = Clip(event.client, frame, now, effects);
   } else if (frame.kind == v1::ExchangeFrame::PULL) {
     status = Pull(event.client, frame, now, effects);
   } else if (frame.kind == v1::ExchangeFrame::REPLICATE) {
@@ -106,7 +108,7 @@ void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& 
     status = Snapshot(event.client, frame, now, effects);
   } else {
     status = absl::InvalidArgumentError(absl::StrCat(
-        "kind: ", static_cast<int>(frame.kind), " is no request; a ps takes PUSH, PULL, SNAPSHOT, REPLICATE and IMAGE"));
+        "kind: ", static_cast<int>(frame.kind), " is no request; a ps takes PUSH, CLIP, PULL, SNAPSHOT, REPLICATE and IMAGE"));
   }
   if (!status.ok()) effects.replies.push_back(MakeError(event.client, request_id, status));
 }
@@ -141,6 +143,7 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
   if (!std::isfinite(f.learning_rate) || f.learning_rate < 0) {
     return bad("learning_rate: ", f.learning_rate, " is not a number >= 0");
   }
+  if (f.ema_overwrite && !config_.optimizer.ema) return bad("ema_overwrite: the job keeps no moving average");
   if (f.examples > kPushExamplesMax) return bad("examples: ", f.examples, " is more than ", kPushExamplesMax);
   if (f.examples == 0) {
     if (!f.payload.empty()) return bad("payload: ", f.payload.size(), " bytes with examples = 0; send none");
@@ -184,7 +187,7 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
                                                       " is at version ", state_.version, " and waits for update ", next,
                                                       "; pull its values and go on from there"));
   }
-  if (frame.sequence < next || !in_flight_.empty()) return absl::OkStatus();  // applied, or complete and on its way
+  if (frame.sequence < next || !in_flight_.empty() || measured_) return absl::OkStatus();  // applied, or complete
   if (learning_rate_ && *learning_rate_ != frame.learning_rate) {
     return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", frame.learning_rate, ", but update ", next,
                                                    " began with ", *learning_rate_, "; all replicas use the same"));
@@ -210,7 +213,8 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
   entry.set_sequence(next);
   entry.set_examples(root.examples);
   entry.set_learning_rate(frame.learning_rate);
-  Accept(std::move(entry), std::move(root.gradient), effects);
+  entry.set_ema_overwrite(frame.ema_overwrite);
+  AcceptSum(std::move(entry), std::move(root), effects);
   return absl::OkStatus();
 }
 
@@ -234,6 +238,9 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
   entry.set_sequence(frame.sequence);
   entry.set_examples(frame.examples);
   entry.set_learning_rate(frame.learning_rate);
+  // The average takes the values' place once in a step of the job: with the last of the replicas.
+  entry.set_ema_overwrite(frame.ema_overwrite && std::all_of(accepted_.begin(), accepted_.end(),
+                                                             [&](uint64_t a) { return a >= frame.sequence; }));
   Accept(std::move(entry), GradientOf(frame), effects);
   return absl::OkStatus();
 }
@@ -300,6 +307,7 @@ uint64_t PartitionCore::ClockMinFor(uint64_t sequence) const {
 
 bool PartitionCore::Ready(const Waiter& w) {
   if (!Settled()) return false;
+  if (GetsNorms(w)) return true;
   if (w.want_version && *w.want_version > state_.version) return false;
   if (w.is_push && state_.sequences[w.replica.value] < w.sequence) return false;
   return w.clock_min == 0 || SlowestClock() >= w.clock_min;
@@ -348,6 +356,7 @@ PartitionReply PartitionCore::MakeValues(const Waiter& w) {
     f.replica_count = 1;
     f.sequence = config_.mode == UpdateMode::kSynchronous ? f.version : state_.sequences[w.replica.value];
   }
+  if (w.is_push) f.scalars = state_.norms;
   f.dtype = w.reply_dtype;
   f.payload = wants_previous ? Convert(state_.previous, w.reply_dtype) : ConvertedValues(w.reply_dtype);
   f.payload_total = f.payload.size();
@@ -411,10 +420,8 @@ void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
   image_under_way_.reset();
 }
 
-void PartitionCore::OnTick(absl::Time now, PartitionEffects& effects) {
-  for (const BackupLink& link : links_) {
-    if (link.reported() && !link.in_sync() && link.stage() == BackupLink::Stage::kFollowing) Report(link, effects);
-  }
+void PartitionCore::OnTick(const TickEvent& event, absl::Time now, PartitionEffects& effects) {
+  ReportLinks(event, now, effects);
   std::erase_if(waiters_, [&](const Waiter& w) {
     if (w.is_push || now - w.since < kPullWaitMax) return false;
     effects.replies.push_back(MakeError(

@@ -23,12 +23,15 @@
 //   6. Buffers: a frame's payload belongs to the core, which writes into it if it is unique(); a reply's payload is
 //   shared
 //      and must not be written to.
-//   7. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes
+//   7. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only the
+//      coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
+//   8. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes
 //      (fenced). So only the primary of the newest generation acknowledges.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -103,7 +106,11 @@ struct ImageWrittenEvent {  // ok: it is in the store
 struct ClientGoneEvent {  // its waiting requests are forgotten; what it contributed stays
   uint64_t client = 0;
 };
-struct TickEvent {};  // about once a second, and at PartitionEffects::wake_at: ends waits, tries again
+// About once a second, and at PartitionEffects::wake_at: ends waits, tries again, says who is lost.
+struct TickEvent {
+  // By address, where that is known: when the ps of a backup last answered anything, of whatever partition.
+  std::map<std::string, absl::Time> heard;
+};
 using PartitionEvent =
     std::variant<FrameEvent, AssignEvent, LinkUpEvent, LinkDownEvent, PeerFrameEvent, SendImageEvent, PersistedEvent,
                  ResetEvent, TakeImageEvent, ImageWrittenEvent, ClientGoneEvent, TickEvent>;
@@ -165,7 +172,8 @@ class PartitionCore {
     uint64_t client = 0;
     uint64_t request_id = 0;
     absl::Time since;
-    bool is_push = false;
+    bool is_push = false;  // or CLIP
+    bool is_clip = false;
     bool is_snapshot = false;
     ReplicaId replica;  // whose sequence the reply shows
     bool shows_sequence = false;
@@ -178,6 +186,12 @@ class PartitionCore {
     uint64_t version = 0;
     uint64_t log_bytes = 0;  // what it stands for
   };
+  // A complete sum whose norms are told and whose factors are not known yet: partition_core_clip.cc.
+  struct MeasuredSum {
+    v1::LogEntry entry;
+    Buffer gradient;
+    size_t spanning = 0;  // records in entry.norms()
+  };
   struct InFlight {
     v1::LogEntry entry;
     Buffer gradient;
@@ -187,7 +201,7 @@ class PartitionCore {
   void OnPersisted(const PersistedEvent& event, PartitionEffects& effects);
   void OnTakeImage(PartitionEffects& effects);
   void OnImageWritten(const ImageWrittenEvent& event);
-  void OnTick(absl::Time now, PartitionEffects& effects);
+  void OnTick(const TickEvent& event, absl::Time now, PartitionEffects& effects);
 
   // ---- primary and backup: partition_core_roles.cc ----
   void OnAssign(const AssignEvent& event, PartitionEffects& effects);
@@ -203,7 +217,8 @@ class PartitionCore {
   BackupLink* LinkOf(const std::string& address, uint64_t epoch);
   void Replicate(BackupLink& link, const InFlight& update, PartitionEffects& effects);
   void TendLinks(absl::Time now, PartitionEffects& effects);
-  void Report(const BackupLink& link, PartitionEffects& effects) const;
+  void Report(const BackupLink& link, PartitionEffects& effects, std::string lost = "") const;
+  void ReportLinks(const TickEvent& event, absl::Time now, PartitionEffects& effects);
   PartitionReply MakeAck(const Follower::Ack& ack) const;
   bool Kept(uint64_t version) const;
   // Whether the state that this copy began with as the primary is at all backups that are waited for. It may hold updates
@@ -218,6 +233,12 @@ class PartitionCore {
   void Adopt(Image image, PartitionEffects& effects);
   absl::Status TakeRestoredTensor(uint64_t client, Frame frame, absl::Time now, PartitionEffects& effects);
 
+  // ---- clipping by norm: partition_core_clip.cc ----
+  void AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, PartitionEffects& effects);
+  absl::Status Clip(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
+  bool ClipsInTwoPhases() const;
+  PartitionReply MakeNorms(const Waiter& waiter) const;
+
   absl::Status Push(uint64_t client, Frame& frame, absl::Time now, PartitionEffects& effects);
   absl::Status Pull(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
   absl::Status CheckPush(const Frame& frame) const;
@@ -228,7 +249,12 @@ class PartitionCore {
   void Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects& effects);
   absl::Status AnswerOrWait(Waiter waiter, PartitionEffects& effects);
 
+  static absl::StatusOr<v1::DataType> ReplyType(const Frame& frame);
   bool Ready(const Waiter& waiter);
+  // A push whose step's sum is measured.
+  bool GetsNorms(const Waiter& w) const {
+    return w.is_push && !w.is_clip && measured_ && w.sequence == measured_->entry.sequence();
+  }
   uint64_t SlowestClock() const;
   uint64_t ClockMinFor(uint64_t sequence) const;
   void ReleaseWaiters(PartitionEffects& effects);
@@ -241,12 +267,15 @@ class PartitionCore {
   PartitionState state_;
   PendingSums pending_;                 // synchronous: of version + 1
   std::optional<float> learning_rate_;  // of the open step
+  std::optional<MeasuredSum> measured_;  // of version + 1; then nothing is pending and nothing in flight
   std::deque<InFlight> in_flight_;
   uint64_t persisted_ = 0;  // entries up to it are in the store
   std::vector<BackupLink> links_;        // primary
   uint64_t next_peer_request_id_ = 1;    // over all links
   bool settled_ = false;                 // primary: Settled was true
   bool fenced_ = false;                  // primary: a backup is in a higher generation
+  absl::Time ticked_ = absl::InfiniteFuture();   // primary: when links were last looked at
+  absl::Time report_lost_at_ = absl::InfinitePast();
   Follower follower_;                    // backup
   ImageReceiver restored_;               // primary: a checkpoint that comes in
   std::optional<Follower::Ack> restored_ack_;  // to be given when it is in the store

@@ -10,6 +10,10 @@
 namespace cairn {
 namespace {
 
+// A tick is due every second; more between two of them is time in which nothing was read.
+constexpr absl::Duration kTickGapMax = absl::Seconds(2);
+constexpr absl::Duration kReportLostEvery = absl::Milliseconds(900);
+
 v1::LogEntry EntryOf(const Frame& f) {
   v1::LogEntry entry;
   entry.set_generation(f.generation.value);
@@ -19,6 +23,8 @@ v1::LogEntry EntryOf(const Frame& f) {
   entry.set_sequence(f.sequence);
   entry.set_examples(f.examples);
   entry.set_learning_rate(f.learning_rate);
+  entry.set_ema_overwrite(f.ema_overwrite);
+  entry.set_norms(f.scalars);
   return entry;
 }
 
@@ -77,6 +83,7 @@ void PartitionCore::BecomeBackup(PartitionEffects& effects) {
   for (const Waiter& w : waiters_) effects.replies.push_back(MakeError(w.client, w.request_id, CheckServes()));
   waiters_.clear();
   pending_ = PendingSums(config_.replicas);
+  measured_.reset();
   learning_rate_.reset();
   follower_.Reset();
 }
@@ -134,8 +141,11 @@ void PartitionCore::OnSendImage(absl::Time now, PartitionEffects& effects) {
   for (BackupLink& link : links_) {
     if (!link.wants_image(now)) continue;
     const uint64_t id = next_peer_request_id_++;
-    effects.sends.push_back({link.address(), link.epoch(), ImageFrames(config_, image, id)});
-    link.ImageSent(id, config_.generation, state_.version);
+    std::vector<Frame> frames = ImageFrames(config_, image, id);
+    size_t bytes = 0;
+    for (const Frame& frame : frames) bytes += frame.payload.size();
+    effects.sends.push_back({link.address(), link.epoch(), std::move(frames)});
+    link.ImageSent(id, config_.generation, state_.version, bytes);
     for (const InFlight& update : in_flight_) Replicate(link, update, effects);
   }
 }
@@ -153,6 +163,8 @@ void PartitionCore::Replicate(BackupLink& link, const InFlight& update, Partitio
   f.sequence = update.entry.sequence();
   f.examples = update.entry.examples();
   f.learning_rate = update.entry.learning_rate();
+  f.ema_overwrite = update.entry.ema_overwrite();
+  f.scalars = update.entry.norms();
   f.dtype = v1::FLOAT32;
   f.payload = update.gradient;
   f.payload_total = f.payload.size();
@@ -162,14 +174,33 @@ void PartitionCore::Replicate(BackupLink& link, const InFlight& update, Partitio
   effects.sends.push_back(std::move(send));
 }
 
-void PartitionCore::Report(const BackupLink& link, PartitionEffects& effects) const {
+void PartitionCore::Report(const BackupLink& link, PartitionEffects& effects, std::string lost) const {
   v1::BackupReport report;
   report.set_job_id(config_.job.value);
   report.set_generation(config_.generation.value);
   report.set_partition(config_.partition.value);
   report.set_node(link.node());
   report.set_version(link.acked());
+  report.set_lost(std::move(lost));
   effects.reports.push_back(std::move(report));
+}
+
+// Who has caught up and is not named in sync yet, again; and who is lost.
+void PartitionCore::ReportLinks(const TickEvent& event, absl::Time now, PartitionEffects& effects) {
+  const absl::Duration gap = now - std::exchange(ticked_, now);
+  for (BackupLink& link : links_) {
+    // After a pause of this process answers are waiting to be read.
+    if (gap > kTickGapMax) link.Paused(gap);
+    if (link.reported() && !link.in_sync() && link.stage() == BackupLink::Stage::kFollowing) Report(link, effects);
+  }
+  if (fenced_ || now < report_lost_at_) return;
+  for (const BackupLink& link : links_) {
+    const auto heard = event.heard.find(link.address());
+    std::string why = link.Lost(now, heard == event.heard.end() ? absl::InfinitePast() : heard->second);
+    if (why.empty()) continue;
+    Report(link, effects, std::move(why));
+    report_lost_at_ = now + kReportLostEvery;
+  }
 }
 
 // After every event: who has caught up, who fell too far behind, what is to be tried again.
@@ -192,6 +223,7 @@ void PartitionCore::TendLinks(absl::Time now, PartitionEffects& effects) {
       link.Overflow(now);
     }
     if (link.CatchUp(state_.version, now)) Report(link, effects);
+    link.Watch(now);
     wake_at = std::min(wake_at, link.wake_at());
   }
   if (wake_at > now && wake_at != absl::InfiniteFuture()) effects.wake_at = wake_at;

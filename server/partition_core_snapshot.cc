@@ -34,7 +34,7 @@ absl::Status PartitionCore::Snapshot(uint64_t client, const Frame& frame, absl::
 
 void PartitionCore::Answer(const Waiter& w, PartitionEffects& effects) {
   if (!w.is_snapshot) {
-    effects.replies.push_back(MakeValues(w));
+    effects.replies.push_back(GetsNorms(w) ? MakeNorms(w) : MakeValues(w));
     return;
   }
   for (Frame& frame : ImageFrames(config_, MakeImage(config_, state_, /*with_previous=*/false), w.request_id)) {
@@ -45,6 +45,7 @@ void PartitionCore::Answer(const Waiter& w, PartitionEffects& effects) {
 // The image takes the place of all that this copy has.
 void PartitionCore::Adopt(Image image, PartitionEffects& effects) {
   in_flight_.clear();
+  measured_.reset();
   for (Buffer& b : converted_) b = {};
   image_to_note_ = 0;
   state_ = StateFrom(config_, image);

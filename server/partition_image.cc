@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 namespace {
@@ -19,6 +20,7 @@ absl::Status CheckReceived(const PartitionConfig& c, const v1::PartitionImage& h
   }
   const uint32_t slots = static_cast<uint32_t>(c.optimizer.slots());
   if (h.slots() != slots) return Bad(c, "slots: ", h.slots(), ", the job's optimizer has ", slots);
+  if (h.norms().size() > kFrameScalarsBytesMax) return Bad(c, "norms: ", h.norms().size(), " bytes");
   if (tensors != slots + 1 && tensors != slots + 2) return Bad(c, "tensors: ", tensors, " with ", slots, " slots");
   if (h.sequences().last_sequence_size() != static_cast<int>(c.replicas)) {
     return Bad(c, "sequences: of ", h.sequences().last_sequence_size(), " replicas, the job has ", c.replicas);
@@ -46,6 +48,7 @@ Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool
   image.header.set_begin(static_cast<uint64_t>(config.begin));
   image.header.set_end(static_cast<uint64_t>(config.end));
   image.header.set_slots(static_cast<uint32_t>(state.slots.size()));
+  image.header.set_norms(state.norms);
   for (uint64_t s : state.sequences) image.header.mutable_sequences()->add_last_sequence(s);
   image.tensors.push_back(state.values);
   for (const Buffer& slot : state.slots) image.tensors.push_back(slot);
@@ -60,6 +63,7 @@ PartitionState StateFrom(const PartitionConfig& config, Image image) {
   state.version = state.image_version = image.header.version();
   state.values = std::move(image.tensors[0]);
   for (size_t i = 1; i <= slots; ++i) state.slots.push_back(std::move(image.tensors[i]));
+  state.norms = image.header.norms();
   if (image.tensors.size() == slots + 2) state.previous = std::move(image.tensors[slots + 1]);
   state.sequences.assign(image.header.sequences().last_sequence().begin(),
                          image.header.sequences().last_sequence().end());

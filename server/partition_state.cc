@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 namespace {
@@ -20,7 +21,7 @@ PartitionState PartitionState::Initial(const PartitionConfig& config) {
   config.initialize(s.values.mutable_floats());
   for (int i = 0; i < config.optimizer.slots(); ++i) {
     Buffer slot = Buffer::Allocate(bytes);
-    std::fill_n(slot.mutable_floats().begin(), config.size(), config.optimizer.initial_slot_value());
+    std::fill_n(slot.mutable_floats().begin(), config.size(), config.optimizer.initial_slot_value(i));
     s.slots.push_back(std::move(slot));
   }
   s.sequences.assign(config.replicas, 0);
@@ -35,6 +36,8 @@ absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::S
   if (entry.version() != version + 1) return bad("it does not follow version ", version);
   const size_t bytes = entry.examples() == 0 ? 0 : static_cast<size_t>(config.size()) * sizeof(float);
   if (gradient_bytes != bytes) return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes);
+  if (entry.norms().size() > kFrameScalarsBytesMax) return bad("norms: ", entry.norms().size(), " bytes");
+  if (entry.ema_overwrite() && !config.optimizer.ema) return bad("ema_overwrite, but the job keeps no moving average");
   if (config.mode == UpdateMode::kSynchronous) {
     if (entry.replica_first() != 0 || entry.replica_count() != config.replicas || entry.sequence() != entry.version()) {
       return bad("it is not a synchronous update of ", config.replicas, " replicas");
@@ -54,12 +57,17 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
   state.log_bytes += gradient.size() + kEntryOverheadBytes;
   if (entry.examples() == 0) {
     state.previous = state.values;
+    if (entry.ema_overwrite()) {
+      state.values = Buffer::CopyOf(state.values.data(), state.values.size());
+      OverwriteWithAverage(config.segments, state.slots.back().floats(), state.values.mutable_floats());
+    }
   } else {
     if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
     Update update;
     update.step = entry.version();
     update.examples = entry.examples();
     update.learning_rate = entry.learning_rate();
+    update.ema_overwrite = entry.ema_overwrite();
     update.values = state.values.floats();
     update.gradient = gradient.mutable_floats();
     for (Buffer& slot : state.slots) {
@@ -70,6 +78,7 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
     state.previous = std::exchange(state.values, std::move(gradient));
   }
   state.version = entry.version();
+  state.norms = entry.norms();
   for (uint32_t r = 0; r < entry.replica_count(); ++r) state.sequences[entry.replica_first() + r] = entry.sequence();
 }
 

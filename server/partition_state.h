@@ -21,6 +21,7 @@
 #include "cairn/v1/storage.pb.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/model/clip_norm.h"
 #include "common/tensor/buffer.h"
 #include "server/optimizer.h"
 
@@ -52,6 +53,8 @@ struct PartitionConfig {
   int64_t begin = 0, end = 0;  // numbers of the parameter space
   std::vector<Segment> segments;
   OptimizerRule optimizer;
+  double clip_norm = 0;                // kSynchronous
+  std::vector<ClipScope> clip_scopes;  // kSynchronous; empty: gradients are not clipped by norm
   uint32_t replicas = 1;
   UpdateMode mode = UpdateMode::kSynchronous;
   uint64_t staleness_bound = 0;  // kBoundedStaleness: >= 1
@@ -73,6 +76,7 @@ struct PartitionState {
   std::vector<uint64_t> sequences;  // last applied, by replica
   uint64_t image_version = 0;       // of the newest base image on disk; 0: none, the initial values stand for it
   uint64_t log_bytes = 0;           // logged since that image
+  std::string norms;                // LogEntry.norms of the last update
   Buffer previous;                  // values of version - 1; empty where they are not kept
 
   static PartitionState Initial(const PartitionConfig& config);

@@ -12,10 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/formats/weights.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
 #include "common/model/initializer.h"
 #include "common/model/optimizer_slots.h"
+#include "common/model/strategy_check.h"
 #include "common/tensor/dtype.h"
 #include "worker/checkpoint_reader.h"
 
@@ -61,6 +63,10 @@ absl::Status CheckResume(const CheckpointManifest& manifest, const v1::JobSpec& 
   if (spec.batch_size() != theirs.batch_size()) {
     return Bad("batch_size: ", spec.batch_size(), ", but ", theirs.batch_size(), " in ", where, "; set it to that; ",
                kInstead);
+  }
+  if (std::max(spec.accumulate_steps(), 1) != std::max(theirs.accumulate_steps(), 1)) {
+    return Bad("accumulate_steps: ", spec.accumulate_steps(), ", but ", theirs.accumulate_steps(), " in ", where,
+               "; set it to that; ", kInstead);
   }
   if (IsSynchronous(spec) != manifest.synchronous) {
     return Bad("strategy: ", where, " is of a job that was ", manifest.synchronous ? "synchronous" : "asynchronous",
@@ -155,7 +161,7 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
     state.skipped = std::move(found.skipped);
     file = std::move(found.checkpoint.model);
   } else {
-    CAIRN_ASSIGN_OR_RETURN(file, ReadSafetensors(path));
+    CAIRN_ASSIGN_OR_RETURN(file, LoadWeights(path, graph));
   }
   InitializeRange(graph, spec.seed(), 0, state.values.mutable_floats());
   const auto tensors = ByName(file);
@@ -178,7 +184,8 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
   return state;
 }
 
-v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas) {
+v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas,
+                               int32_t local_sync) {
   v1::PartitionImage image;
   image.set_begin(begin);
   image.set_end(end);
@@ -197,12 +204,16 @@ v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint6
       }
     }
   }
-  for (uint64_t s : sequences) image.mutable_sequences()->add_last_sequence(s);
+  for (size_t unit = 0; unit < sequences.size(); unit += static_cast<size_t>(local_sync)) {
+    const auto first = sequences.begin() + static_cast<int64_t>(unit);
+    image.mutable_sequences()->add_last_sequence(*std::min_element(first, first + local_sync));
+  }
   return image;
 }
 
 std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state, const v1::PartitionRange& range) {
-  const v1::PartitionImage header = ImageHeader(state, range.begin(), range.end(), command.spec().replicas());
+  const v1::PartitionImage header =
+      ImageHeader(state, range.begin(), range.end(), command.spec().replicas(), LocalSyncOf(command.spec()));
   std::vector<Frame> frames;
   for (size_t t = 0; t <= state.slots.size(); ++t) {
     Frame& f = frames.emplace_back();

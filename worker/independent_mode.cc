@@ -3,30 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/model/strategy_check.h"
+#include "common/tensor/summation_tree.h"
+
 namespace cairn::replica {
 
 void IndependentMode::OnAssigned(const std::vector<char>& moved, bool raised) {
-  std::vector<Own> former = std::exchange(own_, {});
-  for (int32_t replica : context_.replicas) {
-    const auto same = std::find_if(former.begin(), former.end(), [&](const Own& o) { return o.id.value == replica; });
-    if (same != former.end()) {
-      own_.push_back(std::move(*same));
-      former.erase(same);
-    } else {
-      own_.emplace_back().id = ReplicaId(replica);
-    }
-  }
-  for (Own& gone : former) {
-    ReportOpenStep(gone);
-    context_.reports.Remove(gone.id);
-    Release(gone);
-  }
-  context_.pool.Resize(own_.empty() ? 0 : context_.space_bytes, own_.size() + 2);
+  SetUnits();
   for (Own& own : own_) {
     if (own.requests.empty()) {
       StartPull(own, absl::ZeroDuration());
       continue;
     }
+    if (own.state == Own::State::kWaiting && !context_.AtGate(own.step)) StartCompute(own);
     for (uint32_t p = 0; p < own.requests.size(); ++p) {
       if (!context_.ResendAtOnce(own.requests[p], moved[p] != 0, raised)) continue;
       own.requests[p].attempt = 0;
@@ -35,16 +26,54 @@ void IndependentMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   }
 }
 
+// Own units become those of the assignment.
+void IndependentMode::SetUnits() {
+  std::vector<Own> former = std::exchange(own_, {});
+  const int32_t group = LocalSyncOf(context_.spec);
+  for (size_t i = 0; i < context_.replicas.size(); i += static_cast<size_t>(group)) {
+    const int32_t first = context_.replicas[i];
+    const size_t last = i + static_cast<size_t>(group) - 1;
+    if (first % group != 0 || last >= context_.replicas.size() || context_.replicas[last] != first + group - 1) {
+      context_.FailJob(absl::StrCat("assignment: the ", group, " replicas of a local_sync group are not together; ",
+                                    "coordinator and worker are of different versions"));
+      return;
+    }
+    const auto unit = static_cast<uint32_t>(first / group);
+    const auto same = std::find_if(former.begin(), former.end(), [&](const Own& o) { return o.unit == unit; });
+    if (same != former.end()) {
+      own_.push_back(std::move(*same));
+      former.erase(same);
+      continue;
+    }
+    Own& own = own_.emplace_back();
+    own.unit = unit;
+    own.members.resize(static_cast<size_t>(group));
+    for (int32_t m = 0; m < group; ++m) own.members[static_cast<size_t>(m)].id = ReplicaId(first + m);
+  }
+  for (Own& gone : former) {
+    ReportOpenStep(gone);
+    for (const Member& member : gone.members) context_.reports.Remove(member.id);
+    Release(gone);
+  }
+  context_.pool.Resize(own_.empty() ? 0 : context_.space_bytes, context_.replicas.size() + 2);
+}
+
 void IndependentMode::Release(Own& own) {
-  for (Buffer* buffer : {&own.values, &own.next, &own.gradient}) {
+  for (Buffer* buffer : {&own.values, &own.next}) {
     if (!buffer->empty()) context_.pool.Release(std::exchange(*buffer, {}));
   }
-  own.work = 0;
+  for (Member& member : own.members) {
+    if (!member.gradient.empty()) context_.pool.Release(std::exchange(member.gradient, {}));
+    member.work = 0;
+  }
 }
 
 // Its pushes may all be applied, and then nobody computes the step again.
 void IndependentMode::ReportOpenStep(const Own& own) {
-  if (own.state == Own::State::kComputed) context_.reports.AddOpenStep(own.id, own.step, own.sums);
+  if (own.state != Own::State::kComputed) return;
+  for (const Member& member : own.members) {
+    context_.reports.AddOpenStep(member.id, own.step, member.sums, context_.plan.steps_per_epoch);
+  }
 }
 
 // ---- pulling ----
@@ -57,6 +86,7 @@ void IndependentMode::StartPull(Own& own, absl::Duration pause) {
   own.values = context_.pool.Acquire();
   const size_t partitions = context_.parts.size();
   own.requests.assign(partitions, Request());
+  own.versions.assign(partitions, 0);
   own.sequences_before = std::exchange(own.sequences, std::vector<uint64_t>(partitions, 0));
   own.filled.assign(partitions, 0);
   own.filled_count = 0;
@@ -77,6 +107,7 @@ void IndependentMode::OnPullReply(Own& own, uint32_t partition, Reply& reply) {
   }
   own.requests[partition] = Request();
   context_.CopyValues(*reply.frame, own.values);
+  own.versions[partition] = reply.frame->version;
   own.sequences[partition] = reply.frame->sequence;
   own.filled[partition] = 1;
   if (++own.filled_count == context_.parts.size()) OnAllPulled(own);
@@ -105,6 +136,9 @@ void IndependentMode::OnAllPulled(Own& own) {
   }
   own.pull_attempts = 0;
   own.step = static_cast<int64_t>(lowest);
+  for (const Member& member : own.members) {
+    context_.reports.Forget(member.id, own.step, context_.plan.steps_per_epoch);
+  }
   BeginStep(own);
 }
 
@@ -113,90 +147,139 @@ void IndependentMode::OnAllPulled(Own& own) {
 void IndependentMode::BeginStep(Own& own) {
   const size_t partitions = context_.parts.size();
   own.requests.assign(partitions, Request());
-  own.ready.assign(partitions, 0);
+  own.summed_in.assign(partitions, -1);
   own.filled.assign(partitions, 0);
   own.filled_count = 0;
-  own.work = 0;
   own.clock = static_cast<uint64_t>(own.step);
-  if (const std::optional<int32_t> epoch = context_.EvaluationBefore(own.step)) {
-    own.work = context_.StartEvaluation(own.id, *epoch, own.values);
+  bool evaluates = false;
+  for (Member& member : own.members) {
+    member.work = context_.StartEvaluation(member.id, own.step, own.values);
+    evaluates |= member.work != 0;
   }
-  if (own.work != 0) {
-    own.state = Own::State::kEvaluating;
-  } else {
-    StartCompute(own);
-  }
+  own.state = Own::State::kEvaluating;
+  if (!evaluates) StartCompute(own);
 }
 
 void IndependentMode::StartCompute(Own& own) {
-  own.work = 0;
   if (own.step == context_.plan.total_steps) {
     Release(own);
     own.state = Own::State::kFinished;
-    context_.Finish(own.id);
+    for (const Member& member : own.members) context_.Finish(member.id);
     return;
   }
-  own.examples = static_cast<uint64_t>(context_.plan.Places(own.step, own.id).size());
-  if (own.examples == 0) {
-    own.state = Own::State::kComputed;
-    own.sums = BatchSums{0, 0, std::vector<double>(context_.spec.metrics_size())};
-    own.ready.assign(own.ready.size(), 1);
-    for (uint32_t p = 0; p < own.ready.size(); ++p) TryPush(own, p);
+  if (context_.AtGate(own.step)) {
+    own.state = Own::State::kWaiting;
     return;
   }
-  own.state = Own::State::kComputing;
-  own.work = context_.NewWork();
-  own.gradient = context_.pool.Acquire();
-  context_.effects.emplace_back(Compute{own.work, own.id, own.step, own.values, own.gradient});
+  own.state = Own::State::kComputed;
+  own.examples = 0;
+  for (Member& member : own.members) {
+    member.examples = static_cast<uint64_t>(context_.plan.Places(own.step, member.id).size());
+    own.examples += member.examples;
+    member.ready.assign(context_.parts.size(), member.examples == 0);
+    member.sums = BatchSums{0, 0, std::vector<double>(context_.spec.metrics_size())};
+    if (member.examples == 0) continue;
+    own.state = Own::State::kComputing;
+    member.work = context_.NewWork();
+    member.gradient = context_.pool.Acquire();
+    context_.effects.emplace_back(Compute{member.work, member.id, own.step, own.values, member.gradient});
+  }
+  if (own.examples > 0) return;
+  for (uint32_t p = 0; p < context_.parts.size(); ++p) TryPush(own, p);
 }
 
 void IndependentMode::TryPush(Own& own, uint32_t partition) {
-  if (!own.ready[partition] || own.filled[partition]) return;
-  if (own.requests[partition].state == Request::State::kIdle) SendAgain(own, partition);
+  if (own.filled[partition] || own.requests[partition].state != Request::State::kIdle) return;
+  const auto ready = [partition](const Member& member) { return member.ready[partition] != 0; };
+  if (std::all_of(own.members.begin(), own.members.end(), ready)) SendAgain(own, partition);
+}
+
+// The buffer that holds the members' sum in the partition's range: in the order of the summation tree, so that the bits
+// do not depend on who is ready first. Adds up at the first call.
+const Buffer& IndependentMode::SumOf(Own& own, uint32_t partition) {
+  int32_t& place = own.summed_in[partition];
+  if (place < 0) {
+    const Part& part = context_.parts[partition];
+    std::vector<GradientSum> leaves(own.members.size());
+    for (size_t m = 0; m < leaves.size(); ++m) {
+      Member& member = own.members[m];
+      if (member.examples == 0) continue;
+      leaves[m] = {member.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), member.examples};
+    }
+    const GradientSum sum = SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves);
+    for (size_t m = 0; m < leaves.size(); ++m) {
+      if (leaves[m].gradient.data() == sum.gradient.data()) place = static_cast<int32_t>(m);
+    }
+    CAIRN_CHECK(place >= 0, "the sum is in one of the leaves");
+  }
+  return own.members[static_cast<size_t>(place)].gradient;
 }
 
 void IndependentMode::SendAgain(Own& own, uint32_t partition) {
-  const uint32_t owner = static_cast<uint32_t>(own.id.value);
   Frame frame;
   if (own.state == Own::State::kPulling) {
     frame = context_.MakePull(partition);
-    frame.replica_first = own.id;
+    frame.replica_first = ReplicaId(static_cast<int32_t>(own.unit));
     frame.replica_count = 1;
     frame.sequence = own.clock;
   } else {
-    frame = context_.MakePush(partition, owner, 1, own.step, own.examples, own.gradient);
+    frame = context_.MakePush(partition, own.unit, 1, own.step, own.examples,
+                              own.examples > 0 ? SumOf(own, partition) : Buffer());
   }
-  context_.SendRequest(own.requests[partition], owner, std::move(frame));
+  context_.SendRequest(own.requests[partition], own.unit, std::move(frame));
 }
 
 void IndependentMode::OnGradient(const GradientReady& event) {
-  Own* own = FindWork(event.work);
-  if (own == nullptr || own->state != Own::State::kComputing) return;
+  const auto [own, member] = FindWork(event.work);
+  if (own == nullptr || own->state != Own::State::kComputing || !clip_scopes_.empty()) return;
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
-    own->ready[p] = 1;
+    member->ready[p] = 1;
     TryPush(*own, p);
   }
 }
 
 void IndependentMode::OnComputed(uint64_t work, BatchSums sums) {
-  Own* own = FindWork(work);
+  const auto [own, member] = FindWork(work);
   if (own == nullptr || own->state != Own::State::kComputing) return;
+  member->work = 0;
+  member->sums = std::move(sums);
+  const auto at_work = [](const Member& m) { return m.work != 0; };
+  if (std::any_of(own->members.begin(), own->members.end(), at_work)) return;
   own->state = Own::State::kComputed;
-  own->sums = std::move(sums);
+  if (!clip_scopes_.empty()) ClipGradient(*own);
   FinishStep(*own);
 }
 
+// Of the members' sum. It is gathered in the first of them that has examples.
+void IndependentMode::ClipGradient(Own& own) {
+  const auto first = std::find_if(own.members.begin(), own.members.end(), [](const Member& m) { return m.examples > 0; });
+  const auto place = static_cast<int32_t>(first - own.members.begin());
+  for (uint32_t p = 0; p < context_.parts.size(); ++p) {
+    const Part& part = context_.parts[p];
+    const Buffer& sum = SumOf(own, p);
+    if (std::exchange(own.summed_in[p], place) != place) {
+      const absl::Span<const float> from = sum.floats().subspan(part.range.begin(), part.numbers());
+      std::copy(from.begin(), from.end(), first->gradient.mutable_floats().begin() + static_cast<int64_t>(part.range.begin()));
+    }
+  }
+  ClipByNorm(clip_scopes_, ClipNormOf(context_.spec.optimizer()), own.examples, first->gradient.mutable_floats());
+  for (Member& member : own.members) member.ready.assign(member.ready.size(), 1);
+  for (uint32_t p = 0; p < context_.parts.size(); ++p) TryPush(own, p);
+}
+
 void IndependentMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
-  Own* own = FindWork(work);
+  const auto [own, member] = FindWork(work);
   if (own == nullptr || own->state != Own::State::kEvaluating) return;
-  context_.reports.AddValidation(own->id, *context_.EvaluationBefore(own->step), sums);
-  StartCompute(*own);
+  context_.AddValidation(member->id, own->step, sums);
+  member->work = 0;
+  const auto at_work = [](const Member& m) { return m.work != 0; };
+  if (std::none_of(own->members.begin(), own->members.end(), at_work)) StartCompute(*own);
 }
 
 void IndependentMode::OnReply(RequestName name, Reply& reply) {
   const auto own = std::find_if(own_.begin(), own_.end(),
-                                [&](const Own& o) { return o.id.value == static_cast<int32_t>(name.owner); });
+                                [&](const Own& o) { return o.unit == name.owner; });
   if (own == own_.end() || name.partition >= own->requests.size()) return;
   const Request& request = own->requests[name.partition];
   if (request.state != Request::State::kSent || request.token != reply.request) return;
@@ -227,6 +310,12 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
     return;
   }
   own.requests[partition] = Request();
+  const uint64_t version = reply.frame->version;
+  const uint64_t others = version > own.versions[partition] ? version - own.versions[partition] - 1 : 0;
+  own.staleness.sum += others;
+  own.staleness.max = std::max(own.staleness.max, others);
+  ++own.staleness.count;
+  own.versions[partition] = version;
   if (own.next.empty()) own.next = context_.pool.Acquire();
   context_.CopyValues(*reply.frame, own.next);
   own.filled[partition] = 1;
@@ -237,9 +326,14 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
 // Does nothing while an answer or the computation's end is missing.
 void IndependentMode::FinishStep(Own& own) {
   if (own.filled_count < context_.parts.size() || own.state != Own::State::kComputed) return;
-  context_.reports.AddStep(own.id, own.step, own.sums, context_.plan.steps_per_epoch, context_.now);
+  for (const Member& member : own.members) {  // the unit's staleness is told once
+    context_.reports.AddStep(member.id, own.step, member.sums, context_.plan.steps_per_epoch, context_.now,
+                             std::exchange(own.staleness, Staleness()));
+  }
   context_.pool.Release(std::exchange(own.values, std::exchange(own.next, {})));
-  if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
+  for (Member& member : own.members) {
+    if (!member.gradient.empty()) context_.pool.Release(std::exchange(member.gradient, {}));
+  }
   own.pull_attempts = 0;
   ++own.step;
   Checkpoint();
@@ -251,6 +345,7 @@ void IndependentMode::Checkpoint() {
 }
 
 void IndependentMode::ResendDue() {
+  if (context_.gate != INT64_MAX) Checkpoint();  // no step may come at which it would be tried again
   for (Own& own : own_) {
     for (uint32_t p = 0; p < own.requests.size(); ++p) {
       if (own.requests[p].state != Request::State::kWaiting) continue;
@@ -271,15 +366,19 @@ int64_t IndependentMode::step() const {
   return lowest;
 }
 
-IndependentMode::Own* IndependentMode::FindWork(uint64_t work) {
+std::pair<IndependentMode::Own*, IndependentMode::Member*> IndependentMode::FindWork(uint64_t work) {
   for (Own& own : own_) {
-    if (own.work == work && work != 0) return &own;
+    for (Member& member : own.members) {
+      if (member.work == work && work != 0) return {&own, &member};
+    }
   }
-  return nullptr;
+  return {nullptr, nullptr};
 }
 
 bool IndependentMode::Knows(uint64_t work) const {
-  return work != 0 && std::any_of(own_.begin(), own_.end(), [&](const Own& own) { return own.work == work; });
+  return work != 0 && std::any_of(own_.begin(), own_.end(), [&](const Own& own) {
+    return std::any_of(own.members.begin(), own.members.end(), [&](const Member& m) { return m.work == work; });
+  });
 }
 
 }  // namespace cairn::replica

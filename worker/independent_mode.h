@@ -1,21 +1,26 @@
-// Asynchronous training: each own replica goes through its steps by itself (PARAMETER_SERVER; with staleness_bound s
-// the ps holds back the answers for those that are more than s steps ahead).
+// Asynchronous training: each unit goes through its steps by itself (PARAMETER_SERVER; with staleness_bound s the ps holds
+// back the answers for those that are more than s steps ahead). A unit is a replica, or with local_sync: g a group of g
+// replicas in step with each other: to the ps it is one replica, whose gradient is the sum of theirs.
 //
-// Part of ReplicaCore: its thread rule and its invariants 3, 4.
+// Part of ReplicaCore: its thread rule and its invariants 3, 4, of units. Clipping by norm is of each push by itself: a gradient goes out when
+// all of it is there.
 //
 //   pulling ──all partitions──▶ [evaluating] ──▶ computing ──every partition answered──▶ next step
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "common/model/clip_norm.h"
 #include "worker/replica_context.h"
 
 namespace cairn::replica {
 
 class IndependentMode : public Mode {
  public:
-  explicit IndependentMode(Context& context) : context_(context) {}
+  IndependentMode(Context& context, std::vector<ClipScope> clip_scopes)
+      : context_(context), clip_scopes_(std::move(clip_scopes)) {}
 
   void OnAssigned(const std::vector<char>& moved, bool raised) override;
   void OnReply(RequestName name, Reply& reply) override;
@@ -28,23 +33,33 @@ class IndependentMode : public Mode {
   bool Knows(uint64_t work) const override;
 
  private:
-  struct Own {
-    enum class State { kPulling, kEvaluating, kComputing, kComputed, kFinished };
+  // A replica of a unit.
+  struct Member {
     ReplicaId id;
+    uint64_t work = 0;  // of the present Compute or Evaluate; 0: it is done
+    uint64_t examples = 0;
+    Buffer gradient;          // empty without examples
+    std::vector<char> ready;  // by partition: its gradient is final
+    BatchSums sums;
+  };
+  struct Own {
+    enum class State { kPulling, kEvaluating, kWaiting, kComputing, kComputed, kFinished };  // kWaiting: for the epoch
+    uint32_t unit = 0;
     State state = State::kPulling;
     int64_t step = -1;  // next to finish; -1: not known yet
-    uint64_t work = 0;
-    uint64_t examples = 0;
-    Buffer values, next, gradient;
-    std::vector<Request> requests;  // by partition: a pull while pulling, else the push of `step`
-    std::vector<char> ready;        // by partition: its gradient is final
-    std::vector<char> filled;       // by partition: answered
+    std::vector<Member> members;
+    uint64_t examples = 0;  // of all members
+    Buffer values, next;
+    std::vector<Request> requests;   // by partition: a pull while pulling, else the push of `step`
+    std::vector<int32_t> summed_in;  // by partition: the member whose buffer holds the sum; -1: not added up yet
+    std::vector<char> filled;        // by partition: answered
     size_t filled_count = 0;
     std::vector<uint64_t> sequences;         // by partition, as pulled last
     std::vector<uint64_t> sequences_before;  // as pulled the time before
+    std::vector<uint64_t> versions;          // by partition, of `values`, and of `next` where it is filled
+    Staleness staleness;                     // of the step, as its answers come
     uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica of this clock has to
     int pull_attempts = 0;
-    BatchSums sums;
   };
 
   void StartPull(Own& own, absl::Duration pause);
@@ -53,16 +68,21 @@ class IndependentMode : public Mode {
   void BeginStep(Own& own);
   void Checkpoint();
   void StartCompute(Own& own);
+  const Buffer& SumOf(Own& own, uint32_t partition);
+  void ClipGradient(Own& own);
   void TryPush(Own& own, uint32_t partition);
   void SendAgain(Own& own, uint32_t partition);  // the pull or the push
   void OnPushReply(Own& own, uint32_t partition, Reply& reply);
   void FinishStep(Own& own);
   void Release(Own& own);
   void ReportOpenStep(const Own& own);
-  Own* FindWork(uint64_t work);
+  void SetUnits();
+  // Both null: none has this work.
+  std::pair<Own*, Member*> FindWork(uint64_t work);
 
   Context& context_;
-  std::vector<Own> own_;  // sorted by id
+  std::vector<ClipScope> clip_scopes_;  // of the whole parameter space; empty: gradients are not clipped by norm
+  std::vector<Own> own_;  // sorted by unit
 };
 
 }  // namespace cairn::replica

@@ -3,9 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 
 namespace cairn::replica {
+namespace {
+
+// Owners below it are places in pushes_.
+constexpr uint32_t kClipOwner = kOwnersMax - 1;
+static_assert(kReplicasMax <= static_cast<int32_t>(kClipOwner));
+
+}  // namespace
 
 void MirroredMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   SetReplicas();
@@ -20,12 +29,12 @@ void MirroredMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   ForEachRequest([&](Request& request, uint32_t owner, uint32_t partition) {
     if (!context_.ResendAtOnce(request, moved[partition] != 0, raised)) return;
     request.attempt = 0;
-    if (phase_ == Phase::kPulling) {
-      SendPull(partition);
-    } else {
-      SendPush(pushes_[owner], partition);
-    }
+    SendAgain(owner, partition);
   });
+  for (uint32_t p = 0; phase_ == Phase::kRunning && p < moved.size(); ++p) {
+    if (moved[p] && norms_.Has(p) && !filled_[p]) PushAgain(p);  // the sum was the former primary's
+  }
+  OpenGate();
   // The step may have waited for a replica that is another worker's now.
   if (phase_ == Phase::kRunning && filled_count_ == context_.parts.size()) FinishStep();
 }
@@ -49,7 +58,7 @@ void MirroredMode::SetReplicas() {
   }
   context_.pool.Resize(context_.space_bytes, own_.size() + 3);
   if (phase_ != Phase::kRunning) return;
-  if (step_ == context_.plan.total_steps) Checkpoint();  // the last chief may not have come to it
+  if (step_ == context_.LastOpen()) Checkpoint();  // the last chief may not have come to it
   for (Own& own : own_) {
     if (own.state == Own::State::kIdle) StartOwn(own);
   }
@@ -59,6 +68,8 @@ void MirroredMode::SetReplicas() {
 void MirroredMode::GoIdle() {
   phase_ = Phase::kIdle;
   pushes_.clear();
+  norms_.Clear();
+  clips_.clear();
   pulls_.clear();
   current_ = next_ = Buffer();
   context_.pool.Resize(0, 0);
@@ -74,7 +85,7 @@ void MirroredMode::Release(Own& own) {
 // Its push may be applied, and then nobody computes the step again. Whoever does gets the same sums.
 void MirroredMode::ReportOpenStep(const Own& own) {
   if (phase_ != Phase::kRunning || own.state != Own::State::kComputed) return;
-  context_.reports.AddOpenStep(own.id, step_, own.sums);
+  context_.reports.AddOpenStep(own.id, step_, own.sums, context_.plan.steps_per_epoch);
 }
 
 // ---- pulling ----
@@ -86,6 +97,7 @@ void MirroredMode::StartPull(absl::Duration pause) {
   }
   phase_ = Phase::kPulling;
   pushes_.clear();
+  norms_.Clear();
   if (current_.empty() || !current_.unique()) {
     if (!current_.empty()) context_.pool.Release(std::exchange(current_, {}));
     current_ = context_.pool.Acquire();
@@ -146,6 +158,7 @@ void MirroredMode::OnAllPulled() {
       return;
     }
     phase_ = Phase::kRunning;
+    for (const Own& own : own_) context_.reports.Forget(own.id, step_, context_.plan.steps_per_epoch);
     BeginStep();
     return;
   }
@@ -165,26 +178,38 @@ void MirroredMode::OnAllPulled() {
 // beyond. Where slow pushes are dropped another step is between. After the last step: what there is.
 void MirroredMode::Checkpoint() {
   const int64_t ahead = context_.spec.backup_replicas() > 0 ? 2 : 1;
-  const int64_t version = std::min(step_ + ahead, context_.plan.total_steps);
+  const int64_t version = std::min(step_ + ahead, context_.LastOpen());
   context_.CheckpointIfDue(version, static_cast<uint64_t>(version));
 }
 
+// An epoch was opened, or is the last one: on with what waits for it.
+void MirroredMode::OpenGate() {
+  const auto waits = [](const Own& own) { return own.state == Own::State::kWaiting; };
+  if (phase_ != Phase::kRunning || context_.AtGate(step_) || std::none_of(own_.begin(), own_.end(), waits)) return;
+  Checkpoint();
+  for (Own& own : own_) {
+    if (waits(own)) StartCompute(own);
+  }
+  for (Push& push : pushes_) PushReady(push);
+}
+
 void MirroredMode::OnCheckpointDone() {
-  if (phase_ == Phase::kRunning && step_ == context_.plan.total_steps) Checkpoint();
+  if (phase_ == Phase::kRunning && step_ == context_.LastOpen()) Checkpoint();
 }
 
 void MirroredMode::BeginStep() {
   Checkpoint();
   filled_.assign(context_.parts.size(), 0);
   filled_count_ = 0;
+  norms_.Clear();
+  clips_.assign(context_.parts.size(), Request());
   for (Own& own : own_) StartOwn(own);
   pushes_.clear();
   BuildPushes();
 }
 
 void MirroredMode::StartOwn(Own& own) {
-  const std::optional<int32_t> epoch = context_.EvaluationBefore(step_);
-  own.work = epoch ? context_.StartEvaluation(own.id, *epoch, current_) : 0;
+  own.work = context_.StartEvaluation(own.id, step_, current_);
   own.ready.assign(context_.parts.size(), 0);
   own.examples =
       step_ < context_.plan.total_steps ? static_cast<uint64_t>(context_.plan.Places(step_, own.id).size()) : 0;
@@ -200,6 +225,11 @@ void MirroredMode::StartCompute(Own& own) {
   if (step_ == context_.plan.total_steps) {
     own.state = Own::State::kFinished;
     context_.Finish(own.id);
+    return;
+  }
+  if (context_.AtGate(step_)) {
+    own.state = Own::State::kWaiting;
+    own.work = 0;
     return;
   }
   if (own.examples == 0) {
@@ -265,7 +295,7 @@ void MirroredMode::PushReady(Push& push) {
 }
 
 void MirroredMode::TryPush(Push& push, uint32_t partition) {
-  if (filled_[partition] || push.requests[partition].state != Request::State::kIdle) return;
+  if (filled_[partition] || norms_.Has(partition) || push.requests[partition].state != Request::State::kIdle) return;
   for (size_t i = push.own_begin; i < push.own_begin + push.node.count; ++i) {
     if (own_[i].state != Own::State::kComputing && own_[i].state != Own::State::kComputed) return;
     if (!own_[i].ready[partition]) return;
@@ -319,7 +349,7 @@ void MirroredMode::OnComputed(uint64_t work, BatchSums sums) {
 void MirroredMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   Own* own = FindWork(work);
   if (own == nullptr || own->state != Own::State::kEvaluating) return;
-  context_.reports.AddValidation(own->id, *context_.EvaluationBefore(step_), sums);
+  context_.AddValidation(own->id, step_, sums);
   own->work = 0;
   StartCompute(*own);
   if (own->state == Own::State::kComputed) PushReady(PushOf(*own));
@@ -332,23 +362,79 @@ void MirroredMode::OnReply(RequestName name, Reply& reply) {
 }
 
 void MirroredMode::OnRunningReply(RequestName name, Reply& reply) {
-  if (name.owner >= pushes_.size()) return;
-  Request& request = pushes_[name.owner].requests[name.partition];
+  const uint32_t partition = name.partition;
+  const bool clip = name.owner == kClipOwner;
+  if (!clip && name.owner >= pushes_.size()) return;
+  Request& request = clip ? clips_[partition] : pushes_[name.owner].requests[partition];
   if (request.token != reply.request || request.state != Request::State::kSent) return;
-  absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, name.partition) : reply.frame.status();
   const uint64_t expected = static_cast<uint64_t>(step_) + 1;
+  if (!clip && reply.frame.ok() && reply.frame->kind == v1::ExchangeFrame::NORMS && reply.frame->sequence == expected) {
+    if (absl::Status status = TakeNorms(*reply.frame, partition); !status.ok()) {
+      return context_.Retry(request, partition, absl::UnavailableError(status.message()));
+    }
+    request = Request();
+    return TryClips();
+  }
+  absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
   if (status.ok() && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
+  if (status.ok() && reply.frame->version == expected) status = TakeNorms(*reply.frame, partition);
   if (absl::IsOutOfRange(status)) {
     StartPull(context_.Pause(pull_attempts_++));  // the job was taken back to an earlier step
+  } else if (clip && absl::IsAborted(status)) {
+    PushAgain(partition);
   } else if (!status.ok()) {
-    context_.Retry(request, name.partition, status);
+    context_.Retry(request, partition, status);
   } else if (reply.frame->version > expected) {
     // Our replicas were computed elsewhere, and the job went on.
     StartPull(absl::ZeroDuration());
   } else {
     Fill(*reply.frame);
+    TryClips();
+  }
+}
+
+// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait for them.
+absl::Status MirroredMode::TakeNorms(const Frame& frame, uint32_t partition) {
+  if (frame.scalars.empty()) {
+    if (frame.kind != v1::ExchangeFrame::NORMS) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("partition ", partition, ": NORMS without records"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(std::vector<NormRecord> records, DecodeNorms(frame.scalars));
+  norms_.Set(partition, std::move(records));
+  return absl::OkStatus();
+}
+
+void MirroredMode::TryClips() {
+  for (uint32_t p = 0; p < context_.parts.size(); ++p) {
+    if (!filled_[p] && norms_.Has(p) && clips_[p].state == Request::State::kIdle) SendClip(p);
+  }
+}
+
+// Does nothing while a share is missing: TryClips comes back to it.
+void MirroredMode::SendClip(uint32_t partition) {
+  const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.spec.optimizer()));
+  if (!factors) {
+    clips_[partition] = Request();
+    return;
+  }
+  context_.SendRequest(clips_[partition], kClipOwner, context_.MakeClip(partition, step_, EncodeFactors(*factors)));
+}
+
+void MirroredMode::PushAgain(uint32_t partition) {
+  norms_.Forget(partition);
+  clips_[partition] = Request();
+  for (Push& push : pushes_) TryPush(push, partition);
+}
+
+void MirroredMode::SendAgain(uint32_t owner, uint32_t partition) {
+  if (phase_ == Phase::kPulling) {
+    SendPull(partition);
+  } else if (owner == kClipOwner) {
+    SendClip(partition);
+  } else {
+    SendPush(pushes_[owner], partition);
   }
 }
 
@@ -358,6 +444,7 @@ void MirroredMode::Fill(const Frame& frame) {
   context_.CopyValues(frame, next_);
   filled_[partition] = 1;
   for (Push& push : pushes_) push.requests[partition] = Request();
+  clips_[partition] = Request();
   if (++filled_count_ == context_.parts.size()) FinishStep();
 }
 
@@ -379,14 +466,13 @@ void MirroredMode::FinishStep() {
 }
 
 void MirroredMode::ResendDue() {
+  if (phase_ == Phase::kRunning && context_.AtGate(step_)) Checkpoint();
   ForEachRequest([&](Request& request, uint32_t owner, uint32_t partition) {
     if (request.state != Request::State::kWaiting) return;
     if (request.retry_at > context_.now) {
       context_.retry_earliest = std::min(context_.retry_earliest, request.retry_at);
-    } else if (phase_ == Phase::kPulling) {
-      SendPull(partition);
     } else {
-      SendPush(pushes_[owner], partition);
+      SendAgain(owner, partition);
     }
   });
 }
@@ -399,6 +485,7 @@ void MirroredMode::ForEachRequest(F f) {
     for (uint32_t i = 0; i < pushes_.size(); ++i) {
       for (uint32_t p = 0; p < pushes_[i].requests.size(); ++p) f(pushes_[i].requests[p], i, p);
     }
+    for (uint32_t p = 0; p < clips_.size(); ++p) f(clips_[p], kClipOwner, p);
   }
 }
 

@@ -3,6 +3,10 @@
 //
 // Part of ReplicaCore: its thread rule and its invariants 1, 2, 4.
 //
+// Where gradients are clipped by norms that span partitions (common/model/clip_norm.h) a push is answered by NORMS; when the shares of all
+// partitions in a partition's norms are there, CLIP takes the factors to it, and is answered by the values. A ps that has lost the sum says
+// ABORTED, and is pushed to again.
+//
 //   idle ──replicas──▶ pulling ──all partitions of one version──▶ running ──┐ next values complete: step + 1
 //     ◀──none left──     ◀──────── somebody is beyond step + 1 ────         ◀┘
 #pragma once
@@ -11,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/model/clip_norm.h"
 #include "common/tensor/summation_tree.h"
 #include "worker/replica_context.h"
 
@@ -34,7 +39,7 @@ class MirroredMode : public Mode {
   enum class Phase { kIdle, kPulling, kRunning };
 
   struct Own {
-    enum class State { kIdle, kEvaluating, kComputing, kComputed, kFinished };
+    enum class State { kIdle, kEvaluating, kWaiting, kComputing, kComputed, kFinished };  // kWaiting: for the epoch
     ReplicaId id;
     State state = State::kIdle;
     uint64_t work = 0;  // of the present Compute or Evaluate
@@ -63,6 +68,7 @@ class MirroredMode : public Mode {
   // ---- running ----
   void BeginStep();
   void Checkpoint();
+  void OpenGate();
   void StartOwn(Own& own);
   void StartCompute(Own& own);
   void BuildPushes();
@@ -71,6 +77,11 @@ class MirroredMode : public Mode {
   Buffer& SumOf(Push& push, uint32_t partition);
   void SendPush(Push& push, uint32_t partition);
   void OnRunningReply(RequestName name, Reply& reply);
+  absl::Status TakeNorms(const Frame& frame, uint32_t partition);  // where it holds any
+  void TryClips();
+  void SendClip(uint32_t partition);
+  void PushAgain(uint32_t partition);
+  void SendAgain(uint32_t owner, uint32_t partition);
   void Fill(const Frame& frame);
   void FinishStep();
 
@@ -89,6 +100,8 @@ class MirroredMode : public Mode {
   Buffer current_, next_;  // next_ is empty until its first partition is there
   std::vector<Own> own_;   // sorted by id
   std::vector<Push> pushes_;
+  NormBook norms_;               // of the running step
+  std::vector<Request> clips_;   // by partition; owner kClipOwner
   std::vector<char> filled_;  // by partition, in next_ (running) or current_ (pulling)
   size_t filled_count_ = 0;
   std::vector<Request> pulls_;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/learning_rate.h"
 #include "common/tensor/dtype.h"
-#include "worker/learning_rate.h"
 
 namespace cairn::replica {
 namespace {
@@ -146,7 +146,8 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   frame.replica_count = count;
   frame.sequence = static_cast<uint64_t>(step) + 1;
   frame.examples = examples;
-  frame.learning_rate = LearningRateAt(spec, step);
+  frame.learning_rate = rates.At(step);
+  frame.ema_overwrite = EmaOverwritesAfter(spec.optimizer(), step, plan.total_steps);
   frame.dtype = wire;
   frame.reply_dtype = wire;
   if (examples > 0) {
@@ -162,17 +163,41 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   return frame;
 }
 
-std::optional<int32_t> Context::EvaluationBefore(int64_t step) const {
-  if (validation_examples == 0 || step == 0 || step % plan.steps_per_epoch != 0) return std::nullopt;
+Frame Context::MakeClip(uint32_t partition, int64_t step, std::string factors) const {
+  Frame frame;
+  frame.kind = v1::ExchangeFrame::CLIP;
+  frame.job = job;
+  frame.partition = PartitionId(partition);
+  frame.generation = generation;
+  frame.sequence = static_cast<uint64_t>(step) + 1;
+  frame.scalars = std::move(factors);
+  frame.reply_dtype = wire;
+  return frame;
+}
+
+Context::Evaluation Context::EvaluationBefore(int64_t step) const {
+  Evaluation evaluation;
+  if (validation_examples == 0 || step == 0 || spec.validation_by() == v1::BY_EVALUATOR) return evaluation;
+  evaluation.by_steps = spec.validation_freq_steps() > 0 && step % spec.validation_freq_steps() == 0;
+  if (step % plan.steps_per_epoch != 0) return evaluation;
   const int64_t epochs_done = step / plan.steps_per_epoch;
   const int64_t every = std::max(spec.validation_freq(), 1);
-  if (epochs_done % every != 0 && step != plan.total_steps) return std::nullopt;
-  return static_cast<int32_t>(epochs_done - 1);
+  if (epochs_done % every == 0 || step == plan.total_steps) evaluation.epoch = static_cast<int32_t>(epochs_done - 1);
+  return evaluation;
+}
+
+void Context::AddValidation(ReplicaId replica, int64_t step, const BatchSums& sums) {
+  const Evaluation evaluation = EvaluationBefore(step);
+  if (evaluation.epoch) reports.AddValidation(replica, *evaluation.epoch, sums);
+  if (evaluation.by_steps) reports.AddStepValidation(replica, step, sums);
 }
 
 void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version) {
   if (!chief || checkpoint_step || failed || !checkpoint_rule->Due(step, now)) return;
-  if (now < next_cut && step < plan.total_steps) return;
+  if (now < next_cut && step < plan.total_steps) {
+    retry_earliest = std::min(retry_earliest, next_cut);
+    return;
+  }
   TakeCheckpoint take;
   take.number = ++checkpoints;
   take.step = step;
@@ -197,6 +222,7 @@ bool Context::EndCheckpoint(const CheckpointDone& event) {
     cuts_failed = 0;
   } else {
     next_cut = now + Pause(cuts_failed++);
+    retry_earliest = std::min(retry_earliest, next_cut);  // no step may come at which it would be tried again
   }
   checkpoint_step.reset();
   return true;
@@ -217,14 +243,15 @@ void Context::FinishLater() {
   }
 }
 
-uint64_t Context::StartEvaluation(ReplicaId replica, int32_t epoch, const Buffer& values) {
+uint64_t Context::StartEvaluation(ReplicaId replica, int64_t step, const Buffer& values, bool by_layer) {
+  if (!EvaluationBefore(step)) return 0;
   const PlaceRange places = Share(validation_examples, replica.value, plan.replicas);
   if (places.size() == 0) {
-    reports.AddValidation(replica, epoch, BatchSums{0, 0, std::vector<double>(spec.metrics_size())});
+    AddValidation(replica, step, BatchSums{0, 0, std::vector<double>(spec.metrics_size())});
     return 0;
   }
   const uint64_t work = NewWork();
-  effects.emplace_back(Evaluate{work, replica, epoch, places, values});
+  effects.emplace_back(Evaluate{work, replica, step, places, values, by_layer});
   return work;
 }
 

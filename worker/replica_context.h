@@ -4,11 +4,13 @@
 // Part of ReplicaCore (replica_core.h): one caller at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/model/epoch_rates.h"
 #include "worker/checkpoint_rule.h"
 #include "worker/replica_core.h"
 #include "worker/report_book.h"
@@ -66,6 +68,9 @@ struct Context {
   Generation generation;
   v1::JobSpec spec;
   StepPlan plan;
+  // Jobs that decide at the end of an epoch: no step from this one on begins.
+  int64_t gate = INT64_MAX;
+  EpochRates rates;
   int64_t validation_examples = 0;
   v1::DataType wire = v1::FLOAT32;
   std::vector<int32_t> replicas;  // sorted
@@ -93,6 +98,9 @@ struct Context {
   std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is under way
 
   uint64_t NewWork() { return ++works; }
+  bool AtGate(int64_t step) const { return step >= gate && step < plan.total_steps; }
+  // The furthest that the job may come: to the gate, or to its end.
+  int64_t LastOpen() const { return std::min(gate, plan.total_steps); }
   // The frame goes to the partition's ps.
   void SendRequest(Request& request, uint32_t owner, Frame frame);
   // After an error other than "gone": the request waits for its time. INVALID_ARGUMENT: the job fails.
@@ -110,8 +118,16 @@ struct Context {
   // sum: the gradient, empty where examples == 0. Shared, not copied, where the wire type is FLOAT32.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
                  const Buffer& gradient) const;
-  // The epoch to evaluate before `step` is computed (step == total_steps: at the end).
-  std::optional<int32_t> EvaluationBefore(int64_t step) const;
+  Frame MakeClip(uint32_t partition, int64_t step, std::string factors) const;
+  // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or
+  // both at once.
+  struct Evaluation {
+    std::optional<int32_t> epoch;
+    bool by_steps = false;
+    explicit operator bool() const { return epoch.has_value() || by_steps; }
+  };
+  Evaluation EvaluationBefore(int64_t step) const;
+  void AddValidation(ReplicaId replica, int64_t step, const BatchSums& sums);
   // The chief, before it sends anything that belongs to a later step: emits TakeCheckpoint where one of `step` updates
   // is due and none is under way. want_version: of each partition; unset: whatever it has.
   void CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version);
@@ -120,8 +136,9 @@ struct Context {
   // The replica has done all its steps: reported now, or when the checkpoint that is under way is done.
   void Finish(ReplicaId replica);
   void FinishLater();
-  // Emits Evaluate. 0: the replica's share is empty; that is reported, and nothing is to be done.
-  uint64_t StartEvaluation(ReplicaId replica, int32_t epoch, const Buffer& values);
+  // Emits Evaluate, of the values before `step`. 0: nothing is to be done, for the replica's share is empty (that is
+  // reported), or nothing is evaluated there.
+  uint64_t StartEvaluation(ReplicaId replica, int64_t step, const Buffer& values, bool by_layer = false);
 };
 
 // The two ways to train. Calls come from ReplicaCore only.
@@ -134,6 +151,10 @@ class Mode {
   virtual void OnGradient(const GradientReady& event) = 0;
   virtual void OnComputed(uint64_t work, BatchSums sums) = 0;
   virtual void OnEvaluated(uint64_t work, const BatchSums& sums) = 0;
+  // Modes that compute by layer. OnWorkEnded: before OnComputed or OnEvaluated, for stale works too.
+  virtual void OnWeightsWanted(const WeightsWanted&) {}
+  virtual void OnWeightsDone(const WeightsDone&) {}
+  virtual void OnWorkEnded(uint64_t /*work*/) {}
   // Send the requests whose time has come; lower context.retry_earliest to that of the others.
   virtual void ResendDue() = 0;
   // A checkpoint is done: begin another one if it is due.

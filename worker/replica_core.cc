@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/tensor/dtype.h"
+#include "worker/central_mode.h"
 #include "worker/independent_mode.h"
 #include "worker/mirrored_mode.h"
 #include "worker/replica_context.h"
@@ -62,6 +63,15 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
+absl::StatusOr<std::vector<ClipScope>> ClipScopesOfSpace(const v1::JobSpec& spec, uint64_t space_size) {
+  if (ClipNormOf(spec.optimizer()) == 0) return std::vector<ClipScope>();
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  if (static_cast<uint64_t>(graph.space_size()) != space_size) {
+    return absl::InvalidArgumentError("assignment: the routes are of another model");
+  }
+  return ClipScopesOf(graph, spec.optimizer(), 0, graph.space_size());
+}
+
 }  // namespace
 
 ReplicaCore::ReplicaCore(const ReplicaCoreOptions& options) : context_(std::make_unique<Context>(options)) {}
@@ -116,7 +126,12 @@ void ReplicaCore::Dispatch(replica::Event& event) {
     mode_->OnReply(replica::NameOf(reply->request), *reply);
   } else if (auto* ready = std::get_if<replica::GradientReady>(&event)) {
     mode_->OnGradient(*ready);
+  } else if (const auto* wanted = std::get_if<replica::WeightsWanted>(&event)) {
+    mode_->OnWeightsWanted(*wanted);
+  } else if (const auto* unwanted = std::get_if<replica::WeightsDone>(&event)) {
+    mode_->OnWeightsDone(*unwanted);
   } else if (auto* computed = std::get_if<replica::Computed>(&event)) {
+    mode_->OnWorkEnded(computed->work);
     if (computed->sums.ok()) {
       mode_->OnComputed(computed->work, *std::move(computed->sums));
     } else if (mode_->Knows(computed->work)) {
@@ -126,7 +141,10 @@ void ReplicaCore::Dispatch(replica::Event& event) {
     if (!context_->EndCheckpoint(*done)) return;
     mode_->OnCheckpointDone();
     context_->FinishLater();
+  } else if (std::holds_alternative<replica::ReportAgain>(event)) {
+    context_->reports.ReportAgain();
   } else if (auto* evaluated = std::get_if<replica::Evaluated>(&event)) {
+    mode_->OnWorkEnded(evaluated->work);
     if (evaluated->sums.ok()) {
       mode_->OnEvaluated(evaluated->work, *evaluated->sums);
     } else if (mode_->Knows(evaluated->work)) {
@@ -147,11 +165,17 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   if (!c.assigned) {
     const v1::JobSpec& spec = message.spec();
     c.plan = StepPlan::Of(spec, static_cast<int64_t>(message.data().train_examples()));
-    if (c.plan.total_steps != message.total_steps() || c.plan.steps_per_epoch != message.steps_per_epoch()) {
+    // Callbacks may have ended the job after an earlier epoch.
+    const bool ends_early = message.epochs_open() > 0 && message.total_steps() > 0 &&
+                            message.total_steps() < c.plan.total_steps &&
+                            message.total_steps() % c.plan.steps_per_epoch == 0;
+    if ((c.plan.total_steps != message.total_steps() && !ends_early) ||
+        c.plan.steps_per_epoch != message.steps_per_epoch()) {
       return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
                                                      " steps, but the job's plan comes to ", c.plan.total_steps,
                                                      "; coordinator and worker are of different versions"));
     }
+    c.rates = EpochRates(spec, c.plan.steps_per_epoch);
     c.job = JobId(message.job_id());
     c.validation_examples = static_cast<int64_t>(message.data().validation_examples());
     c.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
@@ -159,10 +183,13 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     c.space_bytes = parts.back().range.end() * sizeof(float);
     for (const replica::Part& part : parts) c.ranges.push_back(part.range);
     c.jitter = message.job_id() << 20;
-    if (IsSynchronous(c.spec)) {
+    if (c.spec.strategy() == v1::CENTRAL_STORAGE) {
+      mode_ = std::make_unique<replica::CentralMode>(c);
+    } else if (IsSynchronous(c.spec)) {
       mode_ = std::make_unique<replica::MirroredMode>(c);
     } else {
-      mode_ = std::make_unique<replica::IndependentMode>(c);
+      CAIRN_ASSIGN_OR_RETURN(std::vector<ClipScope> scopes, ClipScopesOfSpace(c.spec, c.ranges.back().end()));
+      mode_ = std::make_unique<replica::IndependentMode>(c, std::move(scopes));
     }
   } else {
     if (parts.size() != c.parts.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
@@ -179,6 +206,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   for (const v1::CheckpointInfo& info : message.checkpoints()) {
     c.checkpoint_rule->Taken(info.step(), absl::FromUnixMillis(info.written_unix_ms()));
   }
+  SetEpochs(message);
   c.chief = message.chief();
   c.assigned = true;
   c.assignment = message.assignment();
@@ -190,6 +218,16 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   mode_->OnAssigned(moved, raised);
   c.FinishLater();
   return absl::OkStatus();
+}
+
+// What callbacks decided: how far the job may go, whether it ends early, the learning rates.
+void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
+  Context& c = *context_;
+  c.gate = message.epochs_open() > 0 ? message.epochs_open() * c.plan.steps_per_epoch : INT64_MAX;
+  c.rates.Decide({message.learning_rates().begin(), message.learning_rates().end()});
+  if (message.total_steps() <= 0 || message.total_steps() >= c.plan.total_steps) return;
+  c.plan.total_steps = message.total_steps();
+  c.checkpoint_rule->EndAt(c.plan.total_steps);
 }
 
 int64_t ReplicaCore::step() const {

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "worker/accumulate.h"
 #include "worker/data/augment.h"
 #include "worker/gradient_tracker.h"
 
@@ -75,6 +76,7 @@ void Trainer::ReportAgain() {
     services_.send(std::move(message));
   }
   checkpointer_->ReportAgain();
+  Post(replica::ReportAgain{});
 }
 
 void Trainer::Drop() {
@@ -82,6 +84,7 @@ void Trainer::Drop() {
   Post(replica::Drop{});
   std::shared_ptr<const Prepared> prepared;  // destroyed without the lock
   absl::MutexLock lock(&mutex_);
+  for (const auto& [work, weights] : weights_) weights->Stop();
   prepared.swap(prepared_);
 }
 
@@ -127,6 +130,12 @@ void Trainer::CarryOut(replica::Effects effects) {
                          [self = shared_from_this(), evaluate = std::move(evaluate)](ProgramCache& programs) mutable {
                            self->RunEvaluate(std::move(evaluate), programs);
                          });
+                   },
+                   [&](replica::WeightsHere& here) {
+                     if (const auto weights = Weights(here.work)) weights->Here(here.partition);
+                   },
+                   [&](replica::StopWork& stop) {
+                     if (const auto weights = Weights(stop.work)) weights->Stop();
                    },
                    [&](replica::TakeCheckpoint& take) { TakeCheckpoint(std::move(take)); },
                    [&](replica::Report& report) {
@@ -183,6 +192,7 @@ void Trainer::Failed(const std::string& message) {
   {
     absl::MutexLock lock(&mutex_);
     failure_ = message.empty() ? "failed without a reason" : message;
+    for (const auto& [work, weights] : weights_) weights->Stop();
   }
   v1::NodeMessage out;
   *out.mutable_job_error() = *error();
@@ -294,8 +304,8 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   options.decode_threads = services_.decode_threads;
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), graph.input_shape(), spec.seed()));
-  const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(train));
-  prepared->batches = std::make_shared<BatchSource>(prepared->dataset, plan, options);
+  prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
+  prepared->batches = std::make_shared<BatchSource>(prepared->dataset, prepared->plan, options);
   return prepared;
 }
 
@@ -320,20 +330,22 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
   const absl::Time start = services_.clock->Now();
-  CAIRN_ASSIGN_OR_RETURN(const Batch batch, prepared->batches->Get(compute.step, compute.replica));
+  const auto batch = [&](int32_t piece) { return prepared->batches->Get(compute.step, compute.replica, piece); };
   StepInfo info;
   info.seed = prepared->model->spec.seed();
   info.step = static_cast<uint64_t>(compute.step);
   info.replica = static_cast<uint32_t>(compute.replica.value);
   GradientTracker tracker(prepared->ranges);
   Buffer gradient = compute.gradient;
-  absl::StatusOr<BatchSums> sums =
-      program->TrainStep(batch, info, compute.values.floats(), gradient.mutable_floats(),
-                            [&](int64_t begin, int64_t end) {
-                              tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
-                                Post(replica::GradientReady{compute.work, first, last});
-                              });
-                            });
+  const auto train = [&] {
+    return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
+                       [&](int64_t begin, int64_t end) {
+                         tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
+                           Post(replica::GradientReady{compute.work, first, last});
+                         });
+                       });
+  };
+  absl::StatusOr<BatchSums> sums = compute.by_layer ? ByLayer(compute.work, *prepared, *program, train) : train();
   NoteReplicaTime(services_.clock->Now() - start);
   return sums;
 }
@@ -343,7 +355,7 @@ void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
   const uint64_t work = evaluate.work;
   absl::StatusOr<BatchSums> sums = EvaluateShare(evaluate, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
-    sums = Annotate(sums.status(), absl::StrCat("validation after epoch ", evaluate.epoch + 1));
+    sums = Annotate(sums.status(), absl::StrCat("validation after step ", evaluate.step));
   }
   evaluate = {};
   Post(replica::Evaluated{work, std::move(sums)});
@@ -352,9 +364,36 @@ void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
 absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evaluate, ProgramCache& programs) {
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
-  return EvaluateBlocks(
-      *program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places, [](int64_t i) { return i; },
-      evaluate.values.floats(), dropped_);
+  const auto score = [&] {
+    return EvaluateBlocks(
+        *program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places, [](int64_t i) { return i; },
+        evaluate.values.floats(), dropped_);
+  };
+  return evaluate.by_layer ? ByLayer(evaluate.work, *prepared, *program, score) : score();
+}
+
+std::shared_ptr<LayerWeights> Trainer::Weights(uint64_t work) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = weights_.find(work);
+  return it == weights_.end() ? nullptr : it->second;
+}
+
+// Runs `compute` with the program asking for its values layer by layer.
+absl::StatusOr<BatchSums> Trainer::ByLayer(uint64_t work, const Prepared& prepared, Program& program,
+                                           const std::function<absl::StatusOr<BatchSums>()>& compute) {
+  const auto weights =
+      std::make_shared<LayerWeights>(work, prepared.ranges, [this](replica::Event event) { Post(std::move(event)); });
+  {
+    absl::MutexLock lock(&mutex_);
+    if (dropped_) return absl::CancelledError("the job was dropped");
+    weights_[work] = weights;
+  }
+  const absl::Status usable = program.UseWeightSource(weights.get());
+  absl::StatusOr<BatchSums> sums = usable.ok() ? compute() : absl::StatusOr<BatchSums>(usable);
+  program.UseWeightSource(nullptr).IgnoreError();
+  absl::MutexLock lock(&mutex_);
+  weights_.erase(work);
+  return sums;
 }
 
 absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,

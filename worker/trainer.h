@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "worker/compute_pool.h"
 #include "worker/data/dataset.h"
 #include "worker/dataset_cache.h"
+#include "worker/layer_weights.h"
 #include "worker/ps_connections.h"
 #include "worker/replica_core.h"
 
@@ -66,6 +68,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
     std::shared_ptr<const JobModel> model;
     std::vector<v1::PartitionRange> ranges;  // in order
     std::shared_ptr<const Dataset> dataset;
+    StepPlan plan;
     std::shared_ptr<BatchSource> batches;
   };
 
@@ -75,6 +78,11 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void TakeCheckpoint(replica::TakeCheckpoint take);
   void StartTimer(absl::Time at);
   void Failed(const std::string& message);
+
+  // ---- computing layer by layer ----
+  std::shared_ptr<LayerWeights> Weights(uint64_t work) const;
+  absl::StatusOr<BatchSums> ByLayer(uint64_t work, const Prepared& prepared, Program& program,
+                                    const std::function<absl::StatusOr<BatchSums>()>& compute);
 
   // ---- on a slot ----
   absl::StatusOr<std::shared_ptr<const Prepared>> Prepare();
@@ -104,6 +112,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   std::shared_ptr<const v1::AssignReplicas> assignment_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Prepared> prepared_ ABSL_GUARDED_BY(mutex_);
   std::string failure_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
 };
 
 // Adds up what the program says of the examples begin .. end - 1 of the split, in blocks of the program's batch_max.

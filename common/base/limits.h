@@ -15,6 +15,8 @@ inline constexpr size_t kFramePayloadBytesMax = size_t{1} << 20;
 inline constexpr size_t kFrameHeaderBytesMax = size_t{64} << 10;
 // The header of a partition's image: its sequence table, ten bytes a replica, and a checksum a tensor.
 inline constexpr size_t kImageHeaderBytesMax = size_t{32} << 10;
+// Records of norms, or their factors: at most two of about a hundred bytes.
+inline constexpr size_t kFrameScalarsBytesMax = 1024;
 inline constexpr size_t kFrameBytesMax = kFramePayloadBytesMax + kFrameHeaderBytesMax;
 
 inline constexpr int64_t kPartitionBytesDefault = int64_t{4} << 20;

@@ -8,9 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/optimizer_check.h"
+#include "common/model/strategy_check.h"
+#include "common/model/step_check.h"
 
 namespace cairn {
 namespace {
@@ -166,7 +169,7 @@ absl::Status CheckMetrics(v1::JobSpec* spec, int64_t outputs) {
 absl::Status CheckStrategy(v1::JobSpec* spec) {
   if (!v1::Strategy_IsValid(spec->strategy())) {
     return Bad("strategy: ", static_cast<int>(spec->strategy()),
-               " is not known; use MIRRORED, MULTI_WORKER_MIRRORED or PARAMETER_SERVER");
+               " is not known; use MIRRORED, MULTI_WORKER_MIRRORED, CENTRAL_STORAGE or PARAMETER_SERVER");
   }
   if (spec->strategy() == v1::STRATEGY_UNSPECIFIED) spec->set_strategy(v1::MULTI_WORKER_MIRRORED);
   if (!spec->has_staleness_bound()) return absl::OkStatus();
@@ -300,18 +303,24 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckMetrics(&job.spec, job.graph.output().output[0]));
   CAIRN_RETURN_IF_ERROR(CheckDataPipeline(&job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(ResolveOptimizer(job.spec.mutable_optimizer(), &job.warnings));
+  CAIRN_RETURN_IF_ERROR(CheckOptimizerAgainstJob(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckStrategy(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckCounts(&job.spec));
+  CAIRN_RETURN_IF_ERROR(ResolveStep(&job.spec));
   CAIRN_RETURN_IF_ERROR(CheckPartitions(job.spec, job.graph));
   CAIRN_RETURN_IF_ERROR(CheckCluster(&job.spec));
+  CAIRN_RETURN_IF_ERROR(CheckCallbacks(&job.spec, &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckFaultTolerance(&job.spec, &job.warnings));
+  CAIRN_RETURN_IF_ERROR(CheckStrategyOptions(job.spec));
   return job;
 }
 
 absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data) {
   CAIRN_RETURN_IF_ERROR(CheckShape(job, data));
   CAIRN_RETURN_IF_ERROR(CheckLabels(job, data));
+  CAIRN_RETURN_IF_ERROR(CheckCallbacksAgainstData(job.spec, data));
   CAIRN_RETURN_IF_ERROR(CheckDataPipelineAgainstData(job.spec, data));
+  CAIRN_RETURN_IF_ERROR(CheckStrategyAgainstData(job.spec, data));
   const int64_t examples = static_cast<int64_t>(data.train_examples());
   const int64_t batch_size = job.spec.batch_size();
   if (examples == 0) {
@@ -323,6 +332,7 @@ absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data
     return Bad("batch_size: ", batch_size, " is more than the ", examples, " training examples of ", data.path(),
                "; use a smaller one");
   }
+  CAIRN_RETURN_IF_ERROR(CheckStepAgainstData(job.spec, examples, data.path()));
   return absl::OkStatus();
 }
 

@@ -1,8 +1,10 @@
 #include "common/model/optimizer_check.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/schedule_check.h"
 
 namespace cairn {
 namespace {
@@ -61,7 +63,78 @@ absl::Status ResolveAdam(const std::string& name, AdamLike* adam) {
   return Positive((name + ".epsilon").c_str(), adam->epsilon(), 1e-7f);
 }
 
+absl::Status CheckWeightDecay(const v1::Optimizer& optimizer) {
+  CAIRN_RETURN_IF_ERROR(NotNegative("weight_decay", optimizer.weight_decay(), 0.004f));
+  if (optimizer.has_adamw() && optimizer.weight_decay() != 0) {
+    return Bad("optimizer.weight_decay: adamw has its own; set optimizer.adamw.weight_decay");
+  }
+  for (const std::string& text : optimizer.exclude_from_weight_decay()) {
+    if (text.empty()) {
+      return Bad("optimizer.exclude_from_weight_decay: an empty text is part of every name; use one such as \"bias\"");
+    }
+  }
+  if (!optimizer.exclude_from_weight_decay().empty() && WeightDecayOf(optimizer) == 0) {
+    return Bad("optimizer.exclude_from_weight_decay: there is no weight decay to exclude from; set optimizer.weight_decay");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckClipping(const v1::Optimizer& optimizer) {
+  const int given = optimizer.has_clipvalue() + optimizer.has_clipnorm() + optimizer.has_global_clipnorm();
+  if (given > 1) {
+    return Bad("optimizer.", optimizer.has_clipnorm() ? "clipnorm" : "clipvalue",
+               ": at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others away");
+  }
+  if (optimizer.has_clipvalue()) return Positive("clipvalue", optimizer.clipvalue(), 1);
+  if (optimizer.has_clipnorm()) return Positive("clipnorm", optimizer.clipnorm(), 1);
+  return optimizer.has_global_clipnorm() ? Positive("global_clipnorm", optimizer.global_clipnorm(), 1)
+                                         : absl::OkStatus();
+}
+
+absl::Status ResolveEma(v1::Optimizer* optimizer) {
+  if (!optimizer->has_ema()) return absl::OkStatus();
+  v1::Ema* ema = optimizer->mutable_ema();
+  if (!ema->has_momentum()) ema->set_momentum(0.99f);
+  CAIRN_RETURN_IF_ERROR(InUnitInterval("ema.momentum", ema->momentum(), 0.99f));
+  if (ema->overwrite_frequency() >= 0) return absl::OkStatus();
+  return Bad("optimizer.ema.overwrite_frequency: ", ema->overwrite_frequency(),
+             " is negative; use a number of steps such as 100, or 0 for the end alone");
+}
+
 }  // namespace
+
+float WeightDecayOf(const v1::Optimizer& optimizer) {
+  return optimizer.has_adamw() ? optimizer.adamw().weight_decay() : optimizer.weight_decay();
+}
+
+bool ExcludedFromWeightDecay(const v1::Optimizer& optimizer, const std::string& variable) {
+  const auto& texts = optimizer.exclude_from_weight_decay();
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return variable.find(text) != std::string::npos; });
+}
+
+absl::Status CheckOptimizerAgainstJob(const v1::JobSpec& spec, const Graph& graph) {
+  const v1::Optimizer& optimizer = spec.optimizer();
+  const bool may_stop = std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
+                                    [](const v1::Callback& c) { return c.has_early_stopping(); });
+  if (may_stop && optimizer.has_ema() && optimizer.ema().overwrite_frequency() == 0) {
+    return Bad("optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should become "
+               "the weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away");
+  }
+  for (const std::string& text : optimizer.exclude_from_weight_decay()) {
+    const Variable* first = nullptr;
+    bool found = false;
+    for (const Variable& v : graph.variables()) {
+      if (v.kind != VariableKind::kTrainable) continue;
+      if (first == nullptr) first = &v;
+      found = found || v.name.find(text) != std::string::npos;
+    }
+    if (found || first == nullptr) continue;
+    return Bad("optimizer.exclude_from_weight_decay: \"", text, "\" is part of no trainable variable's name; they are like \"",
+               first->name, "\"");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>* warnings) {
   float learning_rate = 0.001f;
@@ -89,8 +162,14 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
     case v1::Optimizer::KIND_NOT_SET:
       return Bad("optimizer: missing; use optimizer { adam {} }, say");
   }
+  CAIRN_RETURN_IF_ERROR(ResolveSchedule(optimizer));
   if (!optimizer->has_learning_rate()) optimizer->set_learning_rate(learning_rate);
-  return Positive("learning_rate", optimizer->learning_rate(), learning_rate);
+  CAIRN_RETURN_IF_ERROR(MayBeginAtZero(*optimizer)
+                            ? NotNegative("learning_rate", optimizer->learning_rate(), learning_rate)
+                            : Positive("learning_rate", optimizer->learning_rate(), learning_rate));
+  CAIRN_RETURN_IF_ERROR(CheckWeightDecay(*optimizer));
+  CAIRN_RETURN_IF_ERROR(CheckClipping(*optimizer));
+  return ResolveEma(optimizer);
 }
 
 }  // namespace cairn

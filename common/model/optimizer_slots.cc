@@ -9,9 +9,7 @@ std::vector<std::string> AdamSlots(bool amsgrad) {
   return names;
 }
 
-}  // namespace
-
-std::vector<std::string> SlotNames(const v1::Optimizer& optimizer) {
+std::vector<std::string> RuleSlots(const v1::Optimizer& optimizer) {
   switch (optimizer.kind_case()) {
     case v1::Optimizer::kSgd:
       if (optimizer.sgd().momentum() > 0) return {"momentum"};
@@ -32,6 +30,14 @@ std::vector<std::string> SlotNames(const v1::Optimizer& optimizer) {
       break;
   }
   return {};
+}
+
+}  // namespace
+
+std::vector<std::string> SlotNames(const v1::Optimizer& optimizer) {
+  std::vector<std::string> names = RuleSlots(optimizer);
+  if (optimizer.has_ema()) names.push_back("ema");
+  return names;
 }
 
 float InitialSlotValue(const v1::Optimizer& optimizer) {

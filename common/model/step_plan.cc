@@ -8,8 +8,11 @@
 namespace cairn {
 
 StepPlan StepPlan::Of(const v1::JobSpec& spec, int64_t examples) {
-  return Make(examples, spec.batch_size(), std::max(spec.replicas(), 1), spec.steps_per_epoch(), spec.epochs(),
-              spec.data().drop_remainder());
+  const int32_t pieces = std::max(spec.accumulate_steps(), 1);
+  StepPlan plan = Make(examples, int64_t{spec.batch_size()} * pieces, std::max(spec.replicas(), 1), spec.steps_per_epoch(),
+                       spec.epochs(), spec.data().drop_remainder());
+  plan.pieces = pieces;
+  return plan;
 }
 
 StepPlan StepPlan::Make(int64_t examples, int64_t batch_size, int32_t replicas, int64_t steps_per_epoch, int32_t epochs,
@@ -32,6 +35,12 @@ PlaceRange StepPlan::Places(int64_t step, ReplicaId replica) const {
   const int64_t end = std::min(begin + batch_size, examples);
   const PlaceRange share = Share(end - begin, replica.value, replicas);
   return {begin + share.begin, begin + share.end};
+}
+
+PlaceRange StepPlan::Piece(int64_t step, ReplicaId replica, int32_t piece) const {
+  const PlaceRange places = Places(step, replica);
+  const PlaceRange share = Share(places.size(), piece, pieces);
+  return {places.begin + share.begin, places.begin + share.end};
 }
 
 PlaceRange Share(int64_t items, int64_t index, int64_t parts) {

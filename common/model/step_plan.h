@@ -2,6 +2,7 @@
 // must agree on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct PlaceRange {
 // than batches; it always begins a new one.
 struct StepPlan {
   int64_t examples = 0;  // in the training split
-  int64_t batch_size = 0;
+  int64_t batch_size = 0;  // examples of a step: JobSpec.batch_size * accumulate_steps
+  int32_t pieces = 1;      // accumulate_steps: a replica computes its examples of a step in so many, one after the other
   int32_t replicas = 0;
   int64_t batches = 0;  // of a pass; the last one is short unless short ones are dropped
   int64_t steps_per_epoch = 0;
@@ -40,6 +42,13 @@ struct StepPlan {
   }
   // Of the pass's order. The step's places are cut into `replicas` runs whose sizes differ by at most one; a run may be empty.
   PlaceRange Places(int64_t step, ReplicaId replica) const;
+  // The replica's run cut into `pieces`; those of a short step may be empty, the last ones.
+  PlaceRange Piece(int64_t step, ReplicaId replica, int32_t piece) const;
+  // The most examples that a piece has.
+  int64_t piece_max() const {
+    const int64_t parts = int64_t{std::max(replicas, 1)} * pieces;
+    return (batch_size + parts - 1) / parts;
+  }
 };
 
 // Share of `items` (a validation split, say) that falls to part `index` of `parts`: contiguous, sizes differ by at most one.

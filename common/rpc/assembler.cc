@@ -14,7 +14,7 @@ bool SameRequest(const Frame& a, const Frame& b) {
          a.replica_first == b.replica_first && a.replica_count == b.replica_count && a.sequence == b.sequence &&
          a.version == b.version && a.want_version == b.want_version && a.examples == b.examples && a.dtype == b.dtype &&
          a.reply_dtype == b.reply_dtype && a.tensor == b.tensor && a.tensors == b.tensors &&
-         a.payload_total == b.payload_total;
+         a.ema_overwrite == b.ema_overwrite && a.payload_total == b.payload_total;
 }
 
 }  // namespace
@@ -29,7 +29,10 @@ Frame FrameSplitter::Next() {
   const size_t total = whole_.payload.size();
   const size_t n = std::min(chunk_bytes_max_, total - offset_);
   Frame chunk = whole_;
-  if (offset_ > 0) chunk.image.clear();  // once is enough
+  if (offset_ > 0) {  // once is enough
+    chunk.image.clear();
+    chunk.scalars.clear();
+  }
   chunk.payload = whole_.payload.Slice(offset_, n);
   chunk.payload_offset = offset_;
   chunk.payload_total = total;

@@ -38,6 +38,8 @@ struct Frame {
   uint32_t tensor = 0;  // IMAGE
   uint32_t tensors = 0;
   std::string image;  // IMAGE, tensor 0: a serialized PartitionImage
+  std::string scalars;  // NORMS, CLIP, and VALUES and REPLICATE of an update that was clipped by them
+  bool ema_overwrite = false;
   Buffer payload;
 };
 

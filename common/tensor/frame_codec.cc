@@ -35,7 +35,9 @@ enum Field : uint32_t {
   kTensor = 19,         // (S)
   kTensors = 20,        // (T)
   kImage = 21,          // (U)
-  kPayload = 100,       // (V)
+  kScalars = 22,        // (V)
+  kEmaOverwrite = 23,   // (W)
+  kPayload = 100,       // (X)
 };
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
@@ -225,6 +227,9 @@ void SetNumber(uint32_t field, uint64_t v, Frame* f, StatusFields* status) {
     case kTensors:
       f->tensors = static_cast<uint32_t>(v);
       break;
+    case kEmaOverwrite:
+      f->ema_overwrite = v != 0;
+      break;
     default:
       break;  // unknown
   }
@@ -258,6 +263,11 @@ absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, 
       return Malformed(at, absl::StrFormat("an image of %d bytes, more than %d", n, kImageHeaderBytesMax));
     }
     TakeString(in, n, &out->frame.image);
+  } else if (field == kScalars) {
+    if (n > kFrameScalarsBytesMax) {
+      return Malformed(at, absl::StrFormat("scalars of %d bytes, more than %d", n, kFrameScalarsBytesMax));
+    }
+    TakeString(in, n, &out->frame.scalars);
   } else {
     in->Skip(n);
   }
@@ -335,7 +345,13 @@ std::string EncodeFrameHeader(const Frame& f) {
     w.Varint(f.image.size());
     out.append(f.image);
   }
-  if (!f.payload.empty()) {  // (V)
+  if (!f.scalars.empty()) {  // (V)
+    w.Tag(kScalars, kLengthDelimited);
+    w.Varint(f.scalars.size());
+    out.append(f.scalars);
+  }
+  w.Number(kEmaOverwrite, f.ema_overwrite ? 1 : 0);  // (W)
+  if (!f.payload.empty()) {                          // (X)
     w.Tag(kPayload, kLengthDelimited);
     w.Varint(f.payload.size());
   }

@@ -11,7 +11,7 @@
 //
 // Grammar (varint and little-endian fixed32 as in protobuf; a field equal to its default is left out, except (J)):
 //
-//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)?
+//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)? (W)? (X)?
 //   (A) 0x08      varint   kind                (K) 0x58      varint   examples
 //   (B) 0x10      varint   request_id          (L) 0x65      fixed32  learning_rate
 //   (C) 0x18      varint   job_id              (M) 0x68      varint   dtype
@@ -22,10 +22,12 @@
 //   (H) 0x40      varint   sequence            (R) 0x90 0x01 varint   reply_dtype
 //   (I) 0x48      varint   version             (S) 0x98 0x01 varint   tensor
 //   (J) 0x50      varint   want_version (there if set, 0 too)
-//   (T) 0xa0 0x01 varint   tensors             (V) 0xa2 0x06 varint n, then n bytes: payload
+//   (T) 0xa0 0x01 varint   tensors             (W) 0xb8 0x01 varint   ema_overwrite
 //   (U) 0xaa 0x01 varint n, then n bytes: image
+//   (V) 0xb2 0x01 varint n, then n bytes: scalars
+//   (X) 0xa2 0x06 varint n, then n bytes: payload
 //
-// The header is everything up to and with the length of (V); the payload follows as a slice of its own.
+// The header is everything up to and with the length of (X); the payload follows as a slice of its own.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,8 @@ void Exchange::SendAll(std::vector<Frame> frames, Done done) {
   for (Frame& frame : frames) {
     frame.request_id = last_request_;
     world_.Trace("%s -> %s: %s", dialer_.name, ps_->name(), Describe(frame));
-    const bool worker_request = frame.kind == v1::ExchangeFrame::PUSH || frame.kind == v1::ExchangeFrame::PULL;
+    const bool worker_request = frame.kind == v1::ExchangeFrame::PUSH || frame.kind == v1::ExchangeFrame::PULL ||
+                                frame.kind == v1::ExchangeFrame::CLIP;
     if (worker_request && world_.rng.Chance(network_.faults.repeated)) {
       // Once more and much later, whatever has become of the stream meanwhile. Its answer goes nowhere.
       world_.After(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(800)),

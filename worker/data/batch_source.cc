@@ -66,7 +66,7 @@ size_t RoundUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-// Invariants:
+// With gradient accumulation a "step" is a piece here, counted through all steps. Invariants:
 //   1. A replica's slots are of steps in (last_step, last_step + ahead_]; no two decoding threads have the same step.
 //   2. slots_ <= slots_max_.
 //   3. A batch is a pure function of (dataset, plan, options, step, replica): slots only save time.
@@ -78,7 +78,8 @@ class BatchSource::Impl {
         shuffle_(options.shuffle),
         augmenter_(options.augmenter),
         key_(StreamKey(options.seed, RandomStream::kShuffle)),
-        examples_max_((plan.batch_size + std::max(plan.replicas, 1) - 1) / std::max(plan.replicas, 1)),
+        examples_max_(plan.piece_max()),
+        end_(plan.total_steps * plan.pieces),
         input_bytes_(RoundUp(examples_max_ * dataset_->example_size() * sizeof(float))),
         label_bytes_(RoundUp(examples_max_ * dataset_->label_size() * sizeof(float))) {
     const int64_t bytes = std::max<int64_t>(1, input_bytes_ + label_bytes_);
@@ -99,8 +100,9 @@ class BatchSource::Impl {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  absl::StatusOr<Batch> Get(int64_t step, ReplicaId replica) {
-    CAIRN_RETURN_IF_ERROR(Check(step, replica));
+  absl::StatusOr<Batch> Get(int64_t of_step, ReplicaId replica, int32_t piece) {
+    CAIRN_RETURN_IF_ERROR(Check(of_step, replica, piece));
+    const int64_t step = of_step * plan_.pieces + piece;
     std::shared_ptr<Slot> slot;
     {
       absl::MutexLock lock(&mutex_);
@@ -148,14 +150,15 @@ class BatchSource::Impl {
   };
 
   // The coordinator counted the examples on another machine, perhaps.
-  absl::Status Check(int64_t step, ReplicaId replica) const {
+  absl::Status Check(int64_t step, ReplicaId replica, int32_t piece) const {
     if (plan_.examples != dataset_->size(v1::TRAIN)) {
       return absl::FailedPreconditionError(
           absl::StrFormat("%s: has %d training examples on this worker, but the job was planned with %d; give every "
                           "worker the same data",
                           dataset_->info().path(), dataset_->size(v1::TRAIN), plan_.examples));
     }
-    if (step < 0 || step >= plan_.total_steps || replica.value < 0 || replica.value >= plan_.replicas) {
+    if (step < 0 || step >= plan_.total_steps || replica.value < 0 || replica.value >= plan_.replicas || piece < 0 ||
+        piece >= plan_.pieces) {
       return absl::OutOfRangeError(absl::StrFormat("step %d of replica %d; the job has %d steps and %d replicas", step,
                                                    replica.value, plan_.total_steps, plan_.replicas));
     }
@@ -172,7 +175,7 @@ class BatchSource::Impl {
         --slots_;
       }
     }
-    const int64_t want = std::min(ahead_, plan_.total_steps - 1 - step);
+    const int64_t want = std::min(ahead_, end_ - 1 - step);
     if (static_cast<int64_t>(r->slots.size()) * 2 <= want && want > 0) {
       r->hungry = true;  // also again: the bound on all slots may have stopped the decoding before
       work_.Signal();
@@ -189,7 +192,7 @@ class BatchSource::Impl {
       if (!r.hungry) continue;
       int64_t distance = 1;
       while (distance <= ahead_ && r.slots.contains(r.last_step + distance)) ++distance;
-      if (distance > ahead_ || r.last_step + distance >= plan_.total_steps) {
+      if (distance > ahead_ || r.last_step + distance >= end_) {
         r.hungry = false;
       } else if (distance < best_distance) {
         best = &r;
@@ -222,7 +225,7 @@ class BatchSource::Impl {
   }
 
   absl::StatusOr<Batch> Decode(int64_t step, ReplicaId replica) const {
-    const PlaceRange places = plan_.Places(step, replica);
+    const PlaceRange places = plan_.Piece(step / plan_.pieces, replica, static_cast<int32_t>(step % plan_.pieces));
     Batch batch;
     batch.examples = places.size();
     batch.label_size = dataset_->label_size();
@@ -233,7 +236,7 @@ class BatchSource::Impl {
     batch.labels = block.Slice(input_bytes_, batch.examples * label * sizeof(float));
     float* inputs = batch.inputs.mutable_floats().data();
     float* labels = batch.labels.mutable_floats().data();
-    const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step));
+    const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step / plan_.pieces));
     const Permutation order(key_, pass, plan_.examples);
     for (int64_t i = 0; i < batch.examples; ++i) {
       const int64_t place = places.begin + i;
@@ -250,6 +253,7 @@ class BatchSource::Impl {
   const std::shared_ptr<const Augmenter> augmenter_;
   const std::array<uint32_t, 2> key_;
   const int64_t examples_max_;  // in one batch of a replica
+  const int64_t end_;           // batches of a replica in all
   const size_t input_bytes_, label_bytes_;
   int64_t ahead_ = 0;      // steps decoded ahead of each replica
   int64_t slots_max_ = 0;  // batches decoded ahead in all
@@ -267,7 +271,9 @@ BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan&
                          const BatchSourceOptions& options)
     : impl_(std::make_unique<Impl>(std::move(dataset), plan, options)) {}
 BatchSource::~BatchSource() = default;
-absl::StatusOr<Batch> BatchSource::Get(int64_t step, ReplicaId replica) { return impl_->Get(step, replica); }
+absl::StatusOr<Batch> BatchSource::Get(int64_t step, ReplicaId replica, int32_t piece) {
+  return impl_->Get(step, replica, piece);
+}
 void BatchSource::Forget(ReplicaId replica) { impl_->Forget(replica); }
 
 }  // namespace cairn

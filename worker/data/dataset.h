@@ -50,9 +50,9 @@ class BatchSource {
  public:
   BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan& plan, const BatchSourceOptions& options);
   ~BatchSource();
-  // Waits until it is decoded; starts decoding the replica's next steps in the background. May return a batch of 0
-  // examples.
-  absl::StatusOr<Batch> Get(int64_t step, ReplicaId replica);
+  // Waits until it is decoded; starts decoding the replica's next batches in the background. May return a batch of 0
+  // examples. With gradient accumulation a batch is a piece of the replica's examples of the step (StepPlan::Piece).
+  absl::StatusOr<Batch> Get(int64_t step, ReplicaId replica, int32_t piece = 0);
   // The replica is computed elsewhere now: drop what was decoded for it.
   void Forget(ReplicaId replica);
 

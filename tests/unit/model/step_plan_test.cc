@@ -105,6 +105,37 @@ TEST(StepPlan, OfAJob) {
   EXPECT_EQ(StepPlan::Of(spec, 95).total_steps, 8);
 }
 
+// A step with accumulation has accumulate_steps batches; pieces cover a replica's run in order, and none is larger than a replica's share of a batch.
+TEST(StepPlanPieces, CoverAReplicasRun) {
+  v1::JobSpec spec;
+  for (int64_t examples : {64, 70, 97}) {
+    for (int32_t replicas : {1, 3, 5}) {
+      for (int32_t pieces : {1, 2, 4}) {
+        spec.set_batch_size(8);
+        spec.set_replicas(replicas);
+        spec.set_epochs(2);
+        spec.set_accumulate_steps(pieces);
+        const StepPlan plan = StepPlan::Of(spec, examples);
+        EXPECT_EQ(plan.steps_per_epoch, (examples + 8 * pieces - 1) / (8 * pieces));
+        EXPECT_EQ(plan.piece_max(), (8 + replicas - 1) / replicas);
+        for (int64_t step = 0; step < plan.total_steps; ++step) {
+          for (int32_t r = 0; r < replicas; ++r) {
+            const PlaceRange places = plan.Places(step, ReplicaId(r));
+            int64_t end = places.begin;
+            for (int32_t i = 0; i < pieces; ++i) {
+              const PlaceRange piece = plan.Piece(step, ReplicaId(r), i);
+              EXPECT_EQ(piece.begin, end);
+              EXPECT_LE(piece.size(), plan.piece_max());
+              end = piece.end;
+            }
+            EXPECT_EQ(end, places.end);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Share, CoversInOrder) {
   for (int64_t items : {0, 1, 5, 6, 7, 1000}) {
     for (int64_t parts : {1, 2, 3, 7, 16}) {

@@ -6,6 +6,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -121,14 +122,16 @@ struct Subject {
   std::vector<std::vector<float>> slots;
 
   Subject(const OptimizerRule& r, std::vector<float> v) : rule(r), values(std::move(v)) {
-    slots.assign(rule.slots(), std::vector<float>(values.size(), rule.initial_slot_value()));
+    for (int i = 0; i < rule.slots(); ++i) slots.emplace_back(values.size(), rule.initial_slot_value(i));
   }
-  void Step(const std::vector<Segment>& segments, std::vector<float> gradient, uint64_t examples, float lr, int t) {
+  void Step(const std::vector<Segment>& segments, std::vector<float> gradient, uint64_t examples, float lr, int t,
+            bool ema_overwrite = false) {
     const std::vector<float> before = values;
     Update u;
     u.step = t;
     u.examples = examples;
     u.learning_rate = lr;
+    u.ema_overwrite = ema_overwrite;
     u.values = values;
     u.gradient = absl::MakeSpan(gradient);
     for (auto& s : slots) u.slots.push_back(absl::MakeSpan(s));
@@ -220,16 +223,82 @@ TEST_P(OptimizerTest, PaddingStaysZeroAndMovingAveragesKeepTheirRule) {
       EXPECT_LT(subject.values[i], values[i]) << i;
     } else if (i >= 16 && i < 21) {
       EXPECT_EQ(subject.values[i], 0.75f * 2 + 0.25f * 3) << i;
-      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value());
+      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value(0));
     } else {
       EXPECT_EQ(subject.values[i], 0) << i;
-      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value());
+      for (const auto& s : subject.slots) EXPECT_EQ(s[i], rule.initial_slot_value(0));
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
+
+// ---- what surrounds the rule: clipvalue, weight decay, moving average ----
+
+class AroundTheRule : public testing::TestWithParam<Case> {};
+
+// Keras' order: clip, decay, rule, average. More numbers than one block of ApplyTrainable.
+TEST_P(AroundTheRule, FollowsTheFormulas) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  constexpr int n = 2500, excluded = 1100;
+  const Case& c = GetParam();
+  const bool adamw = c.text.starts_with("adamw");  // its formula decays by itself
+  v1::Optimizer optimizer = Parse(c.text + " clipvalue: 0.75 ema { momentum: 0.8 }");
+  if (!adamw) optimizer.set_weight_decay(0.3f);
+  std::vector<float> start(n);
+  for (float& v : start) v = normal(rng);
+  Subject subject(OptimizerRule::From(optimizer), start);
+  ASSERT_EQ(subject.slots.size(), c.slots.size() + 1);
+
+  Segment without = {excluded, n};
+  without.decays = false;
+  std::vector<double> w(start.begin(), start.end()), average(n, 0.0);
+  std::vector<std::vector<double>> slots(n, c.slots);
+  std::vector<float> mean(n);
+  for (float& m : mean) m = normal(rng);
+  for (int t = 1; t <= 6; ++t) {
+    const bool overwrite = t == 3 || t == 6;
+    std::vector<float> gradient(n);
+    for (int i = 0; i < n; ++i) {
+      gradient[i] = (mean[i] + 0.2f * normal(rng)) * 4;
+      const double g = std::clamp(gradient[i] / 4.0, -0.75, 0.75);
+      if (!adamw && i < excluded) w[i] -= w[i] * 0.3 * 0.01;
+      if (adamw && i >= excluded) w[i] /= 1 - 0.01 * (c.name == "AdamW" ? 0.004 : 0.1);  // undoes the formula's
+      w[i] = c.formula(w[i], g, 0.01, t, slots[i]);
+      average[i] = t == 1 ? w[i] : 0.8 * average[i] + 0.2 * w[i];
+      if (overwrite) w[i] = average[i];
+    }
+    subject.Step({{0, excluded}, without}, gradient, 4, 0.01f, t, overwrite);
+  }
+  for (int i = 0; i < n; ++i) {
+    EXPECT_NEAR(subject.values[i], w[i], 2e-5 * (1 + std::abs(w[i]))) << i;
+    EXPECT_NEAR(subject.slots.back()[i], average[i], 2e-5 * (1 + std::abs(average[i]))) << i;
+    EXPECT_EQ(subject.values[i], subject.slots.back()[i]) << "the last update overwrites";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AroundTheRule, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(AroundTheRuleTest, MovingStatisticsAreNeitherClippedNorDecayedNorAveraged) {
+  Subject subject(OptimizerRule::From(Parse("sgd {} clipvalue: 0.5 weight_decay: 0.5 ema {}")), std::vector<float>(16, 2.0f));
+  subject.Step({{0, 16, true, 0.75f}}, std::vector<float>(16, 6.0f), 2, 0.1f, 1, true);
+  for (float v : subject.values) EXPECT_EQ(v, 0.75f * 2 + 0.25f * 3);
+  for (float a : subject.slots.back()) EXPECT_EQ(a, 0);
+}
+
+TEST(AroundTheRuleTest, NaNIsNotClippedAway) {
+  Subject subject(OptimizerRule::From(Parse("sgd {} clipvalue: 0.5")), {1, 1, 1, 1});
+  subject.Step({{0, 4}}, {NAN, INFINITY, -INFINITY, 0.2f}, 1, 1, 1);
+  EXPECT_TRUE(std::isnan(subject.values[0]));
+  EXPECT_EQ(subject.values[1], 0.5f);
+  EXPECT_EQ(subject.values[2], 1.5f);
+  EXPECT_EQ(subject.values[3], 0.8f);
+}
 
 TEST(OptimizerRuleTest, DefaultsAreTheDecimalNumbersOfKeras) {
   // A resolved spec carries them as floats; 1 - 0.999 shall still be 0.001, not 0.00100004673.
@@ -238,7 +307,7 @@ TEST(OptimizerRuleTest, DefaultsAreTheDecimalNumbersOfKeras) {
   EXPECT_EQ(adam.beta_2, 0.999);
   EXPECT_EQ(adam.epsilon, 1e-7);
   EXPECT_EQ(OptimizerRule::From(Parse("adamw {}")).weight_decay, 0.004);
-  EXPECT_EQ(OptimizerRule::From(Parse("adagrad {}")).initial_slot_value(), 0.1f);
+  EXPECT_EQ(OptimizerRule::From(Parse("adagrad {}")).initial_slot_value(0), 0.1f);
   EXPECT_EQ(OptimizerRule::From(Parse("rmsprop { rho: 0.99999994 }")).rho, 0.99999994);
 }
 

@@ -55,6 +55,8 @@ v1::ExchangeFrame ToProto(const Frame& f, const std::string& payload) {
   m.set_tensor(f.tensor);
   m.set_tensors(f.tensors);
   m.set_image(f.image);
+  m.set_scalars(f.scalars);
+  m.set_ema_overwrite(f.ema_overwrite);
   m.set_payload(payload);
   return m;
 }
@@ -81,6 +83,8 @@ Frame ToFrame(const v1::ExchangeFrame& m) {
   f.tensor = m.tensor();
   f.tensors = m.tensors();
   f.image = m.image();
+  f.scalars = m.scalars();
+  f.ema_overwrite = m.ema_overwrite();
   f.payload = Buffer::CopyOf(m.payload().data(), m.payload().size());
   return f;
 }
@@ -117,7 +121,7 @@ class Random {
 // Each field is set or not, whatever the kind.
 v1::ExchangeFrame RandomMessage(Random& random) {
   v1::ExchangeFrame m;
-  m.set_kind(static_cast<v1::ExchangeFrame::Kind>(random(10)));  // 9: a kind of the future
+  m.set_kind(static_cast<v1::ExchangeFrame::Kind>(random(12)));  // 11: a kind of the future
   if (random(2)) m.set_request_id(random.Number());
   if (random(2)) m.set_job_id(random.Number());
   if (random(2)) m.set_partition(static_cast<uint32_t>(random.Number()));
@@ -140,6 +144,8 @@ v1::ExchangeFrame RandomMessage(Random& random) {
   if (random(2)) m.set_tensor(static_cast<uint32_t>(random.Number()));
   if (random(2)) m.set_tensors(static_cast<uint32_t>(random.Number()));
   if (random(2)) m.set_image(random.Text(random(10) ? 40 : kImageHeaderBytesMax));
+  if (random(2)) m.set_scalars(random.Text(random(10) ? 30 : kFrameScalarsBytesMax));
+  if (random(2)) m.set_ema_overwrite(true);
   if (random(2)) m.set_payload(random.Text(random(10) ? 60 : 100000));
   return m;
 }

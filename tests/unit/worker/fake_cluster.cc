@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/learning_rate.h"
+#include "common/model/learning_rate.h"
 
 namespace cairn {
 namespace {
@@ -29,6 +29,10 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
     spec_.set_strategy(v1::PARAMETER_SERVER);
     if (options.staleness > 0) spec_.set_staleness_bound(options.staleness);
   }
+  if (options.clipnorm > 0) spec_.mutable_optimizer()->set_clipnorm(static_cast<float>(options.clipnorm));
+  if (options.global_clipnorm > 0) {
+    spec_.mutable_optimizer()->set_global_clipnorm(static_cast<float>(options.global_clipnorm));
+  }
   for (int p = 0; p < options.partitions; ++p) {
     v1::PartitionRange range;
     range.set_partition(static_cast<uint32_t>(p));
@@ -39,7 +43,9 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
     for (uint64_t i = range.begin(); i < range.end(); ++i) values.push_back(0.01f * static_cast<float>(i % 29) - 0.1f);
     initial_.insert(initial_.end(), values.begin(), values.end());
     partitions_.emplace_back(static_cast<uint32_t>(p), values, static_cast<uint32_t>(options.replicas),
-                             options.synchronous, options.staleness);
+                             options.synchronous, options.staleness,
+                             ClipScopes(static_cast<int64_t>(range.begin()), static_cast<int64_t>(range.end())),
+                             ClipNormOf(spec_.optimizer()));
     home_.push_back(p % 2);
   }
   workers_.resize(static_cast<size_t>(options.workers));
@@ -49,6 +55,29 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
     core.jitter_seed = options.seed + w;
     workers_[w].core = std::make_unique<ReplicaCore>(core);
   }
+}
+
+std::vector<ClipScope> FakeCluster::ClipScopes(int64_t begin, int64_t end) const {
+  std::vector<ClipScope> scopes;
+  if (ClipNormOf(spec_.optimizer()) == 0) return scopes;
+  const int64_t space = static_cast<int64_t>(kPartitionNumbers) * options_.partitions - 16;
+  ClipScope all;
+  for (int64_t offset = 0; offset < space; offset += 48) {
+    const int64_t size = std::min<int64_t>(40, space - offset);
+    const int64_t from = std::max(offset, begin), to = std::min(offset + size, end);
+    all.total += static_cast<uint64_t>(size);
+    if (from >= to) continue;
+    ClipScope scope;
+    scope.id = static_cast<uint64_t>(offset);
+    scope.numbers = static_cast<uint64_t>(to - from);
+    scope.total = static_cast<uint64_t>(size);
+    scope.ranges.emplace_back(from - begin, to - begin);
+    all.numbers += scope.numbers;
+    all.ranges.push_back(scope.ranges[0]);
+    scopes.push_back(std::move(scope));
+  }
+  if (options_.global_clipnorm > 0) scopes = {all};
+  return scopes;
 }
 
 // Of the sum over the replica's examples of the step. Rounding is the point: the order of additions shows in the bits.
@@ -73,7 +102,7 @@ std::vector<float> FakeCluster::ReferenceValues() const {
   for (int64_t step = 0; step < plan_.total_steps; ++step) {
     std::vector<float> seen = values;
     on_wire(seen);
-    const NaiveSum sum =
+    NaiveSum sum =
         SumTree(0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
           if (n != 1) return std::nullopt;
           NaiveSum leaf;
@@ -84,6 +113,7 @@ std::vector<float> FakeCluster::ReferenceValues() const {
           if (leaf.examples > 0) on_wire(leaf.gradient);
           return leaf;
         });
+    NaiveClip(sum, ClipScopes(0, static_cast<int64_t>(values.size())), ClipNormOf(spec_.optimizer()));
     NaiveApply(values, sum, LearningRateAt(spec_, step));
   }
   return values;

@@ -23,6 +23,8 @@ struct ClusterOptions {
   bool synchronous = true;
   int staleness = 0;  // asynchronous: 0 means without a bound
   v1::DataType wire = v1::FLOAT32;
+  // Variables of 40 numbers (the last one shorter), each from a multiple of 16 on, so that some lie across partitions.
+  double clipnorm = 0, global_clipnorm = 0;
   double loss = 0;  // of a request, or of its answer
   int reassignments = 0, ps_restarts = 0, partition_moves = 0, crashes = 0;
 };
@@ -82,6 +84,8 @@ class FakeCluster {
   bool Chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
   std::string AddressOf(int p) const { return "ps-" + std::to_string(home_[static_cast<size_t>(p)]); }
   float Gradient(int64_t step, int replica, size_t i, float value) const;
+  // Of the numbers [begin, end).
+  std::vector<ClipScope> ClipScopes(int64_t begin, int64_t end) const;
   void Feed(int worker, replica::Event event);
   void Count(const v1::ReplicaReport& report);
   void Reassign();

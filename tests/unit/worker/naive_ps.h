@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/model/clip_norm.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/frame.h"
 
@@ -41,6 +43,14 @@ inline void NaiveApply(std::vector<float>& values, const NaiveSum& sum, float le
   }
 }
 
+// Multiplies each scope by its factor as the whole space knows it.
+inline void NaiveClip(NaiveSum& sum, const std::vector<ClipScope>& scopes, double clip) {
+  for (const ClipScope& scope : scopes) {
+    const double factor = ClipFactor(clip, MeasureNorm(scope, sum.gradient, sum.examples).squares);
+    ScaleGradient(scope, factor, absl::MakeSpan(sum.gradient));
+  }
+}
+
 struct NaiveAnswer {
   uint64_t ticket = 0;
   absl::StatusOr<Frame> frame;
@@ -48,17 +58,27 @@ struct NaiveAnswer {
 
 class NaivePartition {
  public:
-  NaivePartition(uint32_t id, std::vector<float> values, uint32_t replicas, bool synchronous, int staleness)
+  // clip_scopes: those in it that it is to clip; synchronous.
+  NaivePartition(uint32_t id, std::vector<float> values, uint32_t replicas, bool synchronous, int staleness,
+                 std::vector<ClipScope> clip_scopes = {}, double clip = 0)
       : id_(id),
         values_(std::move(values)),
         previous_(values_),
         last_(replicas, 0),
         synchronous_(synchronous),
-        staleness_(staleness) {}
+        staleness_(staleness),
+        clip_scopes_(std::move(clip_scopes)),
+        clip_(clip) {}
 
   // Answers what can be answered now, this request or others that it set free.
   std::vector<NaiveAnswer> Handle(uint64_t ticket, const Frame& frame) {
     waiting_.emplace_back(ticket, frame);
+    if (frame.kind == v1::ExchangeFrame::CLIP) {
+      if (absl::Status status = AcceptFactors(frame); !status.ok()) {
+        waiting_.pop_back();
+        return {{ticket, status}};
+      }
+    }
     if (frame.kind == v1::ExchangeFrame::PUSH) {
       if (absl::Status status = Accept(frame); !status.ok()) {
         waiting_.pop_back();
@@ -70,6 +90,7 @@ class NaivePartition {
   // What was not complete is forgotten; values, the ones before and the sequence numbers stay.
   std::vector<NaiveAnswer> Restart() {
     sums_.clear();
+    measured_.reset();
     std::vector<NaiveAnswer> answers;
     for (auto& [ticket, frame] : waiting_) answers.push_back({ticket, absl::UnavailableError("restarted")});
     waiting_.clear();
@@ -101,6 +122,7 @@ class NaivePartition {
   absl::Status AcceptStep(const Frame& f, uint32_t first, NaiveSum sum) {
     if (f.sequence <= version_) return absl::OkStatus();
     if (f.sequence != version_ + 1) return absl::InvalidArgumentError("a step from the future");
+    if (measured_) return absl::OkStatus();
     for (const auto& [node, s] : sums_) {
       if (node.first <= first && first + f.replica_count <= node.first + node.second) return absl::OkStatus();
     }
@@ -112,17 +134,50 @@ class NaivePartition {
     uint32_t covered = 0;
     for (const auto& [node, s] : sums_) covered += node.second;
     if (covered < last_.size()) return absl::OkStatus();
-    const NaiveSum total =
+    NaiveSum total =
         SumTree(0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
           const auto it = sums_.find({a, n});
           return it == sums_.end() ? std::nullopt : std::optional(it->second);
         });
+    sums_.clear();
+    std::vector<NormRecord> shares;
+    for (const ClipScope& scope : clip_scopes_) {
+      const NormRecord record = MeasureNorm(scope, total.gradient, total.examples);
+      if (scope.whole()) {
+        ScaleGradient(scope, ClipFactor(clip_, record.squares), absl::MakeSpan(total.gradient));
+      } else {
+        shares.push_back(record);
+      }
+    }
+    if (shares.empty()) {
+      Update(total, f.learning_rate, "");
+    } else {
+      measured_ = Measured{std::move(total), f.learning_rate, EncodeNorms(shares), shares.size()};
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AcceptFactors(const Frame& f) {
+    if (f.generation.value < generation_) return absl::FailedPreconditionError("fenced");
+    if (f.generation.value > generation_) return absl::UnavailableError("newer generation");
+    if (f.sequence <= version_) return absl::OkStatus();
+    if (f.sequence != version_ + 1) return absl::InvalidArgumentError("a step from the future");
+    if (!measured_) return absl::AbortedError("no sum");
+    const auto factors = DecodeFactors(f.scalars, measured_->shares);
+    if (!factors.ok()) return factors.status();
+    size_t i = 0;
+    for (const ClipScope& scope : clip_scopes_) {
+      if (!scope.whole()) ScaleGradient(scope, (*factors)[i++], absl::MakeSpan(measured_->sum.gradient));
+    }
+    const Measured measured = *std::exchange(measured_, std::nullopt);
+    Update(measured.sum, measured.learning_rate, measured.norms);
+    return absl::OkStatus();
+  }
+  void Update(const NaiveSum& sum, float learning_rate, std::string norms) {
     previous_ = values_;
-    NaiveApply(values_, total, f.learning_rate);
+    NaiveApply(values_, sum, learning_rate);
+    norms_ = std::move(norms);
     ++version_;
     for (uint64_t& last : last_) last = version_;
-    sums_.clear();
-    return absl::OkStatus();
   }
   absl::Status AcceptOne(const Frame& f, uint32_t replica, const NaiveSum& sum) {
     if (f.replica_count != 1) return absl::InvalidArgumentError("one replica at a time");
@@ -152,7 +207,17 @@ class NaivePartition {
     const uint64_t slowest = *std::min_element(last_.begin(), last_.end());
     const std::vector<float>* values = &values_;
     uint64_t version = version_;
-    if (f.kind == v1::ExchangeFrame::PUSH && synchronous_ && version_ < f.sequence) return false;
+    const bool pushes = f.kind == v1::ExchangeFrame::PUSH || f.kind == v1::ExchangeFrame::CLIP;
+    if (pushes && synchronous_ && version_ < f.sequence) {
+      if (f.kind == v1::ExchangeFrame::CLIP || !measured_) return false;
+      Frame norms;
+      norms.kind = v1::ExchangeFrame::NORMS;
+      norms.partition = PartitionId(id_);
+      norms.sequence = f.sequence;
+      norms.scalars = measured_->norms;
+      answer = std::move(norms);
+      return true;
+    }
     if (staleness_ > 0 && f.replica_count == 1 && slowest + static_cast<uint64_t>(staleness_) < f.sequence)
       return false;
     if (f.want_version && *f.want_version != version_) {
@@ -169,6 +234,7 @@ class NaivePartition {
     reply.job = f.job;
     reply.partition = PartitionId(id_);
     reply.version = version;
+    if (pushes) reply.scalars = norms_;
     if (f.replica_count > 0) reply.sequence = last_[static_cast<size_t>(f.replica_first.value)];
     reply.dtype = f.reply_dtype;
     reply.payload = Buffer::Allocate(values->size() * SizeOf(f.reply_dtype));
@@ -182,9 +248,19 @@ class NaivePartition {
   uint64_t version_ = 0, generation_ = 1;
   std::vector<uint64_t> last_;
   std::map<std::pair<uint32_t, uint32_t>, NaiveSum> sums_;
+  struct Measured {
+    NaiveSum sum;
+    float learning_rate;
+    std::string norms;
+    size_t shares;
+  };
+  std::optional<Measured> measured_;
+  std::string norms_;  // of the last update
   std::vector<std::pair<uint64_t, Frame>> waiting_;
   const bool synchronous_;
   const int staleness_;
+  const std::vector<ClipScope> clip_scopes_;
+  const double clip_;
 };
 
 }  // namespace cairn

@@ -1,0 +1,143 @@
+#include "common/model/clip_norm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/decimal.h"
+#include "common/tensor/vectorize.h"
+
+namespace cairn {
+namespace {
+
+CAIRN_VECTORIZED void Scale(float* __restrict numbers, int64_t n, double factor) {
+  for (int64_t i = 0; i < n; ++i) numbers[i] = static_cast<float>(static_cast<double>(numbers[i]) * factor);
+}
+
+void AppendWord(uint64_t word, std::string* out) {
+  for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<char>(word >> shift));
+}
+
+uint64_t WordAt(const std::string& bytes, size_t at) {
+  uint64_t word = 0;
+  for (size_t i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[at + i])) << 8 * i;
+  return word;
+}
+
+}  // namespace
+
+double ClipNormOf(const v1::Optimizer& optimizer) {
+  return Decimal(optimizer.has_clipnorm() ? optimizer.clipnorm() : optimizer.global_clipnorm());
+}
+
+std::vector<ClipScope> ClipScopesOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
+  std::vector<ClipScope> scopes;
+  if (ClipNormOf(optimizer) == 0) return scopes;
+  const bool global = !optimizer.has_clipnorm();
+  for (size_t i = 0; i < graph.variables().size(); ++i) {
+    const Variable& v = graph.variables()[i];
+    const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
+    if (v.kind != VariableKind::kTrainable || from >= to) continue;
+    if (!global || scopes.empty()) {
+      ClipScope& scope = scopes.emplace_back();
+      scope.id = global ? 0 : i;
+      scope.total = static_cast<uint64_t>(global ? graph.trainable_parameters() : v.size);
+    }
+    scopes.back().numbers += static_cast<uint64_t>(to - from);
+    scopes.back().ranges.emplace_back(from - begin, to - begin);
+  }
+  return scopes;
+}
+
+NormRecord MeasureNorm(const ClipScope& scope, absl::Span<const float> gradient, uint64_t examples) {
+  NormRecord record{scope.id, scope.numbers, scope.total, {}};
+  if (examples == 0) return record;
+  for (const auto& [begin, end] : scope.ranges) {
+    record.squares.Add(gradient.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+                       static_cast<float>(examples));
+  }
+  return record;
+}
+
+double ClipFactor(double clip, const SquareSum& squares) {
+  const double norm = squares.Root();
+  if (std::isnan(norm)) return norm;
+  return norm > clip ? clip / norm : 1;
+}
+
+void ScaleGradient(const ClipScope& scope, double factor, absl::Span<float> gradient) {
+  if (factor == 1 || gradient.empty()) return;
+  for (const auto& [begin, end] : scope.ranges) Scale(gradient.data() + begin, end - begin, factor);
+}
+
+void ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient) {
+  for (const ClipScope& scope : scopes) {
+    ScaleGradient(scope, ClipFactor(clip, MeasureNorm(scope, gradient, examples).squares), gradient);
+  }
+}
+
+std::string EncodeNorms(absl::Span<const NormRecord> records) {
+  std::string out;
+  for (const NormRecord& r : records) {
+    for (uint64_t word : {r.scope, r.numbers, r.total}) AppendWord(word, &out);
+    r.squares.AppendTo(&out);
+  }
+  return out;
+}
+
+std::string EncodeFactors(absl::Span<const double> factors) {
+  std::string out;
+  for (double f : factors) AppendWord(std::bit_cast<uint64_t>(f), &out);
+  return out;
+}
+
+absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars) {
+  if (scalars.empty() || scalars.size() % kNormRecordBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
+  }
+  std::vector<NormRecord> records;
+  for (size_t at = 0; at < scalars.size(); at += kNormRecordBytes) {
+    NormRecord& r = records.emplace_back();
+    r.scope = WordAt(scalars, at);
+    r.numbers = WordAt(scalars, at + 8);
+    r.total = WordAt(scalars, at + 16);
+    r.squares = SquareSum::From(std::string_view(scalars).substr(at + 24, SquareSum::kBytes));
+  }
+  return records;
+}
+
+absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, size_t count) {
+  if (scalars.size() != count * sizeof(double)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scalars: ", scalars.size(), " bytes, expected ", count, " factors of 8"));
+  }
+  std::vector<double> factors;
+  for (size_t i = 0; i < count; ++i) {
+    const double f = std::bit_cast<double>(WordAt(scalars, 8 * i));
+    if (f < 0 || f > 1) return absl::InvalidArgumentError(absl::StrCat("scalars: factor ", f, " is outside [0, 1]"));
+    factors.push_back(f);
+  }
+  return factors;
+}
+
+std::optional<std::vector<double>> NormBook::FactorsFor(uint32_t partition, double clip) const {
+  std::vector<double> factors;
+  for (const NormRecord& wanted : records_.at(partition)) {
+    uint64_t numbers = 0;
+    SquareSum squares;
+    for (const auto& [p, records] : records_) {
+      for (const NormRecord& r : records) {
+        if (r.scope != wanted.scope) continue;
+        numbers += r.numbers;
+        squares.Add(r.squares);
+      }
+    }
+    if (numbers != wanted.total) return std::nullopt;
+    factors.push_back(ClipFactor(clip, squares));
+  }
+  return factors;
+}
+
+}  // namespace cairn

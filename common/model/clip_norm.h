@@ -1,0 +1,74 @@
+// Clipping by norm (Optimizer.clipnorm, global_clipnorm) with the formulas of Keras, on gradients that may be cut into partitions.
+//
+// Pure functions and plain values; NormBook is of one thread. A scope is what one norm is taken over: a trainable variable (clipnorm) or all
+// of them (global_clipnorm). With n = sqrt(sum over the scope of (gradient / examples)^2) its gradient is multiplied by
+//   clip / n  where n > clip, NaN where n is not finite, else 1.
+// Invariant: the factor has the same bits however the parameter space is cut: sums of squares are SquareSums.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+#include "common/tensor/square_sum.h"
+
+namespace cairn {
+
+// What a norm is clipped to; 0: gradients are not clipped by norm.
+double ClipNormOf(const v1::Optimizer& optimizer);
+
+struct ClipScope {
+  uint64_t id = 0;
+  uint64_t numbers = 0;                             // of it in the range
+  uint64_t total = 0;                               // of it in all
+  std::vector<std::pair<int64_t, int64_t>> ranges;  // where they lie, from the range's beginning
+  bool whole() const { return numbers == total; }
+};
+// Of the numbers [begin, end) of the parameter space, in order; none where gradients are not clipped by norm.
+std::vector<ClipScope> ClipScopesOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end);
+
+// One range's share in a norm: the record of NORMS (parameter.proto).
+struct NormRecord {
+  uint64_t scope = 0;
+  uint64_t numbers = 0, total = 0;
+  SquareSum squares;
+};
+inline constexpr size_t kNormRecordBytes = 3 * sizeof(uint64_t) + SquareSum::kBytes;
+
+// `gradient`: the range's, summed over `examples`; may be empty where examples == 0.
+NormRecord MeasureNorm(const ClipScope& scope, absl::Span<const float> gradient, uint64_t examples);
+double ClipFactor(double clip, const SquareSum& squares);
+// Multiplies the scope's numbers of `gradient`, in float64, rounded once. Does nothing for 1.
+void ScaleGradient(const ClipScope& scope, double factor, absl::Span<float> gradient);
+// Of a gradient that lies in one place.
+void ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient);
+
+std::string EncodeNorms(absl::Span<const NormRecord> records);
+std::string EncodeFactors(absl::Span<const double> factors);
+// Errors: INVALID_ARGUMENT, `scalars: 7 bytes are no records of norms`.
+absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars);
+// `count` of them, each within [0, 1] or NaN.
+absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, size_t count);
+
+// The records of one step's partitions, as they come in.
+class NormBook {
+ public:
+  void Set(uint32_t partition, std::vector<NormRecord> records) { records_[partition] = std::move(records); }
+  void Forget(uint32_t partition) { records_.erase(partition); }
+  void Clear() { records_.clear(); }
+  bool Has(uint32_t partition) const { return records_.contains(partition); }
+  // For the partition's records, in their order; nothing while a share in one of their scopes is missing.
+  std::optional<std::vector<double>> FactorsFor(uint32_t partition, double clip) const;
+
+ private:
+  std::map<uint32_t, std::vector<NormRecord>> records_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,50 @@
+#include "common/model/step_check.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+template <typename... Args>
+absl::Status Bad(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+absl::Status ResolveComputeType(v1::JobSpec* spec) {
+  switch (spec->compute_dtype()) {
+    case v1::DATA_TYPE_UNSPECIFIED:
+      spec->set_compute_dtype(v1::FLOAT32);
+      return absl::OkStatus();
+    case v1::FLOAT32:
+      return absl::OkStatus();
+    case v1::BFLOAT16:
+    case v1::FLOAT16:
+      return Bad("compute_dtype: ", v1::DataType_Name(spec->compute_dtype()),
+                 " is not supported by the CPU backend of this version, which computes in FLOAT32; use FLOAT32 or leave it away "
+                 "(wire_dtype: BFLOAT16 halves the traffic)");
+    default:
+      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32");
+  }
+}
+
+}  // namespace
+
+absl::Status ResolveStep(v1::JobSpec* spec) {
+  if (spec->accumulate_steps() < 0) return Bad("accumulate_steps: ", spec->accumulate_steps(), " is negative; use 1 or more");
+  if (spec->accumulate_steps() == 0) spec->set_accumulate_steps(1);
+  const int64_t examples = int64_t{spec->batch_size()} * spec->accumulate_steps();
+  if (examples > kBatchSizeMax) {
+    return Bad("accumulate_steps: ", spec->accumulate_steps(), " batches of ", spec->batch_size(), " make steps of ", examples,
+               " examples, above the limit of ", kBatchSizeMax, "; use fewer");
+  }
+  return ResolveComputeType(spec);
+}
+
+absl::Status CheckStepAgainstData(const v1::JobSpec& spec, int64_t examples, const std::string& path) {
+  if (int64_t{spec.batch_size()} * spec.accumulate_steps() <= examples) return absl::OkStatus();
+  return Bad("accumulate_steps: ", spec.accumulate_steps(), " batches of ", spec.batch_size(), " are more than the ", examples,
+             " training examples of ", path, "; use fewer");
+}
+
+}  // namespace cairn

@@ -1,0 +1,96 @@
+// PartitionCore and clipping by norm (synchronous jobs; common/model/clip_norm.h).
+//
+// The complete sum of a step is clipped before it is accepted, so that the log, the backups and images know the clipped gradient alone. Norms
+// that lie in this partition are known at once. One that spans partitions takes two phases:
+//
+//   open ──the sum is complete──▶ measured: pushes are answered by NORMS ──the first CLIP──▶ accepted, as any other update
+//
+// Which gradients are in the sum is fixed when it is measured; pushes that come later are answered by the same NORMS. A measured sum is lost
+// with its primary, like an open one: CLIP gets ABORTED there, and the workers push again. The records go with the update into the log, the
+// backups and images, and into VALUES: a worker may find this partition updated and another one still measured, whose factors need both.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/partition_core.h"
+
+namespace cairn {
+
+void PartitionCore::AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, PartitionEffects& effects) {
+  if (config_.clip_scopes.empty()) return Accept(std::move(entry), std::move(sum.gradient), effects);
+  if (!sum.gradient.empty() && !sum.gradient.unique()) sum.gradient = Buffer::CopyOf(sum.gradient.data(), sum.gradient.size());
+  std::vector<NormRecord> spanning;
+  for (const ClipScope& scope : config_.clip_scopes) {
+    NormRecord record = MeasureNorm(scope, sum.gradient.empty() ? absl::Span<const float>() : sum.gradient.floats(), sum.examples);
+    if (scope.whole()) {
+      if (!sum.gradient.empty()) {
+        ScaleGradient(scope, ClipFactor(config_.clip_norm, record.squares), sum.gradient.mutable_floats());
+      }
+    } else {
+      spanning.push_back(std::move(record));
+    }
+  }
+  if (spanning.empty()) return Accept(std::move(entry), std::move(sum.gradient), effects);
+  entry.set_norms(EncodeNorms(spanning));
+  measured_ = MeasuredSum{std::move(entry), std::move(sum.gradient), spanning.size()};
+  ReleaseWaiters(effects);
+}
+
+absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects) {
+  CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
+  CAIRN_RETURN_IF_ERROR(CheckServes());
+  if (!ClipsInTwoPhases()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kind: CLIP, but no norm of ", config_.Name(), " spans partitions; a push alone makes its update"));
+  }
+  if (frame.sequence == 0) return absl::InvalidArgumentError("sequence: 0; the first update is 1");
+  Waiter w;
+  CAIRN_ASSIGN_OR_RETURN(w.reply_dtype, ReplyType(frame));
+  w.client = client;
+  w.request_id = frame.request_id;
+  w.since = now;
+  w.is_push = w.is_clip = true;
+  w.shows_sequence = true;
+  w.sequence = frame.sequence;
+  const uint64_t next = state_.version + 1;
+  if (frame.sequence > next) {
+    return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": ", config_.Name(), " is at version ",
+                                              state_.version, "; pull its values and go on from there"));
+  }
+  if (frame.sequence == next && in_flight_.empty()) {
+    if (!measured_) {
+      return absl::AbortedError(
+          absl::StrCat(config_.Name(), ": the sum of update ", next, " is not here, or not complete; push again"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, DecodeFactors(frame.scalars, measured_->spanning));
+    MeasuredSum sum = *std::exchange(measured_, std::nullopt);
+    size_t i = 0;
+    for (const ClipScope& scope : config_.clip_scopes) {
+      if (scope.whole()) continue;
+      if (!sum.gradient.empty()) ScaleGradient(scope, factors[i], sum.gradient.mutable_floats());
+      ++i;
+    }
+    Accept(std::move(sum.entry), std::move(sum.gradient), effects);
+  }
+  return AnswerOrWait(std::move(w), effects);
+}
+
+bool PartitionCore::ClipsInTwoPhases() const {
+  return std::any_of(config_.clip_scopes.begin(), config_.clip_scopes.end(), [](const ClipScope& s) { return !s.whole(); });
+}
+
+PartitionReply PartitionCore::MakeNorms(const Waiter& w) const {
+  PartitionReply reply{w.client, {}};
+  Frame& f = reply.frame;
+  f.kind = v1::ExchangeFrame::NORMS;
+  f.request_id = w.request_id;
+  f.job = config_.job;
+  f.partition = config_.partition;
+  f.generation = config_.generation;
+  f.version = state_.version;
+  f.sequence = measured_->entry.sequence();
+  f.scalars = measured_->entry.norms();
+  return reply;
+}
+
+}  // namespace cairn
