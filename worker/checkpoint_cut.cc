@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/model/fault_check.h"
+#include "common/model/strategy_check.h"
 #include "common/model/optimizer_slots.h"
 
 namespace cairn {
@@ -43,7 +44,8 @@ absl::Status CheckpointCut::Keep(Part& part, const Frame& frame) {
     part.header = true;
     if (part.image.begin() != begin || part.image.end() != end || part.image.slots() != slots_.size() ||
         frame.tensors != slots_.size() + 1 ||
-        part.image.sequences().last_sequence_size() != assignment_->spec().replicas()) {
+        part.image.sequences().last_sequence_size() * LocalSyncOf(assignment_->spec()) !=
+            assignment_->spec().replicas()) {
       return absl::InternalError("the image is not of this job's partition");
     }
     if (want_version_ && part.image.version() != *want_version_) {
@@ -93,7 +95,9 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
     p.end = part.range.end();
     p.version = part.image.version();
     if (m.synchronous) continue;
-    p.sequences.assign(part.image.sequences().last_sequence().begin(), part.image.sequences().last_sequence().end());
+    for (uint64_t sequence : part.image.sequences().last_sequence()) {  // of a unit
+      p.sequences.insert(p.sequences.end(), static_cast<size_t>(LocalSyncOf(m.spec)), sequence);
+    }
     for (size_t r = 0; r < p.sequences.size(); ++r) {
       m.replica_step[r] = std::min(m.replica_step[r], static_cast<int64_t>(p.sequences[r]));
     }

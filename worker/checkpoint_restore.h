@@ -45,7 +45,9 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
 // checkpoint's replicas and cut: exactly as it was cut; with another cut: each replica where it was in the part that
 // was furthest behind; with other replicas: all where the slowest one was. What faster ones had done after that is done
 // again.
-v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas);
+// local_sync: so many neighbours are one to the ps.
+v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas,
+                               int32_t local_sync = 1);
 
 // One IMAGE frame a tensor, to be sent in this order as one request: how `command` fills this partition. The range lies
 // within the parameter space.

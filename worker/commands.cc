@@ -8,13 +8,16 @@
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
 #include "worker/replica_core.h"
+#include "worker/prediction.h"
 #include "worker/restorer.h"
 #include "worker/trainer.h"
+#include "worker/weights_reader.h"
 
 namespace cairn {
 namespace {
 
 constexpr absl::Duration kPullTimeout = absl::Seconds(60);
+constexpr int64_t kDigestPartitions = 8;
 
 std::vector<v1::Route> Routes(const google::protobuf::RepeatedPtrField<v1::Route>& routes) {
   return {routes.begin(), routes.end()};
@@ -69,6 +72,8 @@ void Commands::Inspect(const v1::InspectData& command) {
       status = facts.status();
     }
     if (!status.ok()) out.set_error(TextOf(status));
+    // What is not on this machine may be on another, which has a disk of its own or mounts another one.
+    out.set_worker_only(absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status));
     services_.send(std::move(message));
   };
   if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
@@ -108,22 +113,82 @@ void Commands::Evaluate(const v1::EvaluateShard& command) {
   });
 }
 
-namespace {
-
-// The parts of one evaluation on their way through the slots.
-struct Evaluation {
+struct Commands::Subject {
+  uint64_t request_id = 0;
   std::shared_ptr<const JobModel> model;
   std::shared_ptr<const Dataset> dataset;
   Buffer values;
-  v1::Split split = v1::TEST;
-  uint32_t shard = 0, shards = 1;
-
-  absl::Mutex mutex;
-  int parts_left ABSL_GUARDED_BY(mutex) = 0;
-  std::vector<absl::StatusOr<BatchSums>> results ABSL_GUARDED_BY(mutex);  // by part
+  uint64_t version = 0;
 };
 
-constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
+absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(const v1::EvaluateShard& command) {
+  const uint64_t serial = ++subject_serial_;
+  evaluations_.PostAfter(kValuesKept, [this, serial] { ForgetSubject(serial); });
+  if (subject_ != nullptr && subject_->request_id == command.request_id()) return subject_;
+  subject_.reset();
+  auto subject = std::make_shared<Subject>();
+  subject->request_id = command.request_id();
+  subject->model = services_.model_of(command.job_id());
+  if (subject->model == nullptr) {
+    CAIRN_ASSIGN_OR_RETURN(subject->model, MakeJobModel(command.spec()));
+  }
+  const Graph& graph = *subject->model->graph;
+  CAIRN_ASSIGN_OR_RETURN(subject->dataset,
+                         services_.datasets->Open(command.has_data() ? command.data() : command.spec().data(),
+                                                  graph.input_shape(), /*fresh=*/false));
+  if (subject->dataset->example_size() != NumElements(graph.input_shape())) {
+    return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),
+                                                   " numbers, the model's input is ", ToString(graph.input_shape())));
+  }
+  if (command.weights().empty()) {
+    CAIRN_ASSIGN_OR_RETURN(PulledVariables pulled,
+                           PullAll(command.job_id(), command.spec(), command.routes(), graph.space_size()));
+    subject->values = std::move(pulled.values);
+    subject->version = pulled.version;
+  } else {
+    absl::StatusOr<ReadWeights> read = ReadWeightsOf(graph, command.weights());
+    if (!read.ok()) return Annotate(read.status(), "weights");
+    subject->values = std::move(read->values);
+    subject->version = static_cast<uint64_t>(read->step);
+  }
+  subject_ = subject;
+  return subject;
+}
+
+// If it was not used since.
+void Commands::ForgetSubject(uint64_t serial) {
+  if (serial == subject_serial_) subject_.reset();
+}
+
+namespace {
+
+// Work in parts on the slots, after training. Waits for all; CANCELLED where `stopping` is set first, and then a part
+// may still run: what it uses is its own.
+class Parts {
+ public:
+  explicit Parts(int parts) : left_(parts), results_(static_cast<size_t>(parts), absl::CancelledError("stopped")) {}
+
+  void Done(int part, absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    results_[static_cast<size_t>(part)] = std::move(status);
+    --left_;
+  }
+  absl::Status Wait(const std::atomic<bool>& stopping) {
+    absl::MutexLock lock(&mutex_);
+    const auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return left_ == 0; };
+    while (!mutex_.AwaitWithTimeout(absl::Condition(&done), kStopPoll)) {
+      if (stopping) return absl::CancelledError("the worker is stopping");
+    }
+    for (const absl::Status& result : results_) CAIRN_RETURN_IF_ERROR(result);
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
+  absl::Mutex mutex_;
+  int left_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::Status> results_ ABSL_GUARDED_BY(mutex_);  // by part
+};
 
 // Blocks of the shard in one task: a slot is back at training after these.
 constexpr int64_t kBlocksOfTask = 4;
@@ -134,69 +199,68 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   if (command.shards() == 0 || command.shard() >= command.shards()) {
     return absl::InvalidArgumentError(absl::StrCat("there is no shard ", command.shard(), " of ", command.shards()));
   }
-  auto evaluation = std::make_shared<Evaluation>();
-  evaluation->model = services_.model_of(command.job_id());
-  if (evaluation->model == nullptr) {
-    CAIRN_ASSIGN_OR_RETURN(evaluation->model, MakeJobModel(command.spec()));
-  }
-  const Graph& graph = *evaluation->model->graph;
-  CAIRN_ASSIGN_OR_RETURN(evaluation->dataset,
-                         services_.datasets->Open(command.spec().data(), graph.input_shape(), /*fresh=*/false));
-  if (evaluation->dataset->example_size() != NumElements(graph.input_shape())) {
-    return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", evaluation->dataset->example_size(),
-                                                   " numbers, the model's input is ", ToString(graph.input_shape())));
-  }
-  CAIRN_ASSIGN_OR_RETURN(PulledVariables pulled,
-                         PullAll(command.job_id(), command.spec(), command.routes(), graph.space_size()));
-  evaluation->values = std::move(pulled.values);
-  evaluation->split = command.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : command.split();
-  evaluation->shard = command.shard();
-  evaluation->shards = command.shards();
-
-  // Examples shard, shard + shards, ...: place i of the shard is example shard + i * shards.
-  const int64_t examples = evaluation->dataset->size(evaluation->split);
-  const int64_t places = (examples - command.shard() + command.shards() - 1) / command.shards();
-  const int64_t run = kBlocksOfTask * evaluation->model->options.batch_max;
-  const int parts = static_cast<int>((std::max<int64_t>(places, 0) + run - 1) / run);
-  {
-    absl::MutexLock lock(&evaluation->mutex);
-    evaluation->parts_left = parts;
-    evaluation->results.assign(static_cast<size_t>(parts), absl::CancelledError("stopped"));
-  }
-  for (int part = 0; part < parts; ++part) {
+  CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Subject> subject, SubjectOf(command));
+  const v1::Split split = command.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : command.split();
+  const int64_t shard = command.shard(), shards = command.shards();
+  // Evaluate: examples shard, shard + shards, ...; place i of the shard is example shard + i * shards. Predict: examples
+  // that stand together, for their outputs go out in order.
+  const int64_t examples = subject->dataset->size(split);
+  const PlaceRange together = Share(examples, shard, shards);
+  const int64_t places = command.predict() ? together.size() : std::max<int64_t>((examples - shard + shards - 1) / shards, 0);
+  const int64_t run = kBlocksOfTask * subject->model->options.batch_max;
+  const int count = static_cast<int>((places + run - 1) / run);
+  const auto parts = std::make_shared<Parts>(count);
+  // By part; each is written by its task alone, and read after Wait.
+  const auto sums = std::make_shared<std::vector<BatchSums>>(count);
+  const auto outputs = std::make_shared<std::vector<std::string>>(count);
+  for (int part = 0; part < count; ++part) {
     const PlaceRange range{part * run, std::min((part + 1) * run, places)};
-    services_.pool->Submit(ComputePool::Priority::kEvaluation, [this, evaluation, range, part](ProgramCache& programs) {
-      const auto compute = [&]() -> absl::StatusOr<BatchSums> {
-        CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(evaluation->model));
-        const auto index = [&](int64_t place) { return evaluation->shard + place * evaluation->shards; };
-        return EvaluateBlocks(*program, *evaluation->model, *evaluation->dataset, evaluation->split, range, index,
-                              evaluation->values.floats(), stopping_);
+    services_.pool->Submit(ComputePool::Priority::kEvaluation, [=, this, predict = command.predict()](ProgramCache& programs) {
+      const auto compute = [&]() -> absl::Status {
+        CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(subject->model));
+        if (predict) {
+          const PlaceRange its{together.begin + range.begin, together.begin + range.end};
+          CAIRN_ASSIGN_OR_RETURN((*outputs)[static_cast<size_t>(part)],
+                                 PredictBlocks(*program, *subject->model, *subject->dataset, split, its,
+                                               subject->values.floats(), stopping_));
+          return absl::OkStatus();
+        }
+        const auto index = [&](int64_t place) { return shard + place * shards; };
+        CAIRN_ASSIGN_OR_RETURN((*sums)[static_cast<size_t>(part)],
+                               EvaluateBlocks(*program, *subject->model, *subject->dataset, split, range, index,
+                                              subject->values.floats(), stopping_));
+        return absl::OkStatus();
       };
-      absl::StatusOr<BatchSums> sums = compute();
-      absl::MutexLock lock(&evaluation->mutex);
-      evaluation->results[static_cast<size_t>(part)] = std::move(sums);
-      --evaluation->parts_left;
+      parts->Done(part, compute());
     });
   }
-
-  absl::MutexLock lock(&evaluation->mutex);
-  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(evaluation->mutex) { return evaluation->parts_left == 0; };
-  while (!evaluation->mutex.AwaitWithTimeout(absl::Condition(&done), kStopPoll)) {
-    if (stopping_) return absl::CancelledError("the worker is stopping");
-  }
+  CAIRN_RETURN_IF_ERROR(parts->Wait(stopping_));
+  if (command.predict()) SendOutputs(command, *subject->model->graph, together, *outputs);
   v1::EvaluateShardReply reply;
-  reply.set_version(pulled.version);
-  v1::MetricSums& sums = *reply.mutable_sums();
-  for (int m = 0; m < command.spec().metrics_size(); ++m) sums.add_metrics(0);
-  for (const absl::StatusOr<BatchSums>& part : evaluation->results) {
-    CAIRN_RETURN_IF_ERROR(part.status());
-    sums.set_examples(sums.examples() + part->examples);
-    sums.set_loss(sums.loss() + part->loss);
-    for (int m = 0; m < std::min<int>(sums.metrics_size(), static_cast<int>(part->metrics.size())); ++m) {
-      sums.set_metrics(m, sums.metrics(m) + part->metrics[static_cast<size_t>(m)]);
+  reply.set_version(subject->version);
+  v1::MetricSums& total = *reply.mutable_sums();
+  for (int m = 0; m < command.spec().metrics_size(); ++m) total.add_metrics(0);
+  for (const BatchSums& part : *sums) {
+    total.set_examples(total.examples() + part.examples);
+    total.set_loss(total.loss() + part.loss);
+    for (int m = 0; m < std::min<int>(total.metrics_size(), static_cast<int>(part.metrics.size())); ++m) {
+      total.set_metrics(m, total.metrics(m) + part.metrics[static_cast<size_t>(m)]);
     }
   }
   return reply;
+}
+
+void Commands::SendOutputs(const v1::EvaluateShard& command, const Graph& graph, PlaceRange places,
+                           const std::vector<std::string>& outputs) {
+  v1::NodeMessage message;
+  v1::PredictBlock& block = *message.mutable_predicted();
+  block.set_request_id(command.request_id());
+  block.set_shard(command.shard());
+  block.set_first_example(static_cast<uint64_t>(places.begin));
+  block.set_examples(static_cast<uint64_t>(places.size()));
+  for (int64_t side : graph.output().output) block.add_output_shape(static_cast<int32_t>(side));
+  for (const std::string& part : outputs) block.mutable_outputs()->append(part);
+  services_.send(std::move(message));
 }
 
 // ---- Finalize ----
@@ -246,12 +310,43 @@ void Commands::Restore(const v1::Restore& command) {
 // partitions.
 absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(command.spec().model()));
-  CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
-                         PullAll(command.job_id(), command.spec(), command.routes(), graph.space_size()));
+  std::vector<v1::Route> routes = Routes(command.routes());
+  std::sort(routes.begin(), routes.end(),
+            [](const v1::Route& a, const v1::Route& b) { return a.range().begin() < b.range().begin(); });
   Digest digest;
-  for (const Variable& variable : graph.variables()) {
-    digest.Add(variable.name.data(), variable.name.size());
-    digest.Add(pulled.values.floats().data() + variable.offset, static_cast<size_t>(variable.size) * sizeof(float));
+  auto variable = graph.variables().begin();
+  int64_t done = 0;  // numbers of the space
+  uint64_t version = 0;
+  // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job stands
+  // still by now.
+  for (size_t first = 0; first < routes.size(); first += kDigestPartitions) {
+    const auto begin = routes.begin() + static_cast<int64_t>(first);
+    std::vector<v1::Route> some(begin, begin + std::min<int64_t>(kDigestPartitions, routes.end() - begin));
+    const uint64_t base = some.front().range().begin();
+    for (v1::Route& route : some) {
+      route.mutable_range()->set_begin(route.range().begin() - base);
+      route.mutable_range()->set_end(route.range().end() - base);
+    }
+    CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
+                           PullVariables(command.job_id(), some, IsSynchronous(command.spec()), kPullTimeout));
+    if (first > 0 && IsSynchronous(command.spec()) && pulled.version != version) {
+      return absl::UnavailableError("the variables changed while their digest was taken");
+    }
+    version = pulled.version;
+    const absl::Span<const float> values = pulled.values.floats();
+    const int64_t end = static_cast<int64_t>(base + values.size());
+    for (; variable != graph.variables().end() && variable->offset < end; ++variable) {
+      const int64_t from = std::max(done, variable->offset), to = std::min(end, variable->offset + variable->size);
+      if (from == variable->offset) digest.Add(variable->name.data(), variable->name.size());
+      if (from < to) {
+        digest.Add(values.data() + (from - static_cast<int64_t>(base)), static_cast<size_t>(to - from) * sizeof(float));
+      }
+      if (to < variable->offset + variable->size) break;  // the rest is in the next partitions
+    }
+    done = end;
+  }
+  if (done != graph.space_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the ps hold ", done, " numbers, the model has ", graph.space_size()));
   }
   return digest.Hex();
 }

@@ -22,6 +22,7 @@ struct Flags {
   cairn::WorkerOptions worker;
   cairn::DaemonOptions common;
   std::string device = "auto";
+  std::string role = "worker";
 };
 
 // OpenMP reads its settings when the process starts. Threads that wait for the next parallel region must sleep: a
@@ -38,6 +39,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--coordinator", flags->worker.coordinator, "host:port of the coordinator; several: with commas")
       ->required();
   app->add_option("--name", flags->worker.name, "unique in the cluster [worker- and a random number]");
+  app->add_option("--role", flags->role, "worker, or evaluator: evaluates the checkpoints of jobs beside their training")
+      ->capture_default_str();
   app->add_option("--slots", flags->worker.slots, "replicas computed at the same time [the machine's threads]");
   app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");
   app->add_option("--device", flags->device, "auto, cpu, gpu or gpu:N")->capture_default_str();
@@ -48,13 +51,20 @@ void AddFlags(CLI::App* app, Flags* flags) {
 
 int Run(Flags& flags) {
   cairn::WorkerOptions& options = flags.worker;
-  if (options.name.empty()) options.name = absl::StrFormat("worker-%08x", cairn::RandomBits() & 0xffffffffu);
+  if (options.name.empty()) {
+    options.name = absl::StrFormat("%s-%08x", flags.role, cairn::RandomBits() & 0xffffffffu);
+  }
   if (options.host.empty()) options.host = cairn::HostName();
   if (absl::Status status = cairn::InitLog({options.name, flags.common.log_level, flags.common.log_file});
       !status.ok()) {
     std::fprintf(stderr, "cairn-worker: %s\n", std::string(status.message()).c_str());
     return 2;
   }
+  if (flags.role != "worker" && flags.role != "evaluator") {
+    cairn::LogError("--role %s: is neither worker nor evaluator", flags.role);
+    return 2;
+  }
+  options.role = flags.role == "evaluator" ? cairn::v1::EVALUATOR : cairn::v1::WORKER;
   if (absl::Status status = options.Validate(); !status.ok()) {
     cairn::LogError("%s", status.message());
     return 2;

@@ -68,6 +68,16 @@ struct Evaluated {
   uint64_t work = 0;
   absl::StatusOr<BatchSums> sums;
 };
+// The layers that a work with by_layer comes to need the values of these partitions: WeightsHere follows for each, or
+// StopWork. WeightsDone: they do not any more; as often as WeightsWanted.
+struct WeightsWanted {
+  uint64_t work = 0;
+  uint32_t partition_begin = 0, partition_end = 0;
+};
+struct WeightsDone {
+  uint64_t work = 0;
+  uint32_t partition_begin = 0, partition_end = 0;
+};
 // The end of TakeCheckpoint `number`.
 struct CheckpointDone {
   enum class Outcome {
@@ -79,10 +89,13 @@ struct CheckpointDone {
   Outcome outcome = Outcome::kWritten;
 };
 struct Timer {};
+// The coordinator may have lost what was reported: the figures of the newest epochs are reported again.
+struct ReportAgain {};
 // Stop everything and forget the job. The only event that has an effect after Fail.
 struct Drop {};
 
-using Event = std::variant<Assign, Reply, GradientReady, Computed, Evaluated, CheckpointDone, Timer, Drop>;
+using Event = std::variant<Assign, Reply, GradientReady, Computed, Evaluated, WeightsWanted, WeightsDone, CheckpointDone,
+                           Timer, ReportAgain, Drop>;
 
 // ---- effects ----
 
@@ -98,14 +111,25 @@ struct Compute {
   ReplicaId replica;
   int64_t step = 0;
   Buffer values, gradient;
+  bool by_layer = false;  // `values` holds what WeightsWanted asked for, and nothing else
 };
 // Evaluate the places of the validation split. Never empty.
 struct Evaluate {
   uint64_t work = 0;
   ReplicaId replica;
-  int32_t epoch = 0;
+  int64_t step = 0;  // the values are those before it
   PlaceRange places;
   Buffer values;
+  bool by_layer = false;  // as Compute
+};
+// The values of the partition stand in the work's `values`, until WeightsDone.
+struct WeightsHere {
+  uint64_t work = 0;
+  uint32_t partition = 0;
+};
+// Nobody wants the result any more: what waits for values ends with an error, which is not told to anyone.
+struct StopWork {
+  uint64_t work = 0;
 };
 // The chief: ask every partition for its state (SNAPSHOT; on the connections of Send, before any later effect: no push
 // of ours that leads beyond the wanted version may overtake it), and write a checkpoint. One at a time.
@@ -130,7 +154,7 @@ struct Fail {
   std::string message;
 };
 
-using Effect = std::variant<Send, Compute, Evaluate, TakeCheckpoint, Report, SetTimer, Fail>;
+using Effect = std::variant<Send, Compute, Evaluate, WeightsHere, StopWork, TakeCheckpoint, Report, SetTimer, Fail>;
 using Effects = std::vector<Effect>;
 
 class Mode;
@@ -168,6 +192,7 @@ class ReplicaCore {
 
  private:
   absl::Status OnAssign(v1::AssignReplicas message);
+  void SetEpochs(const v1::AssignReplicas& message);
   void Dispatch(replica::Event& event);
 
   std::unique_ptr<replica::Context> context_;

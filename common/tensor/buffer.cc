@@ -113,6 +113,17 @@ Buffer Buffer::Wrap(std::shared_ptr<const void> owner, const void* data, size_t 
   return b;
 }
 
+void Buffer::Discard(size_t offset, size_t bytes) {
+  CAIRN_CHECK(offset <= size_ && bytes <= size_ - offset, "discarded range outside of the buffer");
+  if (size_ < LargeMemory::kBytesMin) return;  // the heap's
+  constexpr uintptr_t kPage = LargeMemory::kPageBytes;
+  const auto begin = (reinterpret_cast<uintptr_t>(data_.get()) + offset + kPage - 1) / kPage * kPage;
+  // The last page is the buffer's alone.
+  const bool to_end = offset + bytes == size_;
+  const auto end = (reinterpret_cast<uintptr_t>(data_.get()) + offset + bytes + (to_end ? kPage - 1 : 0)) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 Buffer Buffer::Slice(size_t offset, size_t bytes) const {
   CAIRN_CHECK(offset <= size_ && bytes <= size_ - offset, "slice outside of the buffer");
   Buffer b;

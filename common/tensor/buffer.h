@@ -39,6 +39,10 @@ class Buffer {
   absl::Span<const float> floats() const { return {reinterpret_cast<const float*>(data()), size_ / 4}; }
   absl::Span<float> mutable_floats() { return {reinterpret_cast<float*>(mutable_data()), size_ / 4}; }
 
+  // The memory of the whole pages of this range goes back to the system; the bytes are 0, or as they were, when they are
+  // read again. Of a buffer that Allocate gave, not of a slice of one.
+  void Discard(size_t offset, size_t bytes);
+
   // offset + bytes <= size(). Shares the bytes.
   Buffer Slice(size_t offset, size_t bytes) const;
 

@@ -46,6 +46,20 @@ struct BatchSums {
 // and come roughly from the end of the space to its beginning.
 using GradientReady = std::function<void(int64_t begin, int64_t end)>;
 
+// Where a Program gets the values that are not all in its caller's memory (CENTRAL_STORAGE). It asks for the range of a
+// layer's variables before it uses them and says when it is done with them; between the two they stand in `values`.
+// Called on the computing thread.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // Soon wanted: the next Acquire is of this range. Does not wait.
+  virtual void Prefetch(int64_t begin, int64_t end) = 0;
+  // Waits until [begin, end) of the values is there. Errors: CANCELLED, nobody wants the result any more.
+  virtual absl::Status Acquire(int64_t begin, int64_t end) = 0;
+  // As often as Acquire.
+  virtual void Release(int64_t begin, int64_t end) = 0;
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -59,12 +73,20 @@ class Program {
   // The same; outputs: float32 [examples, output shape...].
   virtual absl::StatusOr<Buffer> Predict(const Batch& batch, absl::Span<const float> values) = 0;
 
+  // From the next call on values are asked of `source`, which outlives it or is taken back with null (the default: they are
+  // all there). Errors: UNIMPLEMENTED.
+  virtual absl::Status UseWeightSource(WeightSource* source) {
+    if (source == nullptr) return absl::OkStatus();
+    return absl::UnimplementedError("this backend cannot compute layer by layer (strategy CENTRAL_STORAGE)");
+  }
+
   virtual uint64_t memory_bytes() const = 0;  // activations, workspaces, weights in its own layouts
 };
 
 struct ProgramOptions {
   int64_t batch_max = 0;  // examples
   int threads = 1;
+  v1::DataType compute = v1::FLOAT32;  // JobSpec.compute_dtype: FLOAT32 or BFLOAT16; losses and gradients are FLOAT32
   v1::Loss loss;
   std::vector<v1::Metric> metrics;
   std::vector<v1::ClassWeight> class_weights;  // of training's loss

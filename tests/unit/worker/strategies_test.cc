@@ -1,0 +1,283 @@
+// Goal: what a worker sends under each strategy, message by message: one push a partition for a whole subtree of replicas;
+// central storage pulls what a layer wants and forgets it after, and computes a lost gradient again; a local_sync group
+// pushes its sum as one, and staleness is what others did meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "worker/replica_core.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int kPartitions = 2;
+constexpr uint64_t kNumbers = 16;  // of a partition
+
+v1::AssignReplicas Assignment(v1::Strategy strategy, int replicas, const std::vector<int>& own) {
+  v1::AssignReplicas message;
+  message.set_job_id(7);
+  message.set_generation(1);
+  message.set_assignment(1);
+  v1::JobSpec& spec = *message.mutable_spec();
+  spec.set_strategy(strategy);
+  spec.set_replicas(replicas);
+  spec.set_batch_size(8);
+  spec.set_epochs(1);
+  spec.mutable_optimizer()->set_learning_rate(0.1f);
+  spec.mutable_optimizer()->mutable_sgd();
+  message.mutable_data()->set_train_examples(32);
+  message.set_steps_per_epoch(4);
+  message.set_total_steps(4);
+  for (int r : own) message.add_replicas(r);
+  for (uint32_t p = 0; p < kPartitions; ++p) {
+    v1::Route& route = *message.add_routes();
+    route.mutable_range()->set_partition(p);
+    route.mutable_range()->set_begin(p * kNumbers);
+    route.mutable_range()->set_end((p + 1) * kNumbers);
+    route.set_address("ps");
+  }
+  return message;
+}
+
+class StrategiesTest : public ::testing::Test {
+ protected:
+  void Feed(replica::Event event) {
+    for (replica::Effect& effect : core_.Step(std::move(event), now_)) {
+      if (auto* send = std::get_if<replica::Send>(&effect)) {
+        (send->frame.kind == v1::ExchangeFrame::PUSH ? pushes : pulls).push_back(std::move(*send));
+      } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
+        computes.push_back(std::move(*compute));
+      } else if (auto* here_effect = std::get_if<replica::WeightsHere>(&effect)) {
+        here.emplace_back(here_effect->work, here_effect->partition);
+      } else if (auto* stop = std::get_if<replica::StopWork>(&effect)) {
+        stopped.push_back(stop->work);
+      } else if (auto* report = std::get_if<replica::Report>(&effect)) {
+        reports.push_back(std::move(report->report));
+      } else if (auto* fail = std::get_if<replica::Fail>(&effect)) {
+        failure = fail->message;
+      }
+    }
+  }
+  // The answer to a pull or a push: values of this version, each the partition's number + version.
+  void Answer(const replica::Send& send, uint64_t version, uint64_t sequence = 0) {
+    Frame frame;
+    frame.kind = v1::ExchangeFrame::VALUES;
+    frame.partition = send.frame.partition;
+    frame.version = version;
+    frame.sequence = sequence;
+    frame.dtype = v1::FLOAT32;
+    const std::vector<float> values(kNumbers, static_cast<float>(send.frame.partition.value) + static_cast<float>(version));
+    frame.payload = Buffer::CopyOf(values.data(), values.size() * sizeof(float));
+    Feed(replica::Reply{send.request, std::move(frame)});
+  }
+  void AnswerPulls(uint64_t version, uint64_t sequence = 0) {
+    for (const replica::Send& pull : std::exchange(pulls, {})) Answer(pull, version, sequence);
+  }
+  // The whole gradient, `value` in each place.
+  void Finish(replica::Compute compute, float value) {
+    for (float& g : compute.gradient.mutable_floats()) g = value;
+    const uint64_t work = compute.work;
+    compute.values = compute.gradient = {};
+    Feed(replica::GradientReady{work, 0, kPartitions});
+    BatchSums sums;
+    sums.examples = 2;
+    sums.loss = 1;
+    Feed(replica::Computed{work, sums});
+  }
+  std::vector<replica::Compute> TakeComputes() { return std::exchange(computes, {}); }
+  std::vector<replica::Send> TakePushes() { return std::exchange(pushes, {}); }
+
+  ReplicaCore core_;
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  std::vector<replica::Send> pushes, pulls;
+  std::vector<replica::Compute> computes;
+  std::vector<std::pair<uint64_t, uint32_t>> here;
+  std::vector<uint64_t> stopped;
+  std::vector<v1::ReplicaReport> reports;
+  std::string failure;
+};
+
+// Of 8 replicas this worker has the upper half: one push a partition and step, not four.
+TEST_F(StrategiesTest, AWholeSubtreeIsOnePush) {
+  Feed(replica::Assign{Assignment(v1::MULTI_WORKER_MIRRORED, 8, {4, 5, 6, 7})});
+  AnswerPulls(0);
+  for (uint64_t step = 0; step < 4; ++step) {
+    std::vector<replica::Compute> work = TakeComputes();
+    ASSERT_THAT(work, SizeIs(4));
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_THAT(pushes, IsEmpty()) << "before the last of the subtree";
+      Finish(std::move(work[i]), static_cast<float>(i + 1));
+    }
+    const std::vector<replica::Send> sent = TakePushes();
+    ASSERT_THAT(sent, SizeIs(kPartitions));
+    for (const replica::Send& push : sent) {
+      EXPECT_EQ(push.frame.replica_first.value, 4);
+      EXPECT_EQ(push.frame.replica_count, 4u);
+      EXPECT_EQ(push.frame.examples, 4u);
+      EXPECT_EQ(push.frame.payload.floats()[0], 10) << "reduced here";
+      Answer(push, step + 1);
+    }
+  }
+}
+
+// ---- CENTRAL_STORAGE ----
+
+class CentralStorageTest : public StrategiesTest {
+ protected:
+  void Begin(const std::vector<int>& own) {
+    Feed(replica::Assign{Assignment(v1::CENTRAL_STORAGE, 2, own)});
+    AnswerPulls(0);
+  }
+  void Want(uint64_t work, uint32_t begin, uint32_t end) { Feed(replica::WeightsWanted{work, begin, end}); }
+};
+
+TEST_F(CentralStorageTest, ValuesComeWhenWantedAndGoWhenDone) {
+  Begin({0});
+  EXPECT_THAT(pulls, IsEmpty()) << "nothing before a layer wants it";
+  const std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_THAT(work, SizeIs(1));
+  EXPECT_TRUE(work[0].by_layer);
+  const uint64_t id = work[0].work;
+  Want(id, 0, 1);
+  ASSERT_THAT(pulls, SizeIs(1));
+  EXPECT_EQ(pulls[0].frame.want_version, 0u);
+  AnswerPulls(0);
+  EXPECT_THAT(here, ElementsAre(std::pair(id, 0u)));
+  EXPECT_EQ(work[0].values.floats()[0], 0);
+  here.clear();
+  Want(id, 0, 2);  // the next layer begins in the same partition
+  ASSERT_THAT(pulls, SizeIs(1)) << "partition 0 is here";
+  EXPECT_THAT(here, ElementsAre(std::pair(id, 0u)));
+  AnswerPulls(0);
+  Feed(replica::WeightsDone{id, 0, 1});
+  Want(id, 0, 1);
+  EXPECT_THAT(pulls, IsEmpty()) << "still wanted by the second layer";
+  Feed(replica::WeightsDone{id, 0, 1});
+  Feed(replica::WeightsDone{id, 0, 2});
+  Want(id, 0, 1);
+  ASSERT_THAT(pulls, SizeIs(1)) << "forgotten, pulled anew";
+  Want(99, 0, 1);
+  EXPECT_THAT(stopped, ElementsAre(99u)) << "a work that nobody knows";
+}
+
+TEST_F(CentralStorageTest, ReplicasPushOneByOneAndTheStepEndsWithTheLastAnswer) {
+  Begin({0, 1});
+  std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_THAT(work, SizeIs(2));
+  Finish(std::move(work[0]), 1);
+  std::vector<replica::Send> first = TakePushes();
+  ASSERT_THAT(first, SizeIs(kPartitions)) << "the first one's gradient does not wait";
+  EXPECT_EQ(first[0].frame.replica_count, 1u);
+  EXPECT_EQ(first[0].frame.payload.size(), kNumbers * sizeof(float));
+  Finish(std::move(work[1]), 2);
+  std::vector<replica::Send> second = TakePushes();
+  ASSERT_THAT(second, SizeIs(kPartitions));
+  EXPECT_EQ(second[1].frame.payload.floats()[0], 2);
+  Answer(first[0], 1);
+  Answer(second[0], 1);  // once is enough
+  EXPECT_THAT(TakeComputes(), IsEmpty());
+  Answer(second[1], 1);
+  work = TakeComputes();
+  ASSERT_THAT(work, SizeIs(2));
+  EXPECT_EQ(work[0].step, 1);
+}
+
+TEST_F(CentralStorageTest, ALostGradientIsComputedAgain) {
+  Begin({0});
+  std::vector<replica::Compute> work = TakeComputes();
+  Finish(std::move(work[0]), 1);
+  std::vector<replica::Send> sent = TakePushes();
+  Answer(sent[0], 1);
+  Feed(replica::Reply{sent[1].request, absl::UnavailableError("the stream broke")});
+  EXPECT_THAT(TakeComputes(), IsEmpty()) << "after a pause";
+  now_ += absl::Seconds(2);
+  Feed(replica::Timer{});
+  work = TakeComputes();
+  ASSERT_THAT(work, SizeIs(1));
+  EXPECT_EQ(work[0].step, 0);
+  Want(work[0].work, 0, 1);
+  ASSERT_THAT(pulls, SizeIs(1));
+  EXPECT_EQ(pulls[0].frame.want_version, 0u) << "the values of before the update";
+  Finish(std::move(work[0]), 1);
+  sent = TakePushes();
+  ASSERT_THAT(sent, SizeIs(1)) << "what was answered is not sent again";
+  EXPECT_EQ(sent[0].frame.partition.value, 1u);
+  Answer(sent[0], 1);
+  EXPECT_EQ(TakeComputes().at(0).step, 1);
+}
+
+TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
+  Begin({0});
+  const std::vector<replica::Compute> work = TakeComputes();
+  Want(work[0].work, 0, 1);
+  Feed(replica::Reply{pulls[0].request, absl::FailedPreconditionError("want_version 0 is gone")});
+  EXPECT_THAT(stopped, ElementsAre(work[0].work));
+  pulls.clear();
+  Feed(replica::Computed{work[0].work, absl::CancelledError("stopped")});
+  EXPECT_EQ(failure, "");
+  now_ += absl::Seconds(2);
+  Feed(replica::Timer{});
+  ASSERT_THAT(pulls, SizeIs(kPartitions));
+  const std::vector<replica::Send> found = std::exchange(pulls, {});
+  Answer(found[0], 2);
+  Answer(found[1], 3);
+  EXPECT_EQ(TakeComputes().at(0).step, 2) << "the version that all have, or had";
+}
+
+// ---- PARAMETER_SERVER with local_sync ----
+
+TEST_F(StrategiesTest, AGroupPushesItsSumAsOne) {
+  v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 4, {2, 3});
+  assignment.mutable_spec()->set_local_sync(2);
+  Feed(replica::Assign{assignment});
+  ASSERT_THAT(pulls, SizeIs(kPartitions)) << "one set of values for both";
+  EXPECT_EQ(pulls[0].frame.replica_first.value, 1) << "the group";
+  AnswerPulls(5, 0);
+  std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_THAT(work, SizeIs(2));
+  EXPECT_EQ(work[0].replica.value, 2);
+  EXPECT_EQ(work[1].replica.value, 3);
+  Finish(std::move(work[1]), 2);
+  EXPECT_THAT(pushes, IsEmpty()) << "both or none";
+  Finish(std::move(work[0]), 1);
+  const std::vector<replica::Send> sent = TakePushes();
+  ASSERT_THAT(sent, SizeIs(kPartitions));
+  EXPECT_EQ(sent[0].frame.replica_first.value, 1);
+  EXPECT_EQ(sent[0].frame.replica_count, 1u);
+  EXPECT_EQ(sent[0].frame.sequence, 1u);
+  EXPECT_EQ(sent[0].frame.examples, 4u);
+  EXPECT_EQ(sent[0].frame.payload.floats()[0], 3);
+  Feed(replica::Reply{sent[0].request, absl::UnavailableError("the stream broke")});
+  now_ += absl::Seconds(2);
+  Feed(replica::Timer{});
+  const std::vector<replica::Send> again = TakePushes();
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_EQ(again[0].frame.payload.floats()[0], 3) << "added up once";
+  reports.clear();
+  Answer(again[0], 9, 1);    // 3 others since version 5
+  Answer(sent[1], 6, 1);     // none
+  ASSERT_THAT(reports, SizeIs(2)) << "a step of each replica";
+  EXPECT_EQ(reports[0].train().examples(), 2u);
+  EXPECT_EQ(reports[0].staleness_sum() + reports[1].staleness_sum(), 3u);
+  EXPECT_EQ(reports[0].staleness_count() + reports[1].staleness_count(), 2u);
+  EXPECT_EQ(std::max(reports[0].staleness_max(), reports[1].staleness_max()), 3u);
+  EXPECT_THAT(TakeComputes(), SizeIs(2));
+}
+
+TEST_F(StrategiesTest, ASplitGroupIsRefused) {
+  v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 4, {1, 2});
+  assignment.mutable_spec()->set_local_sync(2);
+  Feed(replica::Assign{assignment});
+  EXPECT_EQ(failure,
+            "assignment: the 2 replicas of a local_sync group are not together; coordinator and worker are of different "
+            "versions");
+}
+
+}  // namespace
+}  // namespace cairn
