@@ -242,7 +242,45 @@ absl::StatusOr<v1::EvaluateResponse> JobClient::Evaluate(const JobRef& job, v1::
   v1::EvaluateRequest request;
   *request.mutable_job() = ToRequest(job);
   request.set_split(split);
+  return Evaluate(request);
+}
+
+absl::StatusOr<v1::EvaluateResponse> JobClient::Evaluate(const v1::EvaluateRequest& request) {
   return connection_->Call(&v1::JobService::Stub::Evaluate, request, options_.evaluate_timeout);
+}
+
+absl::Status JobClient::Predict(const v1::PredictRequest& request,
+                                const std::function<absl::Status(const v1::PredictResponse&)>& on_part) {
+  const absl::Time begin = absl::Now();
+  Backoff backoff;
+  size_t unreached = 0;  // coordinators, since one answered
+  while (true) {
+    CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + options_.evaluate_timeout));
+    const auto reader = link->stub->Predict(&context, request);
+    v1::PredictResponse part;
+    uint64_t next = 0;  // example
+    while (reader->Read(&part)) {
+      absl::Status status = part.first_example() == next
+                                ? on_part(part)
+                                : absl::InternalError(absl::StrFormat("outputs of example %d came where %d was next",
+                                                                      part.first_example(), next));
+      next += part.examples();
+      if (status.ok()) continue;
+      context.TryCancel();
+      reader->Finish();
+      return status;
+    }
+    Connection::Hint hint;
+    const absl::Status status =
+        connection_->ToStatus(reader->Finish(), context, link, options_.evaluate_timeout, &hint);
+    // What was handed out is not handed out again: the call begins anew only where there was nothing yet.
+    if (status.ok() || next > 0 || !connection_->several || !hint.elsewhere) return status;
+    unreached = hint.standby ? 0 : unreached + 1;
+    if (unreached >= connection_->parsed->size() || absl::Now() - begin > kElectionPatience) return status;
+    if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
+  }
 }
 
 absl::StatusOr<std::vector<v1::NodeStatus>> JobClient::ListNodes() {

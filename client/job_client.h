@@ -54,6 +54,11 @@ class JobClient {
   absl::StatusOr<v1::JobStatus> Cancel(const JobRef& job);
   absl::Status Delete(const JobRef& job);
   absl::StatusOr<v1::EvaluateResponse> Evaluate(const JobRef& job, v1::Split split);
+  absl::StatusOr<v1::EvaluateResponse> Evaluate(const v1::EvaluateRequest& request);
+  // Blocks until all outputs were handed to on_part, in order; it may take its time, nothing piles up meanwhile. An error
+  // of on_part ends the call and is its result.
+  absl::Status Predict(const v1::PredictRequest& request,
+                       const std::function<absl::Status(const v1::PredictResponse&)>& on_part);
   absl::StatusOr<std::vector<v1::NodeStatus>> ListNodes();
   // Takes all work from the node; undo: lets it have work again.
   absl::StatusOr<v1::NodeStatus> DrainNode(const std::string& name, bool undo);

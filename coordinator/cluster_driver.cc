@@ -81,6 +81,7 @@ void ClusterDriver::EndAll(const absl::Status& why) {
   standing_by_ = why;
   for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
   for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
+  for (auto& [token, sink] : std::exchange(predictions_, {})) sink->Finish(why);
   for (auto& [id, watcher] : std::exchange(watchers_, {})) watcher.sink->Finish(why);
 }
 
@@ -121,6 +122,30 @@ void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn re
     const ReplyToken token{++last_token_};
     calls_[token] = std::move(reply);
     Step(make_event(token));
+  });
+}
+
+void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
+                            std::function<void(ReplyToken)> then) {
+  executor_.Post([this, make_event = std::move(make_event), sink = std::move(sink), then = std::move(then)]() mutable {
+    if (!MayAct()) return sink->Finish(standing_by_);
+    if (calls_.size() + predictions_.size() >= kCallsMax) {
+      return sink->Finish(absl::ResourceExhaustedError("too many calls wait; try again later"));
+    }
+    const ReplyToken token{++last_token_};
+    predictions_[token] = std::move(sink);
+    then(token);
+    Step(make_event(token));
+  });
+}
+
+void ClusterDriver::PredictionTaken(ReplyToken token) {
+  executor_.Post([this, token] { Step(cairn::PredictionTaken{token}); });
+}
+
+void ClusterDriver::PredictionGone(ReplyToken token) {
+  executor_.Post([this, token] {
+    if (predictions_.erase(token) > 0) Step(cairn::PredictionGone{token});
   });
 }
 
@@ -221,6 +246,9 @@ bool ClusterDriver::CarryOut(Effects effects) {
       if (auto it = sessions_.find(close->session); it != sessions_.end()) it->second->Close(close->reason);
     } else if (auto* reply = std::get_if<Reply>(&effect)) {
       if (auto call = calls_.extract(reply->token); !call.empty()) call.mapped()(reply->status, reply->body);
+      if (auto sink = predictions_.extract(reply->token); !sink.empty()) sink.mapped()->Finish(reply->status);
+    } else if (auto* part = std::get_if<SendPrediction>(&effect)) {
+      if (auto it = predictions_.find(part->token); it != predictions_.end()) it->second->Write(std::move(part->part));
     } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
       for (auto& [id, watcher] : watchers_) {
         if (watcher.job != changed->job) continue;

@@ -39,6 +39,14 @@ class WatchSink {
   virtual void Finish(const absl::Status& status) = 0;
 };
 
+// The caller of a prediction.
+class PredictionSink {
+ public:
+  virtual ~PredictionSink() = default;
+  virtual void Write(v1::PredictResponse part) = 0;  // answered by ClusterDriver::PredictionTaken; none before it
+  virtual void Finish(const absl::Status& status) = 0;
+};
+
 // What it takes to lead.
 struct Leadership {
   StateStore store;
@@ -86,6 +94,11 @@ class ClusterDriver {
   void Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink, std::function<void(uint64_t watcher)> then);
   void WatcherWritten(uint64_t watcher);
   void WatcherGone(uint64_t watcher);
+  // Counts as a call.
+  void Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
+               std::function<void(ReplyToken)> then);
+  void PredictionTaken(ReplyToken token);
+  void PredictionGone(ReplyToken token);
 
   // Ends sessions, calls and watchers with UNAVAILABLE; later ones end so at once. Idempotent.
   void Stop();
@@ -133,6 +146,7 @@ class ClusterDriver {
   uint64_t last_token_ = 0;
   std::map<SessionToken, std::shared_ptr<SessionSink>> sessions_;
   std::map<ReplyToken, ReplyFn> calls_;
+  std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
   std::map<uint64_t, Watcher> watchers_;
   SerialExecutor executor_;  // last: its thread uses all of the above
 };

@@ -1,9 +1,10 @@
 // Evaluate: the split is cut into shards, one for each worker; a shard whose worker is lost or fails goes to another
-// one. While a ps is away the evaluation waits a while.
+// one. While a ps is away the evaluation waits a while. Predict does the same with other shards (cluster_predict.cc).
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -11,6 +12,8 @@ namespace {
 
 // An evaluation waits for a ps that went away while it ran; a restart takes less.
 constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
+
+constexpr size_t kPathShownMax = 200;
 
 uint64_t ExamplesOf(const v1::DataInfo& data, v1::Split split) {
   switch (split) {
@@ -51,60 +54,147 @@ std::string SplitText(v1::Split split) {
 
 }  // namespace
 
-absl::Status ClusterCore::CheckEvaluate(const Job& job, v1::Split split) const {
-  if (!job.ran() || job.status.partitions_size() == 0) {
+// The split as the job's data has it; that of other data is seen when a worker has looked at it.
+absl::Status ClusterCore::CheckEvaluate(const Job& job, const Evaluation& evaluation) const {
+  if (evaluation.weights.empty() && (!job.ran() || job.status.partitions_size() == 0)) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("job %d has no weights (it is %s)", job.id(), JobStateText(job.state())));
+        absl::StrFormat("job %d has no weights (it is %s)", job.id(), StateText(job.state())));
   }
-  if (ExamplesOf(job.status.data(), split) == 0) {
+  if (!job.has_data()) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("the data of job %d has no %s split", job.id(), SplitText(split)));
+        absl::StrFormat("job %d: no worker has looked at its data yet; try again when it runs", job.id()));
   }
-  if (const NodeName missing = MissingPs(job); !missing.empty()) return PsIsAway(missing, job);
+  if (evaluation.data) {
+    v1::JobSpec with_data = job.status.spec();
+    *with_data.mutable_data() = *evaluation.data;
+    CAIRN_RETURN_IF_ERROR(CheckJob(with_data).status());
+  } else if (ExamplesOf(job.status.data(), evaluation.split) == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the data of job %d has no %s split", job.id(), SplitText(evaluation.split)));
+  }
+  if (evaluation.weights.empty()) {
+    if (const NodeName missing = MissingPs(job); !missing.empty()) return PsIsAway(missing, job);
+  }
   if (evaluations_.size() >= static_cast<size_t>(options_.evaluations_max)) {
     return absl::ResourceExhaustedError("too many evaluations are running; try again later");
   }
   return absl::OkStatus();
 }
 
-void ClusterCore::OnEvaluate(const EvaluateJob& event) {
-  const Job* job = Find(event.request.job());
-  if (job == nullptr) return ReplyError(event.reply, GetJob(event.request.job(), now_).status());
-  const v1::Split split = event.request.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : event.request.split();
-  if (absl::Status status = CheckEvaluate(*job, split); !status.ok()) return ReplyError(event.reply, std::move(status));
-  const size_t workers = members_.Connected(v1::WORKER).size();
-  if (workers == 0)
-    return ReplyError(event.reply, absl::UnavailableError("no worker is alive; start one and try again"));
+void ClusterCore::BeginEvaluation(ReplyToken reply, const v1::EvaluateRequest& request, bool predict,
+                                  absl::Time deadline) {
+  const Job* job = Find(request.job());
+  if (job == nullptr) return ReplyError(reply, GetJob(request.job(), now_).status());
   Evaluation evaluation;
-  evaluation.reply = event.reply;
+  evaluation.reply = reply;
   evaluation.job = job->id();
-  evaluation.split = split;
-  evaluation.deadline = event.deadline;
-  const uint64_t batches = ExamplesOf(job->status.data(), split) / std::max(1, job->status.spec().batch_size()) + 1;
-  evaluation.shards.resize(std::min<uint64_t>({workers, batches, static_cast<uint64_t>(options_.evaluate_shards_max)}));
-  for (int i = 0; i < job->status.spec().metrics_size(); ++i) {
-    evaluation.result.add_metric_names(MetricName(job->status.spec(), i));
-  }
-  Log("job %d: evaluates its %s split, %d shards", job->id(), SplitText(split), evaluation.shards.size());
+  evaluation.split = request.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : request.split();
+  evaluation.weights = request.weights();
+  if (request.has_data()) evaluation.data = request.data();
+  evaluation.predict = predict;
+  evaluation.deadline = deadline;
+  if (absl::Status status = CheckEvaluate(*job, evaluation); !status.ok()) return ReplyError(reply, std::move(status));
+  if (members_.Connected(v1::WORKER).empty())
+    return ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));
+  Log("job %d: %s its %s split%s%s", job->id(), predict ? "predicts" : "evaluates", SplitText(evaluation.split),
+      evaluation.data ? absl::StrCat(" of ", std::string(CutUtf8(evaluation.data->path(), kPathShownMax))) : "",
+      evaluation.weights.empty() ? "" : absl::StrCat(" with ", std::string(CutUtf8(evaluation.weights, kPathShownMax))));
   const uint64_t request_id = NextRequestId();
+  const uint64_t examples = ExamplesOf(job->status.data(), evaluation.split);
   Evaluation& kept = evaluations_[request_id] = std::move(evaluation);
-  SendShards(request_id, kept);
+  if (kept.data) {
+    InspectForEvaluation(request_id, kept);
+  } else {
+    CutIntoShards(request_id, examples);
+  }
+}
+
+// ---- other data ----
+
+void ClusterCore::InspectForEvaluation(uint64_t request_id, Evaluation& evaluation) {
+  const Job* job = Find(evaluation.job);
+  if (job == nullptr) return;  // TickEvaluations ends it
+  const absl::StatusOr<Graph> graph = Graph::Build(job->status.spec().model());
+  if (!graph.ok()) return EndEvaluation(request_id, graph.status());
+  for (const ClusterNode* worker : members_.Connected(v1::WORKER)) {
+    if (evaluation.inspectors_tried.size() >= static_cast<size_t>(options_.attempts_max)) break;
+    if (!evaluation.inspectors_tried.insert(worker->name).second) continue;
+    evaluation.inspector = worker->name;
+    evaluation.inspect_until = now_ + options_.inspect_timeout;
+    v1::CoordinatorMessage message;
+    v1::InspectData& inspect = *message.mutable_inspect_data();
+    inspect.set_request_id(request_id);
+    *inspect.mutable_data() = *evaluation.data;
+    for (int64_t side : graph->input_shape()) inspect.add_input_shape(static_cast<int32_t>(side));
+    return Send(*worker, std::move(message));
+  }
+  EndEvaluation(request_id, absl::UnavailableError(absl::StrCat("data: no worker could say what lies at \"",
+                                                                evaluation.data->path(), "\"; see their logs")));
+}
+
+bool ClusterCore::OnEvaluationData(const ClusterNode& node, const v1::DataInfoReply& reply) {
+  auto it = evaluations_.find(reply.request_id());
+  if (it == evaluations_.end()) return false;
+  Evaluation& evaluation = it->second;
+  if (evaluation.inspector != node.name) return true;  // too late
+  evaluation.inspector.clear();
+  const uint64_t examples = ExamplesOf(reply.info(), evaluation.split);
+  if (!reply.error().empty()) {
+    EndEvaluation(it->first, absl::InvalidArgumentError(
+                                 absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)")));
+  } else if (examples == 0) {
+    EndEvaluation(it->first, absl::FailedPreconditionError(absl::StrFormat(
+                                 "the data at %s have no %s split", evaluation.data->path(), SplitText(evaluation.split))));
+  } else {
+    CutIntoShards(it->first, examples);
+  }
+  return true;
+}
+
+// ---- shards ----
+
+void ClusterCore::CutIntoShards(uint64_t request_id, uint64_t examples) {
+  Evaluation& evaluation = evaluations_.at(request_id);
+  const Job* job = Find(evaluation.job);
+  if (job == nullptr) return;  // TickEvaluations ends it
+  evaluation.examples = examples;
+  if (evaluation.predict) {
+    if (absl::Status status = CutPrediction(*job, evaluation); !status.ok()) return EndEvaluation(request_id, status);
+  } else {
+    const uint64_t computing =
+        std::max<uint64_t>(1, members_.Connected(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER).size());
+    const uint64_t batches = examples / static_cast<uint64_t>(std::max(1, job->status.spec().batch_size())) + 1;
+    evaluation.shards = static_cast<uint32_t>(
+        std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)}));
+    for (int i = 0; i < job->status.spec().metrics_size(); ++i) {
+      evaluation.result.add_metric_names(MetricName(job->status.spec(), i));
+    }
+  }
+  SendShards(request_id, evaluation);
 }
 
 // Shards without a worker go to the connected one with the fewest, not to one that failed at it while there is another.
 void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
   const Job* job = Find(evaluation.job);
-  if (job == nullptr || !MissingPs(*job).empty()) return;  // TickEvaluations comes back to it
-  for (size_t i = 0; i < evaluation.shards.size(); ++i) {
-    Shard& shard = evaluation.shards[i];
-    if (shard.done || !shard.worker.empty()) continue;
+  if (job == nullptr || evaluation.shards == 0) return;
+  if (evaluation.weights.empty() && !MissingPs(*job).empty()) return;  // TickEvaluations comes back to it
+  const std::vector<ClusterNode*> nodes = members_.Connected(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER);
+  // Two at a time for each node: the next one waits there while one is computed.
+  uint32_t end = evaluation.shards;
+  if (evaluation.predict) {
+    const uint32_t window = std::clamp<uint32_t>(static_cast<uint32_t>(2 * nodes.size()), 4, Evaluation::kWindowMax);
+    end = std::min(end, evaluation.delivered + window);
+  }
+  for (; evaluation.next_shard < end; ++evaluation.next_shard) evaluation.open[evaluation.next_shard];
+  for (auto& [number, shard] : evaluation.open) {
+    if (!shard.worker.empty()) continue;
     const ClusterNode* best = nullptr;
-    auto cost = [&](const ClusterNode& node) {
-      const auto load = std::count_if(evaluation.shards.begin(), evaluation.shards.end(),
-                                      [&](const Shard& s) { return !s.done && s.worker == node.name; });
+    auto cost = [&, &shard = shard](const ClusterNode& node) {
+      const auto load = std::count_if(evaluation.open.begin(), evaluation.open.end(),
+                                      [&](const auto& s) { return s.second.worker == node.name; });
       return std::pair(shard.failed_on.contains(node.name), load);
     };
-    for (const ClusterNode* node : members_.Connected(v1::WORKER)) {
+    for (const ClusterNode* node : nodes) {
       if (best == nullptr || cost(*node) < cost(*best)) best = node;
     }
     if (best == nullptr) return;
@@ -114,74 +204,116 @@ void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
     evaluate.set_request_id(request_id);
     evaluate.set_job_id(job->id());
     *evaluate.mutable_spec() = job->status.spec();
-    FillRoutes(*job, evaluate.mutable_routes());
+    if (evaluation.weights.empty()) FillRoutes(*job, evaluate.mutable_routes());
     shard.addresses = AddressesOf(evaluate.routes());
     evaluate.set_split(evaluation.split);
-    evaluate.set_shard(static_cast<uint32_t>(i));
-    evaluate.set_shards(static_cast<uint32_t>(evaluation.shards.size()));
+    evaluate.set_shard(number);
+    evaluate.set_shards(evaluation.shards);
+    evaluate.set_weights(evaluation.weights);
+    evaluate.set_predict(evaluation.predict);
+    if (evaluation.data) *evaluate.mutable_data() = *evaluation.data;
     Send(*best, std::move(message));
   }
 }
 
 // A ps is away, or came back at another address after the shard was sent.
-bool ClusterCore::PsWentAway(const Job& job, const Shard& shard) const {
+bool ClusterCore::PsWentAway(const Job& job, const Evaluation::Shard& shard) const {
+  if (shard.addresses.empty()) return false;  // it needs none
   google::protobuf::RepeatedPtrField<v1::Route> routes;
   FillRoutes(job, &routes);
   return !MissingPs(job).empty() || AddressesOf(routes) != shard.addresses;
 }
 
+// What the node was to compute goes to another one. Also after a mere broken session: the answer may be lost with it.
+void ClusterCore::ReleaseShards(const NodeName& worker) {
+  std::vector<uint64_t> released;
+  for (auto& [request_id, evaluation] : evaluations_) {
+    if (evaluation.inspector == worker) {
+      evaluation.inspect_until = now_;  // TickEvaluations asks another one
+      continue;
+    }
+    for (auto& [number, shard] : evaluation.open) {
+      if (shard.worker != worker) continue;
+      shard.worker.clear();
+      shard.block.reset();
+      released.push_back(request_id);
+    }
+  }
+  for (uint64_t request_id : released) SendShards(request_id, evaluations_.at(request_id));
+}
+
 void ClusterCore::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply) {
   auto it = evaluations_.find(reply.request_id());
-  if (it == evaluations_.end() || reply.shard() >= it->second.shards.size()) return;
+  if (it == evaluations_.end()) return;
   Evaluation& evaluation = it->second;
-  Shard& shard = evaluation.shards[reply.shard()];
-  if (shard.done || shard.worker != node.name) return;
-  if (!reply.error().empty()) {
-    Warn("job %d: worker \"%s\" could not evaluate shard %d: %s", evaluation.job, node.name, reply.shard(),
-         reply.error());
-    shard.worker.clear();
-    if (const Job* job = Find(evaluation.job); job != nullptr && PsWentAway(*job, shard))
-      return SendShards(reply.request_id(), evaluation);  // not the worker's failure
-    shard.failed_on.insert(node.name);
-    const size_t attempts_max =
-        std::min<size_t>(options_.attempts_max, std::max<size_t>(1, members_.Connected(v1::WORKER).size()));
-    if (shard.failed_on.size() >= attempts_max) {
-      ReplyError(evaluation.reply,
-                 absl::UnavailableError(absl::StrFormat("worker \"%s\": %s", node.name, reply.error())));
-      evaluations_.erase(it);
-      return;
-    }
-    return SendShards(reply.request_id(), evaluation);
+  const auto open = evaluation.open.find(reply.shard());
+  if (open == evaluation.open.end() || open->second.worker != node.name) return;
+  Evaluation::Shard& shard = open->second;
+  std::string error(CutUtf8(reply.error(), kErrorTextMax));
+  if (error.empty() && evaluation.predict && !shard.block) error = "it sent no outputs";
+  if (error.empty()) return ShardDone(it->first, reply.shard(), reply);
+  Warn("job %d: %s \"%s\" could not compute shard %d: %s", evaluation.job,
+       evaluation.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
+  shard.worker.clear();
+  shard.block.reset();
+  if (const Job* job = Find(evaluation.job); job != nullptr && PsWentAway(*job, shard))
+    return SendShards(it->first, evaluation);  // not the worker's failure
+  shard.failed_on.insert(node.name);
+  const size_t attempts_max =
+      std::min<size_t>(options_.attempts_max, std::max<size_t>(1, members_.Connected(node.role).size()));
+  if (shard.failed_on.size() >= attempts_max) {
+    return EndEvaluation(it->first, absl::UnavailableError(absl::StrFormat(
+                                        "%s \"%s\": %s", evaluation.by_evaluator ? "evaluator" : "worker", node.name, error)));
   }
-  const bool first =
-      std::none_of(evaluation.shards.begin(), evaluation.shards.end(), [](const Shard& s) { return s.done; });
-  shard.done = true;
+  SendShards(it->first, evaluation);
+}
+
+void ClusterCore::ShardDone(uint64_t request_id, uint32_t shard, const v1::EvaluateShardReply& reply) {
+  Evaluation& evaluation = evaluations_.at(request_id);
+  auto open = evaluation.open.extract(shard);
+  ++evaluation.done;
+  if (evaluation.predict) {
+    evaluation.blocks[shard] = *std::move(open.mapped().block);
+    return Deliver(request_id, evaluation);
+  }
   v1::EvaluateResponse& result = evaluation.result;
   AddSums(reply.sums(), result.metric_names_size(), *result.mutable_sums());
-  result.set_version(first ? reply.version() : std::min(result.version(), reply.version()));
-  if (!std::all_of(evaluation.shards.begin(), evaluation.shards.end(), [](const Shard& s) { return s.done; })) return;
-  Emit(Reply{evaluation.reply, absl::OkStatus(), std::move(result)});
-  evaluations_.erase(it);
+  result.set_version(evaluation.done == 1 ? reply.version() : std::min(result.version(), reply.version()));
+  if (evaluation.done == evaluation.shards) EndEvaluation(request_id, absl::OkStatus());
+}
+
+void ClusterCore::EndEvaluation(uint64_t request_id, absl::Status status) {
+  Evaluation evaluation = std::move(evaluations_.extract(request_id).mapped());
+  if (evaluation.by_evaluator) return OnCheckpointEvaluated(evaluation, status);
+  if (!status.ok()) return ReplyError(evaluation.reply, std::move(status));
+  if (evaluation.predict) return Emit(Reply{evaluation.reply, absl::OkStatus(), {}});
+  Emit(Reply{evaluation.reply, absl::OkStatus(), std::move(evaluation.result)});
 }
 
 void ClusterCore::TickEvaluations() {
-  for (auto it = evaluations_.begin(); it != evaluations_.end();) {
+  std::vector<uint64_t> ids;  // one may end on the way
+  for (const auto& [request_id, evaluation] : evaluations_) ids.push_back(request_id);
+  for (uint64_t request_id : ids) {
+    const auto it = evaluations_.find(request_id);
+    if (it == evaluations_.end()) continue;
     Evaluation& evaluation = it->second;
     const Job* job = Find(evaluation.job);
-    const NodeName missing = job == nullptr ? NodeName() : MissingPs(*job);
+    const bool needs_ps = evaluation.weights.empty();
+    const NodeName missing = job == nullptr || !needs_ps ? NodeName() : MissingPs(*job);
     evaluation.ps_away_since = missing.empty() ? absl::InfiniteFuture() : std::min(evaluation.ps_away_since, now_);
     if (job == nullptr) {
-      ReplyError(evaluation.reply, absl::NotFoundError(absl::StrCat("job ", evaluation.job, " was deleted")));
+      EndEvaluation(request_id, absl::NotFoundError(absl::StrCat("job ", evaluation.job, " was deleted")));
     } else if (now_ - evaluation.ps_away_since >= kPsAwayMax) {
-      ReplyError(evaluation.reply, PsIsAway(missing, *job));
+      EndEvaluation(request_id, PsIsAway(missing, *job));
     } else if (now_ >= evaluation.deadline) {
-      ReplyError(evaluation.reply, absl::DeadlineExceededError("the workers did not finish the evaluation in time"));
+      EndEvaluation(request_id, absl::DeadlineExceededError(
+                                    evaluation.writing ? "the outputs were not read in time"
+                                                       : "the workers did not finish the evaluation in time"));
+    } else if (evaluation.shards == 0) {
+      if (now_ >= evaluation.inspect_until) InspectForEvaluation(request_id, evaluation);
     } else {
-      SendShards(it->first, evaluation);
-      ++it;
-      continue;
+      SendShards(request_id, evaluation);
     }
-    it = evaluations_.erase(it);
   }
 }
 

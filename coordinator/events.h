@@ -54,6 +54,17 @@ struct EvaluateJob {
   v1::EvaluateRequest request;
   absl::Time deadline;
 };
+struct PredictJob {  // answered by SendPrediction, ..., Reply
+  ReplyToken reply;
+  v1::EvaluateRequest request;  // PredictRequest has the same fields
+  absl::Time deadline;
+};
+struct PredictionTaken {  // the caller has the last SendPrediction: the next one may come
+  ReplyToken reply;
+};
+struct PredictionGone {  // the caller does not want it any more
+  ReplyToken reply;
+};
 
 struct DrainNode {
   ReplyToken reply;
@@ -61,7 +72,8 @@ struct DrainNode {
 };
 
 using Event =
-    std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob, DrainNode>;
+    std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob, DrainNode,
+                 PredictJob, PredictionTaken, PredictionGone>;
 
 // ---- effects, carried out in order ----
 
@@ -82,6 +94,11 @@ struct Reply {
   absl::Status status;
   ReplyBody body;  // with an OK status
 };
+// A part of the answer to PredictJob; the next one comes after PredictionTaken.
+struct SendPrediction {
+  ReplyToken token;
+  v1::PredictResponse part;
+};
 struct JobChanged {  // someone may be watching
   JobId job;
 };
@@ -94,7 +111,7 @@ struct LogLine {
   std::string text;
 };
 
-using Effect = std::variant<Store, SendCommand, Reply, JobChanged, CloseSession, LogLine>;
+using Effect = std::variant<Store, SendCommand, Reply, SendPrediction, JobChanged, CloseSession, LogLine>;
 using Effects = std::vector<Effect>;
 
 // ---- what is stored ----

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "common/formats/expand_model.h"
 #include "coordinator/grpc_status.h"
 
 namespace cairn {
@@ -109,12 +110,104 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::JobStatus>,
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
+// One Predict stream, as WatchReactor. It holds one part at a time: the one that is being written.
+class PredictReactor final : public grpc::ServerWriteReactor<v1::PredictResponse>,
+                             public PredictionSink,
+                             public std::enable_shared_from_this<PredictReactor> {
+ public:
+  PredictReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
+
+  void Start(const v1::PredictRequest& request, absl::Time deadline) {
+    self_ = shared_from_this();
+    v1::EvaluateRequest what;
+    *what.mutable_job() = request.job();
+    what.set_split(request.split());
+    what.set_weights(request.weights());
+    if (request.has_data()) *what.mutable_data() = request.data();
+    driver_->Predict([what, deadline](ReplyToken token) { return PredictJob{token, what, deadline}; }, self_,
+                     [self = self_](ReplyToken token) { self->Opened(token); });
+  }
+
+  void Write(v1::PredictResponse part) override {
+    absl::MutexLock lock(&mutex_);
+    if (end_) return;
+    outgoing_ = std::move(part);
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  void Finish(const absl::Status& status) override {
+    absl::MutexLock lock(&mutex_);
+    if (end_) return;
+    end_ = status;
+    FinishIfIdle();
+  }
+
+  void OnWriteDone(bool ok) override {
+    ReplyToken token;
+    {
+      absl::MutexLock lock(&mutex_);
+      writing_ = false;
+      if (!ok && !end_) end_ = absl::CancelledError("the stream broke");
+      if (end_) FinishIfIdle();
+      token = token_;
+    }
+    driver_->PredictionTaken(token);
+  }
+
+  void OnCancel() override { Finish(absl::CancelledError("the caller is gone")); }
+
+  void OnDone() override {
+    ReplyToken token;
+    {
+      absl::MutexLock lock(&mutex_);
+      token = token_;
+    }
+    if (token.value != 0) driver_->PredictionGone(token);
+    self_.reset();  // may delete this
+  }
+
+ private:
+  void Opened(ReplyToken token) {
+    absl::MutexLock lock(&mutex_);
+    token_ = token;
+    // Already cancelled: OnDone came, or comes, without a token.
+    if (end_) driver_->PredictionGone(token);
+  }
+
+  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_) return;
+    finished_ = true;
+    grpc::ServerWriteReactor<v1::PredictResponse>::Finish(ToGrpc(*end_, context_));
+  }
+
+  ClusterDriver* const driver_;
+  grpc::CallbackServerContext* const context_;  // until Finish
+  std::shared_ptr<PredictReactor> self_;
+  absl::Mutex mutex_;
+  ReplyToken token_ ABSL_GUARDED_BY(mutex_);
+  v1::PredictResponse outgoing_;  // while writing_
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::Time DeadlineOf(grpc::CallbackServerContext* context, Clock* clock) {
+  const absl::Duration left = absl::FromChrono(context->deadline()) - absl::Now();
+  return clock->Now() + (left < kTimeoutsAreLessThan ? left : kEvaluateTimeoutDefault);
+}
+
+absl::StatusOr<CheckedJob> CheckSubmission(v1::JobSpec spec) {
+  CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
+  return CheckJob(spec);
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* JobServiceImpl::Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                                  v1::SubmitResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::StatusOr<CheckedJob> checked = CheckJob(request->spec());
+  absl::StatusOr<CheckedJob> checked = CheckSubmission(request->spec());
   if (!checked.ok()) {
     reactor->Finish(ToGrpc(checked.status(), context));
     return reactor;
@@ -185,14 +278,20 @@ grpc::ServerUnaryReactor* JobServiceImpl::DeleteJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobServiceImpl::Evaluate(grpc::CallbackServerContext* context,
                                                    const v1::EvaluateRequest* request, v1::EvaluateResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Duration left = absl::FromChrono(context->deadline()) - absl::Now();
-  const absl::Time deadline = clock_->Now() + (left < kTimeoutsAreLessThan ? left : kEvaluateTimeoutDefault);
+  const absl::Time deadline = DeadlineOf(context, clock_);
   driver_->Call(
       [request = *request, deadline](ReplyToken token) {
         return EvaluateJob{token, request, deadline};
       },
       FinishWith(context, reactor, response));
   return reactor;
+}
+
+grpc::ServerWriteReactor<v1::PredictResponse>* JobServiceImpl::Predict(grpc::CallbackServerContext* context,
+                                                                       const v1::PredictRequest* request) {
+  auto reactor = std::make_shared<PredictReactor>(driver_, context);
+  reactor->Start(*request, DeadlineOf(context, clock_));
+  return reactor.get();
 }
 
 grpc::ServerUnaryReactor* JobServiceImpl::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,

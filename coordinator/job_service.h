@@ -27,6 +27,8 @@ class JobServiceImpl final : public v1::JobService::CallbackService {
                                       v1::DeleteJobResponse* response) override;
   grpc::ServerUnaryReactor* Evaluate(grpc::CallbackServerContext* context, const v1::EvaluateRequest* request,
                                      v1::EvaluateResponse* response) override;
+  grpc::ServerWriteReactor<v1::PredictResponse>* Predict(grpc::CallbackServerContext* context,
+                                                         const v1::PredictRequest* request) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context, const v1::DrainNodeRequest* request,

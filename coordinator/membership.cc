@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 
 namespace cairn {
 namespace {
@@ -29,6 +30,7 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.last_heard));
   status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
   status.set_draining(node.draining);
+  status.set_fault(node.fault);
   return status;
 }
 
@@ -41,8 +43,9 @@ absl::Status CheckHello(const v1::Hello& hello) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "hello.name: must be 1 to %d letters, digits, '-', '_' or '.'; give the node such a --name", kNameMax));
   }
-  if (hello.role() != v1::PS && hello.role() != v1::WORKER) {
-    return absl::InvalidArgumentError(absl::StrFormat("hello.role: %d is neither PS nor WORKER", hello.role()));
+  if (hello.role() != v1::PS && hello.role() != v1::WORKER && hello.role() != v1::EVALUATOR) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.role: %d is none of PS, WORKER, EVALUATOR", hello.role()));
   }
   for (const std::string* text : {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint()}) {
     if (text->size() > kTextMax) {
@@ -53,7 +56,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
   if (hello.role() == v1::PS && hello.address().empty()) {
     return absl::InvalidArgumentError("hello.address: empty; a ps must say where workers reach it (--advertise)");
   }
-  if (hello.role() == v1::WORKER && (hello.slots() < 1 || hello.slots() > kSlotsMax)) {
+  if (hello.role() != v1::PS && (hello.slots() < 1 || hello.slots() > kSlotsMax)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("hello.slots: %d is not between 1 and %d (--slots)", hello.slots(), kSlotsMax));
   }
@@ -118,6 +121,7 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   node.fingerprint = hello.fingerprint();
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
   node.incarnation = hello.incarnation();
+  node.fault = std::string(CutUtf8(hello.fault(), kFaultTextMax));
   node.expected = false;
   if (!admission.was_alive) node.joined = now;
   node.last_heard = now;

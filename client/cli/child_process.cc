@@ -28,8 +28,10 @@ namespace {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   dup2(null, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
+  if (log >= 0) {
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+  }
   execv(argv[0], argv);
   _exit(127);
 }
@@ -41,8 +43,9 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
     return absl::NotFoundError(
         absl::StrFormat("%s: %s; build or install it beside this program", argv[0], std::strerror(errno)));
   }
-  const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log < 0) return absl::ErrnoToStatus(errno, absl::StrFormat("cannot open the log %s", log_file));
+  const int log =
+      log_file.empty() ? -1 : open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0 && !log_file.empty()) return absl::ErrnoToStatus(errno, absl::StrFormat("cannot open the log %s", log_file));
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   std::vector<char*> pointers;
   for (const std::string& arg : argv) pointers.push_back(const_cast<char*>(arg.c_str()));
@@ -52,7 +55,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   const pid_t pid = fork();
   if (pid == 0) BecomeProgram(pointers.data(), log, null, parent);
   const int error = errno;
-  close(log);
+  if (log >= 0) close(log);
   if (null >= 0) close(null);
   if (pid < 0) return absl::ErrnoToStatus(error, absl::StrFormat("cannot start %s", argv[0]));
   ChildProcess child;

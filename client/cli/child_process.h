@@ -18,7 +18,8 @@ namespace cairn {
 
 class ChildProcess {
  public:
-  // argv[0] is the program's path. stdout and stderr are appended to log_file; stdin is empty.
+  // argv[0] is the program's path. stdout and stderr are appended to log_file (empty: this process'); stdin is
+  // empty.
   // Errors: the log or the program cannot be opened (names it).
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv, const std::string& log_file);
 

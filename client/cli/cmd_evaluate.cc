@@ -2,20 +2,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "client/cli/evaluation_flags.h"
 #include "client/cli/figures.h"
 #include "client/cli/json.h"
 
 namespace cairn {
-namespace {
-
-absl::StatusOr<v1::Split> ParseSplit(const std::string& text) {
-  v1::Split split;
-  if (v1::Split_Parse(absl::AsciiStrToUpper(text), &split) && split != v1::SPLIT_UNSPECIFIED) return split;
-  return absl::InvalidArgumentError(absl::StrFormat("--split %s: is none of train, validation, test", text));
-}
-
-}  // namespace
-
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {
   const auto ref = JobRef::Parse(options.job);
   if (!ref.ok()) return Fail(ref.status());
@@ -24,9 +15,9 @@ int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {
   JobClient client(globals.client);
   const auto job = client.Get(*ref);
   if (!job.ok()) return Fail(job.status());
-  JobRef this_job;
-  this_job.id = job->job_id();
-  const auto response = client.Evaluate(this_job, *split);
+  const auto request = EvaluateRequestOf(*job, *split, options);
+  if (!request.ok()) return Fail(request.status());
+  const auto response = client.Evaluate(*request);
   if (!response.ok()) return Fail(response.status());
   if (globals.json) {
     absl::PrintF("%s\n", EvaluateJson(*job, *split, *response));

@@ -61,6 +61,7 @@ absl::Status LocalClusterOptions::Validate() const {
   };
   CAIRN_RETURN_IF_ERROR(in_range(ps, 1, kDaemonsMax, "--ps"));
   CAIRN_RETURN_IF_ERROR(in_range(workers, 1, kDaemonsMax, "--workers"));
+  CAIRN_RETURN_IF_ERROR(in_range(evaluators, 0, kDaemonsMax, "--evaluators"));
   CAIRN_RETURN_IF_ERROR(in_range(port, 0, 65535, "--port"));
   CAIRN_RETURN_IF_ERROR(in_range(slots, 0, 1024, "--slots"));
   if (dir.empty()) return absl::InvalidArgumentError("--dir: is empty");
@@ -122,6 +123,10 @@ void LocalCluster::Describe() {
     const std::string name = absl::StrCat("worker-", i);
     add(name, "cairn-worker", {"--coordinator", address_, "--name", name, "--slots", absl::StrCat(options_.slots)});
   }
+  for (int i = 0; i < options_.evaluators; ++i) {
+    const std::string name = absl::StrCat("evaluator-", i);
+    add(name, "cairn-worker", {"--role", "evaluator", "--coordinator", address_, "--name", name, "--slots", "1"});
+  }
 }
 
 absl::Status LocalCluster::StartDaemon(Daemon& daemon, absl::Time now) {
@@ -181,6 +186,7 @@ void LocalCluster::StopGroup(const std::string& prefix, absl::Duration patience,
 }
 
 void LocalCluster::Stop(const std::function<bool()>& hurry) {
+  StopGroup("evaluator-", kStopPatience, hurry);
   StopGroup("worker-", kStopPatience, hurry);
   StopGroup("ps-", kStopPatience, hurry);
   StopGroup("coordinator", kStopPatience, hurry);

@@ -20,6 +20,7 @@ namespace cairn {
 struct LocalClusterOptions {
   int ps = 2;           // 1..64
   int workers = 2;      // 1..64
+  int evaluators = 0;   // 0..64
   int port = 7070;      // of the coordinator; 0: chosen by the system
   int slots = 0;        // of each worker; 0: hardware threads / workers, at least 1
   bool restart = true;  // start daemons again that end by themselves
@@ -41,7 +42,7 @@ class LocalCluster {
 
   const std::string& address() const { return address_; }
   const std::string& dir() const { return options_.dir; }
-  int nodes() const { return options_.ps + options_.workers; }
+  int nodes() const { return options_.ps + options_.workers + options_.evaluators; }
 
   // Notices daemons that ended; starts those again whose back-off is over.
   void Tick(absl::Time now);

@@ -13,6 +13,8 @@ const char* RoleText(v1::Role role) {
       return "ps";
     case v1::WORKER:
       return "worker";
+    case v1::EVALUATOR:
+      return "evaluator";
     case v1::COORDINATOR:
       return "coordinator";
     default:
@@ -31,7 +33,7 @@ std::string WorkText(const v1::NodeStatus& node) {
 }
 
 std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
-  if (node.alive()) return node.draining() ? "draining" : "alive";
+  if (node.alive()) return !node.fault().empty() ? "failed" : node.draining() ? "draining" : "alive";
   return absl::StrFormat("dead for %s", ShortDuration(now - absl::FromUnixMillis(node.last_heartbeat_unix_ms())));
 }
 
@@ -48,7 +50,11 @@ std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now)
     rows.push_back({node.name(), RoleText(node.role()), SeenText(node, now), WorkText(node),
                     ShortBytes(node.memory_bytes()), node.host(), TcpAddress(node), node.device()});
   }
-  return Table(rows);
+  std::string text = Table(rows);
+  for (const v1::NodeStatus& node : nodes) {
+    if (node.alive() && !node.fault().empty()) absl::StrAppend(&text, node.name(), " is given no partitions: ", node.fault(), "\n");
+  }
+  return text;
 }
 
 }  // namespace cairn

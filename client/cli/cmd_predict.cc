@@ -1,0 +1,52 @@
+// cairn predict ID --split test -o FILE: the model's outputs for the examples of a split, in their order.
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/evaluation_flags.h"
+#include "client/cli/figures.h"
+#include "client/cli/prediction_writer.h"
+
+namespace cairn {
+namespace {
+
+absl::Status Predict(const Globals& globals, const PredictOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.what.job));
+  PredictionFormat format = globals.json ? PredictionFormat::kJsonLines : PredictionFormat::kCsv;
+  if (options.output != "-") {
+    CAIRN_ASSIGN_OR_RETURN(format, PredictionFormatOf(options.output));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const v1::Split split, ParseSplit(options.what.split));
+  JobClient client(globals.client);
+  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, client.Get(ref));
+  std::unique_ptr<ClassDecision> decision;
+  if (options.classes) {
+    CAIRN_ASSIGN_OR_RETURN(ClassDecision made, ClassDecision::Of(job));
+    decision = std::make_unique<ClassDecision>(std::move(made));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const v1::EvaluateRequest what, EvaluateRequestOf(job, split, options.what));
+  v1::PredictRequest request;
+  *request.mutable_job() = what.job();
+  request.set_split(what.split());
+  request.set_weights(what.weights());
+  if (what.has_data()) *request.mutable_data() = what.data();
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionWriter> writer,
+                         PredictionWriter::Open(options.output, format, std::move(decision)));
+  CAIRN_RETURN_IF_ERROR(
+      client.Predict(request, [&](const v1::PredictResponse& part) { return writer->Write(part); }));
+  CAIRN_RETURN_IF_ERROR(writer->Close());
+  if (options.output == "-") return absl::OkStatus();
+  if (globals.json) {
+    absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split), writer->examples());
+  } else {
+    absl::PrintF("%s: outputs of %s examples\n", options.output, Thousands(writer->examples()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunPredict(const Globals& globals, const PredictOptions& options) {
+  const absl::Status status = Predict(globals, options);
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+}  // namespace cairn

@@ -1,0 +1,48 @@
+#include "client/cli/evaluation_flags.h"
+
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<std::string> AbsolutePath(const std::string& text, const char* flag) {
+  const std::filesystem::path path(text);
+  if (path.empty() || path.is_absolute()) return text;
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
+  if (!error && std::filesystem::exists(absolute, error)) return absolute;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s %s: there is no %s here; give the absolute path, as the workers see it", flag, text, absolute));
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Split> ParseSplit(const std::string& text) {
+  v1::Split split;
+  if (v1::Split_Parse(absl::AsciiStrToUpper(text), &split) && split != v1::SPLIT_UNSPECIFIED) return split;
+  return absl::InvalidArgumentError(absl::StrFormat("--split %s: is none of train, validation, test", text));
+}
+
+absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, v1::Split split,
+                                                      const EvaluateOptions& options) {
+  v1::EvaluateRequest request;
+  request.mutable_job()->set_job_id(job.job_id());
+  request.set_split(split);
+  CAIRN_ASSIGN_OR_RETURN(const std::string weights, AbsolutePath(options.weights, "--weights"));
+  request.set_weights(weights);
+  if (options.data.empty()) return request;
+  CAIRN_ASSIGN_OR_RETURN(const std::string path, AbsolutePath(options.data, "--data"));
+  v1::Data& data = *request.mutable_data();
+  data = job.spec().data();
+  data.set_path(path);
+  data.set_format(v1::Data::AUTO);
+  data.clear_validation_split();
+  data.clear_test_split();
+  data.clear_augmentation();
+  return request;
+}
+
+}  // namespace cairn

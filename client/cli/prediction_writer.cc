@@ -1,0 +1,200 @@
+#include "client/cli/prediction_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace cairn {
+namespace {
+
+// NumPy's format 1.0: magic, version, length of the header (uint16), the header padded with spaces and a line's end.
+constexpr char kNpyMagic[] = "\x93NUMPY\x01\x00";
+constexpr size_t kNpyHeaderBytes = 192;  // room for the number of examples, which is known at the end
+
+// The shortest text that reads back as the same number.
+std::string NumberText(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), static_cast<float>(value)).ptr;
+  return std::string(text, end);
+}
+
+// JSON knows neither nan nor infinity.
+std::string JsonNumber(double value) { return std::isfinite(value) ? NumberText(value) : "null"; }
+
+std::string CsvText(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) absl::StrAppend(&quoted, c == '"' ? "\"\"" : std::string(1, c));
+  return quoted + "\"";
+}
+
+absl::Status SystemError(const std::string& path, const char* what) {
+  return absl::InvalidArgumentError(absl::StrFormat("-o %s: cannot %s: %s", path, what, std::strerror(errno)));
+}
+
+}  // namespace
+
+absl::StatusOr<PredictionFormat> PredictionFormatOf(const std::string& path) {
+  if (absl::EndsWithIgnoreCase(path, ".csv")) return PredictionFormat::kCsv;
+  if (absl::EndsWithIgnoreCase(path, ".npy")) return PredictionFormat::kNpy;
+  if (absl::EndsWithIgnoreCase(path, ".jsonl")) return PredictionFormat::kJsonLines;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("-o %s: the ending tells the format; use .csv, .npy or .jsonl", path));
+}
+
+absl::StatusOr<ClassDecision> ClassDecision::Of(const v1::JobStatus& job) {
+  ClassDecision decision;
+  decision.from_logits = job.spec().loss().from_logits();
+  decision.names.assign(job.data().class_names().begin(), job.data().class_names().end());
+  switch (job.spec().loss().kind()) {
+    case v1::Loss::BINARY_CROSSENTROPY:
+      decision.binary = true;
+      return decision;
+    case v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY:
+    case v1::Loss::CATEGORICAL_CROSSENTROPY:
+      return decision;
+    default:
+      return absl::FailedPreconditionError(absl::StrFormat("--classes: the outputs of job %d are no classes (its loss is %s)",
+                                                           job.job_id(), v1::Loss::Kind_Name(job.spec().loss().kind())));
+  }
+}
+
+ClassDecision::Choice ClassDecision::Decide(const float* outputs, size_t count) const {
+  if (binary && count == 1) {
+    const double p = from_logits ? 1 / (1 + std::exp(-static_cast<double>(outputs[0]))) : outputs[0];
+    return p >= 0.5 ? Choice{1, p} : Choice{0, 1 - p};
+  }
+  const size_t best = static_cast<size_t>(std::max_element(outputs, outputs + count) - outputs);
+  if (!from_logits) return {best, outputs[best]};
+  double sum = 0;  // softmax
+  for (size_t i = 0; i < count; ++i) sum += std::exp(static_cast<double>(outputs[i]) - outputs[best]);
+  return {best, 1 / sum};
+}
+
+std::string ClassDecision::Name(size_t number) const {
+  return number < names.size() ? names[number] : absl::StrCat(number);
+}
+
+absl::StatusOr<std::unique_ptr<PredictionWriter>> PredictionWriter::Open(const std::string& path,
+                                                                         PredictionFormat format,
+                                                                         std::unique_ptr<ClassDecision> decision) {
+  if (decision != nullptr && format == PredictionFormat::kNpy) {
+    return absl::InvalidArgumentError("--classes: names do not fit into .npy; use .csv or .jsonl");
+  }
+  std::unique_ptr<PredictionWriter> writer(new PredictionWriter);
+  writer->path_ = path;
+  writer->format_ = format;
+  writer->decision_ = std::move(decision);
+  if (path == "-") {
+    if (format == PredictionFormat::kNpy) return absl::InvalidArgumentError("-o -: .npy needs a file");
+    writer->file_ = stdout;
+    return writer;
+  }
+  writer->beside_ = absl::StrCat(path, ".", getpid(), ".partial");
+  writer->file_ = std::fopen(writer->beside_.c_str(), "wb");
+  if (writer->file_ == nullptr) return SystemError(path, "write");
+  return writer;
+}
+
+PredictionWriter::~PredictionWriter() {
+  if (file_ == nullptr || file_ == stdout) return;
+  std::fclose(file_);
+  unlink(beside_.c_str());
+}
+
+absl::Status PredictionWriter::Put(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), file_) == text.size()) return absl::OkStatus();
+  return SystemError(path_, "write");
+}
+
+std::string PredictionWriter::NpyHeader() const {
+  std::string header(kNpyMagic, 8);
+  const auto length = static_cast<uint16_t>(kNpyHeaderBytes - 10);
+  header.push_back(static_cast<char>(length & 0xff));
+  header.push_back(static_cast<char>(length >> 8));
+  absl::StrAppend(&header, "{'descr': '<f4', 'fortran_order': False, 'shape': (", examples_, ",");
+  for (int32_t side : shape_) absl::StrAppend(&header, " ", side, ",");
+  header += "), }";
+  header.resize(std::max(header.size(), kNpyHeaderBytes - 1), ' ');
+  return header + "\n";
+}
+
+std::string PredictionWriter::Header(const v1::PredictResponse& part) const {
+  if (format_ == PredictionFormat::kNpy) return NpyHeader();
+  if (format_ == PredictionFormat::kJsonLines) return "";
+  if (decision_ != nullptr) return "example,class,probability\n";
+  std::string header = "example";
+  for (uint64_t i = 0; i < part.outputs().size() / sizeof(float) / std::max<uint64_t>(part.examples(), 1); ++i) {
+    absl::StrAppend(&header, ",output_", i);
+  }
+  return header + "\n";
+}
+
+std::string PredictionWriter::Line(uint64_t example, const float* outputs, size_t count) const {
+  const bool csv = format_ == PredictionFormat::kCsv;
+  if (decision_ != nullptr) {
+    const ClassDecision::Choice choice = decision_->Decide(outputs, count);
+    const std::string name = decision_->Name(choice.number);
+    if (csv) return absl::StrCat(example, ",", CsvText(name), ",", NumberText(choice.probability), "\n");
+    return absl::StrCat("{\"example\":", example, ",\"class\":", nlohmann::json(name).dump(),
+                        ",\"probability\":", JsonNumber(choice.probability), "}\n");
+  }
+  std::string numbers;
+  for (size_t i = 0; i < count; ++i) {
+    if (csv || i > 0) numbers.push_back(',');
+    numbers += csv ? NumberText(outputs[i]) : JsonNumber(outputs[i]);
+  }
+  if (csv) return absl::StrCat(example, numbers, "\n");
+  return absl::StrCat("{\"example\":", example, ",\"outputs\":[", numbers, "]}\n");
+}
+
+absl::Status PredictionWriter::Write(const v1::PredictResponse& part) {
+  if (part.examples() == 0) return absl::OkStatus();
+  const size_t bytes = part.outputs().size() / part.examples();
+  if (bytes * part.examples() != part.outputs().size() || bytes % sizeof(float) != 0 || bytes == 0) {
+    return absl::InternalError(absl::StrFormat("%d bytes of outputs for %d examples", part.outputs().size(), part.examples()));
+  }
+  if (!std::exchange(begun_, true)) {
+    shape_.assign(part.output_shape().begin(), part.output_shape().end());
+    CAIRN_RETURN_IF_ERROR(Put(Header(part)));
+  }
+  if (format_ == PredictionFormat::kNpy) {
+    CAIRN_RETURN_IF_ERROR(Put(part.outputs()));
+  } else {
+    std::vector<float> outputs(bytes / sizeof(float));
+    for (uint64_t e = 0; e < part.examples(); ++e) {
+      std::memcpy(outputs.data(), part.outputs().data() + e * bytes, bytes);
+      CAIRN_RETURN_IF_ERROR(Put(Line(part.first_example() + e, outputs.data(), outputs.size())));
+    }
+  }
+  examples_ += part.examples();
+  return absl::OkStatus();
+}
+
+absl::Status PredictionWriter::Close() {
+  if (format_ == PredictionFormat::kNpy) {
+    if (std::fseek(file_, 0, SEEK_SET) != 0) return SystemError(path_, "write");
+    CAIRN_RETURN_IF_ERROR(Put(NpyHeader()));
+  }
+  std::FILE* file = file_;
+  if (file == stdout) return std::fflush(file) == 0 ? absl::OkStatus() : SystemError(path_, "write");
+  file_ = nullptr;
+  const bool whole = std::fclose(file) == 0;
+  if (whole && std::rename(beside_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
+  absl::Status status = SystemError(path_, "write");
+  unlink(beside_.c_str());
+  return status;
+}
+
+}  // namespace cairn

@@ -1,0 +1,66 @@
+// PredictionWriter: a model's outputs, part by part, as CSV, NumPy's .npy or JSON lines.
+//
+// One thread. Invariants:
+//   1. Memory does not grow with the number of examples.
+//   2. A file is complete or absent: it is written beside its place and renamed by Close. "-": standard output.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/job.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+enum class PredictionFormat { kCsv, kNpy, kJsonLines };
+
+// By the ending: .csv, .npy, .jsonl. Errors: INVALID_ARGUMENT.
+absl::StatusOr<PredictionFormat> PredictionFormatOf(const std::string& path);
+
+// The likeliest class of each example.
+struct ClassDecision {
+  bool from_logits = false;
+  bool binary = false;             // one output: the probability of class 1
+  std::vector<std::string> names;  // by class; where one is missing, the number
+  // Errors: FAILED_PRECONDITION where the job's outputs are no classes.
+  static absl::StatusOr<ClassDecision> Of(const v1::JobStatus& job);
+  struct Choice {
+    size_t number = 0;
+    double probability = 0;
+  };
+  Choice Decide(const float* outputs, size_t count) const;
+  std::string Name(size_t number) const;
+};
+
+class PredictionWriter {
+ public:
+  // decision: null writes the outputs, else "example, class, probability" (not as .npy).
+  static absl::StatusOr<std::unique_ptr<PredictionWriter>> Open(const std::string& path, PredictionFormat format,
+                                                                std::unique_ptr<ClassDecision> decision);
+  ~PredictionWriter();  // without Close: the file is gone
+
+  absl::Status Write(const v1::PredictResponse& part);
+  absl::Status Close();
+  uint64_t examples() const { return examples_; }
+
+ private:
+  PredictionWriter() = default;
+  absl::Status Put(const std::string& text);
+  std::string Header(const v1::PredictResponse& part) const;
+  std::string NpyHeader() const;
+  std::string Line(uint64_t example, const float* outputs, size_t count) const;
+
+  std::string path_, beside_;
+  PredictionFormat format_ = PredictionFormat::kCsv;
+  std::unique_ptr<ClassDecision> decision_;
+  std::FILE* file_ = nullptr;
+  std::vector<int32_t> shape_;  // of one example
+  uint64_t examples_ = 0;
+  bool begun_ = false;
+};
+
+}  // namespace cairn

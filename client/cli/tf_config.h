@@ -1,0 +1,51 @@
+// TF_CONFIG, as TensorFlow and Kubeflow's TFJob set it, and what a container that was started with it runs:
+//
+//   {"cluster": {"chief": ["host:port"], "worker": ["host:port", ...], "ps": [...], "evaluator": [...]},
+//    "task": {"type": "worker", "index": 0}}
+//
+//   | task            | runs                                                                            |
+//   | ps i            | cairn-ps on cluster.ps[i]                                                         |
+//   | chief, worker i | cairn-worker, which listens nowhere                                             |
+//   | evaluator       | cairn-worker --role evaluator; it need not stand in the cluster                 |
+//   | the chief, or worker 0 where there is none | also cairn-coordinator, on its own address, which nobody else needs; |
+//   |                 | not where CAIRN_COORDINATOR names one                                           |
+//   | chief, worker   | where the cluster has no ps: also cairn-ps, on its own host and a free port     |
+//
+// Free functions; any thread. "master" is an old name of the chief.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace cairn {
+
+struct TfConfig {
+  // By task type, then index. A list has the indices 0, 1, ...; TensorFlow also allows {"3": "host:port"}.
+  std::map<std::string, std::map<int, std::string>> cluster;
+  std::string task_type;
+  int task_index = 0;
+};
+
+// Errors: INVALID_ARGUMENT names the field: `TF_CONFIG: task.index: 3, but cluster.worker has 2 entries`.
+absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text);
+
+struct TfRunOptions {
+  std::string coordinator;  // CAIRN_COORDINATOR; empty: the chief's
+  std::string bin_dir;      // where the daemons' programs are
+  std::string dir;          // data of the daemons in DIR/NAME
+  int slots = 0;            // of a worker; 0: the machine's threads
+  std::string log_level = "info";
+};
+
+struct TfDaemon {
+  std::string name;               // "ps-0"
+  std::vector<std::string> argv;  // [0]: the program's path
+};
+
+// What the task runs, in the order of starting. Errors: INVALID_ARGUMENT names the field.
+absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const TfRunOptions& options);
+
+}  // namespace cairn

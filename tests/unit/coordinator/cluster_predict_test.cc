@@ -1,0 +1,221 @@
+// Goal: the outputs of a prediction come in order, each once, whatever happens to workers; a slow caller makes nobody
+// compute ahead without bound; other weights and data are checked and handed on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ReplyToken kCall{90001};
+
+v1::EvaluateRequest Request(uint64_t id) {
+  v1::EvaluateRequest request;
+  request.mutable_job()->set_job_id(id);
+  return request;
+}
+
+void Predict(Cluster& c, const v1::EvaluateRequest& request, ReplyToken token = kCall) {
+  c.Do(PredictJob{token, request, c.clock().Now() + absl::Minutes(10)});
+}
+
+// Every example once, in order, with its own outputs.
+void ExpectWhole(Cluster& c, uint64_t examples) {
+  uint64_t next = 0;
+  for (const v1::PredictResponse& part : c.predictions[kCall]) {
+    ASSERT_EQ(part.first_example(), next);
+    ASSERT_EQ(part.outputs().size(), part.examples() * 4 * sizeof(float));
+    EXPECT_LE(part.outputs().size(), size_t{1} << 20);
+    for (uint64_t e = 0; e < part.examples(); ++e) {
+      float first;
+      std::memcpy(&first, part.outputs().data() + e * 4 * sizeof(float), sizeof(first));
+      ASSERT_EQ(first, static_cast<float>(next + e));
+    }
+    next += part.examples();
+  }
+  EXPECT_EQ(next, examples);
+  ASSERT_NE(c.ReplyTo(kCall), nullptr);
+  EXPECT_TRUE(c.ReplyTo(kCall)->status.ok()) << c.ReplyTo(kCall)->status;
+}
+
+TEST(ClusterPredict, OutputsComeInOrder) {
+  Cluster c(1, 3);
+  c.data.set_test_examples(101);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  Predict(c, Request(id));
+  c.Settle();
+  ExpectWhole(c, 101);
+  EXPECT_GE(c.predictions[kCall].size(), 3u) << "every worker has a part";
+}
+
+// The last shard is answered first; nothing goes out before the first.
+TEST(ClusterPredict, AnswersInAnyOrder) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  Predict(c, Request(id));
+  c.Settle();
+  std::vector<std::pair<std::string, v1::EvaluateShard>> shards;
+  for (const char* worker : {"worker-0", "worker-1"}) {
+    for (const v1::EvaluateShard& shard : std::exchange(c.node(worker).shards, {})) shards.emplace_back(worker, shard);
+  }
+  std::sort(shards.begin(), shards.end(), [](auto& a, auto& b) { return a.second.shard() > b.second.shard(); });
+  ASSERT_GE(shards.size(), 2u);
+  for (const auto& [worker, shard] : shards) {
+    EXPECT_TRUE(c.predictions[kCall].empty());
+    for (const v1::NodeMessage& message : c.Outputs(shard, 16, 4)) c.Say(c.node(worker), message);
+  }
+  c.answer_evaluations = true;
+  c.Settle();
+  ExpectWhole(c, 16);
+}
+
+// A worker is lost with its shards, one of which was answered, another half answered.
+TEST(ClusterPredict, ALostWorkersShardsAreComputedAgain) {
+  Cluster c(1, 2);
+  c.data.set_test_examples(60);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  Predict(c, Request(id));
+  c.Settle();
+  const std::vector<v1::EvaluateShard> held = c.node("worker-0").shards;
+  ASSERT_GE(held.size(), 2u);
+  for (const v1::NodeMessage& message : c.Outputs(held[0], 60, 4)) c.Say(c.node("worker-0"), message);
+  c.Say(c.node("worker-0"), c.Outputs(held[1], 60, 4)[0]);
+  c.Kill(c.node("worker-0"));
+  c.answer_evaluations = true;
+  c.Settle();
+  ExpectWhole(c, 60);
+}
+
+TEST(ClusterPredict, ASlowCallerStopsTheComputing) {
+  Cluster c(1, 2);
+  c.data.set_test_examples(1 << 20);  // 16 blocks of 1 MiB
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.take_predictions = false;
+  Predict(c, Request(id));
+  c.Pass(absl::Seconds(2));
+  EXPECT_EQ(c.predictions[kCall].size(), 1u) << "one block on its way";
+  EXPECT_LE(c.node("worker-0").commands + c.node("worker-1").commands, 16) << "shards of the window alone";
+  c.ClearCommands();
+  c.Pass(absl::Seconds(2));
+  EXPECT_EQ(c.node("worker-0").commands + c.node("worker-1").commands, 0) << "computed ahead without bound";
+  c.Do(PredictionTaken{kCall});
+  c.Settle();
+  EXPECT_EQ(c.node("worker-0").commands + c.node("worker-1").commands, 1) << "one taken, one more computed";
+  c.take_predictions = true;
+  c.Do(PredictionTaken{kCall});
+  c.Settle();
+  ExpectWhole(c, 1 << 20);
+}
+
+TEST(ClusterPredict, ACallerThatIsGoneIsForgotten) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.take_predictions = false;
+  Predict(c, Request(id));
+  c.Settle();
+  c.Do(PredictionGone{kCall});
+  c.Do(PredictionTaken{kCall});
+  c.Settle();
+  EXPECT_EQ(c.predictions[kCall].size(), 1u);
+  EXPECT_EQ(c.ReplyTo(kCall), nullptr);
+}
+
+TEST(ClusterPredict, OutputsThatDoNotFitAreRefused) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  Predict(c, Request(id));
+  c.Settle();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    for (const v1::EvaluateShard& shard : std::exchange(c.node("worker-0").shards, {})) {
+      std::vector<v1::NodeMessage> messages = c.Outputs(shard, 16, 4);
+      messages[0].mutable_predicted()->set_outputs("short");
+      for (const v1::NodeMessage& message : messages) c.Say(c.node("worker-0"), message);
+    }
+    c.Settle();
+  }
+  ASSERT_NE(c.ReplyTo(kCall), nullptr);
+  EXPECT_EQ(c.ReplyTo(kCall)->status.message(), "worker \"worker-0\": it sent no outputs");
+  EXPECT_TRUE(c.predictions[kCall].empty());
+}
+
+TEST(ClusterPredict, OtherDataAreLookedAtFirst) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.data.set_test_examples(40);
+  v1::EvaluateRequest request = Request(id);
+  request.mutable_data()->set_path("/data/other.csv");
+  Predict(c, request);
+  c.Settle();
+  ExpectWhole(c, 40);
+
+  c.data.set_test_examples(0);
+  Predict(c, request, ReplyToken{90002});
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90002})->status.message(), "the data at /data/other.csv have no test split");
+
+  c.data_error = "/data/other.csv: No such file or directory";
+  Predict(c, request, ReplyToken{90003});
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90003}), nullptr);
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90003})->status.message(),
+            "/data/other.csv: No such file or directory (as worker \"worker-0\" sees it)");
+
+  c.answer_inspections = false;  // the worker that was asked is lost
+  c.data_error.clear();
+  c.data.set_test_examples(40);
+  Predict(c, request, ReplyToken{90004});
+  c.Settle();
+  c.Kill(c.node("worker-0"));
+  c.answer_inspections = true;
+  c.Pass(absl::Seconds(1));
+  ASSERT_NE(c.ReplyTo(ReplyToken{90004}), nullptr);
+  EXPECT_TRUE(c.ReplyTo(ReplyToken{90004})->status.ok()) << c.ReplyTo(ReplyToken{90004})->status;
+}
+
+// Weights of a file need neither a job that ran nor its ps.
+TEST(ClusterPredict, OtherWeightsNeedNoPs) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec(1)), queued = c.SubmitOk(c.Spec(1));
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  for (uint64_t job : {id, queued}) {
+    c.answer_evaluations = false;
+    const ReplyToken token{91000 + job};
+    v1::EvaluateRequest request = Request(job);
+    request.set_weights("/run/step-7");
+    c.Do(EvaluateJob{token, request, c.clock().Now() + absl::Minutes(10)});
+    c.Settle();
+    ASSERT_EQ(c.node("worker-0").shards.size(), 1u);
+    EXPECT_EQ(c.node("worker-0").shards[0].weights(), "/run/step-7");
+    EXPECT_EQ(c.node("worker-0").shards[0].routes_size(), 0);
+    c.answer_evaluations = true;
+    c.Settle();
+    ASSERT_NE(c.ReplyTo(token), nullptr);
+    EXPECT_TRUE(c.ReplyTo(token)->status.ok());
+  }
+}
+
+TEST(ClusterPredict, SaysWhyItCannot) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = c.Spec();
+  Predict(c, Request(77));
+  EXPECT_THAT(std::string(c.ReplyTo(kCall)->status.message()), HasSubstr("there is no job 77"));
+  const uint64_t id = c.SubmitOk(spec);
+  v1::EvaluateRequest request = Request(id);
+  request.mutable_data()->set_path("");
+  Predict(c, request, ReplyToken{90002});
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90002})->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(c.ReplyTo(ReplyToken{90002})->status.message()), HasSubstr("data.path"));
+}
+
+}  // namespace
+}  // namespace cairn
