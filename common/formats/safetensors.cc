@@ -122,6 +122,15 @@ std::optional<v1::DataType> ParseDtype(absl::string_view text) {
   return std::nullopt;
 }
 
+// Bytes of one whole number; 0: no type of whole numbers.
+size_t IntegerBytes(absl::string_view dtype) {
+  if (dtype == "I64" || dtype == "U64") return 8;
+  if (dtype == "I32" || dtype == "U32") return 4;
+  if (dtype == "I16" || dtype == "U16") return 2;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return 1;
+  return 0;
+}
+
 // The header with nothing but its JSON checked: one object, no key twice, no deep nesting (its destructor would
 // recurse).
 absl::StatusOr<json> ParseHeader(absl::string_view text) {
@@ -144,6 +153,7 @@ absl::StatusOr<json> ParseHeader(absl::string_view text) {
 struct Entry {
   Safetensor tensor;
   uint64_t begin = 0, end = 0;
+  bool left = false;  // whole numbers, which the caller has no use for
 };
 
 absl::StatusOr<uint64_t> ReadNumber(const json& value, absl::string_view field) {
@@ -151,14 +161,16 @@ absl::StatusOr<uint64_t> ReadNumber(const json& value, absl::string_view field) 
   return value.get<uint64_t>();
 }
 
-absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& value, uint64_t data_bytes) {
+absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& value, uint64_t data_bytes,
+                                SafetensorsIntegers integers) {
   if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
     return absl::DataLossError("dtype, shape or data_offsets is missing");
   }
   const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
   if (!dtype.is_string()) return absl::DataLossError("dtype is not text");
   const std::optional<v1::DataType> type = ParseDtype(dtype.get<std::string>());
-  if (!type.has_value()) {
+  const size_t integer = integers == SafetensorsIntegers::kLeave ? IntegerBytes(dtype.get<std::string>()) : 0;
+  if (!type.has_value() && integer == 0) {
     return absl::UnimplementedError(
         absl::StrFormat("dtype \"%s\" is not supported; convert it to F32, F16 or BF16", dtype.get<std::string>()));
   }
@@ -167,8 +179,9 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& value, uint
 
   Entry entry;
   entry.tensor.name = name;
-  entry.tensor.dtype = *type;
-  uint64_t bytes = SizeOf(*type);
+  entry.left = !type.has_value();
+  entry.tensor.dtype = type.value_or(v1::FLOAT32);
+  uint64_t bytes = entry.left ? integer : SizeOf(*type);
   for (const json& item : shape) {
     CAIRN_ASSIGN_OR_RETURN(const uint64_t dim, ReadNumber(item, "shape"));
     if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
@@ -215,7 +228,7 @@ absl::Status CheckCover(const std::vector<Entry>& entries, uint64_t data_bytes) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes) {
+absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes, SafetensorsIntegers integers) {
   uint64_t header_bytes = 0;
   if (bytes.size() < kLengthBytes) return absl::DataLossError("shorter than the 8 bytes of a header length");
   std::memcpy(&header_bytes, bytes.data(), kLengthBytes);
@@ -235,7 +248,7 @@ absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes) {
       CAIRN_RETURN_IF_ERROR(ReadMetadata(value, file.metadata));
       continue;
     }
-    absl::StatusOr<Entry> entry = ReadEntry(name, value, data_bytes);
+    absl::StatusOr<Entry> entry = ReadEntry(name, value, data_bytes, integers);
     if (!entry.ok()) return Annotate(entry.status(), absl::StrFormat("tensor \"%s\"", name));
     entries.push_back(*std::move(entry));
   }
@@ -243,6 +256,7 @@ absl::StatusOr<SafetensorsFile> Parse(const Buffer& bytes) {
             [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
   CAIRN_RETURN_IF_ERROR(CheckCover(entries, data_bytes));
   for (Entry& e : entries) {
+    if (e.left) continue;
     e.tensor.data = bytes.Slice(data_begin + e.begin, e.end - e.begin);
     file.tensors.push_back(std::move(e.tensor));
   }
@@ -277,13 +291,14 @@ absl::StatusOr<Buffer> ReadFileBytes(const std::string& path) {
   return bytes;
 }
 
-absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path) {
+absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path, SafetensorsIntegers integers) {
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
-  return ParseSafetensors(bytes, path);
+  return ParseSafetensors(bytes, path, integers);
 }
 
-absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where) {
-  absl::StatusOr<SafetensorsFile> file = Parse(bytes);
+absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where,
+                                                 SafetensorsIntegers integers) {
+  absl::StatusOr<SafetensorsFile> file = Parse(bytes, integers);
   if (!file.ok()) return Annotate(file.status(), std::string(where));
   return file;
 }

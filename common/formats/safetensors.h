@@ -51,14 +51,19 @@ struct SafetensorsFile {
 absl::Status WriteSafetensors(const std::string& path, const std::vector<SafetensorView>& tensors,
                               const std::map<std::string, std::string>& metadata, std::string* digest = nullptr);
 
+// Tensors of whole numbers, such as PyTorch's num_batches_tracked: no weights of any model here.
+enum class SafetensorsIntegers { kRefuse, kLeave };
+
 // Errors: NOT_FOUND, PERMISSION_DENIED; DATA_LOSS names the file, the tensor and what is wrong; UNIMPLEMENTED for a
 // dtype other than F32, F16 and BF16.
-absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path);
+absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path,
+                                                SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
 
 // A file's bytes. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory), DATA_LOSS.
 absl::StatusOr<Buffer> ReadFileBytes(const std::string& path);
 
 // The same for bytes in memory; `where` stands in the errors.
-absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where);
+absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where,
+                                                 SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
 
 }  // namespace cairn

@@ -1,0 +1,56 @@
+#include "common/formats/expand_model.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/formats/keras_model.h"
+#include "common/model/ready_made/ready_made.h"
+
+namespace cairn {
+namespace {
+
+// What the expanded model replaces: everything but a name that the user gave.
+void Replace(v1::Model expanded, v1::Model* model) {
+  if (!model->name().empty()) expanded.set_name(model->name());
+  *model = std::move(expanded);
+}
+
+}  // namespace
+
+absl::Status ExpandModel(v1::Model* model, std::vector<v1::Augmentation>* augmentation) {
+  const int given = (model->layers_size() > 0) + model->has_ready_made() + !model->keras_json().empty();
+  if (given > 1) {
+    return absl::InvalidArgumentError(
+        "model: more than one of layers, ready_made and keras_json is given; leave all but one away");
+  }
+  if (model->has_ready_made()) {
+    CAIRN_ASSIGN_OR_RETURN(v1::Model expanded, MakeReadyMade(model->ready_made()));
+    Replace(std::move(expanded), model);
+  } else if (!model->keras_json().empty()) {
+    absl::StatusOr<KerasModel> read = ReadKerasModel(model->keras_json());
+    if (!read.ok()) return Annotate(read.status(), "model.keras_json");
+    if (!read->augmentation.empty()) {
+      if (augmentation == nullptr) {
+        return absl::InvalidArgumentError(
+            "model.keras_json: it begins with augmentation, which belongs to the data; give it as data.augmentation");
+      }
+      *augmentation = std::move(read->augmentation);
+    }
+    Replace(std::move(read->model), model);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExpandJob(v1::JobSpec* spec) {
+  std::vector<v1::Augmentation> augmentation;
+  CAIRN_RETURN_IF_ERROR(ExpandModel(spec->mutable_model(), &augmentation));
+  if (augmentation.empty()) return absl::OkStatus();
+  if (spec->data().augmentation_size() > 0) {
+    return absl::InvalidArgumentError(
+        "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
+  }
+  spec->mutable_data()->mutable_augmentation()->Assign(augmentation.begin(), augmentation.end());
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

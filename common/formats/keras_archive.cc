@@ -1,0 +1,168 @@
+#include "common/formats/keras_archive.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/limits.h"
+#include "common/formats/keras_class.h"
+#include "common/formats/keras_model.h"
+#include "common/formats/keras_weights.h"
+#include "common/formats/zip_file.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kConfig[] = "config.json";
+constexpr char kMetadata[] = "metadata.json";
+constexpr char kWeights[] = "model.weights.h5";
+constexpr char kKerasVersion[] = "3.0.0";  // whose format this is
+constexpr uint64_t kWeightsBytesMax = static_cast<uint64_t>(kParametersMax) * sizeof(float);
+
+OrderedJson BatchShape(const Shape& shape) {
+  OrderedJson batch = OrderedJson::array({nullptr});
+  for (const int64_t dim : shape) batch.push_back(dim);
+  return batch;
+}
+
+OrderedJson TensorJson(const Node& node) {
+  OrderedJson tensor = OrderedJson::object();
+  tensor["class_name"] = "__keras_tensor__";
+  tensor["config"]["shape"] = BatchShape(node.output);
+  tensor["config"]["dtype"] = "float32";
+  tensor["config"]["keras_history"] = {node.name, 0, 0};
+  return tensor;
+}
+
+bool Merges(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kAdd:
+    case LayerKind::kConcatenate:
+    case LayerKind::kMultiply:
+    case LayerKind::kAverage:
+    case LayerKind::kMaximum:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// How a Functional model calls the layer: a list of tensors for one that merges, query, value and key for attention.
+OrderedJson InboundNodes(const Graph& graph, const Node& node) {
+  if (node.inputs.empty()) return OrderedJson::array();
+  OrderedJson tensors = OrderedJson::array();
+  for (const int input : node.inputs) tensors.push_back(TensorJson(graph.nodes()[static_cast<size_t>(input)]));
+  OrderedJson call = OrderedJson::object();
+  call["args"] = Merges(node.kind) ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
+  call["kwargs"] = OrderedJson::object();
+  if (node.layer.multi_head_attention().use_causal_mask()) call["kwargs"]["use_causal_mask"] = true;
+  return OrderedJson::array({std::move(call)});
+}
+
+// With what shapes the layer was built.
+OrderedJson BuildConfig(const Graph& graph, const Node& node) {
+  OrderedJson config = OrderedJson::object();
+  const auto shape = [&](size_t i) { return BatchShape(graph.nodes()[static_cast<size_t>(node.inputs[i])].output); };
+  if (node.kind != LayerKind::kMultiHeadAttention) {
+    config["input_shape"] = shape(0);
+    return config;
+  }
+  config["shapes_dict"]["query_shape"] = shape(0);
+  config["shapes_dict"]["value_shape"] = shape(1);
+  if (node.inputs.size() > 2) config["shapes_dict"]["key_shape"] = shape(2);
+  return config;
+}
+
+absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
+  CAIRN_ASSIGN_OR_RETURN(OrderedJson config, KerasLayerConfig(node));
+  OrderedJson layer = KerasObject("keras.layers", KerasClass(node), std::move(config));
+  if (!node.variables.empty()) layer["build_config"] = BuildConfig(graph, node);
+  return layer;
+}
+
+absl::StatusOr<std::string> ConfigJson(const std::string& name, const Graph& graph) {
+  const bool sequential = IsSequentialModel(graph);
+  OrderedJson config = OrderedJson::object();
+  config["name"] = name.empty() ? (sequential ? "sequential" : "functional") : name;
+  config["trainable"] = true;
+  if (sequential) config["dtype"] = "float32";
+  config["layers"] = OrderedJson::array();
+  for (const int id : KerasOrder(graph)) {
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
+    CAIRN_ASSIGN_OR_RETURN(OrderedJson layer, LayerJson(graph, node));
+    if (!sequential) {
+      layer["name"] = node.name;
+      layer["inbound_nodes"] = InboundNodes(graph, node);
+    }
+    config["layers"].push_back(std::move(layer));
+  }
+  OrderedJson model;
+  if (sequential) {
+    config["build_input_shape"] = BatchShape(graph.input_shape());
+    model = KerasObject("keras", "Sequential", std::move(config));
+  } else {
+    config["input_layers"] = {{graph.nodes().front().name, 0, 0}};
+    config["output_layers"] = {{graph.output().name, 0, 0}};
+    model = KerasObject("keras", "Functional", std::move(config));
+  }
+  model["build_config"]["input_shape"] = BatchShape(graph.input_shape());
+  return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
+}
+
+std::string MetadataJson() {
+  OrderedJson metadata = OrderedJson::object();
+  metadata["keras_version"] = kKerasVersion;
+  metadata["date_saved"] = absl::FormatTime("%Y-%m-%d@%H:%M:%S", absl::Now(), absl::UTCTimeZone());
+  return metadata.dump();
+}
+
+}  // namespace
+
+absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
+                               absl::Span<const float> space) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string config, ConfigJson(model_name, graph));
+  const std::string weights = absl::StrCat(path, ".weights-", ::getpid());
+  const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
+  CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));
+  return WriteZip(path, {{kMetadata, MetadataJson(), ""}, {kConfig, config, ""}, {kWeights, "", weights}});
+}
+
+absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space) {
+  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
+  absl::Status status = WriteKerasWeights(beside, graph, space);
+  std::error_code error;
+  if (status.ok()) {
+    std::filesystem::rename(beside, path, error);
+    if (error) status = absl::InternalError(absl::StrCat(path, ": cannot rename to it: ", error.message()));
+  }
+  if (!status.ok()) ::unlink(beside.c_str());
+  return status;
+}
+
+absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kConfig, kKerasJsonBytesMax));
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const std::string config, ReadKerasArchiveConfig(path));
+  const absl::StatusOr<KerasModel> model = ReadKerasModel(config);
+  const std::string where = absl::StrCat(path, ": config.json");
+  if (!model.ok()) return Annotate(model.status(), where);
+  const absl::StatusOr<Graph> graph = Graph::Build(model->model);
+  if (!graph.ok()) return Annotate(graph.status(), where);
+  CAIRN_ASSIGN_OR_RETURN(Buffer bytes, ReadZipMember(path, kWeights, kWeightsBytesMax));
+  return ReadKerasWeights(std::move(bytes), path, *graph, model->weight_paths);
+}
+
+absl::StatusOr<SafetensorsFile> ReadKerasWeightsFile(const std::string& path, const Graph& graph) {
+  CAIRN_ASSIGN_OR_RETURN(Buffer bytes, ReadFileBytes(path));
+  return ReadKerasWeights(std::move(bytes), path, graph, KerasLayerPaths(graph));
+}
+
+}  // namespace cairn

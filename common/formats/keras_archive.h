@@ -1,0 +1,33 @@
+// .keras archives, as Keras 3 writes and loads them: a zip of metadata.json, config.json (the model) and
+// model.weights.h5 (its weights).
+//
+// Free functions, blocking; any thread.
+#pragma once
+
+#include <string>
+
+#include "common/base/status.h"
+#include "common/formats/safetensors.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// What model.save("m.keras") writes of a model that is not compiled. `space`: the parameter space. A file is complete or
+// absent. Errors: UNIMPLEMENTED names a layer that Keras' format cannot hold; INTERNAL the file.
+absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
+                               absl::Span<const float> space);
+
+// The same weights alone, as model.save_weights("m.weights.h5") writes them.
+absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space);
+
+// config.json: for keras_model.h. Errors: those of zip_file.h.
+absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path);
+
+// The weights under the names that the archive's own model gives them. Errors: also those of keras_model.h and
+// keras_weights.h.
+absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path);
+
+// A .weights.h5 file, which tells no names: its layers are those of `graph`, in Keras' order.
+absl::StatusOr<SafetensorsFile> ReadKerasWeightsFile(const std::string& path, const Graph& graph);
+
+}  // namespace cairn

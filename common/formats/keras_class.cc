@@ -1,0 +1,488 @@
+#include "common/formats/keras_class.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+// The shortest decimal that is this float: 0.99, not 0.9900000095367432.
+double Decimal(float value) {
+  char text[32];
+  const std::to_chars_result end = std::to_chars(text, text + sizeof(text) - 1, value);
+  *end.ptr = '\0';
+  return std::strtod(text, nullptr);
+}
+
+// Of a field; an Activation layer with an argument is a class of its own.
+absl::StatusOr<std::string> ActivationText(const Node& node, v1::Activation activation) {
+  switch (activation) {
+    case v1::RELU:
+      return "relu";
+    case v1::LEAKY_RELU:
+      return "leaky_relu";
+    case v1::SIGMOID:
+      return "sigmoid";
+    case v1::TANH:
+      return "tanh";
+    case v1::SOFTMAX:
+      return "softmax";
+    case v1::ELU:
+      return "elu";
+    case v1::GELU:
+      return "gelu";
+    case v1::SILU:
+      return "silu";
+    case v1::SOFTPLUS:
+      return "softplus";
+    case v1::RELU6:
+      return "relu6";
+    case v1::GELU_TANH:
+      return absl::UnimplementedError(absl::StrCat(
+          "layer \"", node.name, "\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors"));
+    default:
+      return "linear";
+  }
+}
+
+OrderedJson InitializerJson(const v1::Initializer& initializer) {
+  OrderedJson config = OrderedJson::object();
+  const auto object = [&](const char* name) { return KerasObject("keras.initializers", name, std::move(config)); };
+  switch (initializer.kind()) {
+    case v1::Initializer::ZEROS:
+      return object("Zeros");
+    case v1::Initializer::ONES:
+      return object("Ones");
+    case v1::Initializer::CONSTANT:
+      config["value"] = Decimal(initializer.value());
+      return object("Constant");
+    case v1::Initializer::RANDOM_UNIFORM:
+      config["minval"] = -0.05;
+      config["maxval"] = 0.05;
+      break;
+    case v1::Initializer::RANDOM_NORMAL:
+    case v1::Initializer::TRUNCATED_NORMAL:
+      config["mean"] = 0.0;
+      config["stddev"] = 0.05;
+      break;
+    default:
+      break;
+  }
+  config["seed"] = nullptr;
+  switch (initializer.kind()) {
+    case v1::Initializer::GLOROT_NORMAL:
+      return object("GlorotNormal");
+    case v1::Initializer::HE_UNIFORM:
+      return object("HeUniform");
+    case v1::Initializer::HE_NORMAL:
+      return object("HeNormal");
+    case v1::Initializer::LECUN_UNIFORM:
+      return object("LecunUniform");
+    case v1::Initializer::LECUN_NORMAL:
+      return object("LecunNormal");
+    case v1::Initializer::RANDOM_UNIFORM:
+      return object("RandomUniform");
+    case v1::Initializer::RANDOM_NORMAL:
+      return object("RandomNormal");
+    case v1::Initializer::TRUNCATED_NORMAL:
+      return object("TruncatedNormal");
+    default:
+      return object("GlorotUniform");
+  }
+}
+
+// A config in the making. Keys stand in the order in which Keras writes them.
+class Config {
+ public:
+  explicit Config(const Node& node) : node_(node) {
+    json_["name"] = node.name;
+    json_["trainable"] = true;
+    json_["dtype"] = "float32";
+  }
+
+  OrderedJson& operator[](const char* key) { return json_[key]; }
+
+  template <typename Numbers>
+  void Ints(const char* key, const Numbers& numbers) {
+    json_[key] = OrderedJson::array();
+    for (const int32_t number : numbers) json_[key].push_back(number);
+  }
+  void Padding(v1::Padding padding) { json_["padding"] = padding == v1::SAME ? "same" : "valid"; }
+  void ChannelsLast() { json_["data_format"] = "channels_last"; }
+  void Nulls(std::initializer_list<const char*> keys) {
+    for (const char* key : keys) json_[key] = nullptr;
+  }
+  template <typename Layer>
+  void ActivationAndBias(const Layer& layer) {
+    absl::StatusOr<std::string> text = ActivationText(node_, layer.activation());
+    status_.Update(text.status());
+    json_["activation"] = text.ok() ? *text : "";
+    json_["use_bias"] = layer.use_bias();
+  }
+  template <typename Layer>
+  void KernelAndBias(const Layer& layer) {
+    json_["kernel_initializer"] = InitializerJson(layer.kernel_initializer());
+    json_["bias_initializer"] = InitializerJson(layer.bias_initializer());
+    Nulls({"kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint", "bias_constraint"});
+  }
+  template <typename Layer>
+  void ScaleAndCenter(const Layer& layer) {
+    json_["epsilon"] = Decimal(layer.epsilon());
+    json_["center"] = layer.center();
+    json_["scale"] = layer.scale();
+    v1::Initializer initializer;
+    initializer.set_kind(v1::Initializer::ZEROS);
+    json_["beta_initializer"] = InitializerJson(initializer);
+    initializer.set_kind(v1::Initializer::ONES);
+    json_["gamma_initializer"] = InitializerJson(initializer);
+    Nulls({"beta_regularizer", "gamma_regularizer", "beta_constraint", "gamma_constraint"});
+  }
+
+  absl::StatusOr<OrderedJson> Take() {
+    if (!status_.ok()) return status_;
+    return std::move(json_);
+  }
+
+ private:
+  const Node& node_;
+  OrderedJson json_ = OrderedJson::object();
+  absl::Status status_;
+};
+
+void AddConv2D(const v1::Conv2D& conv, Config* c) {
+  (*c)["filters"] = conv.filters();
+  c->Ints("kernel_size", conv.kernel_size());
+  c->Ints("strides", conv.strides());
+  c->Padding(conv.padding());
+  c->ChannelsLast();
+  c->Ints("dilation_rate", conv.dilation_rate());
+  (*c)["groups"] = 1;
+  c->ActivationAndBias(conv);
+  c->KernelAndBias(conv);
+}
+
+void AddDepthwiseConv2D(const v1::DepthwiseConv2D& conv, Config* c) {
+  c->Ints("kernel_size", conv.kernel_size());
+  c->Ints("strides", conv.strides());
+  c->Padding(conv.padding());
+  (*c)["depth_multiplier"] = conv.depth_multiplier();
+  c->ChannelsLast();
+  c->Ints("dilation_rate", conv.dilation_rate());
+  c->ActivationAndBias(conv);
+  (*c)["depthwise_initializer"] = InitializerJson(conv.depthwise_initializer());
+  (*c)["bias_initializer"] = InitializerJson(conv.bias_initializer());
+  c->Nulls({"depthwise_regularizer", "bias_regularizer", "activity_regularizer", "depthwise_constraint", "bias_constraint"});
+}
+
+void AddSeparableConv2D(const v1::SeparableConv2D& conv, Config* c) {
+  (*c)["filters"] = conv.filters();
+  c->Ints("kernel_size", conv.kernel_size());
+  c->Ints("strides", conv.strides());
+  c->Padding(conv.padding());
+  c->ChannelsLast();
+  c->Ints("dilation_rate", conv.dilation_rate());
+  (*c)["depth_multiplier"] = conv.depth_multiplier();
+  c->ActivationAndBias(conv);
+  (*c)["depthwise_initializer"] = InitializerJson(conv.depthwise_initializer());
+  (*c)["pointwise_initializer"] = InitializerJson(conv.pointwise_initializer());
+  (*c)["bias_initializer"] = InitializerJson(conv.bias_initializer());
+  c->Nulls({"depthwise_regularizer", "pointwise_regularizer", "bias_regularizer", "activity_regularizer",
+            "depthwise_constraint", "pointwise_constraint", "bias_constraint"});
+}
+
+void AddConv2DTranspose(const v1::Conv2DTranspose& conv, Config* c) {
+  (*c)["filters"] = conv.filters();
+  c->Ints("kernel_size", conv.kernel_size());
+  c->Ints("strides", conv.strides());
+  c->Padding(conv.padding());
+  (*c)["output_padding"] = nullptr;
+  c->ChannelsLast();
+  c->Ints("dilation_rate", std::initializer_list<int32_t>{1, 1});
+  c->ActivationAndBias(conv);
+  c->KernelAndBias(conv);
+}
+
+void AddConv1D(const v1::Conv1D& conv, Config* c) {
+  (*c)["filters"] = conv.filters();
+  c->Ints("kernel_size", std::initializer_list<int32_t>{conv.kernel_size()});
+  c->Ints("strides", std::initializer_list<int32_t>{conv.strides()});
+  c->Padding(conv.padding());
+  c->ChannelsLast();
+  c->Ints("dilation_rate", std::initializer_list<int32_t>{conv.dilation_rate()});
+  (*c)["groups"] = 1;
+  c->ActivationAndBias(conv);
+  c->KernelAndBias(conv);
+}
+
+void AddPooling2D(const v1::Pooling2D& pooling, Config* c) {
+  c->Ints("pool_size", pooling.pool_size());
+  c->Padding(pooling.padding());
+  c->Ints("strides", pooling.strides());
+  c->ChannelsLast();
+}
+
+void AddPooling1D(const v1::Pooling1D& pooling, Config* c) {
+  c->Ints("pool_size", std::initializer_list<int32_t>{pooling.pool_size()});
+  c->Padding(pooling.padding());
+  c->Ints("strides", std::initializer_list<int32_t>{pooling.strides()});
+  c->ChannelsLast();
+}
+
+void AddAttention(const v1::MultiHeadAttention& attention, Config* c) {
+  (*c)["num_heads"] = attention.num_heads();
+  (*c)["key_dim"] = attention.key_dim();
+  (*c)["value_dim"] = attention.value_dim();
+  (*c)["dropout"] = Decimal(attention.dropout());
+  (*c)["use_bias"] = attention.use_bias();
+  c->Nulls({"output_shape", "attention_axes"});
+  c->KernelAndBias(attention);
+  (*c)["seed"] = nullptr;
+}
+
+void AddActivation(const Node& node, Config* c) {
+  switch (node.activation) {
+    case v1::LEAKY_RELU:
+      (*c)["negative_slope"] = Decimal(node.negative_slope);
+      break;
+    case v1::ELU:
+      (*c)["alpha"] = Decimal(node.layer.activation().has_alpha() ? node.layer.activation().alpha() : 1.0f);
+      break;
+    case v1::RELU6:
+      (*c)["max_value"] = 6.0;
+      (*c)["negative_slope"] = 0.0;
+      (*c)["threshold"] = 0.0;
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+OrderedJson KerasObject(const char* module, const std::string& class_name, OrderedJson config) {
+  OrderedJson object = OrderedJson::object();
+  object["module"] = module;
+  object["class_name"] = class_name;
+  object["config"] = std::move(config);
+  object["registered_name"] = nullptr;
+  return object;
+}
+
+std::string KerasClass(const Node& node) {
+  switch (node.kind) {
+    case LayerKind::kInput:
+      return "InputLayer";
+    case LayerKind::kRescaling:
+      return "Rescaling";
+    case LayerKind::kConv2D:
+      return "Conv2D";
+    case LayerKind::kDepthwiseConv2D:
+      return "DepthwiseConv2D";
+    case LayerKind::kBatchNormalization:
+      return "BatchNormalization";
+    case LayerKind::kActivation:
+      switch (node.activation) {
+        case v1::LEAKY_RELU:
+          return "LeakyReLU";
+        case v1::ELU:
+          return "ELU";
+        case v1::RELU6:
+          return "ReLU";
+        default:
+          return "Activation";
+      }
+    case LayerKind::kMaxPooling2D:
+      return "MaxPooling2D";
+    case LayerKind::kAveragePooling2D:
+      return "AveragePooling2D";
+    case LayerKind::kGlobalAveragePooling2D:
+      return "GlobalAveragePooling2D";
+    case LayerKind::kAdd:
+      return "Add";
+    case LayerKind::kConcatenate:
+      return "Concatenate";
+    case LayerKind::kFlatten:
+      return "Flatten";
+    case LayerKind::kDense:
+      return "Dense";
+    case LayerKind::kDropout:
+      return "Dropout";
+    case LayerKind::kZeroPadding2D:
+      return "ZeroPadding2D";
+    case LayerKind::kLayerNormalization:
+      return "LayerNormalization";
+    case LayerKind::kGroupNormalization:
+      return "GroupNormalization";
+    case LayerKind::kEmbedding:
+      return "Embedding";
+    case LayerKind::kGlobalAveragePooling1D:
+      return "GlobalAveragePooling1D";
+    case LayerKind::kMaxPooling1D:
+      return "MaxPooling1D";
+    case LayerKind::kAveragePooling1D:
+      return "AveragePooling1D";
+    case LayerKind::kConv1D:
+      return "Conv1D";
+    case LayerKind::kSeparableConv2D:
+      return "SeparableConv2D";
+    case LayerKind::kConv2DTranspose:
+      return "Conv2DTranspose";
+    case LayerKind::kUpSampling2D:
+      return "UpSampling2D";
+    case LayerKind::kSpatialDropout2D:
+      return "SpatialDropout2D";
+    case LayerKind::kReshape:
+      return "Reshape";
+    case LayerKind::kPermute:
+      return "Permute";
+    case LayerKind::kMultiply:
+      return "Multiply";
+    case LayerKind::kAverage:
+      return "Average";
+    case LayerKind::kMaximum:
+      return "Maximum";
+    case LayerKind::kMultiHeadAttention:
+      return "MultiHeadAttention";
+  }
+  return "";
+}
+
+absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
+  Config c(node);
+  const v1::Layer& layer = node.layer;
+  switch (node.kind) {
+    case LayerKind::kInput: {
+      OrderedJson input = OrderedJson::object();
+      input["batch_shape"] = OrderedJson::array({nullptr});
+      for (const int64_t dim : node.output) input["batch_shape"].push_back(dim);
+      input["dtype"] = "float32";
+      input["sparse"] = false;
+      input["name"] = node.name;
+      return input;
+    }
+    case LayerKind::kRescaling:
+      c["scale"] = Decimal(layer.rescaling().scale());
+      c["offset"] = Decimal(layer.rescaling().offset());
+      break;
+    case LayerKind::kConv2D:
+      AddConv2D(layer.conv2d(), &c);
+      break;
+    case LayerKind::kDepthwiseConv2D:
+      AddDepthwiseConv2D(layer.depthwise_conv2d(), &c);
+      break;
+    case LayerKind::kBatchNormalization: {
+      c["axis"] = -1;
+      c["momentum"] = Decimal(layer.batch_normalization().momentum());
+      c.ScaleAndCenter(layer.batch_normalization());
+      v1::Initializer initializer;
+      initializer.set_kind(v1::Initializer::ZEROS);
+      c["moving_mean_initializer"] = InitializerJson(initializer);
+      initializer.set_kind(v1::Initializer::ONES);
+      c["moving_variance_initializer"] = InitializerJson(initializer);
+      c["synchronized"] = false;
+      break;
+    }
+    case LayerKind::kLayerNormalization:
+      c["axis"] = -1;
+      c.ScaleAndCenter(layer.layer_normalization());
+      break;
+    case LayerKind::kGroupNormalization:
+      c["groups"] = layer.group_normalization().groups();
+      c["axis"] = -1;
+      c.ScaleAndCenter(layer.group_normalization());
+      break;
+    case LayerKind::kActivation:
+      if (KerasClass(node) == "Activation") {
+        CAIRN_ASSIGN_OR_RETURN(c["activation"], ActivationText(node, node.activation));
+      } else {
+        AddActivation(node, &c);
+      }
+      break;
+    case LayerKind::kMaxPooling2D:
+      AddPooling2D(layer.max_pooling2d(), &c);
+      break;
+    case LayerKind::kAveragePooling2D:
+      AddPooling2D(layer.average_pooling2d(), &c);
+      break;
+    case LayerKind::kMaxPooling1D:
+      AddPooling1D(layer.max_pooling1d(), &c);
+      break;
+    case LayerKind::kAveragePooling1D:
+      AddPooling1D(layer.average_pooling1d(), &c);
+      break;
+    case LayerKind::kGlobalAveragePooling1D:
+    case LayerKind::kGlobalAveragePooling2D:
+      c.ChannelsLast();
+      c["keepdims"] = false;
+      break;
+    case LayerKind::kConcatenate:
+      c["axis"] = -1;
+      break;
+    case LayerKind::kFlatten:
+      c.ChannelsLast();
+      break;
+    case LayerKind::kDense:
+      c["units"] = layer.dense().units();
+      c.ActivationAndBias(layer.dense());
+      c.KernelAndBias(layer.dense());
+      break;
+    case LayerKind::kDropout:
+      c["rate"] = Decimal(layer.dropout().rate());
+      c.Nulls({"seed", "noise_shape"});
+      break;
+    case LayerKind::kSpatialDropout2D:
+      c["rate"] = Decimal(layer.spatial_dropout2d().rate());
+      c["seed"] = nullptr;
+      c.ChannelsLast();
+      break;
+    case LayerKind::kZeroPadding2D: {
+      const auto& p = layer.zero_padding2d().padding();  // top, bottom, left, right
+      c["padding"] = {{p[0], p[1]}, {p[2], p[3]}};
+      c.ChannelsLast();
+      break;
+    }
+    case LayerKind::kEmbedding: {
+      c["input_dim"] = layer.embedding().input_dim();
+      c["output_dim"] = layer.embedding().output_dim();
+      c["embeddings_initializer"] = InitializerJson(layer.embedding().embeddings_initializer());
+      c.Nulls({"embeddings_regularizer", "activity_regularizer", "embeddings_constraint"});
+      c["mask_zero"] = false;
+      break;
+    }
+    case LayerKind::kConv1D:
+      AddConv1D(layer.conv1d(), &c);
+      break;
+    case LayerKind::kSeparableConv2D:
+      AddSeparableConv2D(layer.separable_conv2d(), &c);
+      break;
+    case LayerKind::kConv2DTranspose:
+      AddConv2DTranspose(layer.conv2d_transpose(), &c);
+      break;
+    case LayerKind::kUpSampling2D:
+      c.Ints("size", layer.up_sampling2d().size());
+      c.ChannelsLast();
+      c["interpolation"] = layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR ? "bilinear" : "nearest";
+      break;
+    case LayerKind::kReshape:
+      c.Ints("target_shape", layer.reshape().target_shape());
+      break;
+    case LayerKind::kPermute:
+      c.Ints("dims", layer.permute().dims());
+      break;
+    case LayerKind::kMultiHeadAttention:
+      AddAttention(layer.multi_head_attention(), &c);
+      break;
+    case LayerKind::kAdd:
+    case LayerKind::kMultiply:
+    case LayerKind::kAverage:
+    case LayerKind::kMaximum:
+      break;
+  }
+  return c.Take();
+}
+
+}  // namespace cairn

@@ -1,0 +1,541 @@
+#include "common/formats/keras_layers.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kLeaveAway[] = "leave it away";
+constexpr char kSupported[] =
+    "Cairn has InputLayer, Rescaling, Conv1D, Conv2D, DepthwiseConv2D, SeparableConv2D, Conv2DTranspose, Dense, "
+    "Embedding, MultiHeadAttention, BatchNormalization, LayerNormalization, GroupNormalization, Activation, ReLU, "
+    "LeakyReLU, ELU, Softmax, MaxPooling1D, MaxPooling2D, AveragePooling1D, AveragePooling2D, GlobalAveragePooling1D, "
+    "GlobalAveragePooling2D, UpSampling2D, ZeroPadding2D, Add, Multiply, Average, Maximum, Concatenate, Flatten, "
+    "Reshape, Permute, Dropout, SpatialDropout2D and RandomFlip, RandomRotation, RandomZoom, RandomTranslation, "
+    "RandomCrop, RandomBrightness, RandomContrast at the head";
+
+// What every layer has.
+void ReadCommon(KerasConfig& c) {
+  c.Ignore("name");
+  c.Only("trainable", true, "Cairn trains every layer; set it to true");
+  for (const char* key : {"batch_input_shape", "batch_shape", "build_config", "seed", "autocast", "input_dtype"}) c.Ignore(key);
+  const Json* dtype = c.Take("dtype");
+  if (dtype == nullptr) return;
+  const Json* name = dtype;  // "float32", or the object of a DTypePolicy
+  if (dtype->is_object() && dtype->contains("config") && (*dtype)["config"].is_object() && (*dtype)["config"].contains("name")) {
+    name = &(*dtype)["config"]["name"];
+  }
+  if (*name != "float32") {
+    c.Refuse(absl::StrCat("dtype: ", ShownJson(*name), " is not supported; use float32, and the job's compute_dtype for "
+                          "mixed precision"));
+  }
+}
+
+void NoRegularizers(KerasConfig& c) {
+  for (const char* key : {"kernel_constraint", "bias_constraint", "depthwise_constraint", "pointwise_constraint",
+                          "beta_constraint", "gamma_constraint", "embeddings_constraint"}) {
+    c.Only(key, nullptr, kLeaveAway);
+  }
+}
+
+void ChannelsLast(KerasConfig& c) {
+  c.Only("data_format", "channels_last", "build the model with channels_last");
+}
+
+// ---- convolutions and dense layers ----
+
+template <typename Layer>
+void BiasAndActivation(KerasConfig& c, Layer* layer) {
+  v1::Activation activation = v1::ACTIVATION_UNSPECIFIED;
+  c.Activation("activation", &activation);
+  layer->set_activation(activation);
+  bool use_bias = true;
+  c.Bool("use_bias", &use_bias);
+  layer->set_use_bias(use_bias);
+  if (!use_bias) c.Ignore("bias_initializer");
+  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", layer->mutable_bias_initializer());
+  NoRegularizers(c);
+}
+
+template <typename Layer>
+void Windowed(KerasConfig& c, Layer* layer) {
+  c.Ints("kernel_size", layer->mutable_kernel_size());
+  c.Ints("strides", layer->mutable_strides());
+  v1::Padding padding = v1::VALID;
+  c.Padding(&padding);
+  layer->set_padding(padding);
+  ChannelsLast(c);
+  c.Only("groups", 1, "use 1, or a DepthwiseConv2D");
+}
+
+template <typename Layer>
+void Filters(KerasConfig& c, Layer* layer) {
+  int32_t filters = 0;
+  c.Int("filters", &filters);
+  layer->set_filters(filters);
+}
+
+template <typename Layer>
+void DepthMultiplier(KerasConfig& c, Layer* layer) {
+  int32_t multiplier = 1;
+  c.Int("depth_multiplier", &multiplier);
+  layer->set_depth_multiplier(multiplier);
+  if (c.Has("depthwise_initializer")) c.Initializer("depthwise_initializer", layer->mutable_depthwise_initializer());
+  c.Ignore("kernel_initializer");  // of the class that Keras derives from
+}
+
+void ReadConv2D(KerasConfig& c, v1::Conv2D* conv) {
+  Filters(c, conv);
+  Windowed(c, conv);
+  c.Ints("dilation_rate", conv->mutable_dilation_rate());
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", conv->mutable_kernel_initializer());
+  BiasAndActivation(c, conv);
+}
+
+void ReadDepthwiseConv2D(KerasConfig& c, v1::DepthwiseConv2D* conv) {
+  Windowed(c, conv);
+  c.Ints("dilation_rate", conv->mutable_dilation_rate());
+  DepthMultiplier(c, conv);
+  BiasAndActivation(c, conv);
+}
+
+void ReadSeparableConv2D(KerasConfig& c, v1::SeparableConv2D* conv) {
+  Filters(c, conv);
+  Windowed(c, conv);
+  c.Ints("dilation_rate", conv->mutable_dilation_rate());
+  DepthMultiplier(c, conv);
+  if (c.Has("pointwise_initializer")) c.Initializer("pointwise_initializer", conv->mutable_pointwise_initializer());
+  BiasAndActivation(c, conv);
+}
+
+void ReadConv2DTranspose(KerasConfig& c, v1::Conv2DTranspose* conv) {
+  Filters(c, conv);
+  Windowed(c, conv);
+  Int32Field dilation;
+  c.Ints("dilation_rate", &dilation);
+  for (const int32_t rate : dilation) {
+    if (rate != 1) c.Refuse("dilation_rate: above 1 is not supported; use 1");
+  }
+  c.Only("output_padding", nullptr, kLeaveAway);
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", conv->mutable_kernel_initializer());
+  BiasAndActivation(c, conv);
+}
+
+// One number, or a list of one: how Keras writes what is along a single axis.
+int32_t OneInt(KerasConfig& c, const char* key, int32_t otherwise) {
+  Int32Field numbers;
+  c.Ints(key, &numbers);
+  if (numbers.size() > 1) c.Refuse(absl::StrCat(key, ": more than one number"));
+  return numbers.empty() ? otherwise : numbers[0];
+}
+
+void ReadConv1D(KerasConfig& c, v1::Conv1D* conv) {
+  Filters(c, conv);
+  conv->set_kernel_size(OneInt(c, "kernel_size", 0));
+  conv->set_strides(OneInt(c, "strides", 1));
+  conv->set_dilation_rate(OneInt(c, "dilation_rate", 1));
+  v1::Padding padding = v1::VALID;
+  c.Padding(&padding);
+  conv->set_padding(padding);
+  ChannelsLast(c);
+  c.Only("groups", 1, "use 1");
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", conv->mutable_kernel_initializer());
+  BiasAndActivation(c, conv);
+}
+
+void ReadDense(KerasConfig& c, v1::Dense* dense) {
+  int32_t units = 0;
+  c.Int("units", &units);
+  dense->set_units(units);
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", dense->mutable_kernel_initializer());
+  BiasAndActivation(c, dense);
+}
+
+void ReadEmbedding(KerasConfig& c, v1::Embedding* embedding) {
+  int32_t input_dim = 0, output_dim = 0;
+  c.Int("input_dim", &input_dim);
+  c.Int("output_dim", &output_dim);
+  embedding->set_input_dim(input_dim);
+  embedding->set_output_dim(output_dim);
+  if (c.Has("embeddings_initializer")) c.Initializer("embeddings_initializer", embedding->mutable_embeddings_initializer());
+  c.Only("mask_zero", false, "Cairn has no masks; leave it away");
+  c.Only("sparse", false, kLeaveAway);
+  c.Ignore("input_length");
+  NoRegularizers(c);
+}
+
+void ReadMultiHeadAttention(KerasConfig& c, v1::MultiHeadAttention* attention) {
+  int32_t heads = 0, key_dim = 0, value_dim = 0;
+  float dropout = 0;
+  bool use_bias = true;
+  c.Int("num_heads", &heads);
+  c.Int("key_dim", &key_dim);
+  c.Int("value_dim", &value_dim);
+  c.Float("dropout", &dropout);
+  c.Bool("use_bias", &use_bias);
+  attention->set_num_heads(heads);
+  attention->set_key_dim(key_dim);
+  attention->set_value_dim(value_dim);
+  attention->set_dropout(dropout);
+  attention->set_use_bias(use_bias);
+  c.Only("output_shape", nullptr, kLeaveAway);
+  c.Only("attention_axes", nullptr, kLeaveAway);
+  c.Only("use_gate", false, kLeaveAway);
+  for (const char* key : {"query_shape", "key_shape", "value_shape", "flash_attention"}) c.Ignore(key);
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", attention->mutable_kernel_initializer());
+  if (!use_bias) c.Ignore("bias_initializer");
+  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", attention->mutable_bias_initializer());
+  NoRegularizers(c);
+}
+
+// ---- normalization and activation ----
+
+template <typename Layer>
+void Scaled(KerasConfig& c, Layer* layer) {
+  float epsilon = 1e-3f;
+  bool center = true, scale = true;
+  c.Float("epsilon", &epsilon);
+  c.Bool("center", &center);
+  c.Bool("scale", &scale);
+  layer->set_epsilon(epsilon);
+  layer->set_center(center);
+  layer->set_scale(scale);
+  c.Axis("axis");
+  c.InitializerOnly("beta_initializer", v1::Initializer::ZEROS);
+  c.InitializerOnly("gamma_initializer", v1::Initializer::ONES);
+  NoRegularizers(c);
+}
+
+void ReadBatchNormalization(KerasConfig& c, v1::BatchNormalization* bn) {
+  float momentum = 0.99f;
+  c.Float("momentum", &momentum);
+  bn->set_momentum(momentum);
+  c.InitializerOnly("moving_mean_initializer", v1::Initializer::ZEROS);
+  c.InitializerOnly("moving_variance_initializer", v1::Initializer::ONES);
+  c.Only("synchronized", false, "each replica has the statistics of its own batch");
+  c.Only("renorm", false, kLeaveAway);
+  c.Ignore("fused");
+  Scaled(c, bn);
+}
+
+void ReadGroupNormalization(KerasConfig& c, v1::GroupNormalization* gn) {
+  int32_t groups = 32;
+  c.Int("groups", &groups);
+  gn->set_groups(groups);
+  Scaled(c, gn);
+}
+
+void ReadLayerNormalization(KerasConfig& c, v1::LayerNormalization* ln) {
+  c.Only("rms_scaling", false, kLeaveAway);
+  Scaled(c, ln);
+}
+
+void ReadActivationLayer(KerasConfig& c, v1::ActivationLayer* layer) {
+  v1::Activation activation = v1::LINEAR;
+  c.Activation("activation", &activation);
+  layer->set_activation(activation);
+  if (activation == v1::LEAKY_RELU) layer->set_negative_slope(0.2f);  // the function's, not the layer's
+}
+
+void ReadReLU(KerasConfig& c, v1::ActivationLayer* layer) {
+  float slope = 0, threshold = 0, max_value = std::numeric_limits<float>::infinity();
+  c.Float("negative_slope", &slope);
+  c.Float("threshold", &threshold);
+  c.Float("max_value", &max_value);
+  const bool open = max_value == std::numeric_limits<float>::infinity();
+  if (threshold != 0) c.Refuse("threshold: other than 0 is not supported; leave it away");
+  if (!open && (max_value != 6 || slope != 0)) c.Refuse("max_value: only 6 is supported, with negative_slope 0");
+  layer->set_activation(!open ? v1::RELU6 : slope != 0 ? v1::LEAKY_RELU : v1::RELU);
+  if (slope != 0) layer->set_negative_slope(slope);
+}
+
+void ReadLeakyReLU(KerasConfig& c, v1::ActivationLayer* layer) {
+  float slope = 0.3f;
+  c.Float(c.Has("negative_slope") ? "negative_slope" : "alpha", &slope);  // Keras 3; 2
+  layer->set_activation(v1::LEAKY_RELU);
+  layer->set_negative_slope(slope);
+}
+
+void ReadELU(KerasConfig& c, v1::ActivationLayer* layer) {
+  float alpha = 1;
+  c.Float("alpha", &alpha);
+  layer->set_activation(v1::ELU);
+  layer->set_alpha(alpha);
+}
+
+// ---- shapes and windows ----
+
+void ReadPooling2D(KerasConfig& c, v1::Pooling2D* pooling) {
+  c.Ints("pool_size", pooling->mutable_pool_size());
+  c.Ints("strides", pooling->mutable_strides());
+  v1::Padding padding = v1::VALID;
+  c.Padding(&padding);
+  pooling->set_padding(padding);
+  ChannelsLast(c);
+}
+
+void ReadPooling1D(KerasConfig& c, v1::Pooling1D* pooling) {
+  pooling->set_pool_size(OneInt(c, "pool_size", 2));
+  pooling->set_strides(OneInt(c, "strides", 0));
+  v1::Padding padding = v1::VALID;
+  c.Padding(&padding);
+  pooling->set_padding(padding);
+  ChannelsLast(c);
+}
+
+void ReadZeroPadding2D(KerasConfig& c, v1::ZeroPadding2D* layer) {
+  ChannelsLast(c);
+  const Json* padding = c.Take("padding");
+  if (padding == nullptr) return;
+  std::vector<Json> numbers;  // 1, [1, 2] or [[1, 2], [3, 4]]
+  for (const Json& item : padding->is_array() ? *padding : Json::array({*padding})) {
+    if (!item.is_array()) numbers.push_back(item);
+    for (const Json& side : item.is_array() ? item : Json::array()) numbers.push_back(side);
+  }
+  for (const Json& number : numbers) {
+    if (!number.is_number_integer() || number.get<double>() < 0 || number.get<double>() > kImageSideMax) {
+      return c.Refuse(absl::StrCat("padding: ", ShownJson(*padding), " is not one number, [h, w] or [[top, bottom], [left, right]]"));
+    }
+    layer->add_padding(number.get<int32_t>());
+  }
+}
+
+void ReadUpSampling2D(KerasConfig& c, v1::UpSampling2D* layer) {
+  c.Ints("size", layer->mutable_size());
+  ChannelsLast(c);
+  std::string interpolation = "nearest";
+  c.Text("interpolation", &interpolation);
+  if (interpolation == "bilinear") layer->set_interpolation(v1::UpSampling2D::BILINEAR);
+  if (interpolation != "bilinear" && interpolation != "nearest") {
+    c.Refuse(absl::StrCat("interpolation: \"", ShownText(interpolation), "\" is not supported; use nearest or bilinear"));
+  }
+}
+
+void ReadRescaling(KerasConfig& c, v1::Rescaling* layer) {
+  float scale = 0, offset = 0;
+  c.Float("scale", &scale);
+  c.Float("offset", &offset);
+  layer->set_scale(scale);
+  layer->set_offset(offset);
+}
+
+float Rate(KerasConfig& c) {
+  float rate = 0;
+  c.Float("rate", &rate);
+  c.Only("noise_shape", nullptr, kLeaveAway);
+  return rate;
+}
+
+void ReadInput(KerasConfig& c, v1::InputLayer* layer) {
+  c.Only("sparse", false, kLeaveAway);
+  c.Only("ragged", false, kLeaveAway);
+  c.Only("optional", false, kLeaveAway);
+  const Json* dtype = c.Take("dtype");
+  if (dtype != nullptr && !(*dtype == "float32" || *dtype == "float64" || *dtype == "uint8" || *dtype == "int32" || *dtype == "int64")) {
+    c.Refuse(absl::StrCat("dtype: ", ShownJson(*dtype), " is not supported; use float32"));
+  }
+  const Json* shape = c.Take(c.Has("batch_shape") ? "batch_shape" : "batch_input_shape");  // Keras 3; 2
+  if (!c.ok()) return;
+  if (shape == nullptr) return c.Refuse("batch_shape is missing; give the model's input a shape");
+  const absl::StatusOr<v1::InputLayer> input = ReadBatchShape(*shape);
+  if (!input.ok()) return c.Refuse(input.status().message());
+  *layer = *input;
+}
+
+// ---- preprocessing at the head ----
+
+using Floats = google::protobuf::RepeatedField<float>;
+
+void Factor(KerasConfig& c, const char* key, Floats* out) {
+  const Json* value = c.Take(key);
+  if (value == nullptr) return;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  for (const Json& item : list) {
+    if (!item.is_number() || list.size() > 2) return c.Refuse(absl::StrCat(key, ": ", ShownJson(*value), " is neither a number nor a pair"));
+    out->Add(item.get<float>());
+  }
+}
+
+template <typename Layer>
+bool Fill(KerasConfig& c, Layer* layer) {
+  std::string mode = "reflect";
+  c.Text("fill_mode", &mode);
+  c.Only("interpolation", "bilinear", "use bilinear");
+  float value = 0;
+  c.Float("fill_value", &value);
+  layer->set_fill_value(value);
+  if (mode == "wrap") layer->set_fill_mode(v1::WRAP);
+  if (mode == "constant") layer->set_fill_mode(v1::FILL_CONSTANT);
+  if (mode == "nearest") layer->set_fill_mode(v1::NEAREST_PIXEL);
+  if (mode != "reflect" && mode != "wrap" && mode != "constant" && mode != "nearest") {
+    c.Refuse(absl::StrCat("fill_mode: \"", ShownText(mode), "\" is not supported; use reflect, wrap, constant or nearest"));
+  }
+  return mode != "constant";
+}
+
+bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
+  std::string mode = "horizontal_and_vertical";
+  c.Text("mode", &mode);
+  if (mode == "horizontal") flip->set_mode(v1::RandomFlip::HORIZONTAL);
+  if (mode == "vertical") flip->set_mode(v1::RandomFlip::VERTICAL);
+  if (mode != "horizontal" && mode != "vertical" && mode != "horizontal_and_vertical") {
+    c.Refuse(absl::StrCat("mode: \"", ShownText(mode), "\" is not known"));
+  }
+  return true;
+}
+
+// Whether it commutes with a Rescaling; nullopt: no such layer.
+std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
+  ChannelsLast(c);
+  if (type == "RandomFlip") return ReadRandomFlip(c, out->mutable_random_flip());
+  if (type == "RandomRotation") {
+    Factor(c, "factor", out->mutable_random_rotation()->mutable_factor());
+    return Fill(c, out->mutable_random_rotation());
+  }
+  if (type == "RandomZoom" || type == "RandomTranslation") {
+    if (type == "RandomZoom") {
+      Factor(c, "height_factor", out->mutable_random_zoom()->mutable_height_factor());
+      Factor(c, "width_factor", out->mutable_random_zoom()->mutable_width_factor());
+      return Fill(c, out->mutable_random_zoom());
+    }
+    Factor(c, "height_factor", out->mutable_random_translation()->mutable_height_factor());
+    Factor(c, "width_factor", out->mutable_random_translation()->mutable_width_factor());
+    return Fill(c, out->mutable_random_translation());
+  }
+  if (type == "RandomCrop") {
+    int32_t height = 0, width = 0;
+    c.Int("height", &height);
+    c.Int("width", &width);
+    out->mutable_random_crop()->set_height(height);
+    out->mutable_random_crop()->set_width(width);
+    return true;
+  }
+  if (type == "RandomBrightness") {
+    Factor(c, "factor", out->mutable_random_brightness()->mutable_factor());
+    c.Only("value_range", Json::array({0, 255}), "use [0, 255]");
+    return false;
+  }
+  if (type == "RandomContrast") {
+    Factor(c, "factor", out->mutable_random_contrast()->mutable_factor());
+    c.Only("value_range", Json::array({0, 255}), "use [0, 255]");
+    return false;
+  }
+  return std::nullopt;
+}
+
+// False: no such layer.
+bool ReadKind(const std::string& type, KerasConfig& c, v1::Layer* out) {
+  if (type == "Conv2D" || type == "Convolution2D") return ReadConv2D(c, out->mutable_conv2d()), true;
+  if (type == "DepthwiseConv2D") return ReadDepthwiseConv2D(c, out->mutable_depthwise_conv2d()), true;
+  if (type == "SeparableConv2D") return ReadSeparableConv2D(c, out->mutable_separable_conv2d()), true;
+  if (type == "Conv2DTranspose") return ReadConv2DTranspose(c, out->mutable_conv2d_transpose()), true;
+  if (type == "Conv1D") return ReadConv1D(c, out->mutable_conv1d()), true;
+  if (type == "Dense") return ReadDense(c, out->mutable_dense()), true;
+  if (type == "Embedding") return ReadEmbedding(c, out->mutable_embedding()), true;
+  if (type == "MultiHeadAttention") return ReadMultiHeadAttention(c, out->mutable_multi_head_attention()), true;
+  if (type == "BatchNormalization") return ReadBatchNormalization(c, out->mutable_batch_normalization()), true;
+  if (type == "LayerNormalization") return ReadLayerNormalization(c, out->mutable_layer_normalization()), true;
+  if (type == "GroupNormalization") return ReadGroupNormalization(c, out->mutable_group_normalization()), true;
+  if (type == "Activation") return ReadActivationLayer(c, out->mutable_activation()), true;
+  if (type == "ReLU") return ReadReLU(c, out->mutable_activation()), true;
+  if (type == "LeakyReLU") return ReadLeakyReLU(c, out->mutable_activation()), true;
+  if (type == "ELU") return ReadELU(c, out->mutable_activation()), true;
+  if (type == "MaxPooling2D") return ReadPooling2D(c, out->mutable_max_pooling2d()), true;
+  if (type == "AveragePooling2D") return ReadPooling2D(c, out->mutable_average_pooling2d()), true;
+  if (type == "MaxPooling1D") return ReadPooling1D(c, out->mutable_max_pooling1d()), true;
+  if (type == "AveragePooling1D") return ReadPooling1D(c, out->mutable_average_pooling1d()), true;
+  if (type == "ZeroPadding2D") return ReadZeroPadding2D(c, out->mutable_zero_padding2d()), true;
+  if (type == "UpSampling2D") return ReadUpSampling2D(c, out->mutable_up_sampling2d()), true;
+  if (type == "Rescaling") return ReadRescaling(c, out->mutable_rescaling()), true;
+  if (type == "InputLayer") return ReadInput(c, out->mutable_input()), true;
+  if (type == "Softmax") {
+    out->mutable_activation()->set_activation(v1::SOFTMAX);
+    c.Axis("axis");
+  } else if (type == "GlobalAveragePooling2D" || type == "GlobalAveragePooling1D") {
+    if (type == "GlobalAveragePooling2D") out->mutable_global_average_pooling2d();
+    if (type == "GlobalAveragePooling1D") out->mutable_global_average_pooling1d();
+    ChannelsLast(c);
+    c.Only("keepdims", false, kLeaveAway);
+  } else if (type == "Flatten") {
+    out->mutable_flatten();
+    ChannelsLast(c);
+  } else if (type == "Dropout") {
+    out->mutable_dropout()->set_rate(Rate(c));
+  } else if (type == "SpatialDropout2D") {
+    out->mutable_spatial_dropout2d()->set_rate(Rate(c));
+    ChannelsLast(c);
+  } else if (type == "Reshape") {
+    c.Ints("target_shape", out->mutable_reshape()->mutable_target_shape());
+  } else if (type == "Permute") {
+    c.Ints("dims", out->mutable_permute()->mutable_dims());
+  } else if (type == "Concatenate") {
+    out->mutable_concatenate();
+    c.Axis("axis");
+  } else if (type == "Add") {
+    out->mutable_add();
+  } else if (type == "Multiply") {
+    out->mutable_multiply();
+  } else if (type == "Average") {
+    out->mutable_average();
+  } else if (type == "Maximum") {
+    out->mutable_maximum();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::InputLayer> ReadBatchShape(const Json& batch_shape) {
+  v1::InputLayer input;
+  const auto bad = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("the input's shape ", ShownJson(batch_shape), " ", what));
+  };
+  if (!batch_shape.is_array() || batch_shape.empty()) return bad("is no list such as [null, 28, 28, 1]");
+  for (size_t i = 1; i < batch_shape.size(); ++i) {
+    const Json& side = batch_shape[i];
+    if (side.is_null()) return bad("is open; build the model with a shape such as (28, 28, 1)");
+    if (!side.is_number_integer() || side.get<double>() < 1 || side.get<double>() > std::numeric_limits<int32_t>::max()) {
+      return bad("has a side that is no positive number");
+    }
+    input.add_shape(side.get<int32_t>());
+  }
+  return input;
+}
+
+absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::string& name, const Json& config) {
+  KerasConfig c(config, name, type);
+  KerasLayer result;
+  v1::Layer layer;
+  layer.set_name(name);
+  // An input's dtype is that of the data.
+  if (type != "InputLayer") ReadCommon(c);
+  if (type == "InputLayer") {
+    for (const char* key : {"name", "trainable"}) c.Ignore(key);
+  }
+  if (absl::StartsWith(type, "Random")) {
+    v1::Augmentation augmentation;
+    if (const std::optional<bool> commutes = ReadAugmentation(type, c, &augmentation)) {
+      CAIRN_RETURN_IF_ERROR(c.Finish());
+      result.value = std::move(augmentation);
+      result.moves_pixels_only = *commutes;
+      return result;
+    }
+  }
+  if (!ReadKind(type, c, &layer)) {
+    return absl::InvalidArgumentError(absl::StrCat("layer \"", ShownText(name), "\": ", ShownText(type),
+                                                   " is not supported; ", kSupported));
+  }
+  CAIRN_RETURN_IF_ERROR(c.Finish());
+  result.value = std::move(layer);
+  result.axis = c.axis();
+  return result;
+}
+
+}  // namespace cairn

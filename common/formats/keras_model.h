@@ -1,0 +1,37 @@
+// Keras' description of a model (model.to_json(), config.json of a .keras archive) as Cairn's model: Sequential and
+// Functional, in the dialects of Keras 2 and 3, a model inside a model included.
+//
+// Free functions; any thread. Invariants:
+//   1. Nothing is ignored that changes what the model computes: a layer or an option that Cairn does not have is an
+//      error that names the layer and the option.
+//   2. Layers keep their names. Inputs stand before the layers that take them; the model's output is the last layer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "cairn/v1/job.pb.h"
+#include "cairn/v1/model.pb.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;  // ResNet-152's is less than 1 MiB
+
+struct KerasModel {
+  v1::Model model;
+  // RandomFlip and the like, which stand before everything but a Rescaling: of the training data.
+  std::vector<v1::Augmentation> augmentation;
+  // By layer of `model`: where its weights stand in model.weights.h5, "layers/conv2d_1".
+  std::vector<std::string> weight_paths;
+};
+
+// Errors: INVALID_ARGUMENT `layer "conv2d" (Conv2D): data_format: "channels_first" is not supported; ...`, without the
+// source's name.
+absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view json);
+
+// Keras' own rule: "Conv2D" to "conv2d", "LeakyReLU" to "leaky_re_lu".
+std::string KerasSnakeCase(absl::string_view class_name);
+
+}  // namespace cairn

@@ -1,0 +1,169 @@
+#include "common/formats/keras_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/formats/hdf5_file.h"
+#include "common/formats/keras_class.h"
+#include "common/formats/keras_model.h"
+
+namespace cairn {
+namespace {
+
+// The layers inside a MultiHeadAttention: their names, and the attributes that hold them.
+struct Sublayer {
+  const char *name, *attribute;
+};
+constexpr Sublayer kSublayers[] = {{"query", "query_dense"},
+                                   {"key", "key_dense"},
+                                   {"value", "value_dense"},
+                                   {"attention_output", "output_dense"}};
+
+// One group of variables.
+struct Vars {
+  std::string group;  // "layers/conv2d": without "/vars"
+  std::string name;   // the layer's
+  std::vector<int> variables;
+};
+
+std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string& path) {
+  std::vector<Vars> groups = {{path, node.name, {}}};
+  for (const int v : node.variables) {
+    const std::string local = graph.variables()[static_cast<size_t>(v)].name.substr(node.name.size() + 1);
+    const size_t slash = local.find('/');
+    if (slash == std::string::npos) {
+      groups[0].variables.push_back(v);
+      continue;
+    }
+    const std::string owner = local.substr(0, slash);
+    std::string attribute = owner;
+    for (const Sublayer& sublayer : kSublayers) {
+      if (owner == sublayer.name) attribute = sublayer.attribute;
+    }
+    const std::string group = absl::StrCat(path, "/", attribute);
+    if (groups.back().group != group) groups.push_back({group, owner, {}});
+    groups.back().variables.push_back(v);
+  }
+  return groups;
+}
+
+// `group` as the reader finds it: Keras up to 3.3 names private attributes, 2.13 the layers otherwise.
+absl::StatusOr<std::string> FindGroup(const Hdf5Reader& reader, const std::string& group) {
+  const size_t last = group.rfind('/');
+  for (const std::string& candidate :
+       {group, absl::StrCat(group.substr(0, last + 1), "_", group.substr(last + 1)),
+        absl::StrReplaceAll(group, {{"layers/", "_layer_checkpoint_dependencies/"}})}) {
+    const std::string vars = absl::StrCat(candidate, "/vars");
+    CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader.CountIn(vars));
+    if (count >= 0) return vars;
+  }
+  return absl::NotFoundError(group);
+}
+
+}  // namespace
+
+std::vector<int> KerasOrder(const Graph& graph) {
+  const size_t count = graph.nodes().size();
+  std::vector<int> depth(count, 0), met(count, -1);
+  for (size_t id = count; id-- > 0;) {
+    for (const int input : graph.nodes()[id].inputs) depth[static_cast<size_t>(input)] = std::max(depth[static_cast<size_t>(input)], depth[id] + 1);
+  }
+  int next = 0;
+  std::vector<int> open = {graph.output().id};  // a stack: inputs are met in their order, each before its neighbour
+  while (!open.empty()) {
+    const size_t id = static_cast<size_t>(open.back());
+    open.pop_back();
+    if (met[id] >= 0) continue;
+    met[id] = next++;
+    const std::vector<int>& inputs = graph.nodes()[id].inputs;
+    open.insert(open.end(), inputs.rbegin(), inputs.rend());
+  }
+  std::vector<int> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    const size_t i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return depth[i] != depth[j] ? depth[i] > depth[j] : met[i] < met[j];
+  });
+  return order;
+}
+
+bool IsSequentialModel(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (node.id > 0 && (node.inputs.size() != 1 || node.inputs[0] != node.id - 1)) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> KerasLayerPaths(const Graph& graph) {
+  const bool sequential = IsSequentialModel(graph);
+  std::vector<std::string> paths(graph.nodes().size());
+  std::map<std::string, int> used;
+  for (const int id : KerasOrder(graph)) {
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
+    if (sequential && node.kind == LayerKind::kInput) continue;
+    const std::string snake = KerasSnakeCase(KerasClass(node));
+    const int count = used[snake]++;
+    paths[static_cast<size_t>(id)] = absl::StrCat("layers/", snake, count == 0 ? "" : absl::StrCat("_", count));
+  }
+  return paths;
+}
+
+absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl::Span<const float> space) {
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Hdf5Writer> writer, Hdf5Writer::Create(path));
+  CAIRN_RETURN_IF_ERROR(writer->AddGroup("vars", "model"));
+  const std::vector<std::string> paths = KerasLayerPaths(graph);
+  for (const int id : KerasOrder(graph)) {
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
+    if (paths[static_cast<size_t>(id)].empty()) continue;
+    for (const Vars& vars : VarsOf(graph, node, paths[static_cast<size_t>(id)])) {
+      const std::string group = absl::StrCat(vars.group, "/vars");
+      CAIRN_RETURN_IF_ERROR(writer->AddGroup(group, vars.name));
+      for (size_t i = 0; i < vars.variables.size(); ++i) {
+        const Variable& v = graph.variables()[static_cast<size_t>(vars.variables[i])];
+        CAIRN_RETURN_IF_ERROR(writer->AddArray(group, absl::StrCat(i), v.shape,
+                                               space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))));
+      }
+    }
+  }
+  return writer->Close();
+}
+
+absl::StatusOr<SafetensorsFile> ReadKerasWeights(Buffer bytes, const std::string& where, const Graph& graph,
+                                                 const std::vector<std::string>& layer_paths) {
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Hdf5Reader> reader, Hdf5Reader::Open(std::move(bytes), where));
+  SafetensorsFile file;
+  for (const Node& node : graph.nodes()) {
+    for (const Vars& vars : VarsOf(graph, node, layer_paths[static_cast<size_t>(node.id)])) {
+      if (vars.variables.empty()) continue;
+      const std::string& first = graph.variables()[static_cast<size_t>(vars.variables[0])].name;
+      const absl::StatusOr<std::string> group = FindGroup(*reader, vars.group);
+      if (absl::IsNotFound(group.status())) {
+        return absl::FailedPreconditionError(absl::StrCat("variable \"", first, "\" is not in ", where, ": there is no \"", vars.group,
+                                                          "/vars\"; was it saved of the same model?"));
+      }
+      if (!group.ok()) return group.status();
+      CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader->CountIn(*group));
+      if (count != static_cast<int64_t>(vars.variables.size())) {
+        return absl::FailedPreconditionError(absl::StrCat("layer \"", node.name, "\": it has ", vars.variables.size(), " variables, \"", *group, "\" in ",
+                                                          where, " has ", count, "; was it saved of the same model?"));
+      }
+      for (size_t i = 0; i < vars.variables.size(); ++i) {
+        const Variable& v = graph.variables()[static_cast<size_t>(vars.variables[i])];
+        CAIRN_ASSIGN_OR_RETURN(Hdf5Array array, reader->Read(*group, absl::StrCat(i)));
+        if (array.shape != v.shape) {
+          return absl::FailedPreconditionError(absl::StrCat("variable \"", v.name, "\": shape ", ToString(array.shape), " at \"", *group, "/", i,
+                                                            "\" in ", where, ", ", ToString(v.shape), " in the model"));
+        }
+        file.tensors.push_back({v.name, v1::FLOAT32, std::move(array.shape), std::move(array.values)});
+      }
+    }
+  }
+  return file;
+}
+
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// Where Keras 3 puts a model's weights in a .weights.h5 file, and back.
+//
+//   file      := group "vars", and for each layer of model.layers, in Keras' order, a group
+//   layer     := "layers/" CLASS ["_" n]   CLASS in snake case; n counts the layers of one class from 1, the first has none
+//   variables := layer "/vars/" i          i counts the layer's variables: trainable ones first, in their order
+//   a MultiHeadAttention's stand one group below: layer "/query_dense/vars/0", ...
+//
+// (keras/src/saving/saving_lib.py; each "vars" has the layer's name as an attribute.) Free functions, blocking; any
+// thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/formats/safetensors.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// Node ids in the order of Keras' model.layers: by depth (the longest way to the output), those of one depth in the
+// order in which a search from the output meets them. Files are named by it, so that it has to be Keras' own.
+std::vector<int> KerasOrder(const Graph& graph);
+
+// Whether Keras would call it Sequential: each layer takes the one before it and nothing else.
+bool IsSequentialModel(const Graph& graph);
+
+// By node: "layers/conv2d_1"; empty: the layer has no group (the input of a Sequential model).
+std::vector<std::string> KerasLayerPaths(const Graph& graph);
+
+// Errors: INTERNAL names the file.
+absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl::Span<const float> space);
+
+// Bytes of such a file, as tensors under the names of `graph`, whose layers stand at `layer_paths`. Errors: DATA_LOSS a
+// damaged file; FAILED_PRECONDITION names a variable that is missing or has another shape.
+absl::StatusOr<SafetensorsFile> ReadKerasWeights(Buffer bytes, const std::string& where, const Graph& graph,
+                                                 const std::vector<std::string>& layer_paths);
+
+}  // namespace cairn

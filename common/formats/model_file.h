@@ -1,0 +1,24 @@
+// A trained model as a file of its own: the end of its name says of which kind (common/model/model_file_name.h).
+//
+// A free function, blocking; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+struct ModelFileOrigin {
+  std::string job;  // its name
+  int64_t step = 0;
+};
+
+// `space`: the parameter space. The file is complete or as it was. Errors: INVALID_ARGUMENT an ending that is not known; those of the format's
+// writer.
+absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph, absl::Span<const float> space);
+
+}  // namespace cairn

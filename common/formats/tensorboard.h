@@ -1,0 +1,49 @@
+// TensorBoard's event files: records (crc32c.h) of Event messages (proto/tensorboard/event.proto), and what TensorFlow's summary operations
+// put into them.
+//
+// EventFile: one caller at a time. The rest are pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+#include "tensorboard/event.pb.h"
+
+namespace cairn {
+
+// A file that grows. Each Add is whole in the file when it returns; what a crash tore is cut off by its readers.
+class EventFile {
+ public:
+  // Makes the file, with the event that says which version it is. Errors: name the file and the system's reason.
+  static absl::StatusOr<EventFile> Create(const std::string& path, double wall_time);
+  EventFile(EventFile&& other) noexcept;
+  EventFile& operator=(EventFile&& other) noexcept;
+  ~EventFile();
+
+  absl::Status Add(absl::Span<const tensorboard::Event> events);
+  const std::string& path() const { return path_; }
+
+ private:
+  EventFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_ = -1;
+};
+
+// All whole events, up to the first record that is torn or altered. Errors: NOT_FOUND and others of the system.
+absl::StatusOr<std::vector<tensorboard::Event>> ReadEvents(const std::string& path);
+
+// As tf.summary.scalar.
+void AddScalar(absl::string_view tag, float value, tensorboard::Summary* summary);
+// As tf.summary.histogram: `buckets` of equal width from the smallest to the largest value. What is not finite is left out.
+void AddHistogram(absl::string_view tag, absl::Span<const float> values, int buckets, tensorboard::Summary* summary);
+// A node a layer: its name, type, inputs and output's shape.
+tensorboard::GraphDef GraphOf(const Graph& graph);
+
+inline constexpr int kHistogramBuckets = 30;  // TensorFlow's default
+
+}  // namespace cairn

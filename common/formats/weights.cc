@@ -1,0 +1,29 @@
+#include "common/formats/weights.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/formats/keras_archive.h"
+#include "common/formats/torch_layout.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<SafetensorsFile> LoadSafetensors(const std::string& path, const Graph& graph) {
+  CAIRN_ASSIGN_OR_RETURN(SafetensorsFile file, ReadSafetensors(path, SafetensorsIntegers::kLeave));
+  if (!IsTorchLayout(file, graph)) return file;
+  absl::StatusOr<SafetensorsFile> converted = FromTorchLayout(file, graph);
+  if (!converted.ok()) return Annotate(converted.status(), path);
+  return converted;
+}
+
+}  // namespace
+
+absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph& graph) {
+  if (absl::EndsWithIgnoreCase(path, ".safetensors")) return LoadSafetensors(path, graph);
+  if (absl::EndsWithIgnoreCase(path, ".keras")) return ReadKerasArchiveWeights(path);
+  if (absl::EndsWithIgnoreCase(path, ".weights.h5")) return ReadKerasWeightsFile(path, graph);
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": is neither a checkpoint's directory nor a .safetensors, .keras or .weights.h5 file"));
+}
+
+}  // namespace cairn

@@ -1,0 +1,22 @@
+// LoadWeights: a model's variables out of a file, whatever its format: the ending tells which.
+//
+//   .safetensors   safetensors.h: Keras' names and shapes, or PyTorch's (torch_layout.h)
+//   .keras         keras_archive.h: the archive's own model names them
+//   .weights.h5    keras_archive.h: in the order of the layers
+//
+// A free function, blocking; any thread. Directories (checkpoints) are the worker's: worker/weights_reader.h.
+#pragma once
+
+#include <string>
+
+#include "common/base/status.h"
+#include "common/formats/safetensors.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// Tensors under Keras' names and with Keras' shapes; not necessarily those of `graph`, the model that they are for.
+// Errors: INVALID_ARGUMENT an ending that is not known; those of the format's reader.
+absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph& graph);
+
+}  // namespace cairn

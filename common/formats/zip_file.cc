@@ -1,0 +1,112 @@
+#include "common/formats/zip_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+constexpr mode_t kFileMode = 0644;
+// Deflate makes at most a 1032nd of something.
+constexpr uint64_t kExpansionMax = 1100;
+
+using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
+using Member = std::unique_ptr<zip_file_t, decltype(&zip_fclose)>;
+
+absl::Status OpenError(const std::string& path, int code) {
+  zip_error_t error;
+  zip_error_init_with_code(&error, code);
+  const std::string text = zip_error_strerror(&error);
+  zip_error_fini(&error);
+  if (code == ZIP_ER_NOENT) return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
+  if (code == ZIP_ER_OPEN || code == ZIP_ER_READ) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read: ", text));
+  return absl::DataLossError(absl::StrCat(path, ": not a zip archive, or a damaged one: ", text));
+}
+
+// The bytes reach the disk before the name does.
+absl::Status Flush(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool flushed = fd >= 0 && ::fchmod(fd, kFileMode) == 0 && ::fsync(fd) == 0;
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (flushed) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(path, ": cannot flush: ", std::strerror(error)));
+}
+
+absl::Status Write(const std::string& beside, const std::vector<ZipMember>& members) {
+  int code = 0;
+  Archive archive(zip_open(beside.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code), zip_discard);
+  if (archive == nullptr) return absl::InternalError(absl::StrCat(beside, ": cannot create a file there"));
+  for (const ZipMember& member : members) {
+    zip_source_t* const source = member.file.empty()
+                                     ? zip_source_buffer(archive.get(), member.text.data(), member.text.size(), 0)
+                                     : zip_source_file(archive.get(), member.file.c_str(), 0, -1);
+    const zip_int64_t index = source == nullptr ? -1 : zip_file_add(archive.get(), member.name.c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (index < 0) {
+      if (source != nullptr) zip_source_free(source);
+      return absl::InternalError(absl::StrCat(beside, ": cannot add ", member.name, ": ", zip_strerror(archive.get())));
+    }
+    zip_set_file_compression(archive.get(), static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0);
+  }
+  if (zip_close(archive.get()) != 0) {
+    return absl::InternalError(absl::StrCat(beside, ": cannot write: ", zip_strerror(archive.get())));
+  }
+  (void)archive.release();  // zip_close has freed it
+  return Flush(beside);
+}
+
+}  // namespace
+
+absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& members) {
+  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
+  absl::Status status = Write(beside, members);
+  if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) {
+    status = absl::InternalError(absl::StrCat(path, ": cannot rename to it: ", std::strerror(errno)));
+  }
+  if (!status.ok()) ::unlink(beside.c_str());
+  return status;
+}
+
+absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string& name, uint64_t bytes_max) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a folder, no file"));
+  }
+  int code = 0;
+  const Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code), zip_discard);
+  if (archive == nullptr) return OpenError(path, code);
+  zip_stat_t stat;
+  if (zip_stat(archive.get(), name.c_str(), 0, &stat) != 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": ", name, " is not in the archive"));
+  }
+  constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
+  if ((stat.valid & kNeeded) != kNeeded || stat.size / kExpansionMax > stat.comp_size) {
+    return absl::DataLossError(absl::StrCat(path, ": ", name, ": its size cannot be"));
+  }
+  if (stat.size > bytes_max) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, ": ", stat.size, " bytes; at most ", bytes_max, " are read"));
+  }
+  const Member member(zip_fopen(archive.get(), name.c_str(), 0), zip_fclose);
+  if (member == nullptr) return absl::DataLossError(absl::StrCat(path, ": ", name, ": ", zip_strerror(archive.get())));
+  Buffer bytes = Buffer::Allocate(stat.size);
+  for (size_t at = 0; at < bytes.size();) {
+    const zip_int64_t n = zip_fread(member.get(), bytes.mutable_data() + at, bytes.size() - at);
+    if (n <= 0) return absl::DataLossError(absl::StrCat(path, ": ", name, ": ", n < 0 ? zip_file_strerror(member.get()) : "ends early"));
+    at += static_cast<size_t>(n);
+  }
+  uint8_t beyond;  // at the end the checksum is compared
+  const zip_int64_t rest = zip_fread(member.get(), &beyond, 1);
+  if (rest != 0) return absl::DataLossError(absl::StrCat(path, ": ", name, ": ", rest < 0 ? zip_file_strerror(member.get()) : "is longer than it says"));
+  return bytes;
+}
+
+}  // namespace cairn

@@ -1,0 +1,269 @@
+// Goal: a .keras archive comes back as the model and the weights that went in; a damaged one is refused with what is wrong.
+// That Keras' layout is met is looked at by tests/python/keras_archive_check.py, which reads one on its own.
+#include "common/formats/keras_archive.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/formats/hdf5_file.h"
+#include "common/formats/keras_model.h"
+#include "common/formats/keras_weights.h"
+#include "common/formats/zip_file.h"
+#include "common/model/initializer.h"
+#include "common/model/ready_made/ready_made.h"
+#include "tests/unit/model/model_text.h"
+
+namespace cairn {
+namespace {
+
+using testing::ElementsAre;
+
+class KerasArchive : public testing::Test {
+ protected:
+  KerasArchive() {
+    char name[] = "/tmp/cairn_keras_XXXXXX";
+    CAIRN_CHECK(mkdtemp(name) != nullptr, "a temporary directory");
+    dir_ = name;
+  }
+  ~KerasArchive() override { std::filesystem::remove_all(dir_); }
+  std::string Path(const std::string& name) const { return (dir_ / name).string(); }
+  std::filesystem::path dir_;
+};
+
+// Values that are all different, as far as float32 goes.
+Buffer Numbered(const Graph& graph) {
+  Buffer space = Buffer::Zeros(static_cast<size_t>(graph.space_size()) * sizeof(float));
+  for (int64_t i = 0; i < graph.space_size(); ++i) space.mutable_floats()[static_cast<size_t>(i)] = static_cast<float>(i) * 0.25f - 7;
+  return space;
+}
+
+Graph Build(const v1::Model& model) {
+  absl::StatusOr<Graph> graph = Graph::Build(model);
+  CAIRN_CHECK(graph.ok(), std::string(graph.status().message()));
+  return *std::move(graph);
+}
+
+Graph ReadyMade(const std::string& text) { return Build(MakeReadyMade(FromText<v1::ReadyMade>(text)).value()); }
+
+void ExpectWeights(const SafetensorsFile& file, const Graph& graph, const Buffer& space) {
+  std::map<std::string, const Safetensor*> tensors;
+  for (const Safetensor& t : file.tensors) tensors[t.name] = &t;
+  ASSERT_EQ(tensors.size(), graph.variables().size());
+  for (const Variable& v : graph.variables()) {
+    SCOPED_TRACE(v.name);
+    ASSERT_TRUE(tensors.contains(v.name));
+    EXPECT_EQ(tensors[v.name]->shape, v.shape);
+    EXPECT_EQ(tensors[v.name]->data.floats(), space.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)));
+  }
+}
+
+// One of every kind of layer.
+std::string EveryLayer() {
+  return R"(
+    name: "every"
+    layers { name: "image" input { shape: [8, 8, 3] } }
+    layers { name: "scale" rescaling { scale: 0.0039215689 offset: -0.5 } }
+    layers { name: "conv" conv2d { filters: 4 kernel_size: [3, 1] strides: [1, 1] padding: SAME activation: LEAKY_RELU
+             kernel_initializer { kind: HE_NORMAL } bias_initializer { kind: CONSTANT value: 0.1 } } }
+    layers { name: "bn" batch_normalization { momentum: 0.9 epsilon: 1.001e-5 scale: false } }
+    layers { name: "depthwise" depthwise_conv2d { kernel_size: 3 padding: SAME depth_multiplier: 2 use_bias: false } }
+    layers { name: "separable" separable_conv2d { filters: 4 kernel_size: 3 padding: SAME activation: ELU } }
+    layers { name: "gn" group_normalization { groups: 2 epsilon: 0.01 } }
+    layers { name: "leaky" activation { activation: LEAKY_RELU negative_slope: 0.125 } }
+    layers { name: "elu" activation { activation: ELU alpha: 0.5 } }
+    layers { name: "relu6" activation { activation: RELU6 } }
+    layers { name: "silu" activation { activation: SILU } }
+    layers { name: "pool" max_pooling2d { pool_size: 3 strides: 2 padding: SAME } }
+    layers { name: "pad" zero_padding2d { padding: [1, 2, 0, 1] } }
+    layers { name: "average" average_pooling2d { } }
+    layers { name: "up" up_sampling2d { size: [2, 4] interpolation: BILINEAR } }
+    layers { name: "transposed" conv2d_transpose { filters: 4 kernel_size: 2 strides: 2 } }
+    layers { name: "drop2d" spatial_dropout2d { rate: 0.25 } }
+    layers { name: "reshape" reshape { target_shape: [-1, 4] } }
+    layers { name: "conv1d" conv1d { filters: 6 kernel_size: 3 strides: 2 padding: SAME dilation_rate: 1 } }
+    layers { name: "max1d" max_pooling1d { } }
+    layers { name: "average1d" average_pooling1d { pool_size: 2 strides: 1 } }
+    layers { name: "ln" layer_normalization { center: false } }
+    layers { name: "attention" inputs: ["ln", "ln"] multi_head_attention { num_heads: 2 key_dim: 3 value_dim: 5 dropout: 0.1
+             use_causal_mask: true } }
+    layers { name: "sum" inputs: ["attention", "ln"] add {} }
+    layers { name: "product" inputs: ["sum", "ln"] multiply {} }
+    layers { name: "mean" inputs: ["product", "ln"] average {} }
+    layers { name: "most" inputs: ["mean", "sum"] maximum {} }
+    layers { name: "joined" inputs: ["most", "ln", "attention"] concatenate {} }
+    layers { name: "permuted" permute { dims: [2, 1] } }
+    layers { name: "global" global_average_pooling1d {} }
+    layers { name: "flat" flatten {} }
+    layers { name: "drop" dropout { rate: 0.2 } }
+    layers { name: "out" dense { units: 3 activation: SOFTMAX kernel_initializer { kind: RANDOM_NORMAL } } })";
+}
+
+TEST_F(KerasArchive, ComesBackAsItWas) {
+  const v1::Model model = FromText<v1::Model>(EveryLayer());
+  const Graph graph = Build(model);
+  const Buffer space = Numbered(graph);
+  ASSERT_EQ(WriteKerasArchive(Path("m.keras"), "every", graph, space.floats()), absl::OkStatus());
+  const absl::StatusOr<std::string> config = ReadKerasArchiveConfig(Path("m.keras"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  const absl::StatusOr<KerasModel> read = ReadKerasModel(*config);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->model.name(), "every");
+  // Layers stand in Keras' order; by name they are the same, every default filled in.
+  const Graph again = Build(read->model);
+  ASSERT_EQ(again.nodes().size(), graph.nodes().size());
+  std::map<std::string, std::string> layers;
+  for (const Node& node : again.nodes()) layers[node.name] = node.layer.DebugString();
+  for (const Node& node : graph.nodes()) EXPECT_EQ(layers[node.name], node.layer.DebugString());
+
+  const absl::StatusOr<SafetensorsFile> weights = ReadKerasArchiveWeights(Path("m.keras"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  ExpectWeights(*weights, graph, space);
+
+  ASSERT_EQ(WriteKerasWeightsFile(Path("m.weights.h5"), graph, space.floats()), absl::OkStatus());
+  const absl::StatusOr<SafetensorsFile> alone = ReadKerasWeightsFile(Path("m.weights.h5"), graph);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  ExpectWeights(*alone, graph, space);
+  // Nothing is left beside them.
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_)) files += entry.exists();
+  EXPECT_EQ(files, 2u);
+}
+
+TEST_F(KerasArchive, HoldsTheReadyMadeModels) {
+  for (const ReadyMadeInfo& info : ReadyMadeModels()) {
+    if (std::string(info.name) == "vgg16") continue;  // half a gigabyte of the same
+    SCOPED_TRACE(info.name);
+    const Graph graph = ReadyMade(absl::StrCat("name: '", info.name, "' input_shape: [64, 64, 3] classes: 4"));
+    const Buffer space = Numbered(graph);
+    ASSERT_EQ(WriteKerasArchive(Path("m.keras"), info.name, graph, space.floats()), absl::OkStatus());
+    const absl::StatusOr<SafetensorsFile> weights = ReadKerasArchiveWeights(Path("m.keras"));
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    ExpectWeights(*weights, graph, space);
+  }
+}
+
+// Keras orders the layers of ResNet50 by depth: of a block's two branches the shorter one comes late. (As the summary of
+// keras.applications.ResNet50 shows it.)
+TEST_F(KerasArchive, OrdersLayersAsKerasDoes) {
+  const Graph graph = ReadyMade("name: 'resnet50'");
+  std::vector<std::string> names;
+  for (const int id : KerasOrder(graph)) names.push_back(graph.nodes()[static_cast<size_t>(id)].name);
+  names.resize(19);
+  EXPECT_THAT(names, ElementsAre("input_layer", "conv1_pad", "conv1_conv", "conv1_bn", "conv1_relu", "pool1_pad", "pool1_pool",
+                                 "conv2_block1_1_conv", "conv2_block1_1_bn", "conv2_block1_1_relu", "conv2_block1_2_conv",
+                                 "conv2_block1_2_bn", "conv2_block1_2_relu", "conv2_block1_0_conv", "conv2_block1_3_conv",
+                                 "conv2_block1_0_bn", "conv2_block1_3_bn", "conv2_block1_add", "conv2_block1_out"));
+  const std::vector<std::string> paths = KerasLayerPaths(graph);
+  EXPECT_EQ(paths[7], "layers/conv2d_3") << graph.nodes()[7].name;  // conv2_block1_0_conv
+}
+
+TEST_F(KerasArchive, SequentialModelsHaveNoGroupForTheirInput) {
+  EXPECT_THAT(KerasLayerPaths(ReadyMade("name: 'mlp'")),
+              ElementsAre("", "layers/rescaling", "layers/flatten", "layers/dense", "layers/dropout", "layers/dense_1"));
+}
+
+TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
+  const Graph graph = Build(FromText<v1::Model>(
+      "layers { input { shape: [4] } } layers { dense { units: 2 activation: GELU_TANH } }"));
+  EXPECT_EQ(WriteKerasArchive(Path("m.keras"), "m", graph, Numbered(graph).floats()).message(),
+            "layer \"dense\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors");
+  EXPECT_FALSE(std::filesystem::exists(Path("m.keras")));
+}
+
+// ---- damaged files ----
+
+class DamagedArchive : public KerasArchive {
+ protected:
+  DamagedArchive() : graph_(ReadyMade("name: 'mlp' input_shape: [4] classes: 3")), space_(Numbered(graph_)) {
+    CAIRN_CHECK(WriteKerasArchive(Path("m.keras"), "mlp", graph_, space_.floats()).ok(), "an archive");
+    std::stringstream text;
+    text << std::ifstream(Path("m.keras"), std::ios::binary).rdbuf();
+    bytes_ = text.str();
+  }
+
+  // The error of reading these bytes, with the path taken out.
+  std::string ErrorOf(const std::string& bytes) {
+    std::ofstream(Path("bad.keras"), std::ios::binary) << bytes;
+    return Error(ReadKerasArchiveWeights(Path("bad.keras")).status());
+  }
+  std::string ErrorOf(const std::vector<ZipMember>& members) {
+    CAIRN_CHECK(WriteZip(Path("bad.keras"), members).ok(), "an archive");
+    return Error(ReadKerasArchiveWeights(Path("bad.keras")).status());
+  }
+  std::string Error(const absl::Status& status) const {
+    return absl::StrReplaceAll(status.message(), {{dir_.string() + "/", ""}});
+  }
+  std::string Config() const { return ReadKerasArchiveConfig(Path("m.keras")).value(); }
+  // A file of weights written by `write`.
+  template <typename Write>
+  std::string Weights(const Write& write) {
+    {
+      auto writer = Hdf5Writer::Create(Path("w.h5")).value();
+      write(*writer);
+      CAIRN_CHECK(writer->Close().ok(), "a file of weights");
+    }
+    return Path("w.h5");
+  }
+
+  const Graph graph_;
+  const Buffer space_;
+  std::string bytes_;
+};
+
+TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
+  EXPECT_EQ(Error(ReadKerasArchiveWeights(Path("none.keras")).status()), "none.keras: there is no such file");
+  EXPECT_EQ(Error(ReadKerasArchiveWeights(dir_.string()).status()).substr(dir_.string().size()), ": is a folder, no file");
+  EXPECT_EQ(ErrorOf("nothing of the kind"), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
+  EXPECT_EQ(ErrorOf(bytes_.substr(0, bytes_.size() / 2)), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
+  EXPECT_EQ(ErrorOf(std::string()), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
+  // One bit of the weights, which libhdf5 would not notice.
+  std::string altered = bytes_;
+  altered[altered.size() / 2] ^= 1;
+  EXPECT_EQ(ErrorOf(altered), "bad.keras: model.weights.h5: CRC error");
+  EXPECT_EQ(ErrorOf({{"metadata.json", "{}", ""}}), "bad.keras: config.json is not in the archive");
+  EXPECT_EQ(ErrorOf({{"config.json", "{\"class_name\": ", ""}}),
+            "bad.keras: config.json: not JSON; give what model.to_json() returned, whole");
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}}), "bad.keras: model.weights.h5 is not in the archive");
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "no weights", ""}}),
+            "bad.keras: not an HDF5 file, or a damaged one");
+  const std::string empty = Weights([](Hdf5Writer& w) { CAIRN_CHECK(w.AddGroup("vars", "m").ok(), ""); });
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", empty}}),
+            "variable \"dense/kernel\" is not in bad.keras: there is no \"layers/dense/vars\"; was it saved of the same model?");
+  const std::string one = Weights([](Hdf5Writer& w) {
+    CAIRN_CHECK(w.AddGroup("layers/dense/vars", "m").ok(), "");
+    CAIRN_CHECK(w.AddArray("layers/dense/vars", "0", {2}, {1.0f, 2.0f}).ok(), "");
+  });
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", one}}),
+            "layer \"dense\": it has 2 variables, \"layers/dense/vars\" in bad.keras has 1; was it saved of the same model?");
+  const std::string shape = Weights([](Hdf5Writer& w) {
+    CAIRN_CHECK(w.AddGroup("layers/dense/vars", "m").ok(), "");
+    CAIRN_CHECK(w.AddArray("layers/dense/vars", "0", {2}, {1.0f, 2.0f}).ok(), "");
+    CAIRN_CHECK(w.AddArray("layers/dense/vars", "1", {2}, {1.0f, 2.0f}).ok(), "");
+  });
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", shape}}),
+            "variable \"dense/kernel\": shape [2] at \"layers/dense/vars/0\" in bad.keras, [4,128] in the model");
+  // Members that stand where an array or a group should.
+  const std::string group = Weights([](Hdf5Writer& w) {
+    CAIRN_CHECK(w.AddGroup("layers/dense/vars/0", "m").ok(), "");
+    CAIRN_CHECK(w.AddGroup("layers/dense/vars/1", "m").ok(), "");
+  });
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", group}}), "bad.keras: \"layers/dense/vars/0\" is no array");
+}
+
+TEST_F(DamagedArchive, DoesNotHarmWhereItIsCutOrAltered) {
+  for (size_t cut = 0; cut < bytes_.size(); cut += bytes_.size() / 64 + 1) {
+    EXPECT_NE(ErrorOf(bytes_.substr(0, cut)), "");
+  }
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,210 @@
+// Goal: what Cairn cannot take of a Keras model is named with the layer and the option. Nothing is ignored in silence.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/formats/expand_model.h"
+#include "tests/unit/formats/keras_text.h"
+#include "tests/unit/model/model_text.h"
+
+namespace cairn {
+namespace {
+
+std::string ErrorOf(const std::string& json) {
+  v1::JobSpec spec;
+  spec.mutable_model()->set_keras_json(json);
+  return std::string(ExpandJob(&spec).message());
+}
+
+struct BadLayer {
+  const char *type, *config;
+  const char* error;  // behind `model.keras_json: layer "x" (TYPE): `
+};
+
+constexpr BadLayer kBadLayers[] = {
+    {"Conv2D", R"("filters": 4, "kernel_size": 3, "data_format": "channels_first")",
+     "data_format: \"channels_first\" is not supported; build the model with channels_last"},
+    {"Conv2D", R"("filters": 4, "kernel_size": 3, "groups": 2)", "groups: 2 is not supported; use 1, or a DepthwiseConv2D"},
+    {"Conv2D", R"("filters": 4, "kernel_size": 3, "kernel_regularizer": {"class_name": "L2", "config": {"l2": 0.01}})",
+     "kernel_regularizer: L2 is not supported; leave it away, or use the job's optimizer.weight_decay"},
+    {"Dense", R"("units": 4, "activity_regularizer": {"module": "keras.regularizers", "class_name": "L1", "config": {"l1": 0.01}})",
+     "activity_regularizer: L1 is not supported; leave it away, or use the job's optimizer.weight_decay"},
+    {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
+     "kernel_constraint: MaxNorm is not supported; leave it away"},
+    {"Dense", R"("units": 4, "trainable": false)", "trainable: false is not supported; Cairn trains every layer; set it to true"},
+    {"Dense", R"("units": 4, "dtype": "mixed_float16")",
+     "dtype: \"mixed_float16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
+    {"Dense", R"("units": 4, "dtype": {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "mixed_bfloat16"}})",
+     "dtype: \"mixed_bfloat16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
+    {"Dense", R"("units": 4, "lora_rank": 8)", "lora_rank: 8 is not supported; leave it away"},
+    {"Dense", R"("units": "four")", "units: \"four\" is no whole number within 32 bits"},
+    {"Dense", R"("units": 1e20)", "units: 1e+20 is no whole number within 32 bits"},
+    {"Dense", R"("units": 4, "use_bias": 1)", "use_bias: 1 is neither true nor false"},
+    {"Dense", R"("units": 4, "activation": "mish")",
+     "activation: \"mish\" is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, silu or "
+     "softplus"},
+    {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "Orthogonal", "config": {"gain": 1.0}})",
+     "kernel_initializer: Orthogonal is not supported; use GlorotUniform, say"},
+    {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "RandomNormal", "config": {"mean": 0.0, "stddev": 0.02}})",
+     "kernel_initializer: RandomNormal is supported with mean 0 and stddev 0.05 alone"},
+    {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"scale": 2.0, "mode": "fan_out",
+      "distribution": "uniform"}})",
+     "kernel_initializer: VarianceScaling with these arguments is not supported; use GlorotUniform, HeNormal or LecunNormal, "
+     "say"},
+    {"Conv1D", R"("filters": 4, "kernel_size": [3], "padding": "causal")",
+     "padding: \"causal\" is not supported; use valid or same"},
+    {"Conv2DTranspose", R"("filters": 4, "kernel_size": 3, "output_padding": [1, 1])",
+     "output_padding: [1,1] is not supported; leave it away"},
+    {"Embedding", R"("input_dim": 4, "output_dim": 3, "mask_zero": true)",
+     "mask_zero: true is not supported; Cairn has no masks; leave it away"},
+    {"BatchNormalization", R"("axis": 1)", "axis: 1 is not supported; only the last axis is, -1"},
+    {"BatchNormalization", R"("axis": [1, 2])", "axis: [1,2] is not supported; only the last axis is, -1"},
+    {"BatchNormalization", R"("synchronized": true)",
+     "synchronized: true is not supported; each replica has the statistics of its own batch"},
+    {"BatchNormalization", R"("gamma_initializer": "zeros")",
+     "gamma_initializer: \"zeros\" is not supported; leave it at its default, ones"},
+    {"LayerNormalization", R"("rms_scaling": true)", "rms_scaling: true is not supported; leave it away"},
+    {"ReLU", R"("max_value": 3.0)", "max_value: only 6 is supported, with negative_slope 0"},
+    {"ReLU", R"("threshold": 0.5)", "threshold: other than 0 is not supported; leave it away"},
+    {"Softmax", R"("axis": 1)", "axis: 1 is not supported; only the last axis is, -1"},
+    {"Dropout", R"("rate": 0.5, "noise_shape": [null, 1])", "noise_shape: [null,1] is not supported; leave it away"},
+    {"GlobalAveragePooling2D", R"("keepdims": true)", "keepdims: true is not supported; leave it away"},
+    {"UpSampling2D", R"("size": 2, "interpolation": "bicubic")",
+     "interpolation: \"bicubic\" is not supported; use nearest or bilinear"},
+    {"ZeroPadding2D", R"("padding": [[1, "a"], [0, 0]])",
+     "padding: [[1,\"a\"],[0,0]] is not one number, [h, w] or [[top, bottom], [left, right]]"},
+    {"Rescaling", R"("scale": [0.1, 0.2, 0.3])", "scale: [0.1,0.2,0.3] is no number"},
+    {"MultiHeadAttention", R"("num_heads": 2, "key_dim": 8, "output_shape": [4])",
+     "output_shape: [4] is not supported; leave it away"},
+    {"RandomRotation", R"("factor": 0.1, "fill_mode": "mirror")",
+     "fill_mode: \"mirror\" is not supported; use reflect, wrap, constant or nearest"},
+    {"RandomBrightness", R"("factor": 0.1, "value_range": [0, 1])", "value_range: [0,1] is not supported; use [0, 255]"},
+};
+
+TEST(KerasErrors, NameTheLayerAndTheOption) {
+  for (const BadLayer& bad : kBadLayers) {
+    SCOPED_TRACE(std::string(bad.type) + " " + bad.config);
+    const std::string layer = KerasLayerText(bad.type, std::string(R"("name": "x", )") + bad.config);
+    EXPECT_EQ(ErrorOf(Keras2Sequential(layer)),
+              std::string("model.keras_json: layer \"x\" (") + bad.type + "): " + bad.error);
+  }
+}
+
+struct BadModel {
+  std::string json, error;  // the error behind "model.keras_json: "
+};
+
+std::string Nested(int depth) {
+  std::string text;
+  for (int i = 0; i < depth; ++i) text += "[";
+  return text;
+}
+
+// A Functional model of an input, a Dense called "d" with these inbound_nodes, and "e" behind it.
+std::string Functional(const std::string& inbound_nodes, const std::string& inputs = R"([["x", 0, 0]])",
+                       const std::string& outputs = R"([["e", 0, 0]])") {
+  return R"({"class_name": "Functional", "config": {"name": "n", "layers": [
+    {"class_name": "InputLayer", "config": {"batch_input_shape": [null, 8], "name": "x"}, "name": "x", "inbound_nodes": []},
+    {"class_name": "Dense", "config": {"units": 2, "name": "d"}, "name": "d", "inbound_nodes": )" +
+         inbound_nodes + R"(},
+    {"class_name": "Dense", "config": {"units": 2, "name": "e"}, "name": "e", "inbound_nodes": [[["d", 0, 0, {}]]]}],
+    "input_layers": )" +
+         inputs + R"(, "output_layers": )" + outputs + "}}";
+}
+
+std::vector<BadModel> BadModels() {
+  const std::string dense = KerasLayerText("Dense", R"("name": "d", "units": 2)");
+  return {
+      {"no JSON", "not JSON; give what model.to_json() returned, whole"},
+      {R"({"class_name": "Sequential", "config": {"layers": [)", "not JSON; give what model.to_json() returned, whole"},
+      {Nested(100), "nested more than 64 deep; is this a Keras model?"},
+      {std::string((16 << 20) + 1, ' '), "longer than 16777216 bytes; is this what model.to_json() gave?"},
+      {"[1, 2]", "class_name or config is missing; give what model.to_json() returned"},
+      {R"({"class_name": "MyModel", "config": {}})",
+       "class_name: \"MyModel\" is neither Sequential nor Functional; a subclassed model has no description of its layers"},
+      {R"({"class_name": "Sequential", "config": {"name": "n"}})", "config.layers: missing or empty"},
+      {R"({"class_name": "Sequential", "config": {"layers": []}})", "config.layers: missing or empty"},
+      {R"({"class_name": "Sequential", "config": {"layers": [3]}})", "config.layers[0]: class_name or config is missing"},
+      {R"({"class_name": "Sequential", "config": {"layers": [)" + dense + "]}}",
+       "layer \"d\": the model has no input shape; begin it with keras.Input(shape=...)"},
+      {R"({"class_name": "Sequential", "config": {"layers": [)" +
+           KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null, null, 3])") + "]}}",
+       "layer \"i\" (InputLayer): the input's shape [null,null,3] is open; build the model with a shape such as (28, "
+       "28, 1)"},
+      {R"({"class_name": "Sequential", "config": {"layers": [)" +
+           KerasLayerText("InputLayer", R"("name": "i", "batch_shape": [null], "dtype": "string")") + "]}}",
+       "layer \"i\" (InputLayer): dtype: \"string\" is not supported; use float32"},
+      {Keras2Sequential(KerasLayerText("InputLayer", R"("name": "j", "batch_shape": [null, 3])")),
+       "layer \"j\": a second InputLayer; a model has one input"},
+      {Keras2Sequential(R"({"module": "my_layers", "class_name": "Swirl", "config": {"name": "s"}, "registered_name": "my>Swirl"})"),
+       "layer \"s\": my>Swirl is a class of your own; use layers of Keras alone"},
+      {Keras2Sequential(R"({"module": "keras.src.ops.numpy", "class_name": "Add", "config": {"name": "add"}})"),
+       "layer \"add\": Add is an operation on tensors (as x + y), no layer; use a layer, such as keras.layers.Add"},
+      {Keras2Sequential(KerasLayerText("Conv2D", R"("name": "c", "filters": 2, "kernel_size": 3)") + "," +
+                        KerasLayerText("RandomFlip", R"("name": "flip")")),
+       "layer \"flip\" (RandomFlip): an augmentation is supported right after the input alone; move it there, or use "
+       "data.augmentation"},
+      {Keras2Sequential(KerasLayerText("Rescaling", R"("name": "r", "scale": 0.1)") + "," +
+                        KerasLayerText("RandomContrast", R"("name": "contrast", "factor": 0.2)")),
+       "layer \"contrast\" (RandomContrast): it stands behind a Rescaling, but augmentation works on the data as it is; move it "
+       "before the Rescaling"},
+      {Functional(R"([[["x", 0, 0, {}]], [["x", 0, 0, {}]]])"),
+       "layer \"d\" (Dense): it is called 2 times; a layer that is shared is not supported, give each call a layer of its own"},
+      {Functional(R"([[["x", 1, 0, {}]]])"),
+       "layer \"d\" (Dense): it takes \"x\", which is called more than once; a layer that is shared is not supported"},
+      {Functional(R"([[["x", 0, 1, {}]]])"),
+       "layer \"d\" (Dense): it takes a second output of \"x\"; a layer has one output"},
+      {Functional("[]"), "layer \"d\" (Dense): it takes no input"},
+      {Functional("3"), "layer \"d\" (Dense): its inbound_nodes are no list"},
+      {Functional(R"([[["y", 0, 0, {}]]])"), "layer \"d\": its input \"y\" is no layer of the model"},
+      {Functional(R"([[["e", 0, 0, {}]]])"), "layer \"d\": its inputs lead back to itself"},
+      {Functional(R"([[["x", 0, 0, {"mask": ["x", 0, 0]}]]])"),
+       "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; leave it away"},
+      {Functional(R"([{"args": [2.5], "kwargs": {}}])"),
+       "layer \"d\" (Dense): it is called with 2.5, which is no layer's output"},
+      {Functional(R"([[["x", 0, 0, {"training": true}]]])"),
+       "layer \"d\" (Dense): it is called with training=true, which is not supported; leave it away"},
+      {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0], ["y", 0, 0]])"),
+       "config.input_layers: the model has 2 inputs; Cairn trains models with one input and one output"},
+      {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["e", 0, 0]])"),
+       "config.output_layers: the model has 2 outputs; Cairn trains models with one input and one output"},
+      {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0]])"),
+       "config.output_layers: \"d\" is the output, but \"e\" takes something of the model too; remove what does not lead to the "
+       "output"},
+  };
+}
+
+TEST(KerasErrors, NameWhatIsWrongWithTheModel) {
+  for (const BadModel& bad : BadModels()) {
+    SCOPED_TRACE(bad.json.substr(0, 300));
+    EXPECT_EQ(ErrorOf(bad.json), "model.keras_json: " + bad.error);
+  }
+}
+
+TEST(KerasErrors, NameALayerThatCairnDoesNotHave) {
+  const std::string error = ErrorOf(Keras2Sequential(KerasLayerText("LSTM", R"("name": "lstm", "units": 2)")));
+  EXPECT_THAT(error, testing::StartsWith("model.keras_json: layer \"lstm\": LSTM is not supported; Cairn has InputLayer, "));
+}
+
+TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
+  v1::JobSpec spec = FromText<v1::JobSpec>("model { ready_made { name: 'lenet' } keras_json: '{}' }");
+  EXPECT_EQ(ExpandJob(&spec).message(),
+            "model: more than one of layers, ready_made and keras_json is given; leave all but one away");
+  spec = FromText<v1::JobSpec>("model { layers {} ready_made { name: 'lenet' } }");
+  EXPECT_EQ(ExpandJob(&spec).message(),
+            "model: more than one of layers, ready_made and keras_json is given; leave all but one away");
+  spec = FromText<v1::JobSpec>("data { augmentation { random_flip {} } }");
+  spec.mutable_model()->set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")") + "," +
+                                                        KerasLayerText("Dense", R"("name": "d", "units": 2)")));
+  EXPECT_EQ(ExpandJob(&spec).message(),
+            "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
+  v1::Model model;
+  model.set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")")));
+  EXPECT_EQ(std::string(ExpandModel(&model).message()),
+            "model.keras_json: it begins with augmentation, which belongs to the data; give it as data.augmentation");
+}
+
+}  // namespace
+}  // namespace cairn
