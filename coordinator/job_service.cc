@@ -6,7 +6,6 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/formats/expand_model.h"
-#include "common/formats/expand_model.h"
 #include "coordinator/grpc_status.h"
 
 namespace cairn {
@@ -196,11 +195,6 @@ class PredictReactor final : public grpc::ServerWriteReactor<v1::PredictResponse
 absl::Time DeadlineOf(grpc::CallbackServerContext* context, Clock* clock) {
   const absl::Duration left = absl::FromChrono(context->deadline()) - absl::Now();
   return clock->Now() + (left < kTimeoutsAreLessThan ? left : kEvaluateTimeoutDefault);
-}
-
-absl::StatusOr<CheckedJob> CheckSubmission(v1::JobSpec spec) {
-  CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
-  return CheckJob(spec);
 }
 
 absl::StatusOr<CheckedJob> CheckSubmission(v1::JobSpec spec) {

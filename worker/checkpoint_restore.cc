@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/formats/weights.h"
-#include "common/formats/weights.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
 #include "common/model/initializer.h"
