@@ -1,12 +1,15 @@
 // cairn export ID -o FILE: a job's variables, pulled from the servers that hold them.
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/figures.h"
 #include "client/parameter_client.h"
+#include "common/formats/keras_archive.h"
 #include "common/formats/safetensors.h"
+#include "common/formats/torch_layout.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
 
@@ -62,10 +65,52 @@ absl::Status CheckOutput(const std::string& output) {
   return absl::OkStatus();
 }
 
-absl::Status Export(const Globals& globals, const ExportOptions& options) {
-  if (options.format != "safetensors") {
-    return absl::InvalidArgumentError(absl::StrFormat("--format %s: only safetensors is known", options.format));
+enum class Format { kSafetensors, kKeras, kWeightsH5 };
+
+absl::StatusOr<Format> FormatOf(const ExportOptions& options) {
+  const std::string& f = options.format;
+  const auto is = [&](absl::string_view format, absl::string_view ending) {
+    return f.empty() ? absl::EndsWithIgnoreCase(options.output, ending) : f == format;
+  };
+  Format format = Format::kSafetensors;
+  if (is("keras", ".keras")) {
+    format = Format::kKeras;
+  } else if (is("weights.h5", ".weights.h5")) {
+    format = Format::kWeightsH5;
+  } else if (!f.empty() && f != "safetensors") {
+    return absl::InvalidArgumentError(absl::StrFormat("--format %s: use safetensors, keras or weights.h5", f));
   }
+  if (options.layout != "keras" && options.layout != "torch") {
+    return absl::InvalidArgumentError(absl::StrFormat("--layout %s: use keras or torch", options.layout));
+  }
+  if (options.layout == "torch" && format != Format::kSafetensors) {
+    return absl::InvalidArgumentError("--layout torch: only of --format safetensors; the other formats are Keras' own");
+  }
+  return format;
+}
+
+absl::Status WriteAsSafetensors(const ExportOptions& options, const v1::JobStatus& job, const Graph& graph,
+                                absl::Span<const float> values, uint64_t version) {
+  std::map<std::string, std::string> metadata = {{"format", "cairn"},
+                                                 {"job", job.spec().name()},
+                                                 {"job_id", absl::StrCat(job.job_id())},
+                                                 {"version", absl::StrCat(version)},
+                                                 {"digest", job.digest()}};
+  std::vector<SafetensorView> tensors;
+  if (options.layout == "torch") {
+    metadata["format"] = "pt";  // what PyTorch's readers look for
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<Safetensor> torch, ToTorchLayout(graph, values));
+    for (const Safetensor& t : torch) tensors.push_back({t.name, t.shape, t.data.floats()});
+    return WriteSafetensors(options.output, tensors, metadata);
+  }
+  for (const Variable& v : graph.variables()) {
+    tensors.push_back({v.name, v.shape, values.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+  }
+  return WriteSafetensors(options.output, tensors, metadata);
+}
+
+absl::Status Export(const Globals& globals, const ExportOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const Format format, FormatOf(options));
   CAIRN_RETURN_IF_ERROR(CheckOutput(options.output));
   CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.job));
   CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, JobClient(globals.client).Get(ref));
@@ -80,18 +125,21 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
         absl::StrFormat("the servers hold %d numbers, the model needs %d; are coordinator and client of one version?",
                         values.size(), graph.space_size()));
   }
-  std::vector<SafetensorView> tensors;
-  for (const Variable& v : graph.variables()) {
-    tensors.push_back({v.name, v.shape, values.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
+  switch (format) {
+    case Format::kSafetensors:
+      CAIRN_RETURN_IF_ERROR(WriteAsSafetensors(options, job, graph, values, pulled->version));
+      break;
+    case Format::kKeras: {
+      const std::string& name = job.spec().model().name();
+      CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name.empty() ? job.spec().name() : name, graph, values));
+      break;
+    }
+    case Format::kWeightsH5:
+      CAIRN_RETURN_IF_ERROR(WriteKerasWeightsFile(options.output, graph, values));
+      break;
   }
-  const std::map<std::string, std::string> metadata = {{"format", "cairn"},
-                                                       {"job", job.spec().name()},
-                                                       {"job_id", absl::StrCat(job.job_id())},
-                                                       {"version", absl::StrCat(pulled->version)},
-                                                       {"digest", job.digest()}};
-  CAIRN_RETURN_IF_ERROR(WriteSafetensors(options.output, tensors, metadata));
   if (!globals.json) {
-    absl::PrintF("%s: %d variables, %s parameters, version %d\n", options.output, tensors.size(),
+    absl::PrintF("%s: %d variables, %s parameters, version %d\n", options.output, graph.variables().size(),
                  Thousands(static_cast<uint64_t>(graph.parameters())), pulled->version);
   }
   return absl::OkStatus();

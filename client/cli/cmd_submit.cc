@@ -1,4 +1,4 @@
-// cairn submit FILE: a job from a text-protobuf file and --set.
+// cairn submit FILE: a job from a text-protobuf file, --model and --set.
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/figures.h"
@@ -12,8 +12,10 @@ namespace {
 
 absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(v1::JobSpec spec, LoadJobFile(options.file));
+  if (!options.model.empty()) CAIRN_RETURN_IF_ERROR(TakeModelFile(options.model, &spec));
   for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&spec));
+  MakeCallbackPathsAbsolute(&spec);
   return spec;
 }
 

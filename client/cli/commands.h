@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/evaluation_flags.h"
 #include "client/cli/local_cluster.h"
+#include "client/cli/tf_config.h"
 #include "client/job_client.h"
 
 namespace cairn {
@@ -23,6 +25,7 @@ struct Globals {
 
 struct SubmitOptions {
   std::string file;
+  std::string model;  // a file in place of the job's model
   std::vector<std::string> settings;
   bool watch = false;
 };
@@ -34,14 +37,21 @@ struct DrainOptions {
   std::string name;
   bool undo = false;
 };
-struct EvaluateOptions {
-  std::string job;
-  std::string split = "test";
+struct PredictOptions {
+  EvaluateOptions what;
+  std::string output = "-";  // .csv, .npy or .jsonl; "-": standard output
+  bool classes = false;
 };
 struct ExportOptions {
   std::string job;
-  std::string format = "safetensors";
+  std::string format;  // empty: told by the output's ending
+  std::string layout = "keras";
   std::string output;
+};
+struct ModelsOptions {
+  std::string name;  // empty: all of them
+  std::vector<int32_t> input_shape;
+  int32_t classes = 0;
 };
 struct MakeDataOptions {
   std::string kind;  // "glyphs"
@@ -49,6 +59,13 @@ struct MakeDataOptions {
   int64_t count = 60000;
   int64_t test_count = 10000;
   uint64_t seed = 1;
+};
+
+struct ConvertDataOptions {
+  std::string in, out;
+  std::string split;
+  int shards = 1;
+  bool gzip = false;
 };
 
 struct BenchExchangeOptions {
@@ -64,6 +81,7 @@ struct BenchExchangeOptions {
   std::string bin_dir;  // where the daemons' programs are
 };
 
+int RunRun(const Globals& globals, const TfRunOptions& options);
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);
 int RunJobs(const Globals& globals);
@@ -74,8 +92,11 @@ int RunDelete(const Globals& globals, const std::string& job);
 int RunNodes(const Globals& globals);
 int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
+int RunPredict(const Globals& globals, const PredictOptions& options);
 int RunExport(const Globals& globals, const ExportOptions& options);
+int RunModels(const Globals& globals, const ModelsOptions& options);
 int RunMakeData(const Globals& globals, const MakeDataOptions& options);
+int RunConvertData(const Globals& globals, const ConvertDataOptions& options);
 int RunDataInfo(const Globals& globals, const std::string& path);
 int RunBenchExchange(const Globals& globals, const BenchExchangeOptions& options);
 int RunHealth(const Globals& globals, const HealthOptions& options);

@@ -9,9 +9,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/formats/keras_archive.h"
+#include "common/formats/safetensors.h"
 
 namespace cairn {
 namespace {
@@ -71,6 +74,52 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path) {
         absl::StrFormat("%s: longer than %d MiB; is this a job file?", path, kJobFileBytesMax >> 20));
   }
   return ParseJobText(text, path);
+}
+
+absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec) {
+  const bool archive = absl::EndsWithIgnoreCase(path, ".keras");
+  if (!archive && !absl::EndsWithIgnoreCase(path, ".json")) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--model %s: is neither a .keras archive nor a .json file of model.to_json()", path));
+  }
+  std::string json;
+  if (archive) {
+    CAIRN_ASSIGN_OR_RETURN(json, ReadKerasArchiveConfig(path));
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+    json.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  if (json.size() > kJobFileBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--model %s: its description is longer than %d MiB", path, kJobFileBytesMax >> 20));
+  }
+  spec->mutable_model()->Clear();
+  spec->mutable_model()->set_keras_json(json);
+  if (!archive || !spec->initial_weights().empty() || !spec->resume_from().empty()) return absl::OkStatus();
+  std::error_code error;
+  spec->set_initial_weights(std::filesystem::absolute(path, error).lexically_normal().string());
+  return absl::OkStatus();
+}
+
+void MakeCallbackPathsAbsolute(v1::JobSpec* spec) {
+  const auto absolute = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path here = std::filesystem::absolute(path, error);
+    return path.empty() || error ? path : here.lexically_normal().string();
+  };
+  for (v1::Callback& callback : *spec->mutable_callbacks()) {
+    if (callback.has_tensorboard()) {
+      v1::TensorBoard& board = *callback.mutable_tensorboard();
+      board.set_log_dir(absolute(board.log_dir().empty() ? "logs" : board.log_dir()));
+    }
+    if (callback.has_csv_logger()) callback.mutable_csv_logger()->set_filename(absolute(callback.csv_logger().filename()));
+    if (callback.has_model_checkpoint()) {
+      callback.mutable_model_checkpoint()->set_filepath(absolute(callback.model_checkpoint().filepath()));
+    }
+    if (callback.has_backup_and_restore()) {
+      callback.mutable_backup_and_restore()->set_backup_dir(absolute(callback.backup_and_restore().backup_dir()));
+    }
+  }
 }
 
 absl::Status MakeDataPathAbsolute(v1::JobSpec* spec) {

@@ -32,8 +32,12 @@ struct Invocation {
   LocalClusterOptions up;
   SubmitOptions submit;
   EvaluateOptions evaluate;
+  PredictOptions predict;
+  TfRunOptions tf_run;
   ExportOptions export_options;
+  ModelsOptions models;
   MakeDataOptions make_data;
+  ConvertDataOptions convert_data;
   std::string job;
   std::string path;
   HealthOptions health;
@@ -53,11 +57,21 @@ void AddJobArgument(CLI::App* command, std::string* job) {
   command->add_option("JOB", *job, "The job's number, or its name (the newest one)")->required();
 }
 
+void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
+  AddJobArgument(command, &options->job);
+  command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
+  command->add_option("--weights", options->weights,
+                      "Not the job's present weights: a checkpoint, a folder of several (the newest), a .safetensors or .keras file");
+  command->add_option("--data", options->data, "Not the job's data: this file or folder, as the workers see it");
+}
+
 void AddUp(CLI::App& app, Invocation& call) {
   CLI::App* up = AddCommand(app, "up", "Run a whole cluster on this machine, until Ctrl-C", call,
                             [&call] { return RunUp(call.globals, call.up); });
   up->add_option("--ps", call.up.ps, "Parameter servers")->capture_default_str();
   up->add_option("--workers", call.up.workers, "Workers")->capture_default_str();
+  up->add_option("--evaluators", call.up.evaluators, "Nodes that evaluate checkpoints (validation_by: BY_EVALUATOR)")
+      ->capture_default_str();
   up->add_option("--port", call.up.port, "The coordinator's port on 127.0.0.1; 0: chosen by the system")
       ->capture_default_str();
   up->add_option("--slots", call.up.slots, "Replicas that a worker computes at once; 0: hardware threads / workers")
@@ -69,6 +83,16 @@ void AddUp(CLI::App& app, Invocation& call) {
   up->add_flag("!--no-restart", call.up.restart, "Do not start daemons again that end by themselves");
 }
 
+void AddRun(CLI::App& app, Invocation& call) {
+  CLI::App* run = AddCommand(app, "run", "Run what TF_CONFIG names for this container: ps, worker, chief or evaluator",
+                             call, [&call] { return RunRun(call.globals, call.tf_run); });
+  call.tf_run.dir = "cairn-data";
+  run->add_option("--dir", call.tf_run.dir, "Data of the daemons; the same one again resumes")->capture_default_str();
+  run->add_option("--slots", call.tf_run.slots, "Replicas that a worker computes at once; 0: the machine's threads")
+      ->capture_default_str();
+  run->add_option("--log-level", call.tf_run.log_level, "debug, info, warning or error")->capture_default_str();
+}
+
 void AddJobCommands(CLI::App& app, Invocation& call) {
   const Globals& globals = call.globals;
   CLI::App* submit =
@@ -76,6 +100,8 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
   submit->add_option("--set", call.submit.settings, "PATH=VALUE: set a field of the job, as optimizer.adam.beta_1=0.8")
       ->allow_extra_args(false);
+  submit->add_option("--model", call.submit.model, "The model from this file: Keras' model.json or .keras")
+      ->check(CLI::ExistingFile);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
   AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
@@ -87,13 +113,29 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   add_with_job("delete", "Forget a finished job and its weights", RunDelete);
   CLI::App* evaluate = AddCommand(app, "evaluate", "Loss and metrics of a job's weights", call,
                                   [&call] { return RunEvaluate(call.globals, call.evaluate); });
-  AddJobArgument(evaluate, &call.evaluate.job);
-  evaluate->add_option("--split", call.evaluate.split, "train, validation or test")->capture_default_str();
+  AddEvaluateOptions(evaluate, &call.evaluate);
+  CLI::App* predict = AddCommand(app, "predict", "The model's outputs for the examples of a split", call,
+                                 [&call] { return RunPredict(call.globals, call.predict); });
+  AddEvaluateOptions(predict, &call.predict.what);
+  predict->add_option("-o,--output", call.predict.output, ".csv, .npy or .jsonl; -: standard output")
+      ->capture_default_str();
+  predict->add_flag("--classes", call.predict.classes, "The likeliest class and its probability, not all outputs");
   CLI::App* export_command = AddCommand(app, "export", "Write a job's weights to a file", call,
                                         [&call] { return RunExport(call.globals, call.export_options); });
   AddJobArgument(export_command, &call.export_options.job);
-  export_command->add_option("--format", call.export_options.format, "safetensors")->capture_default_str();
+  export_command->add_option("--format", call.export_options.format,
+                             "safetensors, keras or weights.h5 [by the file's ending; else safetensors]");
+  export_command->add_option("--layout", call.export_options.layout, "Of safetensors: keras or torch")
+      ->capture_default_str();
   export_command->add_option("-o,--output", call.export_options.output, "The file")->required();
+}
+
+void AddModels(CLI::App& app, Invocation& call) {
+  CLI::App* models = AddCommand(app, "models", "List the ready-made models, or show the layers of one", call,
+                                [&call] { return RunModels(call.globals, call.models); });
+  models->add_option("NAME", call.models.name, "Show this one");
+  models->add_option("--input-shape", call.models.input_shape, "HEIGHT,WIDTH,CHANNELS [the model's own]")->delimiter(',');
+  models->add_option("--classes", call.models.classes, "Its outputs [the model's own]");
 }
 
 void AddOtherCommands(CLI::App& app, Invocation& call) {
@@ -120,6 +162,15 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   make->add_option("--count", call.make_data.count, "Training pictures")->capture_default_str();
   make->add_option("--test-count", call.make_data.test_count, "Test pictures")->capture_default_str();
   make->add_option("--seed", call.make_data.seed, "Another seed, other pictures")->capture_default_str();
+  CLI::App* convert = AddCommand(*data, "convert", "Write a data set as TFRecord files of tf.train.Example", call,
+                                 [&call] { return RunConvertData(call.globals, call.convert_data); });
+  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")->required();
+  convert->add_option("OUT", call.convert_data.out, "A folder, or a file's name with .tfrecord[.gz] for one split")
+      ->required();
+  convert->add_option("--split", call.convert_data.split, "train, validation or test alone [all]")
+      ->check(CLI::IsMember({"train", "validation", "test"}));
+  convert->add_option("--shards", call.convert_data.shards, "Files of each split")->capture_default_str();
+  convert->add_flag("--gzip", call.convert_data.gzip, "Packed files (no random access: they are unpacked into memory)");
   AddCommand(*data, "info", "What is this data set: kind, counts, shapes, classes", call,
              [&call] { return RunDataInfo(call.globals, call.path); })
       ->add_option("PATH", call.path, "File or directory")
@@ -160,7 +211,7 @@ std::string FolderOfThisProgram() {
 
 int Main(int argc, char** argv) {
   Invocation call;
-  call.up.bin_dir = call.bench.bin_dir = FolderOfThisProgram();
+  call.up.bin_dir = call.tf_run.bin_dir = call.bench.bin_dir = FolderOfThisProgram();
   if (const char* address = std::getenv("CAIRN_COORDINATOR"); address != nullptr && *address != '\0') {
     call.globals.client.address = address;
   }
@@ -170,7 +221,9 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--json", call.globals.json, "JSON for scripts, one object a line");
   AddUp(app, call);
+  AddRun(app, call);
   AddJobCommands(app, call);
+  AddModels(app, call);
   AddOtherCommands(app, call);
   AddBench(app, call);
   try {

@@ -1,0 +1,100 @@
+// cairn models [NAME]: the ready-made models with their parameters; the layers of one. No cluster is asked.
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/commands.h"
+#include "client/cli/figures.h"
+#include "common/formats/keras_class.h"
+#include "common/model/graph.h"
+#include "common/model/ready_made/ready_made.h"
+
+namespace cairn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::StatusOr<Graph> GraphOf(const ModelsOptions& options) {
+  v1::ReadyMade wanted;
+  wanted.set_name(options.name);
+  wanted.mutable_input_shape()->Assign(options.input_shape.begin(), options.input_shape.end());
+  wanted.set_classes(options.classes);
+  CAIRN_ASSIGN_OR_RETURN(const v1::Model model, MakeReadyMade(wanted));
+  return Graph::Build(model);
+}
+
+std::string Count(int64_t number) { return Thousands(static_cast<uint64_t>(number)); }
+
+Json CountsJson(const Graph& graph) {
+  return {{"parameters", graph.parameters()},
+          {"trainable", graph.trainable_parameters()},
+          {"non_trainable", graph.parameters() - graph.trainable_parameters()}};
+}
+
+absl::Status ListModels(const Globals& globals) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "INPUT", "CLASSES", "PARAMETERS", "TRAINABLE", "NON-TRAINABLE", "WHAT"}};
+  for (const ReadyMadeInfo& info : ReadyMadeModels()) {
+    CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf({.name = info.name}));
+    const int64_t other = graph.parameters() - graph.trainable_parameters();
+    if (globals.json) {
+      Json json = {{"name", info.name}, {"input_shape", info.input_shape}, {"classes", info.classes}};
+      json.update(CountsJson(graph));
+      json["what"] = info.what;
+      absl::PrintF("%s\n", json.dump());
+      continue;
+    }
+    rows.push_back({info.name, absl::StrCat("[", absl::StrJoin(info.input_shape, ","), "]"), absl::StrCat(info.classes),
+                    Count(graph.parameters()), Count(graph.trainable_parameters()), Count(other), info.what});
+  }
+  if (!globals.json) absl::PrintF("%s", Table(rows));
+  return absl::OkStatus();
+}
+
+int64_t ParametersOf(const Graph& graph, const Node& node) {
+  int64_t sum = 0;
+  for (const int v : node.variables) sum += graph.variables()[static_cast<size_t>(v)].size;
+  return sum;
+}
+
+// "" where it is the layer before: most are.
+std::string InputsText(const Graph& graph, const Node& node) {
+  if (node.inputs.size() == 1 && node.inputs[0] == node.id - 1) return "";
+  std::vector<std::string> names;
+  for (const int input : node.inputs) names.push_back(graph.nodes()[static_cast<size_t>(input)].name);
+  return absl::StrJoin(names, ", ");
+}
+
+absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(options));
+  if (globals.json) {
+    Json json = {{"name", options.name}, {"input_shape", graph.input_shape()}};
+    json.update(CountsJson(graph));
+    for (const Node& node : graph.nodes()) {
+      Json layer = {{"name", node.name}, {"type", KerasClass(node)}, {"output_shape", node.output},
+                    {"parameters", ParametersOf(graph, node)}, {"inputs", Json::array()}};
+      for (const int input : node.inputs) layer["inputs"].push_back(graph.nodes()[static_cast<size_t>(input)].name);
+      json["layers"].push_back(std::move(layer));
+    }
+    absl::PrintF("%s\n", json.dump());
+    return absl::OkStatus();
+  }
+  std::vector<std::vector<std::string>> rows = {{"LAYER", "TYPE", "OUTPUT", "PARAMETERS", "TAKES"}};
+  for (const Node& node : graph.nodes()) {
+    rows.push_back({node.name, KerasClass(node), ToString(node.output), Count(ParametersOf(graph, node)), InputsText(graph, node)});
+  }
+  const int64_t other = graph.parameters() - graph.trainable_parameters();
+  absl::PrintF("%s\nparameters      %s (%s)\ntrainable       %s\nnon-trainable   %s\n", Table(rows), Count(graph.parameters()),
+               ShortBytes(static_cast<uint64_t>(graph.parameters()) * sizeof(float)), Count(graph.trainable_parameters()), Count(other));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunModels(const Globals& globals, const ModelsOptions& options) {
+  const absl::Status status = options.name.empty() ? ListModels(globals) : ShowModel(globals, options);
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+}  // namespace cairn
