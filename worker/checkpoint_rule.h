@@ -20,6 +20,8 @@ class CheckpointRule {
   // Whether one is due after `step` updates: an every_steps or every_epochs boundary, or the job's last step, was
   // reached since the last one; or every_minutes are over.
   bool Due(int64_t step, absl::Time now) const;
+  // The job ends earlier than it was to.
+  void EndAt(int64_t total_steps) { total_steps_ = total_steps; }
   // There is one of this step, written at that time.
   void Taken(int64_t step, absl::Time at);
 

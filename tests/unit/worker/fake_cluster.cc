@@ -18,6 +18,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
       restarts_left_(options.ps_restarts),
       moves_left_(options.partition_moves),
       crashes_left_(options.crashes) {
+  if (options.gated) epochs_open_ = 1;
   spec_.set_replicas(options.replicas);
   spec_.set_batch_size(options.batch_size);
   spec_.set_epochs(options.epochs);
@@ -146,11 +147,27 @@ void FakeCluster::SendAssignments() {
   message.mutable_data()->set_validation_examples(static_cast<uint64_t>(options_.validation_examples));
   message.set_steps_per_epoch(plan_.steps_per_epoch);
   message.set_total_steps(plan_.total_steps);
+  message.set_epochs_open(epochs_open_);
   for (Worker& worker : workers_) {
     message.clear_replicas();
     for (int r : worker.replicas) message.add_replicas(r);
     worker.assignments.push_back(message);
   }
+}
+
+// What callbacks decide at the end of an epoch.
+void FakeCluster::OpenEpoch() {
+  if (!options_.gated || epochs_open_ * plan_.steps_per_epoch >= plan_.total_steps) return;
+  for (int r = 0; r < options_.replicas; ++r) {
+    if (!validated.contains({r, epochs_open_ - 1})) return;
+  }
+  if (epochs_open_ == options_.stop_after) {
+    plan_.total_steps = epochs_open_ * plan_.steps_per_epoch;
+  } else {
+    ++epochs_open_;
+  }
+  ++assignment_;
+  SendAssignments();
 }
 
 void FakeCluster::Count(const v1::ReplicaReport& report) {
@@ -160,6 +177,7 @@ void FakeCluster::Count(const v1::ReplicaReport& report) {
   }
   if (report.has_validation()) {
     validated[{report.replica(), report.validation_epoch()}] = report.validation().examples();
+    OpenEpoch();
     return;
   }
   for (int64_t s = report.first_step(); s <= report.last_step(); ++s) ++steps_reported[{report.replica(), s}];
@@ -176,6 +194,7 @@ void FakeCluster::Feed(int w, replica::Event event) {
       requests_.push_back(
           {w, lives_[static_cast<size_t>(w)], send->request, std::move(send->address), std::move(send->frame)});
     } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
+      if (options_.gated && compute->step >= epochs_open_ * plan_.steps_per_epoch) failures.push_back("an epoch that is not open");
       Running running;
       running.work = compute->work;
       running.replica = compute->replica;

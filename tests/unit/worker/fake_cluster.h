@@ -26,6 +26,8 @@ struct ClusterOptions {
   // Variables of 40 numbers (the last one shorter), each from a multiple of 16 on, so that some lie across partitions.
   double clipnorm = 0, global_clipnorm = 0;
   double loss = 0;  // of a request, or of its answer
+  bool gated = false;  // an epoch begins when every replica's validation of the one before it is reported
+  int stop_after = 0;  // gated: the job ends with this epoch (from 1)
   int reassignments = 0, ps_restarts = 0, partition_moves = 0, crashes = 0;
 };
 
@@ -90,6 +92,7 @@ class FakeCluster {
   void Count(const v1::ReplicaReport& report);
   void Reassign();
   void SendAssignments();
+  void OpenEpoch();
   void Disturb();
   void DeliverRequest();
   void DeliverAnswer();
@@ -112,6 +115,7 @@ class FakeCluster {
   std::vector<Answer> answers_;
   std::map<uint64_t, Request> asked_;  // by ticket: at the ps
   std::map<int, bool> finished_;
+  int epochs_open_ = 0;
   uint64_t tickets_ = 0, generation_ = 1, assignment_ = 1;
   int reassignments_left_, restarts_left_, moves_left_, crashes_left_;
 };

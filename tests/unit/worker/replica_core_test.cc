@@ -176,6 +176,56 @@ TEST(ReplicaCoreTest, BoundedStalenessHoldsBackTheFast) {
   }
 }
 
+TEST(ReplicaCoreTest, NoStepOfAnEpochBeforeItIsOpenAndTheSameBits) {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    ClusterOptions options;
+    options.seed = seed;
+    options.gated = true;
+    options.epochs = 4;
+    options.stop_after = seed % 3 == 0 ? 1 + static_cast<int>(seed / 3 % 3) : 0;
+    options.replicas = 1 + static_cast<int>(seed % 5);
+    options.workers = 1 + static_cast<int>(seed / 5 % 3);
+    options.loss = seed % 2 == 0 ? 0.1 : 0;
+    options.reassignments = static_cast<int>(seed % 4);
+    options.ps_restarts = static_cast<int>(seed % 3);
+    options.crashes = static_cast<int>(seed / 3 % 3);
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    FakeCluster cluster(options);
+    const bool done = cluster.Run();
+    ASSERT_THAT(cluster.failures, IsEmpty());
+    ASSERT_TRUE(done);
+    ASSERT_THAT(cluster.FinalValues(), ElementsAreArray(cluster.ReferenceValues()));
+    const int epochs = options.stop_after > 0 ? options.stop_after : options.epochs;
+    EXPECT_EQ(cluster.plan().total_steps, epochs * cluster.plan().steps_per_epoch);
+  }
+}
+
+TEST(ReplicaCoreTest, AsynchronousReplicasWaitForTheEpochToo) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    ClusterOptions options;
+    options.seed = seed;
+    options.gated = true;
+    options.epochs = 3;
+    options.stop_after = seed % 3 == 0 ? 2 : 0;
+    options.synchronous = false;
+    options.staleness = static_cast<int>(seed % 3);
+    options.replicas = 1 + static_cast<int>(seed % 4);
+    options.loss = seed % 2 == 0 ? 0.1 : 0;
+    options.reassignments = static_cast<int>(seed % 3);
+    options.ps_restarts = 1;
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    FakeCluster cluster(options);
+    const bool done = cluster.Run();
+    ASSERT_THAT(cluster.failures, IsEmpty());
+    ASSERT_TRUE(done);
+    const uint64_t steps = static_cast<uint64_t>(cluster.plan().total_steps);
+    EXPECT_EQ(steps, static_cast<uint64_t>((options.stop_after > 0 ? 2 : 3) * cluster.plan().steps_per_epoch));
+    for (int p = 0; p < options.partitions; ++p) {
+      EXPECT_EQ(cluster.partition(p).version(), steps * static_cast<uint64_t>(options.replicas));
+    }
+  }
+}
+
 TEST(ReplicaCoreTest, ValidatesEveryNthEpochAndAtTheEnd) {
   ClusterOptions options;
   options.epochs = 5;

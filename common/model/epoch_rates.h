@@ -1,0 +1,32 @@
+// EpochRates: the learning rate of each step of a job, with what its callbacks decided.
+//
+// A value; const calls from any thread. Of a step of epoch e it is, in this order: what callbacks decided for e (reduce_lr_on_plateau),
+// learning_rate_scheduler's schedule at e, the optimizer's schedule at the step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+
+namespace cairn {
+
+class EpochRates {
+ public:
+  EpochRates() = default;
+  // spec: with its defaults filled in.
+  EpochRates(const v1::JobSpec& spec, int64_t steps_per_epoch);
+
+  // By epoch; shorter: the rest is as the schedules say.
+  void Decide(std::vector<float> by_epoch) { by_epoch_ = std::move(by_epoch); }
+  float At(int64_t step) const;
+
+ private:
+  v1::Optimizer optimizer_;
+  std::optional<v1::Optimizer> by_epoch_schedule_;
+  int64_t steps_per_epoch_ = 1;
+  std::vector<float> by_epoch_;
+};
+
+}  // namespace cairn
