@@ -143,12 +143,16 @@ void Augmenter::Brighten(const v1::RandomBrightness& brightness, AugmentDraws& d
 void Augmenter::Contrast(const v1::RandomContrast& contrast, AugmentDraws& draws, float* numbers) const {
   const float low = contrast.factor(0), high = contrast.factor_size() == 2 ? contrast.factor(1) : low;
   const float factor = draws.Uniform(1 - low, 1 + high);
-  for (int64_t c = 0; c < shape_.channels; ++c) {
-    double sum = 0;
-    for (int64_t i = c; i < shape_.size(); i += shape_.channels) sum += numbers[i];
-    const float mean = static_cast<float>(sum / static_cast<double>(shape_.height * shape_.width));
-    for (int64_t i = c; i < shape_.size(); i += shape_.channels) {
-      numbers[i] = std::clamp((numbers[i] - mean) * factor + mean, 0.0f, kValueMax);
+  const int64_t pixels = shape_.height * shape_.width, channels = shape_.channels;
+  std::vector<double> sums(static_cast<size_t>(channels), 0.0);
+  for (int64_t i = 0; i < pixels; ++i) {
+    for (int64_t c = 0; c < channels; ++c) sums[c] += numbers[i * channels + c];
+  }
+  std::vector<float> means;
+  for (double sum : sums) means.push_back(static_cast<float>(sum / static_cast<double>(pixels)));
+  for (int64_t i = 0; i < pixels; ++i, numbers += channels) {
+    for (int64_t c = 0; c < channels; ++c) {
+      numbers[c] = std::clamp((numbers[c] - means[c]) * factor + means[c], 0.0f, kValueMax);
     }
   }
 }

@@ -2,8 +2,8 @@
 //
 // Immutable and thread-safe. Invariants:
 //   1. Apply is a pure function of (seed, pass, example, the example's numbers): the same bits on whatever worker, thread and processor.
-//      Each step has draws of its own (RandomStream::kAugment, counter: example, pass, step, draw), so that leaving one out does not change
-//      the others'.
+//      Each step has draws of its own (RandomStream::kAugment, counter: example, pass, step, draw): a step that is added at the end does not
+//      change those before it.
 //   2. The shape stays what it was.
 // The layers are Keras' (keras.layers.RandomFlip, ...): factors, fill modes, the order of arithmetic; see job.proto.
 #pragma once

@@ -76,21 +76,38 @@ void BlendTaps(const PictureShape3& shape, const Tap& x, const Tap& y, float fil
                    x.share, y.share, shape.channels, out);
 }
 
-// Rows and columns apart: the taps of each are made once.
+// Rows and columns apart: between two rows first, which is one loop over whole rows, then along the row that comes out. What is outside is
+// a row, and behind each row a pixel, of the fill value.
 template <int kChannels>
-void WarpUpright(const PictureShape3& shape, const Affine2& affine, v1::FillMode mode, float fill, const float* in,
-                 float* out) {
-  std::vector<Tap> columns(static_cast<size_t>(shape.width));
-  for (int64_t x = 0; x < shape.width; ++x) {
-    columns[x] = MakeTap(mode, affine.xx * static_cast<float>(x) + affine.x0, shape.width);
-  }
-  for (int64_t y = 0; y < shape.height; ++y) {
-    const Tap row = MakeTap(mode, affine.yy * static_cast<float>(y) + affine.y0, shape.height);
+void WarpSeparate(const PictureShape3& shape, const std::vector<Tap>& rows, const std::vector<Tap>& columns, float fill,
+                  const float* in, float* out) {
+  const int64_t channels = kChannels > 0 ? kChannels : shape.channels, numbers = shape.row();
+  std::vector<float> outside, between(static_cast<size_t>(numbers + channels), fill);
+  const auto row_of = [&](int64_t row) -> const float* {
+    if (row >= 0) return in + row * numbers;
+    outside.resize(static_cast<size_t>(numbers), fill);
+    return outside.data();
+  };
+  const auto place_of = [&](int64_t column) { return (column < 0 ? shape.width : column) * channels; };
+  const bool whole = std::all_of(columns.begin(), columns.end(), [](const Tap& tap) { return tap.share == 0; });
+  for (const Tap& row : rows) {
+    const float* const top = row_of(row.low);
+    const float* const bottom = row_of(row.high);
+    float* const mixed = between.data();
+    for (int64_t i = 0; i < numbers; ++i) mixed[i] = top[i] + (bottom[i] - top[i]) * row.share;
     for (const Tap& column : columns) {
-      BlendTaps<kChannels>(shape, column, row, fill, in, out);
-      out += shape.channels;
+      const float* const low = mixed + place_of(column.low);
+      const float* const high = whole ? low : mixed + place_of(column.high);
+      for (int64_t c = 0; c < channels; ++c) out[c] = low[c] + (high[c] - low[c]) * column.share;
+      out += channels;
     }
   }
+}
+
+std::vector<Tap> AxisTaps(v1::FillMode mode, float scale, float offset, int64_t size) {
+  std::vector<Tap> taps(static_cast<size_t>(size));
+  for (int64_t i = 0; i < size; ++i) taps[i] = MakeTap(mode, scale * static_cast<float>(i) + offset, size);
+  return taps;
 }
 
 template <int kChannels>
@@ -118,7 +135,8 @@ template <int kChannels>
 void WarpChannels(const PictureShape3& shape, const Affine2& affine, v1::FillMode mode, float fill, const float* in,
                   float* out) {
   if (affine.xy == 0 && affine.yx == 0) {
-    WarpUpright<kChannels>(shape, affine, mode, fill, in, out);
+    WarpSeparate<kChannels>(shape, AxisTaps(mode, affine.yy, affine.y0, shape.height),
+                            AxisTaps(mode, affine.xx, affine.x0, shape.width), fill, in, out);
   } else {
     WarpAny<kChannels>(shape, affine, mode, fill, in, out);
   }
@@ -211,11 +229,13 @@ void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_
   };
   const std::vector<Tap> rows = taps(top, height, shape.height, shape.height);
   const std::vector<Tap> columns = taps(left, width, shape.width, shape.width);
-  for (const Tap& row : rows) {
-    for (const Tap& column : columns) {
-      BlendTaps<0>(shape, column, row, 0.0f, in, out);
-      out += shape.channels;
-    }
+  switch (shape.channels) {
+    case 1:
+      return WarpSeparate<1>(shape, rows, columns, 0, in, out);
+    case 3:
+      return WarpSeparate<3>(shape, rows, columns, 0, in, out);
+    default:
+      return WarpSeparate<0>(shape, rows, columns, 0, in, out);
   }
 }
 

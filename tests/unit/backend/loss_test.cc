@@ -246,6 +246,122 @@ TEST(Loss, NoExamples) {
 
 // ---- the plan ----
 
+// ---- label smoothing and class weights ----
+
+double Log(double x) { return std::log(x); }
+
+// keras.losses: y (1 - s) + s / classes; binary y (1 - s) + s / 2.
+TEST(LabelSmoothing, IsKerasFormula) {
+  const std::vector<double> p = {0.2, 0.5, 0.3};
+  const double share = 0.3 / 3, own = 0.7 + share;  // of label 1
+  const double expected = -share * Log(0.2) - own * Log(0.5) - share * Log(0.3);
+  const std::string s = " label_smoothing: 0.3";
+  EXPECT_NEAR(LossOf("kind: CATEGORICAL_CROSSENTROPY" + s, false, p, {0, 1, 0}, 1), expected, 1e-6);
+  EXPECT_NEAR(LossOf("kind: CATEGORICAL_CROSSENTROPY" + s, false, p, {1}, 1), expected, 1e-6) << "a class number";
+  EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY" + s, false, p, {1}, 1), expected, 1e-6) << "by expansion";
+  const std::vector<double> logits = {Log(0.2), Log(0.5), Log(0.3)};
+  EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY" + s, true, logits, {1}, 1), expected, 1e-6);
+  EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY from_logits: true" + s, false, logits, {1}, 1), expected, 1e-6);
+  EXPECT_NEAR(LossOf("kind: BINARY_CROSSENTROPY" + s, false, {0.6}, {1}, 1), -0.85 * Log(0.6) - 0.15 * Log(0.4), 1e-6);
+  EXPECT_NEAR(LossOf("kind: BINARY_CROSSENTROPY" + s, true, {Log(0.6 / 0.4)}, {0}, 1), -0.15 * Log(0.6) - 0.85 * Log(0.4), 1e-6);
+}
+
+TEST(LabelSmoothing, GradientsAreDerivatives) {
+  const std::vector<double> probabilities = {0.2, 0.5, 0.3, 0.7, 0.1, 0.2}, any = {0.2, -0.5, 1.3, -0.7, 2.1, 0.4};
+  const std::vector<float> classes = {1, 0}, distributions = {0.1f, 0.7f, 0.2f, 0, 1, 0};
+  const std::string s = " label_smoothing: 0.2";
+  const std::vector<GradientCase> cases = {
+      {"kind: SPARSE_CATEGORICAL_CROSSENTROPY" + s, false, probabilities, classes},
+      {"kind: SPARSE_CATEGORICAL_CROSSENTROPY" + s, true, any, classes},
+      {"kind: CATEGORICAL_CROSSENTROPY" + s, false, probabilities, distributions},
+      {"kind: CATEGORICAL_CROSSENTROPY" + s, true, any, classes},
+      {"kind: BINARY_CROSSENTROPY" + s, false, probabilities, distributions},
+      {"kind: BINARY_CROSSENTROPY" + s, true, any, distributions},
+  };
+  for (const GradientCase& c : cases) {
+    SCOPED_TRACE(c.loss);
+    const Result exact = Compute(c.loss, c.fused, c.outputs, c.labels, 2).value();
+    for (size_t i = 0; i < c.outputs.size(); ++i) {
+      const auto at = [&](double shift) {
+        std::vector<double> x = c.outputs;
+        x[i] += shift;
+        return LossOf(c.loss, c.fused, x, c.labels, 2);
+      };
+      EXPECT_NEAR(exact.gradients[i], (at(1e-5) - at(-1e-5)) / 2e-5, 1e-7) << i;
+    }
+  }
+}
+
+TEST(LabelSmoothing, MetricsSeeTheLabels) {
+  const std::vector<std::string> metrics = {"kind: ACCURACY", "kind: MEAN_ABSOLUTE_ERROR"};
+  const Result plain = Compute("kind: BINARY_CROSSENTROPY", false, {0.6, 0.3}, {1, 1}, 2, metrics).value();
+  const Result smooth = Compute("kind: BINARY_CROSSENTROPY label_smoothing: 0.5", false, {0.6, 0.3}, {1, 1}, 2, metrics).value();
+  EXPECT_EQ(smooth.sums.metrics, plain.sums.metrics);
+}
+
+// Two layers behind an input, so that PlanLoss has a graph.
+Graph GraphOf(const std::string& last) {
+  return Graph::Build(FromText<v1::Model>("layers { input { shape: 3 } } layers { dense { " + last + " } }")).value();
+}
+
+// keras.Model.fit: an example's loss times its class's weight, the sum divided by the number of examples (not of weights); metrics as ever.
+TEST(ClassWeights, WeighLossAndGradientOfTrainingAlone) {
+  struct Case {
+    std::string loss, last;
+    int64_t outputs;
+    std::vector<float> labels;
+    std::vector<double> weights;  // that the examples get
+  };
+  const std::vector<Case> cases = {
+      {"kind: SPARSE_CATEGORICAL_CROSSENTROPY", "units: 3 activation: SOFTMAX", 3, {1, 0, 2, 1}, {2.5, 1, 0, 2.5}},
+      {"kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1", "units: 3 activation: SOFTMAX", 3, {1, 0, 2, 1}, {2.5, 1, 0, 2.5}},
+      {"kind: CATEGORICAL_CROSSENTROPY from_logits: true", "units: 3", 3, {0, 1, 0, .6f, .3f, .1f, 0, .4f, .6f, 0, 1, 0}, {2.5, 1, 0, 2.5}},
+      {"kind: BINARY_CROSSENTROPY", "units: 1 activation: SIGMOID", 1, {1, 0, 0, 1}, {2.5, 1, 1, 2.5}},
+  };
+  const std::vector<v1::ClassWeight> given = {FromText<v1::ClassWeight>("class_id: 1 weight: 2.5"),
+                                              FromText<v1::ClassWeight>("class_id: 2 weight: 0")};
+  const std::vector<v1::Metric> metrics = {FromText<v1::Metric>("kind: ACCURACY")};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.loss);
+    const v1::Loss loss = FromText<v1::Loss>(c.loss);
+    const Graph graph = GraphOf(c.last);
+    const LossPlan plain = PlanLoss(graph, loss), weighted = PlanLoss(graph, loss, given);
+    std::vector<double> x;
+    for (int64_t i = 0; i < 4 * c.outputs; ++i) x.push_back(0.4 * static_cast<double>(i % 5) - 0.7);
+    const int64_t label_size = static_cast<int64_t>(c.labels.size()) / 4;
+    const auto run = [&](const LossPlan& plan, const std::vector<double>& at, int64_t first, int64_t n, bool training) {
+      Result result;
+      result.gradients.assign(training ? n * c.outputs : 0, 0);
+      const absl::Status status = LossAndMetrics<double>(
+          loss, plan, metrics, n, absl::MakeSpan(at).subspan(first * c.outputs, n * c.outputs),
+          absl::MakeSpan(c.labels).subspan(first * label_size, n * label_size), label_size, absl::MakeSpan(result.gradients), &result.sums);
+      EXPECT_TRUE(status.ok()) << status;
+      return result;
+    };
+    const Result all = run(weighted, x, 0, 4, true);
+    double expected = 0;
+    for (int64_t e = 0; e < 4; ++e) {
+      const Result one = run(plain, x, e, 1, true);
+      expected += c.weights[e] * one.sums.loss;
+      for (int64_t j = 0; j < c.outputs; ++j) {
+        EXPECT_NEAR(all.gradients[e * c.outputs + j], c.weights[e] * one.gradients[j], 1e-12) << e << " " << j;
+      }
+    }
+    EXPECT_NEAR(all.sums.loss, expected, 1e-12);
+    EXPECT_EQ(all.sums.examples, 4u);
+    EXPECT_EQ(all.sums.metrics, run(plain, x, 0, 4, true).sums.metrics);
+    EXPECT_EQ(run(weighted, x, 0, 4, false).sums.loss, run(plain, x, 0, 4, false).sums.loss) << "evaluation";
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto at = [&](double shift) {
+        std::vector<double> moved = x;
+        moved[i] += shift;
+        return run(weighted, moved, 0, 4, true).sums.loss;
+      };
+      EXPECT_NEAR(all.gradients[i], (at(1e-5) - at(-1e-5)) / 2e-5, 1e-7) << i;
+    }
+  }
+}
+
 TEST(PlanLoss, FusesOnlyTheMatchingActivation) {
   const auto plan = [](const std::string& activation, const std::string& loss) {
     const std::string model =

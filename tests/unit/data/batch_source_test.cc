@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "common/base/random.h"
+#include "worker/data/augment.h"
 #include "worker/data/dataset.h"
 
 namespace cairn {
@@ -197,6 +198,33 @@ TEST(BatchSourceTest, NothingIsDecodedTwice) {
     for (int64_t s = 0; s < plan.total_steps; ++s) ASSERT_TRUE(source.Get(s, ReplicaId(0)).ok());
   }
   EXPECT_LE(dataset->reads, 640);
+}
+
+// An example is changed by the pass and its own number, whichever step, replica and thread it comes from.
+TEST(BatchSourceTest, AugmentsByPassAndExample) {
+  v1::Data data;
+  data.add_augmentation()->mutable_random_brightness()->add_factor(0.3f);
+  const StepPlan plan = StepPlan::Make(50, 8, 2, 17, 2);  // 7 batches a pass
+  for (int threads : {0, 2}) {
+    BatchSourceOptions options{.seed = 6, .shuffle = true, .decode_threads = threads, .prefetch = 2};
+    options.augmenter = Augmenter::Make(data, {1, 1, 3}, options.seed).value();
+    BatchSource source(std::make_shared<CountingDataset>(50, -1, /*in_memory=*/true), plan, options);
+    for (int64_t step = 0; step < plan.total_steps; ++step) {
+      const Permutation order(StreamKey(6, RandomStream::kShuffle), plan.PassOf(step), 50);
+      for (int r = 0; r < 2; ++r) {
+        const auto batch = source.Get(step, ReplicaId(r));
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        const PlaceRange places = plan.Places(step, ReplicaId(r));
+        for (int64_t i = 0; i < batch->examples; ++i) {
+          const float number = static_cast<float>(order(places.begin + i));
+          float expected[3] = {number, number + 0.25f, -number};
+          options.augmenter->Apply(plan.PassOf(step), order(places.begin + i), expected);
+          EXPECT_EQ(batch->labels.floats()[i], number);
+          for (int j = 0; j < 3; ++j) EXPECT_EQ(batch->inputs.floats()[3 * i + j], expected[j]) << step;
+        }
+      }
+    }
+  }
 }
 
 TEST(BatchSourceTest, AlignedForVectors) {
