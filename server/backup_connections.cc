@@ -14,6 +14,7 @@ void BackupConnections::Keep(const std::set<std::string>& addresses) {
       ++it;
     } else {
       gone.push_back(std::move(it->second));
+      heard_.erase(it->first);
       it = connections_.erase(it);
     }
   }
@@ -35,7 +36,18 @@ void BackupConnections::Send(const std::string& address, std::vector<Frame> requ
     if (it != connections_.end()) connection = it->second;
   }
   if (connection == nullptr) return done(absl::CancelledError("no backup at " + address));
-  connection->Send(std::move(request), std::move(done));
+  connection->Send(std::move(request), [this, address, done = std::move(done)](absl::StatusOr<Frame> answer) {
+    if (answer.ok()) {
+      absl::MutexLock lock(&mutex_);
+      if (connections_.contains(address)) heard_[address] = clock_.Now();
+    }
+    done(std::move(answer));
+  });
+}
+
+std::map<std::string, absl::Time> BackupConnections::Heard() const {
+  absl::MutexLock lock(&mutex_);
+  return heard_;
 }
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 //      ended the stream.
 //   2. Requests for one partition arrive in order; after one that the stream lost, none of the same stream arrives.
 //   3. A request to an address that is not kept ends at once with CANCELLED.
+//   4. Heard() has, of each address that is kept, when the last frame came from there (by `clock`); none yet: it is not there.
 #pragma once
 
 #include <map>
@@ -16,20 +17,26 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
+#include "common/base/clock.h"
 #include "common/tensor/frame.h"
 
 namespace cairn {
 
 class BackupConnections {
  public:
+  explicit BackupConnections(Clock& clock) : clock_(clock) {}
+
   // Connections to exactly these; those to others are closed.
   void Keep(const std::set<std::string>& addresses);
   void Send(const std::string& address, std::vector<Frame> request, PsConnection::Done done);
   void Close() { Keep({}); }
+  std::map<std::string, absl::Time> Heard() const;
 
  private:
-  absl::Mutex mutex_;
+  Clock& clock_;
+  mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<PsConnection>> connections_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time> heard_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

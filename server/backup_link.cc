@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+
 namespace cairn {
 
 absl::Time BackupLink::wake_at() const {
@@ -20,6 +23,8 @@ void BackupLink::Assign(const v1::BackupRoute& route, bool newer) {
   if (stage_ != Stage::kFollowing && stage_ != Stage::kRefused) joined_ = false;
   retry_at_ = absl::InfinitePast();  // what was refused for the old generation
   retry_ = kLinkRetryMin;
+  progress_at_ = absl::InfinitePast();
+  tried_ = false;
 }
 
 void BackupLink::Up(uint64_t epoch) {
@@ -32,6 +37,7 @@ void BackupLink::Up(uint64_t epoch) {
 
 void BackupLink::Down() {
   EndAttempt(0);
+  if (stage_ != Stage::kDown) tried_ = true;
   stage_ = Stage::kDown;
   confirmed_image_ = joined_ = false;
   unanswered_ = 0;
@@ -49,8 +55,10 @@ void BackupLink::EndAttempt(uint64_t next_request_id) {
   first_request_id_ = next_request_id;
 }
 
-void BackupLink::ImageSent(uint64_t request_id, Generation generation, uint64_t version) {
+void BackupLink::ImageSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes) {
   EndAttempt(request_id);
+  if (!std::exchange(tried_, true)) progress_at_ = absl::InfinitePast();  // the clock starts
+  image_bytes_ = bytes;
   stage_ = Stage::kImage;
   confirmed_image_ = joined_ = false;
   image_version_ = version;
@@ -67,6 +75,7 @@ void BackupLink::UpdateSent(uint64_t request_id, Generation generation, uint64_t
   sent_.push_back({request_id, generation, version, bytes});
   unconfirmed_bytes_ += bytes;
   ++unanswered_;
+  tried_ = true;
 }
 
 void BackupLink::Retry(absl::Time now) {
@@ -78,6 +87,7 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
                                        absl::Time now) {
   if (stage_ == Stage::kDown) return Verdict::kNothing;
   if (unanswered_ > 0) --unanswered_;
+  answered_at_ = now;
   if (answer.request_id < first_request_id_) return Verdict::kNothing;
   auto sent = std::find_if(sent_.begin(), sent_.end(),
                            [&](const Sent& s) { return s.request_id == answer.request_id; });
@@ -94,6 +104,8 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
       acked_ = std::max(acked_, sent->version);
     }
     retry_ = kLinkRetryMin;
+    progress_at_ = now;
+    tried_ = false;
     for (auto it = sent_.begin(); it <= sent; ++it) unconfirmed_bytes_ -= it->bytes;
     sent_.erase(sent_.begin(), sent + 1);
     return Verdict::kConfirmed;
@@ -119,6 +131,28 @@ void BackupLink::Overflow(absl::Time now) {
   } else {
     NeedImage(now + kLinkRetryMax);
   }
+}
+
+void BackupLink::Watch(absl::Time now) {
+  const bool idle = stage_ == Stage::kFollowing && sent_.empty();
+  if (idle || progress_at_ == absl::InfinitePast()) progress_at_ = now;
+}
+
+std::string BackupLink::Lost(absl::Time now, absl::Time heard) const {
+  if (progress_at_ == absl::InfinitePast()) return "";
+  if (stage_ == Stage::kNeedsImage && !tried_) return "";  // waits for its turn
+  const absl::Duration stalled = now - progress_at_;
+  const absl::Duration silent = now - std::max({progress_at_, answered_at_, heard});
+  // kBackupImagesMax images may be on their way, this one as the last.
+  const double bytes = static_cast<double>(unconfirmed_bytes_) +
+                       (stage_ == Stage::kImage ? static_cast<double>(kBackupImagesMax * image_bytes_) : 0);
+  const absl::Duration patience = absl::Seconds(bytes / kLinkBytesPerSecond);
+  if (silent >= kLinkSilentMax + patience) {
+    return absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ",
+                        absl::ToInt64Seconds(silent), " s");
+  }
+  if (stalled < kLinkStalledMax + patience) return "";
+  return absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s");
 }
 
 bool BackupLink::CatchUp(uint64_t applied, absl::Time now) {

@@ -17,6 +17,10 @@
 //   3. A link is reported only when it has confirmed everything that the primary has applied.
 //   4. A link that is not required holds at most kLinkBytesMax(image) of updates that are not confirmed; beyond, it
 //      starts again with an image, or is waited for if it has confirmed that.
+//   5. A link over which nothing gets is lost after a bounded time (Lost): what was sent is not answered, or there is no
+//      stream. Losing it changes nothing here: a backup that is required stays so until the coordinator has taken it
+//      away. Two clocks: one since the backup last confirmed anything of this partition, one since its ps last answered
+//      anything at all, so that a partition that waits for its turn behind others is not taken for lost.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +41,11 @@ inline constexpr uint64_t kLinkLagToJoin = 8;
 inline constexpr absl::Duration kLinkJoinAfter = absl::Seconds(1);
 inline constexpr absl::Duration kLinkRetryMin = absl::Milliseconds(20);
 inline constexpr absl::Duration kLinkRetryMax = absl::Seconds(1);
+// No answer at all from the backup's ps, about a lease; and for what is sent and not answered, at the rate of a slow network.
+inline constexpr absl::Duration kLinkSilentMax = absl::Seconds(3);
+inline constexpr double kLinkBytesPerSecond = 32 << 20;
+// Its ps answers, but nothing of this partition is confirmed.
+inline constexpr absl::Duration kLinkStalledMax = absl::Seconds(30);
 inline constexpr size_t kLinkBytesMin = size_t{16} << 20;
 inline constexpr size_t kLinkBytesMax(size_t image_bytes) { return std::max(kLinkBytesMin, 2 * image_bytes); }
 
@@ -63,6 +72,14 @@ class BackupLink {
   bool wants_resend(absl::Time now) const {
     return stage_ == Stage::kRefused && unanswered_ == 0 && now >= retry_at_;
   }
+  // Why nothing gets across, where that has lasted too long; empty: it is not lost. `heard`: when its ps last answered
+  // anything, of whatever partition.
+  std::string Lost(absl::Time now, absl::Time heard) const;
+  // After every event: the clock does not run while there is nothing to confirm.
+  void Watch(absl::Time now);
+  // This process stood still for so long.
+  void Paused(absl::Duration gap) { progress_at_ += gap; }
+
   // When something is to be tried again; InfiniteFuture: nothing is.
   absl::Time wake_at() const;
 
@@ -72,7 +89,7 @@ class BackupLink {
   void Down();
   void NeedImage(absl::Time retry_at);
 
-  void ImageSent(uint64_t request_id, Generation generation, uint64_t version);
+  void ImageSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes);
   void UpdateSent(uint64_t request_id, Generation generation, uint64_t version, size_t bytes);
   void BeginResend(uint64_t next_request_id);
   size_t unconfirmed_bytes() const { return unconfirmed_bytes_; }
@@ -115,6 +132,10 @@ class BackupLink {
   uint64_t unanswered_ = 0;  // requests on this stream, of all attempts
   absl::Duration retry_ = kLinkRetryMin;
   absl::Time retry_at_ = absl::InfinitePast();
+  absl::Time progress_at_ = absl::InfinitePast();  // confirmed something, or had nothing to confirm; InfinitePast: not watched yet
+  absl::Time answered_at_ = absl::InfinitePast();  // anything, of this partition
+  bool tried_ = false;                             // something was sent, or the stream broke, since it last confirmed
+  size_t image_bytes_ = 0;                         // kImage
 };
 
 }  // namespace cairn

@@ -61,6 +61,10 @@ class PartitionHost : public ExchangeHandler {
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;
 
+  // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
+  // is not in memory any more.
+  std::string fault() const;
+
   // Answers new frames with UNAVAILABLE, returns when those before have been handled.
   void Drain();
   void Stop();  // after it nothing runs; idempotent
@@ -91,8 +95,10 @@ class PartitionHost : public ExchangeHandler {
   void KeepConnections();
   std::shared_ptr<Slot> NewSlot(PartitionConfig config);
   void Remove(const std::vector<std::shared_ptr<Slot>>& slots);
+  void EndCore(Slot& slot);
   void Run(const std::shared_ptr<Slot>& slot, PartitionEvent event);
   void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
+  absl::Status NoteFault(absl::Status status);
   void Tick(size_t lane);
   void WriteImage(const std::shared_ptr<Slot>& slot, Image image);
   void QueueImage(const std::shared_ptr<Slot>& slot);
@@ -115,6 +121,7 @@ class PartitionHost : public ExchangeHandler {
   bool image_under_way_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<std::shared_ptr<Slot>> backup_images_due_ ABSL_GUARDED_BY(mutex_);
   int backup_images_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
+  std::string fault_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

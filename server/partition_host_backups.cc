@@ -66,7 +66,7 @@ void PartitionHost::WakeAt(const std::shared_ptr<Slot>& slot, absl::Time at) {
   slot->wake_at = at;
   lanes_[slot->lane].executor->PostAfter(at - clock_.Now(), [this, slot] {
     slot->wake_at = absl::InfiniteFuture();
-    Run(slot, TickEvent{});
+    Run(slot, TickEvent{backups_.Heard()});
   });
 }
 

@@ -135,11 +135,13 @@ void PsNode::StartSession() {
     hello.set_host(options_.host_label);
     hello.set_incarnation(incarnation_);
     for (v1::HeldPartitions& held : host_->Held()) *hello.add_held() = std::move(held);
+    hello.set_fault(Fault());
     return hello;
   };
-  callbacks.heartbeat = [] {
+  callbacks.heartbeat = [this] {
     v1::Heartbeat heartbeat;
     heartbeat.set_memory_bytes(ResidentBytes());
+    heartbeat.set_fault(Fault());
     return heartbeat;
   };
   callbacks.on_message = [this](const v1::CoordinatorMessage& message) {
@@ -156,6 +158,14 @@ void PsNode::StartSession() {
     LogError("the coordinator refuses this ps: %s; trying again", status.ToString());
   };
   control_->RunAndWait([&] { session_ = std::make_unique<SessionClient>(options_.coordinator, std::move(callbacks)); });
+}
+
+std::string PsNode::Fault() const {
+  const std::string fault = host_->fault();
+  if (fault.empty()) return fault;
+  return absl::StrFormat(
+      "its data directory %s failed: %s; make room there or mend it, then start the ps again (on an empty directory where it is damaged)",
+      options_.data_dir, fault);
 }
 
 void PsNode::Command(const v1::CoordinatorMessage& message) {

@@ -53,6 +53,7 @@ class PsNode {
   absl::Status StartServer();
   void StartSession();
   void Command(const v1::CoordinatorMessage& message);
+  std::string Fault() const;
 
   PsNodeOptions options_;
   std::string address_;

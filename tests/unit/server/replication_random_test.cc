@@ -230,6 +230,7 @@ class World {
 
   void Report(int from, const v1::BackupReport& report) {
     if (from != primary_ || report.generation() != generation_) return;
+    if (!report.lost().empty()) return;  // this coordinator takes nobody away
     const int backup = report.node().back() - '0';
     if (nodes_[backup].core == nullptr || dead_.contains(backup) || returned_.contains(backup)) return;
     if (!in_sync_.insert(backup).second) return;
