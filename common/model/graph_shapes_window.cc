@@ -27,8 +27,9 @@ absl::Status ReadConvWindow(const Shape& input, Conv* conv, Node* node) {
 
 // A sequence is an image of height 1.
 absl::Status SlideAlong(const char* what, const Shape& input, v1::Padding padding, Node* node) {
-  Shape output = {1, input[0], input[1]};
-  const absl::Status status = SlideWindow(what, output, padding, &node->window, &output);
+  const Shape image = {1, input[0], input[1]};
+  Shape output = image;
+  const absl::Status status = SlideWindow(what, image, padding, &node->window, &output);
   if (!status.ok()) {
     return Bad(what, " of ", (node->window.kernel[1] - 1) * node->window.dilation[1] + 1,
                " steps is larger than its input ", ToString(input), "; use a smaller one or padding: SAME");

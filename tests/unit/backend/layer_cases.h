@@ -5,35 +5,23 @@
 
 #include <cmath>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "common/base/random.h"
 #include "common/model/graph.h"
+#include "tests/unit/backend/feature_cases.h"
+#include "tests/unit/backend/layer_case.h"
 #include "tests/unit/model/model_text.h"
 #include "worker/backend/backend.h"
 
 namespace cairn {
 
-struct LayerCase {
-  std::string name;
-  std::string model;  // text protobuf
-  std::string loss = "kind: SPARSE_CATEGORICAL_CROSSENTROPY";
-};
-inline std::ostream& operator<<(std::ostream& out, const LayerCase& c) { return out << c.name; }
-
-// Layers between a convolution and a dense layer with softmax.
-inline std::string Between(const std::string& layers, const std::string& shape = "[5, 6, 2]") {
-  return "layers { input { shape: " + shape + " } } layers { name: 'first' conv2d { filters: 3 kernel_size: 1 } } " +
-         layers + " layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }";
-}
-
 inline std::vector<LayerCase> LayerCases() {
   const std::string features = "layers { input { shape: 5 } } ";
   const std::string skip =
       "layers { name: 'a' inputs: 'first' conv2d { filters: 3 kernel_size: 3 padding: SAME activation: TANH } } ";
-  return {
+  std::vector<LayerCase> cases = {
       {"Conv2DValid", Between("layers { conv2d { filters: 4 kernel_size: 3 } }")},
       {"Conv2DSame", Between("layers { conv2d { filters: 4 kernel_size: [3, 2] padding: SAME } }")},
       {"Conv2DStrides", Between("layers { conv2d { filters: 4 kernel_size: 3 strides: [2, 1] padding: SAME } }")},
@@ -125,6 +113,8 @@ inline std::vector<LayerCase> LayerCases() {
       {"MeanSquaredRelu", features + "layers { dense { units: 6 activation: LEAKY_RELU } }",
        "kind: MEAN_SQUARED_ERROR"},
   };
+  for (const LayerCase& c : FeatureCases()) cases.push_back(c);
+  return cases;
 }
 
 inline float CaseUniform(uint32_t stream, uint32_t index) {
@@ -144,7 +134,7 @@ inline std::vector<float> CaseValues(const Graph& graph, uint32_t seed) {
   return values;
 }
 
-// Inputs of [-1, 1); labels that fit the loss: class numbers, distributions, or numbers of [0, 1).
+// Inputs of [-1, 1), or ids where an embedding takes them; labels that fit the loss: class numbers, distributions, or numbers of [0, 1).
 inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t examples, uint32_t seed) {
   const int64_t inputs = NumElements(graph.input_shape()), outputs = NumElements(graph.output().output);
   Batch batch;
@@ -153,7 +143,12 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
   batch.inputs = Buffer::Allocate(examples * inputs * sizeof(float));
   batch.labels = Buffer::Allocate(examples * batch.label_size * sizeof(float));
   uint32_t index = 0;
-  for (float& x : batch.inputs.mutable_floats()) x = 2 * CaseUniform(seed + 1, index++) - 1;
+  const Node& second = graph.nodes()[1];
+  const float ids = second.kind == LayerKind::kEmbedding ? static_cast<float>(second.layer.embedding().input_dim()) : 0;
+  for (float& x : batch.inputs.mutable_floats()) {
+    const float u = CaseUniform(seed + 1, index++);
+    x = ids > 0 ? std::floor(u * ids) : 2 * u - 1;
+  }
   const absl::Span<float> labels = batch.labels.mutable_floats();
   for (float& t : labels) t = CaseUniform(seed + 1, index++);
   if (batch.label_size == 1 && outputs > 1) {

@@ -124,6 +124,31 @@ TEST(GraphLayers, NamesShapesAndVariablesAsKerasHasThem) {
   }
 }
 
+TEST(GraphLayers, PadsAsTensorFlowPlacesThem) {
+  struct Case {
+    std::string input, layer;
+    int64_t begin, end;  // of the last axis of the window
+  };
+  const std::vector<Case> cases = {
+      {"[9, 8]", "conv1d { filters: 5 kernel_size: 4 strides: 2 padding: SAME }", 1, 2},
+      {"[8, 8]", "conv1d { filters: 5 kernel_size: 3 strides: 2 padding: SAME }", 0, 1},
+      {"[8, 8]", "conv1d { filters: 5 kernel_size: 3 dilation_rate: 2 padding: SAME }", 2, 2},
+      {"[7, 8]", "max_pooling1d { padding: SAME }", 0, 1},
+      {"[7, 8]", "average_pooling1d { pool_size: 5 strides: 1 padding: SAME }", 2, 2},
+      {"[4, 6, 3]", "conv2d_transpose { filters: 2 kernel_size: 4 strides: 2 padding: SAME }", 1, 1},
+      {"[4, 6, 3]", "conv2d_transpose { filters: 2 kernel_size: 3 strides: 2 padding: SAME }", 0, 1},
+      {"[4, 6, 3]", "conv2d_transpose { filters: 2 kernel_size: 3 strides: 2 }", 0, 0},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.input + " " + c.layer);
+    const auto graph = Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " +
+                                                        c.layer + " }"));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(graph->output().window.pad_begin[1], c.begin);
+    EXPECT_EQ(graph->output().window.pad_end[1], c.end);
+  }
+}
+
 TEST(GraphLayers, MultiplyBroadcastsAsKerasDoes) {
   const std::string image = "layers { name: 'x' input { shape: [4, 5, 3] } } ";
   const auto shape_of = [&](const std::string& layers) {

@@ -14,10 +14,24 @@ namespace {
 
 int64_t AlignUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-bool Elementwise(v1::Activation activation) { return activation != v1::SOFTMAX; }
-
+// Layers that apply an activation themselves.
 bool HasKernel(LayerKind kind) {
-  return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kDense;
+  switch (kind) {
+    case LayerKind::kConv2D:
+    case LayerKind::kConv1D:
+    case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv2DTranspose:
+    case LayerKind::kDense:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Layers that can take a ZeroPadding2D before them into their own window.
+bool TakesPads(LayerKind kind) {
+  return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kSeparableConv2D;
 }
 
 }  // namespace
@@ -53,8 +67,13 @@ void Sink::Finish(const Run& run) const {
 }
 
 PlanBuilder::PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t examples, Mode mode,
-                         const dnnl::engine& engine)
-    : graph_(graph), loss_plan_(loss_plan), mode_(mode), engine_(engine), plan_(std::make_unique<Plan>()) {
+                         const dnnl::engine& engine, bool bfloat16)
+    : graph_(graph),
+      loss_plan_(loss_plan),
+      mode_(mode),
+      bfloat16_(bfloat16),
+      engine_(engine),
+      plan_(std::make_unique<Plan>()) {
   plan_->examples_ = examples;
 }
 
@@ -69,7 +88,7 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
   plan_->outputs_ = examples() * NumElements(shape);
   if (!IsPlain(output->data->desc)) {
     Value* plain = NewValue(output->needs_gradient);
-    AddOp(nullptr, MakePlain(*this, shape, output, plain));
+    AddOp({}, MakePlain(*this, shape, output, plain));
     output = plain;
   }
   Use(output->data);
@@ -81,6 +100,7 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
       now_ = 2 * count - i;
       current_layer_ = plan_->steps_[i].layer;
       plan_->steps_[i].op->CompileBackward(*this);
+      NoteReads(plan_->steps_[i]);
     }
     PlanVariables();
   }
@@ -111,6 +131,8 @@ void PlanBuilder::MakeValues() {
       trains |= node_values_[input]->needs_gradient;
       ++node_values_[input]->readers;
     }
+    // The last input, the key, is the value too where there are two.
+    if (node.kind == LayerKind::kMultiHeadAttention) ++node_values_[node.inputs.back()]->readers;
     node_values_[node.id] = NewValue(trains);
   }
   ++node_values_.back()->readers;  // the loss
@@ -127,21 +149,20 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
       return true;
     case LayerKind::kDropout:
       return !training() || node.layer.dropout().rate() == 0;
+    case LayerKind::kSpatialDropout2D:
+      return !training() || node.layer.spatial_dropout2d().rate() == 0;
     case LayerKind::kRescaling:
       return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:
       return std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
-                         [&](int id) {
-                           const LayerKind kind = graph_.nodes()[id].kind;
-                           return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D;
-                         }) &&
+                         [&](int id) { return TakesPads(graph_.nodes()[id].kind); }) &&
              node.id != graph_.output().id;
     case LayerKind::kActivation: {
       const Activation activation = ActivationOf(node);
       if (activation.linear()) return true;
       if (!alone) return false;
       if (producer.kind == LayerKind::kBatchNormalization) return activation.kind == v1::RELU;
-      return HasKernel(producer.kind) && ActivationOf(producer).linear() && Elementwise(activation.kind);
+      return HasKernel(producer.kind) && ActivationOf(producer).linear() && Fusible(activation);
     }
     default:
       return false;
@@ -150,7 +171,12 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
 
 Activation PlanBuilder::ActivationOf(const Node& node) const {
   if (node.id == graph_.output().id && loss_plan_.fused && mode_ != Mode::kPredict) return {};
-  return {node.activation, node.negative_slope};
+  return {node.activation, node.activation == v1::ELU ? node.alpha : node.negative_slope};
+}
+
+// Whether an operation may apply it to its own output: backward must be able to take the derivative from there.
+bool PlanBuilder::Fusible(const Activation& activation) const {
+  return activation.elementwise() && !(training() && activation.needs_input());
 }
 
 Value* PlanBuilder::NewValue(bool needs_gradient) {
@@ -159,14 +185,32 @@ Value* PlanBuilder::NewValue(bool needs_gradient) {
   return value;
 }
 
+Value* PlanBuilder::NewInnerValue(bool needs_gradient) {
+  Value* value = NewValue(needs_gradient);
+  value->readers = 1;
+  return value;
+}
+
 // ---- compiling the nodes ----
 
-void PlanBuilder::AddOp(const Node* node, std::unique_ptr<Op> op) {
+void PlanBuilder::AddOp(std::vector<int> variables, std::unique_ptr<Op> op) {
   Plan::Step& step = plan_->steps_.emplace_back();
   step.op = std::move(op);
   step.layer = current_layer_;
-  if (node != nullptr) step.variables = node->variables;
+  step.variables = std::move(variables);
+  NoteReads(step);
   now_ = static_cast<int>(plan_->steps_.size());
+}
+
+// The values that the step's operation has asked for since the last call, with the padding after them.
+void PlanBuilder::NoteReads(Plan::Step& step) {
+  for (const Variable* variable : reads_) {
+    const int64_t end = AlignUp(variable->offset + variable->size, kSpaceAlignment);
+    const bool first = step.reads_begin == step.reads_end;
+    step.reads_begin = first ? variable->offset : std::min(step.reads_begin, variable->offset);
+    step.reads_end = first ? end : std::max(step.reads_end, end);
+  }
+  reads_.clear();
 }
 
 void PlanBuilder::CompileNode(const Node& node) {
@@ -184,37 +228,67 @@ void PlanBuilder::CompileNode(const Node& node) {
       if (activation.linear() && HasKernel(node.kind)) activation = joined;
     }
   }
+  if (HasKernel(node.kind)) return CompileKernel(node, activation, in[0], out);
+  if (node.kind == LayerKind::kInput) return CompileInput(node);
+  if (node.kind == LayerKind::kMultiHeadAttention) return CompileAttention(node, in, out);
+  AddOp(node.variables, MakeOp(node, activation, relu, in, out));
+}
+
+std::unique_ptr<Op> PlanBuilder::MakeOp(const Node& node, const Activation& activation, bool relu,
+                                        const std::vector<Value*>& in, Value* out) {
   switch (node.kind) {
-    case LayerKind::kInput:
-      return CompileInput(node);
-    case LayerKind::kConv2D:
-    case LayerKind::kDepthwiseConv2D:
-    case LayerKind::kDense:
-      return CompileKernel(node, activation, in[0], out);
     case LayerKind::kActivation:
-      if (activation.kind == v1::SOFTMAX) return AddOp(nullptr, MakeSoftmax(*this, in[0], out));
-      return AddOp(&node, MakeActivation(*this, activation, in[0], out));
+      if (!activation.elementwise()) return MakeSoftmax(*this, in[0], out);
+      return MakeActivation(*this, activation, in[0], out);
     case LayerKind::kRescaling:
-      return AddOp(&node, MakeRescaling(*this, node, in[0], out));
+      return MakeRescaling(*this, node, in[0], out);
     case LayerKind::kBatchNormalization:
-      return AddOp(&node, MakeBatchNormalization(*this, node, relu, in[0], out));
+      return MakeBatchNormalization(*this, node, relu, in[0], out);
+    case LayerKind::kLayerNormalization:
+      return MakeLayerNormalization(*this, node, in[0], out);
+    case LayerKind::kGroupNormalization:
+      return MakeGroupNormalization(*this, node, in[0], out);
     case LayerKind::kMaxPooling2D:
     case LayerKind::kAveragePooling2D:
-      return AddOp(&node, MakePooling(*this, node, in[0], out));
+    case LayerKind::kMaxPooling1D:
+    case LayerKind::kAveragePooling1D:
+      return MakePooling(*this, node, in[0], out);
     case LayerKind::kGlobalAveragePooling2D:
-      return AddOp(&node, MakeGlobalAveragePooling(*this, node, in[0], out));
+    case LayerKind::kGlobalAveragePooling1D:
+      return MakeGlobalAveragePooling(*this, node, in[0], out);
+    case LayerKind::kUpSampling2D:
+      return MakeUpSampling(*this, node, in[0], out);
     case LayerKind::kAdd:
-      return AddOp(&node, MakeAdd(*this, in, out));
+    case LayerKind::kAverage:
+      return MakeSum(*this, node, in, out);
+    case LayerKind::kMaximum:
+      return MakeMaximum(*this, in, out);
+    case LayerKind::kMultiply:
+      return MakeMultiply(*this, node, in, out);
     case LayerKind::kConcatenate:
-      return AddOp(&node, MakeConcatenate(*this, node, in, out));
+      return MakeConcatenate(*this, node, in, out);
     case LayerKind::kDropout:
-      return AddOp(&node, MakeDropout(*this, node, in[0], out));
+      return MakeDropout(*this, node, in[0], out);
+    case LayerKind::kSpatialDropout2D:
+      return MakeSpatialDropout(*this, node, in[0], out);
     case LayerKind::kZeroPadding2D:
-      return AddOp(&node, MakeZeroPadding(*this, node, in[0], out));
-    case LayerKind::kFlatten:
-      break;  // always joined
-    default:
-      throw dnnl::error(dnnl_unimplemented, "no operation for this type of layer");
+      return MakeZeroPadding(*this, node, in[0], out);
+    case LayerKind::kReshape:
+      return MakePlain(*this, node.output, in[0], out);
+    case LayerKind::kPermute:
+      return MakePermute(*this, node, in[0], out);
+    case LayerKind::kEmbedding:
+      return MakeEmbedding(*this, node, in[0], out);
+    case LayerKind::kInput:
+    case LayerKind::kFlatten:  // always joined
+    case LayerKind::kConv2D:
+    case LayerKind::kConv1D:
+    case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv2DTranspose:
+    case LayerKind::kDense:
+    case LayerKind::kMultiHeadAttention:
+      break;  // compiled elsewhere
   }
   CAIRN_CHECK(false, "a layer kind without an operation");
 }
@@ -235,25 +309,67 @@ void PlanBuilder::CompileInput(const Node& node) {
     channels_first &= graph_.nodes()[id].kind == LayerKind::kConv2D ||
                       (graph_.nodes()[id].kind == LayerKind::kZeroPadding2D && joined_[id]);
   }
-  AddOp(&node, MakeInput(*this, node, scale, offset, channels_first, out));
+  AddOp({}, MakeInput(*this, node, scale, offset, channels_first, out));
 }
 
+// The layer without its activation where that is an operation of its own, then the activation.
 void PlanBuilder::CompileKernel(const Node& node, Activation activation, Value* in, Value* out) {
-  Value* target = out;
-  const bool softmax = !Elementwise(activation.kind);
-  if (softmax) {
-    activation = {};
-    target = NewValue(out->needs_gradient);
-    target->readers = 1;
+  if (Fusible(activation)) return CompileLinear(node, activation, in, out);
+  Value* target = NewInnerValue(out->needs_gradient);
+  CompileLinear(node, {}, in, target);
+  AddOp({}, activation.elementwise() ? MakeActivation(*this, activation, target, out)
+                                     : MakeSoftmax(*this, target, out));
+}
+
+void PlanBuilder::CompileLinear(const Node& node, const Activation& activation, Value* in, Value* out) {
+  const std::vector<int>& ids = node.variables;
+  const Variable* kernel = &graph_.variables()[ids[0]];
+  const Variable* bias = FindVariable(node, "bias");
+  if (node.kind == LayerKind::kDense && node.output.size() < 3) {
+    return AddOp(ids, MakeDense(*this, {kernel, bias, kernel->shape[1], node.output}, activation, in, out));
   }
+  Convolution convolution{Convolution::kForward, kernel, bias, node.window, node.output};
   const Node& producer = graph_.nodes()[node.inputs[0]];
-  if (node.kind == LayerKind::kDense && producer.output.size() == 1) {
-    AddOp(&node, MakeDense(*this, node, activation, in, target));
-  } else {
-    const bool padded = producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id];
-    AddOp(&node, MakeConvolution(*this, node, padded ? &producer.window : nullptr, activation, in, target));
+  if (producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id]) {
+    for (int i = 0; i < 2; ++i) {
+      convolution.window.pad_begin[i] += producer.window.pad_begin[i];
+      convolution.window.pad_end[i] += producer.window.pad_end[i];
+    }
   }
-  if (softmax) AddOp(nullptr, MakeSoftmax(*this, target, out));
+  if (node.kind == LayerKind::kConv2DTranspose) convolution.kind = Convolution::kTransposed;
+  if (node.kind == LayerKind::kDepthwiseConv2D) convolution.kind = Convolution::kDepthwise;
+  if (node.kind != LayerKind::kSeparableConv2D) {
+    return AddOp(ids, MakeConvolution(*this, convolution, activation, in, out));
+  }
+  convolution.kind = Convolution::kDepthwise;
+  convolution.bias = nullptr;
+  convolution.output[2] = kernel->shape[2] * kernel->shape[3];
+  Value* between = NewInnerValue(true);
+  AddOp({ids[0]}, MakeConvolution(*this, convolution, {}, in, between));
+  const Convolution pointwise{Convolution::kForward, &graph_.variables()[ids[1]], bias, Window{}, node.output};
+  AddOp({ids.begin() + 1, ids.end()}, MakeConvolution(*this, pointwise, activation, between, out));
+}
+
+// Three projections, what mixes them, and the projection of that.
+void PlanBuilder::CompileAttention(const Node& node, const std::vector<Value*>& in, Value* out) {
+  const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
+  const int64_t steps = node.output[0], keys = graph_.nodes()[node.inputs.back()].output[0];
+  const int each = mha.use_bias() ? 2 : 1;  // variables of a projection
+  const auto project = [&](int number, Shape output, Value* from, Value* to) {
+    std::vector<int> ids(node.variables.begin() + number * each, node.variables.begin() + (number + 1) * each);
+    const Projection projection{&graph_.variables()[ids[0]], each == 2 ? &graph_.variables()[ids[1]] : nullptr,
+                                output[1], output};
+    AddOp(std::move(ids), MakeDense(*this, projection, {}, from, to));
+    return to;
+  };
+  const int64_t key_width = int64_t{mha.num_heads()} * mha.key_dim();
+  const int64_t value_width = int64_t{mha.num_heads()} * mha.value_dim();
+  Value* query = project(0, {steps, key_width}, in[0], NewInnerValue(true));
+  Value* key = project(1, {keys, key_width}, in.back(), NewInnerValue(true));
+  Value* value = project(2, {keys, value_width}, in[1], NewInnerValue(true));
+  Value* heads = NewInnerValue(true);
+  AddOp({}, MakeAttention(*this, node, query, key, value, heads));
+  project(3, {steps, node.output[1]}, heads, out);
 }
 
 // The input's value; a plain vector where it is a flattened image and the node's operation needs the order of its
@@ -263,12 +379,11 @@ Value* PlanBuilder::FlatIfNeeded(const Node& node, int input) {
   const Shape& shape = graph_.nodes()[input].output;
   if (shape.size() != 1 || value->data->desc.dims().size() == 2) return value;
   const bool any_order = node.kind == LayerKind::kDense || node.kind == LayerKind::kDropout ||
-                         node.kind == LayerKind::kRescaling ||
-                         (node.kind == LayerKind::kActivation && Elementwise(node.activation));
+                         node.kind == LayerKind::kRescaling || node.kind == LayerKind::kReshape ||
+                         (node.kind == LayerKind::kActivation && node.activation != v1::SOFTMAX);
   if (any_order) return value;
-  Value* flat = NewValue(value->needs_gradient);
-  flat->readers = 1;
-  AddOp(nullptr, MakePlain(*this, shape, value, flat));
+  Value* flat = NewInnerValue(value->needs_gradient);
+  AddOp({}, MakePlain(*this, shape, value, flat));
   return flat;
 }
 
@@ -325,6 +440,7 @@ const Variable* PlanBuilder::FindVariable(const Node& node, const char* name) co
 dnnl::memory PlanBuilder::ValueOf(const Variable& variable, const Desc& desc) {
   dnnl::memory memory(desc, engine_, DNNL_MEMORY_NONE);
   plan_->value_bindings_.push_back({memory, variable.offset});
+  reads_.push_back(&variable);
   return memory;
 }
 

@@ -45,7 +45,8 @@ struct Sink {
 
 class PlanBuilder {
  public:
-  PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t examples, Mode mode, const dnnl::engine& engine);
+  PlanBuilder(const Graph& graph, const LossPlan& loss_plan, int64_t examples, Mode mode, const dnnl::engine& engine,
+              bool bfloat16 = false);
 
   std::unique_ptr<Plan> Build();
   const std::string& current_layer() const { return current_layer_; }
@@ -56,6 +57,7 @@ class PlanBuilder {
   int64_t examples() const { return plan_->examples_; }
   Mode mode() const { return mode_; }
   bool training() const { return mode_ == Mode::kTrain; }
+  bool bfloat16() const { return bfloat16_; }  // JobSpec.compute_dtype
   dnnl::prop_kind forward_kind() const {
     return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   }
@@ -83,8 +85,6 @@ class PlanBuilder {
   // to = from, or to += from. No call if they are one memory.
   Call Reorder(const dnnl::memory& from, const dnnl::memory& to, bool add = false);
 
-  // A value that no node has: between two operations of one node.
-  Value* NewValue(bool needs_gradient);
   Source Read(Tensor* tensor, const Desc& wanted);
   Sink WriteGradient(Value* value, const Desc& wanted);
 
@@ -95,22 +95,32 @@ class PlanBuilder {
               std::vector<std::pair<int, dnnl::memory>> arguments);
   void MakeValues();
   bool JoinsProducer(const Node& node);
+  bool Fusible(const Activation& activation) const;
+  Value* NewValue(bool needs_gradient);
+  Value* NewInnerValue(bool needs_gradient);  // one that no node has: between two operations of one node
   void CompileNode(const Node& node);
+  std::unique_ptr<Op> MakeOp(const Node& node, const Activation& activation, bool relu, const std::vector<Value*>& in,
+                             Value* out);
   void CompileInput(const Node& node);
   void CompileKernel(const Node& node, Activation activation, Value* in, Value* out);
+  void CompileLinear(const Node& node, const Activation& activation, Value* in, Value* out);
+  void CompileAttention(const Node& node, const std::vector<Value*>& in, Value* out);
   Value* FlatIfNeeded(const Node& node, int input);
-  void AddOp(const Node* node, std::unique_ptr<Op> op);  // node: whose variables it has, or null
+  void AddOp(std::vector<int> variables, std::unique_ptr<Op> op);  // variables: whose gradients it computes
+  void NoteReads(Plan::Step& step);
   void PlanVariables();
   void PlaceTensors();
 
   const Graph& graph_;
   const LossPlan loss_plan_;
   const Mode mode_;
+  const bool bfloat16_;
   const dnnl::engine engine_;
   std::unique_ptr<Plan> plan_;
   std::vector<Value*> node_values_;
   std::vector<std::vector<int>> consumers_;  // of each node
   std::vector<bool> joined_;                 // compiled into another node
+  std::vector<const Variable*> reads_;  // whose values were asked for by the operation that is being compiled
   int now_ = 0;
   std::string current_layer_;
 };

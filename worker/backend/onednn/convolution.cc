@@ -1,5 +1,8 @@
-// Conv2D, DepthwiseConv2D (a grouped convolution) and Dense on images (a convolution by 1x1) as oneDNN convolutions in
-// the layouts that oneDNN chooses. Kernels go from Keras' layout to oneDNN's once a step, their gradients back.
+// Convolutions over images and sequences, depthwise ones (grouped), Dense on images (by 1x1) and transposed ones
+// (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras' layout to oneDNN's once a step, their gradients back.
+//
+// Under compute_dtype BFLOAT16 an ordinary convolution reads bfloat16 copies of its input, its kernel and its output's gradient, which the
+// same reorders make that change layouts; what it writes is float32.
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -14,74 +17,79 @@ struct Geometry {
   Desc keras_kernel;    // the same numbers as they lie in the parameter space
 };
 
-Geometry MakeGeometry(const Node& node, const Window* extra, const Shape& kernel) {
+// The axes of Keras' kernels are [h, w, in, out] ([w, in, out] along a sequence, [in, out] of Dense), depthwise [h, w,
+// channels, multiplier] (output channel c * multiplier + m), transposed [h, w, out, in].
+Geometry MakeGeometry(const Convolution& c) {
   Geometry g;
-  if (node.kind == LayerKind::kDense) {
-    g.kernel = {kernel[1], kernel[0], 1, 1};
-    g.keras_kernel = MakeDesc(g.kernel, Tag::hwio);
-    return g;
-  }
-  const Window& window = node.window;
   for (int i = 0; i < 2; ++i) {
-    g.strides[i] = window.strides[i];
-    g.dilates[i] = window.dilation[i] - 1;
-    g.pad_begin[i] = window.pad_begin[i] + (extra != nullptr ? extra->pad_begin[i] : 0);
-    g.pad_end[i] = window.pad_end[i] + (extra != nullptr ? extra->pad_end[i] : 0);
+    g.strides[i] = c.window.strides[i];
+    g.dilates[i] = c.window.dilation[i] - 1;
+    g.pad_begin[i] = c.window.pad_begin[i];
+    g.pad_end[i] = c.window.pad_end[i];
   }
-  const int64_t h = kernel[0], w = kernel[1];
-  if (node.kind == LayerKind::kConv2D) {
-    g.kernel = {kernel[3], kernel[2], h, w};
-    g.keras_kernel = MakeDesc(g.kernel, Tag::hwio);
-  } else {  // [h, w, channels, multiplier]: output channel c * multiplier + m
-    const int64_t channels = kernel[2], multiplier = kernel[3];
-    g.kernel = {channels, multiplier, 1, h, w};
-    const memory::dims strides{multiplier, 1, 1, w * channels * multiplier, channels * multiplier};
-    g.keras_kernel = Desc(g.kernel, memory::data_type::f32, strides);
+  const int64_t h = c.window.kernel[0], w = c.window.kernel[1];
+  const Shape& shape = c.kernel->shape;
+  const int64_t first = shape[shape.size() - 2], last = shape.back();
+  const auto type = memory::data_type::f32;
+  switch (c.kind) {
+    case Convolution::kForward:
+      g.kernel = {last, first, h, w};
+      g.keras_kernel = MakeDesc(g.kernel, Tag::hwio);
+      break;
+    case Convolution::kDepthwise:
+      g.kernel = {first, last, 1, h, w};
+      g.keras_kernel = Desc(g.kernel, type, memory::dims{last, 1, 1, w * first * last, first * last});
+      break;
+    case Convolution::kTransposed:
+      g.kernel = {first, last, h, w};
+      g.keras_kernel = Desc(g.kernel, type, memory::dims{last, 1, w * first * last, first * last});
+      break;
   }
   return g;
 }
 
-Desc Any(const memory::dims& dims) { return MakeDesc(dims, Tag::any); }
+// Fewer input channels (pictures) leave a tile of bfloat16 products mostly empty: measured slower than float32.
+constexpr int64_t kBfloat16ChannelsMin = 16;
 
-void AppendActivation(const Activation& activation, dnnl::primitive_attr* attributes) {
-  dnnl::post_ops post;
-  switch (activation.kind) {
-    case v1::RELU:
-      post.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
-      break;
-    case v1::LEAKY_RELU:
-      post.append_eltwise(1, algorithm::eltwise_relu, activation.slope, 0);
-      break;
-    case v1::SIGMOID:
-      post.append_eltwise(1, algorithm::eltwise_logistic, 0, 0);
-      break;
-    case v1::TANH:
-      post.append_eltwise(1, algorithm::eltwise_tanh, 0, 0);
-      break;
-    default:
-      return;
-  }
-  attributes->set_post_ops(post);
-}
+Desc Any(const memory::dims& dims, memory::data_type type = memory::data_type::f32) { return Desc(dims, type, Tag::any); }
 
+// oneDNN's two families of the same shape.
+struct Forwards {
+  static constexpr algorithm kAlgorithm = algorithm::convolution_direct;
+  using Forward = dnnl::convolution_forward;
+  using BackwardData = dnnl::convolution_backward_data;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+};
+struct Transposed {
+  static constexpr algorithm kAlgorithm = algorithm::deconvolution_direct;
+  using Forward = dnnl::deconvolution_forward;
+  using BackwardData = dnnl::deconvolution_backward_data;
+  using BackwardWeights = dnnl::deconvolution_backward_weights;
+};
+
+template <typename Family>
 class ConvolutionOp : public Op {
  public:
-  ConvolutionOp(PlanBuilder& b, const Node& node, const Window* extra, const Activation& activation, Value* in,
-                Value* out)
-      : node_(node), activation_(activation), in_(in), out_(out) {
-    kernel_ = &b.graph().variables()[node.variables[0]];
-    bias_ = b.FindVariable(node, "bias");
-    geometry_ = MakeGeometry(node, extra, kernel_->shape);
-    forward_desc_ = MakeForward(b);
+  ConvolutionOp(PlanBuilder& b, const Convolution& convolution, const Activation& activation, Value* in, Value* out)
+      : activation_(activation),
+        in_(in),
+        out_(out),
+        kernel_(convolution.kernel),
+        bias_(convolution.bias),
+        geometry_(MakeGeometry(convolution)),
+        operand_(b.bfloat16() && convolution.kind == Convolution::kForward && geometry_.kernel[1] >= kBfloat16ChannelsMin
+                     ? memory::data_type::bf16
+                     : memory::data_type::f32) {
+    forward_desc_ = MakeForward(b, MakeDims(b.examples(), convolution.output));
     source_ = b.Read(in->data, forward_desc_.src_desc());
     const memory weights = ForwardWeights(b);
     out->data = b.New(forward_desc_.dst_desc());
     out->activation = activation;
-    out->may_overwrite = activation.linear();
+    out->may_overwrite = activation.linear() || !b.training();
     std::vector<std::pair<int, memory>> arguments = {
         {DNNL_ARG_SRC, source_.tensor->memory}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out->data->memory}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_BIAS, b.ValueOf(*bias_, BiasDesc()));
-    forward_ = b.MakeCall(forward_desc_, dnnl::convolution_forward(forward_desc_), std::move(arguments));
+    forward_ = b.MakeCall(forward_desc_, typename Family::Forward(forward_desc_), std::move(arguments));
   }
 
   void CompileBackward(PlanBuilder& b) override {
@@ -120,19 +128,18 @@ class ConvolutionOp : public Op {
  private:
   Desc BiasDesc() const { return MakeDesc({bias_->size}, Tag::x); }
 
-  dnnl::convolution_forward::primitive_desc MakeForward(PlanBuilder& b) const {
-    const Desc src = Any(in_->data->desc.dims()), weights = Any(geometry_.kernel);
-    const Desc dst = Any(MakeDims(b.examples(), node_.output));
+  typename Family::Forward::primitive_desc MakeForward(PlanBuilder& b, const memory::dims& output) const {
+    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(geometry_.kernel, operand_), dst = Any(output);
     const Geometry& g = geometry_;
-    using Forward = dnnl::convolution_forward;
-    const Forward::desc desc = bias_ != nullptr
-                                   ? Forward::desc(b.forward_kind(), algorithm::convolution_direct, src, weights,
-                                                   BiasDesc(), dst, g.strides, g.dilates, g.pad_begin, g.pad_end)
-                                   : Forward::desc(b.forward_kind(), algorithm::convolution_direct, src, weights, dst,
-                                                   g.strides, g.dilates, g.pad_begin, g.pad_end);
+    using Forward = typename Family::Forward;
+    const typename Forward::desc desc =
+        bias_ != nullptr ? typename Forward::desc(b.forward_kind(), Family::kAlgorithm, src, weights, BiasDesc(), dst,
+                                                  g.strides, g.dilates, g.pad_begin, g.pad_end)
+                         : typename Forward::desc(b.forward_kind(), Family::kAlgorithm, src, weights, dst, g.strides,
+                                                  g.dilates, g.pad_begin, g.pad_end);
     dnnl::primitive_attr attributes = b.Attributes();
     AppendActivation(activation_, &attributes);
-    return Forward::primitive_desc(desc, attributes, b.engine());
+    return typename Forward::primitive_desc(desc, attributes, b.engine());
   }
 
   memory ForwardWeights(PlanBuilder& b) {
@@ -146,14 +153,15 @@ class ConvolutionOp : public Op {
 
   void CompileWeights(PlanBuilder& b) {
     const Geometry& g = geometry_;
-    const Desc src = Any(in_->data->desc.dims()), weights = Any(g.kernel), diff_dst = Any(out_->data->desc.dims());
-    using Backward = dnnl::convolution_backward_weights;
-    const Backward::desc desc = bias_ != nullptr
-                                    ? Backward::desc(algorithm::convolution_direct, src, weights, BiasDesc(), diff_dst,
-                                                     g.strides, g.dilates, g.pad_begin, g.pad_end)
-                                    : Backward::desc(algorithm::convolution_direct, src, weights, diff_dst, g.strides,
-                                                     g.dilates, g.pad_begin, g.pad_end);
-    const Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(g.kernel),
+               diff_dst = Any(out_->data->desc.dims(), operand_);
+    using Backward = typename Family::BackwardWeights;
+    const typename Backward::desc desc =
+        bias_ != nullptr ? typename Backward::desc(Family::kAlgorithm, src, weights, BiasDesc(), diff_dst, g.strides,
+                                                   g.dilates, g.pad_begin, g.pad_end)
+                         : typename Backward::desc(Family::kAlgorithm, src, weights, diff_dst, g.strides, g.dilates,
+                                                   g.pad_begin, g.pad_end);
+    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     // The copy that forward made, if there is one and it will do.
     const bool copied = source_.tensor != in_->data && pd.src_desc() == source_.tensor->desc;
     backward_source_ = b.Read(copied ? source_.tensor : in_->data, pd.src_desc());
@@ -169,15 +177,15 @@ class ConvolutionOp : public Op {
                                                      {DNNL_ARG_DIFF_DST, weights_gradient_.tensor->memory},
                                                      {DNNL_ARG_DIFF_WEIGHTS, gradient}};
     if (bias_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, b.GradientOf(*bias_, BiasDesc()));
-    backward_weights_ = b.MakeCall(pd, dnnl::convolution_backward_weights(pd), std::move(arguments));
+    backward_weights_ = b.MakeCall(pd, Backward(pd), std::move(arguments));
   }
 
   void CompileData(PlanBuilder& b) {
     const Geometry& g = geometry_;
-    using Backward = dnnl::convolution_backward_data;
-    const Backward::desc desc(algorithm::convolution_direct, Any(in_->data->desc.dims()), Any(g.kernel),
-                              Any(out_->data->desc.dims()), g.strides, g.dilates, g.pad_begin, g.pad_end);
-    const Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    using Backward = typename Family::BackwardData;
+    const typename Backward::desc desc(Family::kAlgorithm, Any(in_->data->desc.dims()), Any(g.kernel, operand_),
+                                       Any(out_->data->desc.dims(), operand_), g.strides, g.dilates, g.pad_begin, g.pad_end);
+    const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     const bool copied =
         weights_gradient_.tensor != out_->gradient && pd.diff_dst_desc() == weights_gradient_.tensor->desc;
     data_gradient_ = b.Read(copied ? weights_gradient_.tensor : out_->gradient, pd.diff_dst_desc());
@@ -194,20 +202,20 @@ class ConvolutionOp : public Op {
       }
     }
     sink_ = b.WriteGradient(in_, pd.diff_src_desc());
-    backward_data_ = b.MakeCall(pd, dnnl::convolution_backward_data(pd),
+    backward_data_ = b.MakeCall(pd, Backward(pd),
                                 {{DNNL_ARG_DIFF_DST, data_gradient_.tensor->memory},
                                  {DNNL_ARG_WEIGHTS, weights},
                                  {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}});
   }
 
-  const Node& node_;
   const Activation activation_;
   Value* const in_;
   Value* const out_;
-  const Variable* kernel_ = nullptr;
-  const Variable* bias_ = nullptr;
-  Geometry geometry_;
-  dnnl::convolution_forward::primitive_desc forward_desc_;
+  const Variable* const kernel_;
+  const Variable* const bias_;
+  const Geometry geometry_;
+  const memory::data_type operand_;  // of inputs, kernel and output gradient
+  typename Family::Forward::primitive_desc forward_desc_;
   Source source_, backward_source_;          // the inputs
   Source weights_gradient_, data_gradient_;  // the output's gradient
   Tensor* weights_ = nullptr;                // in forward's layout, if it is not Keras'
@@ -219,9 +227,12 @@ class ConvolutionOp : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConvolution(PlanBuilder& b, const Node& node, const Window* extra, const Activation& activation,
+std::unique_ptr<Op> MakeConvolution(PlanBuilder& b, const Convolution& convolution, const Activation& activation,
                                     Value* in, Value* out) {
-  return std::make_unique<ConvolutionOp>(b, node, extra, activation, in, out);
+  if (convolution.kind == Convolution::kTransposed) {
+    return std::make_unique<ConvolutionOp<Transposed>>(b, convolution, activation, in, out);
+  }
+  return std::make_unique<ConvolutionOp<Forwards>>(b, convolution, activation, in, out);
 }
 
 }  // namespace cairn::onednn

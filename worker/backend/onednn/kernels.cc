@@ -6,14 +6,7 @@
 
 #include "common/base/random.h"
 #include "worker/backend/dropout.h"
-
-// One copy of a loop for each vector width, chosen when the program starts. -ffp-contract=off keeps their bits equal.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define CAIRN_VECTOR __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CAIRN_VECTOR
-#endif
+#include "worker/backend/onednn/vector.h"
 
 namespace cairn::onednn {
 namespace {
@@ -31,6 +24,13 @@ CAIRN_VECTOR void TanhBackward(const float* y, float* g, int64_t count) {
   for (int64_t i = 0; i < count; ++i) g[i] = g[i] * (1 - y[i] * y[i]);
 }
 
+CAIRN_VECTOR void EluBackward(float alpha, const float* y, float* g, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) g[i] = y[i] > 0 ? g[i] : g[i] * (y[i] + alpha);
+}
+CAIRN_VECTOR void Relu6Backward(const float* y, float* g, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) g[i] = y[i] > 0 && y[i] < 6 ? g[i] : 0.0f;
+}
+
 CAIRN_VECTOR void BiasRows(const float* __restrict bias, float* __restrict y, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c) y[r * columns + c] += bias[c];
@@ -42,6 +42,12 @@ CAIRN_VECTOR void Relu(float* y, int64_t count) {
 }
 CAIRN_VECTOR void LeakyRelu(float slope, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = y[i] < 0 ? y[i] * slope : y[i];
+}
+CAIRN_VECTOR void Relu6(float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float positive = y[i] < 0 ? 0.0f : y[i];
+    y[i] = positive > 6 ? 6.0f : positive;
+  }
 }
 
 CAIRN_VECTOR void AddLoop(const float* __restrict x, float* __restrict y, int64_t count) {
@@ -55,6 +61,17 @@ CAIRN_VECTOR void AddRows(const float* __restrict y, int64_t rows, int64_t strid
 }
 CAIRN_VECTOR void MultiplyLoop(const float* x, const float* factors, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * factors[i];
+}
+CAIRN_VECTOR void MaximumLoop(const float* __restrict x, float* __restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] > y[i] ? x[i] : y[i];
+}
+CAIRN_VECTOR void TakeLoop(const float* __restrict x, const float* __restrict y, float* __restrict rest,
+                           float* __restrict dx, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float here = rest[i];
+    dx[i] = x[i] == y[i] ? here : 0.0f;
+    rest[i] = x[i] == y[i] ? 0.0f : here;
+  }
 }
 CAIRN_VECTOR void RescaleLoop(const float* x, float scale, float offset, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * scale + offset;
@@ -100,11 +117,15 @@ void ActivationBackward(const Activation& f, const float* y, float* g, int64_t c
       case v1::RELU:
         return ReluBackward(y + begin, g + begin, size);
       case v1::LEAKY_RELU:
-        return LeakyReluBackward(f.slope, y + begin, g + begin, size);
+        return LeakyReluBackward(f.alpha, y + begin, g + begin, size);
       case v1::SIGMOID:
         return SigmoidBackward(y + begin, g + begin, size);
       case v1::TANH:
         return TanhBackward(y + begin, g + begin, size);
+      case v1::ELU:
+        return EluBackward(f.alpha, y + begin, g + begin, size);
+      case v1::RELU6:
+        return Relu6Backward(y + begin, g + begin, size);
       default:
         return;
     }
@@ -114,12 +135,17 @@ void ActivationBackward(const Activation& f, const float* y, float* g, int64_t c
 void BiasActivation(const Activation& f, const float* bias, float* y, int64_t rows, int64_t columns) {
   if (bias != nullptr) BiasRows(bias, y, rows, columns);
   if (f.kind == v1::RELU) Relu(y, rows * columns);
-  if (f.kind == v1::LEAKY_RELU) LeakyRelu(f.slope, y, rows * columns);
+  if (f.kind == v1::LEAKY_RELU) LeakyRelu(f.alpha, y, rows * columns);
+  if (f.kind == v1::RELU6) Relu6(y, rows * columns);
 }
 
 void ColumnSums(const float* y, int64_t rows, int64_t stride, int64_t columns, float* sums) {
   std::memcpy(sums, y, columns * sizeof(float));
   AddRows(y + stride, rows - 1, stride, columns, sums);
+}
+
+void MultiplyRows(const float* x, const float* line, int64_t rows, int64_t stride, int64_t columns, float* y) {
+  for (int64_t r = 0; r < rows; ++r) MultiplyLoop(x + r * stride, line, y + r * stride, columns);
 }
 
 void FillRows(const float* line, int64_t rows, int64_t stride, int64_t columns, float* y) {
@@ -136,6 +162,16 @@ void Multiply(const float* x, const float* factors, float* y, int64_t count) {
 
 void Scale(const float* x, float scale, float* y, int64_t count) {
   ForRuns(count, [&](int64_t begin, int64_t size) { ScaleLoop(x + begin, scale, y + begin, size); });
+}
+
+void MaximumWith(const float* x, float* y, int64_t count) {
+  ForRuns(count, [&](int64_t begin, int64_t size) { MaximumLoop(x + begin, y + begin, size); });
+}
+
+void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, int64_t count) {
+  ForRuns(count, [&](int64_t begin, int64_t size) {
+    TakeLoop(x + begin, y + begin, rest + begin, dx + begin, size);
+  });
 }
 
 void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,

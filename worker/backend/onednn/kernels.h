@@ -14,27 +14,40 @@ namespace cairn::onednn {
 // Loops with fewer numbers than this are not worth waking other threads for.
 inline constexpr int64_t kParallelNumbersMin = 1 << 16;
 
-// An element-wise activation: LINEAR, RELU, LEAKY_RELU (slope >= 0), SIGMOID or TANH.
+// An activation. alpha >= 0: LEAKY_RELU's slope, ELU's alpha.
 struct Activation {
   v1::Activation kind = v1::LINEAR;
-  float slope = 0;  // LEAKY_RELU
+  float alpha = 0;
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
+  bool elementwise() const { return kind != v1::SOFTMAX; }
+  // Whether the derivative needs x: f(x) does not tell it.
+  bool needs_input() const {
+    return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS;
+  }
 };
 
-// g = g * f'(x), in place, where y = f(x).
+// g = g * f'(x), in place, where y = f(x). f is element-wise and needs no input.
 void ActivationBackward(const Activation& f, const float* y, float* g, int64_t count);
 
-// y[r][c] = f(y[r][c] + bias[c]); bias may be null; f is LINEAR, RELU or LEAKY_RELU.
+// y[r][c] = f(y[r][c] + bias[c]); bias may be null; f is one for which CheapActivation holds.
+inline bool CheapActivation(const Activation& f) {
+  return f.linear() || f.kind == v1::RELU || f.kind == v1::LEAKY_RELU || f.kind == v1::RELU6;
+}
 void BiasActivation(const Activation& f, const float* bias, float* y, int64_t rows, int64_t columns);
 
 // sums[c] = sum over r of y[r * stride + c], in the order of r.
 void ColumnSums(const float* y, int64_t rows, int64_t stride, int64_t columns, float* sums);
+// y[r * stride + c] = x[r * stride + c] * line[c]; y may be x.
+void MultiplyRows(const float* x, const float* line, int64_t rows, int64_t stride, int64_t columns, float* y);
 // y[r * stride + c] = line[c].
 void FillRows(const float* line, int64_t rows, int64_t stride, int64_t columns, float* y);
 
 void AddTo(const float* x, float* y, int64_t count);                           // y += x
 void Multiply(const float* x, const float* factors, float* y, int64_t count);  // y = x * factors; y may be x
 void Scale(const float* x, float scale, float* y, int64_t count);              // y = x * scale; y may be x
+void MaximumWith(const float* x, float* y, int64_t count);                     // y = max(x, y)
+// dx = rest where x is the maximum y, and there rest = 0; else dx = 0.
+void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, int64_t count);
 
 // y = x * scale + offset, from channels last to channels first if `transpose`: [pixels, channels] -> [channels, pixels]
 // in each example.

@@ -7,7 +7,7 @@ namespace {
 
 using dnnl::memory;
 
-// To channels last; a flattened image becomes a vector.
+// To channels last, under another shape: a flattened image becomes a vector.
 class PlainOp : public Op {
  public:
   PlainOp(PlanBuilder& b, const Shape& shape, Value* in, Value* out) : in_(in), out_(out) {
@@ -31,7 +31,10 @@ class PlainOp : public Op {
   }
 
  private:
-  Desc Image() const { return MakeDesc(in_->data->desc.dims(), Tag::nhwc); }
+  Desc Image() const {
+    const memory::dims dims = in_->data->desc.dims();
+    return MakeDesc(dims, dims.size() == 2 ? Tag::nc : Tag::nhwc);
+  }
 
   Value* const in_;
   Value* const out_;
@@ -102,6 +105,98 @@ class ConcatenateOp : public Op {
   std::vector<Part> parts_;
 };
 
+// The output's axes as they lie in the input's memory, channels last.
+class PermuteOp : public Op {
+ public:
+  PermuteOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out) {
+    const Shape& shape = b.graph().nodes()[node.inputs[0]].output;
+    source_ = b.Read(in->data, PlainDesc(b.examples(), shape));
+    out->data = b.New(PlainDesc(b.examples(), node.output));
+    Shape strides;  // of the output's axes in the input
+    for (int32_t dim : node.layer.permute().dims()) {
+      int64_t stride = 1;
+      for (size_t axis = dim; axis < shape.size(); ++axis) stride *= shape[axis];
+      strides.push_back(stride);
+    }
+    const memory::dims dims = out->data->desc.dims();
+    const int64_t example = NumElements(shape);
+    const memory::dims turned = strides.size() == 1   ? memory::dims{example, strides[0]}
+                                : strides.size() == 2 ? memory::dims{example, strides[1], example, strides[0]}
+                                                      : memory::dims{example, strides[2], strides[0], strides[1]};
+    turned_ = Desc(dims, memory::data_type::f32, turned);
+    forward_ = b.Reorder(b.Use(source_.tensor, turned_), out->data->memory);
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    sink_ = b.WriteGradient(in_, source_.tensor->desc);
+    backward_ = b.Reorder(b.Use(out_->gradient), b.Use(sink_.tensor, turned_));
+  }
+
+  void Forward(const Run& run) override {
+    source_.Prepare(run);
+    forward_(run);
+  }
+
+  void BackwardInputs(const Run& run) override {
+    if (!backward_) return;
+    backward_(run);
+    sink_.Finish(run);
+  }
+
+ private:
+  Value* const in_;
+  Value* const out_;
+  Source source_;
+  Desc turned_;
+  Call forward_, backward_;
+  Sink sink_;
+};
+
+class UpSamplingOp : public Op {
+ public:
+  UpSamplingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
+      : in_(in),
+        out_(out),
+        algorithm_(node.layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR
+                       ? dnnl::algorithm::resampling_linear
+                       : dnnl::algorithm::resampling_nearest) {
+    const dnnl::resampling_forward::desc desc(b.forward_kind(), algorithm_, in->data->desc,
+                                              MakeDesc(MakeDims(b.examples(), node.output), Tag::any));
+    forward_desc_ = dnnl::resampling_forward::primitive_desc(desc, b.Attributes(), b.engine());
+    const memory src = b.Use(in->data);
+    out->data = b.New(forward_desc_.dst_desc());
+    forward_ = b.MakeCall(forward_desc_, dnnl::resampling_forward(forward_desc_),
+                          {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, out->data->memory}});
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    const memory gradient = b.Use(out_->gradient);
+    sink_ = b.WriteGradient(in_, in_->data->desc);
+    const dnnl::resampling_backward::desc desc(algorithm_, sink_.tensor->desc, out_->gradient->desc);
+    const dnnl::resampling_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
+    backward_ = b.MakeCall(pd, dnnl::resampling_backward(pd),
+                           {{DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, sink_.tensor->memory}});
+  }
+
+  void Forward(const Run& run) override { forward_(run); }
+
+  void BackwardInputs(const Run& run) override {
+    if (!backward_) return;
+    backward_(run);
+    sink_.Finish(run);
+  }
+
+ private:
+  Value* const in_;
+  Value* const out_;
+  const dnnl::algorithm algorithm_;
+  dnnl::resampling_forward::primitive_desc forward_desc_;
+  Call forward_, backward_;
+  Sink sink_;
+};
+
 class ZeroPaddingOp : public Op {
  public:
   ZeroPaddingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
@@ -147,6 +242,14 @@ std::unique_ptr<Op> MakePlain(PlanBuilder& b, const Shape& shape, Value* in, Val
 
 std::unique_ptr<Op> MakeConcatenate(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
   return std::make_unique<ConcatenateOp>(b, node, in, out);
+}
+
+std::unique_ptr<Op> MakePermute(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<PermuteOp>(b, node, in, out);
+}
+
+std::unique_ptr<Op> MakeUpSampling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<UpSamplingOp>(b, node, in, out);
 }
 
 std::unique_ptr<Op> MakeZeroPadding(PlanBuilder& b, const Node& node, Value* in, Value* out) {

@@ -27,7 +27,26 @@ void Plan::Bind(uint8_t* arena) {
   }
 }
 
-void Plan::Forward(const Run& run, const float* inputs, const float* values) {
+// The values that the step reads are there when it returns; those of the next one that reads any are on their way.
+absl::Status Plan::Enter(WeightSource* source, int step, int direction) {
+  const auto reads = [this](int i) { return steps_[i].reads_begin < steps_[i].reads_end; };
+  if (source == nullptr || !reads(step)) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(source->Acquire(steps_[step].reads_begin, steps_[step].reads_end));
+  const int end = direction > 0 ? static_cast<int>(steps_.size()) : -1;
+  int next = step + direction;
+  while (next != end && !reads(next)) next += direction;
+  // The last one forward is the first one backward.
+  if (next == end) next = direction > 0 && output_.gradient != nullptr ? step : end;
+  if (next != end) source->Prefetch(steps_[next].reads_begin, steps_[next].reads_end);
+  return absl::OkStatus();
+}
+
+void Plan::Leave(WeightSource* source, int step) {
+  const Step& s = steps_[step];
+  if (source != nullptr && s.reads_begin < s.reads_end) source->Release(s.reads_begin, s.reads_end);
+}
+
+absl::Status Plan::Forward(const Run& run, const float* inputs, const float* values, WeightSource* source) {
   if (inputs != bound_inputs_) {
     for (dnnl::memory& memory : input_bindings_) memory.set_data_handle(const_cast<float*>(inputs));
     bound_inputs_ = inputs;
@@ -36,22 +55,33 @@ void Plan::Forward(const Run& run, const float* inputs, const float* values) {
     for (Binding& b : value_bindings_) b.memory.set_data_handle(const_cast<float*>(values) + b.offset);
     bound_values_ = values;
   }
-  for (const Step& step : steps_) step.op->Forward(run);
+  absl::Status error;
+  const Run checked{run.stream, run.info, &error};
+  for (int i = 0; i < static_cast<int>(steps_.size()); ++i) {
+    CAIRN_RETURN_IF_ERROR(Enter(source, i, 1));
+    steps_[i].op->Forward(checked);
+    Leave(source, i);
+  }
+  return error;
 }
 
-void Plan::Backward(const Run& run, float* gradients, const GradientReady& ready) {
+absl::Status Plan::Backward(const Run& run, float* gradients, const GradientReady& ready, WeightSource* source) {
   if (gradients != bound_gradients_) {
     for (Binding& b : gradient_bindings_) b.memory.set_data_handle(gradients + b.offset);
     bound_gradients_ = gradients;
   }
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    step->op->BackwardVariables(run);
-    if (step->begin < step->end) {
-      for (const auto& [begin, end] : step->gaps) std::fill(gradients + begin, gradients + end, 0.0f);
-      if (ready) ready(step->begin, step->end);
+  for (int i = static_cast<int>(steps_.size()) - 1; i >= 0; --i) {
+    const Step& step = steps_[i];
+    CAIRN_RETURN_IF_ERROR(Enter(source, i, -1));
+    step.op->BackwardVariables(run);
+    if (step.begin < step.end) {
+      for (const auto& [begin, end] : step.gaps) std::fill(gradients + begin, gradients + end, 0.0f);
+      if (ready) ready(step.begin, step.end);
     }
-    step->op->BackwardInputs(run);
+    step.op->BackwardInputs(run);
+    Leave(source, i);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace cairn::onednn

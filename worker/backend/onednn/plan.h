@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/base/status.h"
 #include "common/model/graph.h"
 #include "dnnl.hpp"
 #include "worker/backend/backend.h"
@@ -61,6 +62,7 @@ struct Value {
 struct Run {
   dnnl::stream& stream;
   const StepInfo& info;
+  absl::Status* error = nullptr;  // Forward: set by the first operation that cannot use its input
 };
 
 // A primitive with its arguments in place.
@@ -101,12 +103,14 @@ class Plan {
   // Where the buffers are from now on; arena: arena_bytes() bytes, aligned to 64.
   void Bind(uint8_t* arena);
 
-  void Forward(const Run& run, const float* inputs, const float* values);
+  // source: null, or where the values come from, range by range. Errors: its own; INVALID_ARGUMENT, an id that an
+  // Embedding does not have.
+  absl::Status Forward(const Run& run, const float* inputs, const float* values, WeightSource* source);
   // Of the last op, plain: [examples, outputs], channels last.
   absl::Span<const float> outputs() const { return {output_.data->data(), static_cast<size_t>(outputs_)}; }
   absl::Span<float> output_gradients() const { return {output_.gradient->data(), static_cast<size_t>(outputs_)}; }
   // After Forward and the filling of output_gradients. gradients: the whole space.
-  void Backward(const Run& run, float* gradients, const GradientReady& ready);
+  absl::Status Backward(const Run& run, float* gradients, const GradientReady& ready, WeightSource* source);
 
  private:
   friend class PlanBuilder;
@@ -116,8 +120,12 @@ class Plan {
     std::string layer;                              // for errors
     std::vector<int> variables;                     // whose gradients it computes
     int64_t begin = 0, end = 0;                     // of its variables in the parameter space, padding included
+    int64_t reads_begin = 0, reads_end = 0;         // of those whose values it uses; empty: none
     std::vector<std::pair<int64_t, int64_t>> gaps;  // the padding: begin, end
   };
+
+  absl::Status Enter(WeightSource* source, int step, int direction);
+  void Leave(WeightSource* source, int step);
 
   int64_t examples_ = 0;
   int64_t outputs_ = 0;  // numbers, of all examples

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "common/base/check.h"
+#include "worker/backend/onednn/image_layout.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -14,7 +14,7 @@ using dnnl::memory;
 class PoolingOp : public Op {
  public:
   PoolingOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out) {
-    const bool maximum = node.kind == LayerKind::kMaxPooling2D;
+    const bool maximum = node.kind == LayerKind::kMaxPooling2D || node.kind == LayerKind::kMaxPooling1D;
     algorithm_ = maximum ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding;
     for (int i = 0; i < 2; ++i) {
       kernel_.push_back(node.window.kernel[i]);
@@ -78,37 +78,15 @@ class PoolingOp : public Op {
   bool undo_ = false;
 };
 
-// The layout of images: the place of (n, c, p) is n * example + c / block * channels + c % block + p * pixel.
-struct Layout {
-  explicit Layout(const Desc& desc) : dims(desc.dims()) {
-    const auto& layout = desc.data.format_desc.blocking;
-    CAIRN_CHECK(layout.inner_nblks == 0 || (layout.inner_nblks == 1 && layout.inner_idxs[0] == 1),
-                "images are blocked by channel or not at all");
-    block = layout.inner_nblks == 1 ? layout.inner_blks[0] : 1;
-    padded_channels = desc.data.padded_dims[1];
-    example = layout.strides[0];
-    channels = layout.strides[1];
-    pixel = layout.strides[3];
-    // Channels that stand side by side are taken together.
-    if (block == 1 && channels == 1) {
-      block = padded_channels;
-      channels = padded_channels;
-    }
-  }
-  dnnl::memory::dims dims;
-  int64_t block, padded_channels, example, channels, pixel;
-};
-
 class GlobalAverageOp : public Op {
  public:
   GlobalAverageOp(PlanBuilder& b, const Node&, Value* in, Value* out)
       : in_(in),
         out_(out),
         layout_(in->data->desc),
-        pixels_(layout_.dims[2] * layout_.dims[3]),
-        scale_(1.0f / pixels_) {
+        scale_(1.0f / layout_.pixels) {
     b.Use(in->data);
-    out->data = b.New(MakeDesc({layout_.dims[0], layout_.dims[1]}, Tag::nc));
+    out->data = b.New(MakeDesc({layout_.examples, layout_.channels}, Tag::nc));
     line_ = b.New(MakeDesc({layout_.padded_channels}, Tag::x));
   }
 
@@ -121,12 +99,12 @@ class GlobalAverageOp : public Op {
 
   void Forward(const Run&) override {
     float* sums = line_->data();
-    for (int64_t n = 0; n < layout_.dims[0]; ++n) {
-      const float* x = in_->data->data() + n * layout_.example;
+    for (int64_t n = 0; n < layout_.examples; ++n) {
+      const float* x = in_->data->data() + n * layout_.example_stride;
       for (int64_t c = 0; c < layout_.padded_channels; c += layout_.block) {
-        ColumnSums(x + c / layout_.block * layout_.channels, pixels_, layout_.pixel, layout_.block, sums + c);
+        ColumnSums(x + c / layout_.block * layout_.block_stride, layout_.pixels, layout_.pixel_stride, layout_.block, sums + c);
       }
-      Scale(sums, scale_, out_->data->data() + n * layout_.dims[1], layout_.dims[1]);
+      Scale(sums, scale_, out_->data->data() + n * layout_.channels, layout_.channels);
     }
   }
 
@@ -134,11 +112,11 @@ class GlobalAverageOp : public Op {
     if (sink_.tensor == nullptr) return;
     float* line = line_->data();
     std::memset(line, 0, layout_.padded_channels * sizeof(float));
-    for (int64_t n = 0; n < layout_.dims[0]; ++n) {
-      Scale(out_->gradient->data() + n * layout_.dims[1], scale_, line, layout_.dims[1]);
-      float* dx = sink_.tensor->data() + n * layout_.example;
+    for (int64_t n = 0; n < layout_.examples; ++n) {
+      Scale(out_->gradient->data() + n * layout_.channels, scale_, line, layout_.channels);
+      float* dx = sink_.tensor->data() + n * layout_.example_stride;
       for (int64_t c = 0; c < layout_.padded_channels; c += layout_.block) {
-        FillRows(line + c, pixels_, layout_.pixel, layout_.block, dx + c / layout_.block * layout_.channels);
+        FillRows(line + c, layout_.pixels, layout_.pixel_stride, layout_.block, dx + c / layout_.block * layout_.block_stride);
       }
     }
     sink_.Finish(run);
@@ -147,8 +125,7 @@ class GlobalAverageOp : public Op {
  private:
   Value* const in_;
   Value* const out_;
-  const Layout layout_;
-  const int64_t pixels_;
+  const ImageLayout layout_;
   const float scale_;
   Tensor* line_ = nullptr;  // one number for each channel
   Sink sink_;

@@ -64,7 +64,7 @@ class OnednnProgram : public Program {
     BatchSums sums;
     CAIRN_RETURN_IF_ERROR(Loss(batch, plan->outputs(), plan->output_gradients(), &sums));
     return Guarded("", [&]() -> absl::StatusOr<BatchSums> {
-      plan->Backward({stream_, info}, gradients.data(), ready);
+      CAIRN_RETURN_IF_ERROR(plan->Backward({stream_, info}, gradients.data(), ready, source_));
       return sums;
     });
   }
@@ -82,6 +82,11 @@ class OnednnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, Forward(Mode::kPredict, batch, {}, values));
     const absl::Span<const float> outputs = plan->outputs();
     return Buffer::CopyOf(outputs.data(), outputs.size() * sizeof(float));
+  }
+
+  absl::Status UseWeightSource(WeightSource* source) override {
+    source_ = source;
+    return absl::OkStatus();
   }
 
   uint64_t memory_bytes() const override { return arena_.size(); }
@@ -113,7 +118,7 @@ class OnednnProgram : public Program {
     CAIRN_RETURN_IF_ERROR(Check(batch, values));
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, FindPlan(mode, batch.examples));
     return Guarded("", [&]() -> absl::StatusOr<Plan*> {
-      plan->Forward({stream_, info}, batch.inputs.floats().data(), values.data());
+      CAIRN_RETURN_IF_ERROR(plan->Forward({stream_, info}, batch.inputs.floats().data(), values.data(), source_));
       return plan;
     });
   }
@@ -152,7 +157,7 @@ class OnednnProgram : public Program {
   }
 
   absl::StatusOr<std::unique_ptr<Plan>> Compile(Mode mode, int64_t examples) {
-    PlanBuilder builder(*graph_, loss_plan_, examples, mode, engine_);
+    PlanBuilder builder(*graph_, loss_plan_, examples, mode, engine_, options_.compute == v1::BFLOAT16);
     try {
       return builder.Build();
     } catch (const dnnl::error& e) {
@@ -181,6 +186,7 @@ class OnednnProgram : public Program {
   const LossPlan loss_plan_;
   dnnl::engine engine_;
   dnnl::stream stream_;
+  WeightSource* source_ = nullptr;
   Buffer arena_;
   std::list<Kept> plans_;  // the last used first
 };

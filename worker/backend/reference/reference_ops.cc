@@ -114,6 +114,40 @@ void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, 
   });
 }
 
+namespace {
+
+// Of the convolution that leads from the transposed one's output to its input.
+Geometry Turned(const Geometry& g) { return {g.examples, g.output, g.input, g.window}; }
+
+}  // namespace
+
+void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y) {
+  const int64_t in = g.input[2], out = g.output[2];
+  SetToBias(bias, y);
+  ForEachTap(Turned(g), [&](const Tap& tap) {
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t i = 0; i < in; ++i) {
+        y[tap.input_pixel * out + o] += x[tap.output_pixel * in + i] * kernel[(tap.kernel_pixel * out + o) * in + i];
+      }
+    }
+  });
+}
+
+void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias) {
+  const int64_t in = g.input[2], out = g.output[2];
+  BiasBackward(dy, dbias);
+  ForEachTap(Turned(g), [&](const Tap& tap) {
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t i = 0; i < in; ++i) {
+        const int64_t k = (tap.kernel_pixel * out + o) * in + i;
+        const double d = dy[tap.input_pixel * out + o];
+        dx[tap.output_pixel * in + i] += d * kernel[k];
+        dkernel[k] += d * x[tap.output_pixel * in + i];
+      }
+    }
+  });
+}
+
 void MaxPooling2D(const Geometry& g, In x, Out y) {
   const std::vector<int64_t> largest = ArgMaxOfWindows(g, x);
   for (size_t i = 0; i < y.size(); ++i) y[i] = x[largest[i]];
@@ -250,67 +284,6 @@ void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double 
     const size_t c = i % channels;
     const double scale = (gamma.empty() ? 1.0 : gamma[c]) / std::sqrt(statistics.variance[c] + epsilon);
     dx[i] += scale * (dy[i] - sum_dy[c] / rows - normalized(i) * sum_dy_normalized[c] / rows);
-  }
-}
-
-void Activate(v1::Activation activation, double slope, int64_t channels, In x, Out y) {
-  if (activation == v1::SOFTMAX) {
-    for (size_t row = 0; row < x.size(); row += channels) {
-      const double max = *std::max_element(x.begin() + row, x.begin() + row + channels);
-      double sum = 0;
-      for (int64_t c = 0; c < channels; ++c) sum += y[row + c] = std::exp(x[row + c] - max);
-      for (int64_t c = 0; c < channels; ++c) y[row + c] /= sum;
-    }
-    return;
-  }
-  for (size_t i = 0; i < x.size(); ++i) {
-    switch (activation) {
-      case v1::RELU:
-        y[i] = std::max(x[i], 0.0);
-        break;
-      case v1::LEAKY_RELU:
-        y[i] = x[i] > 0 ? x[i] : slope * x[i];
-        break;
-      case v1::SIGMOID:
-        y[i] = 1 / (1 + std::exp(-x[i]));
-        break;
-      case v1::TANH:
-        y[i] = std::tanh(x[i]);
-        break;
-      default:
-        y[i] = x[i];
-        break;
-    }
-  }
-}
-
-void ActivateBackward(v1::Activation activation, double slope, int64_t channels, In x, In y, In dy, Out dx) {
-  if (activation == v1::SOFTMAX) {
-    for (size_t row = 0; row < x.size(); row += channels) {
-      double dot = 0;
-      for (int64_t c = 0; c < channels; ++c) dot += y[row + c] * dy[row + c];
-      for (int64_t c = 0; c < channels; ++c) dx[row + c] = y[row + c] * (dy[row + c] - dot);
-    }
-    return;
-  }
-  for (size_t i = 0; i < x.size(); ++i) {
-    switch (activation) {
-      case v1::RELU:
-        dx[i] = x[i] > 0 ? dy[i] : 0.0;
-        break;
-      case v1::LEAKY_RELU:
-        dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
-        break;
-      case v1::SIGMOID:
-        dx[i] = dy[i] * y[i] * (1 - y[i]);
-        break;
-      case v1::TANH:
-        dx[i] = dy[i] * (1 - y[i] * y[i]);
-        break;
-      default:
-        dx[i] = dy[i];
-        break;
-    }
   }
 }
 

@@ -34,6 +34,10 @@ void Conv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkern
 void DepthwiseConv2D(const Geometry& g, In x, In kernel, In bias, Out y);
 void DepthwiseConv2DBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
 
+// keras.layers.Conv2DTranspose. kernel: [h, w, out, in].
+void Conv2DTranspose(const Geometry& g, In x, In kernel, In bias, Out y);
+void Conv2DTransposeBackward(const Geometry& g, In x, In kernel, In dy, Out dx, Out dkernel, Out dbias);
+
 // keras.layers.MaxPooling2D. Of equal numbers in a window the first one, row by row, gets the gradient.
 void MaxPooling2D(const Geometry& g, In x, Out y);
 void MaxPooling2DBackward(const Geometry& g, In x, In dy, Out dx);
@@ -63,9 +67,38 @@ void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In
 void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
                                 Out dgamma, Out dbeta);
 
-// Element-wise, or over rows of `channels` numbers (softmax). slope: LEAKY_RELU.
-void Activate(v1::Activation activation, double slope, int64_t channels, In x, Out y);
+// Wu & He 2018, each example by itself: the channels are cut into groups, each of which is normalized over its channels
+// and all positions. gamma and beta may be empty. With one group and every position an example of its own it is layer
+// normalization (Ba et al. 2016).
+void GroupNormalization(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma, In beta,
+                        Out y);
+void GroupNormalizationBackward(int64_t examples, int64_t channels, int64_t groups, double epsilon, In x, In gamma,
+                                In dy, Out dx, Out dgamma, Out dbeta);
+
+// keras.layers.UpSampling2D: pixels repeated, or bilinear between pixels' middles, the edge repeated.
+void UpSampling2D(const Geometry& g, bool bilinear, In x, Out y);
+void UpSampling2DBackward(const Geometry& g, bool bilinear, In dy, Out dx);
+
+// For each number of a tensor of shape `output` the place of the one that it comes from: of a tensor of shape `input`
+// that is broadcast to it (Multiply), or whose axes stand in another order (keras.layers.Permute; dims from 1).
+std::vector<int64_t> BroadcastPlaces(int64_t examples, const Shape& input, const Shape& output);
+std::vector<int64_t> PermutedPlaces(int64_t examples, const Shape& input, absl::Span<const int32_t> dims);
+
+// Vaswani et al. 2017, equation 1, for each head, on q [examples, t, heads, key_dim], k [examples, s, heads, key_dim],
+// v [examples, s, heads, value_dim]: softmax over s of q k / sqrt(key_dim), times `mask` (dropout, [examples, heads, t,
+// s]), times v. Causal: row t sees s <= t only. weights: the softmax. y: [examples, t, heads, value_dim].
+struct AttentionShape {
+  int64_t examples = 0, queries = 0, keys = 0, heads = 0, key_dim = 0, value_dim = 0;
+  bool causal = false;
+  int64_t scores() const { return examples * heads * queries * keys; }
+};
+void Attention(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, Out weights, Out y);
+void AttentionBackward(const AttentionShape& a, In q, In k, In v, absl::Span<const float> mask, In weights, In dy,
+                       Out dq, Out dk, Out dv);
+
+// Element-wise, or over rows of `channels` numbers (softmax). alpha: LEAKY_RELU's slope, ELU's alpha.
+void Activate(v1::Activation activation, double alpha, int64_t channels, In x, Out y);
 // x: the input, y: the output of Activate. dx is overwritten.
-void ActivateBackward(v1::Activation activation, double slope, int64_t channels, In x, In y, In dy, Out dx);
+void ActivateBackward(v1::Activation activation, double alpha, int64_t channels, In x, In y, In dy, Out dx);
 
 }  // namespace cairn::reference

@@ -1,0 +1,114 @@
+// Prints what the backends compute for every model of LayerCases, with all that somebody else needs to compute the same:
+// one JSON object a line. layers_numpy.py does.
+//
+//   {"name", "model": [node...], "loss", "examples", "inputs", "labels", "values", "variables", "masks",
+//    "backends": {name: {"loss", "gradients", "predictions", "evaluated_loss"}}}
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "google/protobuf/util/json_util.h"
+#include "tests/unit/backend/layer_cases.h"
+#include "worker/backend/dropout.h"
+#include "worker/backend/onednn/onednn_backend.h"
+#include "worker/backend/reference/reference_backend.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kExamples = 3;
+const StepInfo kStep{.seed = 11, .step = 5, .replica = 3};
+
+template <typename Numbers>
+std::string List(const Numbers& numbers) {
+  return absl::StrCat("[", absl::StrJoin(numbers, ",", [](std::string* out, auto x) { absl::StrAppendFormat(out, "%.9g", x); }),
+                      "]");
+}
+
+std::string LayerJson(const v1::Layer& layer) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  CAIRN_CHECK(google::protobuf::util::MessageToJsonString(layer, &json, options).ok(), "a layer is printable");
+  return json;
+}
+
+// How many factors a layer's dropout has, and its rate.
+std::pair<int64_t, float> DropoutOf(const Graph& graph, const Node& node) {
+  const v1::Layer& layer = node.layer;
+  switch (node.kind) {
+    case LayerKind::kDropout:
+      return {kExamples * NumElements(node.output), layer.dropout().rate()};
+    case LayerKind::kSpatialDropout2D:
+      return {kExamples * node.output.back(), layer.spatial_dropout2d().rate()};
+    case LayerKind::kMultiHeadAttention: {
+      const int64_t keys = graph.nodes()[node.inputs.back()].output[0];
+      return {kExamples * layer.multi_head_attention().num_heads() * node.output[0] * keys,
+              layer.multi_head_attention().dropout()};
+    }
+    default:
+      return {0, 0};
+  }
+}
+
+std::string RunJson(Backend& backend, const std::shared_ptr<const Graph>& graph, const ProgramOptions& options,
+                    const Batch& batch, const std::vector<float>& values) {
+  const auto program = backend.Compile(graph, options);
+  CAIRN_CHECK(program.ok(), program.status().ToString());
+  std::vector<float> gradients(graph->space_size());
+  const auto sums = (*program)->TrainStep(batch, kStep, values, absl::MakeSpan(gradients), nullptr);
+  CAIRN_CHECK(sums.ok(), sums.status().ToString());
+  const auto predictions = (*program)->Predict(batch, values);
+  CAIRN_CHECK(predictions.ok(), predictions.status().ToString());
+  const auto evaluated = (*program)->Evaluate(batch, values);
+  CAIRN_CHECK(evaluated.ok(), evaluated.status().ToString());
+  return absl::StrFormat(R"({"loss":%.17g,"gradients":%s,"predictions":%s,"evaluated_loss":%.17g})", sums->loss,
+                         List(gradients), List(predictions->floats()), evaluated->loss);
+}
+
+void Print(const LayerCase& c) {
+  const std::shared_ptr<const Graph> graph = CaseGraph(c);
+  ProgramOptions options;
+  options.batch_max = kExamples;
+  options.loss = FromText<v1::Loss>(c.loss);
+  const Batch batch = CaseBatch(*graph, options.loss, kExamples, 7);
+  const std::vector<float> values = CaseValues(*graph, 5);
+  std::vector<std::string> nodes, variables, masks, backends;
+  for (const Node& node : graph->nodes()) {
+    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"layer":%s})",
+                                    LayerTypeName(node.kind), absl::StrJoin(node.inputs, ","),
+                                    absl::StrJoin(node.output, ","), LayerJson(node.layer)));
+    const auto [count, rate] = DropoutOf(*graph, node);
+    if (rate == 0) continue;
+    std::vector<float> mask(count);
+    DropoutMask(kStep, node.id, rate).Fill(0, absl::MakeSpan(mask));
+    masks.push_back(absl::StrFormat(R"("%d":%s)", node.id, List(mask)));
+  }
+  for (const Variable& v : graph->variables()) {
+    variables.push_back(absl::StrFormat(R"({"name":"%s","shape":[%s],"offset":%d,"node":%d,"trainable":%s})", v.name,
+                                        absl::StrJoin(v.shape, ","), v.offset, v.node,
+                                        v.kind == VariableKind::kTrainable ? "true" : "false"));
+  }
+  for (const auto& backend : {MakeReferenceBackend(), MakeOnednnBackend()}) {
+    backends.push_back(absl::StrFormat(R"("%s":%s)", backend->name(), RunJson(*backend, graph, options, batch, values)));
+  }
+  const std::string line = absl::StrCat(
+      R"({"name":")", c.name, R"(","model":[)", absl::StrJoin(nodes, ","), R"(],"loss":")",
+      v1::Loss::Kind_Name(options.loss.kind()), R"(","from_logits":)", options.loss.from_logits() ? "true" : "false",
+      R"(,"examples":)", kExamples, R"(,"inputs":)", List(batch.inputs.floats()), R"(,"labels":)",
+      List(batch.labels.floats()), R"(,"values":)", List(values), R"(,"variables":[)", absl::StrJoin(variables, ","),
+      R"(],"masks":{)", absl::StrJoin(masks, ","), R"(},"backends":{)", absl::StrJoin(backends, ","), "}}\n");
+  std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main() {
+  for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
+}

@@ -1,0 +1,23 @@
+// The ids that an Embedding takes: what every backend refuses, in the same words.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/status.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// The row of an id that came as a float; -1 if it is no whole number in [0, rows).
+inline int64_t EmbeddingRow(float id, int64_t rows) {
+  if (!(id >= 0 && id < static_cast<float>(rows))) return -1;
+  const int64_t row = static_cast<int64_t>(id);
+  return static_cast<float>(row) == id ? row : -1;
+}
+
+// INVALID_ARGUMENT: `layer "embedding": id 12 in example 3 is no whole number in [0, 10); ...`.
+absl::Status BadEmbeddingId(const Node& node, int64_t example, float id);
+
+}  // namespace cairn

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "worker/backend/reference/reference_ops.h"
+
+namespace cairn::reference {
+namespace {
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+// Of the normal distribution.
+double Cumulative(double x) { return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)); }
+double Density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi); }
+
+// Hendrycks & Gimpel 2016: x Phi(x) with tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
+constexpr double kGeluCubic = 0.044715;
+double GeluInner(double x) { return std::sqrt(2 / std::numbers::pi) * (x + kGeluCubic * x * x * x); }
+
+double Value(v1::Activation activation, double alpha, double x) {
+  switch (activation) {
+    case v1::RELU:
+      return std::max(x, 0.0);
+    case v1::LEAKY_RELU:
+      return x > 0 ? x : alpha * x;
+    case v1::SIGMOID:
+      return Sigmoid(x);
+    case v1::TANH:
+      return std::tanh(x);
+    case v1::ELU:
+      return x > 0 ? x : alpha * std::expm1(x);
+    case v1::GELU:
+      return x * Cumulative(x);
+    case v1::GELU_TANH:
+      return 0.5 * x * (1 + std::tanh(GeluInner(x)));
+    case v1::SILU:
+      return x * Sigmoid(x);
+    case v1::SOFTPLUS:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    case v1::RELU6:
+      return std::clamp(x, 0.0, 6.0);
+    default:
+      return x;
+  }
+}
+
+double Derivative(v1::Activation activation, double alpha, double x) {
+  switch (activation) {
+    case v1::RELU:
+      return x > 0 ? 1 : 0;
+    case v1::LEAKY_RELU:
+      return x > 0 ? 1 : alpha;
+    case v1::SIGMOID:
+      return Sigmoid(x) * (1 - Sigmoid(x));
+    case v1::TANH:
+      return 1 - std::tanh(x) * std::tanh(x);
+    case v1::ELU:
+      return x > 0 ? 1 : alpha * std::exp(x);
+    case v1::GELU:
+      return Cumulative(x) + x * Density(x);
+    case v1::GELU_TANH: {
+      const double t = std::tanh(GeluInner(x));
+      const double inner = std::sqrt(2 / std::numbers::pi) * (1 + 3 * kGeluCubic * x * x);
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+    }
+    case v1::SILU:
+      return Sigmoid(x) * (1 + x * (1 - Sigmoid(x)));
+    case v1::SOFTPLUS:
+      return Sigmoid(x);
+    case v1::RELU6:
+      return x > 0 && x < 6 ? 1 : 0;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+void Activate(v1::Activation activation, double alpha, int64_t channels, In x, Out y) {
+  if (activation != v1::SOFTMAX) {
+    for (size_t i = 0; i < x.size(); ++i) y[i] = Value(activation, alpha, x[i]);
+    return;
+  }
+  for (size_t row = 0; row < x.size(); row += channels) {
+    const double max = *std::max_element(x.begin() + row, x.begin() + row + channels);
+    double sum = 0;
+    for (int64_t c = 0; c < channels; ++c) sum += y[row + c] = std::exp(x[row + c] - max);
+    for (int64_t c = 0; c < channels; ++c) y[row + c] /= sum;
+  }
+}
+
+void ActivateBackward(v1::Activation activation, double alpha, int64_t channels, In x, In y, In dy, Out dx) {
+  if (activation != v1::SOFTMAX) {
+    for (size_t i = 0; i < x.size(); ++i) dx[i] = dy[i] * Derivative(activation, alpha, x[i]);
+    return;
+  }
+  for (size_t row = 0; row < x.size(); row += channels) {
+    double dot = 0;
+    for (int64_t c = 0; c < channels; ++c) dot += y[row + c] * dy[row + c];
+    for (int64_t c = 0; c < channels; ++c) dx[row + c] = y[row + c] * (dy[row + c] - dot);
+  }
+}
+
+}  // namespace cairn::reference
