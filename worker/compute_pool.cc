@@ -25,6 +25,7 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   model->graph = std::make_shared<const Graph>(std::move(graph));
   model->options.batch_max = (spec.batch_size() + spec.replicas() - 1) / spec.replicas();
   model->options.threads = std::max(1, spec.threads_per_replica());
+  if (spec.compute_dtype() != v1::DATA_TYPE_UNSPECIFIED) model->options.compute = spec.compute_dtype();
   model->options.loss = spec.loss();
   model->options.metrics.assign(spec.metrics().begin(), spec.metrics().end());
   model->options.class_weights.assign(spec.class_weight().begin(), spec.class_weight().end());

@@ -369,17 +369,21 @@ void MirroredMode::OnRunningReply(RequestName name, Reply& reply) {
   if (request.token != reply.request || request.state != Request::State::kSent) return;
   const uint64_t expected = static_cast<uint64_t>(step_) + 1;
   if (!clip && reply.frame.ok() && reply.frame->kind == v1::ExchangeFrame::NORMS && reply.frame->sequence == expected) {
-    if (absl::Status status = TakeNorms(*reply.frame, partition); !status.ok()) {
-      return context_.Retry(request, partition, absl::UnavailableError(status.message()));
-    }
+    const auto known = TakeNorms(*reply.frame, partition);
+    if (!known.ok()) return context_.Retry(request, partition, absl::UnavailableError(known.status().message()));
     request = Request();
-    return TryClips();
+    return SendClips(*known);
   }
   absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
   if (status.ok() && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
-  if (status.ok() && reply.frame->version == expected) status = TakeNorms(*reply.frame, partition);
+  std::vector<uint32_t> known;
+  if (status.ok() && reply.frame->version == expected) {
+    auto taken = TakeNorms(*reply.frame, partition);
+    status = taken.status();
+    if (taken.ok()) known = *std::move(taken);
+  }
   if (absl::IsOutOfRange(status)) {
     StartPull(context_.Pause(pull_attempts_++));  // the job was taken back to an earlier step
   } else if (clip && absl::IsAborted(status)) {
@@ -390,29 +394,29 @@ void MirroredMode::OnRunningReply(RequestName name, Reply& reply) {
     // Our replicas were computed elsewhere, and the job went on.
     StartPull(absl::ZeroDuration());
   } else {
+    const int64_t step = step_;
     Fill(*reply.frame);
-    TryClips();
+    if (phase_ == Phase::kRunning && step_ == step) SendClips(known);
   }
 }
 
 // Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait for them.
-absl::Status MirroredMode::TakeNorms(const Frame& frame, uint32_t partition) {
+absl::StatusOr<std::vector<uint32_t>> MirroredMode::TakeNorms(const Frame& frame, uint32_t partition) {
   if (frame.scalars.empty()) {
-    if (frame.kind != v1::ExchangeFrame::NORMS) return absl::OkStatus();
+    if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();
     return absl::InvalidArgumentError(absl::StrCat("partition ", partition, ": NORMS without records"));
   }
   CAIRN_ASSIGN_OR_RETURN(std::vector<NormRecord> records, DecodeNorms(frame.scalars));
-  norms_.Set(partition, std::move(records));
-  return absl::OkStatus();
+  return norms_.Set(partition, std::move(records));
 }
 
-void MirroredMode::TryClips() {
-  for (uint32_t p = 0; p < context_.parts.size(); ++p) {
-    if (!filled_[p] && norms_.Has(p) && clips_[p].state == Request::State::kIdle) SendClip(p);
+void MirroredMode::SendClips(const std::vector<uint32_t>& known) {
+  for (uint32_t p : known) {
+    if (!filled_[p] && clips_[p].state == Request::State::kIdle) SendClip(p);
   }
 }
 
-// Does nothing while a share is missing: TryClips comes back to it.
+// Does nothing while a share is missing: who brings it comes back to it.
 void MirroredMode::SendClip(uint32_t partition) {
   const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.spec.optimizer()));
   if (!factors) {

@@ -77,8 +77,9 @@ class MirroredMode : public Mode {
   Buffer& SumOf(Push& push, uint32_t partition);
   void SendPush(Push& push, uint32_t partition);
   void OnRunningReply(RequestName name, Reply& reply);
-  absl::Status TakeNorms(const Frame& frame, uint32_t partition);  // where it holds any
-  void TryClips();
+  // The partitions whose factors are known by what the frame tells of norms, if it tells anything.
+  absl::StatusOr<std::vector<uint32_t>> TakeNorms(const Frame& frame, uint32_t partition);
+  void SendClips(const std::vector<uint32_t>& known);
   void SendClip(uint32_t partition);
   void PushAgain(uint32_t partition);
   void SendAgain(uint32_t owner, uint32_t partition);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -122,20 +123,53 @@ absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, si
   return factors;
 }
 
-std::optional<std::vector<double>> NormBook::FactorsFor(uint32_t partition, double clip) const {
-  std::vector<double> factors;
-  for (const NormRecord& wanted : records_.at(partition)) {
-    uint64_t numbers = 0;
-    SquareSum squares;
-    for (const auto& [p, records] : records_) {
-      for (const NormRecord& r : records) {
-        if (r.scope != wanted.scope) continue;
-        numbers += r.numbers;
-        squares.Add(r.squares);
+std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> records) {
+  Forget(partition);
+  std::set<uint32_t> sharing;
+  for (const NormRecord& r : records) {
+    Scope& scope = scopes_[r.scope];
+    scope.numbers += r.numbers;
+    scope.squares.Add(r.squares);
+    scope.partitions.insert(partition);
+    if (scope.numbers == r.total) sharing.insert(scope.partitions.begin(), scope.partitions.end());
+  }
+  records_[partition] = std::move(records);
+  std::vector<uint32_t> known;
+  for (uint32_t p : sharing) {
+    const std::vector<NormRecord>& of = records_.at(p);
+    if (std::all_of(of.begin(), of.end(), [this](const NormRecord& r) { return Complete(r); })) known.push_back(p);
+  }
+  return known;
+}
+
+void NormBook::Forget(uint32_t partition) {
+  const auto found = records_.extract(partition);
+  if (found.empty()) return;
+  for (const NormRecord& gone : found.mapped()) {
+    Scope& scope = scopes_[gone.scope];
+    scope.partitions.erase(partition);
+    scope.numbers = 0;
+    scope.squares = SquareSum();
+    for (uint32_t p : scope.partitions) {
+      for (const NormRecord& r : records_.at(p)) {
+        if (r.scope != gone.scope) continue;
+        scope.numbers += r.numbers;
+        scope.squares.Add(r.squares);
       }
     }
-    if (numbers != wanted.total) return std::nullopt;
-    factors.push_back(ClipFactor(clip, squares));
+  }
+}
+
+void NormBook::Clear() {
+  records_.clear();
+  scopes_.clear();
+}
+
+std::optional<std::vector<double>> NormBook::FactorsFor(uint32_t partition, double clip) const {
+  std::vector<double> factors;
+  for (const NormRecord& r : records_.at(partition)) {
+    if (!Complete(r)) return std::nullopt;
+    factors.push_back(ClipFactor(clip, scopes_.at(r.scope).squares));
   }
   return factors;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,18 +58,28 @@ absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars);
 // `count` of them, each within [0, 1] or NaN.
 absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, size_t count);
 
-// The records of one step's partitions, as they come in.
+// The records of one step's partitions, as they come in. What a call costs does not grow with the number of partitions, but for those that
+// share a scope with the one that it is about.
 class NormBook {
  public:
-  void Set(uint32_t partition, std::vector<NormRecord> records) { records_[partition] = std::move(records); }
-  void Forget(uint32_t partition) { records_.erase(partition); }
-  void Clear() { records_.clear(); }
+  // Takes the place of what the partition had. The partitions whose factors are known by it, in order.
+  std::vector<uint32_t> Set(uint32_t partition, std::vector<NormRecord> records);
+  void Forget(uint32_t partition);
+  void Clear();
   bool Has(uint32_t partition) const { return records_.contains(partition); }
   // For the partition's records, in their order; nothing while a share in one of their scopes is missing.
   std::optional<std::vector<double>> FactorsFor(uint32_t partition, double clip) const;
 
  private:
+  struct Scope {
+    uint64_t numbers = 0;
+    SquareSum squares;
+    std::set<uint32_t> partitions;
+  };
+  bool Complete(const NormRecord& record) const { return scopes_.at(record.scope).numbers == record.total; }
+
   std::map<uint32_t, std::vector<NormRecord>> records_;
+  std::map<uint64_t, Scope> scopes_;
 };
 
 }  // namespace cairn

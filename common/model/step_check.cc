@@ -17,14 +17,12 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
       spec->set_compute_dtype(v1::FLOAT32);
       return absl::OkStatus();
     case v1::FLOAT32:
-      return absl::OkStatus();
     case v1::BFLOAT16:
+      return absl::OkStatus();
     case v1::FLOAT16:
-      return Bad("compute_dtype: ", v1::DataType_Name(spec->compute_dtype()),
-                 " is not supported by the CPU backend of this version, which computes in FLOAT32; use FLOAT32 or leave it away "
-                 "(wire_dtype: BFLOAT16 halves the traffic)");
+      return Bad("compute_dtype: FLOAT16 is not supported, whose gradients need scaling; use BFLOAT16 or FLOAT32");
     default:
-      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32");
+      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32 or BFLOAT16");
   }
 }
 

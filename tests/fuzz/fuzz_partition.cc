@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <limits>
 
 #include "common/storage/kv_store.h"
 #include "common/tensor/frame_codec.h"
@@ -28,7 +29,7 @@ class Partition {
 
  private:
   void Op(ByteSource& in) {
-    switch (in.Below(14)) {
+    switch (in.Below(15)) {
       case 0:
       case 1: return Do(FrameEvent{in.Below(4), Push(in)});
       case 2: return Do(FrameEvent{in.Below(4), AnyFrame(in)});
@@ -51,6 +52,7 @@ class Partition {
         return;
       case 12: return Answer(in);
       case 13: return Return(in);
+      case 14: return Do(FrameEvent{in.Below(4), Clip(in)});
     }
   }
 
@@ -111,8 +113,20 @@ class Partition {
     f.learning_rate = 0.5f;
     f.dtype = v1::FLOAT32;
     f.reply_dtype = v1::FLOAT32;
+    f.ema_overwrite = config_.optimizer.ema && in.Below(4) == 0;
     if (f.examples > 0) f.payload = Gradient(in, static_cast<size_t>(config_.size()) * sizeof(float));
     f.payload_total = f.payload.size();
+    return f;
+  }
+
+  Frame Clip(ByteSource& in) {
+    Frame f = Push(in);
+    f.kind = v1::ExchangeFrame::CLIP;
+    f.payload = Buffer();
+    f.payload_total = 0;
+    const double factors[] = {0.5, std::numeric_limits<double>::quiet_NaN(), 2.0};
+    f.scalars = EncodeFactors({&factors[in.Below(3)], 1});
+    if (in.Below(8) == 0) f.scalars.resize(in.Byte());
     return f;
   }
 
@@ -124,7 +138,7 @@ class Partition {
 
   Frame AnyFrame(ByteSource& in) {
     Frame f = Push(in);
-    f.kind = static_cast<Frame::Kind>(in.Below(10));
+    f.kind = static_cast<Frame::Kind>(in.Below(12));
     f.generation = Generation(f.generation.value + in.Below(3) - 1);
     if (in.Below(8) == 0) f.job = JobId(in.Edge());
     if (in.Below(8) == 0) f.partition = PartitionId(static_cast<uint32_t>(in.Edge()));
@@ -137,6 +151,8 @@ class Partition {
     if (in.Below(4) == 0) f.learning_rate = static_cast<float>(in.Edge());
     f.dtype = static_cast<v1::DataType>(in.Below(8));
     f.reply_dtype = static_cast<v1::DataType>(in.Below(8));
+    if (in.Below(4) == 0) f.scalars.assign(in.Byte(), static_cast<char>(in.Byte()));
+    f.ema_overwrite = in.Below(4) == 0;
     if (in.Below(2) == 0) f.payload = Gradient(in, in.Byte() * 4 + in.Below(2));
     f.payload_total = f.payload.size();
     return f;

@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and whether there is momentum). Built once for each.
+// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and momentum, or clipping by norm and a moving average). Built once for each.
 inline const PartitionConfig& SmallPartition(ByteSource& in) {
   static PartitionConfig configs[6];
   const size_t n = in.Below(6);
@@ -20,7 +20,11 @@ inline const PartitionConfig& SmallPartition(ByteSource& in) {
   if (config.replicas == 1) {  // not built yet: the job has two
     v1::JobSpec spec = SmallJob(n % 3 != 0);
     if (n % 3 == 2) spec.set_staleness_bound(1);
-    if (n >= 3) spec.mutable_optimizer()->mutable_sgd()->clear_momentum();
+    if (n >= 3) {
+      spec.mutable_optimizer()->mutable_sgd()->clear_momentum();
+      spec.mutable_optimizer()->set_global_clipnorm(1);
+      spec.mutable_optimizer()->mutable_ema();
+    }
     const absl::StatusOr<CheckedJob> job = CheckJob(spec);
     MustBeOk(job.status());
     v1::PartitionRange range;

@@ -141,22 +141,32 @@ TEST(ClipNorm, ANormThatIsNotFiniteMakesItsScopeNaN) {
 }
 
 TEST(NormBook, WaitsForEveryShare) {
+  using Known = std::vector<uint32_t>;
   NormBook book;
-  SquareSum nine;
+  SquareSum nine, sixteen;
   nine.Add(std::vector<float>{3}, 1);
-  book.Set(2, {{5, 10, 16, nine}});
+  sixteen.Add(std::vector<float>{4}, 1);
+  EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known());
   EXPECT_EQ(book.FactorsFor(2, 1), std::nullopt);
-  book.Set(3, {{6, 6, 6, nine}});
+  EXPECT_EQ(book.Set(3, {{6, 6, 6, nine}}), Known({3}));
   EXPECT_EQ(book.FactorsFor(2, 1), std::nullopt) << "another scope";
   EXPECT_EQ(book.FactorsFor(3, 1), std::vector<double>{1.0 / 3});
-  SquareSum sixteen;
-  sixteen.Add(std::vector<float>{4}, 1);
-  book.Set(0, {{4, 1, 2, nine}, {5, 6, 16, sixteen}});
+  EXPECT_EQ(book.Set(0, {{4, 1, 2, nine}, {5, 6, 16, sixteen}}), Known({2}));
   EXPECT_EQ(book.FactorsFor(2, 1), std::vector<double>{0.2});
   EXPECT_EQ(book.FactorsFor(0, 1), std::nullopt) << "one of its scopes lacks a share";
+  // Again, and with other numbers: it takes the place of what was there.
+  EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known({2}));
+  EXPECT_EQ(book.FactorsFor(2, 1), std::vector<double>{0.2});
+  EXPECT_EQ(book.Set(7, {{4, 1, 2, sixteen}}), Known({0, 7}));
+  EXPECT_EQ(book.FactorsFor(0, 1), (std::vector<double>{0.2, 0.2}));
   book.Forget(0);
   EXPECT_FALSE(book.Has(0));
   EXPECT_EQ(book.FactorsFor(2, 1), std::nullopt);
+  EXPECT_EQ(book.FactorsFor(7, 1), std::nullopt);
+  EXPECT_EQ(book.Set(0, {{5, 6, 16, nine}}), Known({0, 2}));
+  book.Clear();
+  EXPECT_FALSE(book.Has(2));
+  EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known());
 }
 
 TEST(ClipNorm, BadBytes) {

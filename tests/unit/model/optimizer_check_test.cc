@@ -113,12 +113,8 @@ TEST(StepCheck, ExactErrors) {
       {"accumulate_steps: -1", "accumulate_steps: -1 is negative; use 1 or more"},
       {"batch_size: 1024 accumulate_steps: 2000",
        "accumulate_steps: 2000 batches of 1024 make steps of 2048000 examples, above the limit of 1048576; use fewer"},
-      {"compute_dtype: BFLOAT16",
-       "compute_dtype: BFLOAT16 is not supported by the CPU backend of this version, which computes in FLOAT32; use FLOAT32 or leave it "
-       "away (wire_dtype: BFLOAT16 halves the traffic)"},
       {"compute_dtype: FLOAT16",
-       "compute_dtype: FLOAT16 is not supported by the CPU backend of this version, which computes in FLOAT32; use FLOAT32 or leave it "
-       "away (wire_dtype: BFLOAT16 halves the traffic)"},
+       "compute_dtype: FLOAT16 is not supported, whose gradients need scaling; use BFLOAT16 or FLOAT32"},
       {"optimizer { ema {} } callbacks { early_stopping {} }",
        "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should become the "
        "weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away"},

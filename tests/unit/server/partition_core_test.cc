@@ -118,6 +118,37 @@ TEST_F(PartitionCoreTest, DuplicatesAreAnsweredAndNotAppliedAgain) {
   EXPECT_EQ(core_->version(), 1u);
 }
 
+// Asynchronous: each replica asks for it at the same step of its own; it is done once, with the last of them.
+TEST_F(PartitionCoreTest, TheMovingAverageTakesOverWhenTheLastReplicaHasDoneTheStep) {
+  config_ = TestConfig(UpdateMode::kAsynchronous, 2);
+  v1::Optimizer optimizer;
+  optimizer.mutable_sgd();
+  optimizer.mutable_ema()->set_momentum(0.5f);
+  config_.optimizer = OptimizerRule::From(optimizer);
+  Start();
+  const auto push = [&](uint32_t replica, uint64_t sequence, float gradient, bool overwrite, uint64_t examples = 4) {
+    Frame f = examples > 0 ? Push(replica, 1, sequence, gradient) : PushFrame(config_, replica, 1, sequence, Buffer(), 0);
+    f.ema_overwrite = overwrite;
+    return SendAndPersist(f);
+  };
+  push(0, 1, 8, false);  // w = -1, a = -1
+  push(0, 2, 8, true);   // w = -2, a = -1.5: the other replica has not come to its step 2
+  EXPECT_EQ(FirstValue(), -2);
+  push(1, 1, 8, false);  // w = -3, a = -2.25
+  push(1, 2, 8, true);   // w = -4, a = -3.125
+  EXPECT_EQ(FirstValue(), -3.125f);
+  push(0, 3, 8, true);     // w = -4.125, a = -3.625
+  push(1, 3, 0, true, 0);  // nothing to add: the average takes over all the same
+  EXPECT_EQ(FirstValue(), -3.625f);
+  EXPECT_EQ(core_->state().values.floats()[config_.size() - 1], 0) << "padding";
+
+  config_ = TestConfig(UpdateMode::kSynchronous, 1);
+  Start();
+  Frame f = Push(0, 1, 1, 8);
+  f.ema_overwrite = true;
+  ExpectError(Send(f), absl::StatusCode::kInvalidArgument, "ema_overwrite: the job keeps no moving average");
+}
+
 TEST_F(PartitionCoreTest, ALargerSubtreeReplacesItsPartsAfterAFailover) {
   Start(UpdateMode::kSynchronous, 4);
   EXPECT_TRUE(SendAndPersist(Push(1, 1, 1, 8)).replies.empty());

@@ -44,6 +44,17 @@ const char* IsaName(dnnl::cpu_isa isa) {
   }
 }
 
+// Without instructions for it BFLOAT16 would be emulated, slower than FLOAT32.
+absl::Status CheckCompute(v1::DataType compute) {
+  if (compute == v1::FLOAT32) return absl::OkStatus();
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  const bool native = isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+  if (compute == v1::BFLOAT16 && native) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("compute_dtype: ", v1::DataType_Name(compute), " is not computed by this worker (", CpuModel(), ", ",
+                   IsaName(isa), "); BFLOAT16 needs AVX-512 BF16 or AMX; use FLOAT32"));
+}
+
 class OnednnBackend : public Backend {
  public:
   std::string name() const override { return "onednn"; }
@@ -61,6 +72,7 @@ class OnednnBackend : public Backend {
 
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                    const ProgramOptions& options) override {
+    CAIRN_RETURN_IF_ERROR(CheckCompute(options.compute));
     return onednn::MakeProgram(std::move(graph), options);
   }
 };

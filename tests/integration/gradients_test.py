@@ -1,0 +1,95 @@
+"""What happens to gradients and learning rates, in real clusters: clipping by norm, schedules, weight decay, moving average, accumulation.
+
+The digest does not depend on partitions, ps and workers, nor on kill -9 of a ps between the two phases of clipping, nor on going on from a
+checkpoint; each setting changes it. Asynchronous jobs learn with all of them.
+"""
+
+import os
+
+from cluster import Cluster, attempts, check
+from jobs import make_glyphs, small_job
+
+GLOBAL = {"optimizer.global_clipnorm": 0.5}
+EACH = {"optimizer.clipnorm": 0.2}
+ALL = {
+    "optimizer.global_clipnorm": 1, "optimizer.weight_decay": 0.01, "optimizer.exclude_from_weight_decay": "bias",
+    "optimizer.ema.momentum": 0.9, "optimizer.schedule.cosine_decay.decay_steps": 40,
+    "optimizer.schedule.cosine_decay.warmup_steps": 5, "optimizer.schedule.cosine_decay.warmup_target": 0.01,
+    "accumulate_steps": 2,
+}
+EPOCHS = 24
+
+
+def run(ps, workers, settings, epochs=2):
+    with Cluster(ps=ps, workers=workers) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), settings))["digest"]
+
+
+def matrix(settings):
+    digests = {
+        "1 ps, 1 worker": run(1, 1, settings),
+        "3 ps, 2 workers, 4 KiB partitions": run(3, 2, {**settings, "partition_bytes": 4096}),
+        "1 ps, 4 workers, 1 KiB partitions": run(1, 4, {**settings, "partition_bytes": 1024}),
+    }
+    check(len(set(digests.values())) == 1, f"{settings}: digests differ: {digests}")
+    print(settings, digests, flush=True)
+    return digests["1 ps, 1 worker"]
+
+
+def kills(settings, want):
+    """ps die with sums that are measured and not clipped yet: thousands of steps an hour, each with two phases."""
+    with Cluster(ps=3, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {**settings, "partition_bytes": 2048, "backups": 1})
+        for i in range(3):
+            c.wait_for_step(job, int(c.job(job)["step"]) + 30)
+            c.kill(f"ps-{i}")
+            c.restart(f"ps-{i}")
+            c.wait_for_step(job, int(c.job(job)["step"]) + 10)
+        digest = c.wait(job)["digest"]
+        check(digest == want, f"{settings} with kills: digest {digest}, undisturbed {want}")
+
+
+def resumed(settings):
+    """From a checkpoint in the middle: schedule, slots, average and the place in the data go on."""
+    with Cluster(ps=2, workers=2) as c:
+        data = make_glyphs(c.dir)
+        directory = os.path.join(c.dir, "checkpoints")
+        whole = c.wait(c.submit(small_job(c.dir, data, 4), {**settings, "checkpoints.dir": directory, "checkpoints.every_steps": 10,
+                                                            "checkpoints.keep_max": 100}))
+        # wait() saw all of them written: the job does not end before its last one.
+        steps = sorted(int(i["step"]) for i in whole["checkpoints"])
+        check(20 in steps, f"checkpoints: {steps}")
+        path = next(i["path"] for i in whole["checkpoints"] if int(i["step"]) == 20)
+        again = c.wait(c.submit(small_job(c.dir, data, 4), {**settings, "resume_from": path}))
+        check(int(again.get("restored_step", 0)) == 20, f"restored_step: {again.get('restored_step')}")
+        check(again["digest"] == whole["digest"], f"{settings}: resumed {again['digest']}, uninterrupted {whole['digest']}")
+
+
+def asynchronous(settings):
+    with Cluster(ps=2, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 8), {**settings, "strategy": "PARAMETER_SERVER"})
+        status = c.wait(job)
+        for epoch in status["epochs"]:
+            check(int(epoch["train"]["examples"]) == 1800, f"each example once an epoch: {epoch}")
+        accuracy = status["epochs"][-1]["train"]["accuracy"]
+        check(accuracy > 0.5, f"{settings}: accuracy {accuracy}")
+
+
+def main():
+    plain = run(1, 1, {})
+    digests = [plain, matrix(GLOBAL), matrix(EACH), matrix(ALL)]
+    # Each of them matters by itself.
+    for key in ALL:
+        if key.startswith(("optimizer.schedule", "optimizer.exclude")):
+            continue
+        one = {key: ALL[key]}
+        digests.append(run(2, 1, one))
+        print(one, digests[-1], flush=True)
+    check(len(set(digests)) == len(digests), f"some settings do not matter: {digests}")
+    attempts(lambda: kills(GLOBAL, run(1, 1, GLOBAL, EPOCHS)))
+    resumed(ALL)
+    asynchronous({**ALL, "optimizer.schedule.cosine_decay.decay_steps": 400})
+
+
+if __name__ == "__main__":
+    main()
