@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/text.h"
+#include "common/model/callback_check.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -39,8 +40,8 @@ double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch
   return NAN;
 }
 
-// The checkpoint of the end of an epoch. Asynchronous replicas are not there at the same moment: the last one that was
-// taken within it.
+}  // namespace
+
 const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
   const int64_t begin = epoch * job.status.steps_per_epoch(), end = begin + job.status.steps_per_epoch();
   const v1::CheckpointInfo* found = nullptr;
@@ -51,8 +52,6 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
   }
   return found;
 }
-
-}  // namespace
 
 // ---- reports ----
 
@@ -83,15 +82,19 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     if (known.size() > most) known.DeleteSubrange(0, known.size() - most);
     job->status.clear_checkpoint_error();
     if (news) Log("job %d: checkpoint %s", job->id(), info.path());
+    if (news && !info.best() && job->active()) SaveAtStep(*job, info.step());
   }
   StoreJob(*job);
   ConsiderBest(*job);
+  if (job->active()) SendSaves(*job);
+  if (job->running()) Advance(*job);  // the end of an epoch may have waited for it
 }
 
 // Has the chief keep the checkpoint of the best epoch, where that is another one than before.
 void ClusterCore::ConsiderBest(Job& job) {
   const v1::Checkpoints& rule = job.status.spec().checkpoints();
   if (rule.save_best().empty()) return;
+  if (RestoresBest(job.status.spec()) != nullptr) return MarkBestEpoch(job);
   const auto better = [&](double a, double b) { return rule.mode() == v1::Checkpoints::MAX ? a > b : a < b; };
   double best = NAN;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
@@ -106,15 +109,19 @@ void ClusterCore::ConsiderBest(Job& job) {
     best = figure;
     step = info->step();
   }
+  if (step >= 0) SendMarkBest(job, step, best);
+}
+
+void ClusterCore::SendMarkBest(Job& job, int64_t step, double monitored) {
   const ClusterNode* chief = members_.Find(job.status.chief());
-  if (step < 0 || chief == nullptr || !chief->connected()) return;
+  if (chief == nullptr || !chief->connected()) return;
   const std::pair<NodeName, int64_t> asked{chief->name, step};
   if (std::exchange(job.best_asked, asked) == asked) return;
   v1::CoordinatorMessage message;
   v1::MarkBest& mark = *message.mutable_mark_best();
   mark.set_job_id(job.id());
   mark.set_step(step);
-  mark.set_monitored(best);
+  mark.set_monitored(monitored);
   Send(*chief, std::move(message));
 }
 
@@ -126,6 +133,12 @@ void ClusterCore::TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec)
     spec.set_replicas(facts.replicas());
   }
   if (spec.partition_bytes() == 0 && facts.partition_bytes() > 0) spec.set_partition_bytes(facts.partition_bytes());
+  // backup_and_restore: there is one to go on from.
+  const v1::BackupAndRestore* backup = BackupOf(spec);
+  if (backup == nullptr || !absl::StartsWith(facts.path(), backup->backup_dir())) return;
+  spec.set_resume_from(backup->backup_dir());
+  spec.clear_initial_weights();
+  spec.clear_initial_weights_skip();
 }
 
 // All partitions of a job that starts are ready to be filled.
@@ -136,11 +149,11 @@ void ClusterCore::TryRestore(Job& job) {
       RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restore_worker), true);
     return;
   }
-  const std::vector<ClusterNode*> workers = members_.Connected(v1::WORKER);
+  const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return;  // the reason says so
   const ClusterNode* worker = workers[static_cast<size_t>(job.restore_attempts) % workers.size()];
-  const ClusterNode* chief = members_.Find(job.status.chief());
-  if (job.restore_attempts == 0 && chief != nullptr && chief->connected()) worker = chief;
+  const auto chief = std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  if (job.restore_attempts == 0 && chief != workers.end()) worker = *chief;
   job.restore_worker = worker->name;
   job.restore_request = NextRequestId();
   job.restore_until = now_ + kRestoreTimeout;
@@ -181,6 +194,16 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   }
   const int64_t step = *std::min_element(steps.begin(), steps.end());
   Log("job %d: restored from %s: goes on from step %d", job->id(), CutUtf8(reply.path(), kPathMax), step);
+  job->version.assign(job->version.size(), 0);  // they may have been further
+  if (job->restores_best) {  // all that it has done stays done
+    job->restore_worker.clear();
+    for (v1::PartitionPlacement& p : *job->status.mutable_partitions()) {
+      for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_in_sync(false);
+    }
+    NewGeneration(*job);
+    job->restored_in = job->status.generation();
+    return;
+  }
   job->status.set_restored_from(std::string(CutUtf8(reply.path(), kPathMax)));
   job->status.set_restored_step(step);
   // Epochs before have no figures here, unless they are this run's own.
@@ -191,11 +214,19 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
     const int epoch = epochs.size();
     epochs.Add()->set_epoch(epoch);
   }
+  OpenEpochs(*job, passed);
   job->progress.emplace(job->status, std::move(steps), std::vector<bool>{}, now_);
   for (v1::PartitionPlacement& p : *job->status.mutable_partitions()) {
-    for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_in_sync(false);  // they begin with the image
+    for (v1::BackupPlacement& b : *p.mutable_backups()) {  // they begin with the image
+      b.set_in_sync(false);
+      b.set_former(false);
+    }
   }
   job->restore_worker.clear();
+  // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before does
+  // not count.
+  job->rollback_generation = job->status.generation();
+  job->version.assign(job->version.size(), 0);  // what was left on a disk may have been ahead
   NewGeneration(*job);
   job->restored_in = job->status.generation();
 }
@@ -237,14 +268,17 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   if (from.empty()) return false;
   Warn("job %d: %s; it goes on from checkpoint %s", job.id(), why, from.front());
   job.restore_from = std::move(from);
+  job.restores_best = false;
   job.restore_worker.clear();
   job.restore_attempts = 0;
   job.status.set_state(v1::STARTING);
   job.recovered = false;
   job.finalize_worker.clear();
   job.finalize_attempts = 0;
+  job.finalize_at = now_;
   job.returned.clear();
   job.moves.clear();
+  job.shifts.clear();
   StoreJob(job);
   PlaceAnew(job);
   reschedule_ = true;

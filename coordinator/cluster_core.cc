@@ -34,6 +34,12 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.rollback_generation = stored_job.rollback_generation();
     job.rollback_to = stored_job.rollback_to();
     job.recovered = stored_job.recovered();
+    job.callbacks = stored_job.callbacks();
+    job.learning_rates.assign(stored_job.learning_rates().begin(), stored_job.learning_rates().end());
+    job.stopped_early = stored_job.stopped_early();
+    job.summaries_written = stored_job.summaries_written();
+    job.saves.assign(stored_job.saves().begin(), stored_job.saves().end());
+    job.restores_best = stored_job.restores_best();
     job.version.assign(job.status.partitions_size(), 0);
     job.at.resize(job.status.partitions_size());
     next_job_id_ = std::max(next_job_id_, job.id() + 1);
@@ -69,7 +75,10 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
                  [this](const SubmitJob& e) { OnSubmit(e); },
                  [this](const CancelJob& e) { OnCancel(e); },
                  [this](const DeleteJob& e) { OnDelete(e); },
-                 [this](const EvaluateJob& e) { OnEvaluate(e); },
+                 [this](const EvaluateJob& e) { BeginEvaluation(e.reply, e.request, false, e.deadline); },
+                 [this](const PredictJob& e) { BeginEvaluation(e.reply, e.request, true, e.deadline); },
+                 [this](const PredictionTaken& e) { OnPredictionTaken(e.reply); },
+                 [this](const PredictionGone& e) { OnPredictionGone(e.reply); },
                  [this](const DrainNode& e) { OnDrain(e); },
              },
              event);
@@ -83,6 +92,8 @@ void ClusterCore::OnTick() {
   for (const Membership::Death& death : members_.Expire(now_)) OnDeath(death);
   TickInspections();
   TickEvaluations();
+  TickEvaluators();
+  ForgetOldLinks();
   std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
   for (const auto& [id, job] : jobs_) {
     if (!job.finished() || job.status.partitions_size() > 0) ids.push_back(id);
@@ -92,6 +103,7 @@ void ClusterCore::OnTick() {
     if (job == nullptr) continue;
     if (job->returned.empty() || !SettleCopies(*job)) RepairCopies(*job);
     RelieveStragglers(*job);
+    if (job->active()) TickCallbacks(*job);
     if (job->running()) Advance(*job);
     if (job->finalizing()) TryFinalize(*job);
     if (job->starting()) TryRestore(*job);
@@ -120,7 +132,10 @@ const Job* ClusterCore::Find(const v1::GetJobRequest& request) const {
 
 v1::JobStatus ClusterCore::StatusOf(const Job& job, absl::Time now) const {
   v1::JobStatus status = job.status;
-  if (job.progress && job.active()) job.progress->Fill(now, status);
+  if (job.progress && job.active()) {
+    job.progress->Fill(now, status);
+    status.set_learning_rate(RateAt(job, std::min(status.step(), std::max<int64_t>(status.total_steps() - 1, 0))));
+  }
   return status;
 }
 
@@ -165,7 +180,7 @@ v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
   v1::NodeStatus status = StatusOfNode(node);
   // A node of our earlier life that is still waited for is not shown as alive.
   if (node.expected) status.set_alive(false);
-  if (node.role == v1::WORKER) {
+  if (node.role != v1::PS) {
     const std::map<NodeName, int32_t> used = SlotsUsed();
     if (auto it = used.find(name); it != used.end()) status.set_slots_used(it->second);
     return status;

@@ -16,8 +16,10 @@
 //   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
 //
 // Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation, drains),
-// cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_copies.cc (promotion, repair and
-// moves of partitions), cluster_checkpoints.cc (checkpoints, restores), cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
+// cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
+// cluster_repair.cc (copies are replaced and moved), cluster_links.cc (ps that cannot reach each other),
+// cluster_rollback.cc (going back to a common version), cluster_checkpoints.cc (checkpoints, restores),
+// cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,7 @@
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/status.h"
+#include "coordinator/evaluation.h"
 #include "coordinator/events.h"
 #include "coordinator/job.h"
 #include "coordinator/membership.h"
@@ -69,23 +72,9 @@ class ClusterCore {
     NodeName worker;
     std::set<NodeName> tried;
     absl::Time deadline;
+    std::map<NodeName, std::string> failed;  // that do not see the data, for a reason of their own
+    NodeName first_failed;
   };
-  struct Shard {
-    NodeName worker;  // empty: none yet
-    bool done = false;
-    std::set<NodeName> failed_on;
-    std::set<std::string> addresses;  // of the ps, as the worker was told
-  };
-  struct Evaluation {
-    ReplyToken reply;
-    uint64_t job = 0;
-    v1::Split split = v1::TEST;
-    std::vector<Shard> shards;
-    v1::EvaluateResponse result;
-    absl::Time deadline;
-    absl::Time ps_away_since = absl::InfiniteFuture();
-  };
-
   // cluster_nodes.cc
   void OnNodeUp(const NodeUp& event);
   void OnNodeSays(const NodeSays& event);
@@ -102,6 +91,8 @@ class ClusterCore {
   bool OthersMayWork(const Job& job, const NodeName& worker);
   bool OthersServe(const Job& job, const NodeName& ps) const;
   void OnDrain(const DrainNode& event);
+  void NoteFault(ClusterNode& node, const std::string& fault);
+  std::string FaultsText() const;
   v1::NodeStatus NodeStatusOf(const NodeName& name) const;
 
   // cluster_submit.cc
@@ -109,8 +100,10 @@ class ClusterCore {
   void StartInspection(Inspection inspection);
   void OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
   void NoWorkerForInspection(const Inspection& inspection);
+  void LeaveOutBlind(Job& job, const Inspection& inspection);
+  std::vector<ClusterNode*> Askable(v1::Role role, const Job* job);
   // reply: a worker's; null: there is none.
-  void Accept(Submission submission, const v1::DataInfoReply* reply);
+  void Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection = nullptr);
   void ResolveDefaults(Job& job);
   void TickInspections();
 
@@ -133,6 +126,8 @@ class ClusterCore {
   void Forget(uint64_t job_id);
   void DropFromNodes(uint64_t job_id, v1::Role role);
   void PruneFinished();
+
+  // cluster_reasons.cc
   std::string QueuedReason(const Job& job) const;
   std::string Reason(const Job& job) const;
   std::string WarningText(const Job& job) const;
@@ -151,25 +146,69 @@ class ClusterCore {
   SettleResult SettleFromDisk(Job& job, v1::PartitionPlacement& p);
   void LoseWeights(Job& job, const std::string& why);
   void MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned = false);
+  bool StaysComplete(const Job& job, const NodeName& name, bool returned) const;
+  bool EndFormers(Job& job);
+  bool Draining(const NodeName& name) const;
+
+  // cluster_repair.cc
   void OnBackupReport(const ClusterNode& node, const v1::BackupReport& report);
   bool Recruit(Job& job);
-  bool Draining(const NodeName& name) const;
   void RepairCopies(Job& job);
   bool Move(Job& job, v1::PartitionPlacement& p, size_t there);
   void PlanMoves(Job& job);
+
+  // cluster_rollback.cc
   bool FallBack(Job& job);
   void GoOnFromWhatIsLeft(Job& job);
   std::string CopiesReason(const Job& job) const;
 
+  // cluster_links.cc
+  struct CutLink {
+    absl::Time until;  // not tried again before
+    absl::Time seen;
+    int losses = 0;
+    NodeName primary, backup;  // at the last report
+    std::string why;
+  };
+  bool LinkCut(const NodeName& a, const NodeName& b) const;
+  bool TakeLostAway(Job& job, bool* stored);
+  void ForgetLinksOf(const NodeName& ps);
+  void ForgetOldLinks();
+  std::string LinksText(const Job& job) const;
+
   // cluster_checkpoints.cc
   void OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report);
   void ConsiderBest(Job& job);
+  void SendMarkBest(Job& job, int64_t step, double monitored);
   static void TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec);
   void TryRestore(Job& job);
   void OnRestored(const ClusterNode& node, const v1::RestoreReply& reply);
   void RestoreFailed(Job& job, const std::string& why, bool silent);
   void ReleaseRestores(const NodeName& worker);
   bool RestoreInstead(Job& job, const std::string& why);
+
+  // cluster_callbacks.cc
+  float RateAt(const Job& job, int64_t step) const;
+  void OpenEpochs(Job& job, int done);
+  bool Undecided(const Job& job) const;
+  void DecideEpochs(Job& job);
+  void Decide(Job& job, int epoch);
+  int64_t EpochsCode(const Job& job) const;
+  void AddSave(Job& job, int64_t step, std::string path);
+  void SaveAtStep(Job& job, int64_t step);
+  void SendSaves(Job& job);
+  void OnModelSaved(const ClusterNode& node, const v1::ModelSaved& saved);
+  void NoteStepFigures(Job& job);
+  void SendSummaries(Job& job);
+  void OnSummariesWritten(const ClusterNode& node, const v1::SummariesWritten& written);
+  const ClusterNode* ChiefOrAnother(const Job& job);
+  void TickCallbacks(Job& job);
+  void ReleaseCallbacks(const NodeName& worker);
+  bool FilesWritten(Job& job);
+  std::string StopText(const Job& job) const;
+  bool RestoreBest(Job& job);
+  void MarkBestEpoch(Job& job);
+  void RemoveBackup(Job& job);
 
   // cluster_schedule.cc
   void Schedule();
@@ -178,6 +217,7 @@ class ClusterCore {
   bool MayWork(const Job& job, const ClusterNode& worker) const;
   std::vector<WorkerCapacity> WorkersFor(const Job& job);
   bool StartQueued();
+  static std::vector<NodeName> PlaceUnits(const Job& job, std::vector<WorkerCapacity> workers);
   void Rebalance(Job& job, bool may_grow);
   double Slowness(const Job& job, const NodeName& worker) const;
   double WorstLoad(const Job& job, const std::vector<NodeName>& owners,
@@ -187,12 +227,31 @@ class ClusterCore {
   void SendAssignments(Job& job);
 
   // cluster_evaluate.cc
-  void OnEvaluate(const EvaluateJob& event);
-  absl::Status CheckEvaluate(const Job& job, v1::Split split) const;
-  bool PsWentAway(const Job& job, const Shard& shard) const;
+  void BeginEvaluation(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline);
+  absl::Status CheckEvaluate(const Job& job, const Evaluation& evaluation) const;
+  void InspectForEvaluation(uint64_t request_id, Evaluation& evaluation);
+  bool OnEvaluationData(const ClusterNode& node, const v1::DataInfoReply& reply);
+  void CutIntoShards(uint64_t request_id, uint64_t examples);
+  bool PsWentAway(const Job& job, const Evaluation::Shard& shard) const;
   void SendShards(uint64_t request_id, Evaluation& evaluation);
   void OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply);
+  void ShardDone(uint64_t request_id, uint32_t shard, const v1::EvaluateShardReply& reply);
+  void EndEvaluation(uint64_t request_id, absl::Status status);
+  void ReleaseShards(const NodeName& worker);
   void TickEvaluations();
+
+  // evaluators.cc
+  void TickEvaluators();
+  void FollowCheckpoints(Job& job);
+  void OnCheckpointEvaluated(const Evaluation& evaluation, const absl::Status& status);
+  std::string EvaluatorsText(const Job& job) const;
+
+  // cluster_predict.cc
+  absl::Status CutPrediction(const Job& job, Evaluation& evaluation);
+  void OnPredicted(const ClusterNode& node, const v1::PredictBlock& block);
+  void Deliver(uint64_t request_id, Evaluation& evaluation);
+  void OnPredictionTaken(ReplyToken reply);
+  void OnPredictionGone(ReplyToken reply);
 
   // cluster_core.cc
   void OnTick();
@@ -230,6 +289,7 @@ class ClusterCore {
   std::map<uint64_t, Submission> submissions_;  // by a number of their own
   std::map<uint64_t, Inspection> inspections_;  // by request id
   std::map<uint64_t, Evaluation> evaluations_;  // by request id
+  std::map<std::pair<NodeName, NodeName>, CutLink> cut_links_;  // by both ends, in order of name
   uint64_t last_submission_ = 0;
   uint64_t last_request_id_;
 

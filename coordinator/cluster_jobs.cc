@@ -15,7 +15,6 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kStalledAfter = absl::Seconds(25);  // the reason stands within 30 s
 constexpr absl::Duration kFinalizeAgainAfter = absl::Seconds(1);
 // Of a command, for what surrounds it on the way.
 constexpr int64_t kCommandBytesMax = kControlMessageBytesMax - (64 << 10);
@@ -27,20 +26,6 @@ std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
     absl::StrAppendFormat(&text, ", %s %.4f", MetricName(spec, i), MetricValue(spec, i, sums));
   }
   return text;
-}
-
-// From 1; 0: all are finite.
-int FirstEpochNotFinite(const v1::JobStatus& status) {
-  for (int i = 0; i < status.epochs_size(); ++i) {
-    if (!std::isfinite(status.epochs(i).train().loss())) return i + 1;
-  }
-  return 0;
-}
-
-std::string LeftOutText(const Job& job) {
-  std::string text;
-  for (const auto& [name, left_out] : job.left_out) absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
-  return text.empty() ? text : text + ")";
 }
 
 }  // namespace
@@ -55,6 +40,7 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   if (absl::Status status = LayOut(job); !status.ok()) return EndJob(job, v1::FAILED, std::string(status.message()));
   job.status.set_state(v1::STARTING);
   job.checked.reset();
+  OpenEpochs(job, 0);
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, now_);
   const v1::JobSpec& spec = job.status.spec();
   if (!spec.resume_from().empty() || !spec.initial_weights().empty()) {
@@ -64,7 +50,7 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
       job.status.replicas_size(), job.status.partitions_size());
   // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
   PlaceAnew(job);
-  SetOwners(job, PlaceReplicas(job.status.spec().replicas(), workers));
+  SetOwners(job, PlaceUnits(job, std::move(workers)));
 }
 
 // Steps, partitions and replicas, none of them placed.
@@ -126,6 +112,7 @@ void ClusterCore::PlaceAnew(Job& job) {
 void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
   job.caught_up.clear();
+  job.lost.clear();
   job.repair_due = true;
   StoreJob(job);
   Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
@@ -176,11 +163,23 @@ void ClusterCore::AllReady(Job& job) {
     StoreJob(job);
   }
   job.awaiting_ready = false;
+  if (EndFormers(job)) {  // before the workers push in this generation
+    StoreJob(job);
+    HostAll(job, false);
+  }
   if (job.progress) job.progress->Restart(now_);
   if (job.starting() && !job.restore_from.empty() && job.restored_in != job.status.generation()) {
     job.restore_worker.clear();
     TryRestore(job);
     return UpdateReason(job);
+  }
+  if (job.starting() && std::exchange(job.restores_best, false)) {
+    job.restore_from.clear();
+    job.status.set_state(v1::FINALIZING);
+    StoreJob(job);
+    reschedule_ = true;
+    UpdateReason(job);
+    return TryFinalize(job);
   }
   if (job.starting()) {
     job.restore_from.clear();
@@ -201,15 +200,20 @@ void ClusterCore::AllReady(Job& job) {
 void ClusterCore::Advance(Job& job) {
   const int closed = job.progress->CloseEpochs(now_, options_.report_grace, job.status);
   for (int i = job.status.epochs_size() - closed; i < job.status.epochs_size(); ++i) {
-    const v1::EpochResult& epoch = job.status.epochs(i);
+    v1::EpochResult& epoch = *job.status.mutable_epochs(i);
     const v1::JobSpec& spec = job.status.spec();
+    epoch.set_learning_rate(RateAt(job, (i + 1) * job.status.steps_per_epoch() - 1));
     Log("job %d: epoch %d/%d in %.1f s: %s; validation: %s", job.id(), i + 1, spec.epochs(), epoch.seconds(),
         FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
   }
   if (closed > 0) StoreJob(job);
   ConsiderBest(job);
-  if (!job.progress->Done(now_, job.status)) return;
+  NoteStepFigures(job);
+  DecideEpochs(job);
+  if (closed > 0 && job.running()) SendSummaries(job);
+  if (!job.running() || !job.progress->Done(now_, job.status)) return;
   job.progress->CloseAll(now_, job.status);
+  if ((Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) || !FilesWritten(job) || RestoreBest(job)) return;
   job.status.set_state(v1::FINALIZING);
   StoreJob(job);
   Log("job %d: all steps are done; taking the digest", job.id());
@@ -229,11 +233,11 @@ void ClusterCore::TryFinalize(Job& job) {
     return;
   }
   if (now_ < job.finalize_at) return;
-  const std::vector<ClusterNode*> workers = members_.Connected(v1::WORKER);
+  const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return;
   const ClusterNode* worker = workers[job.finalize_attempts % workers.size()];
-  const ClusterNode* chief = members_.Find(job.status.chief());
-  if (job.finalize_attempts == 0 && chief != nullptr && chief->connected()) worker = chief;
+  const auto chief = std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  if (job.finalize_attempts == 0 && chief != workers.end()) worker = *chief;
   job.finalize_worker = worker->name;
   job.finalize_at = now_ + options_.finalize_timeout;
   Send(*worker, MakeFinalize(job));
@@ -273,7 +277,7 @@ void ClusterCore::OnDelete(const DeleteJob& event) {
   const Job* job = Find(event.job);
   if (job != nullptr && !job->finished()) {
     return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
-                                       "job %d is %s; cancel it first", job->id(), JobStateText(job->state()))));
+                                       "job %d is %s; cancel it first", job->id(), StateText(job->state()))));
   }
   if (job != nullptr) {
     Log("job %d: deleted", job->id());
@@ -300,11 +304,12 @@ void ClusterCore::EndJob(Job& job, v1::JobState state, std::string reason) {
   job.checked.reset();
   job.awaiting_ready = false;
   job.finalize_worker.clear();
+  if (state == v1::SUCCEEDED) RemoveBackup(job);
   StoreJob(job);
   if (state == v1::FAILED) {
     Warn("job %d: failed: %s", job.id(), job.status.reason());
   } else {
-    Log("job %d: %s%s%s", job.id(), JobStateText(state), job.status.digest().empty() ? "" : ", digest ",
+    Log("job %d: %s%s%s", job.id(), StateText(state), job.status.digest().empty() ? "" : ", digest ",
         job.status.digest());
   }
   DropFromNodes(job.id(), v1::WORKER);
@@ -338,98 +343,6 @@ void ClusterCore::PruneFinished() {
     Log("job %d: forgotten: %d later jobs have finished", finished[i].second, kFinishedJobsKept);
     Forget(finished[i].second);
   }
-}
-
-// ---- reasons ----
-
-// A ps without which some partition is not served; empty: all are.
-NodeName ClusterCore::MissingPs(const Job& job) const {
-  for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()}))
-      return p.primary();
-  }
-  return {};
-}
-
-std::string ClusterCore::QueuedReason(const Job& job) const {
-  int workers = 0, ps = 0, free = 0;
-  const std::map<NodeName, int32_t> used = SlotsUsed();
-  for (const auto& [name, node] : members_.nodes()) {
-    if (!node.connected()) continue;
-    ps += node.role == v1::PS && !node.draining;
-    if (node.role != v1::WORKER || !MayWork(job, node)) continue;
-    ++workers;
-    auto it = used.find(name);
-    free += it == used.end() || it->second < node.slots;
-  }
-  if (!job.has_data()) {
-    if (workers == 0) return "waits for a worker to look at the data: none is alive";
-    return job.inspecting ? "a worker is looking at the data"
-                          : "waits for a worker to look at the data; see the workers' logs";
-  }
-  if (ps <= job.status.spec().backups()) {
-    if (ps == 0) return "waits for a ps: none is alive that may work";
-    return absl::StrFormat("waits for ps: %d alive, %d are needed for backups: %d", ps, 1 + job.status.spec().backups(),
-                           job.status.spec().backups());
-  }
-  const int needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
-  if (workers < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", workers, needed);
-  if (free < needed)
-    return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, workers, needed);
-  return "waits for its turn";
-}
-
-std::string ClusterCore::Reason(const Job& job) const {
-  if (job.queued()) return QueuedReason(job);
-  if (std::string reason = CopiesReason(job); !reason.empty()) return reason;
-  if (job.awaiting_ready) {
-    return absl::StrFormat("partitions are being loaded: %d of %d are ready",
-                           std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
-  }
-  if (job.starting() && !job.restore_from.empty()) {
-    if (job.restore_worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
-    return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
-  }
-  if (job.finalizing()) {
-    const bool worker = std::any_of(members_.nodes().begin(), members_.nodes().end(),
-                                    [](const auto& n) { return n.second.role == v1::WORKER && n.second.connected(); });
-    return worker ? "" : "waits for a worker to take the digest: none is alive";
-  }
-  for (const v1::ReplicaPlacement& r : job.status.replicas()) {
-    if (r.worker().empty()) return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
-  }
-  if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
-    std::set<NodeName> workers;
-    const std::vector<int32_t> slowest = job.progress->Slowest();
-    for (int32_t r : slowest) workers.insert(job.status.replicas(r).worker());
-    return absl::StrFormat("no step was finished for a while: replicas %s are behind, on %s; see their logs",
-                           ReplicaListText(slowest), absl::StrJoin(workers, ", "));
-  }
-  return WarningText(job);
-}
-
-// What a user should know of a job that runs, or has run, all the same.
-std::string ClusterCore::WarningText(const Job& job) const {
-  std::string text;
-  if (const int epoch = FirstEpochNotFinite(job.status); epoch > 0) {
-    text = absl::StrFormat("warning: the loss is not finite since epoch %d: its weights are of no use; lower "
-                           "optimizer.learning_rate, or check the data",
-                           epoch);
-  }
-  for (const auto& [name, left_out] : job.left_out) {
-    const ClusterNode* node = members_.Find(name);
-    if (node == nullptr || !LeftOut(job, *node) || !job.active()) continue;
-    absl::StrAppend(&text, text.empty() ? "" : "; ", "goes on without ", left_out.why);
-  }
-  return text;
-}
-
-void ClusterCore::UpdateReason(Job& job) {
-  if (job.finished()) return;
-  std::string reason = Reason(job);
-  if (reason == job.status.reason()) return;
-  job.status.set_reason(std::move(reason));
-  Changed(job);
 }
 
 }  // namespace cairn

@@ -12,7 +12,10 @@ namespace {
 
 constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
 
-const char* RoleText(v1::Role role) { return role == v1::PS ? "ps" : "worker"; }
+const char* RoleText(v1::Role role) {
+  if (role == v1::EVALUATOR) return "evaluator";
+  return role == v1::PS ? "ps" : "worker";
+}
 
 // The node's address in the job's placement. Whether it was another.
 bool SetAddress(Job& job, const ClusterNode& node) {
@@ -83,12 +86,12 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
     return;
   }
   const v1::NodeMessage& m = event.message;
-  const bool worker = node->role == v1::WORKER;
+  const bool worker = node->role == v1::WORKER, ps = node->role == v1::PS;
   switch (m.kind_case()) {
     case v1::NodeMessage::kHeartbeat:
       return OnHeartbeat(*node, m.heartbeat());
     case v1::NodeMessage::kPartitionsReady:
-      if (!worker) return OnPartitionsReady(*node, m.partitions_ready());
+      if (ps) return OnPartitionsReady(*node, m.partitions_ready());
       break;
     case v1::NodeMessage::kReplicaReport:
       if (worker) return OnReplicaReport(*node, m.replica_report());
@@ -97,7 +100,10 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
       if (worker) return OnDataInfo(*node, m.data_info());
       break;
     case v1::NodeMessage::kEvaluated:
-      if (worker) return OnEvaluated(*node, m.evaluated());
+      if (!ps) return OnEvaluated(*node, m.evaluated());
+      break;
+    case v1::NodeMessage::kPredicted:
+      if (worker) return OnPredicted(*node, m.predicted());
       break;
     case v1::NodeMessage::kFinalized:
       if (worker) return OnFinalized(*node, m.finalized());
@@ -105,13 +111,19 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
     case v1::NodeMessage::kJobError:
       return OnJobError(*node, m.job_error());
     case v1::NodeMessage::kBackupReport:
-      if (!worker) return OnBackupReport(*node, m.backup_report());
+      if (ps) return OnBackupReport(*node, m.backup_report());
       break;
     case v1::NodeMessage::kCheckpoint:
       if (worker) return OnCheckpoint(*node, m.checkpoint());
       break;
     case v1::NodeMessage::kRestored:
       if (worker) return OnRestored(*node, m.restored());
+      break;
+    case v1::NodeMessage::kSummariesWritten:
+      if (worker) return OnSummariesWritten(*node, m.summaries_written());
+      break;
+    case v1::NodeMessage::kModelSaved:
+      if (worker) return OnModelSaved(*node, m.model_saved());
       break;
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET:
@@ -154,6 +166,7 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
 // lost with it.
 void ClusterCore::ReleaseWork(const NodeName& worker) {
   ReleaseRestores(worker);
+  ReleaseCallbacks(worker);
   std::vector<Inspection> inspections;
   for (auto it = inspections_.begin(); it != inspections_.end();) {
     if (it->second.worker == worker) {
@@ -167,15 +180,7 @@ void ClusterCore::ReleaseWork(const NodeName& worker) {
     if (inspection.submission == 0 && (Find(inspection.job) == nullptr || !Find(inspection.job)->queued())) continue;
     StartInspection(std::move(inspection));
   }
-  for (auto& [request_id, evaluation] : evaluations_) {
-    bool released = false;
-    for (Shard& shard : evaluation.shards) {
-      if (shard.done || shard.worker != worker) continue;
-      shard.worker.clear();
-      released = true;
-    }
-    if (released) SendShards(request_id, evaluation);
-  }
+  ReleaseShards(worker);
   for (auto& [id, job] : jobs_) {
     if (!job.finalizing() || job.finalize_worker != worker) continue;
     job.finalize_worker.clear();
@@ -189,6 +194,7 @@ void ClusterCore::ReleaseWork(const NodeName& worker) {
 void ClusterCore::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
   ClusterNode& node = *admission.node;
   node.hosting.clear();
+  if (!admission.same_process) ForgetLinksOf(node.name);
   for (const v1::HeldPartitions& held : hello.held()) {
     const Job* job = Find(held.job_id());
     if (job != nullptr && job->UsesPs(node.name)) {
@@ -274,10 +280,12 @@ void ClusterCore::ReconcileWorker(const Membership::Admission& admission, const 
 
 void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat) {
   node.memory_bytes = heartbeat.memory_bytes();
+  if (node.role == v1::PS) NoteFault(node, std::string(CutUtf8(heartbeat.fault(), kFaultTextMax)));
   for (const v1::JobProgress& progress : heartbeat.progress()) {
     Job* job = Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
-    if (progress.generation() < job->rollback_generation) continue;  // of before the job fell back
+    // Of before the job fell back, or was filled from a checkpoint.
+    if (progress.generation() < std::max(job->rollback_generation, job->restored_in)) continue;
     if (progress.replica_ms() > 0 && std::isfinite(progress.replica_ms()) && !job->ReplicasOf(node.name).empty())
       job->speed[node.name] = {progress.replica_ms(), now_};
     job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
@@ -289,7 +297,7 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
 void ClusterCore::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
   Job* job = Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
-  if (report.generation() < job->rollback_generation) return;       // of before the job fell back
+  if (report.generation() < std::max(job->rollback_generation, job->restored_in)) return;  // likewise
   absl::StatusOr<bool> counted = job->progress->Count(report, job->status, now_);
   if (!counted.ok()) {
     return Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
@@ -309,6 +317,12 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
       absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, CutUtf8(error.message(), kErrorTextMax));
   if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
     return Warn("job %d: %s, which has no part in it; ignored", job->id(), message.substr(0, 1000));
+  }
+  if (node.role == v1::PS && !job->ran()) {  // nothing is lost where it begins elsewhere
+    job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+    if (PsThere(*job) < static_cast<size_t>(1 + job->status.spec().backups())) return EndJob(*job, v1::FAILED, message);
+    Warn("job %d: begins without %s", job->id(), message);
+    return PlaceAnew(*job);
   }
   const bool others = node.role == v1::WORKER ? error.worker_only() && OthersMayWork(*job, node.name)
                                               : OthersServe(*job, node.name);
@@ -342,7 +356,23 @@ bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
   });
 }
 
-// ---- drains ----
+// ---- drains, faults ----
+
+// A ps says that its store is of no use: it is given nothing more, and what it has moves away as from one that is drained.
+void ClusterCore::NoteFault(ClusterNode& node, const std::string& fault) {
+  if (node.fault == fault) return;
+  node.fault = fault;
+  if (!fault.empty()) Warn("ps \"%s\" has failed and is given no partitions: %s", node.name, fault);
+  reschedule_ = true;
+}
+
+std::string ClusterCore::FaultsText() const {
+  std::string text;
+  for (const auto& [name, node] : members_.nodes()) {
+    if (node.alive && !node.fault.empty()) absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
+  }
+  return text;
+}
 
 void ClusterCore::OnDrain(const DrainNode& event) {
   const NodeName& name = event.request.name();
@@ -355,7 +385,7 @@ void ClusterCore::OnDrain(const DrainNode& event) {
   if (draining && node->role == v1::PS && NodeStatusOf(name).partitions() > 0) {
     const std::vector<ClusterNode*> all = members_.Connected(v1::PS);
     const bool others =
-        std::any_of(all.begin(), all.end(), [&](const ClusterNode* n) { return n->name != name && !n->draining; });
+        std::any_of(all.begin(), all.end(), [&](const ClusterNode* n) { return n->name != name && !n->leaving(); });
     if (!others) {
       return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
                                          "ps \"%s\" holds partitions, and no other ps is there to take them; start one",

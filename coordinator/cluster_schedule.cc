@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/model/strategy_check.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -34,6 +35,24 @@ constexpr double kStragglerGain = 0.9;
 
 // Slots are counted in so many parts where their speed matters.
 constexpr double kSpeedUnits = 64;
+
+// With local_sync, what is placed are groups of replicas: each is whole on one worker.
+std::vector<WorkerCapacity> ByUnits(std::vector<WorkerCapacity> workers, int32_t group) {
+  for (WorkerCapacity& w : workers) w.slots = std::max(1, w.slots / group);
+  return workers;
+}
+
+std::vector<NodeName> OwnersOfUnits(const std::vector<NodeName>& owners, int32_t group) {
+  std::vector<NodeName> units;
+  for (size_t r = 0; r < owners.size(); r += static_cast<size_t>(group)) units.push_back(owners[r]);
+  return units;
+}
+
+std::vector<NodeName> OwnersOfReplicas(const std::vector<NodeName>& units, int32_t group) {
+  std::vector<NodeName> owners;
+  for (const NodeName& unit : units) owners.insert(owners.end(), static_cast<size_t>(group), unit);
+  return owners;
+}
 
 int ReplicasOn(const std::vector<NodeName>& owners, const NodeName& worker) {
   return static_cast<int>(std::count(owners.begin(), owners.end(), worker));
@@ -69,8 +88,21 @@ std::map<NodeName, int32_t> ClusterCore::SlotsUsed() const {
   return used;
 }
 
+// Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not asked
+// while there is another one. `job`: whose speeds count; null: nobody's.
+std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job) {
+  const std::vector<ClusterNode*> all = members_.Connected(role);
+  std::vector<ClusterNode*> good;
+  for (ClusterNode* node : all) {
+    const bool silent = now_ - node->last_heard > 2 * options_.heartbeat_interval;
+    const bool slow = job != nullptr && Slowness(*job, node->name) > 1;
+    if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
+  }
+  return good.empty() ? all : good;
+}
+
 bool ClusterCore::MayWork(const Job& job, const ClusterNode& worker) const {
-  return worker.alive && !worker.draining && !LeftOut(job, worker);
+  return worker.alive && !worker.leaving() && !LeftOut(job, worker);
 }
 
 std::vector<WorkerCapacity> ClusterCore::FreeWorkers(const Job& job) {
@@ -192,9 +224,15 @@ void ClusterCore::RelieveStragglers(Job& job) {
   }
 }
 
+std::vector<NodeName> ClusterCore::PlaceUnits(const Job& job, std::vector<WorkerCapacity> workers) {
+  const int32_t group = LocalSyncOf(job.status.spec());
+  return OwnersOfReplicas(PlaceReplicas(job.status.spec().replicas() / group, ByUnits(std::move(workers), group)), group);
+}
+
 void ClusterCore::Rebalance(Job& job, bool may_grow) {
-  const std::vector<NodeName> before = job.owners();
-  const std::vector<WorkerCapacity> workers = WorkersFor(job);
+  const int32_t group = LocalSyncOf(job.status.spec());
+  const std::vector<NodeName> before = OwnersOfUnits(job.owners(), group);
+  const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
     std::vector<WorkerCapacity> by_speed = workers;
@@ -203,7 +241,7 @@ void ClusterCore::Rebalance(Job& job, bool may_grow) {
     std::vector<NodeName> spread = RebalanceReplicas(owners, by_speed);
     if (WorstLoad(job, spread, workers) < WorstLoad(job, owners, workers)) owners = std::move(spread);
   }
-  if (owners != before) SetOwners(job, owners);
+  if (owners != before) SetOwners(job, OwnersOfReplicas(owners, group));
 }
 
 void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
@@ -252,10 +290,10 @@ void ClusterCore::SendAssignments(Job& job) {
     } else {
       const bool chief = job.status.chief() == node->name;
       if (known != node->running.end() && known->second.generation == job.status.generation() &&
-          known->second.replicas == replicas && known->second.chief.value_or(chief) == chief) {
+          known->second.replicas == replicas && known->second.chief.value_or(chief) == chief && known->second.epochs == EpochsCode(job)) {
         continue;
       }
-      node->running[job.id()] = {job.status.generation(), replicas, chief};
+      node->running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job)};
     }
     Send(*node, MakeAssignReplicas(job, node->name));
   }

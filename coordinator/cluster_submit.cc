@@ -3,7 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/limits.h"
+#include "common/model/callback_check.h"
+#include "common/base/text.h"
 #include "common/model/fault_check.h"
 #include "coordinator/cluster_core.h"
 
@@ -21,6 +24,10 @@ v1::SubmitResponse SubmitResponseOf(v1::JobStatus status, const CheckedJob* chec
   *response.mutable_job() = std::move(status);
   if (checked != nullptr) response.mutable_warnings()->Assign(checked->warnings.begin(), checked->warnings.end());
   return response;
+}
+
+std::string BlindText(const NodeName& worker, const std::string& why) {
+  return absl::StrCat("worker \"", worker, "\", which does not see the data: ", why);
 }
 
 absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) {
@@ -73,7 +80,7 @@ void ClusterCore::OnSubmit(const SubmitJob& event) {
 void ClusterCore::StartInspection(Inspection inspection) {
   const ClusterNode* worker = nullptr;
   if (inspection.tried.size() < static_cast<size_t>(options_.attempts_max)) {
-    for (const ClusterNode* candidate : members_.Connected(v1::WORKER)) {
+    for (const ClusterNode* candidate : Askable(v1::WORKER, nullptr)) {
       if (!inspection.tried.contains(candidate->name)) {
         worker = candidate;
         break;
@@ -98,7 +105,8 @@ void ClusterCore::StartInspection(Inspection inspection) {
   inspect.set_request_id(request_id);
   *inspect.mutable_data() = checked->spec.data();
   for (int64_t d : checked->graph.input_shape()) inspect.add_input_shape(static_cast<int32_t>(d));
-  if (!checked->spec.resume_from().empty() || !checked->spec.initial_weights().empty()) {
+  if (!checked->spec.resume_from().empty() || !checked->spec.initial_weights().empty() ||
+      BackupOf(checked->spec) != nullptr) {
     *inspect.mutable_spec() = checked->spec;
   }
   Send(*worker, std::move(message));
@@ -106,6 +114,18 @@ void ClusterCore::StartInspection(Inspection inspection) {
 }
 
 void ClusterCore::NoWorkerForInspection(const Inspection& inspection) {
+  if (!inspection.failed.empty()) {
+    const absl::Status status = absl::InvalidArgumentError(
+        absl::StrCat(inspection.failed.at(inspection.first_failed), " (as ",
+                     inspection.failed.size() == 1 ? "worker" : "workers", " \"",
+                     absl::StrJoin(inspection.failed, "\", \"",
+                                   [](std::string* out, const auto& f) { absl::StrAppend(out, f.first); }),
+                     inspection.failed.size() == 1 ? "\" sees it)" : "\" see it)"));
+    if (inspection.submission == 0) return EndJob(jobs_.at(inspection.job), v1::FAILED, std::string(status.message()));
+    Submission submission = std::move(submissions_.extract(inspection.submission).mapped());
+    for (ReplyToken token : submission.replies) ReplyError(token, status);
+    return;
+  }
   if (inspection.submission == 0) {
     Job& job = jobs_.at(inspection.job);
     job.inspecting = false;
@@ -124,16 +144,23 @@ void ClusterCore::NoWorkerForInspection(const Inspection& inspection) {
 }
 
 void ClusterCore::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply) {
+  if (OnEvaluationData(node, reply)) return;
   auto it = inspections_.find(reply.request_id());
   if (it == inspections_.end() || it->second.worker != node.name) return;
-  const Inspection inspection = std::move(inspections_.extract(it).mapped());
+  Inspection inspection = std::move(inspections_.extract(it).mapped());
+  if (inspection.submission == 0 && (Find(inspection.job) == nullptr || !Find(inspection.job)->queued())) return;
+  if (reply.worker_only() && !reply.error().empty()) {
+    // Others may see what this one does not. Where nobody does, the first one's word stands.
+    inspection.failed[node.name] = std::string(CutUtf8(reply.error(), kErrorTextMax));
+    if (inspection.first_failed.empty()) inspection.first_failed = node.name;
+    return StartInspection(std::move(inspection));
+  }
   Job* job = nullptr;
   Submission submission;
   if (inspection.submission != 0) {
     submission = std::move(submissions_.extract(inspection.submission).mapped());
   } else {
     job = Find(inspection.job);
-    if (job == nullptr || !job->queued()) return;
     job->inspecting = false;
   }
   const CheckedJob& checked = job != nullptr ? *job->checked : *submission.checked;
@@ -141,12 +168,13 @@ void ClusterCore::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
       reply.error().empty()
           ? CheckDataInfo(checked, reply.info())
           : absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
-  if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply);
+  if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply, &inspection);
   if (job == nullptr) {
     for (ReplyToken token : submission.replies) ReplyError(token, status);
     return;
   }
   if (!status.ok()) return EndJob(*job, v1::FAILED, std::string(status.message()));
+  LeaveOutBlind(*job, inspection);
   *job->status.mutable_data() = reply.info();
   TakeFacts(reply.checkpoint(), *job->status.mutable_spec());
   ResolveDefaults(*job);
@@ -154,7 +182,17 @@ void ClusterCore::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   reschedule_ = true;
 }
 
-void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply) {
+// Workers that do not see the data compute nothing of the job, until they are started again.
+void ClusterCore::LeaveOutBlind(Job& job, const Inspection& inspection) {
+  for (const auto& [name, why] : inspection.failed) {
+    const ClusterNode* node = members_.Find(name);
+    if (node == nullptr) continue;
+    job.left_out[name] = {node->incarnation, BlindText(name, why)};
+    Warn("job %d: goes on without %s", job.id(), BlindText(name, why));
+  }
+}
+
+void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection) {
   const uint64_t id = next_job_id_++;
   Job& job = jobs_[id];
   const Graph& graph = submission.checked->graph;
@@ -170,6 +208,14 @@ void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply) 
   }
   job.request_key = std::move(submission.request_key);
   job.checked = std::move(submission.checked);
+  if (inspection != nullptr && !inspection->failed.empty()) {
+    auto checked = std::make_shared<CheckedJob>(*job.checked);
+    for (const auto& [name, why] : inspection->failed) {
+      checked->warnings.push_back(absl::StrCat("goes on without ", BlindText(name, why)));
+    }
+    job.checked = std::move(checked);
+    LeaveOutBlind(job, *inspection);
+  }
   ResolveDefaults(job);
   job.status.set_reason(Reason(job));
   StoreCluster();
@@ -185,7 +231,8 @@ void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply) 
 // Fields whose default is what the cluster has, or a checkpoint; they stay 0 while it has nothing.
 void ClusterCore::ResolveDefaults(Job& job) {
   v1::JobSpec& spec = *job.status.mutable_spec();
-  if (!spec.resume_from().empty() && !job.has_data()) return;  // a worker has to look at the checkpoint first
+  // A worker has to look at the checkpoint first.
+  if ((!spec.resume_from().empty() || BackupOf(spec) != nullptr) && !job.has_data()) return;
   if (spec.replicas() == 0) {
     std::vector<int32_t> slots;
     for (const ClusterNode* worker : members_.Connected(v1::WORKER)) slots.push_back(worker->slots);

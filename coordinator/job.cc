@@ -71,32 +71,17 @@ v1::StoredJob Job::ToStored() const {
   stored.set_rollback_to(rollback_to);
   stored.set_recovered(recovered);
   stored.mutable_restore_from()->Assign(restore_from.begin(), restore_from.end());
+  *stored.mutable_callbacks() = callbacks;
+  stored.mutable_learning_rates()->Assign(learning_rates.begin(), learning_rates.end());
+  stored.set_stopped_early(stopped_early);
+  stored.set_summaries_written(summaries_written);
+  for (const v1::SaveModel& save : saves) *stored.add_saves() = save;
+  stored.set_restores_best(restores_best);
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
   }
   return stored;
-}
-
-const char* JobStateText(v1::JobState state) {
-  switch (state) {
-    case v1::QUEUED:
-      return "queued";
-    case v1::STARTING:
-      return "starting";
-    case v1::RUNNING:
-      return "running";
-    case v1::FINALIZING:
-      return "finalizing";
-    case v1::SUCCEEDED:
-      return "succeeded";
-    case v1::FAILED:
-      return "failed";
-    case v1::CANCELLED:
-      return "cancelled";
-    default:
-      return "unknown";
-  }
 }
 
 void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes) {
@@ -127,6 +112,7 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
     range.set_backup(backup);
     if (backup) continue;
     for (const v1::BackupPlacement& b : p.backups()) {
+      if (b.former()) continue;
       v1::BackupRoute& route = *range.add_backups();
       route.set_node(b.node());
       route.set_address(b.address());
@@ -151,6 +137,8 @@ v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker
   assign.set_chief(job.status.chief() == worker);
   if (assign.chief()) *assign.mutable_checkpoints() = job.status.checkpoints();
   assign.set_restored_step(job.status.restored_step());
+  assign.set_epochs_open(job.status.epochs_open());
+  assign.mutable_learning_rates()->Assign(job.learning_rates.begin(), job.learning_rates.end());
   return message;
 }
 

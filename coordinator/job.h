@@ -16,6 +16,7 @@
 #include "cairn/v1/storage.pb.h"
 #include "common/base/ids.h"
 #include "common/model/job_check.h"
+#include "common/model/state_text.h"
 #include "coordinator/job_progress.h"
 
 namespace cairn {
@@ -45,7 +46,9 @@ struct Job {
   // Copies whose process was started anew and that were given no role since: what their disk holds.
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
   std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
+  std::map<std::pair<uint32_t, NodeName>, std::string> lost;  // backups that their primary cannot reach, likewise; why
   std::map<uint32_t, NodeName> moves;                 // partitions whose primary is to be elsewhere, for balance
+  std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // backups that are to be elsewhere, likewise: from, to
   bool repair_due = true;                             // something changed since they were looked at
   absl::Time balance_at = absl::InfinitePast();
   // Stored: see StoredJob.
@@ -78,6 +81,29 @@ struct Job {
   // RUNNING: the chief and step of the last MarkBest.
   std::pair<NodeName, int64_t> best_asked;
 
+  // Of its checkpoints, by step: how often an evaluator could not evaluate one (evaluators.cc).
+  std::map<int64_t, int> evaluator_failures;
+
+  // Of callbacks (cluster_callbacks.cc). Stored: see StoredJob.
+  google::protobuf::RepeatedPtrField<v1::StoredCallback> callbacks;
+  std::vector<float> learning_rates;
+  bool stopped_early = false;
+  int32_t summaries_written = 0;
+  std::vector<v1::SaveModel> saves;
+  bool restores_best = false;
+  // Not stored.
+  struct Asked {
+    NodeName worker;  // empty: nobody
+    absl::Time until = absl::InfinitePast();
+    absl::Time not_before = absl::InfinitePast();  // not asked again before
+  };
+  Asked save_asked, summaries_asked;
+  absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
+  absl::Time files_until = absl::InfiniteFuture();              // all steps are done: its files are waited for
+  std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not sent yet
+  int64_t step_figures_until = 0;
+  absl::Time step_figures_at = absl::InfinitePast();
+
   // FINALIZING.
   NodeName finalize_worker;                       // that was asked; empty: none
   absl::Time finalize_at = absl::InfinitePast();  // with a worker: its deadline; without: not before
@@ -109,7 +135,9 @@ struct Job {
   v1::StoredJob ToStored() const;
 };
 
-const char* JobStateText(v1::JobState state);  // "running"
+// The checkpoint of the end of an epoch; null: there is none. Asynchronous replicas are not there at the same moment: the last one that was
+// taken within it.
+const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch);
 
 // The commands of a job as it stands. `anew`: the ps does not know of this generation yet.
 v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);

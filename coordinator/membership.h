@@ -25,11 +25,14 @@
 
 namespace cairn {
 
+inline constexpr size_t kFaultTextMax = 500;  // of what a ps says of its store
+
 // What a worker computes of one job, as far as we know.
 struct RunningReplicas {
   uint64_t generation = 0;
   std::vector<int32_t> replicas;  // ascending
   std::optional<bool> chief;      // unknown after Hello
+  int64_t epochs = 0;             // ClusterCore::EpochsCode; 0: of no job that waits at the end of epochs, or unknown
 };
 
 struct ClusterNode {
@@ -47,6 +50,9 @@ struct ClusterNode {
   absl::Time last_heard;
 
   bool draining = false;  // a user wants it without work
+  std::string fault;      // ps: why its store is of no use, as it says itself; empty: nothing is wrong
+  // It is to have no work, and what it has is to go elsewhere.
+  bool leaving() const { return draining || !fault.empty(); }
 
   bool alive = false;
   SessionToken session;                         // 0: none open

@@ -151,6 +151,54 @@ std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
   return best;
 }
 
+std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, const std::vector<PartitionCopies>& copies,
+                                         const std::vector<PsLoad>& ps) {
+  std::map<NodeName, uint64_t> own;
+  std::map<NodeName, std::string> host;
+  for (const PsLoad& load : ps) {
+    own[load.name] = 0;
+    host[load.name] = load.host;
+  }
+  for (size_t i = 0; i < copies.size(); ++i) {
+    for (const NodeName& backup : copies[i].backups) {
+      if (auto it = own.find(backup); it != own.end()) it->second += bytes[i];
+    }
+  }
+  std::vector<std::pair<uint64_t, NodeName>> order;  // the ones with least first
+  for (const auto& [name, sum] : own) order.emplace_back(sum, name);
+  std::sort(order.begin(), order.end());
+  // The widest gap that a partition can cross, and of such partitions the one nearest to half of it: few moves.
+  std::optional<BackupMove> best;
+  uint64_t best_gap = 0, best_off = 0;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const std::vector<NodeName>& backups = copies[i].backups;
+    for (const NodeName& from : backups) {
+      const auto most = own.find(from);
+      if (most == own.end()) continue;
+      const auto shares_host = [&](const NodeName& name) {
+        const auto same = [&](const NodeName& other) {
+          auto it = host.find(other);
+          return other != from && other != name && it != host.end() && it->second == host[name];
+        };
+        return same(copies[i].primary) || std::any_of(backups.begin(), backups.end(), same);
+      };
+      const auto to = std::find_if(order.begin(), order.end(), [&](const auto& candidate) {
+        const NodeName& name = candidate.second;
+        return name != copies[i].primary && std::find(backups.begin(), backups.end(), name) == backups.end() &&
+               (!shares_host(name) || shares_host(from));
+      });
+      if (to == order.end() || most->second <= to->first) continue;
+      const uint64_t gap = most->second - to->first;
+      const uint64_t off = bytes[i] > gap / 2 ? bytes[i] - gap / 2 : gap / 2 - bytes[i];
+      if (bytes[i] >= gap || gap < best_gap || (gap == best_gap && best && off >= best_off)) continue;
+      best = BackupMove{i, from, to->second};
+      best_gap = gap;
+      best_off = off;
+    }
+  }
+  return best;
+}
+
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers) {
   CAIRN_CHECK(!workers.empty(), "replicas need a worker");
   std::sort(workers.begin(), workers.end(),

@@ -57,6 +57,15 @@ struct PrimaryMove {
 std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
                                            const std::vector<PartitionCopies>& copies, const std::vector<PsLoad>& ps);
 
+// Likewise a backup, for the backups' bytes. It goes to a ps without a copy of the partition, and to the host label of another copy
+// only where it shares one already.
+struct BackupMove {
+  size_t partition = 0;
+  NodeName from, to;
+};
+std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, const std::vector<PartitionCopies>& copies,
+                                         const std::vector<PsLoad>& ps);
+
 // The owner of each replica of a job that starts. `workers` is not empty.
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers);
 

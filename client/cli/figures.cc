@@ -54,27 +54,6 @@ std::string FigureText(double value) {
   return size != 0 && (size < 1e-3 || size >= 1e6) ? absl::StrFormat("%.4e", value) : absl::StrFormat("%.4f", value);
 }
 
-const char* StateText(v1::JobState state) {
-  switch (state) {
-    case v1::QUEUED:
-      return "queued";
-    case v1::STARTING:
-      return "starting";
-    case v1::RUNNING:
-      return "running";
-    case v1::FINALIZING:
-      return "finalizing";
-    case v1::SUCCEEDED:
-      return "succeeded";
-    case v1::FAILED:
-      return "failed";
-    case v1::CANCELLED:
-      return "cancelled";
-    default:
-      return "unknown";
-  }
-}
-
 std::string OptimizerText(const v1::Optimizer& optimizer) {
   const char* name = "none";
   switch (optimizer.kind_case()) {
@@ -97,6 +76,10 @@ std::string OptimizerText(const v1::Optimizer& optimizer) {
       break;
   }
   return absl::StrFormat("%s, learning rate %g", name, optimizer.learning_rate());
+}
+
+std::string NoteText(const v1::CallbackNote& note) {
+  return absl::StrFormat("epoch %d: %s: %s", note.epoch() + 1, note.callback(), note.text());
 }
 
 std::string Table(const std::vector<std::vector<std::string>>& rows) {

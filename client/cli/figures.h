@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "cairn/v1/job.pb.h"
+#include "common/model/state_text.h"
 
 namespace cairn {
 
@@ -20,8 +21,9 @@ std::string CountText(int64_t number, const char* thing);   // "1 slot", "2 slot
 std::string ShortDuration(absl::Duration d);                // "8.4s", "3m12s", "2h05m"
 std::string ShortBytes(uint64_t bytes);                     // "1.5 MiB"
 std::string FigureText(double value);                       // "0.3012"; small ones as 1.2e-05
-const char* StateText(v1::JobState state);                  // "running"
 std::string OptimizerText(const v1::Optimizer& optimizer);  // "adam, learning rate 0.001"
+
+std::string NoteText(const v1::CallbackNote& note);         // "epoch 7: early_stopping: val_loss did not improve ..."
 
 // Columns padded to their widest cell, two spaces between; a header line first.
 std::string Table(const std::vector<std::vector<std::string>>& rows);

@@ -359,6 +359,38 @@ TEST(ClusterCopies, AFinishedJobsWeightsSurviveToo) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 }
 
+// A planned change of the primary: the old one, and the other backups in sync, have every acknowledged update and stay in sync; should
+// the new primary die before it has brought them up to date, nothing is lost.
+TEST(ClusterCopies, APlannedChangeKeepsCopiesInSync) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(4);
+  c.AddPs("ps-2");  // a primary moves to it
+  const v1::PartitionPlacement* moved = nullptr;
+  v1::JobStatus job;
+  for (int i = 0; i < 100 && moved == nullptr; ++i) {
+    c.Pass(absl::Milliseconds(100));
+    job = c.Job(id);
+    for (const auto& p : job.partitions()) moved = p.primary() == "ps-2" ? &p : moved;
+  }
+  ASSERT_NE(moved, nullptr);
+  const uint32_t partition = moved->partition();
+  ASSERT_EQ(moved->backups_size(), 2) << "the old primary, too";
+  for (const auto& b : moved->backups()) EXPECT_TRUE(b.in_sync()) << b.node();
+  c.replicate = false;  // it dies before it has brought anybody up to date
+  c.Kill(c.node("ps-2"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_NE(c.Job(id).partitions(static_cast<int>(partition)).primary(), "ps-2");
+  EXPECT_EQ(c.Job(id).reason(), "");
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 6) << "and nothing is lost";
+  c.replicate = true;
+  c.Restart(c.node("ps-2"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
 TEST(ClusterCopies, APsWhoseStorageFailsIsLeftOut) {
   Cluster c(3, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));

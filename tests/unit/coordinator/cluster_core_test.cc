@@ -137,6 +137,31 @@ TEST(ClusterCore, InspectionGoesToAnotherWorker) {
   EXPECT_EQ(c.ReplyTo(token)->status.code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(ClusterCore, AWorkerThatDoesNotSeeTheDataIsNoReasonToRefuse) {
+  Cluster c(1, 3);
+  c.node("worker-0").blind = "data.path: /data/x: no such file";
+  const ReplyToken token = c.Submit(c.Spec());
+  const Reply* reply = c.ReplyTo(token);
+  ASSERT_NE(reply, nullptr);
+  ASSERT_TRUE(reply->status.ok()) << reply->status;
+  const uint64_t id = c.SubmittedId(token);
+  const auto& response = std::get<v1::SubmitResponse>(reply->body);
+  ASSERT_EQ(response.warnings_size(), 1);
+  EXPECT_EQ(response.warnings(0),
+            "goes on without worker \"worker-0\", which does not see the data: data.path: /data/x: no such file");
+  EXPECT_TRUE(c.node("worker-0").assigned.empty());
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without worker \"worker-0\", which does not see the data"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+
+  for (const char* name : {"worker-0", "worker-1", "worker-2"}) c.node(name).blind = "data.path: /data/x: no such file";
+  reply = c.ReplyTo(c.Submit(c.Spec()));
+  ASSERT_NE(reply, nullptr);
+  EXPECT_TRUE(absl::IsInvalidArgument(reply->status));
+  EXPECT_EQ(reply->status.message(),
+            "data.path: /data/x: no such file (as workers \"worker-0\", \"worker-1\", \"worker-2\" see it)");
+}
+
 TEST(ClusterCore, QueueGoesByPriorityThenAge) {
   Cluster c(1, 1);
   v1::JobSpec spec = c.Spec(1);

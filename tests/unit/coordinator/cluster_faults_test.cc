@@ -105,7 +105,7 @@ bool RunWithCrash(int at) {
     }
   }
   EXPECT_NE(id, 0u);
-  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << JobStateText(c.State(id)) << ": " << c.Job(id).reason();
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << StateText(c.State(id)) << ": " << c.Job(id).reason();
   EXPECT_EQ(c.TrueStep(id), 10);
   EXPECT_EQ(c.Job(id).epochs_size(), 2);
   EXPECT_EQ(c.core().ListJobs(absl::InfinitePast()).jobs_size(), 1);
@@ -184,7 +184,7 @@ TEST(ClusterCore, RandomFaults) {
     }
     for (const std::string& key : keys) {
       const v1::JobStatus job = c.Job(ids[key]);
-      ASSERT_EQ(job.state(), v1::SUCCEEDED) << JobStateText(job.state()) << ": " << job.reason();
+      ASSERT_EQ(job.state(), v1::SUCCEEDED) << StateText(job.state()) << ": " << job.reason();
       EXPECT_EQ(job.epochs_size(), 2);
       EXPECT_EQ(c.TrueStep(ids[key]), 10);
     }

@@ -131,6 +131,11 @@ TEST(ClusterMoves, APsThatJoinsTakesItsShareWithFewMoves) {
       for (const auto& b : after.partitions(i).backups()) EXPECT_TRUE(b.in_sync());
     }
     EXPECT_EQ(moved, 1) << "4 partitions on 3 ps";
+    std::map<std::string, int> backups_on;
+    for (const auto& p : after.partitions()) {
+      for (const auto& b : p.backups()) ++backups_on[b.node()];
+    }
+    EXPECT_EQ(backups_on.size(), backups == 0 ? 0u : 3u) << "backups, too";
     const uint64_t generation = after.generation();
     PassAndTrain(c, id, absl::Seconds(10));
     EXPECT_EQ(c.Job(id).generation(), generation) << "then it is quiet";
@@ -150,6 +155,73 @@ TEST(ClusterMoves, ADrainedWorkerGivesItsReplicasAway) {
   for (const auto& node : list.nodes()) EXPECT_EQ(node.draining(), node.name() == "worker-0");
   ASSERT_TRUE(Drain(c, "worker-0", true).ok());
   EXPECT_EQ(c.Assigned("worker-0", id).size(), 2u);
+}
+
+TEST(ClusterMoves, DrainedSilentAndSlowWorkersAreNotAskedWhileThereAreOthers) {
+  Cluster c(1, 2);
+  c.node("worker-0").hello.set_slots(1);
+  ASSERT_TRUE(Drain(c, "worker-0").ok());
+  c.answer_inspections = false;
+  c.Submit(LongSpec());
+  c.Settle();
+  EXPECT_TRUE(c.node("worker-0").inspections.empty());
+  EXPECT_EQ(c.node("worker-1").inspections.size(), 1u);
+  c.answer_inspections = true;
+  ASSERT_TRUE(Drain(c, "worker-1").ok());
+  EXPECT_NE(c.SubmitOk(LongSpec()), 0u) << "rather one that is drained than none";
+}
+
+// ---- a ps whose store failed ----
+
+TEST(ClusterMoves, APsWhoseStoreFailedIsEmptiedAndGivenNothing) {
+  for (int backups : {0, 1}) {
+    SCOPED_TRACE(backups);
+    Cluster c(3, 1);
+    const uint64_t id = c.SubmitOk(LongSpec(backups));
+    c.Pass(absl::Seconds(1));
+    ASSERT_GT(PartitionsOn(c, id, "ps-1"), 0);
+    v1::NodeMessage message;
+    message.mutable_heartbeat()->set_fault("its data directory /d failed: no space left");
+    c.node("ps-1").fault = message.heartbeat().fault();
+    c.Say(c.node("ps-1"), message);
+    EXPECT_TRUE(c.Logged("ps \"ps-1\" has failed and is given no partitions: its data directory /d failed"));
+    EXPECT_GE(PassAndTrain(c, id, absl::Seconds(12)), 20) << "training goes on";
+    EXPECT_EQ(PartitionsOn(c, id, "ps-1"), 0);
+    const uint64_t second = c.SubmitOk(LongSpec(backups));
+    EXPECT_EQ(PartitionsOn(c, second, "ps-1"), 0);
+    for (const v1::ListNodesResponse list = c.core().ListNodes(); const auto& node : list.nodes()) {
+      EXPECT_EQ(node.fault().empty(), node.name() != "ps-1");
+    }
+    const ReplyToken third = c.Submit([] {
+      v1::JobSpec spec = LongSpec(2);
+      return spec;
+    }());
+    c.Pass(absl::Milliseconds(200));
+    EXPECT_THAT(c.Job(c.SubmittedId(third)).reason(), HasSubstr("ps \"ps-1\": its data directory /d failed"));
+    c.Kill(c.node("ps-1"));
+    c.node("ps-1").fault.clear();
+    c.Restart(c.node("ps-1"));
+    c.Pass(absl::Seconds(1));
+    EXPECT_THAT(c.Job(c.SubmittedId(third)).reason(), HasSubstr("waits for free slots")) << "a restart mends it";
+  }
+}
+
+TEST(ClusterMoves, AJobThatHasNotBegunBeginsElsewhere) {
+  Cluster c(0, 1);
+  c.AddPs("ps-0");
+  FakeNode& full = c.AddPs("ps-1");
+  full.silent = true;  // it does not answer
+  const uint64_t id = c.SubmitOk(LongSpec(0));
+  ASSERT_EQ(c.State(id), v1::STARTING);
+  full.silent = false;
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  message.mutable_job_error()->set_message("/d: no space left");
+  c.Say(full, message);
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::RUNNING);
+  EXPECT_EQ(PartitionsOn(c, id, "ps-1"), 0);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("goes on without ps \"ps-1\": /d: no space left"));
 }
 
 // ---- workers that cannot ----

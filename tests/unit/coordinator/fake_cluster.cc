@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/model/step_plan.h"
 #include "coordinator/state_store.h"
 
 namespace cairn {
@@ -55,10 +56,10 @@ FakeNode& FakeCluster::AddPs(const std::string& name, const std::string& host) {
   return *node;
 }
 
-FakeNode& FakeCluster::AddWorker(const std::string& name, int slots) {
+FakeNode& FakeCluster::AddWorker(const std::string& name, int slots, v1::Role role) {
   auto& node = nodes_[name] = std::make_unique<FakeNode>();
   node->hello.set_name(name);
-  node->hello.set_role(v1::WORKER);
+  node->hello.set_role(role);
   node->hello.set_slots(slots);
   node->hello.set_device("cpu");
   node->hello.set_incarnation(++last_incarnation_);
@@ -89,6 +90,9 @@ void FakeCluster::Connect(FakeNode& node) {
   node.inbox.clear();
   node.closed.reset();
   Do(NodeUp{node.session, HelloOf(node)});
+  for (const auto& [job_id, reports] : node.reported) {
+    for (const v1::NodeMessage& report : reports) Say(node, report);
+  }
 }
 
 void FakeCluster::BreakSession(FakeNode& node) {
@@ -100,6 +104,7 @@ void FakeCluster::BreakSession(FakeNode& node) {
 void FakeCluster::Kill(FakeNode& node) {
   node.running = false;
   node.assigned.clear();
+  node.reported.clear();
   for (auto& [job_id, hosted] : node.hosted) hosted.serving = false;
   node.shards.clear();
   node.inspections.clear();
@@ -116,7 +121,7 @@ void FakeCluster::Restart(FakeNode& node, const std::string& address) {
 }
 
 void FakeCluster::Say(FakeNode& node, const v1::NodeMessage& message) {
-  if (node.session.value != 0) Do(NodeSays{node.session, message});
+  if (node.session.value != 0 && !node.silent) Do(NodeSays{node.session, message});
 }
 
 // ---- users ----
@@ -149,6 +154,7 @@ v1::JobStatus FakeCluster::Job(uint64_t id) const {
 // ---- the loop ----
 
 void FakeCluster::Do(const Event& event) {
+  std::vector<ReplyToken> taken;
   for (Effect& effect : core_->Step(event, clock_.Now())) {
     if (effect_count_++ == crash_at_) {
       crashed_ = true;
@@ -173,10 +179,34 @@ void FakeCluster::Do(const Event& event) {
     } else if (auto* reply = std::get_if<Reply>(&effect)) {
       EXPECT_FALSE(replies_.contains(reply->token)) << "two replies to one call";
       replies_[reply->token] = std::move(*reply);
+    } else if (auto* part = std::get_if<SendPrediction>(&effect)) {
+      predictions[part->token].push_back(std::move(part->part));
+      if (take_predictions) taken.push_back(part->token);
     } else if (auto* line = std::get_if<LogLine>(&effect)) {
       log_.push_back(line->text);
     }
   }
+  for (ReplyToken token : taken) Do(PredictionTaken{token});
+}
+
+std::vector<v1::NodeMessage> FakeCluster::Outputs(const v1::EvaluateShard& shard, int64_t examples, int outputs) {
+  const PlaceRange places = Share(examples, shard.shard(), shard.shards());
+  std::vector<v1::NodeMessage> messages(2);
+  v1::PredictBlock& block = *messages[0].mutable_predicted();
+  block.set_request_id(shard.request_id());
+  block.set_shard(shard.shard());
+  block.set_first_example(static_cast<uint64_t>(places.begin));
+  block.set_examples(static_cast<uint64_t>(places.size()));
+  block.add_output_shape(outputs);
+  for (int64_t e = places.begin; e < places.end; ++e) {
+    for (int i = 0; i < outputs; ++i) {
+      const float value = static_cast<float>(e) + static_cast<float>(i) / 10;
+      block.mutable_outputs()->append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+  }
+  messages[1].mutable_evaluated()->set_request_id(shard.request_id());
+  messages[1].mutable_evaluated()->set_shard(shard.shard());
+  return messages;
 }
 
 void FakeCluster::RestartCoordinator() {
@@ -209,7 +239,9 @@ void FakeCluster::Settle() {
 }
 
 void FakeCluster::Deliver(FakeNode& node) {
-  for (const v1::CoordinatorMessage& message : std::exchange(node.inbox, {})) Handle(node, message);
+  for (const v1::CoordinatorMessage& message : std::exchange(node.inbox, {})) {
+    if (!node.silent) Handle(node, message);
+  }
   AnswerQueries(node);
 }
 
@@ -218,6 +250,8 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
   if (message.has_host_partitions()) {
     HostPartitions(node, message.host_partitions());
   } else if (message.has_drop_job()) {
+    if (message.drop_job().remove_checkpoints_size() > 0) node.drops.push_back(message.drop_job());
+    node.reported.erase(message.drop_job().job_id());
     node.hosted.erase(message.drop_job().job_id());
     node.assigned.erase(message.drop_job().job_id());
   } else if (message.has_assign_replicas()) {
@@ -235,6 +269,25 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
     node.shards.push_back(message.evaluate_shard());
   } else if (message.has_finalize()) {
     node.finalizes.push_back(message.finalize());
+  } else if (message.has_write_summaries()) {
+    const v1::WriteSummaries& write = node.summaries.emplace_back(message.write_summaries());
+    if (!answer_files) return;
+    v1::NodeMessage answer;
+    answer.mutable_summaries_written()->set_job_id(write.job_id());
+    if (!write.epochs().empty()) answer.mutable_summaries_written()->set_epochs(write.epochs().rbegin()->epoch() + 1);
+    Say(node, answer);
+  } else if (message.has_save_model()) {
+    const v1::SaveModel& save = node.saves.emplace_back(message.save_model());
+    if (!answer_files) return;
+    v1::NodeMessage answer;
+    answer.mutable_model_saved()->set_job_id(save.job_id());
+    answer.mutable_model_saved()->set_step(save.step());
+    answer.mutable_model_saved()->set_path(save.path());
+    Say(node, answer);
+  } else if (message.has_restore()) {
+    node.restores.push_back(message.restore());
+  } else if (message.has_mark_best()) {
+    node.marks.push_back(message.mark_best());
   }
 }
 
@@ -271,6 +324,7 @@ void FakeCluster::HostPartitions(FakeNode& node, const v1::HostPartitions& host)
     if (anew && host.has_rollback_to()) {
       hosted.version[p] = host.rollback_to();
       true_step_[host.job_id()] = static_cast<int64_t>(host.rollback_to());
+      for (auto& [name, other] : nodes_) other->reported.erase(host.job_id());
     }
   }
   v1::NodeMessage answer;
@@ -279,6 +333,11 @@ void FakeCluster::HostPartitions(FakeNode& node, const v1::HostPartitions& host)
   ready.set_generation(host.generation());
   for (const auto& [p, version] : hosted.version) *ready.add_partitions() = HeldOf(node, host.job_id(), p);
   Say(node, answer);
+}
+
+std::optional<absl::Time> FakeCluster::CutSince(const std::string& a, const std::string& b) const {
+  auto it = cut_links_.find({std::min(a, b), std::max(a, b)});
+  return it == cut_links_.end() ? std::nullopt : std::optional(it->second);
 }
 
 // Brings the backups of this primary up to date and says so, again and again.
@@ -290,6 +349,16 @@ void FakeCluster::Replicate(FakeNode& primary) {
     for (auto& [p, links] : hosted.links) {
       for (auto& [name, in_sync] : links) {
         FakeNode& backup = *nodes_.at(name);
+        if (const auto since = CutSince(primary.hello.name(), name)) {
+          if (clock_.Now() - *since < absl::Seconds(3)) continue;
+          v1::BackupReport& report = *reports.emplace_back().mutable_backup_report();
+          report.set_job_id(job_id);
+          report.set_generation(hosted.generation);
+          report.set_partition(p);
+          report.set_node(name);
+          report.set_lost("no answer for 3 s");
+          continue;
+        }
         const auto copy = backup.hosted.find(job_id);
         if (!backup.running || copy == backup.hosted.end() || !copy->second.serving ||
             copy->second.generation != hosted.generation || !copy->second.backup.contains(p)) {
@@ -314,13 +383,20 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
     for (const v1::InspectData& inspect : std::exchange(node.inspections, {})) {
       v1::NodeMessage answer;
       answer.mutable_data_info()->set_request_id(inspect.request_id());
-      answer.mutable_data_info()->set_error(data_error);
+      answer.mutable_data_info()->set_error(node.blind.empty() ? data_error : node.blind);
+      answer.mutable_data_info()->set_worker_only(!node.blind.empty());
       *answer.mutable_data_info()->mutable_info() = data;
       Say(node, answer);
     }
   }
   if (answer_evaluations) {
     for (const v1::EvaluateShard& shard : std::exchange(node.shards, {})) {
+      if (shard.predict()) {
+        for (const v1::NodeMessage& message : Outputs(shard, static_cast<int64_t>(data.test_examples()), 4)) {
+          Say(node, message);
+        }
+        continue;
+      }
       v1::NodeMessage answer;
       answer.mutable_evaluated()->set_request_id(shard.request_id());
       answer.mutable_evaluated()->set_shard(shard.shard());
@@ -344,6 +420,7 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
 void FakeCluster::Beat(FakeNode& node) {
   v1::NodeMessage message;
   message.mutable_heartbeat()->set_memory_bytes(1);
+  message.mutable_heartbeat()->set_fault(node.fault);
   for (const auto& [job_id, assign] : node.assigned) {
     v1::JobProgress& progress = *message.mutable_heartbeat()->add_progress();
     progress.set_job_id(job_id);
@@ -379,14 +456,27 @@ void FakeCluster::TrainStep() {
     if (!node->running) continue;
     for (const auto& [job_id, assign] : node->assigned) {
       const v1::AssignReplicas*& best = newest[job_id];
-      if (best == nullptr || assign.generation() > best->generation()) best = &assign;
+      const auto age = [](const v1::AssignReplicas& a) { return std::pair(a.generation(), a.assignment()); };
+      if (best == nullptr || age(assign) > age(*best)) best = &assign;
       for (int32_t r : assign.replicas()) computing[job_id][r] = node.get();
     }
   }
   std::vector<std::pair<FakeNode*, v1::NodeMessage>> reports;
   for (const auto& [job_id, assign] : newest) {
     int64_t& step = true_step_[job_id];
-    if (step >= assign->total_steps()) continue;
+    if (step >= assign->total_steps()) {
+      for (const auto& [replica, node] : computing[job_id]) {
+        v1::NodeMessage message;
+        v1::ReplicaReport& report = *message.mutable_replica_report();
+        report.set_job_id(job_id);
+        report.set_generation(assign->generation());
+        report.set_replica(replica);
+        report.set_finished(true);
+        reports.emplace_back(node, std::move(message));
+      }
+      continue;
+    }
+    if (assign->epochs_open() > 0 && step >= assign->epochs_open() * assign->steps_per_epoch()) continue;
     if (static_cast<int>(computing[job_id].size()) != assign->spec().replicas()) continue;
     bool served = true;
     for (const v1::Route& route : assign->routes()) {
@@ -400,7 +490,7 @@ void FakeCluster::TrainStep() {
       for (const auto& [name, in_sync] : hosted->second.links[p]) {  // nothing is acknowledged without them
         FakeNode& backup = *nodes_.at(name);
         auto copy = backup.hosted.find(job_id);
-        served = served && (!in_sync || (backup.running && copy != backup.hosted.end() && copy->second.serving &&
+        served = served && (!in_sync || (backup.running && !CutSince(route.ps(), name) && copy != backup.hosted.end() && copy->second.serving &&
                                          copy->second.generation == hosted->second.generation &&
                                          copy->second.backup.contains(p)));
       }
@@ -429,13 +519,29 @@ void FakeCluster::TrainStep() {
       if ((step + 1) % assign->steps_per_epoch() == 0) {
         report.set_validation_epoch(static_cast<int>(step / assign->steps_per_epoch()));
         report.mutable_validation()->set_examples(2);
-        report.mutable_validation()->set_loss(0.25);
+        const auto loss = validation_loss.find(report.validation_epoch());
+        report.mutable_validation()->set_loss(loss == validation_loss.end() ? 0.25 : loss->second);
         report.mutable_validation()->add_metrics(1);
       }
       report.set_finished(step + 1 == assign->total_steps());
       reports.emplace_back(node, std::move(message));
     }
     ++step;
+    if (!write_checkpoints || step % assign->steps_per_epoch() != 0) continue;
+    for (const auto& [replica, node] : computing[job_id]) {
+      if (!node->assigned.at(job_id).chief()) continue;
+      v1::NodeMessage message;
+      v1::CheckpointInfo& info = *message.mutable_checkpoint()->mutable_checkpoint();
+      message.mutable_checkpoint()->set_job_id(job_id);
+      info.set_path(absl::StrCat(assign->spec().checkpoints().dir(), "/step-", step));
+      info.set_step(step);
+      info.set_written_unix_ms(absl::ToUnixMillis(clock_.Now()) + step);
+      reports.emplace_back(node, std::move(message));
+      break;
+    }
+  }
+  for (auto& [node, message] : reports) {
+    if (message.has_replica_report()) node->reported[message.replica_report().job_id()].push_back(message);
   }
   for (auto& [node, message] : reports) Say(*node, message);
 }

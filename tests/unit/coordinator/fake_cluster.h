@@ -19,7 +19,10 @@ struct FakeNode {
   v1::Hello hello;       // name, role, address, slots, incarnation
   SessionToken session;  // 0: none open
   bool running = true;   // the process
+  bool silent = false;   // hears and says nothing, while its session seems to be open
   std::vector<v1::CoordinatorMessage> inbox;
+  std::string fault;  // ps: what it says of its store
+  std::string blind;  // worker: why it does not see the data
   int commands = 0;  // received since the last ClearCommands, Welcome not counted
 
   struct Hosted {
@@ -37,6 +40,12 @@ struct FakeNode {
   std::vector<v1::EvaluateShard> shards;            // worker: asked, not answered
   std::vector<v1::InspectData> inspections;         // worker: asked, not answered
   std::vector<v1::Finalize> finalizes;              // worker: asked, not answered
+  std::vector<v1::Restore> restores;                // worker: asked
+  std::vector<v1::MarkBest> marks;                  // worker: asked
+  std::map<uint64_t, std::vector<v1::NodeMessage>> reported;  // worker: by job; told again with each new session
+  std::vector<v1::WriteSummaries> summaries;        // worker: asked
+  std::vector<v1::SaveModel> saves;                 // worker: asked
+  std::vector<v1::DropJob> drops;                   // worker: with checkpoints to remove
   std::optional<absl::Status> closed;               // how the last session ended
 };
 
@@ -50,11 +59,22 @@ class FakeCluster {
   v1::DataInfo data;
   std::string data_error;  // workers answer so
   bool replicate = true;   // backups are brought up to date
+  // Sum of the two examples of a replica's share, by epoch: 0.25 where nothing is said.
+  std::map<int, double> validation_loss;
+  bool write_checkpoints = false;  // the chief, at the end of each epoch
+  bool answer_files = true;        // WriteSummaries and SaveModel
   bool answer_inspections = true, answer_evaluations = true, answer_finalizes = true;
+  // Of every prediction, in the order in which it came. A slow caller takes none by itself.
+  std::map<ReplyToken, std::vector<v1::PredictResponse>> predictions;
+  bool take_predictions = true;
 
   FakeNode& AddPs(const std::string& name, const std::string& host = "");
-  FakeNode& AddWorker(const std::string& name, int slots = 1);
+  FakeNode& AddWorker(const std::string& name, int slots = 1, v1::Role role = v1::WORKER);
   FakeNode& node(const std::string& name) { return *nodes_.at(name); }
+
+  // Between two ps, both ways. A primary says so after 3 s of it.
+  void CutLink(const std::string& a, const std::string& b) { cut_links_[{std::min(a, b), std::max(a, b)}] = clock_.Now(); }
+  void HealLink(const std::string& a, const std::string& b) { cut_links_.erase({std::min(a, b), std::max(a, b)}); }
 
   void Connect(FakeNode& node);       // opens a session
   void BreakSession(FakeNode& node);  // the process goes on
@@ -93,6 +113,8 @@ class FakeCluster {
   void ClearCommands();
   // The number of steps that the replicas of the job have truly done.
   int64_t TrueStep(uint64_t job_id) const;
+  // A worker's whole answer to a shard of a prediction: output i of example e is e + i / 10.
+  static std::vector<v1::NodeMessage> Outputs(const v1::EvaluateShard& shard, int64_t examples, int outputs);
 
   CoordinatorOptions options;
   std::map<std::string, std::string> disk;
@@ -104,6 +126,7 @@ class FakeCluster {
   void Beat(FakeNode& node);
   void HostPartitions(FakeNode& node, const v1::HostPartitions& host);
   void Replicate(FakeNode& primary);
+  std::optional<absl::Time> CutSince(const std::string& a, const std::string& b) const;
   v1::HeldPartition HeldOf(const FakeNode& node, uint64_t job_id, uint32_t partition) const;
   v1::Hello HelloOf(const FakeNode& node) const;
 
@@ -116,6 +139,7 @@ class FakeCluster {
   std::map<ReplyToken, Reply> replies_;
   std::vector<std::string> log_;
   std::map<uint64_t, int64_t> true_step_;
+  std::map<std::pair<std::string, std::string>, absl::Time> cut_links_;
   int effect_count_ = 0;
   int crash_at_ = -1;
   bool crashed_ = false;

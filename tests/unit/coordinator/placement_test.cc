@@ -257,6 +257,51 @@ TEST(NextPrimaryMove, AChangeOfRolesFirst) {
   EXPECT_FALSE(NextPrimaryMove(bytes, copies, {{"a", "h", 0}}).has_value());
 }
 
+// The same for backups: never two copies on one ps, and no partition whose copies share a host that did not before.
+TEST(NextBackupMove, EndsBalanced) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    std::vector<PsLoad> ps = RandomPs(random, 5);
+    for (size_t i = 0; i < ps.size(); ++i) ps[i].host = absl::StrCat("host-", i);
+    const auto partitions = RandomPartitions(random);
+    auto copies = PlacePartitions(partitions, ps, 1 + static_cast<int>(random() % 2));
+    std::vector<uint64_t> bytes;
+    uint64_t largest = 0;
+    for (const auto& range : partitions) {
+      bytes.push_back(Bytes(range));
+      largest = std::max(largest, bytes.back());
+    }
+    ps.push_back({"new", "host-9", 0});
+    size_t moves = 0;
+    while (auto move = NextBackupMove(bytes, copies, ps)) {
+      ASSERT_LT(moves++, 4 * partitions.size()) << "it does not end";
+      PartitionCopies& c = copies[move->partition];
+      ASSERT_NE(c.primary, move->to);
+      ASSERT_EQ(std::count(c.backups.begin(), c.backups.end(), move->to), 0);
+      ASSERT_EQ(std::count(c.backups.begin(), c.backups.end(), move->from), 1);
+      std::replace(c.backups.begin(), c.backups.end(), move->from, move->to);
+    }
+    std::map<NodeName, uint64_t> own;
+    for (const auto& p : ps) own[p.name] = 0;
+    for (size_t i = 0; i < copies.size(); ++i) {
+      for (const NodeName& b : copies[i].backups) own[b] += bytes[i];
+    }
+    uint64_t most = 0;
+    for (const auto& [name, sum] : own) most = std::max(most, sum);
+    EXPECT_LE(most, own["new"] + largest) << "the new one has its share";
+  }
+}
+
+TEST(NextBackupMove, KeepsHostsApart) {
+  const std::vector<uint64_t> bytes(4, 64);
+  const std::vector<PsLoad> ps{{"a", "h1", 0}, {"b", "h2", 0}, {"c", "h1", 0}};
+  EXPECT_FALSE(NextBackupMove(bytes, {{"a", {"b"}}, {"a", {"b"}}, {"a", {"b"}}, {"a", {"b"}}}, ps).has_value());
+  const auto move = NextBackupMove(bytes, {{"a", {"b"}}, {"b", {"a"}}, {"b", {"a"}}, {"b", {"a"}}}, ps);
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(std::pair(move->from, move->to), std::pair(NodeName("a"), NodeName("c")));
+}
+
 TEST(ReplicaListText, Ranges) {
   EXPECT_EQ(ReplicaListText({}), "");
   EXPECT_EQ(ReplicaListText({3}), "3");

@@ -1,0 +1,127 @@
+// What a user is told of a job that waits, or that goes on with something amiss.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kStalledAfter = absl::Seconds(25);  // the reason stands within 30 s
+
+// From 1; 0: all are finite.
+int FirstEpochNotFinite(const v1::JobStatus& status) {
+  for (int i = 0; i < status.epochs_size(); ++i) {
+    if (!std::isfinite(status.epochs(i).train().loss())) return i + 1;
+  }
+  return 0;
+}
+
+std::string LeftOutText(const Job& job) {
+  std::string text;
+  for (const auto& [name, left_out] : job.left_out) absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
+  return text.empty() ? text : text + ")";
+}
+
+}  // namespace
+
+// A ps without which some partition is not served; empty: all are.
+NodeName ClusterCore::MissingPs(const Job& job) const {
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()}))
+      return p.primary();
+  }
+  return {};
+}
+
+std::string ClusterCore::QueuedReason(const Job& job) const {
+  int workers = 0, ps = 0, free = 0;
+  const std::map<NodeName, int32_t> used = SlotsUsed();
+  for (const auto& [name, node] : members_.nodes()) {
+    if (!node.connected()) continue;
+    ps += node.role == v1::PS && !node.leaving();
+    if (node.role != v1::WORKER || !MayWork(job, node)) continue;
+    ++workers;
+    auto it = used.find(name);
+    free += it == used.end() || it->second < node.slots;
+  }
+  if (!job.has_data()) {
+    if (workers == 0) return "waits for a worker to look at the data: none is alive";
+    return job.inspecting ? "a worker is looking at the data"
+                          : "waits for a worker to look at the data; see the workers' logs";
+  }
+  if (ps <= job.status.spec().backups()) {
+    if (ps == 0) return absl::StrCat("waits for a ps: none is alive that may work", FaultsText());
+    return absl::StrFormat("waits for ps: %d alive, %d are needed for backups: %d%s", ps,
+                           1 + job.status.spec().backups(), job.status.spec().backups(), FaultsText());
+  }
+  const int needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
+  if (workers < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", workers, needed);
+  if (free < needed)
+    return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, workers, needed);
+  return "waits for its turn";
+}
+
+std::string ClusterCore::Reason(const Job& job) const {
+  if (job.queued()) return QueuedReason(job);
+  if (std::string reason = CopiesReason(job); !reason.empty()) return reason;
+  if (job.awaiting_ready) {
+    return absl::StrFormat("partitions are being loaded: %d of %d are ready",
+                           std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
+  }
+  if (job.starting() && !job.restore_from.empty()) {
+    if (job.restore_worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
+    return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
+  }
+  if (job.finalizing()) {
+    const bool worker = std::any_of(members_.nodes().begin(), members_.nodes().end(),
+                                    [](const auto& n) { return n.second.role == v1::WORKER && n.second.connected(); });
+    return worker ? "" : "waits for a worker to take the digest: none is alive";
+  }
+  for (const v1::ReplicaPlacement& r : job.status.replicas()) {
+    if (r.worker().empty()) return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
+  }
+  if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
+    std::set<NodeName> workers;
+    const std::vector<int32_t> slowest = job.progress->Slowest();
+    for (int32_t r : slowest) workers.insert(job.status.replicas(r).worker());
+    const std::string warning = WarningText(job);
+    return absl::StrFormat("no step was finished for a while: replicas %s are behind, on %s; see their logs%s%s",
+                           ReplicaListText(slowest), absl::StrJoin(workers, ", "), warning.empty() ? "" : "; ", warning);
+  }
+  return WarningText(job);
+}
+
+// What a user should know of a job that runs, or has run, all the same.
+std::string ClusterCore::WarningText(const Job& job) const {
+  std::string text = StopText(job);
+  if (const int epoch = FirstEpochNotFinite(job.status); epoch > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ");
+    absl::StrAppendFormat(&text, "warning: the loss is not finite since epoch %d: its weights are of no use; lower "
+                           "optimizer.learning_rate, or check the data",
+                           epoch);
+  }
+  if (const std::string links = LinksText(job); !links.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", links);
+  if (const std::string evaluators = EvaluatorsText(job); !evaluators.empty()) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", evaluators);
+  }
+  for (const auto& [name, left_out] : job.left_out) {
+    const ClusterNode* node = members_.Find(name);
+    if (node == nullptr || !LeftOut(job, *node) || !job.active()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "goes on without ", left_out.why);
+  }
+  return text;
+}
+
+void ClusterCore::UpdateReason(Job& job) {
+  if (job.finished()) return;
+  std::string reason = Reason(job);
+  if (reason == job.status.reason()) return;
+  job.status.set_reason(std::move(reason));
+  Changed(job);
+}
+
+}  // namespace cairn

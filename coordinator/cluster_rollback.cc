@@ -1,0 +1,134 @@
+// Jobs whose copies were taken up again from disks that may be behind: to which version they go back; and what is said
+// of copies that are waited for.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/model/fault_check.h"
+#include "coordinator/cluster_core.h"
+#include "coordinator/copies.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kNamesInReasonMax = 3;
+
+// The greatest version up to `most` at which the partition can be; nullopt: none.
+std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t most) {
+  if (held.version() <= most) return held.version();
+  if (held.version_min() <= most) return most;
+  std::optional<uint64_t> best;
+  for (uint64_t v : held.versions()) {
+    if (v <= most && (!best || v > *best)) best = v;
+  }
+  return best;
+}
+
+}  // namespace
+
+// Called when all primaries of a synchronous job have said at which version they are. True: they are not at one that
+// the job can go on from, and a new generation takes them to one, or the job failed.
+bool ClusterCore::FallBack(Job& job) {
+  uint64_t least = UINT64_MAX, most = 0;
+  for (const v1::HeldPartition& at : job.at) {
+    least = std::min(least, at.version());
+    most = std::max(most, at.version());
+  }
+  job.recovered = false;
+  // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the workers
+  // send again. Without one the workers are ahead, even where all partitions agree.
+  if (LogsBeforeReply(job.status.spec().durability()) && most - least <= 1) return false;
+  std::optional<uint64_t> to = least;
+  for (bool lowered = true; lowered && to;) {
+    lowered = false;
+    for (const v1::HeldPartition& at : job.at) {
+      const std::optional<uint64_t> reached = ReachableUpTo(at, *to);
+      if (reached == to) continue;
+      to = reached;
+      lowered = true;
+      break;
+    }
+  }
+  if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;  // before the first images: a function of the seed
+  const int64_t step = job.progress ? job.progress->step() : 0;
+  if (!to) {
+    const std::string why = absl::StrFormat(
+        "the ps came back with partitions at versions %d to %d and can take them back to no common one, because they "
+        "did not log updates before the reply",
+        least, most);
+    if (RestoreInstead(job, why)) return true;
+    EndJob(job, v1::FAILED,
+           absl::StrCat(why, "; submit the job again, with durability: LOGGED_AND_REPLICATED or checkpoints"));
+    return true;
+  }
+  Warn("job %d: falls back from step %d to %d: what came after was in the memory of ps that died", job.id(), step, *to);
+  job.rollback_to = *to;
+  job.rollback_generation = job.status.generation() + 1;
+  job.version.assign(job.version.size(), *to);
+  if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), now_);
+  if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) {
+    job.status.set_state(v1::RUNNING);
+    job.finalize_worker.clear();
+    job.finalize_attempts = 0;
+    job.finalize_at = now_;
+    reschedule_ = true;
+  }
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    for (v1::BackupPlacement& b : *p.mutable_backups()) {
+      b.set_in_sync(false);
+      b.set_former(false);
+    }
+  }
+  NewGeneration(job);
+  return true;
+}
+
+// The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
+// anew from what the partitions hold.
+void ClusterCore::GoOnFromWhatIsLeft(Job& job) {
+  if (LogsBeforeReply(job.status.spec().durability())) return;
+  Warn("job %d: goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again",
+       job.id());
+  job.rollback_generation = job.status.generation();
+  if (job.progress) job.progress->RollBack(0, now_);
+  if (!job.finalizing()) return;
+  job.status.set_state(v1::RUNNING);
+  job.finalize_worker.clear();
+  job.finalize_attempts = 0;
+  job.finalize_at = now_;
+  reschedule_ = true;
+}
+
+// ---- reasons ----
+
+// Why partitions are not served; empty: they are.
+std::string ClusterCore::CopiesReason(const Job& job) const {
+  int waiting = 0;
+  std::set<NodeName> away, back;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    const bool returned = job.returned.contains({p.partition(), p.primary()});
+    if (UsablePs(job, p.primary()) != nullptr && !returned) continue;
+    ++waiting;
+    for (const NodeName& name : HoldersOf(p)) {
+      v1::PartitionPlacement copy = p;
+      if (name != p.primary() && !Complete(*FindBackup(copy, name))) continue;
+      (job.returned.contains({p.partition(), name}) ? back : away).insert(name);
+    }
+  }
+  if (waiting == 0) return "";
+  if (away.size() == 1 && back.empty()) {
+    return absl::StrFormat("waits for ps \"%s\" to come back (its data directory holds %d partitions); restart it",
+                           *away.begin(), job.PartitionsOn(*away.begin()));
+  }
+  std::vector<NodeName> names(away.begin(), away.end());
+  const size_t more = names.size() - std::min(names.size(), kNamesInReasonMax);
+  names.resize(names.size() - more);
+  std::string text = absl::StrFormat(
+      "waits for ps \"%s\"%s to come back: %d partitions have no other copy that is up to date; restart them",
+      absl::StrJoin(names, "\", \""), more > 0 ? absl::StrFormat(" and %d more", more) : "", waiting);
+  if (!back.empty()) absl::StrAppend(&text, " (\"", absl::StrJoin(back, "\", \""), "\" lost its memory)");
+  return text;
+}
+
+}  // namespace cairn
