@@ -1,0 +1,243 @@
+"""The input pipeline as a user has it: TFRecord files that this file writes and reads by itself (CRC-32C one bit at a time, protobuf by
+hand), and jobs over real daemons whose digest says that every worker computed the same examples.
+
+- What `cairn data convert` writes is read here, and what is written here is read by `cairn data info` and trained on.
+- A job on TFRecords, plain and gzip, ends with the bits of the same job on the IDX files that they came from.
+- Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits on 1 and on 3 workers, and each of
+  them matters. A cache in a file instead of memory changes nothing.
+- A damaged record ends the job with the file and the record's number.
+"""
+
+import gzip
+import json
+import os
+import struct
+import subprocess
+
+from cluster import BIN, Cluster, check
+from jobs import make_glyphs, small_job
+
+# ---- TFRecord, by its definition ----
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def frame(data):
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked(length)) + data + struct.pack("<I", masked(data))
+
+
+def first_records(data, count):
+    at = 0
+    for _ in range(count):
+        length, crc = struct.unpack_from("<QI", data, at)
+        check(crc == masked(data[at:at + 8]), f"CRC of the length at {at}")
+        record = data[at + 12:at + 12 + length]
+        check(len(record) == length and struct.unpack_from("<I", data, at + 12 + length)[0] == masked(record), f"CRC of the data at {at}")
+        yield record
+        at += 16 + length
+
+
+# ---- tf.train.Example ----
+
+
+def varint(value):
+    out = b""
+    value &= (1 << 64) - 1
+    while value >= 0x80:
+        out += bytes([value & 0x7f | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def example(features):
+    """features: name -> bytes, or a list of ints or floats. Values one by one for ints, packed for floats."""
+    entries = b""
+    for name, value in features.items():
+        if isinstance(value, bytes):
+            feature = field(1, field(1, value))
+        elif isinstance(value[0], int):
+            feature = field(3, b"".join(varint(1 << 3) + varint(v) for v in value))
+        else:
+            feature = field(2, field(1, struct.pack(f"<{len(value)}f", *value)))
+        entries += field(1, field(1, name.encode()) + field(2, feature))
+    return field(1, entries)
+
+
+def read_varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7f) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def fields(data):
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        check(tag & 7 == 2, "only messages are expected here")
+        length, at = read_varint(data, at)
+        yield tag >> 3, data[at:at + length]
+        at += length
+
+
+def parse(record):
+    found = {}
+    for _, features in fields(record):
+        for _, entry in fields(features):
+            (_, name), (_, feature) = fields(entry)
+            (kind, values), = fields(feature)
+            (_, packed), = fields(values)
+            if kind == 1:
+                found[name.decode()] = packed
+            elif kind == 2:
+                found[name.decode()] = list(struct.unpack(f"<{len(packed) // 4}f", packed))
+            else:
+                numbers, at = [], 0
+                while at < len(packed):
+                    number, at = read_varint(packed, at)
+                    numbers.append(number)
+                found[name.decode()] = numbers
+    return found
+
+
+# ---- data ----
+
+
+def read_idx(path, dims):
+    with gzip.open(path, "rb") as f:
+        data = f.read()
+    return data[4 + 4 * dims:]
+
+
+def cairn(*args, ok=True):
+    done = subprocess.run([os.path.join(BIN, "cairn"), *args], capture_output=True, text=True)
+    check((done.returncode == 0) == ok, f"cairn {' '.join(args)}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def test_convert(directory, idx):
+    pixels = read_idx(f"{idx}/train-images-idx3-ubyte.gz", 3)
+    labels = read_idx(f"{idx}/train-labels-idx1-ubyte.gz", 1)
+    out = f"{directory}/converted"
+    cairn("data", "convert", idx, out, "--shards", "3")
+    check(sorted(os.listdir(out)) == sorted(f"{s}.tfrecord-0000{i}-of-00003" for s in ("train", "test") for i in range(3)),
+          f"files: {os.listdir(out)}")
+    for shard in range(3):
+        with open(f"{out}/train.tfrecord-0000{shard}-of-00003", "rb") as f:
+            data = f.read()
+        for n, record in enumerate(first_records(data, 20)):  # the CRC of all of them takes Python a while
+            i = shard + 3 * n
+            found = parse(record)
+            check(found == {"image_raw": pixels[784 * i:784 * i + 784], "label": [labels[i]], "height": [28], "width": [28], "depth": [1]},
+                  f"shard {shard}, record {n}: {found}")
+    info = json.loads(cairn("data", "info", out, "--json"))
+    check(int(info["train_examples"]) == len(labels) and info["example_shape"] == [28, 28, 1] and info["classes"] == 10, f"{info}")
+    text = cairn("data", "convert", idx, f"{directory}/all.tfrecord", ok=False)
+    check("one file for a data set of 2 splits; give a folder, or choose with --split train" in text, text)
+    text = cairn("data", "convert", out, f"{directory}/again", ok=False)
+    check("holds TFRecords already" in text, text)
+
+
+def write_by_hand(directory, idx, count):
+    """The first `count` training examples, plain and gzip, in folders of their own."""
+    pixels = read_idx(f"{idx}/train-images-idx3-ubyte.gz", 3)
+    labels = read_idx(f"{idx}/train-labels-idx1-ubyte.gz", 1)
+    all_of_it = b"".join(frame(example({"label": [labels[i]], "note": [0.5, -1.0], "image": pixels[784 * i:784 * i + 784]}))
+                         for i in range(count))
+    os.makedirs(f"{directory}/plain")
+    os.makedirs(f"{directory}/packed")
+    with open(f"{directory}/plain/train.tfrecord", "wb") as f:
+        f.write(all_of_it)
+    with gzip.open(f"{directory}/packed/train.tfrecord.gz", "wb") as f:
+        f.write(all_of_it)
+    return f"{directory}/plain", f"{directory}/packed"
+
+
+AUGMENTATION = """augmentation { random_rotation { factor: 0.05 } } augmentation { random_zoom { height_factor: 0.1 } }
+  augmentation { random_translation { height_factor: 0.1 width_factor: 0.1 fill_mode: FILL_CONSTANT } }
+  augmentation { random_crop { height: 26 width: 26 padding: 1 } } augmentation { random_flip { mode: HORIZONTAL } }
+  augmentation { random_brightness { factor: 0.1 } } augmentation { random_contrast { factor: 0.2 } } augmentation { cutout { size: 6 } }"""
+
+
+class Jobs:
+    """Jobs on one cluster, by their text."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.count = 0
+
+    def run(self, data, of_data="", of_loss="", more="", state="SUCCEEDED"):
+        self.count += 1
+        path = small_job(self.cluster.dir, data, epochs=2, more=more, name=f"job{self.count}.textproto")
+        with open(path) as f:
+            text = f.read()
+        text = text.replace("validation_split: 0.1", "validation_split: 0.1 " + of_data)
+        text = text.replace("kind: SPARSE_CATEGORICAL_CROSSENTROPY", "kind: SPARSE_CATEGORICAL_CROSSENTROPY " + of_loss)
+        with open(path, "w") as f:
+            f.write(text)
+        return self.cluster.wait(self.cluster.submit(path), state=state)
+
+
+def test_jobs():
+    count = 1500  # of 784 bytes: more than cache_mib: 1 holds
+    with Cluster(ps=1, workers=1) as one, Cluster(ps=2, workers=3) as three:
+        idx = make_glyphs(one.dir, count=count, test_count=50)
+        test_convert(one.dir, idx)
+        plain, packed = write_by_hand(one.dir, idx, count)
+        a, b = Jobs(one), Jobs(three)
+        base = a.run(idx)["digest"]
+        for other in (plain, packed):
+            check(a.run(other)["digest"] == base, f"{other}: another digest than the IDX files")
+        check(b.run(plain, f'cache_mib: 1 cache_dir: "{one.dir}/cache" prefetch: 1')["digest"] == base, "a cache in a file")
+        check(os.listdir(f"{one.dir}/cache") == [], "the cache's file has a name")
+
+        variants = {
+            "augmentation": dict(of_data=AUGMENTATION),
+            "class weights": dict(more="class_weight { class_id: 3 weight: 4 } class_weight { class_id: 5 weight: 0 }"),
+            "label smoothing": dict(of_loss="label_smoothing: 0.2"),
+            "drop_remainder": dict(of_data="drop_remainder: true"),
+            "more steps than a pass": dict(more="steps_per_epoch: 30"),
+        }
+        digests = {"plain": base}
+        for name, options in variants.items():
+            first = a.run(idx, **options)
+            digests[name] = first["digest"]
+            check(b.run(plain, **options)["digest"] == first["digest"], f"{name}: another digest on 3 workers")
+            steps = {"drop_remainder": 22, "more steps than a pass": 30}.get(name, 23)  # 1350 examples in batches of 60
+            check(int(first["steps_per_epoch"]) == steps, f"{name}: {first['steps_per_epoch']} steps")
+        check(len(set(digests.values())) == len(digests), f"something does not matter: {digests}")
+        print(digests)
+
+        # An altered pixel of record 5: found when it is read, or at submission where that looks at it.
+        with open(f"{plain}/train.tfrecord", "r+b") as f:
+            data = f.read()
+            length, = struct.unpack_from("<Q", data, 0)
+            at = 5 * (16 + length) + 300
+            f.seek(at)
+            f.write(bytes([data[at] ^ 1]))
+        status = a.run(plain, state="FAILED")
+        check("train.tfrecord: record 5: its data has a wrong CRC" in status["reason"], f"reason: {status['reason']}")
+
+
+if __name__ == "__main__":
+    test_jobs()
