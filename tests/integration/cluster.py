@@ -313,6 +313,9 @@ class Cluster:
     def evaluate(self, job_id, split="test"):
         return json.loads(self.cairn("evaluate", job_id, "--split", split, as_json=True).stdout)
 
+    def evaluate_with(self, job_id, *flags):
+        return json.loads(self.cairn("evaluate", job_id, *flags, as_json=True).stdout)
+
     def try_evaluate(self, job_id, split="test"):
         """None while there is no coordinator, no worker, or a ps is away."""
         done = self.cairn("evaluate", job_id, "--split", split, ok=False, as_json=True)

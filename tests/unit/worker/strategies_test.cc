@@ -1,7 +1,6 @@
 // Goal: what a worker sends under each strategy, message by message: one push a partition for a whole subtree of replicas;
 // central storage pulls what a layer wants and forgets it after, and computes a lost gradient again; a local_sync group
 // pushes its sum as one, and staleness is what others did meanwhile.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -11,15 +10,11 @@
 namespace cairn {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
 constexpr int kPartitions = 2;
 constexpr uint64_t kNumbers = 16;  // of a partition
 
-v1::AssignReplicas Assignment(v1::Strategy strategy, int replicas, const std::vector<int>& own) {
+v1::AssignReplicas Assignment(v1::Strategy strategy, int replicas, const std::vector<int>& own,
+                              const std::string& address = "ps-0:7071") {
   v1::AssignReplicas message;
   message.set_job_id(7);
   message.set_generation(1);
@@ -40,10 +35,12 @@ v1::AssignReplicas Assignment(v1::Strategy strategy, int replicas, const std::ve
     route.mutable_range()->set_partition(p);
     route.mutable_range()->set_begin(p * kNumbers);
     route.mutable_range()->set_end((p + 1) * kNumbers);
-    route.set_address("ps");
+    route.set_address(address);
   }
   return message;
 }
+
+using Places = std::vector<std::pair<uint64_t, uint32_t>>;  // work, partition
 
 class StrategiesTest : public ::testing::Test {
  protected:
@@ -97,7 +94,7 @@ class StrategiesTest : public ::testing::Test {
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<replica::Send> pushes, pulls;
   std::vector<replica::Compute> computes;
-  std::vector<std::pair<uint64_t, uint32_t>> here;
+  Places here;
   std::vector<uint64_t> stopped;
   std::vector<v1::ReplicaReport> reports;
   std::string failure;
@@ -109,13 +106,13 @@ TEST_F(StrategiesTest, AWholeSubtreeIsOnePush) {
   AnswerPulls(0);
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<replica::Compute> work = TakeComputes();
-    ASSERT_THAT(work, SizeIs(4));
+    ASSERT_EQ(work.size(), size_t{4});
     for (size_t i = 0; i < 4; ++i) {
-      EXPECT_THAT(pushes, IsEmpty()) << "before the last of the subtree";
+      EXPECT_TRUE(pushes.empty()) << "before the last of the subtree";
       Finish(std::move(work[i]), static_cast<float>(i + 1));
     }
     const std::vector<replica::Send> sent = TakePushes();
-    ASSERT_THAT(sent, SizeIs(kPartitions));
+    ASSERT_EQ(sent.size(), size_t{kPartitions});
     for (const replica::Send& push : sent) {
       EXPECT_EQ(push.frame.replica_first.value, 4);
       EXPECT_EQ(push.frame.replica_count, 4u);
@@ -139,52 +136,52 @@ class CentralStorageTest : public StrategiesTest {
 
 TEST_F(CentralStorageTest, ValuesComeWhenWantedAndGoWhenDone) {
   Begin({0});
-  EXPECT_THAT(pulls, IsEmpty()) << "nothing before a layer wants it";
+  EXPECT_TRUE(pulls.empty()) << "nothing before a layer wants it";
   const std::vector<replica::Compute> work = TakeComputes();
-  ASSERT_THAT(work, SizeIs(1));
+  ASSERT_EQ(work.size(), size_t{1});
   EXPECT_TRUE(work[0].by_layer);
   const uint64_t id = work[0].work;
   Want(id, 0, 1);
-  ASSERT_THAT(pulls, SizeIs(1));
+  ASSERT_EQ(pulls.size(), size_t{1});
   EXPECT_EQ(pulls[0].frame.want_version, 0u);
   AnswerPulls(0);
-  EXPECT_THAT(here, ElementsAre(std::pair(id, 0u)));
+  EXPECT_EQ(here, (Places{{id, 0}}));
   EXPECT_EQ(work[0].values.floats()[0], 0);
   here.clear();
   Want(id, 0, 2);  // the next layer begins in the same partition
-  ASSERT_THAT(pulls, SizeIs(1)) << "partition 0 is here";
-  EXPECT_THAT(here, ElementsAre(std::pair(id, 0u)));
+  ASSERT_EQ(pulls.size(), size_t{1}) << "partition 0 is here";
+  EXPECT_EQ(here, (Places{{id, 0}}));
   AnswerPulls(0);
   Feed(replica::WeightsDone{id, 0, 1});
   Want(id, 0, 1);
-  EXPECT_THAT(pulls, IsEmpty()) << "still wanted by the second layer";
+  EXPECT_TRUE(pulls.empty()) << "still wanted by the second layer";
   Feed(replica::WeightsDone{id, 0, 1});
   Feed(replica::WeightsDone{id, 0, 2});
   Want(id, 0, 1);
-  ASSERT_THAT(pulls, SizeIs(1)) << "forgotten, pulled anew";
+  ASSERT_EQ(pulls.size(), size_t{1}) << "forgotten, pulled anew";
   Want(99, 0, 1);
-  EXPECT_THAT(stopped, ElementsAre(99u)) << "a work that nobody knows";
+  EXPECT_EQ(stopped, (std::vector<uint64_t>{99})) << "a work that nobody knows";
 }
 
 TEST_F(CentralStorageTest, ReplicasPushOneByOneAndTheStepEndsWithTheLastAnswer) {
   Begin({0, 1});
   std::vector<replica::Compute> work = TakeComputes();
-  ASSERT_THAT(work, SizeIs(2));
+  ASSERT_EQ(work.size(), size_t{2});
   Finish(std::move(work[0]), 1);
   std::vector<replica::Send> first = TakePushes();
-  ASSERT_THAT(first, SizeIs(kPartitions)) << "the first one's gradient does not wait";
+  ASSERT_EQ(first.size(), size_t{kPartitions}) << "the first one's gradient does not wait";
   EXPECT_EQ(first[0].frame.replica_count, 1u);
   EXPECT_EQ(first[0].frame.payload.size(), kNumbers * sizeof(float));
   Finish(std::move(work[1]), 2);
   std::vector<replica::Send> second = TakePushes();
-  ASSERT_THAT(second, SizeIs(kPartitions));
+  ASSERT_EQ(second.size(), size_t{kPartitions});
   EXPECT_EQ(second[1].frame.payload.floats()[0], 2);
   Answer(first[0], 1);
   Answer(second[0], 1);  // once is enough
-  EXPECT_THAT(TakeComputes(), IsEmpty());
+  EXPECT_TRUE(TakeComputes().empty());
   Answer(second[1], 1);
   work = TakeComputes();
-  ASSERT_THAT(work, SizeIs(2));
+  ASSERT_EQ(work.size(), size_t{2});
   EXPECT_EQ(work[0].step, 1);
 }
 
@@ -195,18 +192,18 @@ TEST_F(CentralStorageTest, ALostGradientIsComputedAgain) {
   std::vector<replica::Send> sent = TakePushes();
   Answer(sent[0], 1);
   Feed(replica::Reply{sent[1].request, absl::UnavailableError("the stream broke")});
-  EXPECT_THAT(TakeComputes(), IsEmpty()) << "after a pause";
+  EXPECT_TRUE(TakeComputes().empty()) << "after a pause";
   now_ += absl::Seconds(2);
   Feed(replica::Timer{});
   work = TakeComputes();
-  ASSERT_THAT(work, SizeIs(1));
+  ASSERT_EQ(work.size(), size_t{1});
   EXPECT_EQ(work[0].step, 0);
   Want(work[0].work, 0, 1);
-  ASSERT_THAT(pulls, SizeIs(1));
+  ASSERT_EQ(pulls.size(), size_t{1});
   EXPECT_EQ(pulls[0].frame.want_version, 0u) << "the values of before the update";
   Finish(std::move(work[0]), 1);
   sent = TakePushes();
-  ASSERT_THAT(sent, SizeIs(1)) << "what was answered is not sent again";
+  ASSERT_EQ(sent.size(), size_t{1}) << "what was answered is not sent again";
   EXPECT_EQ(sent[0].frame.partition.value, 1u);
   Answer(sent[0], 1);
   EXPECT_EQ(TakeComputes().at(0).step, 1);
@@ -217,13 +214,13 @@ TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
   const std::vector<replica::Compute> work = TakeComputes();
   Want(work[0].work, 0, 1);
   Feed(replica::Reply{pulls[0].request, absl::FailedPreconditionError("want_version 0 is gone")});
-  EXPECT_THAT(stopped, ElementsAre(work[0].work));
+  EXPECT_EQ(stopped, (std::vector<uint64_t>{work[0].work}));
   pulls.clear();
   Feed(replica::Computed{work[0].work, absl::CancelledError("stopped")});
   EXPECT_EQ(failure, "");
   now_ += absl::Seconds(2);
   Feed(replica::Timer{});
-  ASSERT_THAT(pulls, SizeIs(kPartitions));
+  ASSERT_EQ(pulls.size(), size_t{kPartitions});
   const std::vector<replica::Send> found = std::exchange(pulls, {});
   Answer(found[0], 2);
   Answer(found[1], 3);
@@ -236,18 +233,18 @@ TEST_F(StrategiesTest, AGroupPushesItsSumAsOne) {
   v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 4, {2, 3});
   assignment.mutable_spec()->set_local_sync(2);
   Feed(replica::Assign{assignment});
-  ASSERT_THAT(pulls, SizeIs(kPartitions)) << "one set of values for both";
+  ASSERT_EQ(pulls.size(), size_t{kPartitions}) << "one set of values for both";
   EXPECT_EQ(pulls[0].frame.replica_first.value, 1) << "the group";
   AnswerPulls(5, 0);
   std::vector<replica::Compute> work = TakeComputes();
-  ASSERT_THAT(work, SizeIs(2));
+  ASSERT_EQ(work.size(), size_t{2});
   EXPECT_EQ(work[0].replica.value, 2);
   EXPECT_EQ(work[1].replica.value, 3);
   Finish(std::move(work[1]), 2);
-  EXPECT_THAT(pushes, IsEmpty()) << "both or none";
+  EXPECT_TRUE(pushes.empty()) << "both or none";
   Finish(std::move(work[0]), 1);
   const std::vector<replica::Send> sent = TakePushes();
-  ASSERT_THAT(sent, SizeIs(kPartitions));
+  ASSERT_EQ(sent.size(), size_t{kPartitions});
   EXPECT_EQ(sent[0].frame.replica_first.value, 1);
   EXPECT_EQ(sent[0].frame.replica_count, 1u);
   EXPECT_EQ(sent[0].frame.sequence, 1u);
@@ -257,17 +254,17 @@ TEST_F(StrategiesTest, AGroupPushesItsSumAsOne) {
   now_ += absl::Seconds(2);
   Feed(replica::Timer{});
   const std::vector<replica::Send> again = TakePushes();
-  ASSERT_THAT(again, SizeIs(1));
+  ASSERT_EQ(again.size(), size_t{1});
   EXPECT_EQ(again[0].frame.payload.floats()[0], 3) << "added up once";
   reports.clear();
   Answer(again[0], 9, 1);    // 3 others since version 5
   Answer(sent[1], 6, 1);     // none
-  ASSERT_THAT(reports, SizeIs(2)) << "a step of each replica";
+  ASSERT_EQ(reports.size(), size_t{2}) << "a step of each replica";
   EXPECT_EQ(reports[0].train().examples(), 2u);
   EXPECT_EQ(reports[0].staleness_sum() + reports[1].staleness_sum(), 3u);
   EXPECT_EQ(reports[0].staleness_count() + reports[1].staleness_count(), 2u);
   EXPECT_EQ(std::max(reports[0].staleness_max(), reports[1].staleness_max()), 3u);
-  EXPECT_THAT(TakeComputes(), SizeIs(2));
+  EXPECT_EQ(TakeComputes().size(), size_t{2});
 }
 
 TEST_F(StrategiesTest, ASplitGroupIsRefused) {

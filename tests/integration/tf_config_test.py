@@ -1,0 +1,152 @@
+"""`cairn run` in the processes of a TFJob: chief, ps, workers and an evaluator find each other by TF_CONFIG alone and train a job; workers
+without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its field; SIGTERM ends all."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from cluster import BIN, SOURCE, check, free_port
+from jobs import make_glyphs, small_job
+
+CAIRN = os.path.join(BIN, "cairn")
+
+
+class Tasks:
+    """One `cairn run` for each task, as containers would be started."""
+
+    def __init__(self, directory, cluster, extra=()):
+        self.directory = directory
+        self.cluster = cluster
+        self.processes = {}
+        tasks = [(kind, i) for kind, entries in cluster.items() for i in range(len(entries))] + list(extra)
+        for kind, index in tasks:
+            self.start(kind, index)
+        head = cluster.get("chief", cluster["worker"])[0]
+        self.env = {**os.environ, "CAIRN_COORDINATOR": head}
+
+    def start(self, kind, index):
+        config = {"cluster": self.cluster, "task": {"type": kind, "index": index}, "environment": "cloud"}
+        env = {k: v for k, v in os.environ.items() if k != "CAIRN_COORDINATOR"}
+        name = f"{kind}-{index}"
+        with open(f"{self.directory}/{name}.log", "a") as log:
+            self.processes[name] = subprocess.Popen([CAIRN, "run", "--slots", "1", "--dir", f"{self.directory}/{name}"],
+                                                    env={**env, "TF_CONFIG": json.dumps(config)}, stdout=log, stderr=log,
+                                                    stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            for name in self.processes:
+                with open(f"{self.directory}/{name}.log") as f:
+                    print(f"---- {name} ----\n{f.read()[-3000:]}", flush=True)
+        self.stop()
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for name, process in self.processes.items():
+            try:
+                process.wait(timeout=40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"{name} did not stop")
+
+    def cairn(self, *args, code=0):
+        done = subprocess.run([CAIRN, *args], env=self.env, capture_output=True, text=True, timeout=600)
+        check(done.returncode == code, f"{args}: exit {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def nodes(self):
+        done = subprocess.run([CAIRN, "--json", "nodes"], env=self.env, capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            return {}
+        return {n["name"]: n["role"] for n in json.loads(done.stdout)["nodes"] if n.get("alive")}
+
+    def wait_for(self, nodes):
+        end = time.monotonic() + 60
+        while self.nodes() != nodes:
+            check(time.monotonic() < end, f"nodes: {self.nodes()}, wanted {nodes}")
+            for name, process in self.processes.items():
+                check(process.poll() is None, f"{name} ended with {process.poll()}")
+            time.sleep(0.1)
+
+
+def addresses(count):
+    return [f"127.0.0.1:{free_port()}" for _ in range(count)]
+
+
+def train(tasks, directory, settings=()):
+    job = small_job(directory, make_glyphs(directory))
+    status = json.loads(tasks.cairn("--json", "submit", job, *settings).stdout)
+    tasks.cairn("watch", str(status["job_id"]))
+    return json.loads(tasks.cairn("--json", "job", str(status["job_id"])).stdout)
+
+
+def ports_taken(function):
+    """A port that was free may be somebody else's by the time it is listened on: then again, with others."""
+    for attempt in range(3):
+        with tempfile.TemporaryDirectory(prefix="cairn-tf-") as directory:
+            try:
+                return function(directory)
+            except Exception as error:
+                taken = any("in use" in open(f"{directory}/{f}").read() for f in os.listdir(directory) if f.endswith(".log"))
+                if not taken or attempt == 2:
+                    raise
+                print(f"again: {error}", flush=True)
+
+
+def with_ps(directory):
+    ports = addresses(5)
+    cluster = {"chief": ports[:1], "worker": ports[1:3], "ps": ports[3:]}
+    with Tasks(directory, cluster, extra=[("evaluator", 0)]) as tasks:
+        tasks.wait_for({"chief": "WORKER", "worker-0": "WORKER", "worker-1": "WORKER", "ps-0": "PS", "ps-1": "PS", "evaluator-0": "EVALUATOR"})
+        status = train(tasks, directory)
+        check(status["state"] == "SUCCEEDED", status)
+        placed = {p["primary"]: p["primary_address"].split(",")[0] for p in status["partitions"]}
+        check(placed == {"ps-0": ports[3], "ps-1": ports[4]}, f"the addresses of TF_CONFIG: {placed}")
+        for name in ("chief-0", "worker-0", "worker-1"):
+            with open(f"{directory}/{name}.log") as f:
+                check("of 4 replicas, generation" in f.read(), f"{name} computed nothing")
+        return status["digest"]
+
+
+def without_ps(directory):
+    with Tasks(directory, {"worker": addresses(2)}) as tasks:
+        nodes = {"worker-0": "WORKER", "worker-1": "WORKER", "ps-of-worker-0": "PS", "ps-of-worker-1": "PS"}
+        tasks.wait_for(nodes)
+        digest = train(tasks, directory)["digest"]
+        # A container that dies is started again by whoever started it, and takes up its place.
+        tasks.processes["worker-1"].send_signal(signal.SIGKILL)
+        tasks.processes["worker-1"].wait()
+        tasks.start("worker", 1)
+        tasks.wait_for(nodes)
+        return digest
+
+
+def refused():
+    env = {k: v for k, v in os.environ.items() if k not in ("CAIRN_COORDINATOR", "TF_CONFIG")}
+    for text, error in (
+            (None, "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts"),
+            ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 3}}',
+             "TF_CONFIG: task.index: 3, but cluster.worker has 2 entries"),
+    ):
+        done = subprocess.run([CAIRN, "run"], env={**env, **({"TF_CONFIG": text} if text else {})}, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and done.stderr == f"cairn: {error}\n", f"exit {done.returncode}: {done.stderr}")
+
+
+def main():
+    refused()
+    digests = {ports_taken(with_ps), ports_taken(without_ps)}
+    print(digests)
+    check(len(digests) == 1, f"digests differ: {digests}")
+
+
+if __name__ == "__main__":
+    main()
