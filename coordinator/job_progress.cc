@@ -17,6 +17,8 @@ constexpr absl::Duration kFinishedByHeartbeat = absl::Seconds(5);
 constexpr absl::Duration kLastValidationTimeout = absl::Seconds(3);
 // Closed epochs whose late validation figures are still taken.
 constexpr int kLateEpochs = 2;
+// Of asynchronous replicas that are far apart, or where a share was lost: the oldest is given up.
+constexpr size_t kOpenValidationsMax = 64;
 
 }  // namespace
 
@@ -30,12 +32,15 @@ void AddSums(const v1::MetricSums& from, int metrics, v1::MetricSums& to) {
 JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
                          absl::Time now)
     : replicas_(status.spec().replicas()),
-      epochs_(std::max(1, status.spec().epochs())),
+      epochs_(std::max(1, status.spec().epochs())),  // fewer where the job was stopped
       steps_per_epoch_(std::max<int64_t>(1, status.steps_per_epoch())),
       total_steps_(status.total_steps()),
       metrics_(status.spec().metrics_size()),
       validation_freq_(std::max(1, status.spec().validation_freq())),
-      validation_examples_(static_cast<int64_t>(status.data().validation_examples())),
+      validation_examples_(status.spec().validation_by() == v1::BY_EVALUATOR
+                               ? 0
+                               : static_cast<int64_t>(status.data().validation_examples())),
+      gated_(status.epochs_open() > 0),
       next_(std::move(replica_step)),
       reached_(replicas_, 0),
       complete_since_(replicas_, absl::InfiniteFuture()),
@@ -45,8 +50,48 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
       last_report_(now),
       rate_start_(now) {
   next_.resize(replicas_, 0);
-  counted_ = next_;
   finished_.resize(replicas_, false);
+  if (total_steps_ > 0) epochs_ = static_cast<int32_t>(std::min<int64_t>(epochs_, total_steps_ / steps_per_epoch_));
+  // Nothing of an open epoch is counted yet: after a restart of the coordinator the workers report it again.
+  const int64_t begin = std::max(status.restored_step(), status.epochs_size() * steps_per_epoch_);
+  covered_.resize(replicas_);
+  if (begin > 0) {
+    for (auto& covered : covered_) covered[0] = begin - 1;
+  }
+}
+
+void JobProgress::EndAfter(int32_t epochs) {
+  epochs_ = std::min(epochs_, epochs);
+  total_steps_ = std::min(total_steps_, epochs * steps_per_epoch_);
+}
+
+// Whether none of the steps was counted before; they are from now on.
+bool JobProgress::Cover(int32_t replica, int64_t first, int64_t last) {
+  std::map<int64_t, int64_t>& covered = covered_[replica];
+  auto next = covered.upper_bound(first);
+  if (next != covered.end() && next->first <= last) return false;
+  if (next != covered.begin()) {
+    auto before = std::prev(next);
+    if (before->second >= first) return false;
+    if (before->second + 1 == first) {
+      first = before->first;
+      covered.erase(before);
+    }
+  }
+  if (next != covered.end() && next->first == last + 1) {
+    last = next->second;
+    covered.erase(next);
+  }
+  covered[first] = last;
+  return true;
+}
+
+bool JobProgress::TrainComplete(int epoch) const {
+  const int64_t begin = epoch * steps_per_epoch_, end = begin + steps_per_epoch_;
+  return std::all_of(covered_.begin(), covered_.end(), [&](const std::map<int64_t, int64_t>& covered) {
+    auto it = covered.upper_bound(begin);
+    return it != covered.begin() && std::prev(it)->second + 1 >= end;
+  });
 }
 
 absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now) {
@@ -66,21 +111,30 @@ absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::Job
           absl::StrFormat("steps %d to %d of a job with %d, %d an epoch", first, last, total_steps_, steps_per_epoch_));
     }
     // An overlap cannot be taken out of the sums: then only the place advances.
-    if (first >= counted_[r]) {
-      const int epoch = static_cast<int>(first / steps_per_epoch_);
-      if (epoch >= status.epochs_size()) AddSums(report.train(), metrics_, open_[epoch].train);
+    const int epoch = static_cast<int>(first / steps_per_epoch_);
+    if (epoch >= status.epochs_size() && Cover(r, first, last)) {
+      Epoch& e = open_[epoch];
+      AddSums(report.train(), metrics_, e.train);
+      e.staleness_sum += report.staleness_sum();
+      e.staleness_count += report.staleness_count();
+      e.staleness_max = std::max(e.staleness_max, report.staleness_max());
       if (recent_.empty() || now - recent_.back().first >= kRateBucket) recent_.emplace_back(now, 0);
       recent_.back().second += report.train().examples();
       while (now - recent_.front().first > kRateWindow) recent_.pop_front();
     }
-    counted_[r] = std::max(counted_[r], last + 1);
     if (last >= next_[r]) {
       next_[r] = last + 1;
       last_advance_ = now;
       counted = true;
     }
   }
-  if (report.has_validation()) {
+  if (report.validation_step() < 0 || report.validation_step() > total_steps_) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("validation after step %d of %d", report.validation_step(), total_steps_));
+  }
+  if (report.has_validation() && report.validation_step() > 0) {
+    counted |= CountStepValidation(report, status);
+  } else if (report.has_validation()) {
     CountValidation(report, status, now);
     counted = true;
   }
@@ -103,6 +157,38 @@ void JobProgress::CountValidation(const v1::ReplicaReport& report, v1::JobStatus
   AddSums(report.validation(), metrics_, e.validation);
   if (ValidationComplete(epoch, e)) e.validated_at = std::min(e.validated_at, now);
   if (epoch < status.epochs_size()) *status.mutable_epochs(epoch)->mutable_validation() = e.validation;
+}
+
+// Whole ones go into status.validations, each step once.
+bool JobProgress::CountStepValidation(const v1::ReplicaReport& report, v1::JobStatus& status) {
+  const int64_t step = report.validation_step();
+  for (const v1::StepValidation& known : status.validations()) {
+    if (known.step() == step) return false;
+  }
+  StepSums& open = open_validations_[step];
+  open.validated.resize(replicas_, false);
+  if (open.validated[report.replica()]) return false;
+  open.validated[report.replica()] = true;
+  AddSums(report.validation(), metrics_, open.sums);
+  if (AllValidated(open.validated)) {
+    v1::StepValidation whole;
+    whole.set_step(step);
+    *whole.mutable_sums() = open.sums;
+    open_validations_.erase(step);
+    AddStepValidation(std::move(whole), status);
+  } else if (open_validations_.size() > kOpenValidationsMax) {
+    open_validations_.erase(open_validations_.begin());
+  }
+  return true;
+}
+
+void AddStepValidation(v1::StepValidation validation, v1::JobStatus& status) {
+  auto& all = *status.mutable_validations();
+  const auto after = std::find_if(all.begin(), all.end(), [&](const auto& v) { return v.step() > validation.step(); });
+  const auto place = static_cast<int>(after - all.begin());
+  *all.Add() = std::move(validation);
+  std::rotate(all.begin() + place, all.end() - 1, all.end());
+  if (all.size() > kStepValidationsKept) all.erase(all.begin());
 }
 
 void JobProgress::Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now) {
@@ -149,9 +235,12 @@ bool JobProgress::ValidationExpected(int epoch) const {
 }
 
 bool JobProgress::ValidationComplete(int epoch, const Epoch& e) const {
-  if (!ValidationExpected(epoch)) return true;
+  return !ValidationExpected(epoch) || AllValidated(e.validated);
+}
+
+bool JobProgress::AllValidated(const std::vector<bool>& validated) const {
   for (int32_t r = 0; r < replicas_; ++r) {
-    const bool done = static_cast<size_t>(r) < e.validated.size() && e.validated[r];
+    const bool done = static_cast<size_t>(r) < validated.size() && validated[r];
     if (!done && Share(validation_examples_, r, replicas_).size() > 0) return false;
   }
   return true;
@@ -166,15 +255,14 @@ int JobProgress::CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus
     e.passed_at = std::min(e.passed_at, now);
     if (reached > (epoch + 1) * steps_per_epoch_) e.moved_on_at = std::min(e.moved_on_at, now);
   }
-  const int64_t reported = *std::min_element(next_.begin(), next_.end());
   int closed = 0;
   while (status.epochs_size() < epochs_) {
     const int epoch = status.epochs_size();
     const int64_t end = (epoch + 1) * steps_per_epoch_;
     if (reached < end) break;
     const Epoch& e = open_[epoch];
-    if (reported < end && now - e.passed_at < grace) break;
-    if (!ValidationComplete(epoch, e) && now - e.moved_on_at < grace) break;
+    if (!TrainComplete(epoch) && now - e.passed_at < grace) break;
+    if (!ValidationComplete(epoch, e) && (gated_ || now - e.moved_on_at < grace)) break;
     Append(epoch, now, status);
     ++closed;
   }
@@ -187,11 +275,19 @@ void JobProgress::Append(int epoch, absl::Time now, v1::JobStatus& status) {
   result.set_epoch(epoch);
   *result.mutable_train() = e.train;
   *result.mutable_validation() = e.validation;
+  if (e.staleness_count > 0) {
+    result.set_staleness_mean(static_cast<double>(e.staleness_sum) / static_cast<double>(e.staleness_count));
+    result.set_staleness_max(e.staleness_max);
+  }
   const absl::Time passed = std::min(e.passed_at, now);
   result.set_seconds(absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), passed - epoch_start_)));
   epoch_start_ = std::max(passed, std::min(e.validated_at, e.moved_on_at));
   if (epoch_start_ > now) epoch_start_ = now;
+  if (result.seconds() > 0) result.set_images_per_second(static_cast<double>(e.train.examples()) / result.seconds());
   open_.erase(open_.begin(), open_.lower_bound(epoch + 1 - kLateEpochs));
+  for (auto& covered : covered_) {  // reports of a closed epoch are not counted
+    while (!covered.empty() && covered.begin()->second < (epoch + 1) * steps_per_epoch_) covered.erase(covered.begin());
+  }
 }
 
 bool JobProgress::Done(absl::Time now, const v1::JobStatus& status) const {
@@ -209,7 +305,16 @@ void JobProgress::Fill(absl::Time now, v1::JobStatus& status) const {
   const int epoch = static_cast<int>(std::min<int64_t>(reached / steps_per_epoch_, epochs_ - 1));
   status.set_epoch(epoch);
   status.clear_epoch_sums();
-  if (auto it = open_.find(epoch); it != open_.end()) *status.mutable_epoch_sums() = it->second.train;
+  status.set_staleness_mean(0);
+  status.set_staleness_max(0);
+  if (auto it = open_.find(epoch); it != open_.end()) {
+    const Epoch& e = it->second;
+    *status.mutable_epoch_sums() = e.train;
+    if (e.staleness_count > 0) {
+      status.set_staleness_mean(static_cast<double>(e.staleness_sum) / static_cast<double>(e.staleness_count));
+    }
+    status.set_staleness_max(e.staleness_max);
+  }
   uint64_t examples = 0;
   for (const auto& [time, count] : recent_) {
     if (now - time <= kRateWindow) examples += count;

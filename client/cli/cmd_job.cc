@@ -12,6 +12,10 @@
 namespace cairn {
 namespace {
 
+constexpr int kNotesShown = 10;
+
+constexpr int kValidationsShown = 5;
+
 void Field(std::string* text, const char* name, const std::string& value) {
   if (!value.empty()) absl::StrAppend(text, absl::StrFormat("  %-11s %s\n", name, value));
 }
@@ -42,6 +46,7 @@ std::string TrainingText(const v1::JobSpec& spec) {
                       spec.batch_size(), spec.epochs(), spec.replicas(), spec.seed());
   if (spec.backups() > 0) absl::StrAppendFormat(&text, ", %s", CountText(spec.backups(), "backup"));
   if (spec.has_staleness_bound()) absl::StrAppend(&text, ", staleness bound ", spec.staleness_bound());
+  if (spec.local_sync() > 1) absl::StrAppend(&text, ", in groups of ", spec.local_sync());
   return text;
 }
 
@@ -73,6 +78,16 @@ std::string PlacementText(const v1::JobStatus& job) {
   return absl::StrJoin(parts, "; ");
 }
 
+// The last column. Rows may be shorter than the header: an epoch without validation.
+void AddRates(const v1::JobStatus& job, std::vector<std::string>& header, std::vector<std::vector<std::string>>& rows) {
+  const int first = job.epochs_size() - static_cast<int>(rows.size());  // those before have no figures
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].resize(header.size());
+    rows[i].push_back(absl::StrFormat("%g", job.epochs(first + static_cast<int>(i)).learning_rate()));
+  }
+  header.push_back("learning_rate");
+}
+
 std::string EpochTable(const v1::JobStatus& job) {
   if (job.epochs_size() == 0) return "";
   std::vector<std::vector<std::string>> rows;
@@ -92,6 +107,7 @@ std::string EpochTable(const v1::JobStatus& job) {
     }
     rows.push_back(std::move(row));
   }
+  if (last.learning_rate() > 0) AddRates(job, header, rows);
   rows.insert(rows.begin(), header);
   return Table(rows);
 }
@@ -122,6 +138,20 @@ std::string JobText(const v1::JobStatus& job) {
   if (job.state() == v1::RUNNING) {
     Field(&text, "speed", absl::StrFormat("%s images/s", Thousands(static_cast<uint64_t>(job.images_per_second()))));
   }
+  if (job.state() == v1::RUNNING && job.staleness_max() > 0) {
+    Field(&text, "staleness", absl::StrFormat("%.2f in the mean, at most %d", job.staleness_mean(), job.staleness_max()));
+  }
+  for (int i = std::max(0, job.validations_size() - kValidationsShown); i < job.validations_size(); ++i) {
+    const v1::StepValidation& v = job.validations(i);
+    std::vector<std::string> figures;
+    for (const auto& [name, value] : MeanFigures(job.spec(), v.sums())) {
+      figures.push_back(absl::StrCat("val_", name, " ", FigureText(value)));
+    }
+    Field(&text, i + 1 == job.validations_size() ? "validation" : "",
+          absl::StrFormat("step %d: %s%s", v.step(), absl::StrJoin(figures, ", "),
+                          v.checkpoint().empty() ? "" : " (evaluator)"));
+  }
+  if (job.state() == v1::RUNNING && job.learning_rate() > 0) Field(&text, "rate", absl::StrFormat("%g", job.learning_rate()));
   Field(&text, "submitted", TimeText(job.submitted_unix_ms()));
   Field(&text, "started", TimeText(job.started_unix_ms()));
   Field(&text, "finished", TimeText(job.finished_unix_ms()));
@@ -131,6 +161,9 @@ std::string JobText(const v1::JobStatus& job) {
   }
   Field(&text, "checkpoints", CheckpointsText(job));
   Field(&text, "", job.checkpoint_error().empty() ? "" : "not written: " + job.checkpoint_error());
+  for (int i = std::max(0, job.notes_size() - kNotesShown); i < job.notes_size(); ++i) {
+    Field(&text, i + kNotesShown <= job.notes_size() || i == 0 ? "notes" : "", NoteText(job.notes(i)));
+  }
   Field(&text, "digest", job.digest());
   return text + EpochTable(job);
 }

@@ -30,7 +30,12 @@ std::string FigureList(const Figures& figures, const char* prefix = "") {
   return text;
 }
 
+std::string RateText(float rate) {
+  return rate > 0 ? absl::StrCat(" - learning_rate: ", FigureText(rate)) : "";
+}
+
 bool ValidationDue(const v1::JobStatus& job, int epoch) {
+  if (job.spec().validation_by() == v1::BY_EVALUATOR) return false;
   const int freq = std::max(1, job.spec().validation_freq());
   return job.data().validation_examples() > 0 && (epoch + 1) % freq == 0;
 }
@@ -117,6 +122,33 @@ std::string Progress::CheckpointLines(const v1::JobStatus& job) {
   return text;
 }
 
+// Those after steps, and those of an evaluator.
+std::string Progress::ValidationLines(const v1::JobStatus& job) {
+  std::string text;
+  for (const v1::StepValidation& validation : job.validations()) {
+    if (!validations_told_.insert(validation.step()).second) continue;
+    absl::StrAppend(&text, Line(absl::StrFormat("step %d%s%s", validation.step(),
+                                                validation.checkpoint().empty() ? "" : " (evaluator)",
+                                                FigureList(MeanFigures(job.spec(), validation.sums()), "val_"))));
+  }
+  return text;
+}
+
+// What callbacks did, once each; the oldest are forgotten by the coordinator.
+std::string Progress::NoteLines(const v1::JobStatus& job) {
+  int next = job.notes_size();
+  while (next > 0 && !(job.notes(next - 1).epoch() == last_note_.epoch() && job.notes(next - 1).text() == last_note_.text() &&
+                       job.notes(next - 1).callback() == last_note_.callback())) {
+    --next;
+  }
+  std::string text;
+  for (; next < job.notes_size(); ++next) {
+    last_note_ = job.notes(next);
+    absl::StrAppend(&text, Line(NoteText(last_note_)));
+  }
+  return text;
+}
+
 std::string Progress::EpochResults(const v1::JobStatus& job) {
   std::string text;
   // A job that goes on from a checkpoint has no figures of the epochs before.
@@ -126,9 +158,13 @@ std::string Progress::EpochResults(const v1::JobStatus& job) {
   }
   for (; epochs_printed_ < job.epochs_size() && IsWhole(job, epochs_printed_); ++epochs_printed_) {
     const v1::EpochResult& result = job.epochs(epochs_printed_);
-    const std::string figures = absl::StrCat(" - ", ShortDuration(absl::Seconds(result.seconds())),
-                                             FigureList(MeanFigures(job.spec(), result.train())),
-                                             FigureList(MeanFigures(job.spec(), result.validation()), "val_"));
+    std::string figures = absl::StrCat(" - ", ShortDuration(absl::Seconds(result.seconds())),
+                                       FigureList(MeanFigures(job.spec(), result.train())),
+                                       FigureList(MeanFigures(job.spec(), result.validation()), "val_"),
+                                       RateText(result.learning_rate()));
+    if (result.staleness_max() > 0) {
+      absl::StrAppendFormat(&figures, " - staleness: %.2f (at most %d)", result.staleness_mean(), result.staleness_max());
+    }
     if (options_.terminal) {
       const int64_t steps = job.steps_per_epoch();
       const std::string rest = absl::StrCat(steps, "/", steps, figures);
@@ -167,7 +203,9 @@ std::string Progress::Update(const v1::JobStatus& job) {
   // Results stand above the line that says how the job ended.
   std::string text = IsFinal(job.state()) ? EpochResults(job) : StateLine(job);
   if (!IsFinal(job.state())) text += EpochResults(job);
+  text += ValidationLines(job);
   text += CheckpointLines(job);
+  text += NoteLines(job);
   if (IsFinal(job.state())) text += StateLine(job);
   text += RunningEpoch(job);
   return text;

@@ -8,6 +8,7 @@
 //   2. A bar is never wider than the terminal, so that the next one can be drawn over it.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "cairn/v1/job.pb.h"
@@ -35,7 +36,9 @@ class Progress {
   std::string Bar(const std::string& text);   // a line that the next one replaces
   std::string StateLine(const v1::JobStatus& job);
   std::string CheckpointLines(const v1::JobStatus& job);
+  std::string ValidationLines(const v1::JobStatus& job);
   std::string EpochResults(const v1::JobStatus& job);
+  std::string NoteLines(const v1::JobStatus& job);
   std::string RunningEpoch(const v1::JobStatus& job);
   int CellsBeside(const std::string& rest) const;  // of a bar on the same line
   std::string EpochHead(const v1::JobStatus& job, int epoch);
@@ -46,7 +49,9 @@ class Progress {
   std::string reason_;
   int epochs_printed_ = 0;
   int64_t checkpoints_until_ = 0;  // unix ms: those written up to then were noted
+  v1::CallbackNote last_note_;  // that was printed
   std::string best_noted_, checkpoint_error_;
+  std::set<int64_t> validations_told_;  // by step
   int head_printed_ = -1;  // epoch whose "Epoch 2/5" stands on the terminal
 };
 
