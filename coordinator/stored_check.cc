@@ -73,6 +73,8 @@ void CheckActive(const v1::StoredJob& stored, Checker& checker) {
   if (!checker.ok()) return;
   checker.RequireRange(job.total_steps(), 1, steps_max, "total_steps");
   checker.RequireRange(job.epochs_size(), 0, job.spec().epochs(), "epochs");
+  checker.RequireRange(job.epochs_open(), 0, int64_t{job.spec().epochs()} + 1, "epochs_open");
+  checker.RequireRange(stored.summaries_written(), 0, job.spec().epochs(), "summaries_written");
   checker.Require(job.replicas_size() == replicas, "replicas: ", job.replicas_size(), " of ", replicas);
   for (int r = 0; r < job.replicas_size(); ++r) {
     checker.Require(job.replicas(r).replica() == r, "replica ", job.replicas(r).replica(), " stands in place ", r);

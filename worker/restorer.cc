@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "client/parameter_client.h"
 #include "common/base/log.h"
+#include "common/model/callback_check.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/daemon.h"
 #include "worker/checkpoint_restore.h"
@@ -151,6 +152,14 @@ absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const st
 }
 
 absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, int64_t steps_per_epoch) {
+  if (const v1::BackupAndRestore* backup = BackupOf(spec); backup != nullptr && backup->backup_dir() != spec.resume_from()) {
+    v1::JobSpec resumed = spec;
+    resumed.set_resume_from(backup->backup_dir());
+    const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(resumed, steps_per_epoch);
+    if (facts.ok()) return facts;
+    if (!absl::IsNotFound(facts.status())) return Annotate(facts.status(), "callbacks: backup_and_restore");
+    if (spec.resume_from().empty() && spec.initial_weights().empty()) return v1::CheckpointFacts();  // it begins
+  }
   const bool weights_only = spec.resume_from().empty();
   const absl::StatusOr<RestoredState> state = weights_only
                                                   ? RestoreWeights(spec, spec.initial_weights(), {})

@@ -7,6 +7,8 @@
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
+#include "worker/checkpoint_writer.h"
+#include "worker/model_saver.h"
 
 namespace cairn {
 
@@ -29,6 +31,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       incarnation_(RandomBits()),
       timers_("timers"),
       files_("checkpoints"),
+      summaries_(options.host, &clock_, [this](v1::NodeMessage message) { Send(std::move(message)); }),
       datasets_(clock_),
       pool_(options.slots, *backend_) {
   Commands::Services services;
@@ -68,6 +71,7 @@ WorkerNode::~WorkerNode() {
   pool_.Stop();
   connections_.Clear();
   files_.Stop();  // what is being written is finished
+  summaries_.Stop();
   timers_.Stop();
 }
 
@@ -92,7 +96,7 @@ std::vector<std::shared_ptr<Trainer>> WorkerNode::Trainers() const {
 v1::Hello WorkerNode::MakeHello() {
   v1::Hello hello;
   hello.set_name(options_.name);
-  hello.set_role(v1::WORKER);
+  hello.set_role(options_.role);
   hello.set_host(options_.host);
   hello.set_slots(options_.slots);
   hello.set_device(backend_->device());
@@ -125,7 +129,12 @@ void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kAssignReplicas:
       return OnAssign(message.assign_replicas());
     case v1::CoordinatorMessage::kDropJob:
-      return OnDrop(message.drop_job().job_id());
+      OnDrop(message.drop_job().job_id());
+      return RemoveCheckpoints(message.drop_job());
+    case v1::CoordinatorMessage::kWriteSummaries:
+      return summaries_.Write(message.write_summaries());
+    case v1::CoordinatorMessage::kSaveModel:
+      return OnSaveModel(message.save_model());
     case v1::CoordinatorMessage::kInspectData:
       return commands_->Inspect(message.inspect_data());
     case v1::CoordinatorMessage::kEvaluateShard:
@@ -178,7 +187,30 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
   if (trainer != nullptr) trainer->MarkBest(message);
 }
 
+// Behind the checkpoints that are being written, before those that will be: its own is there, and is not removed meanwhile.
+void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
+  files_.Post([this, message] {
+    const absl::Status status = SaveModelFile(message);
+    v1::NodeMessage out;
+    v1::ModelSaved& saved = *out.mutable_model_saved();
+    saved.set_job_id(message.job_id());
+    saved.set_step(message.step());
+    saved.set_path(message.path());
+    if (!status.ok()) saved.set_error(std::string(status.message()));
+    Send(std::move(out));
+  });
+}
+
+void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
+  for (const std::string& path : message.remove_checkpoints()) {
+    files_.Post([path] {
+      if (const absl::Status status = RemoveCheckpoint(path); !status.ok()) LogWarning("%s", status.message());
+    });
+  }
+}
+
 void WorkerNode::OnDrop(uint64_t job_id) {
+  summaries_.Forget(job_id);
   std::shared_ptr<Trainer> trainer;
   {
     absl::MutexLock lock(&mutex_);

@@ -18,6 +18,7 @@
 #include "worker/compute_pool.h"
 #include "worker/dataset_cache.h"
 #include "worker/ps_connections.h"
+#include "worker/summary_writer.h"
 #include "worker/trainer.h"
 
 namespace cairn {
@@ -29,6 +30,7 @@ struct WorkerOptions {
   std::string name;         // REQUIRED, unique in the cluster
   int slots = 1;            // replicas computed at the same time, 1 to kSlotsMax; more than cores slows all down
   std::string host;         // which machine this is
+  v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
   int decode_threads = 1;   // of each job, 1 to 256; more where decoding pictures is slower than computing
 
   absl::Status Validate() const;
@@ -48,6 +50,8 @@ class WorkerNode {
   void OnAssign(const v1::AssignReplicas& message);
   void OnDrop(uint64_t job_id);
   void OnMarkBest(const v1::MarkBest& message);
+  void OnSaveModel(const v1::SaveModel& message);
+  void RemoveCheckpoints(const v1::DropJob& message);
   void OnConnection(bool up);
   void Send(v1::NodeMessage message);
   void RetainConnections();
@@ -58,6 +62,7 @@ class WorkerNode {
   const uint64_t incarnation_;
   RealClock clock_;
   SerialExecutor timers_, files_;
+  SummaryWriter summaries_;
   DatasetCache datasets_;
   PsConnections connections_;
   ComputePool pool_;

@@ -231,9 +231,10 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
   const absl::StatusOr<PathTemplate> path = PathTemplate::Parse(model->filepath());
   if (!path.ok()) return check.BadField("filepath", path.status().message());
   CAIRN_RETURN_IF_ERROR(CheckNames(check, *path, steps));
-  if (ModelFileKindOf(model->filepath()) != ModelFileKind::kSafetensors) {
+  const ModelFileKind kind = ModelFileKindOf(model->filepath());
+  if (kind == ModelFileKind::kUnknown || kind == ModelFileKind::kOnnx) {
     return check.BadField("filepath", "\"", model->filepath().substr(0, 200),
-                          "\" does not end in .safetensors, which says what kind of file it is; name it so");
+                          "\" does not say by its end which kind of file it is; end it in .safetensors, .keras or .weights.h5");
   }
   if (model->save_best_only()) {
     CAIRN_RETURN_IF_ERROR(check.Monitor(model));

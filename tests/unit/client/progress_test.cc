@@ -72,6 +72,30 @@ TEST(Progress, BarOfARunningEpoch) {
   EXPECT_THAT(progress.Update(job), Not(HasSubstr("\n")));
 }
 
+TEST(Progress, NotesOfCallbacksAndTheLearningRate) {
+  v1::JobStatus job = Job();
+  AddEpoch(&job, false);
+  job.mutable_epochs(0)->set_learning_rate(0.001f);
+  const auto note = [&](int epoch, const char* text) {
+    v1::CallbackNote& n = *job.add_notes();
+    n.set_epoch(epoch);
+    n.set_callback("model_checkpoint");
+    n.set_text(text);
+  };
+  note(0, "saved /m-1.safetensors");
+  Progress progress({false, 80});
+  EXPECT_EQ(progress.Update(job),
+            "job 3 \"fashion\": running\n"
+            "epoch 1/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891 - learning_rate: 0.0010\n"
+            "epoch 1: model_checkpoint: saved /m-1.safetensors\n");
+  EXPECT_EQ(progress.Update(job), "");
+  note(1, "saved /m-2.safetensors");
+  note(2, "saved /m-3.safetensors");
+  job.mutable_notes()->DeleteSubrange(0, 1);  // the coordinator forgets the oldest
+  EXPECT_EQ(progress.Update(job), "epoch 2: model_checkpoint: saved /m-2.safetensors\nepoch 3: model_checkpoint: saved /m-3.safetensors\n");
+  EXPECT_EQ(progress.Update(job), "");
+}
+
 // The next epoch's first steps may be known before the result of the one before.
 TEST(Progress, TheNextEpochWaitsForTheResult) {
   v1::JobStatus job = Job();

@@ -541,7 +541,7 @@ void FakeCluster::TrainStep() {
     }
   }
   for (auto& [node, message] : reports) {
-    if (message.has_replica_report()) node->reported[message.replica_report().job_id()].push_back(message);
+    node->reported[message.has_checkpoint() ? message.checkpoint().job_id() : message.replica_report().job_id()].push_back(message);
   }
   for (auto& [node, message] : reports) Say(*node, message);
 }

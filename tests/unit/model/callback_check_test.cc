@@ -146,7 +146,8 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { model_checkpoint { } }",
        "callbacks[0].model_checkpoint.filepath: missing; give the file's name as the workers see it"},
       {"callbacks { model_checkpoint { filepath: '/m.h5' } }",
-       "callbacks[0].model_checkpoint.filepath: \"/m.h5\" does not end in .safetensors, which says what kind of file it is; name it so"},
+       "callbacks[0].model_checkpoint.filepath: \"/m.h5\" does not say by its end which kind of file it is; end it in .safetensors, "
+       ".keras or .weights.h5"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch.safetensors' } }",
        "callbacks[0].model_checkpoint.filepath: a { without its }; write {{ for a brace"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch:y}.safetensors' } }",

@@ -1,0 +1,383 @@
+// What callbacks make of a job: decisions at the end of its epochs, model files, summaries, the weights that it ends with.
+//
+// A job that waits at the end of epochs (WaitsAtEpochs) has epochs_open > 0: its replicas begin no step of a later epoch. When all figures of
+// an epoch are in, and the checkpoint of its end where one is needed, the callbacks decide (callbacks.h). The decision is stored, then sent.
+// It stands whatever happens to the partitions later: an epoch is decided once, though its steps may be done again.
+//
+// Model files and summaries are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before
+// they are written, or kEndTimeout has passed.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/text.h"
+#include "common/model/callback_check.h"
+#include "common/model/epoch_rates.h"
+#include "coordinator/callbacks.h"
+#include "coordinator/cluster_core.h"
+
+namespace cairn {
+namespace {
+
+// For the checkpoint of an epoch's end, beyond the figures: a chief that was killed has another in its place by then.
+constexpr absl::Duration kCheckpointWait = absl::Seconds(15);
+// Between a question and the next one to another worker. Less than that a disk is slow, not away.
+constexpr absl::Duration kAnswerTimeout = absl::Minutes(5);
+constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);  // after an error
+// A job that has done all its steps waits so long for its files.
+constexpr absl::Duration kEndTimeout = absl::Seconds(60);
+constexpr absl::Duration kStepFiguresEvery = absl::Seconds(1);
+constexpr int kNotesKept = 100;
+constexpr int kEpochsInMessage = 64;
+constexpr size_t kSavesMax = 64;
+constexpr size_t kStepFiguresMax = 1000;
+constexpr size_t kTextMax = 1000;
+
+bool HasReduceRate(const v1::JobSpec& spec) {
+  return std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
+                     [](const v1::Callback& c) { return c.has_reduce_lr_on_plateau(); });
+}
+
+void AddNote(Job& job, v1::CallbackNote note) {
+  auto& notes = *job.status.mutable_notes();
+  *notes.Add() = std::move(note);
+  if (notes.size() > kNotesKept) notes.DeleteSubrange(0, notes.size() - kNotesKept);
+}
+
+void AddNote(Job& job, int epoch, const char* callback, std::string text) {
+  v1::CallbackNote note;
+  note.set_epoch(epoch);
+  note.set_callback(callback);
+  note.set_text(std::string(CutUtf8(text, kTextMax)));
+  AddNote(job, std::move(note));
+}
+
+int EpochOf(const Job& job, int64_t step) {
+  return static_cast<int>(std::max<int64_t>(step - 1, 0) / std::max<int64_t>(1, job.status.steps_per_epoch()));
+}
+
+}  // namespace
+
+// ---- rates ----
+
+float ClusterCore::RateAt(const Job& job, int64_t step) const {
+  EpochRates rates(job.status.spec(), job.status.steps_per_epoch());
+  rates.Decide(job.learning_rates);
+  return rates.At(std::max<int64_t>(step, 0));
+}
+
+// ---- decisions ----
+
+// The job begins, or goes on from a checkpoint: epochs that are done are nothing to decide of.
+void ClusterCore::OpenEpochs(Job& job, int done) {
+  if (!WaitsAtEpochs(job.status.spec())) return;
+  while (job.status.epochs_open() < done + 1) {
+    const int epoch = job.status.epochs_open();
+    if (HasReduceRate(job.status.spec())) job.learning_rates.push_back(RateAt(job, epoch * job.status.steps_per_epoch()));
+    job.status.set_epochs_open(epoch + 1);
+  }
+}
+
+bool ClusterCore::Undecided(const Job& job) const {
+  return job.status.epochs_open() > 0 && !job.stopped_early && job.status.epochs_open() <= job.progress->epochs();
+}
+
+void ClusterCore::DecideEpochs(Job& job) {
+  while (job.running() && Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) {
+    const int epoch = job.status.epochs_open() - 1;
+    if (NeedsEpochCheckpoints(job.status.spec()) && CheckpointOf(job, epoch) == nullptr) {
+      job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, now_);
+      if (now_ - job.checkpoint_wanted_since < kCheckpointWait) return;
+      AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
+    }
+    job.checkpoint_wanted_since = absl::InfiniteFuture();
+    Decide(job, epoch);
+  }
+}
+
+void ClusterCore::Decide(Job& job, int epoch) {
+  const int64_t end = (epoch + 1) * job.status.steps_per_epoch();
+  const float rate = RateAt(job, end - 1);
+  EpochDecision decision = DecideEpoch(job.status, epoch, rate, &job.callbacks);
+  for (v1::CallbackNote& note : decision.notes) {
+    Log("job %d: epoch %d: %s: %s", job.id(), epoch + 1, note.callback(), note.text());
+    AddNote(job, std::move(note));
+  }
+  const v1::CheckpointInfo* info = CheckpointOf(job, epoch);
+  for (std::string& path : decision.saves) {
+    if (info != nullptr) {
+      AddSave(job, info->step(), std::move(path));
+    } else {
+      AddNote(job, epoch, "model_checkpoint", absl::StrCat("not saved: ", path));
+    }
+  }
+  if (HasReduceRate(job.status.spec())) {
+    while (static_cast<int>(job.learning_rates.size()) <= epoch) job.learning_rates.push_back(rate);
+    job.learning_rates.resize(static_cast<size_t>(epoch) + 1);
+    job.learning_rates.push_back(decision.learning_rate.value_or(rate));
+  }
+  if (decision.stop) {
+    job.stopped_early = true;
+    job.status.set_total_steps(std::min(job.status.total_steps(), end));
+    job.progress->EndAfter(epoch + 1);
+  } else {
+    job.status.set_epochs_open(job.status.epochs_open() + 1);
+  }
+  ++job.assignment;
+  StoreJob(job);
+  Changed(job);
+  if (decision.failed) {
+    SendSummaries(job);  // the worker writes them before it is told to drop the job
+    return EndJob(job, v1::FAILED, decision.reason);
+  }
+  ConsiderBest(job);
+  SendSaves(job);
+  SendAssignments(job);
+}
+
+// What tells a worker's assignment from one before or after a decision.
+int64_t ClusterCore::EpochsCode(const Job& job) const {
+  return job.stopped_early ? -job.status.total_steps() : job.status.epochs_open();
+}
+
+// ---- model files ----
+
+void ClusterCore::AddSave(Job& job, int64_t step, std::string path) {
+  const auto same = [&](const v1::SaveModel& s) { return s.path() == path; };
+  std::erase_if(job.saves, same);  // the file would be written twice
+  if (job.saves.size() >= kSavesMax) {
+    AddNote(job, EpochOf(job, job.saves.front().step()), "model_checkpoint",
+            absl::StrCat("not saved: ", job.saves.front().path(), ": too many files wait to be written"));
+    job.saves.erase(job.saves.begin());
+  }
+  v1::SaveModel& save = job.saves.emplace_back();
+  save.set_job_id(job.id());
+  save.set_step(step);
+  save.set_path(std::move(path));
+}
+
+// A checkpoint was written: files of its step are due.
+void ClusterCore::SaveAtStep(Job& job, int64_t step) {
+  for (std::string& path : SavesAtStep(job.status, step)) AddSave(job, step, std::move(path));
+  SendSaves(job);
+}
+
+void ClusterCore::SendSaves(Job& job) {
+  while (!job.saves.empty()) {
+    if (!job.save_asked.worker.empty() && now_ < job.save_asked.until) return;
+    if (now_ < job.save_asked.not_before) return;
+    v1::SaveModel save = job.saves.front();
+    const auto& known = job.status.checkpoints();
+    const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() == save.step(); });
+    const bool passed = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() > save.step(); });
+    if (!there && !passed) return;  // it is being written
+    if (!there) {
+      AddNote(job, EpochOf(job, save.step()), "model_checkpoint",
+              absl::StrCat("not saved: ", save.path(), ": there is no checkpoint of step ", save.step()));
+      job.saves.erase(job.saves.begin());
+      StoreJob(job);
+      continue;
+    }
+    const ClusterNode* worker = ChiefOrAnother(job);
+    if (worker == nullptr) return;
+    job.save_asked = {worker->name, now_ + kAnswerTimeout, absl::InfinitePast()};
+    *save.mutable_spec() = job.status.spec();
+    v1::CoordinatorMessage message;
+    *message.mutable_save_model() = std::move(save);
+    return Send(*worker, std::move(message));
+  }
+}
+
+void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& saved) {
+  Job* job = Find(saved.job_id());
+  if (job == nullptr || !job->active() || job->saves.empty()) return;
+  const v1::SaveModel& asked = job->saves.front();
+  if (asked.path() != saved.path() || asked.step() != saved.step()) return;  // of a question before
+  const std::string path(CutUtf8(saved.path(), kTextMax));
+  AddNote(*job, EpochOf(*job, saved.step()), "model_checkpoint",
+          saved.error().empty() ? absl::StrCat("saved ", path) : absl::StrCat("not saved: ", saved.error()));
+  if (saved.error().empty()) {
+    Log("job %d: model file %s of step %d", job->id(), path, saved.step());
+  } else {
+    Warn("job %d: worker \"%s\" wrote no model file: %s", job->id(), node.name, CutUtf8(saved.error(), kTextMax));
+  }
+  job->saves.erase(job->saves.begin());
+  job->save_asked = {};
+  StoreJob(*job);
+  SendSaves(*job);
+}
+
+// ---- summaries ----
+
+// Figures of the running epoch, now and then, for TensorBoard's update_freq.
+void ClusterCore::NoteStepFigures(Job& job) {
+  for (const v1::Callback& callback : job.status.spec().callbacks()) {
+    const int64_t every = SaveSteps(callback.tensorboard().update_freq());
+    const int64_t step = job.progress->step();
+    if (every == 0 || step / every <= job.step_figures_until / every) continue;
+    v1::JobStatus now = job.status;
+    job.progress->Fill(now_, now);
+    if (now.epoch_sums().examples() == 0) continue;
+    job.step_figures_until = step;
+    v1::StepValidation& figures = job.step_figures.emplace_back();
+    figures.set_step(step);
+    *figures.mutable_sums() = now.epoch_sums();
+    if (job.step_figures.size() > kStepFiguresMax) job.step_figures.erase(job.step_figures.begin());
+  }
+}
+
+void ClusterCore::SendSummaries(Job& job) {
+  if (!WritesSummaries(job.status.spec()) || !job.has_data()) return;
+  const bool epochs_due = job.summaries_written < job.status.epochs_size();
+  const bool steps_due = !job.step_figures.empty() && now_ >= job.step_figures_at;
+  if (!epochs_due && !steps_due) return;
+  if (!job.summaries_asked.worker.empty() && now_ < job.summaries_asked.until) return;
+  if (now_ < job.summaries_asked.not_before) return;
+  const ClusterNode* worker = ChiefOrAnother(job);
+  if (worker == nullptr) return;
+  v1::CoordinatorMessage message;
+  v1::WriteSummaries& write = *message.mutable_write_summaries();
+  write.set_job_id(job.id());
+  *write.mutable_spec() = job.status.spec();
+  write.set_submitted_unix_ms(job.status.submitted_unix_ms());
+  const int end = std::min(job.status.epochs_size(), job.summaries_written + kEpochsInMessage);
+  for (int i = job.summaries_written; i < end; ++i) *write.add_epochs() = job.status.epochs(i);
+  const int64_t from = job.summaries_written * job.status.steps_per_epoch(), to = end * job.status.steps_per_epoch();
+  for (const v1::StepValidation& v : job.status.validations()) {
+    if (v.step() > from && v.step() <= to) *write.add_validations() = v;
+  }
+  for (v1::StepValidation& figures : std::exchange(job.step_figures, {})) *write.add_train_steps() = std::move(figures);
+  job.step_figures_at = now_ + kStepFiguresEvery;
+  FillRoutes(job, write.mutable_routes());
+  job.summaries_asked = {worker->name, now_ + kAnswerTimeout, absl::InfinitePast()};
+  Send(*worker, std::move(message));
+}
+
+void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::SummariesWritten& written) {
+  Job* job = Find(written.job_id());
+  if (job == nullptr || !job->active()) return;
+  if (job->summaries_asked.worker == node.name) job->summaries_asked = {};
+  if (!written.error().empty()) {
+    const std::string error = absl::StrCat("not written: ", std::string(CutUtf8(written.error(), kTextMax)));
+    const auto& notes = job->status.notes();
+    const bool news = std::none_of(notes.begin(), notes.end(), [&](const auto& n) { return n.text() == error; });
+    if (news) AddNote(*job, std::max(0, job->status.epochs_size() - 1), "summaries", error);
+    if (news) Warn("job %d: worker \"%s\": %s", job->id(), node.name, error);
+    job->summaries_asked.not_before = now_ + kAskAgainAfter;
+    if (news) StoreJob(*job);
+    return;
+  }
+  if (written.epochs() > job->summaries_written && written.epochs() <= job->status.epochs_size()) {
+    job->summaries_written = written.epochs();
+    StoreJob(*job);
+  }
+  SendSummaries(*job);
+}
+
+// ---- both ----
+
+const ClusterNode* ClusterCore::ChiefOrAnother(const Job& job) {
+  const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
+  if (workers.empty()) return nullptr;
+  const auto chief = std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  return chief != workers.end() ? *chief : workers.front();
+}
+
+void ClusterCore::TickCallbacks(Job& job) {
+  if (job.status.spec().callbacks().empty()) return;
+  SendSaves(job);
+  SendSummaries(job);
+}
+
+// A worker is gone, or its session broke: what it was asked may be lost with it.
+void ClusterCore::ReleaseCallbacks(const NodeName& worker) {
+  for (auto& [id, job] : jobs_) {
+    if (job.save_asked.worker == worker) job.save_asked = {};
+    if (job.summaries_asked.worker == worker) job.summaries_asked = {};
+    if (job.active()) TickCallbacks(job);
+  }
+}
+
+// ---- the end ----
+
+// Why the job ended before its last epoch; empty: it did not.
+std::string ClusterCore::StopText(const Job& job) const {
+  if (!job.stopped_early) return "";
+  for (int i = job.status.notes_size() - 1; i >= 0; --i) {
+    const v1::CallbackNote& note = job.status.notes(i);
+    if (note.callback() != "early_stopping" || !absl::EndsWith(note.text(), kStopNote)) continue;
+    return absl::StrFormat("stopped early after epoch %d: %s", note.epoch() + 1, absl::StripSuffix(note.text(), kStopNote));
+  }
+  return "";
+}
+
+// All steps are done: whether the files are written too, or were waited for long enough.
+bool ClusterCore::FilesWritten(Job& job) {
+  TickCallbacks(job);
+  const bool summaries = !WritesSummaries(job.status.spec()) || job.summaries_written >= job.status.epochs_size();
+  if (summaries && job.saves.empty()) return true;
+  if (job.files_until == absl::InfiniteFuture()) job.files_until = now_ + kEndTimeout;
+  if (now_ < job.files_until) return false;
+  Warn("job %d: ends without some of its files: %d model files and %d epochs of summaries were not written", job.id(),
+       job.saves.size(), summaries ? 0 : job.status.epochs_size() - job.summaries_written);
+  job.saves.clear();
+  job.summaries_written = job.status.epochs_size();
+  return true;
+}
+
+// early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the weights are those that
+// the job ends with.
+bool ClusterCore::RestoreBest(Job& job) {
+  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  if (best < 0 || best + 1 >= job.progress->epochs()) return false;
+  const v1::CheckpointInfo* info = CheckpointOf(job, best);
+  const int64_t step = info != nullptr ? info->step() : (best + 1) * job.status.steps_per_epoch();
+  for (const v1::CheckpointInfo& known : job.status.checkpoints()) {
+    if (known.best() && known.step() == step) info = &known;
+  }
+  if (info == nullptr) {
+    AddNote(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
+    return false;
+  }
+  AddNote(job, best, "early_stopping", "the best epoch; its weights are restored");
+  Log("job %d: ends with the weights of epoch %d, from %s", job.id(), best + 1, info->path());
+  job.restore_from = {info->path()};
+  job.restores_best = true;
+  job.restore_worker.clear();
+  job.restore_attempts = 0;
+  job.status.set_state(v1::STARTING);
+  job.version.assign(job.version.size(), 0);
+  NewGeneration(job);
+  return true;
+}
+
+// Early stopping knows which epoch is the best: it is not only by the figure that that is decided.
+void ClusterCore::MarkBestEpoch(Job& job) {
+  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  const v1::CheckpointInfo* info = best < 0 || best >= job.status.epochs_size() ? nullptr : CheckpointOf(job, best);
+  if (info == nullptr) return;
+  for (const v1::CheckpointInfo& known : job.status.checkpoints()) {
+    if (known.best() && known.step() == info->step()) return;
+  }
+  const v1::EarlyStopping& stopping = *RestoresBest(job.status.spec());
+  SendMarkBest(job, info->step(), FigureOf(job.status, job.status.epochs(best), stopping.monitor()).value_or(0));
+}
+
+// backup_and_restore: its checkpoints are not needed after a success.
+void ClusterCore::RemoveBackup(Job& job) {
+  const v1::BackupAndRestore* backup = BackupOf(job.status.spec());
+  if (backup == nullptr || !backup->delete_checkpoint()) return;
+  const ClusterNode* worker = ChiefOrAnother(job);
+  if (worker == nullptr || job.status.checkpoints().empty()) return;
+  v1::CoordinatorMessage message = MakeDropJob(job.id());
+  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
+    message.mutable_drop_job()->add_remove_checkpoints(info.path());
+  }
+  Send(*worker, std::move(message));
+  job.status.clear_checkpoints();
+}
+
+}  // namespace cairn

@@ -1,0 +1,331 @@
+"""Callbacks: what they decide is decided once and the same way for any number of workers, with workers and the coordinator killed at the end of
+an epoch; their files are whole after the chief was killed; a cluster that was lost goes on from its backup, to the same digest.
+
+TensorBoard's files are read by a reader of its own here: the records' frames, CRC-32C bit by bit, the fields of the protobuf messages.
+
+    callbacks_test.py [CASE]...
+"""
+
+import csv
+import glob
+import json
+import os
+import shutil
+import struct
+import sys
+import time
+
+from cluster import Cluster, attempts, check
+from jobs import make_glyphs, small_job
+
+STEPS = 30  # of an epoch
+
+
+# ---- TensorBoard's files ----
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def records(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    at = 0
+    while at < len(data):
+        header, (length,) = data[at:at + 8], struct.unpack("<Q", data[at:at + 8])
+        check(struct.unpack("<I", data[at + 8:at + 12])[0] == masked(header), f"{path}: the checksum of a length at {at}")
+        body = data[at + 12:at + 12 + length]
+        check(len(body) == length, f"{path}: a torn record at {at}")
+        check(struct.unpack("<I", data[at + 12 + length:at + 16 + length])[0] == masked(body), f"{path}: the checksum of a record at {at}")
+        yield body
+        at += 16 + length
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7f) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def fields(data):
+    """number -> list of values: ints, or bytes."""
+    found, at = {}, 0
+    while at < len(data):
+        key, at = varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = varint(data, at)
+        elif wire == 2:
+            length, at = varint(data, at)
+            value, at = data[at:at + length], at + length
+        else:
+            size = {1: 8, 5: 4}[wire]
+            value, at = data[at:at + size], at + size
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def events(folder):
+    """(tag or "version" or "graph", step, value) of all files below the folder, by file's name."""
+    result = []
+    for path in sorted(glob.glob(os.path.join(folder, "events.out.tfevents.*"))):
+        for i, record in enumerate(records(path)):
+            event = fields(record)
+            step = event.get(2, [0])[0]
+            check(struct.unpack("<d", event[1][0])[0] > 1.6e9, "the time of an event")
+            if 3 in event:
+                check(i == 0 and event[3][0] == b"brain.Event:2", f"{path}: {event}")
+                result.append(("version", step, path))
+            if 4 in event:
+                names = [fields(node)[1][0].decode() for node in fields(event[4][0])[1]]
+                result.append(("graph", step, names))
+            for value in fields(event[5][0]).get(1, []) if 5 in event else []:
+                value = fields(value)
+                tensor, plugin = fields(value[8][0]), fields(fields(value[9][0])[1][0])[1][0].decode()
+                if plugin == "scalars":
+                    number = struct.unpack("<f", tensor[5][0])[0]
+                else:
+                    sides = [fields(d)[1][0] for d in fields(tensor[2][0])[2]]
+                    rows = struct.unpack(f"<{sides[0] * sides[1]}d", tensor[4][0])
+                    number = [rows[j:j + 3] for j in range(0, len(rows), 3)]
+                result.append((value[1][0].decode(), step, number))
+    return result
+
+
+def scalar(found, tag):
+    return [(step, value) for name, step, value in found if name == tag]
+
+
+# ---- helpers ----
+
+def figures(status, split, name):
+    return [float(e[split][name]) for e in status["epochs"]]
+
+
+def idle(c, names):
+    """Whether none of the processes computes for a while: the replicas wait."""
+    def times():
+        total = 0
+        for name in names:
+            with open(f"/proc/{c.processes[name].pid}/stat") as f:
+                total += sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13])
+        return total
+    before = times()
+    time.sleep(1)
+    return times() - before <= 4
+
+
+def tensors(path):
+    with open(path, "rb") as f:
+        (length,) = struct.unpack("<Q", f.read(8))
+        header, data = json.loads(f.read(length)), f.read()
+    return {k: data[v["data_offsets"][0]:v["data_offsets"][1]] for k, v in header.items() if k != "__metadata__"}
+
+
+EARLY = "callbacks { early_stopping { monitor: 'val_loss' min_delta: 0.05 patience: 1 } } callbacks { csv_logger { filename: '%s/log.csv' } }"
+
+
+def early_stopping():
+    """The same epoch and the same bits for one worker, and for three with a worker and the coordinator killed at the end of an epoch."""
+    with Cluster(ps=1, workers=1) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 12, EARLY % c.dir))
+        want = c.wait(job)
+        epochs = len(want["epochs"])
+        check(2 <= epochs < 12, f"{epochs} epochs were trained")
+        check(want["reason"].startswith(f"stopped early after epoch {epochs}: val_loss did not improve on"), want["reason"])
+        check(int(want["step"]) == epochs * STEPS, f"step {want['step']}")
+        check("the job ends" in c.cairn("job", job).stdout, "cairn job tells of it")
+        plain = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs)))
+        check(plain["digest"] == want["digest"], "waiting at the end of epochs changes no bit")
+
+    def run():
+        with Cluster(ps=2, workers=3) as c:
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), 12, EARLY % c.dir))
+            c.wait_for_step(job, 10)
+            c.kill("coordinator")
+            c.until(lambda: idle(c, ["worker-0", "worker-1", "worker-2"]), "the replicas wait at the end of the epoch")
+            c.kill("worker-0")
+            c.restart("coordinator")
+            status = c.wait(job)
+            check(len(status["epochs"]) == epochs and status["digest"] == want["digest"],
+                  f"{len(status['epochs'])} epochs, digest {status['digest']}; undisturbed {epochs}, {want['digest']}")
+            check(figures(status, "validation", "loss") == figures(want, "validation", "loss"), "the same figures, to the last bit")
+            with open(f"{c.dir}/log.csv", newline="") as f:
+                rows = list(csv.DictReader(f))
+            check([int(r["epoch"]) for r in rows] == list(range(epochs)), f"{rows}")
+    attempts(run)
+    print(f"early_stopping: epoch {epochs}, same digest", flush=True)
+
+
+def best_weights():
+    """restore_best_weights: the digest is that of a job that was trained for so many epochs and no more."""
+    with Cluster(ps=2, workers=2) as c:
+        data = make_glyphs(c.dir)
+        more = "checkpoints { dir: '%s/checkpoints' } callbacks { early_stopping { patience: 2 restore_best_weights: true } }" % c.dir
+        status = c.wait(c.submit(small_job(c.dir, data, 8, more), {"optimizer.learning_rate": 0.02}))
+        losses = figures(status, "validation", "loss")
+        best = losses.index(min(losses)) + 1
+        want = c.wait(c.submit(small_job(c.dir, data, best), {"optimizer.learning_rate": 0.02}))
+        check(status["digest"] == want["digest"], f"digest {status['digest']}, that of epoch {best} of {losses} is {want['digest']}")
+    print(f"best_weights: epoch {best} of {len(losses)}", flush=True)
+
+
+def reduce_lr():
+    """The rates are those that Keras' ReduceLROnPlateau sets for these figures."""
+    with Cluster(ps=1, workers=2) as c:
+        more = "callbacks { reduce_lr_on_plateau { factor: 0.5 patience: 1 cooldown: 1 min_delta: 0.02 min_lr: 0.0004 } }"
+        status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 9, more)))
+    f32 = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
+    rate, best, wait, cooldown, want = f32(0.003), float("inf"), 0, 0, []
+    for loss in figures(status, "validation", "loss"):
+        want.append(rate)
+        if cooldown > 0:
+            cooldown -= 1
+            wait = 0
+        if loss < best - 0.02:
+            best, wait = loss, 0
+        elif cooldown == 0:
+            wait += 1
+            if wait >= 1 and rate > f32(0.0004):
+                rate, cooldown, wait = f32(max(rate * 0.5, 0.0004)), 1, 0
+    rates = [f32(float(e["learning_rate"])) for e in status["epochs"]]
+    check(rates == want, f"rates {rates}, Keras' {want}")
+    check(len(set(rates)) > 2, f"it was reduced: {rates}")
+    print(f"reduce_lr: {rates}", flush=True)
+
+
+def files(disturb=True):
+    """Model files, the CSV and TensorBoard's events are whole, each epoch once, though the chief is killed twice."""
+    def run():
+        with Cluster(ps=1, workers=2) as c:
+            more = """
+                callbacks { model_checkpoint { filepath: '%(dir)s/models/m-{epoch:02d}-{val_loss:.3f}.safetensors' } }
+                callbacks { csv_logger { filename: '%(dir)s/log.csv' } }
+                callbacks { tensorboard { log_dir: '%(dir)s/logs' histogram_freq: 2 } }
+                callbacks { learning_rate_scheduler { schedule { exponential_decay { decay_steps: 1 decay_rate: 0.5 } } } }""" % {"dir": c.dir}
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), 6, more))
+            for epoch in (1, 3):
+                c.wait_for_step(job, epoch * STEPS + 3)
+                chief = c.job(job)["chief"]
+                c.kill(chief)
+                c.while_running(job, lambda status: status["chief"] not in ("", chief), "another chief")
+                c.restart(chief)
+                c.wait_for_nodes(3)
+            status = c.wait(job)
+            train, validation = figures(status, "train", "loss"), figures(status, "validation", "loss")
+            names = sorted(os.listdir(f"{c.dir}/models"))
+            check(names == [f"m-{i + 1:02d}-{loss:.3f}.safetensors" for i, loss in enumerate(validation)], f"{names} of {validation}")
+            c.cairn("export", job, "-o", f"{c.dir}/final.safetensors")
+            check(tensors(f"{c.dir}/models/{names[-1]}") == tensors(f"{c.dir}/final.safetensors"), "the last file is the final weights")
+            check(tensors(f"{c.dir}/models/{names[0]}") != tensors(f"{c.dir}/final.safetensors"), "the first is not")
+
+            with open(f"{c.dir}/log.csv", newline="") as f:
+                text = f.read()
+            lines = text.split("\r\n")
+            check(lines[0] == "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss" and lines[-1] == "", text)
+            rows = list(csv.DictReader(lines))
+            check([int(r["epoch"]) for r in rows] == list(range(6)), text)
+            check([float(r["loss"]) for r in rows] == train and [float(r["val_loss"]) for r in rows] == validation, text)
+            check([float(r["learning_rate"]) for r in rows] == [0.003 * 0.5 ** i for i in range(6)] or
+                  max(abs(float(r["learning_rate"]) - 0.003 * 0.5 ** i) for i, r in enumerate(rows)) < 1e-9, text)
+
+            f32 = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
+            found = events(f"{c.dir}/logs/train")
+            check(scalar(found, "epoch_loss") == [(i, f32(x)) for i, x in enumerate(train)], f"{scalar(found, 'epoch_loss')}")
+            check([s for s, _ in scalar(found, "epoch_accuracy")] == list(range(6)), "accuracy")
+            check([v for _, v in scalar(found, "epoch_learning_rate")] == [f32(float(e["learning_rate"])) for e in status["epochs"]], "rates")
+            check(all(v > 0 for _, v in scalar(found, "epoch_images_per_second")), "images/s")
+            histograms = scalar(found, "dense/kernel/histogram")
+            check([s for s, _ in histograms] == [0, 2, 4], f"{[s for s, _ in histograms]}")
+            sizes = {sum(row[2] for row in rows) for _, rows in histograms}
+            check(len(sizes) == 1 and sizes.pop() > 100, "every weight is counted")
+            graphs = scalar(found, "graph")
+            check(len(graphs) == 1 and "conv2d" in graphs[0][1] and "dense" in graphs[0][1], f"{graphs}")
+            check(len(scalar(found, "version")) >= 2, "the next chief has a file of its own")
+            seen = events(f"{c.dir}/logs/validation")
+            check(scalar(seen, "epoch_loss") == [(i, f32(x)) for i, x in enumerate(validation)], "validation")
+    attempts(run)
+    print("files: whole", flush=True)
+
+
+def backup():
+    """The whole cluster and its disks are lost: the same job, submitted again, goes on from its backup to the digest of the undisturbed run."""
+    with Cluster(ps=1, workers=1) as c:
+        want = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 5)))["digest"]
+
+    def run():
+        with Cluster(ps=2, workers=2) as kept:  # its directory outlives the first cluster
+            data, directory = make_glyphs(kept.dir), f"{kept.dir}/backup"
+            more = "callbacks { backup_and_restore { backup_dir: '%s' save_freq: '20' } }" % directory
+            with Cluster(ps=2, workers=2) as c:
+                job = c.submit(small_job(c.dir, data, 5, more))
+                c.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
+                for name in list(c.processes):
+                    c.kill(name, wait=False)
+            job = kept.submit(small_job(kept.dir, data, 5, more))
+            status = kept.wait(job)
+            check(int(status["restored_step"]) >= 20 and status["restored_from"].startswith(directory), f"{status.get('restored_from')}")
+            check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+            kept.until(lambda: not glob.glob(f"{directory}/step-*"), "the backup is removed")
+
+            # The coordinator and its state stay: the job goes on by itself.
+            job = kept.submit(small_job(kept.dir, data, 5, more))
+            kept.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
+            names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
+            for name in names:
+                kept.kill(name, wait=False)
+            for name in names:
+                kept.processes[name].wait()
+                if name.startswith("ps"):
+                    shutil.rmtree(f"{kept.dir}/{name}")
+                kept.restart(name)
+            status = kept.wait(job)
+            check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+    attempts(run)
+    print("backup: same digest", flush=True)
+
+
+def not_finite():
+    with Cluster(ps=1, workers=1) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 4, "callbacks { terminate_on_nan { } }"), {"optimizer": "{sgd {} learning_rate: 1e30}"})
+        status = c.wait(job, state="FAILED")
+        check(status["reason"].startswith("the loss is not finite in epoch 1; lower optimizer.learning_rate"), status["reason"])
+    print("not_finite: said so", flush=True)
+
+
+def asynchronous():
+    """Asynchronous replicas wait for the end of the epoch too."""
+    with Cluster(ps=2, workers=2) as c:
+        more = "strategy: PARAMETER_SERVER callbacks { early_stopping { min_delta: 10 patience: 2 } }"
+        status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 8, more)))
+        check(len(status["epochs"]) == 3 and int(status["step"]) == 3 * STEPS, f"{len(status['epochs'])} epochs, step {status['step']}")
+    print("asynchronous: stopped", flush=True)
+
+
+CASES = (early_stopping, best_weights, reduce_lr, files, backup, not_finite, asynchronous)
+
+
+def main():
+    wanted = sys.argv[1:]
+    for case in CASES:
+        if not wanted or case.__name__ in wanted:
+            case()
+
+
+if __name__ == "__main__":
+    main()

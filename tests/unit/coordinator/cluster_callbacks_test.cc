@@ -1,0 +1,255 @@
+// Goal: a job with callbacks waits at the end of each epoch until its figures are in, decides once, stores the decision before it is sent, and
+// ends as the callbacks say: early, with the best weights, with its files written, also where the coordinator or the chief dies in between.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 5;  // of an epoch
+
+v1::JobSpec SpecWith(const std::string& more, int epochs = 8) {
+  v1::JobSpec spec = FakeCluster::Spec();
+  spec.set_epochs(epochs);
+  v1::JobSpec change;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(more, &change));
+  spec.MergeFrom(change);
+  return spec;
+}
+
+int OpenAt(Cluster& c, const std::string& worker, uint64_t id) { return c.node(worker).assigned.at(id).epochs_open(); }
+
+std::vector<std::string> NotesOf(const v1::JobStatus& job) {
+  std::vector<std::string> notes;
+  for (const v1::CallbackNote& n : job.notes()) notes.push_back(absl::StrCat(n.epoch() + 1, " ", n.callback(), ": ", n.text()));
+  return notes;
+}
+
+TEST(ClusterCallbacks, AnEpochIsOpenedWhenTheFiguresAreIn) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { early_stopping { patience: 100 } }"));
+  EXPECT_EQ(OpenAt(c, "worker-0", id), 1);
+  c.Train(kSteps);
+  EXPECT_EQ(OpenAt(c, "worker-0", id), 2);
+  EXPECT_EQ(OpenAt(c, "worker-1", id), 2);
+  EXPECT_EQ(c.Job(id).epochs_open(), 2);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+  EXPECT_EQ(c.Job(id).epochs_size(), 8);
+  EXPECT_EQ(c.Job(id).reason(), "");
+}
+
+TEST(ClusterCallbacks, JobsWithoutThemRunFree) {
+  Cluster c(2, 2);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { csv_logger { filename: '/log.csv' } }"));
+  EXPECT_EQ(OpenAt(c, "worker-0", id), 0);
+  EXPECT_TRUE(c.RunToEnd(id));
+  int next = 0;
+  for (const v1::WriteSummaries& write : c.node("worker-0").summaries) {
+    for (const v1::EpochResult& epoch : write.epochs()) EXPECT_EQ(epoch.epoch(), next++);
+  }
+  EXPECT_EQ(next, 8) << "each epoch once, in order";
+}
+
+TEST(ClusterCallbacks, EarlyStoppingEndsTheJobAfterItsEpoch) {
+  Cluster c(2, 2);
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}, {4, 0.5}};
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { early_stopping { patience: 2 } }"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.state(), v1::SUCCEEDED);
+  EXPECT_EQ(job.epochs_size(), 4);
+  EXPECT_EQ(job.total_steps(), 4 * kSteps);
+  EXPECT_EQ(c.TrueStep(id), 4 * kSteps);
+  EXPECT_EQ(job.reason(), "stopped early after epoch 4: val_loss did not improve on 0.5 for 2 epochs");
+  EXPECT_THAT(NotesOf(job), ElementsAre("4 early_stopping: val_loss did not improve on 0.5 for 2 epochs; the job ends"));
+}
+
+TEST(ClusterCallbacks, TheSameEndWhereverTheCoordinatorDies) {
+  const std::string callbacks =
+      "callbacks { early_stopping { patience: 2 } } callbacks { reduce_lr_on_plateau { patience: 1 factor: 0.5 } }"
+      "callbacks { csv_logger { filename: '/log.csv' } }";
+  for (int at = 0;; ++at) {
+    Cluster c(2, 2);
+    c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}, {4, 0.5}};
+    const uint64_t id = c.SubmitOk(SpecWith(callbacks));
+    c.CrashSoon(at);
+    ASSERT_TRUE(c.RunToEnd(id)) << at;
+    const v1::JobStatus job = c.Job(id);
+    EXPECT_EQ(job.state(), v1::SUCCEEDED) << at;
+    EXPECT_EQ(job.epochs_size(), 4) << at;
+    EXPECT_EQ(c.TrueStep(id), 4 * kSteps) << at;
+    std::vector<float> rates;
+    for (const v1::EpochResult& epoch : job.epochs()) rates.push_back(epoch.learning_rate());
+    EXPECT_THAT(rates, ElementsAre(0.01f, 0.01f, 0.01f, 0.005f)) << at;
+    if (!c.crashed()) break;
+  }
+}
+
+TEST(ClusterCallbacks, TheRatesAreSentWithTheEpoch) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { reduce_lr_on_plateau { patience: 1 factor: 0.5 } }"));
+  c.Train(3 * kSteps);
+  const auto& rates = c.node("worker-0").assigned.at(id).learning_rates();
+  EXPECT_THAT(std::vector<float>(rates.begin(), rates.end()), ElementsAre(0.01f, 0.01f, 0.005f, 0.0025f));
+  EXPECT_EQ(c.Job(id).learning_rate(), 0.0025f);
+  EXPECT_EQ(c.Job(id).epochs(1).learning_rate(), 0.01f);
+}
+
+TEST(ClusterCallbacks, AWorkerThatComesBackIsToldAgain) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { early_stopping { patience: 100 } }"));
+  c.Train(kSteps - 1);
+  // The decision is stored, and the coordinator dies before it is sent.
+  for (int at = 0; !c.crashed() && at < 50; ++at) {
+    c.CrashSoon(at);
+    c.Train(1);
+    c.Pass(absl::Milliseconds(100));
+  }
+  c.ReconnectAll();
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.Job(id).epochs_size(), 8);
+}
+
+TEST(ClusterCallbacks, ModelFilesAreMadeOfTheEpochsCheckpoint) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}};
+  const uint64_t id = c.SubmitOk(SpecWith(
+      "callbacks { model_checkpoint { filepath: '/m-{epoch:02d}-{val_loss:.2f}.safetensors' save_best_only: true } }", 3));
+  EXPECT_TRUE(c.RunToEnd(id));
+  std::vector<std::string> paths;
+  for (const v1::SaveModel& save : c.node("worker-0").saves) paths.push_back(absl::StrCat(save.step(), " ", save.path()));
+  EXPECT_THAT(paths, ElementsAre("5 /m-01-1.00.safetensors", "10 /m-02-0.50.safetensors"));
+  EXPECT_THAT(NotesOf(c.Job(id)), ElementsAre("1 model_checkpoint: saved /m-01-1.00.safetensors",
+                                              "2 model_checkpoint: saved /m-02-0.50.safetensors"));
+}
+
+TEST(ClusterCallbacks, TheNextChiefSavesWhatTheKilledOneDidNot) {
+  Cluster c(1, 2);
+  c.write_checkpoints = true;
+  c.answer_files = false;
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }"
+                                          "callbacks { csv_logger { filename: '/log.csv' } }", 3));
+  c.Train(kSteps);
+  ASSERT_EQ(c.node("worker-0").saves.size(), 1u);
+  ASSERT_EQ(c.node("worker-0").summaries.size(), 1u);
+  c.Kill(c.node("worker-0"));
+  c.answer_files = true;
+  EXPECT_TRUE(c.RunToEnd(id));
+  std::vector<std::string> paths;
+  for (const v1::SaveModel& save : c.node("worker-1").saves) paths.push_back(save.path());
+  EXPECT_THAT(paths, ElementsAre("/m-1.safetensors", "/m-2.safetensors", "/m-3.safetensors"));
+  int next = 0;
+  for (const v1::WriteSummaries& write : c.node("worker-1").summaries) {
+    for (const v1::EpochResult& epoch : write.epochs()) EXPECT_EQ(epoch.epoch(), next++);
+  }
+  EXPECT_EQ(next, 3);
+}
+
+TEST(ClusterCallbacks, WithoutACheckpointTheJobGoesOnAndSaysSo) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 2));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+  EXPECT_TRUE(c.node("worker-0").saves.empty());
+  EXPECT_THAT(NotesOf(c.Job(id))[0], HasSubstr("1 checkpoints: there is no checkpoint of this epoch's end"));
+}
+
+TEST(ClusterCallbacks, StepsSaveToo) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;  // after each epoch, that is steps 5, 10, ...
+  const uint64_t id =
+      c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}-{batch}.safetensors' save_freq: '10' } }", 4));
+  EXPECT_EQ(OpenAt(c, "worker-0", id), 0) << "it does not wait";
+  EXPECT_TRUE(c.RunToEnd(id));
+  std::vector<std::string> paths;
+  for (const v1::SaveModel& save : c.node("worker-0").saves) paths.push_back(save.path());
+  EXPECT_THAT(paths, ElementsAre("/m-2-5.safetensors", "/m-4-5.safetensors"));
+}
+
+TEST(ClusterCallbacks, ALossThatIsNotFiniteFailsTheJob) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { terminate_on_nan { } } callbacks { csv_logger { filename: '/log.csv' } }"));
+  v1::NodeMessage message;
+  v1::ReplicaReport& report = *message.mutable_replica_report();
+  report.set_job_id(id);
+  report.set_generation(1);
+  report.set_replica(0);
+  report.set_first_step(0);
+  report.set_last_step(0);
+  report.mutable_train()->set_examples(2);
+  report.mutable_train()->set_loss(std::numeric_limits<double>::quiet_NaN());
+  c.Say(c.node("worker-0"), message);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::FAILED);
+  EXPECT_EQ(c.Job(id).reason(), "the loss is not finite in epoch 1; lower optimizer.learning_rate, or check the data");
+  ASSERT_EQ(c.node("worker-0").summaries.size(), 1u) << "its last epoch is written all the same";
+}
+
+TEST(ClusterCallbacks, TheBestWeightsAreRestoredBeforeTheDigestIsTaken) {
+  for (int at = -1; at < 400; at = at < 0 ? 0 : at + 1) {  // also where the coordinator dies on the way
+    Cluster c(2, 2);
+    c.write_checkpoints = true;
+    c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+    const uint64_t id = c.SubmitOk(
+        SpecWith("checkpoints { dir: '/run' keep_max: 5 } callbacks { early_stopping { patience: 2 restore_best_weights: true } }"));
+    if (at >= 0) c.CrashSoon(at * 7);
+    bool restored = false;
+    for (int round = 0; round < 600 && c.State(id) != v1::SUCCEEDED; ++round) {
+      c.ReconnectAll();
+      c.Settle();
+      for (const char* name : {"worker-0", "worker-1"}) {
+        for (const v1::Restore& restore : std::exchange(c.node(name).restores, {})) {
+          EXPECT_EQ(restore.path(), "/run/step-10");
+          EXPECT_FALSE(restore.weights_only());
+          EXPECT_TRUE(c.node(name).finalizes.empty());
+          for (const char* ps : {"ps-0", "ps-1"}) {
+            for (auto& [p, version] : c.node(ps).hosted.at(id).version) version = 10;
+          }
+          restored = true;
+          v1::NodeMessage message;
+          message.mutable_restored()->set_request_id(restore.request_id());
+          message.mutable_restored()->set_job_id(id);
+          message.mutable_restored()->set_step(10);
+          message.mutable_restored()->set_path(restore.path());
+          c.Say(c.node(name), message);
+        }
+      }
+      c.Pass(absl::Milliseconds(100));
+      if (!restored) c.TrainStep();
+    }
+    ASSERT_EQ(c.State(id), v1::SUCCEEDED) << at << " " << c.Job(id).reason();
+    EXPECT_TRUE(restored);
+    EXPECT_EQ(c.Job(id).epochs_size(), 4) << "what was trained stays told";
+    EXPECT_EQ(c.Job(id).total_steps(), 20);
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("stopped early after epoch 4"));
+    if (at < 0) {
+      ASSERT_FALSE(c.node("worker-0").marks.empty());
+      EXPECT_EQ(c.node("worker-0").marks.back().step(), 10);
+      EXPECT_EQ(c.node("worker-0").marks.back().monitored(), 0.5);
+    }
+    if (at >= 0 && !c.crashed()) break;
+  }
+}
+
+TEST(ClusterCallbacks, ABackupIsRemovedAfterASuccess) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { backup_and_restore { backup_dir: '/b' } }", 2));
+  EXPECT_EQ(OpenAt(c, "worker-0", id), 0) << "it does not wait";
+  EXPECT_TRUE(c.RunToEnd(id));
+  ASSERT_EQ(c.node("worker-0").drops.size(), 1u);
+  const auto& removed = c.node("worker-0").drops[0].remove_checkpoints();
+  EXPECT_THAT(std::vector<std::string>(removed.begin(), removed.end()), ElementsAre("/b/step-5", "/b/step-10"));
+  EXPECT_TRUE(c.Job(id).checkpoints().empty());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,189 @@
+// Goal: the files of CSVLogger and TensorBoard hold each epoch once, whoever writes them, wherever a writer was killed; and model files are
+// made of the checkpoint of their step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/model/graph.h"
+#include "tests/unit/model/model_text.h"
+#include "worker/board_log.h"
+#include "worker/csv_log.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+
+class SummariesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = absl::StrCat(testing::TempDir(), "/summaries-", ::getpid());
+    std::filesystem::remove_all(dir_);
+    std::filesystem::create_directories(dir_);
+    spec_ = FromText<v1::JobSpec>(R"(
+      model { layers { input { shape: 4 } } layers { dense { units: 3 } } }
+      metrics { kind: ACCURACY } strategy: MULTI_WORKER_MIRRORED validation_freq: 1)");
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  static v1::EpochResult Epoch(int epoch, double loss, bool validated = true) {
+    v1::EpochResult result;
+    result.set_epoch(epoch);
+    result.mutable_train()->set_examples(4);
+    result.mutable_train()->set_loss(4 * loss);
+    result.mutable_train()->add_metrics(3);
+    result.set_learning_rate(0.001f);
+    if (!validated) return result;
+    result.mutable_validation()->set_examples(2);
+    result.mutable_validation()->set_loss(2 * loss + 1);
+    result.mutable_validation()->add_metrics(1);
+    return result;
+  }
+  std::string Read(const std::string& name) const {
+    std::ifstream in(dir_ + "/" + name, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  }
+  void Write(const std::string& name, const std::string& text) const { std::ofstream(dir_ + "/" + name, std::ios::binary) << text; }
+  CsvLog Csv(const std::string& more = "") const {
+    return CsvLog(spec_, FromText<v1::CsvLogger>(absl::StrCat("filename: '", dir_, "/log.csv' ", more.empty() ? "separator: ','" : more)));
+  }
+  v1::WriteSummaries Command(const std::vector<v1::EpochResult>& epochs) const {
+    v1::WriteSummaries command;
+    command.set_job_id(3);
+    command.set_submitted_unix_ms(777);
+    *command.mutable_spec() = spec_;
+    for (const v1::EpochResult& epoch : epochs) *command.add_epochs() = epoch;
+    return command;
+  }
+  // tag -> "step=value", of all files of a folder, in the order of their names.
+  std::map<std::string, std::vector<std::string>> Scalars(const std::string& folder) const {
+    std::map<std::string, std::vector<std::string>> scalars;
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ + "/" + folder)) files.push_back(entry.path().string());
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files) {
+      const std::vector<tensorboard::Event> events = ReadEvents(file).value();
+      for (const tensorboard::Event& event : events) {
+        for (const auto& value : event.summary().value()) {
+          const bool scalar = value.tensor().float_val_size() == 1;
+          scalars[value.tag()].push_back(scalar ? absl::StrCat(event.step(), "=", value.tensor().float_val(0)) : absl::StrCat(event.step()));
+        }
+      }
+    }
+    return scalars;
+  }
+
+  std::string dir_;
+  v1::JobSpec spec_;
+  const Graph graph_ = Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { dense { units: 3 } }")).value();
+};
+
+const char kHeader[] = "epoch,accuracy,loss,val_accuracy,val_loss\r\n";
+
+TEST_F(SummariesTest, CsvAsKerasWritesIt) {
+  CsvLog log = Csv();
+  ASSERT_TRUE(log.Write({{Epoch(0, 0.5)}}).ok());
+  ASSERT_TRUE(log.Write({{Epoch(1, 0.1), Epoch(2, 0.25, false)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.5,0.5,1.0\r\n", "1,0.75,0.1,0.5,0.6\r\n", "2,0.75,0.25,NA,NA\r\n"));
+}
+
+TEST_F(SummariesTest, CsvHasTheRateWhereCallbacksSetIt) {
+  spec_.add_callbacks()->mutable_reduce_lr_on_plateau();
+  ASSERT_TRUE(Csv("separator: ';'").Write({{Epoch(0, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), "epoch;accuracy;learning_rate;loss;val_accuracy;val_loss\r\n0;0.75;0.001;0.5;0.5;1.0\r\n");
+}
+
+TEST_F(SummariesTest, CsvGoesOnWithAnotherWriter) {
+  ASSERT_TRUE(Csv().Write({{Epoch(0, 0.5), Epoch(1, 0.25)}}).ok());
+  const std::string want = absl::StrCat(Read("log.csv"), "2,0.75,0.125,0.5,0.625\r\n");
+  // Killed before it could answer: the next one is told of epoch 1 again, and finds it there.
+  CsvLog second = Csv();
+  ASSERT_TRUE(second.Write({{Epoch(1, 0.25), Epoch(2, 0.125)}}).ok());
+  EXPECT_EQ(Read("log.csv"), want);
+  // Killed in the middle of a line.
+  for (size_t cut = want.size() - 20; cut < want.size(); ++cut) {
+    Write("log.csv", want.substr(0, cut));
+    CsvLog third = Csv();
+    ASSERT_TRUE(third.Write({{Epoch(2, 0.125)}}).ok());
+    ASSERT_EQ(Read("log.csv"), want) << cut;
+  }
+  // From the beginning: anew.
+  CsvLog fourth = Csv();
+  ASSERT_TRUE(fourth.Write({{Epoch(0, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.5,0.5,1.0\r\n"));
+}
+
+TEST_F(SummariesTest, CsvAppends) {
+  const std::string before = absl::StrCat(kHeader, "0,0.7,0.9,0.5,1.0\r\n");
+  Write("log.csv", before);
+  ASSERT_TRUE(Csv("separator: ',' append: true").Write({{Epoch(0, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(before, "0,0.75,0.5,0.5,1.0\r\n")) << "no second header";
+  ASSERT_TRUE(Csv("separator: ',' append: true").Write({{Epoch(0, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(before, "0,0.75,0.5,0.5,1.0\r\n")) << "it is there already";
+  std::filesystem::remove(dir_ + "/log.csv");
+  ASSERT_TRUE(Csv("separator: ',' append: true").Write({{Epoch(0, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.5,0.5,1.0\r\n"));
+}
+
+TEST_F(SummariesTest, CsvPassesOverEpochsWithoutFigures) {
+  v1::EpochResult before;  // of the run that the job goes on from
+  ASSERT_TRUE(Csv().Write({{before}}).ok());
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/log.csv"));
+  ASSERT_TRUE(Csv().Write({{before, Epoch(1, 0.5)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "1,0.75,0.5,0.5,1.0\r\n"));
+}
+
+TEST_F(SummariesTest, CsvSaysWhatIsWrong) {
+  CsvLog log(spec_, FromText<v1::CsvLogger>(absl::StrCat("separator: ',' filename: '", dir_, "'")));
+  EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": cannot open: Is a directory");
+}
+
+TEST_F(SummariesTest, BoardHasKerasTags) {
+  BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "' write_graph: true histogram_freq: 2")), "host");
+  v1::WriteSummaries command = Command({Epoch(0, 0.5)});
+  EXPECT_TRUE(log.WantsWeights(command));
+  v1::StepValidation& step = *command.add_train_steps();
+  step.set_step(7);
+  *step.mutable_sums() = Epoch(0, 0.75).train();
+  v1::StepValidation& validation = *command.add_validations();
+  validation.set_step(9);
+  *validation.mutable_sums() = Epoch(0, 0.25).train();
+  const std::vector<float> weights(static_cast<size_t>(graph_.space_size()), 0.5f);
+  ASSERT_TRUE(log.Write(command, graph_, weights, 1000).ok());
+  EXPECT_FALSE(log.WantsWeights(Command({Epoch(1, 0.5)})));
+  ASSERT_TRUE(log.Write(Command({Epoch(1, 0.25)}), graph_, {}, 1001).ok());
+  auto train = Scalars("train"), validated = Scalars("validation");
+  EXPECT_THAT(train["epoch_loss"], ElementsAre("0=0.5", "1=0.25"));
+  EXPECT_THAT(train["epoch_accuracy"], ElementsAre("0=0.75", "1=0.75"));
+  EXPECT_THAT(train["epoch_learning_rate"], ElementsAre("0=0.001", "1=0.001"));
+  EXPECT_THAT(train["batch_loss"], ElementsAre("7=0.75"));
+  EXPECT_THAT(train["dense/kernel/histogram"], ElementsAre("0"));
+  EXPECT_FALSE(train.contains("epoch_staleness_mean")) << "synchronous";
+  EXPECT_THAT(validated["epoch_loss"], ElementsAre("0=1", "1=0.75"));
+  EXPECT_THAT(validated["evaluation_loss_vs_iterations"], ElementsAre("9=0.25"));
+}
+
+TEST_F(SummariesTest, BoardGoesOnWithAnotherWriter) {
+  const auto options = FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "' write_graph: true"));
+  BoardLog first(options, "host");
+  ASSERT_TRUE(first.Write(Command({Epoch(0, 0.5), Epoch(1, 0.25)}), graph_, {}, 1000).ok());
+  BoardLog second(options, "other");
+  ASSERT_TRUE(second.Write(Command({Epoch(1, 0.25), Epoch(2, 0.125)}), graph_, {}, 1001).ok());
+  EXPECT_THAT(Scalars("train")["epoch_loss"], ElementsAre("0=0.5", "1=0.25", "2=0.125"));
+  EXPECT_THAT(Scalars("validation")["epoch_loss"], ElementsAre("0=1", "1=0.75", "2=0.625"));
+  // A job of another cluster, with the same number: its files are its own.
+  v1::WriteSummaries other = Command({Epoch(0, 2)});
+  other.set_submitted_unix_ms(778);
+  BoardLog third(options, "zother");
+  ASSERT_TRUE(third.Write(other, graph_, {}, 1002).ok());
+  EXPECT_THAT(Scalars("train")["epoch_loss"], ElementsAre("0=0.5", "1=0.25", "2=0.125", "0=2"));
+}
+
+}  // namespace
+}  // namespace cairn
