@@ -124,6 +124,28 @@ def parameter_server():
     attempts(lambda: run({"local_sync": 2, "backups": 0}, disturb=True))
 
 
+def resumed():
+    """From checkpoints of both kinds: central storage ends with the same bits, groups with each update applied once."""
+    with Cluster(ps=2, workers=2, slots=2) as c:
+        data = make_glyphs(c.dir)
+        job_file = small_job(c.dir, data)
+        rule = {"checkpoints.every_steps": 20, "checkpoints.keep_max": 10, "partition_bytes": 4096}
+        central = {"strategy": "CENTRAL_STORAGE", **rule}
+        whole = c.wait(c.submit(job_file, {**central, "checkpoints.dir": f"{c.dir}/central"}))
+        after = c.wait(c.submit(job_file, {**central, "checkpoints.dir": f"{c.dir}/central2", "resume_from": f"{c.dir}/central/step-20"}))
+        check(int(after["restored_step"]) == 20 and after["digest"] == whole["digest"], f"{after['digest']}, {whole['digest']}")
+        mirrored = c.wait(c.submit(job_file, {"partition_bytes": 4096, "resume_from": f"{c.dir}/central/step-40"}))
+        check(mirrored["digest"] == whole["digest"], "a checkpoint of central_storage is one of multi_worker_mirrored")
+
+        groups = {"strategy": "PARAMETER_SERVER", "local_sync": 2, **rule}
+        c.wait(c.submit(job_file, {**groups, "checkpoints.dir": f"{c.dir}/groups"}))
+        half = sorted((d for d in os.listdir(f"{c.dir}/groups") if d.startswith("step-")), key=lambda d: int(d[5:]))[0]
+        job = c.submit(job_file, {**groups, "checkpoints.dir": f"{c.dir}/groups2", "resume_from": f"{c.dir}/groups/{half}"})
+        check(0 < int(c.wait(job)["restored_step"]) < 60, half)
+        result = c.evaluate(job)
+        check(int(result["version"]) == 60 * 2 and result["accuracy"] >= 0.7, f"two groups, each step once: {result}")
+
+
 def validation_by_steps():
     seen = []
     for workers in (1, 2):
@@ -168,7 +190,7 @@ def evaluator():
 
 def main():
     for name, part in (("central_storage", central_storage), ("memory", memory), ("parameter_server", parameter_server),
-                       ("validation_by_steps", validation_by_steps), ("evaluator", evaluator)):
+                       ("resumed", resumed), ("validation_by_steps", validation_by_steps), ("evaluator", evaluator)):
         if os.environ.get("CAIRN_TEST_PART", name) == name:
             print(f"---- {name} ----", flush=True)
             part()
