@@ -156,7 +156,10 @@ void JobProgress::CountValidation(const v1::ReplicaReport& report, v1::JobStatus
   e.validated[report.replica()] = true;
   AddSums(report.validation(), metrics_, e.validation);
   if (ValidationComplete(epoch, e)) e.validated_at = std::min(e.validated_at, now);
-  if (epoch < status.epochs_size()) *status.mutable_epochs(epoch)->mutable_validation() = e.validation;
+  // Late figures of an epoch that is closed. After a restart of the coordinator they come anew: what is stored stays until there is more.
+  if (epoch >= status.epochs_size()) return;
+  v1::MetricSums& closed = *status.mutable_epochs(epoch)->mutable_validation();
+  if (e.validation.examples() > closed.examples()) closed = e.validation;
 }
 
 // Whole ones go into status.validations, each step once.

@@ -139,6 +139,16 @@ class Cluster {
         message.mutable_finalized()->set_job_id(command.finalize().job_id());
         message.mutable_finalized()->set_digest("00");
         break;
+      case v1::CoordinatorMessage::kWriteSummaries:
+        message.mutable_summaries_written()->set_job_id(command.write_summaries().job_id());
+        message.mutable_summaries_written()->set_epochs(static_cast<int32_t>(in.Below(5)));
+        if (in.Below(4) == 1) message.mutable_summaries_written()->set_error("disk full");
+        break;
+      case v1::CoordinatorMessage::kSaveModel:
+        message.mutable_model_saved()->set_job_id(command.save_model().job_id());
+        message.mutable_model_saved()->set_step(command.save_model().step());
+        message.mutable_model_saved()->set_path(command.save_model().path());
+        break;
       case v1::CoordinatorMessage::kRestore:
         message.mutable_restored()->set_request_id(command.restore().request_id());
         message.mutable_restored()->set_job_id(command.restore().job_id());

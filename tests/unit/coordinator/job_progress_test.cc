@@ -112,6 +112,25 @@ TEST(JobProgress, WhatIsMissingIsWaitedForFromTheTrainingForAWhileFromTheValidat
   EXPECT_EQ(status.epochs(0).validation().examples(), 6u);
 }
 
+TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
+  v1::JobStatus status = Status(true);
+  const absl::Time now = absl::FromUnixSeconds(100);
+  std::optional<JobProgress> progress;
+  progress.emplace(status, std::vector<int64_t>{}, std::vector<bool>{}, now);
+  for (int r = 0; r < kReplicas; ++r) {
+    ASSERT_TRUE(progress->Count(Report(r, 0, kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress->Count(Validation(r, 0), status, now).ok());
+  }
+  ASSERT_EQ(progress->CloseEpochs(now, kGrace, status), 1);
+  const std::string whole = status.epochs(0).SerializeAsString();
+  progress.emplace(status, std::vector<int64_t>(progress->replica_step()), std::vector<bool>{}, now);
+  for (int r = 0; r < kReplicas; ++r) {
+    ASSERT_TRUE(progress->Count(Report(r, 0, kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress->Count(Validation(r, 0), status, now).ok());
+    EXPECT_EQ(status.epochs(0).SerializeAsString(), whole) << "a decision may be made of it at any moment";
+  }
+}
+
 TEST(JobProgress, AJobThatIsStoppedEndsWithItsEpoch) {
   v1::JobStatus status = Status(true);
   const absl::Time now = absl::FromUnixSeconds(100);
