@@ -1,23 +1,44 @@
 // cairn data make, cairn data info: data sets on this machine, without a cluster.
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/figures.h"
 #include "client/cli/json.h"
 #include "worker/data/convert.h"
 #include "worker/data/describe.h"
+#include "worker/data/generated.h"
 #include "worker/data/glyphs.h"
 
 namespace cairn {
 
+namespace {
+
+struct Kind {
+  const char* name;
+  const char* what;  // is made
+  absl::Status (*write)(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed);
+};
+constexpr Kind kKinds[] = {
+    {"glyphs", "pictures of 10 classes, 28x28, IDX", WriteGlyphs},
+    {"colour-glyphs", "pictures of 10 classes, 32x32x3, CIFAR-10's format", WriteColourGlyphs},
+    {"texts", "texts of 4 topics, at most 64 words of 2,000, TFRecord", WriteTexts},
+};
+
+}  // namespace
+
 int RunMakeData(const Globals& globals, const MakeDataOptions& options) {
-  if (options.kind != "glyphs") {
-    return Fail(absl::InvalidArgumentError(absl::StrFormat("data make %s: only glyphs can be made", options.kind)));
+  const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == options.kind; });
+  if (kind == std::end(kKinds)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrFormat("data make %s: it is not known; use glyphs, colour-glyphs or texts", options.kind)));
   }
-  const absl::Status status = WriteGlyphs(options.dir, options.count, options.test_count, options.seed);
+  const absl::Status status = kind->write(options.dir, options.count, options.test_count, options.seed);
   if (!status.ok()) return Fail(status);
   if (!globals.json) {
-    absl::PrintF("%s: %s training and %s test pictures of 10 classes, 28x28, IDX\n", options.dir,
-                 Thousands(static_cast<uint64_t>(options.count)), Thousands(static_cast<uint64_t>(options.test_count)));
+    absl::PrintF("%s: %s training and %s test %s\n", options.dir, Thousands(static_cast<uint64_t>(options.count)),
+                 Thousands(static_cast<uint64_t>(options.test_count)), kind->what);
   }
   return kExitOk;
 }

@@ -157,11 +157,11 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   data->fallthrough();
   CLI::App* make = AddCommand(*data, "make", "Generate a data set", call,
                               [&call] { return RunMakeData(call.globals, call.make_data); });
-  make->add_option("KIND", call.make_data.kind, "glyphs: drawn digits, 28x28 grey")->required();
+  make->add_option("KIND", call.make_data.kind, "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics")->required();
   make->add_option("DIR", call.make_data.dir, "Where to")->required();
-  make->add_option("--count", call.make_data.count, "Training pictures")->capture_default_str();
-  make->add_option("--test-count", call.make_data.test_count, "Test pictures")->capture_default_str();
-  make->add_option("--seed", call.make_data.seed, "Another seed, other pictures")->capture_default_str();
+  make->add_option("--count", call.make_data.count, "Training examples")->capture_default_str();
+  make->add_option("--test-count", call.make_data.test_count, "Test examples")->capture_default_str();
+  make->add_option("--seed", call.make_data.seed, "Another seed, other examples")->capture_default_str();
   CLI::App* convert = AddCommand(*data, "convert", "Write a data set as TFRecord files of tf.train.Example", call,
                                  [&call] { return RunConvertData(call.globals, call.convert_data); });
   convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")->required();

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "common/base/crc32c.h"
 #include "common/formats/safetensors.h"
 #include "common/tensor/frame_codec.h"
 #include "tests/fuzz/input.h"
@@ -89,6 +90,25 @@ void Datasets(Seeds& seeds) {
   seeds.Add("csv", ByteSink().Byte(0).Block("-1").Raw("a,b,label\n1,2,x\n3,4.5,y\n\"5\",-6e2,x\r\n7,8,y\n"));
   seeds.Add("csv", ByteSink().Byte(1).Block("label").Raw("label,\"a \"\"b\"\"\",c\n0,1,2\n1,3,4\n2,5,6\n"));
   seeds.Add("csv", ByteSink().Byte(2).Block("0").Raw("0.5,1\n1.5,2\n2.5,3\n3.5,4\n"));
+
+  // tf.train.Examples: field := tag length bytes.
+  const auto field = [](int number, const std::string& bytes) {
+    return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
+  };
+  const auto example = [&](const std::string& input, const std::string& input_feature) {
+    const std::string label = field(1, "label") + field(2, field(3, field(1, "\x03")));
+    return field(1, field(1, field(1, input) + field(2, input_feature)) + field(1, label));
+  };
+  const std::string bytes = example("image", field(1, field(1, "abcdef")));
+  const std::string floats = example("x", field(2, field(1, std::string("\0\0\x80\x3f\0\0\0\x40", 8))));
+  const std::string ints = example("x", field(3, field(1, "\x05\xac\x02\x07")));
+  seeds.Add("tfrecord", ByteSink().Byte(0).Byte(1).Byte(6).Byte(1).Block(bytes).Block(bytes));
+  seeds.Add("tfrecord", ByteSink().Byte(4).Byte(2).Byte(2).Byte(1).Block(floats).Block(floats));
+  seeds.Add("tfrecord", ByteSink().Byte(0).Byte(1).Byte(0).Byte(1).Block(ints).Block(ints));
+  std::string file;
+  AppendRecord(bytes, &file);
+  AppendRecord(bytes, &file);
+  seeds.Add("tfrecord", ByteSink().Byte(2).Byte(1).Byte(6).Byte(0).Raw(file));
 }
 
 void Pictures(Seeds& seeds) {
