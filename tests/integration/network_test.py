@@ -1,4 +1,4 @@
-"""Goal: a network that is cut or slow between a primary and the coordinator alone, or a primary and the workers alone.
+"""Goal: a network that is cut or slow between a primary and the coordinator alone, a primary and the workers alone, or two ps alone.
 
 The job goes on, at the latest when the link is healed; its digest is the undisturbed run's, and each partition is served by one ps alone.
 A peer that stops reading makes no ps grow.
@@ -8,6 +8,7 @@ import concurrent.futures
 import os
 import queue
 import sys
+import time
 
 from cluster import SOURCE, Cluster, attempts, check
 from jobs import make_glyphs, small_job
@@ -143,6 +144,48 @@ def check_case(happens, want, backups):
         print(f"{happens.__name__}, {backups} backups: same digest, one primary", flush=True)
 
 
+def in_sync(status):
+    return all(len(p.get("backups", [])) == 1 and p["backups"][0].get("in_sync", False) for p in status["partitions"])
+
+
+def check_link_cut(want):
+    """Two ps, each the other's backup, see the coordinator and the workers, but not one another. Each goes on with its own partitions alone,
+    by a generation each at most, and the job says why; when the link is healed they are copies in sync again."""
+    with Cluster(ps=0, workers=2) as c:
+        names = ("ps-0", "ps-1")
+        proxies = [Proxy(lambda name=name: listening_port(c.processes[name].pid)) for name in names]
+        try:
+            for name, proxy in zip(names, proxies):
+                c.add_ps(name, "--advertise", proxy.address, "--unix-socket", "none")
+            c.wait_for_nodes(4)
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096, "backups": 1})
+            before = c.while_running(job, lambda s: int(s["step"]) >= STEPS // 6 and in_sync(s) and s, "copies in sync")
+            for proxy in proxies:
+                proxy.cut("up", "down", whose={c.processes[name].pid for name in names})
+            began = time.monotonic()
+            c.while_running(job, lambda s: "cannot reach ps" in s["reason"], "the job says which ps cannot reach which")
+            step = int(c.job(job)["step"])
+            after = c.while_running(job, lambda s: int(s["step"]) > step + 10 and s, "ten steps without the link")
+            seconds = time.monotonic() - began
+            check(all(alive(c, name) for name in names), "both are alive")
+            check([p["primary"] for p in after["partitions"]] == [p["primary"] for p in before["partitions"]], "a primary changed")
+            status = c.wait(job, timeout=120)
+            check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+            check(int(status["generation"]) <= int(before["generation"]) + 2,
+                  f"generation {before['generation']} before, {status['generation']} in the end")
+            addresses = {n["name"]: n["address"] for n in c.nodes() if n["role"] == "PS"}
+            for p in status["partitions"]:
+                serving = served_by(int(status["job_id"]), p["partition"], addresses)
+                check(serving == [p["primary"]], f"partition {p['partition']} is served by {serving}, primary {p['primary']}")
+            for proxy in proxies:
+                proxy.heal()
+            c.until(lambda: in_sync(c.job(job)), "copies in sync after the link is healed", timeout=120)
+            print(f"link between two ps cut: went on within {seconds:.1f} s, same digest, in sync again", flush=True)
+        finally:
+            for proxy in proxies:
+                proxy.close()
+
+
 # ---- a reader that stops ----
 
 LARGE = {"partition_bytes": 4 << 20, "epochs": 10000, "replicas": 1, "backups": 0}
@@ -218,7 +261,8 @@ def main():
     want = undisturbed()
     # Most of their time they wait for a lease or for a broken link.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(attempts, lambda h=happens, b=backups: check_case(h, want, b)) for happens, backups in CASES]
+        cases = [pool.submit(attempts, lambda: check_link_cut(want))]
+        cases += [pool.submit(attempts, lambda h=happens, b=backups: check_case(h, want, b)) for happens, backups in CASES]
         for case in cases:
             case.result()
 

@@ -1,0 +1,123 @@
+"""What a checkpoint does to the single steps around it: the distribution of step times of one run, with a checkpoint every EVERY steps.
+
+    checkpoint_step_bench.py [--checkpoints N] [cnn|mlp]...        default: both, 20 checkpoints each
+
+  cnn   the small CNN, two workers      mlp   about 20 M parameters (784-4096-4096-10), two workers
+  aim: no step is delayed by more than 10 % or 5 ms
+
+A client asks one partition, long before, for each of the coming versions, so that each answer comes at the moment of its update. A step's
+time is what lies between two answers. The WINDOW steps from a checkpoint's own on are those that its cut, its transfer and its writing
+may delay; all others are what it is compared with. The machine's own noise stands beside it: the same figures for steps as far away from
+any checkpoint as can be. The excess of a checkpoint is its longest step over the median of the others.
+"""
+
+import argparse
+import os
+import queue
+import statistics
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+sys.path.insert(0, os.path.join(HERE, "../chaos"))
+
+from cluster import Cluster, check  # noqa: E402
+from jobs import make_glyphs  # noqa: E402
+from training_bench import BATCH, CNN, JOB  # noqa: E402
+from wire import Frame, exchange, open_channel, types_pb2  # noqa: E402
+
+EVERY = 20  # steps
+WINDOW = 4  # steps that are the checkpoint's
+AHEAD = 24  # versions asked for in advance
+MODELS = {
+    "cnn": CNN,
+    "mlp": """
+  layers { flatten { } }
+  layers { dense { units: 4096 activation: RELU } }
+  layers { dense { units: 4096 activation: RELU } }
+  layers { dense { units: 10 activation: SOFTMAX } }""",
+}
+
+
+def arrivals(status, first, last):
+    """{version: when it was there}, of the smallest partition."""
+    placement = min(status["partitions"], key=lambda p: int(p["end"]) - int(p.get("begin", 0)))
+    channel = open_channel(placement["primary_address"])
+    requests = queue.Queue()
+
+    def ask(version):
+        requests.put(Frame(kind=Frame.PULL, request_id=version, job_id=int(status["job_id"]), partition=placement.get("partition", 0),
+                           want_version=version, reply_dtype=types_pb2.BFLOAT16))
+    for version in range(first, first + AHEAD):
+        ask(version)
+    seen = {}
+    try:
+        for reply in exchange(channel, iter(requests.get, None)):
+            now = time.monotonic()
+            check(reply.kind == Frame.VALUES, f"version {reply.request_id}: {reply.status_message}")
+            if reply.request_id in seen:
+                continue  # a later chunk
+            seen[reply.request_id] = now
+            if reply.request_id == last:
+                break
+            if reply.request_id + AHEAD <= last:
+                ask(reply.request_id + AHEAD)
+    finally:
+        requests.put(None)
+        channel.close()
+    return seen
+
+
+def percentiles(ms):
+    ms = sorted(ms)
+    return "  ".join(f"{name} {ms[min(len(ms) - 1, int(share * len(ms)))]:.2f}"
+                     for name, share in (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1)))
+
+
+def measure(name, checkpoints):
+    workers, examples = 2, 4000
+    steps = (checkpoints + 2) * EVERY
+    with Cluster(ps=2, workers=workers) as c:
+        path = os.path.join(c.dir, "job.textproto")
+        epochs = -(-steps * BATCH * workers // examples) + 1
+        with open(path, "w") as f:
+            f.write(JOB % (MODELS[name], make_glyphs(c.dir, examples, 100), "sgd { momentum: 0.9 }", BATCH * workers, epochs, workers))
+        job = c.submit(path, {"checkpoints.dir": f"{c.dir}/checkpoints", "checkpoints.every_steps": EVERY, "checkpoints.keep_max": 2})
+        c.wait_for_step(job, 1)
+        status = c.job(job)
+        first = int(status["step"]) + 8
+        seen = arrivals(status, first, steps)
+        written = int(c.job(job)["checkpoints"][-1]["step"])
+        c.cairn("cancel", job)
+    check(written >= EVERY * (steps // EVERY - 2), f"the last checkpoint is of step {written}, of {steps}")
+    times = {v: 1000 * (seen[v] - seen[v - 1]) for v in range(first + 1, steps + 1)}
+    # Step v + 1 is the first that finds the cut of version v.
+    at = [v for v in range(EVERY, steps - EVERY, EVERY) if v > first]
+    near = {v + i for v in at for i in range(1, WINDOW + 1)}
+    others = [t for v, t in times.items() if v not in near]
+    median = statistics.median(others)
+    print(f"{name}: {len(times)} steps, {len(at)} checkpoints; ms a step", flush=True)
+    print(f"  others           {percentiles(others)}")
+    print(f"  at checkpoints   {percentiles([t for v, t in times.items() if v in near])}")
+    for i in range(1, WINDOW + 1):
+        print(f"    step {i} after it  {percentiles([times[v + i] for v in at])}")
+    for text, base in (("at checkpoints", 0), ("far from them", EVERY // 2)):
+        excess = sorted(max(times[v + base + i] for i in range(1, WINDOW + 1)) - median for v in at)
+        print(f"  excess of the longest step {text:16s} median {statistics.median(excess):6.2f} ms   largest {excess[-1]:6.2f} ms   "
+              f"({100 * statistics.median(excess) / median:.0f} %, {100 * excess[-1] / median:.0f} % of a step)", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=[], help=", ".join(MODELS))
+    parser.add_argument("--checkpoints", type=int, default=20)
+    options = parser.parse_args()
+    for name in MODELS:
+        if not options.models or name in options.models:
+            measure(name, options.checkpoints)
+
+
+if __name__ == "__main__":
+    main()
