@@ -280,7 +280,12 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   job.moves.clear();
   job.shifts.clear();
   StoreJob(job);
+  const uint64_t before = job.status.generation();
   PlaceAnew(job);
+  if (job.status.generation() == before) {  // nowhere else to go: all ps are drained, say
+    job.version.assign(job.version.size(), 0);
+    NewGeneration(job);
+  }
   reschedule_ = true;
   return true;
 }

@@ -345,13 +345,14 @@ bool ClusterCore::OthersMayWork(const Job& job, const NodeName& worker) {
                      [&](const ClusterNode* w) { return w->name != worker && MayWork(job, *w); });
 }
 
-// Whether every partition that this ps serves has another copy that can be promoted at once.
+// Whether every partition that this ps serves has another copy that can be promoted, as soon as its ps is connected: after a
+// change of the leader it may not be yet.
 bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
   return std::all_of(job.status.partitions().begin(), job.status.partitions().end(), [&](const auto& p) {
     if (p.primary() != ps) return true;
     return std::any_of(p.backups().begin(), p.backups().end(), [&](const v1::BackupPlacement& b) {
       const ClusterNode* node = UsablePs(job, b.node());
-      return b.in_sync() && node != nullptr && node->connected() && !job.returned.contains({p.partition(), b.node()});
+      return b.in_sync() && node != nullptr && !job.returned.contains({p.partition(), b.node()});
     });
   });
 }

@@ -376,6 +376,12 @@ PartitionReply PartitionCore::MakeError(uint64_t client, uint64_t request_id, co
   return reply;
 }
 
+std::vector<PartitionReply> PartitionCore::End(const absl::Status& why) {
+  std::vector<PartitionReply> replies;
+  for (const Waiter& w : std::exchange(waiters_, {})) replies.push_back(MakeError(w.client, w.request_id, why));
+  return replies;
+}
+
 // ---- the driver's events ----
 
 void PartitionCore::OnPersisted(const PersistedEvent& event, PartitionEffects& effects) {

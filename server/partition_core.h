@@ -154,6 +154,10 @@ class PartitionCore {
 
   PartitionEffects Step(PartitionEvent event, absl::Time now);
 
+  // This copy ends here (it is moved away, or its store failed): the answers to all that wait for one. Nothing is to be
+  // called after it but the destructor.
+  std::vector<PartitionReply> End(const absl::Status& why);
+
   bool image_due() const;
   uint64_t version() const { return state_.version; }  // applied, hence persisted
   Generation generation() const { return config_.generation; }

@@ -133,7 +133,7 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
     if (client != 0) Refuse(client, request, slot->status);
     if (image_wanted) NextImage();
     TendBackupImages(slot);
-    callbacks_.job_error(slot->config.job, generation, stored);
+    JobFailed(slot->config.job, generation, stored);
     return;
   }
   slot->version.store(slot->core->version());
@@ -141,6 +141,23 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
   if (image_wanted && !slot->image_writing) NextImage();
   if (slot->core->image_due() && !slot->image_queued) QueueImage(slot);
   TendBackupImages(slot);
+}
+
+void PartitionHost::JobFailed(JobId job, Generation generation, const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    failures_[job.value] = {generation, status};
+  }
+  callbacks_.job_error(job, generation, status);
+}
+
+void PartitionHost::ReportAgain() {
+  std::map<uint64_t, Failure> failures;
+  {
+    absl::MutexLock lock(&mutex_);
+    failures = failures_;
+  }
+  for (const auto& [job, failure] : failures) callbacks_.job_error(JobId(job), failure.generation, failure.status);
 }
 
 // slot.status says why. Who waits for an answer of the core gets that one: a chief whose checkpoint has begun would wait for ever.

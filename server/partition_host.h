@@ -63,6 +63,8 @@ class PartitionHost : public ExchangeHandler {
 
   // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
   // is not in memory any more.
+  // Says again what job_error said of jobs that still cannot be served here: the session may have been away.
+  void ReportAgain();
   std::string fault() const;
 
   // Answers new frames with UNAVAILABLE, returns when those before have been handled.
@@ -96,6 +98,7 @@ class PartitionHost : public ExchangeHandler {
   std::shared_ptr<Slot> NewSlot(PartitionConfig config);
   void Remove(const std::vector<std::shared_ptr<Slot>>& slots);
   void EndCore(Slot& slot);
+  void JobFailed(JobId job, Generation generation, const absl::Status& status);
   void Run(const std::shared_ptr<Slot>& slot, PartitionEvent event);
   void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
   absl::Status NoteFault(absl::Status status);
@@ -122,6 +125,11 @@ class PartitionHost : public ExchangeHandler {
   std::deque<std::shared_ptr<Slot>> backup_images_due_ ABSL_GUARDED_BY(mutex_);
   int backup_images_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
   std::string fault_ ABSL_GUARDED_BY(mutex_);
+  struct Failure {
+    Generation generation;
+    absl::Status status;
+  };
+  std::map<uint64_t, Failure> failures_ ABSL_GUARDED_BY(mutex_);  // by job: what job_error said last
 };
 
 }  // namespace cairn

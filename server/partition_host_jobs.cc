@@ -129,6 +129,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   {
     absl::MutexLock lock(&mutex_);
     jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups)};
+    failures_.erase(host.job_id());
   }
   KeepConnections();
   return ready;
@@ -251,6 +252,7 @@ absl::Status PartitionHost::Drop(JobId job) {
   Slots slots;
   {
     absl::MutexLock lock(&mutex_);
+    failures_.erase(job.value);
     auto it = jobs_.find(job.value);
     if (it != jobs_.end()) {
       slots = std::move(it->second.slots);

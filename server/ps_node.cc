@@ -150,6 +150,7 @@ void PsNode::StartSession() {
   callbacks.on_connection = [this](bool up) {
     if (up) {
       LogInfo("joined the cluster at %s as \"%s\"", options_.coordinator, options_.name);
+      host_->ReportAgain();
     } else {
       LogWarning("the coordinator at %s is away; going on without it", options_.coordinator);
     }

@@ -24,6 +24,7 @@ void IndependentMode::OnAssigned(const std::vector<char>& moved, bool raised) {
       SendAgain(own, p);
     }
   }
+  Checkpoint();  // the last chief may not have come to it, or those that were behind are another's now
 }
 
 // Own units become those of the assignment.
@@ -139,6 +140,7 @@ void IndependentMode::OnAllPulled(Own& own) {
   for (const Member& member : own.members) {
     context_.reports.Forget(member.id, own.step, context_.plan.steps_per_epoch);
   }
+  Checkpoint();
   BeginStep(own);
 }
 
@@ -361,7 +363,8 @@ void IndependentMode::ResendDue() {
 int64_t IndependentMode::step() const {
   int64_t lowest = -1;
   for (const Own& own : own_) {
-    if (own.step >= 0 && (lowest < 0 || own.step < lowest)) lowest = own.step;
+    if (own.step < 0) return -1;  // it pulls: nobody knows yet how far it is, perhaps behind all others
+    if (lowest < 0 || own.step < lowest) lowest = own.step;
   }
   return lowest;
 }

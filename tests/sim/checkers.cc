@@ -22,6 +22,7 @@ void ExactlyOnceChecker::Logged(const std::string& ps, uint32_t partition, const
       examples += facts_.plan.Places(step, ReplicaId(r)).size();
     }
   }
+  if (facts_.subsets != nullptr && facts_.subsets->MayCount(step, static_cast<int64_t>(entry.examples()))) return;
   if (examples != static_cast<int64_t>(entry.examples())) {
     world_.Fail(absl::StrFormat("exactly once: %s, partition %d, step %d: %d examples were counted, the step has %d", ps, partition, step,
                                 entry.examples(), examples));
@@ -70,14 +71,33 @@ void ReferenceChecker::Changed(const Copy& copy) {
     return world_.Fail(absl::StrFormat("reference: %s, partition %d: version %d of %d", copy.ps, copy.partition, copy.state.version,
                                        facts_.reference->steps()));
   }
+  if (facts_.subsets != nullptr) {
+    const absl::Span<const float> moments = copy.state.slots.empty() ? absl::Span<const float>() : copy.state.slots[0].floats();
+    if (!facts_.subsets->Allows(copy.partition, copy.state.version, copy.state.values.floats(), moments)) {
+      world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no %d of %d replicas' gradients lead to it", copy.ps,
+                                  copy.partition, copy.state.version, facts_.spec.replicas() - facts_.spec.backup_replicas(),
+                                  facts_.spec.replicas()));
+    }
+    return;
+  }
   Compare(copy.ps, copy.partition, copy.state.values.floats(), &facts_.reference->AfterSteps(copy.state.version), 0, copy.state.version);
   if (copy.state.previous.empty() || copy.state.version == 0) return;
   Compare(copy.ps + " (previous)", copy.partition, copy.state.previous.floats(), &facts_.reference->AfterSteps(copy.state.version - 1), 0,
           copy.state.version - 1);
 }
 
+// With backup_replicas; false: it is a job without.
+bool ReferenceChecker::IsSubset(const std::string& who, uint32_t partition, uint64_t version, absl::Span<const float> values) {
+  if (facts_.subsets == nullptr) return false;
+  if (!facts_.subsets->Knows(partition, version, values)) {
+    world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no copy has had these values", who, partition, version));
+  }
+  return true;
+}
+
 void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint64_t version, const Buffer& values) {
   if (!facts_.synchronous || version > facts_.reference->steps()) return;
+  if (IsSubset(ps + " (answer)", partition, version, values.floats())) return;
   Compare(ps + " (answer)", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
 }
 
@@ -87,6 +107,7 @@ void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer&
       return world_.Fail(absl::StrFormat("reference: the digest is of version %d of partition %d, the job has %d steps", version, partition,
                                          facts_.reference->steps()));
     }
+    if (IsSubset("the digest", partition, version, values.floats())) return;
     return Compare("the digest", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
   }
   const std::vector<uint64_t> all(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(facts_.plan.total_steps));
@@ -193,7 +214,7 @@ void EpochChecker::AtEnd(const Copy& primary) {
   int64_t epoch = -1;
   const auto close = [&] {
     for (size_t place = 0; place < visits.size(); ++place) {
-      if (visits[place] == 1) continue;
+      if (visits[place] == 1 || (visits[place] == 0 && facts_.subsets != nullptr)) continue;
       return world_.Fail(absl::StrFormat("epoch: partition %d: epoch %d has visited the example at place %d %d times", primary.partition,
                                          epoch, place, visits[place]));
     }
@@ -214,6 +235,13 @@ void EpochChecker::AtEnd(const Copy& primary) {
   close();
 }
 
+void EpochChecker::Resumed(int64_t step) {
+  computed_.clear();
+  for (int64_t done = 0; done < step; ++done) {
+    for (int32_t r = 0; r < facts_.spec.replicas(); ++r) computed_[{done, r}] = facts_.plan.Places(done, ReplicaId(r));
+  }
+}
+
 void EpochChecker::Reported(const v1::JobStatus& status) {
   for (const v1::EpochResult& epoch : status.epochs()) {
     if (static_cast<int64_t>(epoch.train().examples()) > facts_.plan.examples) {
@@ -221,6 +249,83 @@ void EpochChecker::Reported(const v1::JobStatus& status) {
                                   facts_.plan.examples));
     }
   }
+}
+
+// ---- checkpoints ----
+
+bool CheckpointChecker::Same(uint32_t partition, absl::Span<const float> whole, absl::Span<const float> part) const {
+  const v1::PartitionRange& range = facts_.ranges[partition];
+  for (uint64_t i = range.begin(); i < range.end(); ++i) {
+    if (!facts_.reference->IsVariable(static_cast<int64_t>(i))) continue;
+    if (std::memcmp(&whole[i], &part[i - range.begin()], sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+void CheckpointChecker::Written(const std::string& path, const CheckpointContents& contents) {
+  const CheckpointManifest& m = contents.manifest;
+  if (m.partitions.size() != facts_.ranges.size() || m.synchronous != facts_.synchronous || m.step < 0 ||
+      m.step > facts_.plan.total_steps) {
+    return world_.Fail(absl::StrFormat("checkpoint: %s has %d partitions and step %d; the job has %d partitions and %d steps", path,
+                                       m.partitions.size(), m.step, facts_.ranges.size(), facts_.plan.total_steps));
+  }
+  for (uint32_t p = 0; p < m.partitions.size(); ++p) WrittenPartition(path, p, contents);
+}
+
+void CheckpointChecker::WrittenPartition(const std::string& path, uint32_t partition, const CheckpointContents& contents) {
+  const CheckpointPartition& p = contents.manifest.partitions[partition];
+  const v1::PartitionRange& range = facts_.ranges[partition];
+  const auto part = [&](const Buffer& whole) {
+    return whole.floats().subspan(static_cast<size_t>(range.begin()), static_cast<size_t>(range.end() - range.begin()));
+  };
+  const auto wrong = [&](const char* what) {
+    world_.Fail(absl::StrFormat("checkpoint: %s of step %d: %s of partition %d, version %d, are not what the job had", path,
+                                contents.manifest.step, what, partition, p.version));
+  };
+  const absl::Span<const float> values = part(contents.values);
+  if (!facts_.synchronous) {
+    const float sum = facts_.reference->Sum(p.sequences);
+    for (uint64_t i = range.begin(); i < range.end(); ++i) {
+      if (facts_.reference->IsVariable(static_cast<int64_t>(i)) && values[i - range.begin()] != sum) return wrong("values");
+    }
+    const uint64_t updates = std::accumulate(p.sequences.begin(), p.sequences.end(), uint64_t{0});
+    if (updates != p.version) wrong("sequence numbers");
+    return;
+  }
+  if (p.version != static_cast<uint64_t>(contents.manifest.step)) return wrong("updates");
+  const absl::Span<const float> moments = contents.slots.empty() ? absl::Span<const float>() : part(contents.slots[0]);
+  if (facts_.subsets != nullptr) {
+    if (!facts_.subsets->Allows(partition, p.version, values, moments)) wrong("values or slots");
+    return;
+  }
+  if (!Same(partition, facts_.reference->AfterSteps(p.version), values)) return wrong("values");
+  if (!moments.empty() && !Same(partition, facts_.reference->MomentsAfter(p.version), moments)) wrong("slots");
+}
+
+void CheckpointChecker::Restored(const Copy& copy, const std::string& path, const CheckpointContents& contents) {
+  const CheckpointManifest& m = contents.manifest;
+  bool same = Same(copy.partition, contents.values.floats(), copy.state.values.floats());
+  for (size_t i = 0; i < contents.slots.size(); ++i) {
+    same = same && Same(copy.partition, contents.slots[i].floats(), copy.state.slots[i].floats());
+  }
+  std::vector<uint64_t> sequences(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(m.step));
+  if (!facts_.synchronous && copy.partition < m.partitions.size()) sequences = m.partitions[copy.partition].sequences;
+  if (same && sequences == copy.state.sequences) return;
+  world_.Fail(absl::StrFormat("checkpoint: %s, partition %d is not as in %s of step %d: version %d [%s]%s", copy.ps, copy.partition, path,
+                              m.step, copy.state.version, absl::StrJoin(copy.state.sequences, ","), same ? "" : ", other numbers"));
+}
+
+void CheckpointChecker::Removed(const std::string& path, const CheckpointDirectory& left) {
+  if (left.stored().empty()) world_.Fail(absl::StrFormat("checkpoint: %s is removed, and no other is there", path));
+}
+
+void CheckpointChecker::AtEnd(const v1::JobStatus& status, const CheckpointDirectory& directory) {
+  if (!facts_.spec.has_checkpoints() || directory.failed_writes() > 0 || !status.checkpoint_error().empty()) return;
+  for (const auto& [path, checkpoint] : directory.stored()) {
+    // Of an asynchronous job the chief takes it when its own replicas are done.
+    if (!facts_.synchronous || checkpoint->contents.manifest.step == facts_.plan.total_steps) return;
+  }
+  world_.Fail(absl::StrFormat("checkpoint: the job is over, and there is none of its last step, %d", facts_.plan.total_steps));
 }
 
 // ---- bounds ----

@@ -13,7 +13,9 @@
 
 #include "common/model/step_plan.h"
 #include "server/partition_core.h"
+#include "tests/sim/checkpoints.h"
 #include "tests/sim/job.h"
+#include "tests/sim/subsets.h"
 #include "tests/sim/world.h"
 
 namespace cairn::sim {
@@ -23,7 +25,9 @@ struct JobFacts {
   v1::JobSpec spec;
   StepPlan plan;
   std::vector<v1::PartitionRange> ranges;
+  int64_t partition_bytes = 0;
   const Reference* reference = nullptr;
+  SubsetReference* subsets = nullptr;  // not null: with backup_replicas, and this is the reference
   bool synchronous = true;
 };
 
@@ -57,6 +61,7 @@ class ReferenceChecker {
   void AtEnd(uint32_t partition, uint64_t version, const Buffer& values);
 
  private:
+  bool IsSubset(const std::string& who, uint32_t partition, uint64_t version, absl::Span<const float> values);
   void Compare(const std::string& who, uint32_t partition, absl::Span<const float> values, const std::vector<float>* whole,
                float number, uint64_t version);
   World& world_;
@@ -73,6 +78,7 @@ class AcknowledgedChecker {
   void Serves(const Copy& copy, bool may_lose);
   void AtEnd(const Copy& primary) { Serves(primary, false); }
   bool Lacks(const Copy& copy) const { return !Missing(copy).empty(); }
+  void Restart() { told_.assign(facts_.ranges.size(), {}); }  // another job
 
  private:
   struct Partition {
@@ -95,6 +101,9 @@ class HistoryChecker {
   void Forgive(uint32_t partition, uint64_t version, uint64_t generation);
   // Later versions than the copy's were shown to someone.
   bool Behind(const Copy& copy) const;
+  // The partition goes on from a checkpoint.
+  void Restored(uint32_t partition, uint64_t generation) { partitions_[partition] = {{}, generation}; }
+  void Restart() { partitions_.assign(facts_.ranges.size(), {}); }  // another job
 
  private:
   struct Moment {
@@ -120,11 +129,30 @@ class EpochChecker {
   void AtEnd(const Copy& primary);
   // What the job's status says of its epochs; figures may be lost, never counted twice.
   void Reported(const v1::JobStatus& status);
+  // A job with other replicas goes on from this step.
+  void Resumed(int64_t step);
 
  private:
   World& world_;
   const JobFacts& facts_;
   std::map<std::pair<int64_t, int32_t>, PlaceRange> computed_;
+};
+
+// Promise 5: a checkpoint is a consistent cut, and what is restored from it is what it holds.
+class CheckpointChecker {
+ public:
+  CheckpointChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
+  void Written(const std::string& path, const CheckpointContents& contents);
+  // This copy was filled from it.
+  void Restored(const Copy& copy, const std::string& path, const CheckpointContents& contents);
+  void Removed(const std::string& path, const CheckpointDirectory& left);
+  void AtEnd(const v1::JobStatus& status, const CheckpointDirectory& directory);
+
+ private:
+  void WrittenPartition(const std::string& path, uint32_t partition, const CheckpointContents& contents);
+  bool Same(uint32_t partition, absl::Span<const float> whole, absl::Span<const float> part) const;
+  World& world_;
+  const JobFacts& facts_;
 };
 
 // Promise 6: queues and what waits are bounded.
@@ -168,6 +196,7 @@ struct Checkers {
         acknowledged(world, facts),
         history(world, facts),
         epoch(world, facts),
+        checkpoint(world, facts),
         bounds(world),
         progress(world, patience) {}
   ExactlyOnceChecker exactly_once;
@@ -175,6 +204,7 @@ struct Checkers {
   AcknowledgedChecker acknowledged;
   HistoryChecker history;
   EpochChecker epoch;
+  CheckpointChecker checkpoint;
   BoundsChecker bounds;
   ProgressChecker progress;
 };

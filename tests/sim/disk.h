@@ -47,6 +47,14 @@ class SimDisk : public KvStore {
     return written - kept;
   }
   void SetFailing(bool failing) { failing_ = failing; }
+  bool failing() const { return failing_; }
+  // Another disk, empty.
+  void Replace() {
+    failing_ = false;
+    present_ = NewMemoryKvStore();
+    if (keep_history_) synced_ = NewMemoryKvStore();
+    unsynced_.clear();
+  }
 
  private:
   // Bytes of its own: a buffer may be written to once the batch is on the disk.

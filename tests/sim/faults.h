@@ -23,6 +23,12 @@ enum class Fault {
   kClockJump,          // a node's clock leaps forward
   kDrain,              // a user wishes a ps empty; sometimes takes it back
   kPsGone,             // a ps dies for good
+  kPsJoins,            // a ps that was not there before
+  kDiskFails,          // a ps' store fails to write, for a while
+  kDiskLost,           // one or all ps come back with an empty disk
+  kAllLost,            // every process and every disk but the checkpoints; the user submits the job once more, to be resumed
+  kCheckpointDamaged,  // one of several
+  kCheckpointDiskFull,
   kCount,
 };
 const char* Name(Fault fault);
@@ -33,6 +39,7 @@ struct FaultPlan {
   absl::Duration horizon;    // within which they begin
 
   static FaultPlan Random(Rng& rng);
+  bool Has(Fault fault) const;
   std::string Text() const;
 };
 

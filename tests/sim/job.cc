@@ -1,11 +1,12 @@
 #include "tests/sim/job.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "common/base/random.h"
+#include "common/model/clip_norm.h"
 #include "common/model/fault_check.h"
 #include "common/model/initializer.h"
+#include "tests/sim/checkpoints.h"
 
 namespace cairn::sim {
 namespace {
@@ -16,8 +17,6 @@ v1::Layer* AddDense(v1::Model* model, int units, bool zeros) {
   if (zeros) layer->mutable_dense()->mutable_kernel_initializer()->set_kind(v1::Initializer::ZEROS);
   return layer;
 }
-
-using Gradient = std::optional<std::vector<float>>;  // none: no examples
 
 // The sum over replicas [first, first + width) of which those below R exist; width is a power of two.
 Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t width) {
@@ -64,6 +63,32 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
   spec.set_epochs(static_cast<int32_t>(rng.Between(1, 3)));
   spec.set_partition_bytes(64 * rng.Between(1, 3));
   spec.set_seed(rng.Next());
+  if (spec.strategy() == v1::MULTI_WORKER_MIRRORED && spec.replicas() > 1 && rng.Chance(0.2)) {
+    spec.set_backup_replicas(static_cast<int32_t>(rng.Between(1, std::min(2, spec.replicas() - 1))));
+  }
+  if (synchronous && spec.backup_replicas() == 0) {  // what a dropped gradient does to a norm is another partition's to know
+    if (spec.seed() % 8 == 0) spec.mutable_optimizer()->set_global_clipnorm(0.5f);
+    if (spec.seed() % 8 == 1) spec.mutable_optimizer()->set_clipnorm(0.25f);
+  }
+  if (spec.strategy() == v1::MULTI_WORKER_MIRRORED && spec.backup_replicas() == 0 && spec.seed() % 16 < 7) {
+    spec.set_strategy(v1::CENTRAL_STORAGE);
+  }
+  if (rng.Chance(0.4)) {
+    v1::Checkpoints& rule = *spec.mutable_checkpoints();
+    rule.set_dir(kCheckpointDir);
+    rule.set_keep_max(static_cast<int32_t>(rng.Between(1, 3)));
+    switch (rng.Between(0, 3)) {
+      case 0: rule.set_every_epochs(1); break;
+      case 1: rule.set_every_minutes(0.01); break;
+      default: rule.set_every_steps(rng.Between(1, 6));
+    }
+    if (rng.Chance(0.2)) rule.set_save_best("loss");
+  }
+  RandomDurability(rng, ps, spec);
+  return spec;
+}
+
+void RandomDurability(Rng& rng, int ps, v1::JobSpec& spec) {
   if (ps == 1 || rng.Chance(0.35)) {
     spec.set_durability(rng.Chance(0.7) ? v1::LOGGED : v1::SNAPSHOT);
     spec.set_backups(0);
@@ -72,7 +97,6 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
     spec.set_backups(static_cast<int32_t>(rng.Between(1, ps > 2 && rng.Chance(0.3) ? 2 : 1)));
   }
   spec.set_fsync(rng.Chance(0.3));
-  return spec;
 }
 
 v1::DataInfo DataOf(int64_t train_examples) {
@@ -87,19 +111,40 @@ v1::DataInfo DataOf(int64_t train_examples) {
 }
 
 void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
-                  absl::Span<float> gradient) {
+                  absl::Span<float> gradient, int64_t begin) {
   if (!IsSynchronous(spec)) {
     std::fill(gradient.begin(), gradient.end(), -static_cast<float>(examples) * (replica.value + 1));
     return;
   }
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(step), static_cast<uint32_t>(replica.value)};
   for (size_t i = 0; i < gradient.size(); ++i) {
-    const PhiloxBlock noise = Philox(key, {static_cast<uint32_t>(i), 0, 0, 0});
+    const PhiloxBlock noise = Philox(key, {static_cast<uint32_t>(begin + static_cast<int64_t>(i)), 0, 0, 0});
     gradient[i] = static_cast<float>(examples) * (values[i] * 0.3f + ToUniform(noise[0]) - 0.5f);
   }
 }
 
-Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan) {
+Gradient NaiveSum(const std::vector<Gradient>& leaves) {
+  size_t width = 1;
+  while (width < leaves.size()) width *= 2;
+  return NaiveTree(leaves, 0, width);
+}
+
+void NaiveUpdate(const v1::JobSpec& spec, const std::vector<float>& sum, int64_t examples, std::vector<float>& values,
+                 std::vector<float>& moments) {
+  const float momentum = spec.optimizer().sgd().momentum(), rate = spec.optimizer().learning_rate();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float step_size = rate * (sum[i] / static_cast<float>(examples));
+    if (momentum > 0) {
+      moments[i] = momentum * moments[i] - step_size;
+      values[i] = values[i] + moments[i];
+    } else {
+      values[i] = values[i] - step_size;
+    }
+  }
+}
+
+Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan, const Reference* before,
+                     int64_t steps_before) {
   std::vector<float> values(graph.space_size());
   InitializeRange(graph, spec.seed(), 0, absl::MakeSpan(values));
   is_variable_.assign(values.size(), false);
@@ -114,34 +159,32 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
     }
     return;
   }
-  size_t width = 1;
-  while (width < static_cast<size_t>(spec.replicas())) width *= 2;
-  const float momentum = spec.optimizer().sgd().momentum(), rate = spec.optimizer().learning_rate();
-  std::vector<float> moment(values.size(), 0.0f);
+  std::vector<float> moments(values.size(), 0.0f);
   trajectory_.push_back(values);
+  moments_.push_back(moments);
   for (int64_t step = 0; step < plan.total_steps; ++step) {
-    std::vector<Gradient> leaves(spec.replicas());
-    int64_t total = 0;
-    for (int32_t r = 0; r < spec.replicas(); ++r) {
-      const int64_t examples = plan.Places(step, ReplicaId(r)).size();
-      if (examples == 0) continue;
-      total += examples;
-      leaves[r].emplace(values.size());
-      FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]));
-    }
-    if (const Gradient sum = NaiveTree(leaves, 0, width)) {
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (!is_variable_[i]) continue;
-        const float step_size = rate * ((*sum)[i] / static_cast<float>(total));
-        if (momentum > 0) {
-          moment[i] = momentum * moment[i] - step_size;
-          values[i] = values[i] + moment[i];
-        } else {
-          values[i] = values[i] - step_size;
-        }
+    if (before != nullptr && step < steps_before) {
+      values = before->AfterSteps(static_cast<uint64_t>(step) + 1);
+      moments = before->MomentsAfter(static_cast<uint64_t>(step) + 1);
+    } else {
+      std::vector<Gradient> leaves(spec.replicas());
+      int64_t total = 0;
+      for (int32_t r = 0; r < spec.replicas(); ++r) {
+        const int64_t examples = plan.Places(step, ReplicaId(r)).size();
+        if (examples == 0) continue;
+        total += examples;
+        leaves[r].emplace(values.size());
+        FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]));
+      }
+      if (Gradient sum = NaiveSum(leaves)) {
+        // In one place, where the partitions do it in two phases.
+        ClipByNorm(ClipScopesOf(graph, spec.optimizer(), 0, graph.space_size()), ClipNormOf(spec.optimizer()),
+                   static_cast<uint64_t>(total), absl::MakeSpan(*sum));
+        NaiveUpdate(spec, *sum, total, values, moments);
       }
     }
     trajectory_.push_back(values);
+    moments_.push_back(moments);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ class SimCluster {
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   Checkers& checkers() { return *checkers_; }
   uint64_t job_id() const { return job_id_; }
+  CheckpointDirectory& directory() { return directory_; }
 
   // ---- nodes ----
   SimCoordinator& coordinator(size_t i) { return *coordinators_[i]; }
@@ -44,9 +46,16 @@ class SimCluster {
   void Updated(uint32_t partition, uint64_t version);  // a primary's
   // From now on this ps answers for the partition. rolled_back: to a version that the coordinator chose.
   void OnServes(const SimPs& ps, uint32_t partition, uint64_t generation, bool rolled_back);
+  // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
+  void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
+  void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
+  void OnCutFailed() { ++cuts_failed_; }
+  void OnChief(const std::string& worker) { chiefs_.insert(worker); }
 
  private:
+  void SetJob(const v1::JobSpec& spec, int64_t examples, const CheckpointContents* resumed = nullptr);
   SimCoordinator* Leader();
+  bool Starting();  // the job's partitions serve nobody yet
   void SubmitUntilAccepted();
   void Watch();
   void PlanFaults();
@@ -54,6 +63,8 @@ class SimCluster {
   void StopFaults();
   void Undrain();
   bool MayGo(const SimPs& ps);
+  bool LoseDisks(SimPs* one, absl::Duration away);
+  bool LoseAll(absl::Duration away);
   bool Troubled(const Host& host) const;
   std::vector<SimNode*> Nodes();
   std::vector<Host*> Hosts();
@@ -68,6 +79,8 @@ class SimCluster {
   JobFacts facts_;
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<const Reference> reference_;
+  std::unique_ptr<SubsetReference> subsets_;
+  bool mixed_replicas_ = false;  // the reference took over steps of a job with others
   std::shared_ptr<const CheckedJob> checked_;
   std::unique_ptr<Checkers> checkers_;
 
@@ -76,11 +89,21 @@ class SimCluster {
   std::vector<std::unique_ptr<SimPs>> ps_;
   std::vector<std::unique_ptr<SimWorker>> workers_;
 
+  CheckpointDirectory directory_;
+  std::map<uint64_t, CheckpointDirectory::Found> restores_;  // by generation
+
   FaultPlan plan_;
+  int ps_at_start_ = 0;
   bool power_losses_ = false;  // the job survives them
   absl::Time faults_end_;
-  int faults_ = 0, drains_ = 0;
+  int faults_ = 0, submissions_ = 1, restored_ = 0;
+  bool disks_lost_ = false;           // that had the only copies
+  std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
+  std::set<std::string> chiefs_;
+  int cuts_failed_ = 0;
+  std::set<std::string> full_disks_;  // of ps that no other could replace
   uint64_t last_reply_ = 0;
+  std::set<ReplyToken> submits_;
   uint64_t job_id_ = 0;
   std::map<uint32_t, uint64_t> versions_;
   uint64_t updates_ = 0;

@@ -25,6 +25,11 @@ struct Etcd {
   std::unique_ptr<KvStore> store;
   uint64_t term = 0;
   absl::Time lease_until = absl::InfinitePast();
+  // All its members' disks are lost.
+  void Replace() {
+    store = NewMemoryKvStore();
+    lease_until = absl::InfinitePast();
+  }
 };
 
 class SimCoordinator {
@@ -33,6 +38,9 @@ class SimCoordinator {
 
   void Start();
   void End(bool power_loss);
+  void ReplaceDisk() {
+    if (disk_ != nullptr) disk_->Replace();
+  }
   bool up() const { return host_.up; }
   bool leads() const { return core_ != nullptr; }
   Host& host() { return host_; }

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_ps.h"
 
+#include <algorithm>
 #include <set>
 
 #include "common/model/fault_check.h"
@@ -12,11 +13,16 @@ namespace {
 // A store with a planted defect.
 class PlantedStore : public KvStore {
  public:
-  PlantedStore(KvStore& store, PlantedBug bug, std::function<bool()> loses) : store_(store), bug_(bug), loses_(std::move(loses)) {}
+  // dies: the process ends soon, and what it did not store goes with it.
+  PlantedStore(KvStore& store, PlantedBug bug, std::function<bool()> loses, std::function<void()> dies)
+      : store_(store), bug_(bug), loses_(std::move(loses)), dies_(std::move(dies)) {}
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override { return store_.Get(key); }
   absl::Status Write(const KvBatch& batch, bool sync) override {
     if (bug_ == PlantedBug::kReplyBeforePersist && loses_()) return absl::OkStatus();
-    return store_.Write(batch, sync && bug_ != PlantedBug::kNoSync);
+    const absl::Status written = store_.Write(batch, sync && bug_ != PlantedBug::kNoSync);
+    if (bug_ != PlantedBug::kIgnoreDiskErrors || written.ok()) return written;
+    dies_();
+    return absl::OkStatus();
   }
   absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
     return store_.Scan(prefix, fn);
@@ -26,6 +32,7 @@ class PlantedStore : public KvStore {
   KvStore& store_;
   const PlantedBug bug_;
   const std::function<bool()> loses_;
+  const std::function<void()> dies_;
 };
 
 // Small, so that short jobs have several.
@@ -46,13 +53,18 @@ SimPs::SimPs(SimCluster& cluster, int index, bool power_losses)
                                               [this] {
                                                 // Lost writes: the process dies soon after, and takes them along.
                                                 if (cores_.empty() || !world_.rng.Chance(0.02)) return false;
-                                                Later(absl::Milliseconds(20), [this] {
-                                                  End();
-                                                  world_.After(absl::Milliseconds(100), [this] { Start(); });
-                                                });
+                                                DieSoon();
                                                 return true;
-                                              })),
+                                              },
+                                              [this] { DieSoon(); })),
       persistence_(cluster.options().bug == PlantedBug::kNone ? static_cast<KvStore&>(*disk_) : *planted_) {}
+
+void SimPs::DieSoon() {
+  Later(absl::Milliseconds(20), [this] {
+    End();
+    world_.After(absl::Milliseconds(100), [this] { Start(); });
+  });
+}
 
 std::string SimPs::address() const { return absl::StrFormat("%s:%d", name(), host_.process); }
 
@@ -61,6 +73,8 @@ void SimPs::OnStart() { Tick(); }
 void SimPs::OnEnd() {
   hosting_ = false;
   generation_ = 0;
+  failure_.reset();
+  restoring_.reset();
   cores_.clear();
   clients_.clear();
   for (auto& [address, peer] : std::exchange(peers_, {})) {
@@ -129,12 +143,14 @@ v1::Hello SimPs::Hello() {
 }
 
 void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
+  if (message.has_welcome() && failure_) Say(*failure_);  // the coordinator may not have heard of it
   if (message.has_host_partitions()) HostJob(message.host_partitions());
   if (message.has_drop_job()) {
-    cores_.clear();
+    while (!cores_.empty()) Forget(cores_.begin()->first, absl::NotFoundError("the job is dropped"));
     hosting_ = false;
     generation_ = 0;
-    if (auto s = persistence_.DropJob(JobId(message.drop_job().job_id())); !s.ok()) world_.Fail(s.ToString());
+    const absl::Status dropped = persistence_.DropJob(JobId(message.drop_job().job_id()));
+    if (!dropped.ok() && !disk_->failing()) world_.Fail(dropped.ToString());
   }
 }
 
@@ -142,12 +158,18 @@ void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
 void SimPs::HostJob(const v1::HostPartitions& host) {
   if (host.generation() < generation_) return;
   const bool newer = host.generation() > generation_;
-  generation_ = host.generation();
-  hosting_ = true;
+  job_ = host.job_id();
   std::set<uint32_t> named;
   for (const v1::PartitionRange& range : host.partitions()) named.insert(range.partition());
-  std::erase_if(cores_, [&](const auto& core) { return !named.contains(core.first); });
-  if (auto s = persistence_.SetHostedJob(host); !s.ok()) return world_.Fail(s.ToString());
+  std::vector<uint32_t> gone;
+  for (auto& [partition, core] : cores_) {
+    if (!named.contains(partition)) gone.push_back(partition);
+  }
+  for (uint32_t partition : gone) Forget(partition, absl::NotFoundError("it is not on this ps any more"));
+  if (auto s = persistence_.SetHostedJob(host); !s.ok()) return JobFails(host.generation(), s);
+  generation_ = host.generation();
+  hosting_ = true;
+  failure_.reset();
   v1::NodeMessage reply;
   auto* ready = reply.mutable_partitions_ready();
   ready->set_job_id(host.job_id());
@@ -157,24 +179,47 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
     auto core = cores_.find(partition);
     const bool back = host.has_rollback_to() && newer;
     const bool served = core != cores_.end() && !core->second->config().backup;
-    if (back && core != cores_.end() && core->second->version() != host.rollback_to()) Forget(partition);
+    if (back && core != cores_.end() && core->second->version() != host.rollback_to()) {
+      Forget(partition, absl::NotFoundError("it goes back to an earlier version"));
+      core = cores_.end();
+    }
     if (!cores_.contains(partition)) {
-      if (auto s = Load(host, range); !s.ok()) return world_.Fail(s.ToString());
+      if (auto s = Load(host, range); !s.ok()) return JobFails(host.generation(), s);
     }
     AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}};
     // Serving begins with the event: what is told before it is the last owner's word.
     if (!range.backup() && (!served || back)) cluster_.OnServes(*this, partition, host.generation(), back);
     Run(partition, std::move(assign));
+    if (!cores_.contains(partition)) return;  // its store failed, and that was told
+    if (cluster_.options().bug == PlantedBug::kReportEarly) {
+      for (const v1::BackupRoute& route : range.backups()) {
+        if (route.in_sync()) continue;
+        v1::NodeMessage message;
+        v1::BackupReport& report = *message.mutable_backup_report();
+        report.set_job_id(host.job_id());
+        report.set_generation(host.generation());
+        report.set_partition(partition);
+        report.set_node(route.node());
+        Later(absl::Milliseconds(20), [this, message] { Say(message); });
+      }
+    }
     const PartitionCore& now = *cores_.at(partition);
     *ready->add_partitions() = Held(now.config(), now.version(), range.backup());
   }
   Say(std::move(reply));
 }
 
+void SimPs::Forget(uint32_t partition, const absl::Status& why) {
+  const std::unique_ptr<PartitionCore> core = std::move(cores_.at(partition));
+  cores_.erase(partition);
+  for (PartitionReply& reply : core->End(why)) Answer(reply.client, std::move(reply.frame));
+}
+
 absl::Status SimPs::Load(const v1::HostPartitions& host, const v1::PartitionRange& range) {
   CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()),
                                                                      Generation(host.generation())));
   config.image = SmallImages();
+  if (cluster_.options().bug == PlantedBug::kDropTooMany && config.backup_replicas > 0) ++config.backup_replicas;
   if (host.has_rollback_to() && !range.backup()) CAIRN_RETURN_IF_ERROR(persistence_.RollBack(config, host.rollback_to()));
   CAIRN_ASSIGN_OR_RETURN(PartitionState state, persistence_.Recover(config));
   if (cluster_.options().bug == PlantedBug::kForgetSequences) std::fill(state.sequences.begin(), state.sequences.end(), 0);
@@ -203,14 +248,40 @@ void SimPs::OnFrame(const std::shared_ptr<PsClient>& client, Frame frame) {
   }
   const uint32_t partition = frame.partition.value;
   if (!hosting_ || !cores_.contains(partition)) {
-    Frame error;
-    error.kind = v1::ExchangeFrame::ERROR;
-    error.request_id = frame.request_id;
-    error.partition = frame.partition;
-    error.status = hosting_ ? absl::NotFoundError("not here") : absl::UnavailableError("not assigned yet");
-    return Answer(token, std::move(error));
+    return Refuse(token, frame, hosting_ ? absl::NotFoundError("not here") : absl::UnavailableError("not assigned yet"));
+  }
+  if (frame.kind == v1::ExchangeFrame::IMAGE && !cores_.at(partition)->config().backup && frame.tensor + 1 == frame.tensors) {
+    restoring_ = {token, frame.request_id, frame.generation};
   }
   Run(partition, FrameEvent{token, std::move(frame)});
+  restoring_.reset();
+}
+
+void SimPs::Refuse(uint64_t client, const Frame& request, const absl::Status& status) {
+  Frame error;
+  error.kind = v1::ExchangeFrame::ERROR;
+  error.request_id = request.request_id;
+  error.partition = request.partition;
+  error.status = status;
+  Answer(client, std::move(error));
+}
+
+void SimPs::JobFails(uint64_t generation, const absl::Status& status) {
+  world_.Trace("%s: %s", name(), status.ToString());
+  v1::NodeMessage message;
+  v1::JobError& error = *message.mutable_job_error();
+  error.set_job_id(job_);
+  error.set_generation(generation);
+  error.set_message(absl::StrFormat("ps \"%s\": %s", name(), status.ToString()));
+  failure_ = message;
+  Say(std::move(message));
+  if (!disk_->failing()) world_.Fail(status.ToString());
+}
+
+void SimPs::StoreFailed(uint32_t partition, const absl::Status& status) {
+  const uint64_t generation = cores_.at(partition)->generation().value;
+  Forget(partition, absl::UnavailableError(status.message()));
+  JobFails(generation, status);
 }
 
 void SimPs::Run(uint32_t partition, PartitionEvent event) {
@@ -218,11 +289,20 @@ void SimPs::Run(uint32_t partition, PartitionEvent event) {
   if (found == cores_.end()) return;
   PartitionCore& core = *found->second;
   std::optional<Image> image;
+  std::optional<std::pair<uint64_t, Frame>> request;
+  if (const auto* f = std::get_if<FrameEvent>(&event)) {
+    request.emplace(f->client, Frame());
+    request->second.request_id = f->frame.request_id;
+    request->second.partition = f->frame.partition;
+  }
   const absl::Status stored = RunEvent(core, persistence_, std::move(event), Now(), [&](PartitionEffects& effects) {
     CarryOut(partition, effects);
     if (effects.image) image = std::move(effects.image);
   });
-  if (!stored.ok()) return world_.Fail(stored.ToString());
+  if (!stored.ok()) {
+    if (request) Refuse(request->first, request->second, absl::UnavailableError(stored.message()));
+    return StoreFailed(partition, stored);
+  }
   cluster_.checkers().bounds.Check(core);
   for (const BackupLink& link : core.links()) {
     cluster_.checkers().bounds.Queue("bytes unconfirmed by a backup", link.unconfirmed_bytes(),
@@ -240,6 +320,13 @@ void SimPs::Run(uint32_t partition, PartitionEvent event) {
 void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
   Checkers& checkers = cluster_.checkers();
   const PartitionCore& core = *cores_.at(partition);
+  if (restoring_) {
+    const bool refused = std::any_of(effects.replies.begin(), effects.replies.end(), [&](const PartitionReply& r) {
+      return r.frame.kind == v1::ExchangeFrame::ERROR && r.client == restoring_->client && r.frame.request_id == restoring_->request_id;
+    });
+    if (!refused) cluster_.OnRestored(*this, partition, restoring_->generation.value);
+    restoring_.reset();
+  }
   for (const Persist& persist : effects.persists) checkers.exactly_once.Logged(name(), partition, persist.entry);
   checkers.exactly_once.Changed(CopyOf(partition));
   checkers.reference.Changed(CopyOf(partition));
@@ -275,8 +362,8 @@ void SimPs::WriteImage(uint32_t partition, Image image) {
         [this, partition, serial = serials_[partition], image = std::move(image)] {
           if (!cores_.contains(partition) || serials_[partition] != serial) return;
           const absl::Status s = persistence_.WriteImage(cores_[partition]->config(), image);
-          if (!s.ok()) return world_.Fail(s.ToString());
-          Run(partition, ImageWrittenEvent{image.header.version(), true});
+          if (!s.ok() && !disk_->failing()) return world_.Fail(s.ToString());
+          Run(partition, ImageWrittenEvent{image.header.version(), s.ok()});
         });
 }
 

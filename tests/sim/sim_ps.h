@@ -50,7 +50,11 @@ class SimPs : public SimNode {
   void HostJob(const v1::HostPartitions& host);
   absl::Status Load(const v1::HostPartitions& host, const v1::PartitionRange& range);
   v1::HeldPartition Held(const PartitionConfig& config, uint64_t version, bool backup) const;
-  void Forget(uint32_t partition) { cores_.erase(partition); }
+  void Forget(uint32_t partition, const absl::Status& why);
+  // As PartitionHost and PsNode: the core goes, and the coordinator is told.
+  void StoreFailed(uint32_t partition, const absl::Status& status);
+  void JobFails(uint64_t generation, const absl::Status& status);
+  void Refuse(uint64_t client, const Frame& request, const absl::Status& status);
   void Run(uint32_t partition, PartitionEvent event);
   void CarryOut(uint32_t partition, PartitionEffects& effects);
   void WriteImage(uint32_t partition, Image image);
@@ -60,12 +64,13 @@ class SimPs : public SimNode {
   void DialPeer(const std::string& address);
   bool Wanted(const std::string& address) const;
   void NextImage();
+  void DieSoon();  // of planted stores
   void Tick();
 
   std::unique_ptr<SimDisk> disk_;  // outlives the process
   std::unique_ptr<KvStore> planted_;
   Persistence persistence_;
-  uint64_t generation_ = 0;
+  uint64_t job_ = 0, generation_ = 0;
   bool hosting_ = false;  // HostPartitions came since the start
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
   std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started
@@ -73,6 +78,13 @@ class SimPs : public SimNode {
   std::map<uint64_t, std::shared_ptr<PsClient>> clients_;  // by stream
   std::map<std::string, Peer> peers_;                      // by address
   uint64_t last_epoch_ = 0;
+  // The last tensor of a checkpoint that is just being restored.
+  struct Restoring {
+    uint64_t client = 0, request_id = 0;
+    Generation generation;
+  };
+  std::optional<Restoring> restoring_;
+  std::optional<v1::NodeMessage> failure_;  // a JobError
 };
 
 }  // namespace cairn::sim

@@ -66,11 +66,20 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
                                          Case{PlantedBug::kForgetSequences, "exactly once"},
                                          Case{PlantedBug::kAddInOrderOfArrival, "reference"}, Case{PlantedBug::kStaleValues, "reference"},
                                          Case{PlantedBug::kSkipExamples, "epoch"}, Case{PlantedBug::kLeakRequests, "bounds"},
-                                         Case{PlantedBug::kNoRetry, "progress"}, Case{PlantedBug::kLoseJobsOnRestart, ""}),
+                                         Case{PlantedBug::kNoRetry, "progress"}, Case{PlantedBug::kLoseJobsOnRestart, ""},
+                                         Case{PlantedBug::kMixedCut, "checkpoint"}, Case{PlantedBug::kForgetTables, "checkpoint"},
+                                         Case{PlantedBug::kForgetTables, "exactly once"}, Case{PlantedBug::kForgetSlots, "checkpoint"},
+                                         Case{PlantedBug::kForgetSlots, "reference"}, Case{PlantedBug::kRemoveNewest, "checkpoint"},
+                                         Case{PlantedBug::kDropTooMany, "reference"},
+                                         Case{PlantedBug::kIgnoreDiskErrors, "acknowledged"},
+                                         Case{PlantedBug::kReportEarly, "acknowledged"}),
                          [](const auto& info) {
                            std::string name;
-                           for (const char* c = Name(info.param.bug); *c != 0; ++c) {
-                             if (*c != '-') name += *c;
+                           for (const char* text : {Name(info.param.bug), info.param.checker}) {
+                             for (const char* c = text; *c != 0; ++c) {
+                               if (*c != '-' && *c != ' ') name += *c;
+                             }
+                             name += '_';
                            }
                            return name;
                          });

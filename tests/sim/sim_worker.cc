@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/sim/sim_cluster.h"
 
@@ -12,6 +13,9 @@ SimWorker::SimWorker(SimCluster& cluster, int index, int slots) : SimNode(cluste
 
 void SimWorker::OnEnd() {
   core_.reset();
+  by_layer_.clear();
+  book_ = nullptr;
+  restores_.clear();
   ++core_number_;
   values_before_ = {};
   for (auto& [address, stream] : std::exchange(streams_, {})) {
@@ -56,20 +60,27 @@ void SimWorker::OnCommand(const v1::CoordinatorMessage& message) {
       ReplicaCoreOptions options;
       options.jitter_seed = world_.rng.Next();
       core_ = std::make_unique<ReplicaCore>(options);
+      book_ = std::make_shared<CheckpointBook>();
       ++core_number_;
     }
     assignment_ = assign;
+    book_->Know(assign.checkpoints());
+    if (assign.chief()) cluster_.OnChief(absl::StrCat(name(), " ", host_.process));
     Run(replica::Assign{assign});
   } else if (message.has_drop_job()) {
     core_.reset();
+    by_layer_.clear();
     ++core_number_;
   } else if (message.has_inspect_data()) {
-    v1::NodeMessage reply;
-    reply.mutable_data_info()->set_request_id(message.inspect_data().request_id());
-    *reply.mutable_data_info()->mutable_info() = DataOf(cluster_.facts().plan.examples);
-    Later(absl::Milliseconds(5), [this, reply] { Say(reply); });
+    Inspect(message.inspect_data());
   } else if (message.has_finalize()) {
     Finalize(message.finalize());
+  } else if (message.has_restore()) {
+    Restore(message.restore());
+  } else if (message.has_mark_best()) {
+    MarkBest(message.mark_best());
+  } else if (message.has_welcome()) {
+    ReportCheckpointsAgain();
   }
 }
 
@@ -89,12 +100,22 @@ void SimWorker::Carry(replica::Effect& effect) {
   if (auto* send = std::get_if<replica::Send>(&effect)) {
     Send(std::move(*send));
   } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
-    Compute(std::move(*compute));
+    if (compute->by_layer) {
+      ComputeByLayer(std::move(*compute));
+    } else {
+      Compute(std::move(*compute));
+    }
+  } else if (const auto* here = std::get_if<replica::WeightsHere>(&effect)) {
+    WeightsHere(*here);
+  } else if (const auto* stop = std::get_if<replica::StopWork>(&effect)) {
+    StopWork(stop->work);
   } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
     BatchSums sums;
     sums.examples = evaluate->places.size();
     LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)),
                 [this, work = evaluate->work, sums] { Run(replica::Evaluated{work, sums}); });
+  } else if (auto* take = std::get_if<replica::TakeCheckpoint>(&effect)) {
+    TakeCheckpoint(std::move(*take));
   } else if (auto* report = std::get_if<replica::Report>(&effect)) {
     v1::NodeMessage message;
     *message.mutable_replica_report() = report->report;
@@ -154,6 +175,40 @@ void SimWorker::Compute(replica::Compute work) {
   LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(10), absl::Milliseconds(80)), done);
 }
 
+void SimWorker::ComputeByLayer(replica::Compute work) {
+  const uint64_t id = work.work;
+  by_layer_[id] = {std::move(work), 1, 0};
+  LaterInCore(host_.cpu * absl::Milliseconds(1), [this, id] {
+    if (by_layer_.contains(id)) Run(replica::WeightsWanted{id, 0, 1});
+  });
+}
+
+void SimWorker::WeightsHere(const replica::WeightsHere& here) {
+  const auto it = by_layer_.find(here.work);
+  if (it == by_layer_.end() || here.partition + 1 != it->second.wanted || it->second.here == it->second.wanted) return;
+  ByLayer& work = it->second;
+  work.here = work.wanted;
+  const auto partitions = static_cast<uint32_t>(core_->ranges().size());
+  if (work.here < partitions) {
+    LaterInCore(host_.cpu * absl::Milliseconds(1), [this, id = here.work] {
+      const auto next = by_layer_.find(id);
+      if (next == by_layer_.end()) return;
+      const uint32_t p = next->second.wanted++;
+      Run(replica::WeightsWanted{id, p, p + 1});
+    });
+    return;
+  }
+  replica::Compute compute = std::move(work.compute);
+  by_layer_.erase(it);
+  Compute(std::move(compute));
+}
+
+void SimWorker::StopWork(uint64_t work) {
+  if (by_layer_.erase(work) == 0) return;
+  LaterInCore(host_.cpu * absl::Milliseconds(1),
+              [this, work] { Run(replica::Computed{work, absl::CancelledError("stopped")}); });
+}
+
 // ---- the data plane ----
 
 std::shared_ptr<Exchange> SimWorker::ExchangeTo(const std::string& address) {
@@ -178,9 +233,9 @@ void SimWorker::Send(replica::Send send) {
     return LaterInCore(absl::Milliseconds(1), [answered] { answered(absl::UnavailableError("connection refused")); });
   }
   exchange->Send(std::move(send.frame), answered);
-  // One for each partition and replica; those of a former assignment may still be under way, and a digest's.
+  // One for each partition and replica; those of a former assignment may still be under way, a digest's, and a checkpoint's.
   cluster_.checkers().bounds.Queue("requests of a worker to a ps", exchange->outstanding(),
-                                   (4 * static_cast<size_t>(cluster_.facts().spec.replicas()) + 2) * cluster_.facts().ranges.size());
+                                   (4 * static_cast<size_t>(cluster_.facts().spec.replicas()) + 3) * cluster_.facts().ranges.size());
 }
 
 void SimWorker::BreakStreams() {

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "tests/sim/exchange.h"
 #include "tests/sim/sim_node.h"
+#include "worker/checkpoint_book.h"
 #include "worker/replica_core.h"
 
 namespace cairn::sim {
@@ -26,14 +28,38 @@ class SimWorker : public SimNode {
   void OnEnd() override;
 
  private:
-  struct Digest;  // a Finalize that runs
+  struct Digest;        // a Finalize that runs
+  struct CutUnderWay;   // a TakeCheckpoint
+  struct RestoreUnderWay;
 
   void Run(replica::Event event);
   void Carry(replica::Effect& effect);
   void Send(replica::Send send);
   void Compute(replica::Compute work);
+  // A work that computes by layer: it wants all values, one partition after the other.
+  struct ByLayer {
+    replica::Compute compute;
+    uint32_t wanted = 0;  // partitions, from the first on
+    uint32_t here = 0;
+  };
+  void ComputeByLayer(replica::Compute work);
+  void WeightsHere(const replica::WeightsHere& here);
+  void StopWork(uint64_t work);
   void Finalize(const v1::Finalize& command);
   void PullDigest(const std::shared_ptr<Digest>& digest);
+
+  // ---- checkpoints: sim_worker_checkpoints.cc; as Checkpointer and RestoreJob ----
+  void TakeCheckpoint(replica::TakeCheckpoint take);
+  void WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut);
+  void EndCheckpoint(const CutUnderWay& cut, replica::CheckpointDone::Outcome outcome);
+  void MarkBest(const v1::MarkBest& command);
+  void ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const std::string& error);
+  void ReportCheckpointsAgain();
+  void Inspect(const v1::InspectData& command);
+  void Restore(const v1::Restore& command);
+  void SendRestored(const std::shared_ptr<RestoreUnderWay>& restore, int route);
+  void EndRestore(const std::shared_ptr<RestoreUnderWay>& restore, const absl::Status& status);
+
   std::shared_ptr<Exchange> ExchangeTo(const std::string& address);
   // As Later; not if the core is another one by then.
   void LaterInCore(absl::Duration delay, std::function<void()> fn);
@@ -41,7 +67,10 @@ class SimWorker : public SimNode {
   const int slots_;
   std::unique_ptr<ReplicaCore> core_;  // of the one job
   v1::AssignReplicas assignment_;
+  std::shared_ptr<CheckpointBook> book_;  // of the same job
+  std::set<std::shared_ptr<RestoreUnderWay>> restores_;
   uint64_t core_number_ = 0;
+  std::map<uint64_t, ByLayer> by_layer_;
   Buffer values_before_;  // for PlantedBug::kStaleValues
   std::map<std::string, std::shared_ptr<Exchange>> streams_;  // by ps address
 };

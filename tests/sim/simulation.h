@@ -24,6 +24,13 @@ enum class PlantedBug {
   kNoSync,                // the ps' store never syncs, though the job asks for it
   kNoRetry,               // a worker forgets a request whose stream broke
   kLeakRequests,          // a connection keeps every request that was answered
+  kMixedCut,              // the chief takes every partition at the version that it happens to have
+  kForgetTables,          // a checkpoint is restored without its exactly-once tables (asynchronous jobs)
+  kForgetSlots,           // a checkpoint is restored without the optimizer's state
+  kRemoveNewest,          // the chief removes all checkpoints but the best
+  kDropTooMany,           // a ps closes a step without one replica more than backup_replicas
+  kIgnoreDiskErrors,      // a ps takes what its full disk refused for written
+  kReportEarly,           // a primary says of a new backup that it has caught up when it has not
 };
 const char* Name(PlantedBug bug);
 const std::vector<PlantedBug>& AllBugs();  // without kNone

@@ -1,0 +1,80 @@
+#include "tests/sim/checkpoints.h"
+
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::sim {
+
+absl::StatusOr<std::string> CheckpointDirectory::Write(CheckpointContents contents, int64_t now_unix_ms) {
+  if (full_) {
+    ++failed_writes_;
+    return absl::ResourceExhaustedError(absl::StrCat(kCheckpointDir, ": No space left on device"));
+  }
+  const std::string path = absl::StrCat(kCheckpointDir, "/", CheckpointName(contents.manifest.step));
+  stored_[path] = std::make_shared<const StoredCheckpoint>(StoredCheckpoint{std::move(contents), now_unix_ms, false});
+  return path;
+}
+
+absl::StatusOr<std::string> CheckpointDirectory::KeepAsBest(const std::string& path) {
+  auto found = stored_.find(path);
+  if (found == stored_.end()) return absl::NotFoundError(absl::StrCat(path, " is not there"));
+  const std::string best = absl::StrCat(kCheckpointDir, "/best");
+  stored_[best] = found->second;
+  return best;
+}
+
+absl::StatusOr<CheckpointDirectory::Found> CheckpointDirectory::Open(const std::string& path,
+                                                                     absl::Span<const std::string> fallbacks) const {
+  Found found;
+  const auto take = [&](const std::string& name) {
+    auto at = stored_.find(name);
+    if (at == stored_.end() || at->second->damaged) {
+      found.skipped.push_back(absl::StrCat(name, at == stored_.end() ? ": is not there" : ": it was altered"));
+      return false;
+    }
+    found.path = name;
+    found.checkpoint = at->second;
+    return true;
+  };
+  if (path != kCheckpointDir) {
+    if (take(path)) return found;
+    for (const std::string& fallback : fallbacks) {
+      if (take(fallback)) return found;
+    }
+    return absl::NotFoundError(absl::StrCat(path, ": holds no checkpoint, and none of the others is whole"));
+  }
+  const auto age = [](const auto& one) {
+    return std::tuple(one.second->written_unix_ms, one.second->contents.manifest.step);
+  };
+  auto newest = stored_.end();
+  for (auto at = stored_.begin(); at != stored_.end(); ++at) {
+    if (at->second->damaged || at->first == absl::StrCat(kCheckpointDir, "/best")) continue;
+    if (newest == stored_.end() || age(*newest) < age(*at)) newest = at;
+  }
+  if (newest == stored_.end()) return absl::NotFoundError(absl::StrCat(path, ": holds no checkpoint"));
+  take(newest->first);
+  return found;
+}
+
+bool CheckpointDirectory::IsWhole(const std::string& path) const {
+  auto found = stored_.find(path);
+  return found != stored_.end() && !found->second->damaged;
+}
+
+size_t CheckpointDirectory::whole() const {
+  size_t n = 0;
+  for (const auto& [path, checkpoint] : stored_) n += !checkpoint->damaged;
+  return n;
+}
+
+void CheckpointDirectory::Damage(const std::string& path) {
+  auto found = stored_.find(path);
+  if (found == stored_.end()) return;
+  StoredCheckpoint damaged = *found->second;
+  damaged.damaged = true;
+  found->second = std::make_shared<const StoredCheckpoint>(std::move(damaged));
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,92 @@
+#include "tests/sim/subsets.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "common/model/initializer.h"
+
+namespace cairn::sim {
+
+SubsetReference::SubsetReference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan,
+                                 const std::vector<v1::PartitionRange>& ranges)
+    : spec_(spec), plan_(plan), ranges_(ranges), known_(ranges.size()) {
+  std::vector<float> values(static_cast<size_t>(graph.space_size()));
+  InitializeRange(graph, spec.seed(), 0, absl::MakeSpan(values));
+  is_variable_.assign(values.size(), false);
+  for (const Variable& v : graph.variables()) std::fill_n(is_variable_.begin() + v.offset, v.size, true);
+  for (uint32_t subset = 1; subset < 1u << spec.replicas(); ++subset) {
+    if (std::popcount(subset) >= spec.replicas() - spec.backup_replicas()) subsets_.push_back(subset);
+  }
+  for (size_t p = 0; p < ranges.size(); ++p) {
+    const auto begin = static_cast<std::ptrdiff_t>(ranges[p].begin()), end = static_cast<std::ptrdiff_t>(ranges[p].end());
+    State& first = known_[p][0].emplace_back();
+    first.values.assign(values.begin() + begin, values.begin() + end);
+    first.moments.assign(first.values.size(), 0.0f);
+  }
+}
+
+bool SubsetReference::Same(uint32_t partition, const std::vector<float>& a, absl::Span<const float> b) const {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (is_variable_[ranges_[partition].begin() + i] && std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+bool SubsetReference::Knows(uint32_t partition, uint64_t version, absl::Span<const float> values) const {
+  auto found = known_[partition].find(version);
+  return found != known_[partition].end() &&
+         std::any_of(found->second.begin(), found->second.end(),
+                     [&](const State& state) { return Same(partition, state.values, values); });
+}
+
+bool SubsetReference::Allows(uint32_t partition, uint64_t version, absl::Span<const float> values,
+                             absl::Span<const float> moments) {
+  const auto same = [&](const State& state) {
+    return Same(partition, state.values, values) && (moments.empty() || Same(partition, state.moments, moments));
+  };
+  std::vector<State>& known = known_[partition][version];
+  if (std::any_of(known.begin(), known.end(), same)) return true;
+  auto before = known_[partition].find(version - 1);
+  if (version == 0 || before == known_[partition].end()) return false;
+  for (const State& state : before->second) {
+    for (uint32_t subset : subsets_) {
+      State after = After(partition, state, static_cast<int64_t>(version) - 1, subset);
+      if (!same(after)) continue;
+      known.push_back(std::move(after));
+      return true;
+    }
+  }
+  return false;
+}
+
+bool SubsetReference::MayCount(int64_t step, int64_t examples) const {
+  return std::any_of(subsets_.begin(), subsets_.end(), [&](uint32_t subset) {
+    int64_t sum = 0;
+    for (int32_t r = 0; r < spec_.replicas(); ++r) {
+      if (InSubset(subset, r)) sum += plan_.Places(step, ReplicaId(r)).size();
+    }
+    return sum == examples;
+  });
+}
+
+SubsetReference::State SubsetReference::After(uint32_t partition, const State& before, int64_t step,
+                                              uint32_t subset) const {
+  const v1::PartitionRange& range = ranges_[partition];
+  std::vector<Gradient> leaves(static_cast<size_t>(spec_.replicas()));
+  int64_t total = 0;
+  for (int32_t r = 0; r < spec_.replicas(); ++r) {
+    const int64_t examples = plan_.Places(step, ReplicaId(r)).size();
+    if (!InSubset(subset, r) || examples == 0) continue;
+    total += examples;
+    leaves[static_cast<size_t>(r)].emplace(before.values.size());
+    FillGradient(spec_, step, ReplicaId(r), examples, before.values, absl::MakeSpan(*leaves[static_cast<size_t>(r)]),
+                 static_cast<int64_t>(range.begin()));
+  }
+  State after = before;
+  if (const Gradient sum = NaiveSum(leaves)) NaiveUpdate(spec_, *sum, total, after.values, after.moments);
+  return after;
+}
+
+}  // namespace cairn::sim

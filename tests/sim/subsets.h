@@ -1,0 +1,45 @@
+// What a partition of a job with backup_replicas may hold: each version follows from the one before by the gradients of
+// at least R - b replicas, each once. Which ones is a matter of time, and another matter in each partition.
+//
+// It remembers every state that it has seen: an update that nobody was told of may be made once more, of others.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+#include "tests/sim/job.h"
+
+namespace cairn::sim {
+
+class SubsetReference {
+ public:
+  SubsetReference(const v1::JobSpec& spec, const Graph& graph, const StepPlan& plan,
+                  const std::vector<v1::PartitionRange>& ranges);
+
+  // Whether a copy may be like this. A state that follows from a known one is known from then on.
+  bool Allows(uint32_t partition, uint64_t version, absl::Span<const float> values, absl::Span<const float> moments);
+  // Whether somebody has been seen to be like this.
+  bool Knows(uint32_t partition, uint64_t version, absl::Span<const float> values) const;
+  // Whether a step can have counted so many examples.
+  bool MayCount(int64_t step, int64_t examples) const;
+
+ private:
+  struct State {
+    std::vector<float> values, moments;
+  };
+  bool Same(uint32_t partition, const std::vector<float>& a, absl::Span<const float> b) const;
+  bool InSubset(uint32_t subset, int32_t replica) const { return (subset >> replica & 1) != 0; }
+  State After(uint32_t partition, const State& before, int64_t step, uint32_t subset) const;
+
+  const v1::JobSpec spec_;
+  const StepPlan plan_;
+  const std::vector<v1::PartitionRange> ranges_;
+  std::vector<bool> is_variable_;
+  std::vector<uint32_t> subsets_;  // as bits, of R - b replicas and more
+  std::vector<std::map<uint64_t, std::vector<State>>> known_;  // by partition and version
+};
+
+}  // namespace cairn::sim
