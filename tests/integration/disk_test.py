@@ -215,13 +215,65 @@ def damaged_ps(c):
     c.wait_for_nodes(4)
     doomed = c.submit(small_job(c.dir, data, LONG), ON_ALL_PS)
     c.wait_for_step(doomed, 40)
-    for kind, text in damaged(c, "ps-1", f"{c.dir}/ps-1/store", ("db/MANIFEST-*", "db/CURRENT", "db/*.log", "values/*.values")):
+    for kind, text in damaged(c, "ps-1", f"{c.dir}/ps-1/store", ("db/MANIFEST-*", "db/CURRENT", "db/*.sst", "db/*.log", "values/*.values")):
         status = says_why(c, doomed, ["ps-1"])
         advances(c, healthy)
         line = next((l for l in text.splitlines() if " E ps-1]" in l), "(no error)")
         print(f"damaged {kind}: {line}\n    job: {status['state']}: {status['reason']}", flush=True)
         if status["state"] == "FAILED":
             break
+
+
+def damaged_with_a_backup(c):
+    """Every table and then the manifest of a stopped ps are damaged. The job goes on with its backups all the while; the ps says which
+    path is damaged, is given nothing where it runs on, and joins again with an empty directory."""
+    c.add_ps("ps-1")
+    c.wait_for_nodes(4)
+    job = c.submit(small_job(c.dir, make_glyphs(c.dir), LONG), {**ON_ALL_PS, "backups": 1, "durability": "LOGGED_AND_REPLICATED"})
+    c.wait_for_step(job, 40)
+    store = f"{c.dir}/ps-1/store"
+    for _ in range(2):  # a store that is opened again writes its tables
+        comes_back_whole(c, job)
+    for pattern in ("db/*.sst", "db/MANIFEST-*"):
+        c.kill("ps-1")
+        files = [f for f in glob.glob(f"{store}/{pattern}") if os.path.getsize(f) > 0]
+        check(files, f"no {pattern} in {store}: {os.listdir(store + '/db')}")
+        for path in files:
+            for share in (0.05, 0.3, 0.6, 0.9):
+                flip(path, share)
+        mark = len(c.log("ps-1"))
+        c.restart("ps-1")
+        c.until(lambda: c.processes["ps-1"].poll() is not None or store in c.log("ps-1")[mark:], f"ps-1 names {store}", WITHIN_S)
+        text = c.log("ps-1")[mark:]
+        check("orruption" in text or "damaged" in text or "mismatch" in text, f"ps-1 does not say that it is damaged:\n{text}")
+        others_alive(c, but="ps-1")
+        advances(c, job)
+        print(f"{pattern} damaged: {[l for l in text.splitlines() if store in l][0]}", flush=True)
+        if c.processes["ps-1"].poll() is None:
+            node = c.until(lambda: next((n for n in c.nodes() if n["name"] == "ps-1" and n.get("fault")), None), "cairn nodes says it")
+            check(f"{c.dir}/ps-1" in node["fault"], node["fault"])
+            check("failed" in c.cairn("nodes").stdout, "the table of nodes says it")
+            c.kill("ps-1")
+        subprocess.run(["rm", "-rf", f"{c.dir}/ps-1"], check=True)
+        comes_back_whole(c, job)
+    advances(c, job)
+
+
+def comes_back_whole(c, job):
+    """ps-1 is stopped where it runs, started, and has copies in sync again."""
+    if c.processes["ps-1"].poll() is None:
+        c.kill("ps-1")
+    mark = len(c.log("ps-1"))
+    c.restart("ps-1")
+    c.until(lambda: "joined the cluster" in c.log("ps-1")[mark:], "ps-1 joins again")
+    generation = int(c.job(job)["generation"])
+    c.until(lambda: holds(c, job, "ps-1"), f"ps-1 holds copies in sync in generation {generation} or later", timeout=90)
+
+
+def holds(c, job, name):
+    """The ps has a copy in sync of every partition; there are two ps and one backup."""
+    return all(p["primary"] == name or any(b["node"] == name and b.get("in_sync") for b in p.get("backups", []))
+               for p in c.job(job)["partitions"])
 
 
 def damaged_coordinator(c):
@@ -238,7 +290,8 @@ def damaged_coordinator(c):
 
 def main():
     refused = namespace_refused()
-    cases = [lambda c: ps_full(c, 2 << 20, None), coordinator_full, unusable_directories, damaged_ps, damaged_coordinator]
+    cases = [lambda c: ps_full(c, 2 << 20, None), coordinator_full, unusable_directories, damaged_ps, damaged_coordinator,
+             damaged_with_a_backup]
     if refused is None:
         cases += [lambda c: ps_full(c, None, lambda path: on_tmpfs(path, "size=6m")), read_only]
     else:
