@@ -162,6 +162,9 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
   if (data->cache_dir().size() > kPathBytesMax) {
     return Bad("data.cache_dir: longer than ", kPathBytesMax, " bytes; use a shorter one");
   }
+  if (!data->cache_dir().empty() && data->cache_dir()[0] != '/') {
+    return Bad("data.cache_dir: \"", data->cache_dir(), "\" is not absolute; give the directory as every worker sees it");
+  }
   if (!data->has_prefetch()) data->set_prefetch(kPrefetchDefault);
   if (data->prefetch() < 0 || data->prefetch() > kPrefetchMax) {
     return Bad("data.prefetch: ", data->prefetch(), " is not within 0 .. ", kPrefetchMax, "; use ", kPrefetchDefault, ", or 0 for none");

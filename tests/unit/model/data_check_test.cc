@@ -72,6 +72,7 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {Step("cutout {}"), aug + "cutout.size: 0 is not within 1 .. 16384; use half the picture's side, say"},
       {"data { prefetch: -1 }", "data.prefetch: -1 is not within 0 .. 1024; use 2, or 0 for none"},
       {"data { cache_dir: '" + std::string(5000, 'a') + "' }", "data.cache_dir: longer than 4096 bytes; use a shorter one"},
+      {"data { cache_dir: 'cache' }", "data.cache_dir: \"cache\" is not absolute; give the directory as every worker sees it"},
       {"data { format: CSV tfrecord { input: 'x' } }", "data.tfrecord: only for format TFRECORD, not CSV; leave one of them away"},
       {"data { tfrecord { input: 'x' label: 'x' } }", "data.tfrecord.label: \"x\" is the input too; name another feature"},
       {"data { tfrecord { encoding: 77 } }",
