@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+
 namespace cairn::replica {
 namespace {
 
-// Of pulls; a replica's pushes have its number + 1.
+// Of pulls; a replica's pushes have its number + 1; of CLIPs.
 constexpr uint32_t kPullOwner = 0;
+constexpr uint32_t kClipOwner = kOwnersMax - 1;
+static_assert(kReplicasMax < static_cast<int32_t>(kClipOwner));
 
 uint32_t OwnerOf(ReplicaId replica) { return static_cast<uint32_t>(replica.value) + 1; }
 
@@ -24,6 +29,14 @@ void CentralMode::OnAssigned(const std::vector<char>& moved, bool raised) {
     phase_ == Phase::kFinding ? SendFind(p) : SendPull(p);
   }
   if (phase_ != Phase::kRunning) return;
+  for (uint32_t p = 0; p < clips_.size(); ++p) {
+    if (moved[p] && norms_.Has(p) && !done_[p]) {
+      SumLost(p);  // it was the former primary's
+    } else if (context_.ResendAtOnce(clips_[p], moved[p] != 0, raised)) {
+      clips_[p].attempt = 0;
+      SendClip(p);
+    }
+  }
   for (Own& own : own_) {
     bool lost = own.again.state == Request::State::kWaiting;
     for (uint32_t p = 0; p < own.pushes.size(); ++p) {
@@ -250,6 +263,8 @@ void CentralMode::BeginStep() {
   ForgetValues();
   done_.assign(context_.parts.size(), 0);
   done_count_ = 0;
+  norms_.Clear();
+  clips_.assign(context_.parts.size(), Request());
   for (Own& own : own_) StartOwn(own);
 }
 
@@ -301,7 +316,7 @@ void CentralMode::OnGradient(const GradientReady& event) {
 
 // The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
 void CentralMode::Push(Own& own, uint32_t partition) {
-  if (done_[partition] || own.pushes[partition].state == Request::State::kSent) return;
+  if (done_[partition] || norms_.Has(partition) || own.pushes[partition].state == Request::State::kSent) return;
   Frame frame = context_.MakePush(partition, static_cast<uint32_t>(own.id.value), 1, step_, own.examples, own.gradient);
   if (own.examples > 0 && context_.wire == v1::FLOAT32) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
@@ -309,24 +324,79 @@ void CentralMode::Push(Own& own, uint32_t partition) {
   context_.SendRequest(own.pushes[partition], OwnerOf(own.id), std::move(frame));
 }
 
-void CentralMode::OnPushed(Own& own, uint32_t partition, Reply& reply) {
-  Request& request = own.pushes[partition];
+void CentralMode::OnAnswer(Own* own, uint32_t partition, Reply& reply) {
+  Request& request = own == nullptr ? clips_[partition] : own->pushes[partition];
   if (request.token != reply.request || request.state != Request::State::kSent) return;
-  absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
   const uint64_t expected = static_cast<uint64_t>(step_) + 1;
-  if (status.ok() && reply.frame->version < expected) {
+  const bool norms = own != nullptr && reply.frame.ok() && reply.frame->kind == v1::ExchangeFrame::NORMS &&
+                     reply.frame->sequence == expected;
+  absl::Status status = reply.frame.status();
+  if (status.ok() && !norms) status = context_.CheckValues(*reply.frame, partition);
+  if (status.ok() && !norms && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
+  }
+  std::vector<uint32_t> known;  // partitions whose factors this tells
+  if (status.ok() && (norms || reply.frame->version == expected)) {
+    auto taken = TakeNorms(*reply.frame, partition);
+    status = taken.ok() ? absl::OkStatus() : absl::UnavailableError(taken.status().message());
+    if (taken.ok()) known = *std::move(taken);
   }
   if (absl::IsOutOfRange(status)) {
     StartFinding(context_.Pause(find_attempts_++));  // the job was taken back to an earlier step
+  } else if (own == nullptr && absl::IsAborted(status)) {
+    SumLost(partition);
+  } else if (!status.ok() && own == nullptr) {
+    context_.Retry(request, partition, status);
   } else if (!status.ok()) {
-    Lost(own, partition, status);
+    Lost(*own, partition, status);
+  } else if (norms) {
+    request = Request();
+    SendClips(known);
   } else if (reply.frame->version > expected) {
     StartFinding(absl::ZeroDuration());  // our replicas were computed elsewhere, and the job went on
   } else {
     done_[partition] = 1;
+    clips_[partition] = Request();
     for (Own& each : own_) each.pushes[partition] = Request();
-    if (++done_count_ == context_.parts.size()) FinishStep();
+    if (++done_count_ == context_.parts.size()) return FinishStep();
+    SendClips(known);
+  }
+}
+
+// ---- clipping by norms ----
+
+// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait for them.
+absl::StatusOr<std::vector<uint32_t>> CentralMode::TakeNorms(const Frame& frame, uint32_t partition) {
+  if (frame.scalars.empty()) {
+    if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();
+    return absl::InvalidArgumentError(absl::StrCat("partition ", partition, ": NORMS without records"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(std::vector<NormRecord> records, DecodeNorms(frame.scalars));
+  return norms_.Set(partition, std::move(records));
+}
+
+void CentralMode::SendClips(const std::vector<uint32_t>& known) {
+  for (uint32_t p : known) {
+    if (!done_[p] && clips_[p].state == Request::State::kIdle) SendClip(p);
+  }
+}
+
+// Does nothing while a share is missing: the norms that bring it come back to it.
+void CentralMode::SendClip(uint32_t partition) {
+  const auto factors = norms_.FactorsFor(partition, ClipNormOf(context_.spec.optimizer()));
+  if (!factors) {
+    clips_[partition] = Request();
+    return;
+  }
+  context_.SendRequest(clips_[partition], kClipOwner, context_.MakeClip(partition, step_, EncodeFactors(*factors)));
+}
+
+// The ps has no sum of the partition any more, and we no gradients.
+void CentralMode::SumLost(uint32_t partition) {
+  norms_.Forget(partition);
+  clips_[partition] = Request();
+  for (Own& own : own_) {
+    if (own.pushes[partition].state == Request::State::kIdle) ComputeAgain(own);
   }
 }
 
@@ -392,7 +462,8 @@ void CentralMode::OnReply(RequestName name, Reply& reply) {
   if (phase_ == Phase::kFinding && name.owner == kPullOwner) return OnFound(name.partition, reply);
   if (phase_ != Phase::kRunning) return;
   if (name.owner == kPullOwner) return OnPulled(name.partition, reply);
-  if (Own* own = FindOwner(name.owner)) OnPushed(*own, name.partition, reply);
+  if (name.owner == kClipOwner) return OnAnswer(nullptr, name.partition, reply);
+  if (Own* own = FindOwner(name.owner)) OnAnswer(own, name.partition, reply);
 }
 
 void CentralMode::ResendDue() {
@@ -408,6 +479,7 @@ void CentralMode::ResendDue() {
   }
   for (uint32_t p = 0; phase_ == Phase::kRunning && p < held_.size(); ++p) {
     if (due(held_[p].pull)) SendPull(p);
+    if (due(clips_[p])) SendClip(p);
   }
   for (Own& own : own_) {
     if (phase_ == Phase::kRunning && due(own.again)) ComputeAgain(own);

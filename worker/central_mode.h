@@ -9,6 +9,8 @@
 //      memory for the last one's. The ps add up in the same tree, so that the bits are those of MirroredMode.
 //   4. A gradient that is lost on its way is computed again; the values of its step are still to be had (1).
 //
+// Clipping by norms that span partitions goes as in MirroredMode: NORMS, CLIP. A sum that a ps has lost is computed again.
+//
 //   idle --replicas--> finding the step --> running --+ every partition has made the update of our pushes: step + 1
 //     <--none left--     <---- somebody is beyond step + 1 ----      <--+
 #pragma once
@@ -17,6 +19,7 @@
 #include <map>
 #include <vector>
 
+#include "common/model/clip_norm.h"
 #include "worker/replica_context.h"
 
 namespace cairn::replica {
@@ -78,10 +81,16 @@ class CentralMode : public Mode {
   void StartOwn(Own& own);
   void StartCompute(Own& own);
   void Push(Own& own, uint32_t partition);
-  void OnPushed(Own& own, uint32_t partition, Reply& reply);
+  void OnAnswer(Own* own, uint32_t partition, Reply& reply);  // own: whose push; null: a CLIP
   void Lost(Own& own, uint32_t partition, const absl::Status& status);
   void ComputeAgain(Own& own);
   void FinishStep();
+
+  // ---- clipping by norms ----
+  absl::StatusOr<std::vector<uint32_t>> TakeNorms(const Frame& frame, uint32_t partition);
+  void SendClips(const std::vector<uint32_t>& known);
+  void SendClip(uint32_t partition);
+  void SumLost(uint32_t partition);
 
   void SetReplicas();
   void Release(Own& own);
@@ -100,6 +109,8 @@ class CentralMode : public Mode {
   std::vector<Own> own_;                            // sorted by id
   std::vector<char> done_;                          // by partition: it is at step_ + 1
   size_t done_count_ = 0;
+  NormBook norms_;              // of the running step
+  std::vector<Request> clips_;  // by partition
   std::vector<Request> finds_;  // by partition
   std::vector<uint64_t> versions_;
   size_t found_ = 0;

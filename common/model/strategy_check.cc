@@ -13,15 +13,8 @@ absl::Status Bad(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
-// A gradient leaves before the others are there, and nothing of it is kept.
 absl::Status CheckCentralStorage(const v1::JobSpec& spec) {
   if (spec.strategy() != v1::CENTRAL_STORAGE) return absl::OkStatus();
-  const char* instead = " with strategy CENTRAL_STORAGE, where no worker holds a whole gradient; leave it away, or use "
-                        "MULTI_WORKER_MIRRORED";
-  if (spec.optimizer().has_clipnorm() || spec.optimizer().has_global_clipnorm()) {
-    return Bad("optimizer.", spec.optimizer().has_clipnorm() ? "clipnorm" : "global_clipnorm", ": not", instead);
-  }
-  if (spec.accumulate_steps() > 1) return Bad("accumulate_steps: not", instead);
   if (spec.backup_replicas() > 0) {
     return Bad("backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have "
                "left behind; leave it away, or use MULTI_WORKER_MIRRORED");

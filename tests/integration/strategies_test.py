@@ -27,6 +27,12 @@ def central_storage():
     print(results, flush=True)
     check(len({digest for digest, _ in results.values()}) == 1, f"digests differ: {results}")
     check(len({str(f) for _, f in results.values()}) == 1, f"figures differ: {results}")
+    with Cluster(ps=2, workers=2) as c:
+        data = make_glyphs(c.dir)
+        for settings in ({"optimizer.global_clipnorm": 0.5}, {"optimizer.clipnorm": 0.1, "accumulate_steps": 2}):
+            both = [c.wait(c.submit(small_job(c.dir, data), {**settings, "strategy": strategy, "partition_bytes": 4096}))["digest"]
+                    for strategy in ("MULTI_WORKER_MIRRORED", "CENTRAL_STORAGE")]
+            check(both[0] == both[1] and both[0] not in str(results), f"{settings}: {both}")
 
     def with_kills():
         with Cluster(ps=2, workers=2) as c:

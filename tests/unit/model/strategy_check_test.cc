@@ -30,15 +30,6 @@ TEST(StrategyCheck, Refused) {
     const char* change;
     const char* error;
   } cases[] = {
-      {"strategy: CENTRAL_STORAGE optimizer { clipnorm: 1 }",
-       "optimizer.clipnorm: not with strategy CENTRAL_STORAGE, where no worker holds a whole gradient; leave it away, or "
-       "use MULTI_WORKER_MIRRORED"},
-      {"strategy: CENTRAL_STORAGE optimizer { global_clipnorm: 1 }",
-       "optimizer.global_clipnorm: not with strategy CENTRAL_STORAGE, where no worker holds a whole gradient; leave it "
-       "away, or use MULTI_WORKER_MIRRORED"},
-      {"strategy: CENTRAL_STORAGE accumulate_steps: 2",
-       "accumulate_steps: not with strategy CENTRAL_STORAGE, where no worker holds a whole gradient; leave it away, or use "
-       "MULTI_WORKER_MIRRORED"},
       {"strategy: CENTRAL_STORAGE replicas: 4 backup_replicas: 1",
        "backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have left "
        "behind; leave it away, or use MULTI_WORKER_MIRRORED"},
@@ -73,6 +64,7 @@ TEST(StrategyCheck, Refused) {
 TEST(StrategyCheck, Accepted) {
   for (const char* change : {
            "strategy: CENTRAL_STORAGE optimizer { adam {} clipvalue: 1 ema {} }",
+           "strategy: CENTRAL_STORAGE optimizer { sgd {} global_clipnorm: 1 } accumulate_steps: 2",
            "strategy: CENTRAL_STORAGE wire_dtype: BFLOAT16 checkpoints { dir: \"/run\" }",
            "strategy: PARAMETER_SERVER local_sync: 2 replicas: 4 staleness_bound: 1",
            "local_sync: 1",
