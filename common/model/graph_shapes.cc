@@ -107,7 +107,10 @@ absl::Status InferPermute(const Shape& input, Node* node) {
   for (int i = 0; permutation && i < rank; ++i) permutation = sorted[i] == i + 1;
   if (!permutation) {
     return Bad("dims [", absl::StrJoin(dims, ","), "] is no order of the axes 1 .. ", rank, " of its input ",
-               ToString(input), "; name each once, such as ", rank == 2 ? "[2,1]" : rank == 3 ? "[3,1,2]" : "[1]");
+               ToString(input), "; name each once, such as ",
+               rank == 2   ? "[2,1]"
+               : rank == 3 ? "[3,1,2]"
+                           : "[1]");
   }
   for (int i = 0; i < rank; ++i) node->output[i] = input[dims[i] - 1];
   return absl::OkStatus();

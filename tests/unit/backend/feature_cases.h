@@ -34,12 +34,13 @@ inline std::vector<LayerCase> FeatureCases() {
        Between("layers { conv2d { filters: 6 kernel_size: 1 } } layers { group_normalization { groups: 3 } }")},
       {"GroupNormalizationPlain", Between("layers { group_normalization { groups: 1 center: false scale: false } }")},
       {"GroupNormalizationEach", Along("layers { group_normalization { groups: -1 center: false } }")},
-      {"GroupNormalizationFeatures",
-       features + "layers { dense { units: 6 } } layers { group_normalization { groups: 2 } } "
-                  "layers { dense { units: 3 activation: SOFTMAX } }"},
+      {"GroupNormalizationFeatures", features +
+                                         "layers { dense { units: 6 } } layers { group_normalization { groups: 2 } } "
+                                         "layers { dense { units: 3 activation: SOFTMAX } }"},
       {"Embedding", "layers { input { shape: 6 } } layers { embedding { input_dim: 5 output_dim: 3 } }" + end},
-      {"EmbeddingPooled", "layers { input { shape: 6 } } layers { embedding { input_dim: 9 output_dim: 4 } } "
-                          "layers { global_average_pooling1d {} } layers { dense { units: 3 activation: SOFTMAX } }"},
+      {"EmbeddingPooled",
+       "layers { input { shape: 6 } } layers { embedding { input_dim: 9 output_dim: 4 } } "
+       "layers { global_average_pooling1d {} } layers { dense { units: 3 activation: SOFTMAX } }"},
       {"EmbeddingOfRows",
        "layers { input { shape: [2, 3] } } layers { embedding { input_dim: 5 output_dim: 3 } }" + end},
       {"GlobalAveragePooling1D", Along("layers { global_average_pooling1d {} }")},
@@ -74,8 +75,9 @@ inline std::vector<LayerCase> FeatureCases() {
       {"SpatialDropout", Between("layers { spatial_dropout2d { rate: 0.4 } }")},
       {"Reshape",
        Between("layers { reshape { target_shape: [-1, 6] } } layers { conv1d { filters: 2 kernel_size: 3 } }")},
-      {"ReshapeToImage", features + "layers { dense { units: 24 } } layers { reshape { target_shape: [4, 3, -1] } } "
-                                    "layers { conv2d { filters: 2 kernel_size: 2 } }" +
+      {"ReshapeToImage", features +
+                             "layers { dense { units: 24 } } layers { reshape { target_shape: [4, 3, -1] } } "
+                             "layers { conv2d { filters: 2 kernel_size: 2 } }" +
                              end},
       {"ReshapeFlattened", Between("layers { flatten {} } layers { reshape { target_shape: [3, 10, 3] } } "
                                    "layers { max_pooling2d {} }")},
@@ -97,11 +99,9 @@ inline std::vector<LayerCase> FeatureCases() {
       {"Average", Between(branch + "layers { inputs: ['first', 'a', 'a'] average {} }")},
       {"Maximum", Between(branch + "layers { inputs: ['first', 'a'] maximum {} }")},
       {"MaximumOfEqual", Between(branch + "layers { inputs: ['a', 'first', 'a'] maximum {} }")},
-      {"Attention",
-       Along("layers { inputs: ['first', 'first'] multi_head_attention { num_heads: 2 key_dim: 3 } }")},
-      {"AttentionCausal",
-       Along("layers { inputs: ['first', 'first'] multi_head_attention { num_heads: 2 key_dim: 3 "
-             "use_causal_mask: true } }")},
+      {"Attention", Along("layers { inputs: ['first', 'first'] multi_head_attention { num_heads: 2 key_dim: 3 } }")},
+      {"AttentionCausal", Along("layers { inputs: ['first', 'first'] multi_head_attention { num_heads: 2 key_dim: 3 "
+                                "use_causal_mask: true } }")},
       {"AttentionDropout",
        Along("layers { inputs: ['first', 'first'] multi_head_attention { num_heads: 3 key_dim: 2 value_dim: 4 "
              "dropout: 0.4 use_bias: false } }")},
@@ -112,13 +112,13 @@ inline std::vector<LayerCase> FeatureCases() {
       {"AttentionCrossCausal",
        Along("layers { name: 'v' conv1d { filters: 5 kernel_size: 4 } } layers { inputs: ['first', 'v'] "
              "multi_head_attention { num_heads: 1 key_dim: 4 use_causal_mask: true dropout: 0.2 } }")},
-      {"AttentionOfInput", "layers { name: 'x' input { shape: [4, 3] } } layers { inputs: ['x', 'x'] "
-                           "multi_head_attention { num_heads: 2 key_dim: 2 } }" +
-                               end},
+      {"AttentionOfInput",
+       "layers { name: 'x' input { shape: [4, 3] } } layers { inputs: ['x', 'x'] "
+       "multi_head_attention { num_heads: 2 key_dim: 2 } }" +
+           end},
       {"DenseOnSequence", Along("layers { dense { units: 5 activation: GELU } } layers { dense { units: 3 } }")},
       {"EluAlpha", Between("layers { activation { activation: ELU alpha: 0.3 } }")},
-      {"Relu6Layer",
-       Between("layers { rescaling { scale: 9 } } layers { activation { activation: RELU6 } }")},
+      {"Relu6Layer", Between("layers { rescaling { scale: 9 } } layers { activation { activation: RELU6 } }")},
       {"NormRelu6", Between("layers { batch_normalization {} } layers { activation { activation: RELU6 } }")},
       {"SiluShared", Between("layers { name: 'a' activation { activation: SILU } } layers { inputs: ['first', 'a'] "
                              "add {} } layers { activation { activation: SILU } }")},
@@ -126,22 +126,23 @@ inline std::vector<LayerCase> FeatureCases() {
   for (const char* f : {"ELU", "GELU", "GELU_TANH", "SILU", "SOFTPLUS", "RELU6"}) {
     const std::string activation = std::string(" activation: ") + f + " ";
     cases.push_back({std::string("Layer_") + f, Between("layers { activation {" + activation + "} }")});
-    cases.push_back({std::string("Conv2D_") + f,
-                     Between("layers { conv2d { filters: 4 kernel_size: 3" + activation + "} }")});
-    cases.push_back({std::string("Conv1D_") + f,
-                     Along("layers { conv1d { filters: 4 kernel_size: 3" + activation + "} }")});
-    cases.push_back({std::string("Depthwise_") + f,
-                     Between("layers { depthwise_conv2d { kernel_size: 3" + activation + "} }")});
+    cases.push_back(
+        {std::string("Conv2D_") + f, Between("layers { conv2d { filters: 4 kernel_size: 3" + activation + "} }")});
+    cases.push_back(
+        {std::string("Conv1D_") + f, Along("layers { conv1d { filters: 4 kernel_size: 3" + activation + "} }")});
+    cases.push_back(
+        {std::string("Depthwise_") + f, Between("layers { depthwise_conv2d { kernel_size: 3" + activation + "} }")});
     cases.push_back({std::string("Separable_") + f,
                      Between("layers { separable_conv2d { filters: 4 kernel_size: 3" + activation + "} }")});
-    cases.push_back({std::string("Transpose_") + f,
-                     Between("layers { conv2d_transpose { filters: 2 kernel_size: 2" + activation + "} }", "[3, 3, 2]")});
-    cases.push_back({std::string("Dense_") + f,
-                     features + "layers { dense { units: 6" + activation + "} } layers { dense { units: 3 activation: "
-                                                                            "SOFTMAX } }"});
-    cases.push_back({std::string("Joined_") + f,
-                     Between("layers { conv2d { filters: 4 kernel_size: 3 } } layers { activation {" + activation +
-                             "} } layers { max_pooling2d { pool_size: 2 strides: 1 } }")});
+    cases.push_back(
+        {std::string("Transpose_") + f,
+         Between("layers { conv2d_transpose { filters: 2 kernel_size: 2" + activation + "} }", "[3, 3, 2]")});
+    cases.push_back({std::string("Dense_") + f, features + "layers { dense { units: 6" + activation +
+                                                    "} } layers { dense { units: 3 activation: "
+                                                    "SOFTMAX } }"});
+    cases.push_back(
+        {std::string("Joined_") + f, Between("layers { conv2d { filters: 4 kernel_size: 3 } } layers { activation {" +
+                                             activation + "} } layers { max_pooling2d { pool_size: 2 strides: 1 } }")});
   }
   return cases;
 }

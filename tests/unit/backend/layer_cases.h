@@ -134,7 +134,8 @@ inline std::vector<float> CaseValues(const Graph& graph, uint32_t seed) {
   return values;
 }
 
-// Inputs of [-1, 1), or ids where an embedding takes them; labels that fit the loss: class numbers, distributions, or numbers of [0, 1).
+// Inputs of [-1, 1), or ids where an embedding takes them; labels that fit the loss: class numbers, distributions, or
+// numbers of [0, 1).
 inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t examples, uint32_t seed) {
   const int64_t inputs = NumElements(graph.input_shape()), outputs = NumElements(graph.output().output);
   Batch batch;

@@ -1,5 +1,5 @@
-// Prints what the backends compute for every model of LayerCases, with all that somebody else needs to compute the same:
-// one JSON object a line. layers_numpy.py does.
+// Prints what the backends compute for every model of LayerCases, with all that somebody else needs to compute the
+// same: one JSON object a line. layers_numpy.py does.
 //
 //   {"name", "model": [node...], "loss", "examples", "inputs", "labels", "values", "variables", "masks",
 //    "backends": {name: {"loss", "gradients", "predictions", "evaluated_loss"}}}
@@ -25,8 +25,8 @@ const StepInfo kStep{.seed = 11, .step = 5, .replica = 3};
 
 template <typename Numbers>
 std::string List(const Numbers& numbers) {
-  return absl::StrCat("[", absl::StrJoin(numbers, ",", [](std::string* out, auto x) { absl::StrAppendFormat(out, "%.9g", x); }),
-                      "]");
+  return absl::StrCat(
+      "[", absl::StrJoin(numbers, ",", [](std::string* out, auto x) { absl::StrAppendFormat(out, "%.9g", x); }), "]");
 }
 
 std::string LayerJson(const v1::Layer& layer) {
@@ -80,9 +80,9 @@ void Print(const LayerCase& c) {
   const std::vector<float> values = CaseValues(*graph, 5);
   std::vector<std::string> nodes, variables, masks, backends;
   for (const Node& node : graph->nodes()) {
-    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"layer":%s})",
-                                    LayerTypeName(node.kind), absl::StrJoin(node.inputs, ","),
-                                    absl::StrJoin(node.output, ","), LayerJson(node.layer)));
+    nodes.push_back(absl::StrFormat(R"({"type":"%s","inputs":[%s],"output":[%s],"layer":%s})", LayerTypeName(node.kind),
+                                    absl::StrJoin(node.inputs, ","), absl::StrJoin(node.output, ","),
+                                    LayerJson(node.layer)));
     const auto [count, rate] = DropoutOf(*graph, node);
     if (rate == 0) continue;
     std::vector<float> mask(count);
@@ -95,7 +95,8 @@ void Print(const LayerCase& c) {
                                         v.kind == VariableKind::kTrainable ? "true" : "false"));
   }
   for (const auto& backend : {MakeReferenceBackend(), MakeOnednnBackend()}) {
-    backends.push_back(absl::StrFormat(R"("%s":%s)", backend->name(), RunJson(*backend, graph, options, batch, values)));
+    backends.push_back(
+        absl::StrFormat(R"("%s":%s)", backend->name(), RunJson(*backend, graph, options, batch, values)));
   }
   const std::string line = absl::StrCat(
       R"({"name":")", c.name, R"(","model":[)", absl::StrJoin(nodes, ","), R"(],"loss":")",

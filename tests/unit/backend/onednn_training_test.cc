@@ -122,7 +122,8 @@ TEST(OnednnTraining, AUNetLearnsWhereImagesAreBright) {
   for (int64_t i = 0; i < 6 * 16 * 12; ++i) {
     const int64_t e = i / (16 * 12), y = i / 12 % 16, x = i % 12;
     const bool bright = (y / 4 + x / 4 + e) % 2 == 0;
-    batch.inputs.mutable_floats()[i] = (bright ? 0.7f : 0.3f) + 0.3f * (CaseUniform(9, static_cast<uint32_t>(i)) - 0.5f);
+    batch.inputs.mutable_floats()[i] =
+        (bright ? 0.7f : 0.3f) + 0.3f * (CaseUniform(9, static_cast<uint32_t>(i)) - 0.5f);
     batch.labels.mutable_floats()[i] = bright ? 1.0f : 0.0f;
   }
   ExpectLearns(graph, "kind: BINARY_CROSSENTROPY", batch, 60, 0.5f);
@@ -142,8 +143,9 @@ TEST(Embedding, RefusesIdsThatItDoesNotHave) {
     std::string message;
   };
   const std::vector<Case> cases = {
-      {10, "layer \"words\": id 10 in example 1 of the batch is no whole number in [0, 10); correct the data or set "
-           "input_dim to the largest id plus 1"},
+      {10,
+       "layer \"words\": id 10 in example 1 of the batch is no whole number in [0, 10); correct the data or set "
+       "input_dim to the largest id plus 1"},
       {-1, "id -1 in example 1"},
       {2.5f, "id 2.5 in example 1"},
       {1e30f, "id 1e+30 in example 1"},

@@ -30,11 +30,7 @@ std::vector<ShapeCase> ShapeCases() {
       {"[9, 8]", "max_pooling1d { padding: SAME }", "max_pooling1d", {5, 8}, {}},
       {"[9, 8]", "max_pooling1d { pool_size: 3 strides: 1 }", "max_pooling1d", {7, 8}, {}},
       {"[9, 8]", "average_pooling1d { pool_size: 4 }", "average_pooling1d", {2, 8}, {}},
-      {"[9, 8]",
-       "conv1d { filters: 5 kernel_size: 3 }",
-       "conv1d",
-       {7, 5},
-       {{"kernel", {3, 8, 5}}, {"bias", {5}}}},
+      {"[9, 8]", "conv1d { filters: 5 kernel_size: 3 }", "conv1d", {7, 5}, {{"kernel", {3, 8, 5}}, {"bias", {5}}}},
       {"[9, 8]",
        "conv1d { filters: 5 kernel_size: 4 strides: 2 padding: SAME use_bias: false }",
        "conv1d",
@@ -110,8 +106,8 @@ std::vector<ShapeCase> ShapeCases() {
 TEST(GraphLayers, NamesShapesAndVariablesAsKerasHasThem) {
   for (const ShapeCase& c : ShapeCases()) {
     SCOPED_TRACE(c.input + " " + c.layer);
-    const auto graph = Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " +
-                                                        c.layer + " }"));
+    const auto graph =
+        Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " + c.layer + " }"));
     ASSERT_TRUE(graph.ok()) << graph.status();
     EXPECT_EQ(graph->output().name, c.name);
     EXPECT_EQ(graph->output().output, c.output);
@@ -141,8 +137,8 @@ TEST(GraphLayers, PadsAsTensorFlowPlacesThem) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.input + " " + c.layer);
-    const auto graph = Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " +
-                                                        c.layer + " }"));
+    const auto graph =
+        Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " + c.layer + " }"));
     ASSERT_TRUE(graph.ok()) << graph.status();
     EXPECT_EQ(graph->output().window.pad_begin[1], c.begin);
     EXPECT_EQ(graph->output().window.pad_end[1], c.end);
@@ -269,8 +265,9 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 4]", "permute {}", "layer \"permute\": dims [] is no order of the axes 1 .. 2 of its input [4,4]"},
       {"[4, 4]", "permute { dims: [1, 1] }", "dims [1,1] is no order of the axes"},
       {"[4, 4]", "permute { dims: [0, 1] }", "dims [0,1] is no order of the axes"},
-      {"[4, 4, 2]", "permute { dims: [2, 1] }", "dims [2,1] is no order of the axes 1 .. 3 of its input [4,4,2]; "
-                                                "name each once, such as [3,1,2]"},
+      {"[4, 4, 2]", "permute { dims: [2, 1] }",
+       "dims [2,1] is no order of the axes 1 .. 3 of its input [4,4,2]; "
+       "name each once, such as [3,1,2]"},
       {"[4]", "multiply {}", "layer \"multiply\": a multiply joins two or more layers"},
       {"[4]", "average {}", "layer \"average\": an average joins two or more layers"},
       {"[4]", "maximum {}", "layer \"maximum\": a maximum joins two or more layers"},
@@ -288,8 +285,8 @@ TEST(GraphLayers, BadFieldsAreRefused) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.input + " " + c.layer);
-    const auto graph = Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " +
-                                                        c.layer + " }"));
+    const auto graph =
+        Graph::Build(FromText<v1::Model>("layers { input { shape: " + c.input + " } } layers { " + c.layer + " }"));
     ASSERT_FALSE(graph.ok());
     EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(graph.status().message()), testing::HasSubstr(c.message));

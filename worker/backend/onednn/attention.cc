@@ -68,9 +68,8 @@ class AttentionOp : public Op {
       Multiply(weights_->data(), mask_->data(), dropped_->data(), mask_->numbers());
     }
     ForEachHead([&](int64_t e, int64_t h) {
-      Check(dnnl_sgemm('N', 'N', queries_, value_dim_, keys_, 1, Scores(dropped_, e, h), keys_,
-                       Val(value_->data, e, h), heads_ * value_dim_, 0, Output(out_->data, e, h),
-                       heads_ * value_dim_));
+      Check(dnnl_sgemm('N', 'N', queries_, value_dim_, keys_, 1, Scores(dropped_, e, h), keys_, Val(value_->data, e, h),
+                       heads_ * value_dim_, 0, Output(out_->data, e, h), heads_ * value_dim_));
     });
   }
 

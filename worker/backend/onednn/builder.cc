@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/limits.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
 namespace {
-
-int64_t AlignUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Layers that apply an activation themselves.
 bool HasKernel(LayerKind kind) {
@@ -202,17 +197,6 @@ void PlanBuilder::AddOp(std::vector<int> variables, std::unique_ptr<Op> op) {
   now_ = static_cast<int>(plan_->steps_.size());
 }
 
-// The values that the step's operation has asked for since the last call, with the padding after them.
-void PlanBuilder::NoteReads(Plan::Step& step) {
-  for (const Variable* variable : reads_) {
-    const int64_t end = AlignUp(variable->offset + variable->size, kSpaceAlignment);
-    const bool first = step.reads_begin == step.reads_end;
-    step.reads_begin = first ? variable->offset : std::min(step.reads_begin, variable->offset);
-    step.reads_end = first ? end : std::max(step.reads_end, end);
-  }
-  reads_.clear();
-}
-
 void PlanBuilder::CompileNode(const Node& node) {
   std::vector<Value*> in;
   for (int input : node.inputs) in.push_back(FlatIfNeeded(node, input));
@@ -317,8 +301,8 @@ void PlanBuilder::CompileKernel(const Node& node, Activation activation, Value* 
   if (Fusible(activation)) return CompileLinear(node, activation, in, out);
   Value* target = NewInnerValue(out->needs_gradient);
   CompileLinear(node, {}, in, target);
-  AddOp({}, activation.elementwise() ? MakeActivation(*this, activation, target, out)
-                                     : MakeSoftmax(*this, target, out));
+  AddOp({},
+        activation.elementwise() ? MakeActivation(*this, activation, target, out) : MakeSoftmax(*this, target, out));
 }
 
 void PlanBuilder::CompileLinear(const Node& node, const Activation& activation, Value* in, Value* out) {
@@ -385,151 +369,6 @@ Value* PlanBuilder::FlatIfNeeded(const Node& node, int input) {
   Value* flat = NewInnerValue(value->needs_gradient);
   AddOp({}, MakePlain(*this, shape, value, flat));
   return flat;
-}
-
-// ---- buffers ----
-
-dnnl::primitive_attr PlanBuilder::Attributes() const {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
-Tensor* PlanBuilder::New(const Desc& desc) {
-  Tensor* tensor = plan_->tensors_.emplace_back(std::make_unique<Tensor>()).get();
-  tensor->desc = desc;
-  tensor->bytes = static_cast<int64_t>(desc.get_size());
-  tensor->memory = dnnl::memory(desc, engine_, DNNL_MEMORY_NONE);
-  Use(tensor);
-  return tensor;
-}
-
-Tensor* PlanBuilder::NewBytes(int64_t bytes) {
-  return New(Desc({std::max<int64_t>(bytes, 1)}, dnnl::memory::data_type::u8, Tag::a));
-}
-
-Tensor* PlanBuilder::NewInputs(const Desc& desc) {
-  Tensor* tensor = New(desc);
-  tensor->offset = -1;
-  plan_->input_bindings_.push_back(tensor->memory);
-  return tensor;
-}
-
-dnnl::memory PlanBuilder::Use(Tensor* tensor) {
-  tensor->first_use = std::min(tensor->first_use, now_);
-  tensor->last_use = std::max(tensor->last_use, now_);
-  return tensor->memory;
-}
-
-dnnl::memory PlanBuilder::Use(Tensor* tensor, const Desc& view) {
-  Use(tensor);
-  if (view == tensor->desc) return tensor->memory;
-  tensor->views.push_back(dnnl::memory(view, engine_, DNNL_MEMORY_NONE));
-  if (tensor->offset < 0) plan_->input_bindings_.push_back(tensor->views.back());
-  return tensor->views.back();
-}
-
-const Variable* PlanBuilder::FindVariable(const Node& node, const char* name) const {
-  for (int v : node.variables) {
-    const Variable& variable = graph_.variables()[v];
-    if (absl::EndsWith(variable.name, absl::StrCat("/", name))) return &variable;
-  }
-  return nullptr;
-}
-
-dnnl::memory PlanBuilder::ValueOf(const Variable& variable, const Desc& desc) {
-  dnnl::memory memory(desc, engine_, DNNL_MEMORY_NONE);
-  plan_->value_bindings_.push_back({memory, variable.offset});
-  reads_.push_back(&variable);
-  return memory;
-}
-
-dnnl::memory PlanBuilder::GradientOf(const Variable& variable, const Desc& desc) {
-  dnnl::memory memory(desc, engine_, DNNL_MEMORY_NONE);
-  plan_->gradient_bindings_.push_back({memory, variable.offset});
-  return memory;
-}
-
-// ---- calls ----
-
-Call PlanBuilder::CallOf(const dnnl::primitive& primitive, const Desc& scratchpad,
-                         std::vector<std::pair<int, dnnl::memory>> arguments) {
-  if (const int64_t bytes = static_cast<int64_t>(scratchpad.get_size()); bytes > 0) {
-    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, Use(NewBytes(bytes), scratchpad));
-  }
-  return Call(primitive, std::move(arguments));
-}
-
-Call PlanBuilder::Reorder(const dnnl::memory& from, const dnnl::memory& to, bool add) {
-  dnnl::primitive_attr attributes = Attributes();
-  if (add) {
-    dnnl::post_ops post;
-    post.append_sum(1.0f);
-    attributes.set_post_ops(post);
-  }
-  const dnnl::reorder::primitive_desc desc(engine_, from.get_desc(), engine_, to.get_desc(), attributes);
-  return MakeCall(desc, dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-}
-
-Source PlanBuilder::Read(Tensor* tensor, const Desc& wanted) {
-  const dnnl::memory from = Use(tensor);
-  if (tensor->desc == wanted) return {tensor, Call()};
-  Source source{New(wanted), Call()};
-  source.reorder = Reorder(from, source.tensor->memory);
-  return source;
-}
-
-Sink PlanBuilder::WriteGradient(Value* value, const Desc& wanted) {
-  if (value->gradient == nullptr) value->gradient = New(value->data->desc);
-  const dnnl::memory gradient = Use(value->gradient);
-  const bool add = std::exchange(value->gradient_written, true);
-  const bool same = wanted == value->gradient->desc;
-  if (same && !add) return {value->gradient, nullptr, Call()};
-  Sink sink{New(wanted), nullptr, Call()};
-  if (same) {
-    sink.sum = value->gradient;
-  } else {
-    sink.reorder = Reorder(sink.tensor->memory, gradient, add);
-  }
-  return sink;
-}
-
-// ---- the end ----
-
-// Each step announces the variables of its node, with the padding after each.
-void PlanBuilder::PlanVariables() {
-  for (Plan::Step& step : plan_->steps_) {
-    for (int v : step.variables) {
-      const Variable& variable = graph_.variables()[v];
-      const int64_t end = variable.offset + variable.size, aligned = AlignUp(end, kSpaceAlignment);
-      if (step.begin == step.end) step.begin = variable.offset;
-      if (end < aligned) step.gaps.emplace_back(end, aligned);
-      step.end = aligned;
-    }
-  }
-}
-
-// The largest first, each at the lowest place where it overlaps no buffer that is in use at the same time.
-void PlanBuilder::PlaceTensors() {
-  constexpr int64_t kAlignment = 64;
-  std::vector<Tensor*> order, placed;
-  for (const auto& tensor : plan_->tensors_) {
-    if (tensor->offset >= 0) order.push_back(tensor.get());
-  }
-  std::stable_sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->bytes > b->bytes; });
-  for (Tensor* tensor : order) {
-    int64_t offset = 0;
-    for (const Tensor* other : placed) {  // by offset
-      if (other->last_use < tensor->first_use || other->first_use > tensor->last_use) continue;
-      if (offset + tensor->bytes <= other->offset) break;
-      offset = std::max(offset, AlignUp(other->offset + other->bytes, kAlignment));
-    }
-    tensor->offset = offset;
-    plan_->arena_bytes_ = std::max(plan_->arena_bytes_, AlignUp(offset + tensor->bytes, kAlignment));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), tensor,
-                                   [](const Tensor* a, const Tensor* b) { return a->offset < b->offset; }),
-                  tensor);
-  }
 }
 
 }  // namespace cairn::onednn

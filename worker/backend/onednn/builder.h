@@ -120,7 +120,7 @@ class PlanBuilder {
   std::vector<Value*> node_values_;
   std::vector<std::vector<int>> consumers_;  // of each node
   std::vector<bool> joined_;                 // compiled into another node
-  std::vector<const Variable*> reads_;  // whose values were asked for by the operation that is being compiled
+  std::vector<const Variable*> reads_;       // whose values were asked for by the operation that is being compiled
   int now_ = 0;
   std::string current_layer_;
 };

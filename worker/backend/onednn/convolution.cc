@@ -1,8 +1,9 @@
 // Convolutions over images and sequences, depthwise ones (grouped), Dense on images (by 1x1) and transposed ones
-// (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras' layout to oneDNN's once a step, their gradients back.
+// (oneDNN's deconvolution) in the layouts that oneDNN chooses. Kernels go from Keras' layout to oneDNN's once a step,
+// their gradients back.
 //
-// Under compute_dtype BFLOAT16 an ordinary convolution reads bfloat16 copies of its input, its kernel and its output's gradient, which the
-// same reorders make that change layouts; what it writes is float32.
+// Under compute_dtype BFLOAT16 an ordinary convolution reads bfloat16 copies of its input, its kernel and its output's
+// gradient, which the same reorders make that change layouts; what it writes is float32.
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -51,7 +52,9 @@ Geometry MakeGeometry(const Convolution& c) {
 // Fewer input channels (pictures) leave a tile of bfloat16 products mostly empty: measured slower than float32.
 constexpr int64_t kBfloat16ChannelsMin = 16;
 
-Desc Any(const memory::dims& dims, memory::data_type type = memory::data_type::f32) { return Desc(dims, type, Tag::any); }
+Desc Any(const memory::dims& dims, memory::data_type type = memory::data_type::f32) {
+  return Desc(dims, type, Tag::any);
+}
 
 // oneDNN's two families of the same shape.
 struct Forwards {
@@ -77,7 +80,8 @@ class ConvolutionOp : public Op {
         kernel_(convolution.kernel),
         bias_(convolution.bias),
         geometry_(MakeGeometry(convolution)),
-        operand_(b.bfloat16() && convolution.kind == Convolution::kForward && geometry_.kernel[1] >= kBfloat16ChannelsMin
+        operand_(b.bfloat16() && convolution.kind == Convolution::kForward &&
+                         geometry_.kernel[1] >= kBfloat16ChannelsMin
                      ? memory::data_type::bf16
                      : memory::data_type::f32) {
     forward_desc_ = MakeForward(b, MakeDims(b.examples(), convolution.output));
@@ -129,7 +133,8 @@ class ConvolutionOp : public Op {
   Desc BiasDesc() const { return MakeDesc({bias_->size}, Tag::x); }
 
   typename Family::Forward::primitive_desc MakeForward(PlanBuilder& b, const memory::dims& output) const {
-    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(geometry_.kernel, operand_), dst = Any(output);
+    const Desc src = Any(in_->data->desc.dims(), operand_), weights = Any(geometry_.kernel, operand_),
+               dst = Any(output);
     const Geometry& g = geometry_;
     using Forward = typename Family::Forward;
     const typename Forward::desc desc =
@@ -184,7 +189,8 @@ class ConvolutionOp : public Op {
     const Geometry& g = geometry_;
     using Backward = typename Family::BackwardData;
     const typename Backward::desc desc(Family::kAlgorithm, Any(in_->data->desc.dims()), Any(g.kernel, operand_),
-                                       Any(out_->data->desc.dims(), operand_), g.strides, g.dilates, g.pad_begin, g.pad_end);
+                                       Any(out_->data->desc.dims(), operand_), g.strides, g.dilates, g.pad_begin,
+                                       g.pad_end);
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     const bool copied =
         weights_gradient_.tensor != out_->gradient && pd.diff_dst_desc() == weights_gradient_.tensor->desc;

@@ -1,7 +1,7 @@
 // Dense on vectors and on the rows of a sequence: three matrix products on the weights as they lie in the parameter
-// space, [in, out]. Measured, this is as fast as oneDNN's inner products in layouts of their own choice, and needs no reorder of the weights. Where the
-// input is a flattened image in a blocked layout, the rows of the weights are put in its order (few numbers) instead of
-// the image in the weights' order (many).
+// space, [in, out]. Measured, this is as fast as oneDNN's inner products in layouts of their own choice, and needs no
+// reorder of the weights. Where the input is a flattened image in a blocked layout, the rows of the weights are put in
+// its order (few numbers) instead of the image in the weights' order (many).
 #include <cstring>
 
 #include "common/base/check.h"

@@ -53,7 +53,9 @@ class DropoutOp : public ElementwiseOp {
 
  private:
   void CompileBackward(PlanBuilder& b, Tensor*) override { b.Use(mask_); }
-  void Backward(const Run&, const float* dy, float* dx, int64_t count) override { Multiply(dy, mask_->data(), dx, count); }
+  void Backward(const Run&, const float* dy, float* dx, int64_t count) override {
+    Multiply(dy, mask_->data(), dx, count);
+  }
 
   const Node& node_;
   const int64_t count_;

@@ -90,8 +90,8 @@ class MaximumOp : public Op {
 
   void BackwardInputs(const Run& run) override {
     for (size_t k = 0; k < sinks_.size(); ++k) {
-      TakeWhereMaximum(sources_[k].tensor->data(), out_->data->data(), out_->gradient->data(),
-                       sinks_[k].tensor->data(), out_->data->numbers());
+      TakeWhereMaximum(sources_[k].tensor->data(), out_->data->data(), out_->gradient->data(), sinks_[k].tensor->data(),
+                       out_->data->numbers());
       sinks_[k].Finish(run);
     }
   }

@@ -169,9 +169,7 @@ void MaximumWith(const float* x, float* y, int64_t count) {
 }
 
 void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, int64_t count) {
-  ForRuns(count, [&](int64_t begin, int64_t size) {
-    TakeLoop(x + begin, y + begin, rest + begin, dx + begin, size);
-  });
+  ForRuns(count, [&](int64_t begin, int64_t size) { TakeLoop(x + begin, y + begin, rest + begin, dx + begin, size); });
 }
 
 void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,

@@ -81,10 +81,7 @@ class PoolingOp : public Op {
 class GlobalAverageOp : public Op {
  public:
   GlobalAverageOp(PlanBuilder& b, const Node&, Value* in, Value* out)
-      : in_(in),
-        out_(out),
-        layout_(in->data->desc),
-        scale_(1.0f / layout_.pixels) {
+      : in_(in), out_(out), layout_(in->data->desc), scale_(1.0f / layout_.pixels) {
     b.Use(in->data);
     out->data = b.New(MakeDesc({layout_.examples, layout_.channels}, Tag::nc));
     line_ = b.New(MakeDesc({layout_.padded_channels}, Tag::x));
@@ -102,7 +99,8 @@ class GlobalAverageOp : public Op {
     for (int64_t n = 0; n < layout_.examples; ++n) {
       const float* x = in_->data->data() + n * layout_.example_stride;
       for (int64_t c = 0; c < layout_.padded_channels; c += layout_.block) {
-        ColumnSums(x + c / layout_.block * layout_.block_stride, layout_.pixels, layout_.pixel_stride, layout_.block, sums + c);
+        ColumnSums(x + c / layout_.block * layout_.block_stride, layout_.pixels, layout_.pixel_stride, layout_.block,
+                   sums + c);
       }
       Scale(sums, scale_, out_->data->data() + n * layout_.channels, layout_.channels);
     }
@@ -116,7 +114,8 @@ class GlobalAverageOp : public Op {
       Scale(out_->gradient->data() + n * layout_.channels, scale_, line, layout_.channels);
       float* dx = sink_.tensor->data() + n * layout_.example_stride;
       for (int64_t c = 0; c < layout_.padded_channels; c += layout_.block) {
-        FillRows(line + c, layout_.pixels, layout_.pixel_stride, layout_.block, dx + c / layout_.block * layout_.block_stride);
+        FillRows(line + c, layout_.pixels, layout_.pixel_stride, layout_.block,
+                 dx + c / layout_.block * layout_.block_stride);
       }
     }
     sink_.Finish(run);

@@ -1,4 +1,5 @@
-// CAIRN_VECTOR: what stands before a loop that is compiled for several vector widths. Included by the files with such loops.
+// CAIRN_VECTOR: what stands before a loop that is compiled for several vector widths. Included by the files with such
+// loops.
 #pragma once
 
 // One copy of a loop for each vector width, chosen when the program starts. -ffp-contract=off keeps their bits equal.

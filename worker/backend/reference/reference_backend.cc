@@ -11,7 +11,9 @@ namespace {
 class ReferenceProgram : public Program {
  public:
   ReferenceProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options)
-      : graph_(graph), batch_max_(options.batch_max), net_(graph, options.loss, options.metrics, options.class_weights) {}
+      : graph_(graph),
+        batch_max_(options.batch_max),
+        net_(graph, options.loss, options.metrics, options.class_weights) {}
 
   absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
                                       absl::Span<float> gradients, const GradientReady& ready) override {

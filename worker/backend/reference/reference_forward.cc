@@ -37,7 +37,7 @@ Geometry ReferenceNet::PointwiseOf(const Node& node) const {
 
 AttentionShape ReferenceNet::AttentionOf(const Node& node) const {
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
-  return {examples_,     ShapeOf(node, 0)[0], ShapeOf(node, 1)[0], mha.num_heads(),
+  return {examples_,     ShapeOf(node, 0)[0], ShapeOf(node, 1)[0],  mha.num_heads(),
           mha.key_dim(), mha.value_dim(),     mha.use_causal_mask()};
 }
 
@@ -141,8 +141,7 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
       break;
     }
     case LayerKind::kPermute: {
-      const std::vector<int64_t> from =
-          reference::PermutedPlaces(examples_, g.input, node.layer.permute().dims());
+      const std::vector<int64_t> from = reference::PermutedPlaces(examples_, g.input, node.layer.permute().dims());
       for (size_t i = 0; i < y.size(); ++i) y[i] = x[from[i]];
       break;
     }
@@ -211,7 +210,7 @@ void ReferenceNet::ForwardAttention(const Node& node, const StepInfo* training, 
   const AttentionShape a = AttentionOf(node);
   Activations& here = nodes_[node.id];
   const std::vector<double>&query = nodes_[node.inputs[0]].output, &value = nodes_[node.inputs[1]].output,
-      &key = nodes_[node.inputs.back()].output;
+        &key = nodes_[node.inputs.back()].output;
   const auto project = [&](const std::vector<double>& x, int64_t in, int64_t out, const char* kernel, const char* bias,
                            std::vector<double>* to) {
     to->assign(static_cast<int64_t>(x.size()) / in * out, 0.0);

@@ -83,8 +83,7 @@ absl::Status ReferenceNet::Forward(const Batch& batch, const StepInfo* training,
     here.before.assign(examples_ * NumElements(node.output), 0.0);
     CAIRN_RETURN_IF_ERROR(ForwardNode(node, training, values));
     here.output.assign(here.before.size(), 0.0);
-    reference::Activate(node.activation, AlphaOf(node), node.output.back(), here.before,
-                        absl::MakeSpan(here.output));
+    reference::Activate(node.activation, AlphaOf(node), node.output.back(), here.before, absl::MakeSpan(here.output));
   }
   return absl::OkStatus();
 }
