@@ -108,7 +108,8 @@ absl::StatusOr<std::string> ConfigJson(const std::string& name, const Graph& gra
   } else {
     config["input_layers"] = {{graph.nodes().front().name, 0, 0}};
     config["output_layers"] = {{graph.output().name, 0, 0}};
-    model = KerasObject("keras", "Functional", std::move(config));
+    model = KerasObject("keras.src.models.functional", "Functional", std::move(config));
+    model["registered_name"] = "Functional";  // Keras does not export the class by its name
   }
   model["build_config"]["input_shape"] = BatchShape(graph.input_shape());
   return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);

@@ -105,6 +105,7 @@ class Config {
   }
 
   OrderedJson& operator[](const char* key) { return json_[key]; }
+  void Without(const char* key) { json_.erase(key); }
 
   template <typename Numbers>
   void Ints(const char* key, const Numbers& numbers) {
@@ -240,7 +241,6 @@ void AddAttention(const v1::MultiHeadAttention& attention, Config* c) {
   (*c)["use_bias"] = attention.use_bias();
   c->Nulls({"output_shape", "attention_axes"});
   c->KernelAndBias(attention);
-  (*c)["seed"] = nullptr;
 }
 
 void AddActivation(const Node& node, Config* c) {
@@ -435,6 +435,7 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c.Nulls({"seed", "noise_shape"});
       break;
     case LayerKind::kSpatialDropout2D:
+      c.Without("trainable");  // its constructor does not take it
       c["rate"] = Decimal(layer.spatial_dropout2d().rate());
       c["seed"] = nullptr;
       c.ChannelsLast();

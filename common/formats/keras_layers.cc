@@ -184,7 +184,7 @@ void ReadMultiHeadAttention(KerasConfig& c, v1::MultiHeadAttention* attention) {
   attention->set_dropout(dropout);
   attention->set_use_bias(use_bias);
   c.Only("output_shape", nullptr, kLeaveAway);
-  c.Only("attention_axes", nullptr, kLeaveAway);
+  c.Only("attention_axes", Json::array({1}), "attention is over the steps alone");  // as Keras writes null once it is built
   c.Only("use_gate", false, kLeaveAway);
   for (const char* key : {"query_shape", "key_shape", "value_shape", "flash_attention"}) c.Ignore(key);
   if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", attention->mutable_kernel_initializer());
