@@ -4,7 +4,7 @@ hand), and jobs over real daemons whose digest says that every worker computed t
 - What `cairn data convert` writes is read here, and what is written here is read by `cairn data info` and trained on.
 - A job on TFRecords, plain and gzip, ends with the bits of the same job on the IDX files that they came from.
 - Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits on 1 and on 3 workers, and each of
-  them matters. A cache in a file instead of memory changes nothing.
+  them matters. A cache in a file instead of memory changes nothing, nor does a worker that is killed in the middle.
 - A damaged record ends the job with the file and the record's number.
 """
 
@@ -14,7 +14,7 @@ import os
 import struct
 import subprocess
 
-from cluster import BIN, Cluster, check
+from cluster import BIN, Cluster, attempts, check
 from jobs import make_glyphs, small_job
 
 # ---- TFRecord, by its definition ----
@@ -186,16 +186,19 @@ class Jobs:
         self.cluster = cluster
         self.count = 0
 
-    def run(self, data, of_data="", of_loss="", more="", state="SUCCEEDED"):
+    def write(self, data, of_data="", of_loss="", more="", epochs=2):
         self.count += 1
-        path = small_job(self.cluster.dir, data, epochs=2, more=more, name=f"job{self.count}.textproto")
+        path = small_job(self.cluster.dir, data, epochs=epochs, more=more, name=f"job{self.count}.textproto")
         with open(path) as f:
             text = f.read()
         text = text.replace("validation_split: 0.1", "validation_split: 0.1 " + of_data)
         text = text.replace("kind: SPARSE_CATEGORICAL_CROSSENTROPY", "kind: SPARSE_CATEGORICAL_CROSSENTROPY " + of_loss)
         with open(path, "w") as f:
             f.write(text)
-        return self.cluster.wait(self.cluster.submit(path), state=state)
+        return path
+
+    def run(self, *args, state="SUCCEEDED", **options):
+        return self.cluster.wait(self.cluster.submit(self.write(*args, **options)), state=state)
 
 
 def test_jobs():
@@ -228,6 +231,9 @@ def test_jobs():
         check(len(set(digests.values())) == len(digests), f"something does not matter: {digests}")
         print(digests)
 
+        want = a.run(idx, AUGMENTATION, epochs=12)["digest"]
+        check(attempts(lambda: with_a_worker_killed(three, b.write(plain, AUGMENTATION, epochs=12))) == want, "a killed worker")
+
         # An altered pixel of record 5: found when it is read, or at submission where that looks at it.
         with open(f"{plain}/train.tfrecord", "r+b") as f:
             data = f.read()
@@ -237,6 +243,17 @@ def test_jobs():
             f.write(bytes([data[at] ^ 1]))
         status = a.run(plain, state="FAILED")
         check("train.tfrecord: record 5: its data has a wrong CRC" in status["reason"], f"reason: {status['reason']}")
+
+
+def with_a_worker_killed(cluster, path):
+    job = cluster.submit(path)
+    cluster.wait_for_step(job, 20)
+    cluster.kill("worker-2")
+    try:
+        cluster.while_running(job, lambda status: all(r["worker"] != "worker-2" for r in status["replicas"]), "others compute its replicas")
+    finally:
+        cluster.restart("worker-2")
+    return cluster.wait(job)["digest"]
 
 
 if __name__ == "__main__":
