@@ -1,11 +1,14 @@
 #include "common/formats/torch_layout.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn {
@@ -19,6 +22,21 @@ struct Place {
   std::vector<int> axes;
   Shape shape;
 };
+
+// "layer2_0_downsample_1" of torchvision's residual networks is "layer2.0.downsample.1"; every other name stays.
+std::string TorchName(const std::string& layer) {
+  absl::string_view rest = layer;
+  const auto number = [&rest] {
+    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    rest.remove_prefix(digits);
+    return digits > 0;
+  };
+  const bool block = absl::ConsumePrefix(&rest, "layer") && number() && absl::ConsumePrefix(&rest, "_") && number() &&
+                     absl::ConsumePrefix(&rest, "_");
+  const bool module = absl::ConsumePrefix(&rest, "conv") || absl::ConsumePrefix(&rest, "bn") || absl::ConsumePrefix(&rest, "downsample_");
+  if (!block || !module || !number() || !rest.empty()) return layer;
+  return absl::StrReplaceAll(layer, {{"_", "."}});
+}
 
 bool EndsWithName(const Variable& v, absl::string_view name) { return absl::EndsWith(v.name, absl::StrCat("/", name)); }
 
@@ -92,7 +110,7 @@ absl::StatusOr<Place> PlaceOf(const Graph& graph, const Variable& v) {
     place = KernelPlace(graph, node, v);
   }
   if (!place.ok()) return place;
-  place->name = absl::StrCat(node.name, ".", place->name);
+  place->name = absl::StrCat(TorchName(node.name), ".", place->name);
   return place;
 }
 

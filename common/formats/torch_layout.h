@@ -10,7 +10,8 @@
 //   Layer-, GroupNorm     gamma, beta                                    weight, bias
 //   Embedding             embeddings                                     weight
 //
-// A name is the layer's, a dot, and the above: "layer1.0.conv1.weight". The kernel of a Dense behind a Flatten of a
+// A name is the layer's, a dot, and the above: "conv1.weight". The blocks of torchvision's residual networks have their
+// dots there: layer "layer1_0_conv1" is "layer1.0.conv1.weight". The kernel of a Dense behind a Flatten of a
 // picture has its rows in PyTorch's order, channels before height and width. A MultiHeadAttention has no counterpart.
 //
 // Free functions; any thread.

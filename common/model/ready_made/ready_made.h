@@ -3,7 +3,8 @@
 // Free functions; any thread. Invariants:
 //   1. A model is a list of layers that Graph::Build takes, with as many parameters as the model of that name has
 //      elsewhere: `resnet50`, `mobilenet_v2` and `vgg16` are those of keras.applications with the names of their layers
-//      and variables, so that weights of one fit the other; `resnet18` and `resnet34` are torchvision's, likewise.
+//      and variables, so that weights of one fit the other; `resnet18` and `resnet34` are torchvision's, likewise (its
+//      names with '_' for '.', which Keras over PyTorch does not take).
 //   2. Models of our own, and resnet18/34, begin with a rescaling of 0..255; those of keras.applications take what they
 //      are given, as in Keras.
 #pragma once

@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kFromBytes = 1.0f / 255;
 
-// ---- torchvision's resnet18 and resnet34 ----
+// ---- torchvision's resnet18 and resnet34: its names with '_' for '.' (see formats/torch_layout.h) ----
 
 constexpr float kTorchEpsilon = 1e-5f;
 constexpr float kTorchMomentum = 0.9f;  // torch counts it from the other side: 0.1
@@ -37,19 +37,19 @@ void TorchConv(LayerWriter& w, const std::string& name, int32_t filters, int32_t
 void BasicBlock(LayerWriter& w, const std::string& name, int32_t filters, int32_t strides) {
   const std::string input = w.last();
   std::string shortcut = input;
-  TorchConv(w, absl::StrCat(name, ".conv1"), filters, 3, strides);
-  TorchBatchNorm(w, absl::StrCat(name, ".bn1"));
-  w.Activation(absl::StrCat(name, ".relu1"), v1::RELU);
-  TorchConv(w, absl::StrCat(name, ".conv2"), filters, 3, 1);
-  TorchBatchNorm(w, absl::StrCat(name, ".bn2"));
+  TorchConv(w, absl::StrCat(name, "_conv1"), filters, 3, strides);
+  TorchBatchNorm(w, absl::StrCat(name, "_bn1"));
+  w.Activation(absl::StrCat(name, "_relu1"), v1::RELU);
+  TorchConv(w, absl::StrCat(name, "_conv2"), filters, 3, 1);
+  TorchBatchNorm(w, absl::StrCat(name, "_bn2"));
   const std::string residual = w.last();
   if (strides > 1) {
-    TorchConv(w, absl::StrCat(name, ".downsample.0"), filters, 1, strides, input);
-    TorchBatchNorm(w, absl::StrCat(name, ".downsample.1"));
+    TorchConv(w, absl::StrCat(name, "_downsample_0"), filters, 1, strides, input);
+    TorchBatchNorm(w, absl::StrCat(name, "_downsample_1"));
     shortcut = w.last();
   }
-  w.Add(absl::StrCat(name, ".add"), shortcut, residual);
-  w.Activation(absl::StrCat(name, ".relu2"), v1::RELU);
+  w.Add(absl::StrCat(name, "_add"), shortcut, residual);
+  w.Activation(absl::StrCat(name, "_relu2"), v1::RELU);
 }
 
 v1::Model TorchResnet(const std::string& name, std::initializer_list<int> blocks,
@@ -65,7 +65,7 @@ v1::Model TorchResnet(const std::string& name, std::initializer_list<int> blocks
   for (const int count : blocks) {
     ++stage;
     for (int block = 0; block < count; ++block) {
-      BasicBlock(w, absl::StrCat("layer", stage, ".", block), 64 << (stage - 1), block == 0 && stage > 1 ? 2 : 1);
+      BasicBlock(w, absl::StrCat("layer", stage, "_", block), 64 << (stage - 1), block == 0 && stage > 1 ? 2 : 1);
     }
   }
   w.GlobalAveragePooling2D("avgpool");

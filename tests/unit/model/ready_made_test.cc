@@ -110,20 +110,20 @@ TEST(ReadyMade, MobilenetV2IsKerasOne) {
   EXPECT_EQ(odd.output().output, (Shape{7}));
 }
 
-// torchvision's names: `model.state_dict()` begins with conv1.weight, bn1.weight, ..., layer1.0.conv1.weight.
+// torchvision's names, '_' for '.': `model.state_dict()` begins with conv1.weight, bn1.weight, ..., layer1.0.conv1.weight.
 TEST(ReadyMade, Resnet18HasTorchvisionsNamesAndShapes) {
   const Graph graph = Make("name: 'resnet18'");
   const std::set<std::string> names = Names(graph);
-  for (const char* name : {"conv1", "bn1", "layer1.0.conv1", "layer1.1.bn2", "layer2.0.downsample.0",
-                           "layer2.0.downsample.1", "layer4.1.conv2", "fc"}) {
+  for (const char* name : {"conv1", "bn1", "layer1_0_conv1", "layer1_1_bn2", "layer2_0_downsample_0",
+                           "layer2_0_downsample_1", "layer4_1_conv2", "fc"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
-  EXPECT_FALSE(names.contains("layer1.0.downsample.0"));
+  EXPECT_FALSE(names.contains("layer1_0_downsample_0"));
   EXPECT_EQ(Find(graph, "conv1").output, (Shape{112, 112, 64}));
   EXPECT_EQ(Find(graph, "maxpool").output, (Shape{56, 56, 64}));
-  EXPECT_EQ(Find(graph, "layer4.1.relu2").output, (Shape{7, 7, 512}));
-  EXPECT_EQ(Find(graph, "layer2.0.conv1").window.pad_begin[0], 0);  // padded by its own layer, alike on both sides
-  EXPECT_EQ(Find(graph, "layer2.0.conv1_pad").output, (Shape{58, 58, 64}));
+  EXPECT_EQ(Find(graph, "layer4_1_relu2").output, (Shape{7, 7, 512}));
+  EXPECT_EQ(Find(graph, "layer2_0_conv1").window.pad_begin[0], 0);  // padded by its own layer, alike on both sides
+  EXPECT_EQ(Find(graph, "layer2_0_conv1_pad").output, (Shape{58, 58, 64}));
 }
 
 TEST(ReadyMade, TakesOtherShapesAndClasses) {
