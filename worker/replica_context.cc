@@ -147,7 +147,7 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   frame.sequence = static_cast<uint64_t>(step) + 1;
   frame.examples = examples;
   frame.learning_rate = rates.At(step);
-  frame.ema_overwrite = EmaOverwritesAfter(spec.optimizer(), step, plan.total_steps);
+  frame.ema_overwrite = EmaOverwritesAfter(spec.optimizer(), step, plan.steps_per_epoch * spec.epochs());
   frame.dtype = wire;
   frame.reply_dtype = wire;
   if (examples > 0) {

@@ -25,7 +25,8 @@ namespace cairn {
 float LearningRateAt(const v1::JobSpec& spec, int64_t step);
 float LearningRateAt(const v1::Optimizer& optimizer, int64_t step);
 
-// Whether the moving average of the weights (optimizer.ema) becomes the weights after this step: the last one, and as overwrite_frequency says.
+// Whether the moving average of the weights (optimizer.ema) becomes the weights after this step: the last one of those planned, and as
+// overwrite_frequency says.
 bool EmaOverwritesAfter(const v1::Optimizer& optimizer, int64_t step, int64_t total_steps);
 
 }  // namespace cairn

@@ -65,6 +65,28 @@ def resumed(settings):
         check(again["digest"] == whole["digest"], f"{settings}: resumed {again['digest']}, uninterrupted {whole['digest']}")
 
 
+def bfloat16():
+    """compute_dtype: other bits than FLOAT32's, the same for every cluster of one kind of processor."""
+    with Cluster(ps=1, workers=1) as c:
+        device = c.until(lambda: next((n["device"] for n in c.nodes() if n["role"] == "WORKER"), None), "the worker's device")
+    if "AMX" not in device and "BF16" not in device:
+        print(f"compute_dtype not tried: {device} has no bfloat16", flush=True)
+        return
+    wide = {"model.layers[2].conv2d.filters": 16, "model.layers[6].conv2d.filters": 16}
+    short = {**wide, "compute_dtype": "BFLOAT16"}
+    digests = [run(1, 1, short), run(2, 3, {**short, "partition_bytes": 4096})]
+    check(digests[0] == digests[1], f"BFLOAT16: digests differ: {digests}")
+    check(run(1, 1, wide) != digests[0], "compute_dtype does not matter")
+
+
+def late():
+    """Dropped gradients: the sum that is clipped is the one whose norms went out. Not bit-exact; it has to end, and to learn."""
+    with Cluster(ps=2, workers=2) as c:
+        status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 8), {**GLOBAL, "partition_bytes": 2048, "backup_replicas": 1}))
+        accuracy = status["epochs"][-1]["train"]["accuracy"]
+        check(accuracy > 0.5, f"backup_replicas: accuracy {accuracy}")
+
+
 def asynchronous(settings):
     with Cluster(ps=2, workers=2) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), 8), {**settings, "strategy": "PARAMETER_SERVER"})
@@ -88,6 +110,8 @@ def main():
     check(len(set(digests)) == len(digests), f"some settings do not matter: {digests}")
     attempts(lambda: kills(GLOBAL, run(1, 1, GLOBAL, EPOCHS)))
     resumed(ALL)
+    bfloat16()
+    late()
     asynchronous({**ALL, "optimizer.schedule.cosine_decay.decay_steps": 400})
 
 
