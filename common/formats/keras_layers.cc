@@ -219,6 +219,8 @@ void ReadBatchNormalization(KerasConfig& c, v1::BatchNormalization* bn) {
   c.InitializerOnly("moving_variance_initializer", v1::Initializer::ONES);
   c.Only("synchronized", false, "each replica has the statistics of its own batch");
   c.Only("renorm", false, kLeaveAway);
+  c.Ignore("renorm_clipping");  // of no meaning without it
+  c.Ignore("renorm_momentum");
   c.Ignore("fused");
   Scaled(c, bn);
 }

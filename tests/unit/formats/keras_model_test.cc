@@ -80,7 +80,8 @@ TEST(KerasModel, ReadsSequentialOfKeras2) {
       KerasLayerText("BatchNormalization", R"("name": "bn", "axis": [3], "momentum": 0.9, "epsilon": 1e-05, "center": true,
         "scale": false, "beta_initializer": {"class_name": "Zeros", "config": {}}, "gamma_initializer":
         {"class_name": "Ones", "config": {}}, "moving_mean_initializer": {"class_name": "Zeros", "config": {}},
-        "moving_variance_initializer": {"class_name": "Ones", "config": {}}, "beta_regularizer": null)"), ",",
+        "moving_variance_initializer": {"class_name": "Ones", "config": {}}, "beta_regularizer": null, "renorm": false,
+        "renorm_clipping": null, "renorm_momentum": 0.99)"), ",",
       KerasLayerText("LeakyReLU", R"("name": "leaky", "alpha": 0.1)"), ",",
       KerasLayerText("ReLU", R"("name": "relu6", "max_value": 6.0, "negative_slope": 0.0, "threshold": 0.0)"), ",",
       KerasLayerText("MaxPooling2D", R"("name": "pool", "pool_size": [2, 2], "padding": "valid", "strides": [2, 2],
