@@ -1,0 +1,109 @@
+"""Residual networks in every strategy: whether they train, with which bits, how fast and in how much memory.
+
+    strategies_bench.py [--steps 50] [--batch 8] [beans] [cifar]        default: both
+
+  beans   tutorial_resnet (TensorFlow's tutorials) on the photographs of beans at 224x224; needs the data set (CAIRN_DATA)
+  cifar   resnet18 on generated pictures in CIFAR-10's format (`cairn data make colour-glyphs`)
+
+Each strategy gets the same job: R = 2, one epoch of --steps steps. Checked: the mean loss of the last ten steps is below that of the first
+ten, and every synchronous strategy ends with the same digest. Printed: both losses, images a second of the whole job, and the largest
+resident memory that a worker reached.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+
+from cluster import BIN, Cluster, check, data_dir  # noqa: E402
+
+STRATEGIES = (  # name, workers, settings, whether the digest is everybody's
+    ("mirrored", 1, {"strategy": "MIRRORED"}, True),
+    ("multi_worker_mirrored", 2, {"strategy": "MULTI_WORKER_MIRRORED"}, True),
+    ("central_storage", 2, {"strategy": "CENTRAL_STORAGE"}, True),
+    ("parameter_server, bound 0", 2, {"strategy": "PARAMETER_SERVER", "staleness_bound": 0}, True),
+    ("parameter_server, bound 2", 2, {"strategy": "PARAMETER_SERVER", "staleness_bound": 2}, False),
+    ("parameter_server", 2, {"strategy": "PARAMETER_SERVER"}, False),
+)
+JOB = """
+name: "%(model)s"
+model { ready_made { name: "%(model)s" input_shape: %(shape)s classes: %(classes)d } }
+data { path: "%(data)s" }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+metrics { kind: ACCURACY }
+optimizer { sgd { momentum: 0.9 } learning_rate: %(rate)s }
+batch_size: %(batch)d
+steps_per_epoch: %(part)d
+epochs: %(parts)d
+replicas: 2
+seed: 3
+validation_freq: 1000
+"""
+PART = 10  # steps; an epoch of the job, so that it tells the loss of its beginning and of its end
+
+
+class PeakMemory:
+    """The largest VmHWM of the workers, MiB."""
+
+    def __init__(self, c):
+        self.paths = [f"/proc/{p.pid}/status" for name, p in c.processes.items() if name.startswith("worker")]
+
+    def mib(self):
+        peaks = []
+        for path in self.paths:
+            with open(path) as f:
+                peaks += [int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM:")]
+        return max(peaks)
+
+
+def train(model, data, settings, workers, args):
+    with Cluster(ps=2, workers=workers, slots=2 if workers == 1 else 1) as c:
+        if data is None:
+            data = os.path.join(c.dir, "colour-glyphs")
+            subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "colour-glyphs", data, "--count", "4000", "--test-count", "400"],
+                           check=True, stdout=subprocess.DEVNULL)
+        path = os.path.join(c.dir, "job.textproto")
+        with open(path, "w") as f:
+            f.write(JOB % {**model, "data": data, "batch": args.batch, "part": PART, "parts": max(2, args.steps // PART)})
+        job = c.submit(path, settings)
+        status = c.wait(job, timeout=3600)
+        epochs = status["epochs"]
+        losses = [e["train"]["loss"] / int(e["train"]["examples"]) for e in epochs]
+        images = sum(int(e["train"]["examples"]) for e in epochs)
+        return losses[0], losses[-1], images / sum(e["seconds"] for e in epochs), PeakMemory(c).mib(), status["digest"]
+
+
+def run(title, model, data, args):
+    print(f"{title}, batch {args.batch}, {args.steps} steps", flush=True)
+    digests = {}
+    for name, workers, settings, same in STRATEGIES:
+        first, last, rate, mib, digest = train(model, data, settings, workers, args)
+        print(f"  {name:27s} {workers} worker(s): loss {first:6.3f} -> {last:6.3f}, {rate:6.1f} images/s, worker {mib:6.0f} MiB, {digest}",
+              flush=True)
+        check(last < first, f"{name}: the loss did not fall")
+        if same:
+            digests[name] = digest
+    check(len(set(digests.values())) == 1, f"digests differ: {digests}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=["beans", "cifar", []], default=[])
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=8)
+    args = parser.parse_args()
+    what = args.what or ["beans", "cifar"]
+    if "beans" in what:
+        check(data_dir() is not None, "no data sets (set CAIRN_DATA)")
+        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "shape": "[224, 224, 3]", "classes": 3, "rate": 0.01},
+            os.path.join(data_dir(), "beans"), args)
+    if "cifar" in what:
+        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "shape": "[32, 32, 3]", "classes": 10, "rate": 0.02},
+            None, args)
+
+
+if __name__ == "__main__":
+    main()
