@@ -23,7 +23,7 @@ void BackupLink::Assign(const v1::BackupRoute& route, bool newer) {
   if (stage_ != Stage::kFollowing && stage_ != Stage::kRefused) joined_ = false;
   retry_at_ = absl::InfinitePast();  // what was refused for the old generation
   retry_ = kLinkRetryMin;
-  progress_at_ = absl::InfinitePast();
+  progress_at_ = attempt_at_ = absl::InfinitePast();
   tried_ = false;
 }
 
@@ -59,6 +59,7 @@ void BackupLink::ImageSent(uint64_t request_id, Generation generation, uint64_t 
   EndAttempt(request_id);
   if (!std::exchange(tried_, true)) progress_at_ = absl::InfinitePast();  // the clock starts
   image_bytes_ = bytes;
+  attempt_at_ = absl::InfinitePast();
   stage_ = Stage::kImage;
   confirmed_image_ = joined_ = false;
   image_version_ = version;
@@ -104,7 +105,7 @@ BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uin
       acked_ = std::max(acked_, sent->version);
     }
     retry_ = kLinkRetryMin;
-    progress_at_ = now;
+    progress_at_ = attempt_at_ = now;
     tried_ = false;
     for (auto it = sent_.begin(); it <= sent; ++it) unconfirmed_bytes_ -= it->bytes;
     sent_.erase(sent_.begin(), sent + 1);
@@ -136,12 +137,13 @@ void BackupLink::Overflow(absl::Time now) {
 void BackupLink::Watch(absl::Time now) {
   const bool idle = stage_ == Stage::kFollowing && sent_.empty();
   if (idle || progress_at_ == absl::InfinitePast()) progress_at_ = now;
+  if (idle || attempt_at_ == absl::InfinitePast()) attempt_at_ = now;
 }
 
 std::string BackupLink::Lost(absl::Time now, absl::Time heard) const {
   if (progress_at_ == absl::InfinitePast()) return "";
   if (stage_ == Stage::kNeedsImage && !tried_) return "";  // waits for its turn
-  const absl::Duration stalled = now - progress_at_;
+  const absl::Duration stalled = now - attempt_at_;
   const absl::Duration silent = now - std::max({progress_at_, answered_at_, heard});
   // kBackupImagesMax images may be on their way, this one as the last.
   const double bytes = static_cast<double>(unconfirmed_bytes_) +
@@ -151,7 +153,7 @@ std::string BackupLink::Lost(absl::Time now, absl::Time heard) const {
     return absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ",
                         absl::ToInt64Seconds(silent), " s");
   }
-  if (stalled < kLinkStalledMax + patience) return "";
+  if (stage_ == Stage::kNeedsImage || stalled < kLinkStalledMax + patience) return "";
   return absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s");
 }
 

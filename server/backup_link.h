@@ -19,8 +19,8 @@
 //      starts again with an image, or is waited for if it has confirmed that.
 //   5. A link over which nothing gets is lost after a bounded time (Lost): what was sent is not answered, or there is no
 //      stream. Losing it changes nothing here: a backup that is required stays so until the coordinator has taken it
-//      away. Two clocks: one since the backup last confirmed anything of this partition, one since its ps last answered
-//      anything at all, so that a partition that waits for its turn behind others is not taken for lost.
+//      away. Two clocks: one since the ps last answered anything at all, so that a partition that waits for its turn behind
+//      others is not taken for lost; and a longer one for a single attempt that is not confirmed while others are.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +78,10 @@ class BackupLink {
   // After every event: the clock does not run while there is nothing to confirm.
   void Watch(absl::Time now);
   // This process stood still for so long.
-  void Paused(absl::Duration gap) { progress_at_ += gap; }
+  void Paused(absl::Duration gap) {
+    progress_at_ += gap;
+    attempt_at_ += gap;
+  }
 
   // When something is to be tried again; InfiniteFuture: nothing is.
   absl::Time wake_at() const;
@@ -132,7 +135,8 @@ class BackupLink {
   uint64_t unanswered_ = 0;  // requests on this stream, of all attempts
   absl::Duration retry_ = kLinkRetryMin;
   absl::Time retry_at_ = absl::InfinitePast();
-  absl::Time progress_at_ = absl::InfinitePast();  // confirmed something, or had nothing to confirm; InfinitePast: not watched yet
+  absl::Time progress_at_ = absl::InfinitePast();  // confirmed something, or had nothing to confirm; InfinitePast: as below
+  absl::Time attempt_at_ = absl::InfinitePast();   // what is not confirmed began to be; InfinitePast: with the next Watch
   absl::Time answered_at_ = absl::InfinitePast();  // anything, of this partition
   bool tried_ = false;                             // something was sent, or the stream broke, since it last confirmed
   size_t image_bytes_ = 0;                         // kImage

@@ -582,6 +582,23 @@ TEST_P(PairTest, ACopyThatWaitsForItsTurnIsNotLost) {
   EXPECT_TRUE(time.Pass(1).empty());
 }
 
+// Refused once (it had not heard of its role), it waits behind the images of many others, and is sent again.
+TEST_P(PairTest, ACopyThatIsTriedAgainLaterIsNotLost) {
+  primary_.Run(LinkUpEvent{"b:1", 1});
+  Ticker time{primary_};
+  const PartitionEffects image = primary_.Run(SendImageEvent{}, time.now);
+  Frame no;
+  no.kind = v1::ExchangeFrame::ERROR;
+  no.request_id = image.sends[0].frames[0].request_id;
+  no.status = absl::UnavailableError("waits for the coordinator");
+  Answer({no}, 1, time.now);
+  EXPECT_TRUE(time.Pass(300, absl::Seconds(1)).empty()) << "others are answered meanwhile";
+  ASSERT_TRUE(primary_.core.image_to_send(time.now));
+  primary_.Run(SendImageEvent{}, time.now);
+  EXPECT_TRUE(time.Pass(25, absl::Seconds(1)).empty());
+  EXPECT_EQ(time.Pass(10, absl::Seconds(1)).size(), 1u) << "this attempt hangs";
+}
+
 TEST_P(PairTest, APauseOfThePrimaryIsNotTheBackupsFault) {
   Sync();
   Ticker time{primary_};
