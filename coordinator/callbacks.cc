@@ -87,10 +87,11 @@ void ReduceRate(const Deciding& d, const v1::Callback& callback, v1::StoredCallb
   state.set_wait(state.wait() + 1);
   const float rate = d.decision.learning_rate.value_or(d.learning_rate);
   if (state.wait() < c.patience() || rate <= c.min_lr()) return;
-  const auto reduced = static_cast<float>(std::max(static_cast<double>(rate) * Decimal(c.factor()), Decimal(c.min_lr())));
+  const auto reduced =
+      static_cast<float>(std::max(static_cast<double>(rate) * Decimal(c.factor()), Decimal(c.min_lr())));
   const std::string on = state.has_best() ? absl::StrCat(" on ", FigureText(state.best())) : "";
-  d.Note(callback, c.monitor(), " did not improve", on, " for ", EpochsText(state.wait()), "; the learning rate is now ",
-         FigureText(reduced));
+  d.Note(callback, c.monitor(), " did not improve", on, " for ", EpochsText(state.wait()),
+         "; the learning rate is now ", FigureText(reduced));
   d.decision.learning_rate = reduced;
   state.set_cooldown(c.cooldown());
   state.set_wait(0);

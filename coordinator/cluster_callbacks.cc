@@ -1,11 +1,13 @@
-// What callbacks make of a job: decisions at the end of its epochs, model files, summaries, the weights that it ends with.
+// What callbacks make of a job: decisions at the end of its epochs, model files, summaries, the weights that it ends
+// with.
 //
-// A job that waits at the end of epochs (WaitsAtEpochs) has epochs_open > 0: its replicas begin no step of a later epoch. When all figures of
-// an epoch are in, and the checkpoint of its end where one is needed, the callbacks decide (callbacks.h). The decision is stored, then sent.
-// It stands whatever happens to the partitions later: an epoch is decided once, though its steps may be done again.
+// A job that waits at the end of epochs (WaitsAtEpochs) has epochs_open > 0: its replicas begin no step of a later
+// epoch. When all figures of an epoch are in, and the checkpoint of its end where one is needed, the callbacks decide
+// (callbacks.h). The decision is stored, then sent. It stands whatever happens to the partitions later: an epoch is
+// decided once, though its steps may be done again.
 //
-// Model files and summaries are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before
-// they are written, or kEndTimeout has passed.
+// Model files and summaries are asked of one worker at a time, the chief where it is there, until one has answered. A
+// job is not over before they are written, or kEndTimeout has passed.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -76,7 +78,8 @@ void ClusterCore::OpenEpochs(Job& job, int done) {
   if (!WaitsAtEpochs(job.status.spec())) return;
   while (job.status.epochs_open() < done + 1) {
     const int epoch = job.status.epochs_open();
-    if (HasReduceRate(job.status.spec())) job.learning_rates.push_back(RateAt(job, epoch * job.status.steps_per_epoch()));
+    if (HasReduceRate(job.status.spec()))
+      job.learning_rates.push_back(RateAt(job, epoch * job.status.steps_per_epoch()));
     job.status.set_epochs_open(epoch + 1);
   }
 }
@@ -233,7 +236,10 @@ void ClusterCore::SendSummaries(Job& job) {
   if (!WritesSummaries(job.status.spec()) || !job.has_data()) return;
   const bool epochs_due = job.summaries_written < job.status.epochs_size();
   const bool steps_due = !job.step_figures.empty() && now_ >= job.step_figures_at;
-  if (!epochs_due && !steps_due) return;
+  const auto& validations = job.status.validations();
+  const bool validations_due = std::any_of(validations.begin(), validations.end(),
+                                           [&](const auto& v) { return v.step() > job.validations_written; });
+  if (!epochs_due && !steps_due && !validations_due) return;
   if (!job.summaries_asked.worker.empty() && now_ < job.summaries_asked.until) return;
   if (now_ < job.summaries_asked.not_before) return;
   const ClusterNode* worker = ChiefOrAnother(job);
@@ -245,9 +251,9 @@ void ClusterCore::SendSummaries(Job& job) {
   write.set_submitted_unix_ms(job.status.submitted_unix_ms());
   const int end = std::min(job.status.epochs_size(), job.summaries_written + kEpochsInMessage);
   for (int i = job.summaries_written; i < end; ++i) *write.add_epochs() = job.status.epochs(i);
-  const int64_t from = job.summaries_written * job.status.steps_per_epoch(), to = end * job.status.steps_per_epoch();
-  for (const v1::StepValidation& v : job.status.validations()) {
-    if (v.step() > from && v.step() <= to) *write.add_validations() = v;
+  for (const v1::StepValidation& v : validations) {
+    if (v.step() > job.validations_written) *write.add_validations() = v;
+    job.validations_sent = std::max(job.validations_sent, v.step());
   }
   for (v1::StepValidation& figures : std::exchange(job.step_figures, {})) *write.add_train_steps() = std::move(figures);
   job.step_figures_at = now_ + kStepFiguresEvery;
@@ -270,6 +276,7 @@ void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::Summarie
     if (news) StoreJob(*job);
     return;
   }
+  job->validations_written = std::max(job->validations_written, job->validations_sent);
   if (written.epochs() > job->summaries_written && written.epochs() <= job->status.epochs_size()) {
     job->summaries_written = written.epochs();
     StoreJob(*job);
@@ -282,7 +289,8 @@ void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::Summarie
 const ClusterNode* ClusterCore::ChiefOrAnother(const Job& job) {
   const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return nullptr;
-  const auto chief = std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  const auto chief =
+      std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
   return chief != workers.end() ? *chief : workers.front();
 }
 
@@ -309,7 +317,8 @@ std::string ClusterCore::StopText(const Job& job) const {
   for (int i = job.status.notes_size() - 1; i >= 0; --i) {
     const v1::CallbackNote& note = job.status.notes(i);
     if (note.callback() != "early_stopping" || !absl::EndsWith(note.text(), kStopNote)) continue;
-    return absl::StrFormat("stopped early after epoch %d: %s", note.epoch() + 1, absl::StripSuffix(note.text(), kStopNote));
+    return absl::StrFormat("stopped early after epoch %d: %s", note.epoch() + 1,
+                           absl::StripSuffix(note.text(), kStopNote));
   }
   return "";
 }
@@ -328,8 +337,8 @@ bool ClusterCore::FilesWritten(Job& job) {
   return true;
 }
 
-// early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the weights are those that
-// the job ends with.
+// early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
+// weights are those that the job ends with.
 bool ClusterCore::RestoreBest(Job& job) {
   const int best = BestEpoch(job.status.spec(), job.callbacks);
   if (best < 0 || best + 1 >= job.progress->epochs()) return false;
@@ -366,16 +375,14 @@ void ClusterCore::MarkBestEpoch(Job& job) {
   SendMarkBest(job, info->step(), FigureOf(job.status, job.status.epochs(best), stopping.monitor()).value_or(0));
 }
 
-// backup_and_restore: its checkpoints are not needed after a success.
+// backup_and_restore: its checkpoints, those of the run before too, are not needed after a success.
 void ClusterCore::RemoveBackup(Job& job) {
   const v1::BackupAndRestore* backup = BackupOf(job.status.spec());
   if (backup == nullptr || !backup->delete_checkpoint()) return;
   const ClusterNode* worker = ChiefOrAnother(job);
-  if (worker == nullptr || job.status.checkpoints().empty()) return;
+  if (worker == nullptr) return;
   v1::CoordinatorMessage message = MakeDropJob(job.id());
-  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
-    message.mutable_drop_job()->add_remove_checkpoints(info.path());
-  }
+  message.mutable_drop_job()->add_remove_checkpoints(backup->backup_dir());
   Send(*worker, std::move(message));
   job.status.clear_checkpoints();
 }

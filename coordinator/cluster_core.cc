@@ -40,6 +40,9 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.summaries_written = stored_job.summaries_written();
     job.saves.assign(stored_job.saves().begin(), stored_job.saves().end());
     job.restores_best = stored_job.restores_best();
+    for (const v1::StepValidation& v : job.status.validations()) {
+      job.validations_written = std::max(job.validations_written, v.step());
+    }
     job.version.assign(job.status.partitions_size(), 0);
     job.at.resize(job.status.partitions_size());
     next_job_id_ = std::max(next_job_id_, job.id() + 1);

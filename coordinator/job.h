@@ -100,6 +100,7 @@ struct Job {
   Asked save_asked, summaries_asked;
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time files_until = absl::InfiniteFuture();              // all steps are done: its files are waited for
+  int64_t validations_sent = 0, validations_written = 0;        // for TensorBoard, up to these steps
   std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not sent yet
   int64_t step_figures_until = 0;
   absl::Time step_figures_at = absl::InfinitePast();

@@ -30,8 +30,8 @@ tensorboard::Event EventAt(int64_t step, double now) {
 }
 
 // An event a figure, as tf.summary.scalar writes them.
-void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix, const std::string& suffix, int64_t step,
-                double now, std::vector<tensorboard::Event>* events) {
+void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
+                const std::string& suffix, int64_t step, double now, std::vector<tensorboard::Event>* events) {
   if (sums.examples() == 0) return;
   const auto add = [&](const std::string& name, double value) {
     tensorboard::Event& event = events->emplace_back(EventAt(step, now));
@@ -80,8 +80,8 @@ absl::Status BoardLog::Open(const v1::WriteSummaries& command, const char* kind,
   fs::create_directories(folder, error);
   if (error) return absl::UnavailableError(absl::StrCat(folder, ": cannot create the directory: ", error.message()));
   log.next = EpochsIn(folder, job);
-  const std::string path = absl::StrFormat("%s/events.out.tfevents.%d.%s.%d.%d%sv2", folder, static_cast<int64_t>(now), host_,
-                                           ::getpid(), serial++, job);
+  const std::string path = absl::StrFormat("%s/events.out.tfevents.%d.%s.%d.%d%sv2", folder, static_cast<int64_t>(now),
+                                           host_, ::getpid(), serial++, job);
   CAIRN_ASSIGN_OR_RETURN(log.file, EventFile::Create(path, now));
   return absl::OkStatus();
 }
@@ -91,7 +91,8 @@ bool BoardLog::WantsWeights(const v1::WriteSummaries& command) const {
          command.epochs().rbegin()->epoch() % options_.histogram_freq() == 0;
 }
 
-absl::Status BoardLog::Write(const v1::WriteSummaries& command, const Graph& graph, absl::Span<const float> weights, double now) {
+absl::Status BoardLog::Write(const v1::WriteSummaries& command, const Graph& graph, absl::Span<const float> weights,
+                             double now) {
   const v1::JobSpec& spec = command.spec();
   const bool first = !train_.file.has_value();
   CAIRN_RETURN_IF_ERROR(Open(command, kTrain, now, train_));
@@ -137,7 +138,8 @@ absl::Status BoardLog::Write(const v1::WriteSummaries& command, const Graph& gra
       AddFigures(spec, epoch.validation(), "epoch_", "", epoch.epoch(), now, &validation);
     }
     CAIRN_RETURN_IF_ERROR(validation_.file->Add(validation));
-    if (!command.epochs().empty()) validation_.next = std::max<int64_t>(validation_.next, command.epochs().rbegin()->epoch() + 1);
+    if (!command.epochs().empty())
+      validation_.next = std::max<int64_t>(validation_.next, command.epochs().rbegin()->epoch() + 1);
   }
   CAIRN_RETURN_IF_ERROR(train_.file->Add(train));
   train_.next = next;

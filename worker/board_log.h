@@ -1,11 +1,13 @@
 // BoardLog: the event files of Keras' TensorBoard callback: `train` and `validation` below log_dir.
 //
-//   train/       epoch_loss, epoch_<metric>, epoch_learning_rate, epoch_images_per_second, epoch_staleness_mean and _max (asynchronous jobs)
-//                by epoch; batch_loss, batch_<metric> by step (update_freq); <layer>/<variable>/histogram by epoch (histogram_freq); the graph
+//   train/       epoch_loss, epoch_<metric>, epoch_learning_rate, epoch_images_per_second, epoch_staleness_mean and
+//   _max (asynchronous jobs)
+//                by epoch; batch_loss, batch_<metric> by step (update_freq); <layer>/<variable>/histogram by epoch
+//                (histogram_freq); the graph
 //   validation/  epoch_loss, epoch_<metric> by epoch; evaluation_loss_vs_iterations, ... by step
 //
-// One caller at a time; blocking. Each worker process writes files of its own. They are named after the job, so that the next one finds
-// which epochs are there; each is there once.
+// One caller at a time; blocking. Each worker process writes files of its own. They are named after the job, so that
+// the next one finds which epochs are there; each is there once.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +27,10 @@ class BoardLog {
   // host: of this process, in the files' names.
   BoardLog(v1::TensorBoard options, std::string host) : options_(std::move(options)), host_(std::move(host)) {}
 
-  // weights: the parameter space of now, for histograms; empty: none. now: seconds since 1970. Errors: name the file and the reason.
-  absl::Status Write(const v1::WriteSummaries& command, const Graph& graph, absl::Span<const float> weights, double now);
+  // weights: the parameter space of now, for histograms; empty: none. now: seconds since 1970. Errors: name the file
+  // and the reason.
+  absl::Status Write(const v1::WriteSummaries& command, const Graph& graph, absl::Span<const float> weights,
+                     double now);
   // Whether histograms of the newest of these epochs are wanted.
   bool WantsWeights(const v1::WriteSummaries& command) const;
 

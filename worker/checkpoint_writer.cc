@@ -211,4 +211,18 @@ absl::Status RemoveCheckpoint(const std::string& checkpoint) {
   return error ? FileError(aside, "cannot be removed", error.value()) : absl::OkStatus();
 }
 
+absl::Status RemoveCheckpointsIn(const std::string& dir) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
+    if (fs::exists(entry.path() / kManifestFile, error)) names.push_back(entry.path().filename().string());
+  }
+  absl::Status status;
+  for (const std::string& name : names) {
+    if (name == kBest || absl::StartsWith(name, "step-")) status.Update(RemoveCheckpoint(absl::StrCat(dir, "/", name)));
+  }
+  ::rmdir(dir.c_str());  // where it is empty
+  return status;
+}
+
 }  // namespace cairn

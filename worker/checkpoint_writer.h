@@ -41,6 +41,9 @@ absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string
 // none.
 absl::Status RemoveCheckpoint(const std::string& checkpoint);
 
+// Removes all checkpoints in a directory, `best` too, and the directory where nothing else is in it.
+absl::Status RemoveCheckpointsIn(const std::string& dir);
+
 std::string CheckpointName(int64_t step);  // "step-12"
 
 }  // namespace cairn

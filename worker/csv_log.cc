@@ -28,7 +28,8 @@ constexpr char kNone[] = "NA";   // a figure that an epoch does not have
 
 absl::Status FileError(const std::string& path, absl::string_view what) {
   const int error = errno;
-  return absl::Status(absl::ErrnoToStatus(error, "").code(), absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
+  return absl::Status(absl::ErrnoToStatus(error, "").code(),
+                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
 }
 
 bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }

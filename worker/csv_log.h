@@ -1,7 +1,7 @@
 // CsvLog: the file of Keras' CSVLogger: a line an epoch, "epoch" and then the figures in the order of their names.
 //
-// One caller at a time; blocking. Each epoch stands in the file once, also where another worker wrote the ones before and was killed: the
-// last line tells which is the last that is there; half a line is cut off.
+// One caller at a time; blocking. Each epoch stands in the file once, also where another worker wrote the ones before
+// and was killed: the last line tells which is the last that is there; half a line is cut off.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,9 @@ class CsvLog {
  public:
   CsvLog(v1::JobSpec spec, v1::CsvLogger options) : spec_(std::move(spec)), options_(std::move(options)) {}
 
-  // `epochs`: in order, from the first one that may not be in the file; epoch 0 begins the file anew where `append` is not set. Those without
-  // figures (before the checkpoint that the job goes on from) are passed over. Errors: name the file and the system's reason.
+  // `epochs`: in order, from the first one that may not be in the file; epoch 0 begins the file anew where `append` is
+  // not set. Those without figures (before the checkpoint that the job goes on from) are passed over. Errors: name the
+  // file and the system's reason.
   absl::Status Write(absl::Span<const v1::EpochResult> epochs);
 
  private:

@@ -24,8 +24,8 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
   for (const Variable& v : graph.variables()) {
     const auto tensor = tensors.find(v.name);
     if (tensor == tensors.end() || tensor->second->shape != v.shape) {
-      return absl::FailedPreconditionError(absl::StrCat(checkpoint.path, ": it is not of this job's model: variable \"", v.name,
-                                                        "\" is missing or has another shape"));
+      return absl::FailedPreconditionError(absl::StrCat(checkpoint.path, ": it is not of this job's model: variable \"",
+                                                        v.name, "\" is missing or has another shape"));
     }
     const auto from = tensor->second->data.floats();
     std::copy(from.begin(), from.end(), values.mutable_floats().begin() + v.offset);
@@ -33,7 +33,9 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
   const std::filesystem::path path(command.path());
   std::error_code error;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  if (error) return absl::UnavailableError(absl::StrCat(path.parent_path().string(), ": cannot create the directory: ", error.message()));
+  if (error)
+    return absl::UnavailableError(
+        absl::StrCat(path.parent_path().string(), ": cannot create the directory: ", error.message()));
   return WriteModelFile(command.path(), {spec.name(), command.step()}, graph, values.floats());
 }
 

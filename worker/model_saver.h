@@ -8,7 +8,8 @@
 
 namespace cairn {
 
-// Takes the place of a file that is there, whole. Errors: those of ReadCheckpoint; what the file system says, with the path.
+// Takes the place of a file that is there, whole. Errors: those of ReadCheckpoint; what the file system says, with the
+// path.
 absl::Status SaveModelFile(const v1::SaveModel& command);
 
 }  // namespace cairn

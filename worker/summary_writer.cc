@@ -73,8 +73,8 @@ absl::Status SummaryWriter::WriteNow(const v1::WriteSummaries& command) {
   }
   Buffer weights;
   if (std::any_of(job->boards.begin(), job->boards.end(), [&](const BoardLog& b) { return b.WantsWeights(command); })) {
-    auto pulled = PullVariables(command.job_id(), {command.routes().begin(), command.routes().end()}, IsSynchronous(spec),
-                                kPullTimeout);
+    auto pulled = PullVariables(command.job_id(), {command.routes().begin(), command.routes().end()},
+                                IsSynchronous(spec), kPullTimeout);
     if (pulled.ok()) {
       weights = std::move(pulled->values);
     } else {
@@ -86,8 +86,8 @@ absl::Status SummaryWriter::WriteNow(const v1::WriteSummaries& command) {
   const std::vector<v1::EpochResult> epochs(command.epochs().begin(), command.epochs().end());
   absl::Status status;
   for (BoardLog& board : job->boards) {
-    status.Update(board.Write(command, job->graph,
-                              weights.empty() ? absl::Span<const float>() : absl::MakeConstSpan(weights.floats()), now));
+    status.Update(board.Write(
+        command, job->graph, weights.empty() ? absl::Span<const float>() : absl::MakeConstSpan(weights.floats()), now));
   }
   for (CsvLog& csv : job->csvs) status.Update(csv.Write(epochs));
   return status;

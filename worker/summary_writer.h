@@ -1,5 +1,5 @@
-// SummaryWriter: the chief's files of JobSpec.callbacks: TensorBoard's events and the CSV logger's lines, on a thread of their own, so that
-// neither the training nor the session waits for a disk.
+// SummaryWriter: the chief's files of JobSpec.callbacks: TensorBoard's events and the CSV logger's lines, on a thread
+// of their own, so that neither the training nor the session waits for a disk.
 //
 // Thread rule: any thread. Commands of a job are carried out in order.
 #pragma once

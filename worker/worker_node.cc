@@ -204,7 +204,7 @@ void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
 void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
   for (const std::string& path : message.remove_checkpoints()) {
     files_.Post([path] {
-      if (const absl::Status status = RemoveCheckpoint(path); !status.ok()) LogWarning("%s", status.message());
+      if (const absl::Status status = RemoveCheckpointsIn(path); !status.ok()) LogWarning("%s", status.message());
     });
   }
 }

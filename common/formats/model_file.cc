@@ -15,17 +15,20 @@
 namespace cairn {
 namespace {
 
-absl::Status WriteTensors(const std::string& path, const ModelFileOrigin& origin, const Graph& graph, absl::Span<const float> space) {
+absl::Status WriteTensors(const std::string& path, const ModelFileOrigin& origin, const Graph& graph,
+                          absl::Span<const float> space) {
   std::vector<SafetensorView> tensors;
   for (const Variable& v : graph.variables()) {
     tensors.push_back({v.name, v.shape, space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))});
   }
-  return WriteSafetensors(path, tensors, {{"format", "cairn"}, {"job", origin.job}, {"step", absl::StrCat(origin.step)}});
+  return WriteSafetensors(path, tensors,
+                          {{"format", "cairn"}, {"job", origin.job}, {"step", absl::StrCat(origin.step)}});
 }
 
 }  // namespace
 
-absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph, absl::Span<const float> space) {
+absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph,
+                            absl::Span<const float> space) {
   // Beside its place, with the same ending; then renamed.
   const size_t slash = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
   const std::string partial = absl::StrCat(path.substr(0, slash), ".partial-", ::getpid(), "-", path.substr(slash));

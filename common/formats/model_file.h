@@ -17,8 +17,9 @@ struct ModelFileOrigin {
   int64_t step = 0;
 };
 
-// `space`: the parameter space. The file is complete or as it was. Errors: INVALID_ARGUMENT an ending that is not known; those of the format's
-// writer.
-absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph, absl::Span<const float> space);
+// `space`: the parameter space. The file is complete or as it was. Errors: INVALID_ARGUMENT an ending that is not
+// known; those of the format's writer.
+absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& origin, const Graph& graph,
+                            absl::Span<const float> space);
 
 }  // namespace cairn

@@ -18,13 +18,14 @@ namespace cairn {
 namespace {
 
 constexpr char kFileVersion[] = "brain.Event:2";
-constexpr int kDtFloat = 1, kDtDouble = 2;            // TensorFlow's DataType
+constexpr int kDtFloat = 1, kDtDouble = 2;  // TensorFlow's DataType
 constexpr int kDataClassScalar = 1, kDataClassTensor = 2;
 constexpr int kGraphProducer = 987;  // any of TensorFlow 2; readers want it to be set
 
 absl::Status FileError(const std::string& path, absl::string_view what) {
   const int error = errno;
-  return absl::Status(absl::ErrnoToStatus(error, "").code(), absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
+  return absl::Status(absl::ErrnoToStatus(error, "").code(),
+                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
 }
 
 }  // namespace

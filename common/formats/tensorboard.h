@@ -1,5 +1,5 @@
-// TensorBoard's event files: records (crc32c.h) of Event messages (proto/tensorboard/event.proto), and what TensorFlow's summary operations
-// put into them.
+// TensorBoard's event files: records (crc32c.h) of Event messages (proto/tensorboard/event.proto), and what
+// TensorFlow's summary operations put into them.
 //
 // EventFile: one caller at a time. The rest are pure functions.
 #pragma once
@@ -39,7 +39,8 @@ absl::StatusOr<std::vector<tensorboard::Event>> ReadEvents(const std::string& pa
 
 // As tf.summary.scalar.
 void AddScalar(absl::string_view tag, float value, tensorboard::Summary* summary);
-// As tf.summary.histogram: `buckets` of equal width from the smallest to the largest value. What is not finite is left out.
+// As tf.summary.histogram: `buckets` of equal width from the smallest to the largest value. What is not finite is left
+// out.
 void AddHistogram(absl::string_view tag, absl::Span<const float> values, int buckets, tensorboard::Summary* summary);
 // A node a layer: its name, type, inputs and output's shape.
 tensorboard::GraphDef GraphOf(const Graph& graph);

@@ -70,7 +70,8 @@ class Checker {
   absl::Status Frequency(const char* field, std::string* frequency) const {
     if (frequency->empty()) *frequency = "epoch";
     if (*frequency == "epoch" || SaveSteps(*frequency) > 0) return absl::OkStatus();
-    return BadField(field, "\"", frequency->substr(0, 32), "\" is neither \"epoch\" nor a number of steps; use one of them");
+    return BadField(field, "\"", frequency->substr(0, 32),
+                    "\" is neither \"epoch\" nor a number of steps; use one of them");
   }
   // Fills in what is monitored, and what is better.
   template <typename Monitoring>
@@ -82,14 +83,17 @@ class Checker {
                       absl::StrJoin(FigureNames(*spec_), ", "), ", with val_ before it for the validation split");
     }
     if (!v1::MonitorMode_IsValid(callback->mode())) {
-      return BadField("mode", static_cast<int>(callback->mode()), " is not known; use MODE_MIN, MODE_MAX or leave it away");
+      return BadField("mode", static_cast<int>(callback->mode()),
+                      " is not known; use MODE_MIN, MODE_MAX or leave it away");
     }
     if (callback->mode() == v1::MODE_AUTO) {
       callback->set_mode(absl::StrContains(monitor, "accuracy") ? v1::MODE_MAX : v1::MODE_MIN);
     }
     if (!OfValidation(monitor) || spec_->validation_by() != v1::BY_EVALUATOR) return absl::OkStatus();
-    return BadField("monitor", "\"", monitor, "\" comes from an evaluator, for which the training does not wait; use "
-                    "validation_by: BY_REPLICAS, or monitor \"", absl::StripPrefix(monitor, "val_"), "\"");
+    return BadField("monitor", "\"", monitor,
+                    "\" comes from an evaluator, for which the training does not wait; use "
+                    "validation_by: BY_REPLICAS, or monitor \"",
+                    absl::StripPrefix(monitor, "val_"), "\"");
   }
 
  private:
@@ -132,9 +136,10 @@ absl::Status CheckEarlyStopping(const Checker& check, v1::EarlyStopping* stoppin
   if (!stopping->restore_best_weights()) return absl::OkStatus();
   v1::JobSpec& spec = check.spec();
   if (!spec.has_checkpoints()) {
-    return check.BadField("restore_best_weights",
-                          "the weights come from checkpoints, and this job writes none; add checkpoints { dir: \"...\" }, "
-                          "a directory that all workers share");
+    return check.BadField(
+        "restore_best_weights",
+        "the weights come from checkpoints, and this job writes none; add checkpoints { dir: \"...\" }, "
+        "a directory that all workers share");
   }
   v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
   const v1::Checkpoints::Mode mode = stopping->mode() == v1::MODE_MAX ? v1::Checkpoints::MAX : v1::Checkpoints::MIN;
@@ -176,7 +181,8 @@ absl::Status CheckScheduler(const Checker& check, v1::LearningRateScheduler* sch
   *optimizer.mutable_schedule() = scheduler->schedule();
   const absl::Status status = ResolveSchedule(&optimizer);
   if (!status.ok()) {
-    return check.BadField("schedule", absl::StripPrefix(absl::StripPrefix(status.message(), "optimizer.schedule"), "."));
+    return check.BadField("schedule",
+                          absl::StripPrefix(absl::StripPrefix(status.message(), "optimizer.schedule"), "."));
   }
   *scheduler->mutable_schedule() = optimizer.schedule();
   return absl::OkStatus();
@@ -195,7 +201,8 @@ absl::Status CheckCsv(const Checker& check, v1::CsvLogger* csv) {
   if (csv->separator().empty()) csv->set_separator(",");
   const std::string& separator = csv->separator();
   if (separator.size() == 1 && !absl::StrContains("\r\n\"", separator)) return absl::OkStatus();
-  return check.BadField("separator", "\"", separator.substr(0, 16), "\" is not one character; use \",\", \";\" or a tab");
+  return check.BadField("separator", "\"", separator.substr(0, 16),
+                        "\" is not one character; use \",\", \";\" or a tab");
 }
 
 // The directory of checkpoints that a job with model files has where the user named none: beside them.
@@ -217,14 +224,16 @@ absl::Status CheckNames(const Checker& check, const PathTemplate& path, int64_t 
                             ", with val_ before a figure for the validation split");
     }
     if (steps > 0) {
-      return check.BadField("filepath", "{", name, "} is known after epochs, and save_freq is a number of steps; use {epoch} "
+      return check.BadField("filepath", "{", name,
+                            "} is known after epochs, and save_freq is a number of steps; use {epoch} "
                             "and {batch}");
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* model, std::vector<std::string>* warnings) {
+absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* model,
+                                  std::vector<std::string>* warnings) {
   CAIRN_RETURN_IF_ERROR(check.Path("filepath", model->filepath(), "the file's name"));
   CAIRN_RETURN_IF_ERROR(check.Frequency("save_freq", model->mutable_save_freq()));
   const int64_t steps = SaveSteps(model->save_freq());
@@ -233,8 +242,9 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
   CAIRN_RETURN_IF_ERROR(CheckNames(check, *path, steps));
   const ModelFileKind kind = ModelFileKindOf(model->filepath());
   if (kind == ModelFileKind::kUnknown || kind == ModelFileKind::kOnnx) {
-    return check.BadField("filepath", "\"", model->filepath().substr(0, 200),
-                          "\" does not say by its end which kind of file it is; end it in .safetensors, .keras or .weights.h5");
+    return check.BadField(
+        "filepath", "\"", model->filepath().substr(0, 200),
+        "\" does not say by its end which kind of file it is; end it in .safetensors, .keras or .weights.h5");
   }
   if (model->save_best_only()) {
     CAIRN_RETURN_IF_ERROR(check.Monitor(model));
@@ -254,8 +264,8 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
   if (checkpoints.dir().empty()) {
     checkpoints.set_dir(DirectoryBeside(*path, spec.name()));
     checkpoints.set_keep_max(2);
-    warnings->push_back(absl::StrCat("callbacks: model files are made from checkpoints, which go to \"", checkpoints.dir(),
-                                     "\"; set checkpoints.dir for another place"));
+    warnings->push_back(absl::StrCat("callbacks: model files are made from checkpoints, which go to \"",
+                                     checkpoints.dir(), "\"; set checkpoints.dir for another place"));
   }
   if (steps == 0) {
     if (checkpoints.every_epochs() > 1) {
@@ -304,10 +314,10 @@ absl::Status CheckTogether(const v1::JobSpec& spec) {
   int backup = -1, scheduler = -1, stopping = -1;
   for (int i = 0; i < spec.callbacks_size(); ++i) {
     const v1::Callback& callback = spec.callbacks(i);
-    int* former = callback.has_backup_and_restore()         ? &backup
-                  : callback.has_learning_rate_scheduler()  ? &scheduler
+    int* former = callback.has_backup_and_restore()                  ? &backup
+                  : callback.has_learning_rate_scheduler()           ? &scheduler
                   : callback.early_stopping().restore_best_weights() ? &stopping
-                                                            : nullptr;
+                                                                     : nullptr;
     if (former != nullptr && *former >= 0) {
       return Bad("callbacks[", i, "].", CallbackName(callback), ": callbacks[", *former,
                  "] is one already, and a job has one at most", former == &stopping ? " with restore_best_weights" : "",
@@ -354,10 +364,10 @@ absl::Status CheckCallbacksAgainstData(const v1::JobSpec& spec, const v1::DataIn
   if (data.validation_examples() > 0) return absl::OkStatus();
   for (int i = 0; i < spec.callbacks_size(); ++i) {
     const v1::Callback& c = spec.callbacks(i);
-    const std::string& monitor = c.has_early_stopping()          ? c.early_stopping().monitor()
-                                 : c.has_reduce_lr_on_plateau()  ? c.reduce_lr_on_plateau().monitor()
-                                 : c.has_model_checkpoint()      ? c.model_checkpoint().monitor()
-                                                                 : std::string();
+    const std::string& monitor = c.has_early_stopping()         ? c.early_stopping().monitor()
+                                 : c.has_reduce_lr_on_plateau() ? c.reduce_lr_on_plateau().monitor()
+                                 : c.has_model_checkpoint()     ? c.model_checkpoint().monitor()
+                                                                : std::string();
     if (OfValidation(monitor) && (!c.has_model_checkpoint() || c.model_checkpoint().save_best_only())) {
       return Bad("callbacks[", i, "].", CallbackName(c), ".monitor: \"", monitor,
                  "\" needs a validation split, and the data has none; set data.validation_split, or monitor \"",
@@ -411,7 +421,8 @@ bool WritesSummaries(const v1::JobSpec& spec) {
 std::optional<double> FigureOf(const v1::JobStatus& status, const v1::EpochResult& epoch, absl::string_view name) {
   const bool validation = OfValidation(name);
   const v1::MetricSums& sums = validation ? epoch.validation() : epoch.train();
-  if (sums.examples() == 0 || (validation && sums.examples() < status.data().validation_examples())) return std::nullopt;
+  if (sums.examples() == 0 || (validation && sums.examples() < status.data().validation_examples()))
+    return std::nullopt;
   const absl::string_view base = absl::StripPrefix(name, "val_");
   if (base == "loss") return sums.loss() / static_cast<double>(sums.examples());
   for (int m = 0; m < status.spec().metrics_size(); ++m) {

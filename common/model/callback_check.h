@@ -13,8 +13,9 @@
 
 namespace cairn {
 
-// Fills in Keras' defaults, and `checkpoints` where a callback needs them. The model, loss, metrics and optimizer are checked before, the
-// checkpoints after. Twice does what once does. Errors: INVALID_ARGUMENT, `callbacks[0].early_stopping.patience: -1 is negative; use 0 or more`.
+// Fills in Keras' defaults, and `checkpoints` where a callback needs them. The model, loss, metrics and optimizer are
+// checked before, the checkpoints after. Twice does what once does. Errors: INVALID_ARGUMENT,
+// `callbacks[0].early_stopping.patience: -1 is negative; use 0 or more`.
 absl::Status CheckCallbacks(v1::JobSpec* spec, std::vector<std::string>* warnings);
 // What needs the data too.
 absl::Status CheckCallbacksAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data);
@@ -31,8 +32,8 @@ bool WritesSummaries(const v1::JobSpec& spec);  // tensorboard or csv_logger
 // Steps between two saves; 0: after epochs.
 int64_t SaveSteps(const std::string& save_freq);
 
-// By the name that the user sees, "loss" or "val_accuracy". None: the epoch has no such figure. A validation's figures are there when they
-// are whole.
+// By the name that the user sees, "loss" or "val_accuracy". None: the epoch has no such figure. A validation's figures
+// are there when they are whole.
 std::optional<double> FigureOf(const v1::JobStatus& status, const v1::EpochResult& epoch, absl::string_view name);
 
 // The field's name in Callback: "early_stopping".

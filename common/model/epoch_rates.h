@@ -1,7 +1,7 @@
 // EpochRates: the learning rate of each step of a job, with what its callbacks decided.
 //
-// A value; const calls from any thread. Of a step of epoch e it is, in this order: what callbacks decided for e (reduce_lr_on_plateau),
-// learning_rate_scheduler's schedule at e, the optimizer's schedule at the step.
+// A value; const calls from any thread. Of a step of epoch e it is, in this order: what callbacks decided for e
+// (reduce_lr_on_plateau), learning_rate_scheduler's schedule at e, the optimizer's schedule at the step.
 #pragma once
 
 #include <cstdint>

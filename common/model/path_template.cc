@@ -119,7 +119,8 @@ absl::StatusOr<std::string> PathTemplate::Fill(const std::map<std::string, int64
     const bool whole = count != counts.end() && (piece.type == 0 ? piece.precision < 0 : piece.type == 'd');
     char out[512];
     if (whole) {
-      std::snprintf(out, sizeof(out), piece.zeros ? "%0*lld" : "%*lld", piece.width, static_cast<long long>(count->second));
+      std::snprintf(out, sizeof(out), piece.zeros ? "%0*lld" : "%*lld", piece.width,
+                    static_cast<long long>(count->second));
     } else if (piece.type == 'd') {
       return Bad("{", piece.name, "} is no whole number; use a format such as .2f");
     } else {

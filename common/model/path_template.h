@@ -1,5 +1,5 @@
-// Names of files with figures in them: "model-{epoch:02d}-{val_loss:.2f}.safetensors", as Keras' ModelCheckpoint takes them, which uses
-// Python's str.format. Pure functions and values; any thread.
+// Names of files with figures in them: "model-{epoch:02d}-{val_loss:.2f}.safetensors", as Keras' ModelCheckpoint takes
+// them, which uses Python's str.format. Pure functions and values; any thread.
 //
 //   template := ( literal | "{{" | "}}" | "{" name [":" format] "}" )*
 //   format   := ["0"] [width] ["." precision] ["d" | "f" | "F" | "e" | "E" | "g" | "G"]      "d": epoch and batch alone
@@ -22,7 +22,8 @@ class PathTemplate {
 
   // The names that stand in it, each once.
   std::vector<std::string> Names() const;
-  // `counts` are whole numbers ("epoch", "batch"), `figures` all others. Errors: INVALID_ARGUMENT, a name that is in neither.
+  // `counts` are whole numbers ("epoch", "batch"), `figures` all others. Errors: INVALID_ARGUMENT, a name that is in
+  // neither.
   absl::StatusOr<std::string> Fill(const std::map<std::string, int64_t>& counts,
                                    const std::map<std::string, double>& figures) const;
   // What stands before the first name.
@@ -41,7 +42,8 @@ class PathTemplate {
   std::vector<Piece> pieces_;
 };
 
-// As Python's repr: the fewest digits that read back as the same number, with a ".0" where it would look like a whole one.
+// As Python's repr: the fewest digits that read back as the same number, with a ".0" where it would look like a whole
+// one.
 std::string ShortestText(double value);
 
 }  // namespace cairn

@@ -108,7 +108,7 @@ def events(folder):
 
 
 def scalar(found, tag):
-    return [(step, value) for name, step, value in found if name == tag]
+    return sorted(((step, value) for name, step, value in found if name == tag), key=lambda point: point[0])
 
 
 # ---- helpers ----
@@ -228,7 +228,7 @@ def files(disturb=True):
                 c.wait_for_nodes(3)
             status = c.wait(job)
             train, validation = figures(status, "train", "loss"), figures(status, "validation", "loss")
-            names = sorted(os.listdir(f"{c.dir}/models"))
+            names = sorted(n for n in os.listdir(f"{c.dir}/models") if not n.startswith("."))  # beside the checkpoints
             check(names == [f"m-{i + 1:02d}-{loss:.3f}.safetensors" for i, loss in enumerate(validation)], f"{names} of {validation}")
             c.cairn("export", job, "-o", f"{c.dir}/final.safetensors")
             check(tensors(f"{c.dir}/models/{names[-1]}") == tensors(f"{c.dir}/final.safetensors"), "the last file is the final weights")

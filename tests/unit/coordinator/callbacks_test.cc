@@ -1,5 +1,5 @@
-// Goal: what callbacks decide is what Keras' callbacks would: compared with naive models of them over random figures, and in cases that
-// are told by their documentation.
+// Goal: what callbacks decide is what Keras' callbacks would: compared with naive models of them over random figures,
+// and in cases that are told by their documentation.
 #include "coordinator/callbacks.h"
 
 #include <gmock/gmock.h>
@@ -22,8 +22,8 @@ using ::testing::IsEmpty;
 class Training {
  public:
   explicit Training(const std::string& callbacks) {
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        "name: 'a' metrics { kind: ACCURACY } " + callbacks, status_.mutable_spec()));
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString("name: 'a' metrics { kind: ACCURACY } " + callbacks,
+                                                              status_.mutable_spec()));
     status_.mutable_data()->set_validation_examples(1);
     status_.set_steps_per_epoch(10);
   }
@@ -69,22 +69,29 @@ TEST(Callbacks, EarlyStoppingCases) {
       {"patience 2", "patience: 2", {0.5, 0.4, 0.45, 0.44, 0.3}, 4, 1},
       {"the wait begins anew", "patience: 2", {0.5, 0.6, 0.4, 0.6, 0.6, 0.1}, 5, 2},
       {"min_delta", "patience: 1 min_delta: 0.1", {0.5, 0.45, 0.3}, 2, 0},
-      {"a baseline that is not reached ends it after patience, though figures improve", "patience: 2 baseline: 0.1",
-       {0.5, 0.4, 0.3, 0.3, 0.01}, 4, 2},
+      {"a baseline that is not reached ends it after patience, though figures improve",
+       "patience: 2 baseline: 0.1",
+       {0.5, 0.4, 0.3, 0.3, 0.01},
+       4,
+       2},
       {"a baseline that is reached", "patience: 2 baseline: 0.45", {0.5, 0.4, 0.41, 0.42}, 4, 1},
       {"epochs before start_from_epoch do not count", "start_from_epoch: 3", {0.1, 0.2, 0.3, 0.5, 0.4, 0.6}, 6, 4},
       {"the first epoch never ends it", "patience: 0", {nan, nan, 0.1}, 2, 0},
       {"nothing ends it", "patience: 3", {0.5, 0.6, 0.7}, 3, 0},
   };
   for (const Case& c : cases) {
-    Training run(absl::StrCat("callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN restore_best_weights: true ", c.fields, " } }"));
+    Training run(
+        absl::StrCat("callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN restore_best_weights: true ",
+                     c.fields, " } }"));
     EXPECT_EQ(run.EpochsOf(c.figures), c.epochs) << c.what;
     EXPECT_EQ(run.best(), c.best) << c.what;
   }
 }
 
 TEST(Callbacks, EarlyStoppingSaysWhy) {
-  Training run("callbacks { terminate_on_nan { } } callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN patience: 1 } }");
+  Training run(
+      "callbacks { terminate_on_nan { } } callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN patience: 1 "
+      "} }");
   run.Epoch(0.25);
   const EpochDecision decision = run.Epoch(0.5);
   EXPECT_TRUE(decision.stop);
@@ -142,11 +149,12 @@ TEST(Callbacks, ReduceLrOnPlateauAsANaiveModel) {
                       .patience = static_cast<int>(random() % 4),
                       .cooldown = static_cast<int>(random() % 3),
                       .lr = 0.01f};
-    Training run(absl::StrCat("callbacks { reduce_lr_on_plateau { monitor: 'val_loss' mode: MODE_MIN factor: ", naive.factor,
-                         " min_delta: ", naive.min_delta, " min_lr: ", naive.min_lr, " patience: ", naive.patience,
-                         " cooldown: ", naive.cooldown, " } }"));
+    Training run(absl::StrCat("callbacks { reduce_lr_on_plateau { monitor: 'val_loss' mode: MODE_MIN factor: ",
+                              naive.factor, " min_delta: ", naive.min_delta, " min_lr: ", naive.min_lr,
+                              " patience: ", naive.patience, " cooldown: ", naive.cooldown, " } }"));
     for (int epoch = 0; epoch < 30; ++epoch) {
-      const double figure = static_cast<double>(random() % 64) / 64;  // differences are exact: both ways of comparing agree
+      const double figure =
+          static_cast<double>(random() % 64) / 64;  // differences are exact: both ways of comparing agree
       naive.EpochEnd(figure);
       run.Epoch(figure);
       ASSERT_EQ(run.rate, naive.lr) << "round " << round << " epoch " << epoch;
@@ -160,16 +168,20 @@ TEST(Callbacks, ReduceLrOnPlateauSaysWhatItDid) {
   run.Epoch(0.5);
   const EpochDecision decision = run.Epoch(0.5);
   ASSERT_EQ(decision.notes.size(), 1u);
-  EXPECT_EQ(decision.notes[0].text(), "val_accuracy did not improve on 0.75 for 2 epochs; the learning rate is now 0.001");
+  EXPECT_EQ(decision.notes[0].text(),
+            "val_accuracy did not improve on 0.75 for 2 epochs; the learning rate is now 0.001");
   EXPECT_EQ(run.rate, static_cast<float>(static_cast<double>(0.01f) * 0.1));
 }
 
 TEST(Callbacks, ModelCheckpointSavesEveryEpochOrTheBest) {
-  Training every("callbacks { model_checkpoint { filepath: '/m-{epoch:02d}-{val_loss:.2f}.safetensors' save_freq: 'epoch' } }");
+  Training every(
+      "callbacks { model_checkpoint { filepath: '/m-{epoch:02d}-{val_loss:.2f}.safetensors' save_freq: 'epoch' } }");
   EXPECT_THAT(every.Epoch(0.5).saves, ElementsAre("/m-01-0.50.safetensors"));
   EXPECT_THAT(every.Epoch(0.625).saves, ElementsAre("/m-02-0.62.safetensors"));
-  Training best("callbacks { model_checkpoint { filepath: '/b-{epoch}.safetensors' monitor: 'val_loss' mode: MODE_MIN save_best_only: true "
-           "initial_value_threshold: 0.55 save_freq: 'epoch' } }");
+  Training best(
+      "callbacks { model_checkpoint { filepath: '/b-{epoch}.safetensors' monitor: 'val_loss' mode: MODE_MIN "
+      "save_best_only: true "
+      "initial_value_threshold: 0.55 save_freq: 'epoch' } }");
   EXPECT_THAT(best.Epoch(0.6).saves, IsEmpty()) << "not better than the threshold";
   EXPECT_THAT(best.Epoch(0.5).saves, ElementsAre("/b-2.safetensors"));
   EXPECT_THAT(best.Epoch(0.5).saves, IsEmpty());
@@ -177,7 +189,9 @@ TEST(Callbacks, ModelCheckpointSavesEveryEpochOrTheBest) {
 }
 
 TEST(Callbacks, ModelCheckpointEverySoManySteps) {
-  Training run("callbacks { model_checkpoint { filepath: '/m-{epoch}-{batch:02d}.safetensors' save_freq: '4' } } callbacks { csv_logger { } }");
+  Training run(
+      "callbacks { model_checkpoint { filepath: '/m-{epoch}-{batch:02d}.safetensors' save_freq: '4' } } callbacks { "
+      "csv_logger { } }");
   EXPECT_THAT(SavesAtStep(run.status(), 4), ElementsAre("/m-1-04.safetensors"));
   EXPECT_THAT(SavesAtStep(run.status(), 20), ElementsAre("/m-2-10.safetensors"));
   EXPECT_THAT(SavesAtStep(run.status(), 21), IsEmpty());
@@ -186,7 +200,8 @@ TEST(Callbacks, ModelCheckpointEverySoManySteps) {
 }
 
 TEST(Callbacks, TerminateOnNanFails) {
-  Training run("callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN } } callbacks { terminate_on_nan { } }");
+  Training run(
+      "callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN } } callbacks { terminate_on_nan { } }");
   EXPECT_FALSE(run.Epoch(0.5).stop);
   const EpochDecision decision = run.Epoch(0.6, std::numeric_limits<double>::infinity());
   EXPECT_TRUE(decision.stop);
@@ -196,8 +211,9 @@ TEST(Callbacks, TerminateOnNanFails) {
 
 TEST(Callbacks, StatesAreKeptByCallback) {
   // The same figures through one state that is stored and read again after each epoch.
-  Training run("callbacks { reduce_lr_on_plateau { monitor: 'val_loss' mode: MODE_MIN factor: 0.5 patience: 1 } } "
-          "callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN patience: 3 } }");
+  Training run(
+      "callbacks { reduce_lr_on_plateau { monitor: 'val_loss' mode: MODE_MIN factor: 0.5 patience: 1 } } "
+      "callbacks { early_stopping { monitor: 'val_loss' mode: MODE_MIN patience: 3 } }");
   EXPECT_EQ(run.EpochsOf({0.5, 0.5, 0.5, 0.5, 0.5}), 4);
   EXPECT_EQ(run.rate, 0.00125f);
 }

@@ -1,5 +1,5 @@
-// Goal: an epoch's figures are the same bits whatever reports they came in, also for a coordinator that was started anew and is told again;
-// a job that waits at the end of epochs has its validation whole.
+// Goal: an epoch's figures are the same bits whatever reports they came in, also for a coordinator that was started
+// anew and is told again; a job that waits at the end of epochs has its validation whole.
 #include "coordinator/job_progress.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,9 @@ v1::JobStatus Status(bool gated) {
   return status;
 }
 
-double LossOf(int replica, int64_t step) { return RoundForSum(1.0 / (1.0 + replica + 0.37 * static_cast<double>(step))); }
+double LossOf(int replica, int64_t step) {
+  return RoundForSum(1.0 / (1.0 + replica + 0.37 * static_cast<double>(step)));
+}
 
 v1::ReplicaReport Report(int replica, int64_t first, int64_t last) {
   v1::ReplicaReport report;

@@ -65,6 +65,8 @@ TEST_F(StoredCheckTest, OneWrongFieldIsNamed) {
       {"steps_per_epoch", [](StoredState& s) { s.jobs[0].mutable_status()->set_steps_per_epoch(0); }},
       {"steps_per_epoch", [](StoredState& s) { s.jobs[0].mutable_status()->set_steps_per_epoch(INT64_MAX); }},
       {"total_steps", [](StoredState& s) { s.jobs[0].mutable_status()->set_total_steps(1 << 20); }},
+      {"epochs_open", [](StoredState& s) { s.jobs[0].mutable_status()->set_epochs_open(1 << 20); }},
+      {"summaries_written", [](StoredState& s) { s.jobs[0].set_summaries_written(-1); }},
       {"replica_step", [](StoredState& s) { s.jobs[0].add_replica_step(0); }},
       {"replica_finished", [](StoredState& s) { s.jobs[0].add_replica_finished(false); }},
       {"partition 5", [](StoredState& s) { s.jobs[0].mutable_status()->mutable_partitions(1)->set_partition(5); }},

@@ -1,5 +1,5 @@
-// Goal: event files hold what was put in, as TensorFlow's summary operations would write it, and a torn end costs only what was torn. (An
-// independent reader of the bytes is in tests/integration/callbacks_test.py.)
+// Goal: event files hold what was put in, as TensorFlow's summary operations would write it, and a torn end costs only
+// what was torn. (An independent reader of the bytes is in tests/integration/callbacks_test.py.)
 #include "common/formats/tensorboard.h"
 
 #include <gmock/gmock.h>
@@ -125,7 +125,8 @@ TEST(TensorBoard, HistogramsCountEveryFiniteValue) {
 TEST(TensorBoard, TheGraphHasANodeALayer) {
   v1::Model model;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "layers { name: 'in' input { shape: 4 } } layers { name: 'a' dense { units: 3 } } layers { name: 'b' dense { units: 3 } inputs: 'in' } "
+      "layers { name: 'in' input { shape: 4 } } layers { name: 'a' dense { units: 3 } } layers { name: 'b' dense { "
+      "units: 3 } inputs: 'in' } "
       "layers { name: 'sum' add { } inputs: 'a' inputs: 'b' }",
       &model));
   const tensorboard::GraphDef def = GraphOf(Graph::Build(model).value());

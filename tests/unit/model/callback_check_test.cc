@@ -1,5 +1,5 @@
-// Goal: callbacks have Keras' defaults, bring the checkpoints that they need, and each wrong field is refused by a sentence that names it
-// and says what to do.
+// Goal: callbacks have Keras' defaults, bring the checkpoints that they need, and each wrong field is refused by a
+// sentence that names it and says what to do.
 #include "common/model/callback_check.h"
 
 #include <gmock/gmock.h>
@@ -88,9 +88,11 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
   const std::pair<const char*, const char*> cases[] = {
       {"callbacks { }", "callbacks[0]: it is empty; name one, such as early_stopping { patience: 3 }"},
       {"callbacks { early_stopping { monitor: 'val_los' } }",
-       "callbacks[0].early_stopping.monitor: \"val_los\" is no figure of this job; use one of loss, accuracy, with val_ before it "
+       "callbacks[0].early_stopping.monitor: \"val_los\" is no figure of this job; use one of loss, accuracy, with "
+       "val_ before it "
        "for the validation split"},
-      {"callbacks { early_stopping { patience: -1 } }", "callbacks[0].early_stopping.patience: -1 is negative; use 0 or more"},
+      {"callbacks { early_stopping { patience: -1 } }",
+       "callbacks[0].early_stopping.patience: -1 is negative; use 0 or more"},
       {"callbacks { early_stopping { min_delta: -0.5 } }",
        "callbacks[0].early_stopping.min_delta: -0.5 is negative or not finite; use 0 or more"},
       {"callbacks { early_stopping { baseline: nan } }",
@@ -98,17 +100,21 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { early_stopping { start_from_epoch: -2 } }",
        "callbacks[0].early_stopping.start_from_epoch: -2 is negative; use 0 or more"},
       {"callbacks { early_stopping { restore_best_weights: true } }",
-       "callbacks[0].early_stopping.restore_best_weights: the weights come from checkpoints, and this job writes none; add "
+       "callbacks[0].early_stopping.restore_best_weights: the weights come from checkpoints, and this job writes none; "
+       "add "
        "checkpoints { dir: \"...\" }, a directory that all workers share"},
       {"checkpoints { dir: '/c' save_best: 'accuracy' } callbacks { early_stopping { restore_best_weights: true } }",
-       "callbacks[0].early_stopping.restore_best_weights: it keeps the best checkpoint by \"val_loss\", but checkpoints.save_best is "
+       "callbacks[0].early_stopping.restore_best_weights: it keeps the best checkpoint by \"val_loss\", but "
+       "checkpoints.save_best is "
        "\"accuracy\"; leave save_best and mode away, or make them equal"},
       {"checkpoints { dir: '/c' } callbacks { early_stopping { restore_best_weights: true } } "
        "callbacks { early_stopping { restore_best_weights: true monitor: 'loss' } }",
-       "callbacks[1].early_stopping: callbacks[0] is one already, and a job has one at most with restore_best_weights; leave one of "
+       "callbacks[1].early_stopping: callbacks[0] is one already, and a job has one at most with restore_best_weights; "
+       "leave one of "
        "them away"},
       {"validation_by: BY_EVALUATOR callbacks { early_stopping { } }",
-       "callbacks[0].early_stopping.monitor: \"val_loss\" comes from an evaluator, for which the training does not wait; use "
+       "callbacks[0].early_stopping.monitor: \"val_loss\" comes from an evaluator, for which the training does not "
+       "wait; use "
        "validation_by: BY_REPLICAS, or monitor \"loss\""},
       {"callbacks { terminate_on_nan { } } callbacks { reduce_lr_on_plateau { factor: 1 } }",
        "callbacks[1].reduce_lr_on_plateau.factor: 1 is not between 0 and 1; use a number such as 0.1"},
@@ -123,12 +129,13 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { learning_rate_scheduler { } }",
        "callbacks[0].learning_rate_scheduler.schedule: missing; use exponential_decay { ... }, say"},
       {"callbacks { learning_rate_scheduler { schedule { exponential_decay { decay_rate: 0.5 } } } }",
-       "callbacks[0].learning_rate_scheduler.schedule: exponential_decay.decay_steps: missing; use a number of steps such as 1000"},
+       "callbacks[0].learning_rate_scheduler.schedule: exponential_decay.decay_steps: missing; use a number of steps "
+       "such as 1000"},
       {"callbacks { learning_rate_scheduler { schedule { constant { } } } } callbacks { reduce_lr_on_plateau { } }",
-       "callbacks[1].reduce_lr_on_plateau: callbacks[0].learning_rate_scheduler sets the learning rate anew in each epoch; leave one "
+       "callbacks[1].reduce_lr_on_plateau: callbacks[0].learning_rate_scheduler sets the learning rate anew in each "
+       "epoch; leave one "
        "of them away"},
-      {"callbacks { csv_logger { } }",
-       "callbacks[0].csv_logger.filename: missing; give a file as the workers see it"},
+      {"callbacks { csv_logger { } }", "callbacks[0].csv_logger.filename: missing; give a file as the workers see it"},
       {"callbacks { csv_logger { filename: '/a' separator: ', ' } }",
        "callbacks[0].csv_logger.separator: \", \" is not one character; use \",\", \";\" or a tab"},
       {"callbacks { tensorboard { histogram_freq: -1 } }",
@@ -136,41 +143,52 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { tensorboard { update_freq: 'batches' } }",
        "callbacks[0].tensorboard.update_freq: \"batches\" is neither \"epoch\" nor a number of steps; use one of them"},
       {"callbacks { backup_and_restore { } }",
-       "callbacks[0].backup_and_restore.backup_dir: missing; give a directory that all workers share, as the workers see it"},
+       "callbacks[0].backup_and_restore.backup_dir: missing; give a directory that all workers share, as the workers "
+       "see it"},
       {"callbacks { backup_and_restore { backup_dir: '/b' save_freq: '-5' } }",
        "callbacks[0].backup_and_restore.save_freq: \"-5\" is neither \"epoch\" nor a number of steps; use one of them"},
       {"checkpoints { dir: '/c' } callbacks { backup_and_restore { backup_dir: '/b' } }",
-       "callbacks[0].backup_and_restore: the job has `checkpoints` in \"/c\" already, which do the same; leave one of them away"},
+       "callbacks[0].backup_and_restore: the job has `checkpoints` in \"/c\" already, which do the same; leave one of "
+       "them away"},
       {"callbacks { backup_and_restore { backup_dir: '/b' } } callbacks { backup_and_restore { backup_dir: '/c' } }",
-       "callbacks[1].backup_and_restore: callbacks[0] is one already, and a job has one at most; leave one of them away"},
+       "callbacks[1].backup_and_restore: callbacks[0] is one already, and a job has one at most; leave one of them "
+       "away"},
       {"callbacks { model_checkpoint { } }",
        "callbacks[0].model_checkpoint.filepath: missing; give the file's name as the workers see it"},
       {"callbacks { model_checkpoint { filepath: '/m.h5' } }",
-       "callbacks[0].model_checkpoint.filepath: \"/m.h5\" does not say by its end which kind of file it is; end it in .safetensors, "
+       "callbacks[0].model_checkpoint.filepath: \"/m.h5\" does not say by its end which kind of file it is; end it in "
+       ".safetensors, "
        ".keras or .weights.h5"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch.safetensors' } }",
        "callbacks[0].model_checkpoint.filepath: a { without its }; write {{ for a brace"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch:y}.safetensors' } }",
        "callbacks[0].model_checkpoint.filepath: \"y\" is no format; use 02d for counts or .2f for figures"},
       {"callbacks { model_checkpoint { filepath: '/m-{val_mae}.safetensors' } }",
-       "callbacks[0].model_checkpoint.filepath: {val_mae} is no figure of this job; use epoch, loss, accuracy, with val_ before a figure "
+       "callbacks[0].model_checkpoint.filepath: {val_mae} is no figure of this job; use epoch, loss, accuracy, with "
+       "val_ before a figure "
        "for the validation split"},
       {"callbacks { model_checkpoint { filepath: '/m-{batch}.safetensors' } }",
        "callbacks[0].model_checkpoint.filepath: {batch} is known where save_freq is a number of steps; leave it away"},
       {"callbacks { model_checkpoint { filepath: '/m-{val_loss}.safetensors' save_freq: '10' } }",
-       "callbacks[0].model_checkpoint.filepath: {val_loss} is known after epochs, and save_freq is a number of steps; use {epoch} and "
+       "callbacks[0].model_checkpoint.filepath: {val_loss} is known after epochs, and save_freq is a number of steps; "
+       "use {epoch} and "
        "{batch}"},
       {"callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: 'batch' } }",
-       "callbacks[0].model_checkpoint.save_freq: \"batch\" is neither \"epoch\" nor a number of steps; use one of them"},
+       "callbacks[0].model_checkpoint.save_freq: \"batch\" is neither \"epoch\" nor a number of steps; use one of "
+       "them"},
       {"callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: '10' save_best_only: true } }",
-       "callbacks[0].model_checkpoint.save_best_only: figures to compare are there after epochs; use save_freq: \"epoch\""},
+       "callbacks[0].model_checkpoint.save_best_only: figures to compare are there after epochs; use save_freq: "
+       "\"epoch\""},
       {"callbacks { model_checkpoint { filepath: '/m.safetensors' initial_value_threshold: 0.5 } }",
-       "callbacks[0].model_checkpoint.initial_value_threshold: it has a meaning with save_best_only alone; set both or neither"},
-      {"checkpoints { dir: '/c' every_steps: 7 } callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: '10' } }",
+       "callbacks[0].model_checkpoint.initial_value_threshold: it has a meaning with save_best_only alone; set both or "
+       "neither"},
+      {"checkpoints { dir: '/c' every_steps: 7 } callbacks { model_checkpoint { filepath: '/m.safetensors' save_freq: "
+       "'10' } }",
        "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and 10 is no multiple of "
        "checkpoints.every_steps 7; leave every_steps away, or make it so"},
       {"checkpoints { dir: '/c' every_epochs: 2 } callbacks { model_checkpoint { filepath: '/m.safetensors' } }",
-       "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and checkpoints.every_epochs is 2; set it to 1"},
+       "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and checkpoints.every_epochs "
+       "is 2; set it to 1"},
   };
   for (const auto& [change, message] : cases) {
     const absl::StatusOr<CheckedJob> job = CheckJob(With(change));
@@ -199,7 +217,9 @@ TEST(CallbackCheck, FiguresOfAValidationNeedTheSplit) {
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(std::string(CheckJobAgainstData(*job, data).message()), message);
   }
-  const auto fine = CheckJob(With("callbacks { early_stopping { monitor: 'loss' } } callbacks { model_checkpoint { filepath: '/m.safetensors' } }"));
+  const auto fine =
+      CheckJob(With("callbacks { early_stopping { monitor: 'loss' } } callbacks { model_checkpoint { filepath: "
+                    "'/m.safetensors' } }"));
   ASSERT_TRUE(fine.ok()) << fine.status();
   EXPECT_TRUE(CheckJobAgainstData(*fine, data).ok()) << CheckJobAgainstData(*fine, data);
 }

@@ -1,4 +1,5 @@
-// Goal: names with figures in them come out as Python's str.format writes them, and bad ones are refused with what is wrong.
+// Goal: names with figures in them come out as Python's str.format writes them, and bad ones are refused with what is
+// wrong.
 #include "common/model/path_template.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,8 @@ namespace {
 std::string Fill(const std::string& text) {
   const auto path = PathTemplate::Parse(text);
   if (!path.ok()) return std::string(path.status().message());
-  const auto filled = path->Fill({{"epoch", 7}, {"batch", 120}}, {{"val_loss", 0.31249}, {"accuracy", 1.0}, {"tiny", 1e-7}});
+  const auto filled =
+      path->Fill({{"epoch", 7}, {"batch", 120}}, {{"val_loss", 0.31249}, {"accuracy", 1.0}, {"tiny", 1e-7}});
   return filled.ok() ? *filled : std::string(filled.status().message());
 }
 
@@ -57,9 +59,15 @@ TEST(PathTemplate, NamesAndBeginning) {
 }
 
 TEST(PathTemplate, ShortestTextReadsBack) {
-  const std::pair<double, const char*> cases[] = {
-      {0.1, "0.1"}, {1.0 / 3, "0.3333333333333333"}, {100, "100.0"}, {1e16, "1e+16"}, {0.0001, "0.0001"}, {0.00001, "1e-05"},
-      {0, "0.0"},   {-2.5, "-2.5"},                  {123456789, "123456789.0"}};
+  const std::pair<double, const char*> cases[] = {{0.1, "0.1"},
+                                                  {1.0 / 3, "0.3333333333333333"},
+                                                  {100, "100.0"},
+                                                  {1e16, "1e+16"},
+                                                  {0.0001, "0.0001"},
+                                                  {0.00001, "1e-05"},
+                                                  {0, "0.0"},
+                                                  {-2.5, "-2.5"},
+                                                  {123456789, "123456789.0"}};
   for (const auto& [value, want] : cases) EXPECT_EQ(ShortestText(value), want);
 }
 

@@ -351,6 +351,8 @@ TEST_F(CheckpointTest, ReplacesRemovesAndKeepsTheBest) {
   EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1", "best", "step-10"));
   EXPECT_FALSE(KeepAsBest(dir_, later).ok());
   EXPECT_EQ(ReadCheckpoint(dir_ + "/best")->manifest.step, 20);
+  ASSERT_TRUE(RemoveCheckpointsIn(dir_).ok());
+  EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1")) << "what is not a checkpoint stays";
 }
 
 TEST_F(CheckpointTest, WhatCannotBeWrittenIsNamedAndLeavesNothing) {

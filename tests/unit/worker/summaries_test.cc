@@ -1,5 +1,5 @@
-// Goal: the files of CSVLogger and TensorBoard hold each epoch once, whoever writes them, wherever a writer was killed; and model files are
-// made of the checkpoint of their step.
+// Goal: the files of CSVLogger and TensorBoard hold each epoch once, whoever writes them, wherever a writer was killed;
+// and model files are made of the checkpoint of their step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,9 +49,12 @@ class SummariesTest : public testing::Test {
     std::ifstream in(dir_ + "/" + name, std::ios::binary);
     return std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   }
-  void Write(const std::string& name, const std::string& text) const { std::ofstream(dir_ + "/" + name, std::ios::binary) << text; }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
+  }
   CsvLog Csv(const std::string& more = "") const {
-    return CsvLog(spec_, FromText<v1::CsvLogger>(absl::StrCat("filename: '", dir_, "/log.csv' ", more.empty() ? "separator: ','" : more)));
+    return CsvLog(spec_, FromText<v1::CsvLogger>(
+                             absl::StrCat("filename: '", dir_, "/log.csv' ", more.empty() ? "separator: ','" : more)));
   }
   v1::WriteSummaries Command(const std::vector<v1::EpochResult>& epochs) const {
     v1::WriteSummaries command;
@@ -65,14 +68,16 @@ class SummariesTest : public testing::Test {
   std::map<std::string, std::vector<std::string>> Scalars(const std::string& folder) const {
     std::map<std::string, std::vector<std::string>> scalars;
     std::vector<std::string> files;
-    for (const auto& entry : std::filesystem::directory_iterator(dir_ + "/" + folder)) files.push_back(entry.path().string());
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ + "/" + folder))
+      files.push_back(entry.path().string());
     std::sort(files.begin(), files.end());
     for (const std::string& file : files) {
       const std::vector<tensorboard::Event> events = ReadEvents(file).value();
       for (const tensorboard::Event& event : events) {
         for (const auto& value : event.summary().value()) {
           const bool scalar = value.tensor().float_val_size() == 1;
-          scalars[value.tag()].push_back(scalar ? absl::StrCat(event.step(), "=", value.tensor().float_val(0)) : absl::StrCat(event.step()));
+          scalars[value.tag()].push_back(scalar ? absl::StrCat(event.step(), "=", value.tensor().float_val(0))
+                                                : absl::StrCat(event.step()));
         }
       }
     }
@@ -81,7 +86,8 @@ class SummariesTest : public testing::Test {
 
   std::string dir_;
   v1::JobSpec spec_;
-  const Graph graph_ = Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { dense { units: 3 } }")).value();
+  const Graph graph_ =
+      Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { dense { units: 3 } }")).value();
 };
 
 const char kHeader[] = "epoch,accuracy,loss,val_accuracy,val_loss\r\n";
@@ -90,7 +96,8 @@ TEST_F(SummariesTest, CsvAsKerasWritesIt) {
   CsvLog log = Csv();
   ASSERT_TRUE(log.Write({{Epoch(0, 0.5)}}).ok());
   ASSERT_TRUE(log.Write({{Epoch(1, 0.1), Epoch(2, 0.25, false)}}).ok());
-  EXPECT_EQ(Read("log.csv"), absl::StrCat(kHeader, "0,0.75,0.5,0.5,1.0\r\n", "1,0.75,0.1,0.5,0.6\r\n", "2,0.75,0.25,NA,NA\r\n"));
+  EXPECT_EQ(Read("log.csv"),
+            absl::StrCat(kHeader, "0,0.75,0.5,0.5,1.0\r\n", "1,0.75,0.1,0.5,0.6\r\n", "2,0.75,0.25,NA,NA\r\n"));
 }
 
 TEST_F(SummariesTest, CsvHasTheRateWhereCallbacksSetIt) {
@@ -145,7 +152,8 @@ TEST_F(SummariesTest, CsvSaysWhatIsWrong) {
 }
 
 TEST_F(SummariesTest, BoardHasKerasTags) {
-  BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "' write_graph: true histogram_freq: 2")), "host");
+  BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "' write_graph: true histogram_freq: 2")),
+               "host");
   v1::WriteSummaries command = Command({Epoch(0, 0.5)});
   EXPECT_TRUE(log.WantsWeights(command));
   v1::StepValidation& step = *command.add_train_steps();
