@@ -1,6 +1,7 @@
 """Chaos under an oracle that counts: each push that a ps acknowledged is in the values exactly once, whatever daemon was killed or stood still.
 
     counting_chaos.py [--seconds N] [--seed S] [--backups B] [--durability D] [--coordinators C] [--away A] [--keep-logs DIR]
+    counting_chaos.py --plant drop|double     without faults; one push counts for nothing, or for two: the oracle must see it
 
 REPLICATED without a log promises to survive the loss of one daemon at a time: then the next fault waits until all copies are in sync.
 
@@ -20,8 +21,8 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 
 from chaos import cluster_arguments  # noqa: E402
-from cluster import Cluster, check, skip_without_etcd  # noqa: E402
-from counting_worker import JOB, REPLICAS, CountingWorker  # noqa: E402
+from cluster import Cluster, TestFailure, check, skip_without_etcd  # noqa: E402
+from counting_worker import JOB, PLANTED, REPLICAS, CountingWorker  # noqa: E402
 from faults import Faults  # noqa: E402
 from wire import open_channel, pull  # noqa: E402
 
@@ -46,9 +47,22 @@ def in_sync(c, job):
                                       for p in status["partitions"])
 
 
+def check_planted(c, worker, job_id):
+    c.until(lambda: all(n > 2 * PLANTED[2] for n in list(worker.acked.values())), "every replica has pushed some times")
+    worker.stop_pushing()
+    check(not worker.violations, "\n".join(worker.violations[:10]))
+    try:
+        check_counts(worker, job_id)
+    except TestFailure as error:
+        check("(place, value, wanted)" in str(error), f"the oracle sees something else: {error}")
+        print(f"planted, and seen: {error}", flush=True)
+        return
+    raise TestFailure(f"one push was planted ({worker.plant}), and the oracle did not see it")
+
+
 def run(options):
     with Cluster(ps=3, workers=0, **cluster_arguments(options)) as c:
-        worker = CountingWorker(c.address.split(","), options.seed)
+        worker = CountingWorker(c.address.split(","), options.seed, options.plant)
         try:
             path = f"{c.dir}/counting.textproto"
             with open(path, "w") as f:
@@ -56,6 +70,8 @@ def run(options):
             c.wait_for_nodes(4)
             job = c.submit(path)
             c.until(lambda: worker.acked and min(worker.acked.values()) > 0, "every replica has pushed to every partition")
+            if options.plant:
+                return check_planted(c, worker, int(job))
             victims = [n for n in c.processes if not n.startswith("etcd")]
             ready = (lambda: in_sync(c, job)) if options.durability == "REPLICATED" else None
             with Faults(c, victims, options.seed, away=(0.0, options.away), ready=ready) as faults:
@@ -85,6 +101,7 @@ def main():
     parser.add_argument("--durability", default="")
     parser.add_argument("--coordinators", type=int, default=1)
     parser.add_argument("--away", type=float, default=1.0, help="seconds that a killed daemon stays away, at most")
+    parser.add_argument("--plant", choices=["", "drop", "double"], default="")
     parser.add_argument("--keep-logs", default="", help="directory for the daemons' logs")
     options = parser.parse_args()
     if options.coordinators > 1:

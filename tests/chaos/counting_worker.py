@@ -18,6 +18,7 @@ from wire import Frame, cluster_pb2, exchange, job_pb2, open_channel, session, t
 
 SLOTS = 64  # numbers of a partition that count the pushes of one replica
 REPLICAS = 4
+PLANTED = (0, 0, 3)  # partition, replica, sequence of the push that is planted
 JOB = """
 name: "counting"
 model {
@@ -39,9 +40,10 @@ partition_bytes: 1024
 class CountingWorker:
     """Runs in threads of its own: one session, and one per replica and partition."""
 
-    def __init__(self, addresses, seed):
+    def __init__(self, addresses, seed, plant=""):
         self.addresses = addresses  # of the coordinators
         self.seed = seed
+        self.plant = plant  # "drop", "double": what becomes of one push, to show that the oracle sees it
         self.lock = threading.Condition()
         self.routes = {}  # partition -> cluster_pb2.Route
         self.job_id = 0
@@ -147,7 +149,8 @@ class CountingWorker:
     def gradient(self, partition, replica, sequence):
         part = self.routes[partition].range
         values = array.array("f", bytes(4 * (part.end - part.begin)))
-        values[(replica * SLOTS + sequence % SLOTS) % len(values)] = 1.0
+        planted = self.plant and (partition, replica, sequence) == PLANTED
+        values[(replica * SLOTS + sequence % SLOTS) % len(values)] = {"drop": 0.0, "double": 2.0}[self.plant] if planted else 1.0
         return values.tobytes()
 
     def push(self, partition, replica, sequence, request_id):
