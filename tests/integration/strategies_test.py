@@ -34,10 +34,10 @@ def central_storage():
                     for strategy in ("MULTI_WORKER_MIRRORED", "CENTRAL_STORAGE")]
             check(both[0] == both[1] and both[0] not in str(results), f"{settings}: {both}")
 
-    def with_kills():
+    def with_kills(settings):
         with Cluster(ps=2, workers=2) as c:
             data = make_glyphs(c.dir)
-            job = c.submit(small_job(c.dir, data, epochs=8), {"strategy": "CENTRAL_STORAGE", "partition_bytes": 4096, "backups": 1})
+            job = c.submit(small_job(c.dir, data, epochs=8), {"strategy": "CENTRAL_STORAGE", "partition_bytes": 4096, "backups": 1, **settings})
             c.wait_for_step(job, 20)
             c.kill("worker-0")
             c.add_worker("worker-2")
@@ -47,9 +47,10 @@ def central_storage():
             c.wait_for_step(job, 90)
             c.restart("ps-0")
             killed = c.wait(job)["digest"]
-            plain = c.wait(c.submit(small_job(c.dir, data, epochs=8)))["digest"]
-            check(killed == plain, f"with kills {killed}, multi_worker_mirrored {plain}")
-    attempts(with_kills)
+            plain = c.wait(c.submit(small_job(c.dir, data, epochs=8), settings))["digest"]
+            check(killed == plain, f"{settings}: with kills {killed}, multi_worker_mirrored {plain}")
+    for settings in ({}, {"optimizer.global_clipnorm": 0.5}):
+        attempts(lambda: with_kills(settings))
 
 
 BIG_DENSE = """
