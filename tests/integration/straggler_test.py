@@ -1,0 +1,75 @@
+"""Goal: a worker that is slower than the others gives replicas away to them while training goes on, and no bit of the result changes.
+
+The slow worker is one that the system stops and lets go on, many times a second, so that it has a fifth of a processor; it is never away for
+long enough to be taken for lost. When it is as fast as the others again it may take its share back: that is not waited for.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from cluster import Cluster, attempts, check  # noqa: E402
+from jobs import make_glyphs, small_job  # noqa: E402
+
+EPOCHS = 60
+SLOW = "worker-1"
+STOPPED, RUNNING = 0.040, 0.010  # seconds; what matters is their ratio
+
+
+class Slow:
+    """SIGSTOP and SIGCONT in turn, until the end of the block."""
+
+    def __init__(self, cluster, name):
+        self.cluster, self.name = cluster, name
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def run(self):
+        while not self.ending.is_set():
+            self.cluster.kill(self.name, signal.SIGSTOP, wait=False)
+            self.ending.wait(STOPPED)
+            self.cluster.kill(self.name, signal.SIGCONT, wait=False)
+            self.ending.wait(RUNNING)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.ending.set()
+        self.thread.join()
+
+
+def undisturbed():
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"backups": 0}))["digest"]
+
+
+def share(status):
+    return sum(r["worker"] == SLOW for r in status["replicas"])
+
+
+def check_straggler(want):
+    with Cluster(ps=1, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"backups": 0})
+        c.wait_for_step(job, 30)
+        before = share(c.job(job))
+        check(before == 2, f"{SLOW} has {before} of 4 replicas where both workers are as fast")
+        with Slow(c, SLOW):
+            c.while_running(job, lambda s: share(s) < before, f"{SLOW} has given a replica away")
+        check(f'worker "{SLOW}" is' in c.log("coordinator"), "the coordinator does not say who is slow")
+        digest = c.wait(job)["digest"]
+        check(digest == want, f"digest {digest}, undisturbed {want}")
+
+
+def main():
+    want = undisturbed()
+    attempts(lambda: check_straggler(want))
+    print(f"replicas moved away from the slow worker; digest {want} as without")
+
+
+if __name__ == "__main__":
+    main()
