@@ -1,6 +1,8 @@
-// CRC-32C (Castagnoli's polynomial, RFC 3720 appendix B.4), and the frame around a record in TFRecord and TensorBoard event files:
+// CRC-32C (Castagnoli's polynomial, RFC 3720 appendix B.4), and the frame around a record in TFRecord and TensorBoard
+// event files:
 //
-//   record := length:u64 Masked(length):u32 data Masked(data):u32        little-endian; Masked(x): the masked CRC-32C of x's bytes
+//   record := length:u64 Masked(length):u32 data Masked(data):u32        little-endian
+//   Masked(x): the CRC-32C of x's bytes, masked
 //
 // Pure functions; any thread. With SSE 4.2 a few bytes a nanosecond.
 #pragma once

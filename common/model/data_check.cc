@@ -84,7 +84,8 @@ absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, c
     case v1::Augmentation::kRandomRotation: {
       const auto& s = step.random_rotation();
       const std::string name = where + ".random_rotation";
-      CAIRN_RETURN_IF_ERROR(CheckFactor(name + ".factor", s.factor(), -1, 1, true, "0.1 for a tenth of a turn each way"));
+      CAIRN_RETURN_IF_ERROR(
+          CheckFactor(name + ".factor", s.factor(), -1, 1, true, "0.1 for a tenth of a turn each way"));
       return CheckFill(name, s.fill_mode(), s.fill_value());
     }
     case v1::Augmentation::kRandomZoom: {
@@ -106,7 +107,8 @@ absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, c
     case v1::Augmentation::kRandomCrop:
       return CheckCrop(where + ".random_crop", step.random_crop(), shape);
     case v1::Augmentation::kRandomBrightness:
-      return CheckFactor(where + ".random_brightness.factor", step.random_brightness().factor(), -1, 1, true, "0.2, say");
+      return CheckFactor(where + ".random_brightness.factor", step.random_brightness().factor(), -1, 1, true,
+                         "0.2, say");
     case v1::Augmentation::kRandomContrast:
       return CheckFactor(where + ".random_contrast.factor", step.random_contrast().factor(), 0, 1, false, "0.2, say");
     case v1::Augmentation::kCutout:
@@ -119,8 +121,9 @@ absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, c
     case v1::Augmentation::KIND_NOT_SET:
       break;
   }
-  return Bad(where, ": says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "
-                    "random_brightness, random_contrast, cutout");
+  return Bad(where,
+             ": says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "
+             "random_brightness, random_contrast, cutout");
 }
 
 // ---- data ----
@@ -129,7 +132,8 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
   if (!data.has_tfrecord()) return absl::OkStatus();
   const v1::TfRecord& t = data.tfrecord();
   if (data.format() != v1::Data::TFRECORD && data.format() != v1::Data::AUTO) {
-    return Bad("data.tfrecord: only for format TFRECORD, not ", v1::Data::Format_Name(data.format()), "; leave one of them away");
+    return Bad("data.tfrecord: only for format TFRECORD, not ", v1::Data::Format_Name(data.format()),
+               "; leave one of them away");
   }
   if (t.input().size() > kFeatureNameBytesMax || t.label().size() > kFeatureNameBytesMax) {
     return Bad("data.tfrecord: a feature's name of more than ", kFeatureNameBytesMax, " bytes; use a shorter one");
@@ -146,14 +150,15 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
   int64_t numbers = 1;
   for (int64_t d : shape) {
     if (d < 1 || d > kLayerOutputMax / numbers) {
-      return Bad("data.tfrecord.shape: ", ToString(shape), " has a size that is not positive, or too many numbers; use that of one example");
+      return Bad("data.tfrecord.shape: ", ToString(shape),
+                 " has a size that is not positive, or too many numbers; use that of one example");
     }
     numbers *= d;
   }
   if (shape.size() > kDimensionsMax) return Bad("data.tfrecord.shape: more than ", kDimensionsMax, " sizes; use fewer");
   if (numbers != NumElements(input)) {
-    return Bad("data.tfrecord.shape: ", ToString(shape), " has ", numbers, " numbers, the model's input ", ToString(input), " has ",
-               NumElements(input), "; make them equal, or leave shape away");
+    return Bad("data.tfrecord.shape: ", ToString(shape), " has ", numbers, " numbers, the model's input ",
+               ToString(input), " has ", NumElements(input), "; make them equal, or leave shape away");
   }
   return absl::OkStatus();
 }
@@ -163,11 +168,13 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
     return Bad("data.cache_dir: longer than ", kPathBytesMax, " bytes; use a shorter one");
   }
   if (!data->cache_dir().empty() && data->cache_dir()[0] != '/') {
-    return Bad("data.cache_dir: \"", data->cache_dir(), "\" is not absolute; give the directory as every worker sees it");
+    return Bad("data.cache_dir: \"", data->cache_dir(),
+               "\" is not absolute; give the directory as every worker sees it");
   }
   if (!data->has_prefetch()) data->set_prefetch(kPrefetchDefault);
   if (data->prefetch() < 0 || data->prefetch() > kPrefetchMax) {
-    return Bad("data.prefetch: ", data->prefetch(), " is not within 0 .. ", kPrefetchMax, "; use ", kPrefetchDefault, ", or 0 for none");
+    return Bad("data.prefetch: ", data->prefetch(), " is not within 0 .. ", kPrefetchMax, "; use ", kPrefetchDefault,
+               ", or 0 for none");
   }
   CAIRN_RETURN_IF_ERROR(CheckTfRecord(*data, input));
   return CheckAugmentation(*data, input);
@@ -183,7 +190,8 @@ absl::Status CheckSmoothing(const v1::Loss& loss) {
   const float s = loss.label_smoothing();
   if (!(s >= 0 && s < 1)) return Bad("loss.label_smoothing: ", s, " is outside [0, 1); use a number such as 0.1");
   if (s == 0 || IsCategorical(loss.kind()) || loss.kind() == v1::Loss::BINARY_CROSSENTROPY) return absl::OkStatus();
-  return Bad("loss.label_smoothing: only for cross-entropies, not ", v1::Loss::Kind_Name(loss.kind()), "; leave it away");
+  return Bad("loss.label_smoothing: only for cross-entropies, not ", v1::Loss::Kind_Name(loss.kind()),
+             "; leave it away");
 }
 
 absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
@@ -192,15 +200,16 @@ absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
   const bool binary = kind == v1::Loss::BINARY_CROSSENTROPY;
   if (!IsCategorical(kind) && !(binary && outputs == 1)) {
     return Bad("class_weight: needs classes, but the loss is ", v1::Loss::Kind_Name(kind),
-               binary ? " over several outputs" : "", "; leave class_weight away, or use SPARSE_CATEGORICAL_CROSSENTROPY");
+               binary ? " over several outputs" : "",
+               "; leave class_weight away, or use SPARSE_CATEGORICAL_CROSSENTROPY");
   }
   const int64_t classes = binary ? 2 : outputs;
   std::set<int32_t> seen;
   for (int i = 0; i < spec.class_weight_size(); ++i) {
     const v1::ClassWeight& w = spec.class_weight(i);
     if (w.class_id() < 0 || w.class_id() >= classes) {
-      return Bad("class_weight[", i, "].class_id: ", w.class_id(), " is not one of the model's classes 0 .. ", classes - 1,
-                 "; use one of them");
+      return Bad("class_weight[", i, "].class_id: ", w.class_id(), " is not one of the model's classes 0 .. ",
+                 classes - 1, "; use one of them");
     }
     if (!seen.insert(w.class_id()).second) {
       return Bad("class_weight[", i, "].class_id: ", w.class_id(), " has a weight already; remove one of them");
@@ -237,13 +246,13 @@ absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph) {
 
 absl::Status CheckDataPipelineAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data) {
   if (spec.data().has_tfrecord() && data.format() != v1::Data::TFRECORD) {
-    return Bad("data.tfrecord: only for format TFRECORD, but ", data.path(), " is ", v1::Data::Format_Name(data.format()),
-               "; leave it away");
+    return Bad("data.tfrecord: only for format TFRECORD, but ", data.path(), " is ",
+               v1::Data::Format_Name(data.format()), "; leave it away");
   }
   for (int i = 0; i < spec.class_weight_size(); ++i) {
     if (data.classes() > 0 && spec.class_weight(i).class_id() >= data.classes()) {
-      return Bad("class_weight[", i, "].class_id: ", spec.class_weight(i).class_id(), ", but ", data.path(), " has the ",
-                 data.classes(), " classes 0 .. ", data.classes() - 1, "; use one of them");
+      return Bad("class_weight[", i, "].class_id: ", spec.class_weight(i).class_id(), ", but ", data.path(),
+                 " has the ", data.classes(), " classes 0 .. ", data.classes() - 1, "; use one of them");
     }
   }
   return absl::OkStatus();

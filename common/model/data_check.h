@@ -1,4 +1,5 @@
-// The check of a job's input pipeline at submission: data's format, caches, TFRecord spec and augmentation, class weights, label smoothing.
+// The check of a job's input pipeline at submission: data's format, caches, TFRecord spec and augmentation, class
+// weights, label smoothing.
 //
 // Pure functions; any thread. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`.
 #pragma once

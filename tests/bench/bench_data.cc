@@ -1,9 +1,9 @@
 // How fast training batches come: from memory, with each augmentation, and how long it takes to open a large data set.
 //
 //   bench_data augment              images/s of one thread, 28x28x1 and 224x224x3, without and with each step
-//   bench_data open PATH [SHAPE]    opens a data set: seconds, memory; reads all of it once: examples/s; SHAPE as 224,224,3
-//   bench_data make-folder DIR N    N small pictures in ten classes
-//   bench_data make-records FILE N BYTES    N records of so many bytes each
+//   bench_data open PATH [SHAPE]    opens a data set: seconds, memory; reads all of it once: examples/s; SHAPE as
+//   224,224,3 bench_data make-folder DIR N    N small pictures in ten classes bench_data make-records FILE N BYTES    N
+//   records of so many bytes each
 #include <png.h>
 #include <sys/resource.h>
 
@@ -68,12 +68,14 @@ int Augment() {
       {"random_contrast", "augmentation { random_contrast { factor: 0.2 } }"},
       {"cutout", "augmentation { cutout { size: 14 } }"},
       {"flip, rotation, zoom, contrast",
-       "augmentation { random_flip {} } augmentation { random_rotation { factor: 0.1 } } augmentation { random_zoom { height_factor: 0.2 } } "
+       "augmentation { random_flip {} } augmentation { random_rotation { factor: 0.1 } } augmentation { random_zoom { "
+       "height_factor: 0.2 } } "
        "augmentation { random_contrast { factor: 0.2 } }"},
   };
   std::printf("%-32s %14s %14s\n", "images/s of one thread", "28x28x1", "224x224x3");
   for (const auto& [name, steps] : rows) {
-    std::printf("%-32s %14.0f %14.0f\n", name, ImagesPerSecond(steps, {28, 28, 1}), ImagesPerSecond(steps, {224, 224, 3}));
+    std::printf("%-32s %14.0f %14.0f\n", name, ImagesPerSecond(steps, {28, 28, 1}),
+                ImagesPerSecond(steps, {224, 224, 3}));
     std::fflush(stdout);
   }
   return 0;
@@ -100,8 +102,8 @@ int Open(const std::string& path, const Shape& shape) {
     const absl::Status status = (*dataset)->Read(v1::TRAIN, i, example.data(), &label);
     CAIRN_CHECK(status.ok(), status.ToString());
   }
-  std::printf("read: %.2f s, %.0f examples/s, %.0f MiB more in all\n", Since(start), static_cast<double>(size) / Since(start),
-              PeakMib() - before);
+  std::printf("read: %.2f s, %.0f examples/s, %.0f MiB more in all\n", Since(start),
+              static_cast<double>(size) / Since(start), PeakMib() - before);
   return 0;
 }
 
@@ -115,7 +117,9 @@ int MakeFolder(const std::string& dir, int64_t count) {
     image.version = PNG_IMAGE_VERSION;
     image.width = image.height = 32;
     image.format = PNG_FORMAT_RGB;
-    CAIRN_CHECK(png_image_write_to_file(&image, (folder + "/" + std::to_string(i) + ".png").c_str(), 0, pixels.data(), 0, nullptr), "PNG");
+    CAIRN_CHECK(png_image_write_to_file(&image, (folder + "/" + std::to_string(i) + ".png").c_str(), 0, pixels.data(),
+                                        0, nullptr),
+                "PNG");
   }
   return 0;
 }

@@ -1,6 +1,8 @@
-// TFRecord files: any bytes, and any records in frames whose checksums are right, with any choice of encoding, label offset and shape.
+// TFRecord files: any bytes, and any records in frames whose checksums are right, with any choice of encoding, label
+// offset and shape.
 //
-//   input := encoding:u8 offset:u8 shape:u8 (0 none, else so many numbers) framed:u8 (0: Rest is the file; else Block(record)*)
+//   input := encoding:u8 offset:u8 shape:u8 (0 none, else so many numbers) framed:u8 (0: Rest is the file; else
+//   Block(record)*)
 #include "common/base/crc32c.h"
 #include "tests/fuzz/dataset_target.h"
 

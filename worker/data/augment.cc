@@ -33,7 +33,8 @@ float* Scratch(int64_t numbers) {
 
 AugmentDraws::AugmentDraws(std::array<uint32_t, 2> key, uint64_t pass, uint64_t example, uint32_t step)
     : key_(key),
-      // Passes fit 32 bits; an example's upper bits, which no data set of today has, share a word with the step and the draw.
+      // Passes fit 32 bits; an example's upper bits, which no data set of today has, share a word with the step and the
+      // draw.
       counter_{static_cast<uint32_t>(example), static_cast<uint32_t>(pass), step,
                static_cast<uint32_t>(example >> 32) << 8} {}
 

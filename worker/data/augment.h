@@ -1,9 +1,9 @@
 // Augmenter: a job's data.augmentation applied to one training example.
 //
 // Immutable and thread-safe. Invariants:
-//   1. Apply is a pure function of (seed, pass, example, the example's numbers): the same bits on whatever worker, thread and processor.
-//      Each step has draws of its own (RandomStream::kAugment, counter: example, pass, step, draw): a step that is added at the end does not
-//      change those before it.
+//   1. Apply is a pure function of (seed, pass, example, the example's numbers): the same bits on whatever worker,
+//      thread and processor. Each step has draws of its own (RandomStream::kAugment, counter: example, pass, step,
+//      draw): a step that is added at the end does not change those before it.
 //   2. The shape stays what it was.
 // The layers are Keras' (keras.layers.RandomFlip, ...): factors, fill modes, the order of arithmetic; see job.proto.
 #pragma once
@@ -29,7 +29,9 @@ class AugmentDraws {
   // [low, high), 24 random bits; low where they are equal.
   float Uniform(float low, float high) { return low + (high - low) * ToUniform(Bits()); }
   // One of 0 .. n - 1, n >= 1.
-  int64_t Below(int64_t n) { return static_cast<int64_t>(static_cast<uint64_t>(Bits()) * static_cast<uint64_t>(n) >> 32); }
+  int64_t Below(int64_t n) {
+    return static_cast<int64_t>(static_cast<uint64_t>(Bits()) * static_cast<uint64_t>(n) >> 32);
+  }
 
  private:
   const std::array<uint32_t, 2> key_;
@@ -40,8 +42,8 @@ class AugmentDraws {
 
 class Augmenter {
  public:
-  // example_shape: [height, width, channels]. Null where there is nothing to do. Errors: INVALID_ARGUMENT, as CheckAugmentation in
-  // common/model/data_check.h.
+  // example_shape: [height, width, channels]. Null where there is nothing to do. Errors: INVALID_ARGUMENT, as
+  // CheckAugmentation in common/model/data_check.h.
   static absl::StatusOr<std::shared_ptr<const Augmenter>> Make(const v1::Data& data, const Shape& example_shape,
                                                                uint64_t seed);
 

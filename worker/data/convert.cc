@@ -59,14 +59,16 @@ class ExampleMaker {
   int64_t size(int split) const { return loaded_.splits[split] == nullptr ? 0 : loaded_.splits[split]->size(); }
 
   absl::StatusOr<std::string> Make(int split, int64_t index) {
-    return loaded_.format == v1::Data::IMAGE_FOLDER ? OfPicture(pictures_.splits[split][index]) : OfNumbers(split, index);
+    return loaded_.format == v1::Data::IMAGE_FOLDER ? OfPicture(pictures_.splits[split][index])
+                                                    : OfNumbers(split, index);
   }
 
  private:
   absl::StatusOr<std::string> OfPicture(const PictureFile& file) const {
     CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(file.path));
     CAIRN_ASSIGN_OR_RETURN(std::string bytes, reader.ReadToEnd(kPictureFileBytesMax));
-    if (!IsPicture(bytes)) return absl::DataLossError(file.path + ": neither a JPEG nor a PNG picture, whatever its name says");
+    if (!IsPicture(bytes))
+      return absl::DataLossError(file.path + ": neither a JPEG nor a PNG picture, whatever its name says");
     return WriteExample({OfBytes("image/encoded", std::move(bytes)), OfInt("image/class/label", file.label),
                          OfBytes("image/class/text", pictures_.class_names[file.label])});
   }
@@ -169,7 +171,8 @@ absl::StatusOr<std::vector<int>> ChooseSplits(const ExampleMaker& maker, const C
 
 absl::StatusOr<Converted> ConvertToTfRecord(const v1::Data& data, const ConvertOptions& options) {
   if (options.shards < 1 || options.shards > kConvertShardsMax) {
-    return absl::InvalidArgumentError(absl::StrFormat("--shards: %d is not in 1 to %d", options.shards, kConvertShardsMax));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--shards: %d is not in 1 to %d", options.shards, kConvertShardsMax));
   }
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<ExampleMaker> maker, ExampleMaker::Open(data));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int> splits, ChooseSplits(*maker, options));

@@ -17,7 +17,8 @@ namespace cairn {
 inline constexpr int kConvertShardsMax = 10'000;
 
 struct ConvertOptions {
-  // A folder (train.tfrecord, validation.tfrecord, test.tfrecord; made if needed), or a file's name with .tfrecord[s][.gz], for one split.
+  // A folder (train.tfrecord, validation.tfrecord, test.tfrecord; made if needed), or a file's name with
+  // .tfrecord[s][.gz], for one split.
   std::string out;
   std::string split;  // "train", "validation", "test"; empty: all that there are
   int shards = 1;     // more: train.tfrecord-00000-of-00004, records dealt out in turn
@@ -29,8 +30,8 @@ struct Converted {
   int files = 0;
 };
 
-// Files come into being whole: written beside their names, then renamed. Errors: as OpenDataset's; INVALID_ARGUMENT (the data is TFRecord
-// already, a file for several splits), UNAVAILABLE (the disk; names the file).
+// Files come into being whole: written beside their names, then renamed. Errors: as OpenDataset's; INVALID_ARGUMENT
+// (the data is TFRecord already, a file for several splits), UNAVAILABLE (the disk; names the file).
 absl::StatusOr<Converted> ConvertToTfRecord(const v1::Data& data, const ConvertOptions& options);
 
 }  // namespace cairn

@@ -1,13 +1,14 @@
-// DecodedTable: decodes examples on demand and keeps what was decoded: in memory while data.cache_mib lasts, then in a file of
-// data.cache_dir, if there is one.
+// DecodedTable: decodes examples on demand and keeps what was decoded: in memory while data.cache_mib lasts, then in a
+// file of data.cache_dir, if there is one.
 //
 // Thread-safe. Invariants:
 //   1. Read gives the same numbers wherever they come from.
-//   2. An example that was kept is not decoded again, unless what came back from the file is not what was written (one warning, and it is
-//      decoded again).
+//   2. An example that was kept is not decoded again, unless what came back from the file is not what was written (one
+//      warning).
 //   3. All tables of a room together hold at most its bytes in memory.
-//   4. The file has no name: it is gone when the worker is, however the worker ends, and no other process can see it or take it for its own.
-//   5. A folder that cannot be written to and a full disk cost a warning, no more: what was written stays, the rest is decoded again.
+//   4. The file has no name: it is gone when the worker is, however that ends, and nobody takes it for his own.
+//   5. A folder that cannot be written to and a full disk cost a warning, no more: what was written stays, the rest is
+//      decoded again.
 #pragma once
 
 #include <atomic>

@@ -60,14 +60,16 @@ std::string ColourRecord(uint64_t seed, uint32_t split, uint32_t index) {
   std::array<uint8_t, kGlyphPixels> ink;
   const int digit = DrawGlyph(seed, split, index, absl::MakeSpan(ink));
   const std::array<uint32_t, 2> key = StreamKey(seed, RandomStream::kGlyphs);
-  const PhiloxBlock colours[] = {Philox(key, {index, split, kColours, 0}), Philox(key, {index, split, kColours + 1, 0})};
+  const PhiloxBlock colours[] = {Philox(key, {index, split, kColours, 0}),
+                                 Philox(key, {index, split, kColours + 1, 0})};
   const int top = static_cast<int>(colours[1][2] % 5), left = static_cast<int>(colours[1][3] % 5);
   const bool dark = colours[1][2] >> 31 != 0;  // ink on paper, or the other way round
   std::string record(1 + 3 * kPlane, '\0');
   record[0] = static_cast<char>(digit);
   for (int c = 0; c < 3; ++c) {
     const int shift = 8 * c;
-    const int above = static_cast<int>(colours[0][0] >> shift & 0x7f), below = static_cast<int>(colours[0][1] >> shift & 0x7f);
+    const int above = static_cast<int>(colours[0][0] >> shift & 0x7f),
+              below = static_cast<int>(colours[0][1] >> shift & 0x7f);
     const int pen = 128 + static_cast<int>(colours[0][2] >> shift & 0x7f);
     for (int y = 0; y < kSide; ++y) {
       const int paper = (above * (kSide - 1 - y) + below * y) / (kSide - 1);
@@ -91,8 +93,8 @@ absl::Status WriteColourFile(const std::string& path, uint64_t seed, uint32_t sp
 
 // ---- texts ----
 
-// The vocabulary: 0 is padding, then kTextTopics * kTopicWords words of the topics, then the common ones, of which the first are the most
-// frequent.
+// The vocabulary: 0 is padding, then kTextTopics * kTopicWords words of the topics, then the common ones, of which the
+// first are the most frequent.
 std::string TextRecord(uint64_t seed, uint32_t split, uint32_t index) {
   const std::array<uint32_t, 2> key = StreamKey(seed, RandomStream::kGlyphs);
   const PhiloxBlock head = Philox(key, {index, split, 0, 0});

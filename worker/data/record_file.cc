@@ -12,8 +12,8 @@
 namespace cairn {
 namespace {
 
-// Of all RecordFiles together: a data set may have thousands of shards, a process a thousand descriptors. The others are opened for each
-// record.
+// Of all RecordFiles together: a data set may have thousands of shards, a process a thousand descriptors. The others
+// are opened for each record.
 constexpr int kFilesHeldOpenMax = 256;
 std::atomic<int> files_held_open{0};
 
@@ -52,12 +52,13 @@ absl::StatusOr<std::unique_ptr<const RecordFile>> RecordFile::Open(const std::st
   if (IsGzip({magic, begin})) {
     file->packed_ = true;
     CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
-    absl::StatusOr<std::string> bytes = reader.ReadToEnd(static_cast<uint64_t>(std::max<int64_t>(unpacked_bytes_max, 0)));
+    absl::StatusOr<std::string> bytes =
+        reader.ReadToEnd(static_cast<uint64_t>(std::max<int64_t>(unpacked_bytes_max, 0)));
     if (absl::IsResourceExhausted(bytes.status())) {
-      return absl::ResourceExhaustedError(
-          absl::StrFormat("%s: a gzip file has no random access, and what it holds does not fit into the %d MiB that are "
-                          "left of data.cache_mib; unpack the file, or raise data.cache_mib",
-                          path, unpacked_bytes_max >> 20));
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "%s: a gzip file has no random access, and what it holds does not fit into the %d MiB that are "
+          "left of data.cache_mib; unpack the file, or raise data.cache_mib",
+          path, unpacked_bytes_max >> 20));
     }
     if (!bytes.ok()) return bytes.status();
     file->unpacked_ = *std::move(bytes);
@@ -80,21 +81,23 @@ absl::Status RecordFile::Scan(Visitor visit) {
           absl::StrFormat("%s: more than %d records; cut it into several files", path_, kRecordsMax));
     }
     const absl::Status torn = Annotated(
-        record, absl::DataLossError(absl::StrFormat(
-                    "the file ends within it, at byte %d; it is cut off: make or fetch the file again", window.size())));
+        record,
+        absl::DataLossError(absl::StrFormat(
+            "the file ends within it, at byte %d; it is cut off: make or fetch the file again", window.size())));
     if (window.size() - at < kRecordHeaderBytes) return record == 0 ? NoRecords(path_) : torn;
     CAIRN_ASSIGN_OR_RETURN(const absl::string_view header, window.At(at, kRecordHeaderBytes));
     uint64_t length = 0;
     if (!ParseRecordHeader(header.data(), &length)) {
       if (record == 0) return NoRecords(path_);
-      return Annotated(record, absl::DataLossError(absl::StrFormat(
-                                   "its length has a wrong CRC, at byte %d; the file was altered or is damaged: make or "
-                                   "fetch it again",
-                                   at)));
+      return Annotated(record,
+                       absl::DataLossError(absl::StrFormat(
+                           "its length has a wrong CRC, at byte %d; the file was altered or is damaged: make or "
+                           "fetch it again",
+                           at)));
     }
     if (length > kRecordBytesMax) {
-      return Annotated(record, absl::DataLossError(absl::StrFormat("%d bytes; at most %d are read", length,
-                                                                   kRecordBytesMax)));
+      return Annotated(record,
+                       absl::DataLossError(absl::StrFormat("%d bytes; at most %d are read", length, kRecordBytesMax)));
     }
     const uint64_t begin = at + kRecordHeaderBytes, end = begin + length;
     if (window.size() - begin < length + kRecordFooterBytes) return torn;
@@ -128,13 +131,15 @@ absl::StatusOr<absl::string_view> RecordFile::Read(int64_t record, std::string* 
     framed = *scratch;
   }
   uint64_t length = 0;
-  const bool same = ParseRecordHeader(framed.data(), &length) && length + kRecordHeaderBytes + kRecordFooterBytes == bytes;
+  const bool same =
+      ParseRecordHeader(framed.data(), &length) && length + kRecordHeaderBytes + kRecordFooterBytes == bytes;
   const absl::string_view data = framed.substr(kRecordHeaderBytes, bytes - kRecordHeaderBytes - kRecordFooterBytes);
   if (!same || !RecordIsWhole({data.data(), data.size()}, data.data() + data.size())) {
-    return Annotated(record, absl::DataLossError(absl::StrFormat(
-                                 "its data has a wrong CRC, at byte %d; the file was altered or is damaged: make or fetch it "
-                                 "again",
-                                 at)));
+    return Annotated(record,
+                     absl::DataLossError(absl::StrFormat(
+                         "its data has a wrong CRC, at byte %d; the file was altered or is damaged: make or fetch it "
+                         "again",
+                         at)));
   }
   return data;
 }

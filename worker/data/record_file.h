@@ -1,8 +1,8 @@
 // RecordFile: a file of TFRecords (common/base/crc32c.h has the frame) with random access to its records.
 //
 // Immutable and thread-safe after Open. Records are counted from 0. Invariants:
-//   1. Open looks at every record's header and checks its length; a file that ends within a record is refused. What stands in the records is
-//      read where `visit` asks for it.
+//   1. Open looks at every record's header and checks its length; a file that ends within a record is refused. What
+//      stands in the records is read where `visit` asks for it.
 //   2. Read checks the record's own checksum.
 //   3. Memory: eight bytes a record, and all that comes out of a gzip file, at most `unpacked_bytes_max`.
 // Errors name the file and the record: DATA_LOSS (torn, altered), RESOURCE_EXHAUSTED (more than fits), NOT_FOUND.

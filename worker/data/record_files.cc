@@ -157,10 +157,11 @@ absl::StatusOr<std::array<std::vector<std::string>, 3>> FindRecordFiles(const st
   }
   if (!named) splits[kTrainSplit] = std::move(unnamed);
   if (splits[kTrainSplit].empty()) {
-    return absl::NotFoundError(absl::StrFormat(
-        "%s: holds no TFRecord file to train with; looked for *.tfrecord[s][.gz] and *-00000-of-00004, of which names with "
-        "\"validation\" or \"test\" are those splits'",
-        path));
+    return absl::NotFoundError(
+        absl::StrFormat("%s: holds no TFRecord file to train with; looked for *.tfrecord[s][.gz] and *-00000-of-00004, "
+                        "of which names with "
+                        "\"validation\" or \"test\" are those splits'",
+                        path));
   }
   for (const std::vector<std::string>& split : splits) {
     if (!split.empty()) CAIRN_RETURN_IF_ERROR(CheckShards(split));

@@ -49,7 +49,8 @@ void BytesToFloats(const uint8_t* in, int64_t count, float* out);
 // What the numbers of an example are before they become float32.
 enum class Element { kByte, kFloat };
 
-// Examples that are decoded when they are asked for (pictures, records); DecodedTable makes a table of them. Thread-safe.
+// Examples that are decoded when they are asked for (pictures, records); DecodedTable makes a table of them.
+// Thread-safe.
 class ExampleSource {
  public:
   virtual ~ExampleSource() = default;

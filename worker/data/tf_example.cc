@@ -230,8 +230,8 @@ absl::Status WalkNumbers(ByteWindow& window, const FeaturePlace& place, absl::Fu
     if (field.number != 1) continue;
     absl::StatusOr<bool> more = true;
     if (field.type == kLengthDelimited) {
-      more = ints ? PackedInts(window, field.begin, field.end, take)
-                  : PackedFloats(window, field.begin, field.end, take);
+      more =
+          ints ? PackedInts(window, field.begin, field.end, take) : PackedFloats(window, field.begin, field.end, take);
     } else if (ints && field.type == kVarint) {
       more = PackedInts(window, field.begin, field.end, take);
     } else if (!ints && field.type == kFixed32) {
@@ -244,7 +244,8 @@ absl::Status WalkNumbers(ByteWindow& window, const FeaturePlace& place, absl::Fu
   return absl::OkStatus();
 }
 
-absl::Status WalkBytes(ByteWindow& window, const FeaturePlace& place, absl::FunctionRef<bool(uint64_t, uint64_t)> take) {
+absl::Status WalkBytes(ByteWindow& window, const FeaturePlace& place,
+                       absl::FunctionRef<bool(uint64_t, uint64_t)> take) {
   Fields list(window, place.begin, place.end);
   Fields::Field field;
   while (!list.done()) {

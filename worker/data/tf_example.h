@@ -1,10 +1,12 @@
-// tf.train.Example, read where it lies: a record's features are found by walking over the bytes, without a message of them.
+// tf.train.Example, read where it lies: a record's features are found by walking over the bytes, without a message of
+// them.
 //
 //   Example  := (1: Features)*      Features := (1: Entry)*      Entry := 1: name, 2: Feature
 //   Feature  := 1: BytesList | 2: FloatList | 3: Int64List      List := (1: value)*, numbers packed or one by one
 //
-// Pure functions. They take any bytes: errors (DATA_LOSS) say what is wrong, their callers say where; nothing that is read is longer than
-// what it stands in. Values are skipped, not read: a picture of megabytes costs nothing until it is asked for.
+// Pure functions. They take any bytes: errors (DATA_LOSS) say what is wrong, their callers say where; nothing that is
+// read is longer than what it stands in. Values are skipped, not read: a picture of megabytes costs nothing until it is
+// asked for.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,8 @@ struct FeaturePlace {
   uint64_t begin = 0, end = 0;
 };
 
-// Calls `visit` for each feature of the Example in [begin, end). A name that comes twice counts as its last, as everywhere in protobuf.
-// `name` is valid during the call, and only before the window is used.
+// Calls `visit` for each feature of the Example in [begin, end). A name that comes twice counts as its last, as
+// everywhere in protobuf. `name` is valid during the call, and only before the window is used.
 absl::Status WalkFeatures(ByteWindow& window, uint64_t begin, uint64_t end,
                           absl::FunctionRef<absl::Status(absl::string_view name, const FeaturePlace& place)> visit);
 

@@ -1,6 +1,8 @@
-// TFRecord files of tf.train.Example: what of an example is the input and what the label, told from data.tfrecord or from the first record.
+// TFRecord files of tf.train.Example: what of an example is the input and what the label, told from data.tfrecord or
+// from the first record.
 //
-// Opening looks at each record's label and skips the rest; a record's checksum and its input are checked when it is read.
+// Opening looks at each record's label and skips the rest; a record's checksum and its input are checked when it is
+// read.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -99,17 +101,17 @@ absl::StatusOr<std::string> ChooseFeature(const std::string& asked, const char* 
     if (features.contains(name)) return name;
   }
   return absl::InvalidArgumentError(
-      absl::StrFormat("data.tfrecord.%s: missing, and none of \"%s\" is there; the record has %s; name one of them", field,
-                      absl::StrJoin(usual, "\", \""), Describe(features)));
+      absl::StrFormat("data.tfrecord.%s: missing, and none of \"%s\" is there; the record has %s; name one of them",
+                      field, absl::StrJoin(usual, "\", \""), Describe(features)));
 }
 
 absl::StatusOr<Encoding> ChooseEncoding(const v1::TfRecord& asked, const std::string& input, const Feature& feature) {
   const bool bytes = feature.place.kind == FeatureKind::kBytes;
   Encoding encoding = asked.encoding();
   if (encoding == v1::TfRecord::ENCODING_AUTO) {
-    encoding = !bytes                   ? v1::TfRecord::NUMBERS
+    encoding = !bytes                     ? v1::TfRecord::NUMBERS
                : IsPicture(feature.bytes) ? v1::TfRecord::JPEG_OR_PNG
-                                         : v1::TfRecord::RAW_UINT8;
+                                          : v1::TfRecord::RAW_UINT8;
   }
   if (!v1::TfRecord::Encoding_IsValid(encoding)) {
     return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.encoding: %d is not known", encoding));
@@ -136,7 +138,8 @@ int64_t SideFeature(const Features& features, const std::vector<std::string>& na
 Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const Features& features) {
   if (asked.shape_size() > 0) return {asked.shape().begin(), asked.shape().end()};
   if (!input_shape.empty()) return input_shape;
-  const Shape beside = {SideFeature(features, {"image/height", "height"}), SideFeature(features, {"image/width", "width"}),
+  const Shape beside = {SideFeature(features, {"image/height", "height"}),
+                        SideFeature(features, {"image/width", "width"}),
                         SideFeature(features, {"image/channels", "image/depth", "channels", "depth"})};
   return NumElements(beside) > 0 ? beside : Shape();
 }
@@ -145,18 +148,19 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
   const v1::TfRecord& asked = data.tfrecord();
   RecordSpec spec;
   spec.label_offset = asked.label_offset();
-  CAIRN_ASSIGN_OR_RETURN(spec.input, ChooseFeature(asked.input(), "input", {"image/encoded", "image", "image_raw", "x"},
-                                                   features));
-  CAIRN_ASSIGN_OR_RETURN(spec.label, ChooseFeature(asked.label(), "label", {"image/class/label", "label", "y"}, features));
+  CAIRN_ASSIGN_OR_RETURN(spec.input,
+                         ChooseFeature(asked.input(), "input", {"image/encoded", "image", "image_raw", "x"}, features));
+  CAIRN_ASSIGN_OR_RETURN(spec.label,
+                         ChooseFeature(asked.label(), "label", {"image/class/label", "label", "y"}, features));
   if (spec.input == spec.label) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("data.tfrecord.input: \"%s\" is the label too; name two features of %s", spec.input,
-                        Describe(features)));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.tfrecord.input: \"%s\" is the label too; name two features of %s", spec.input, Describe(features)));
   }
   const Feature& input = features.at(spec.input);
   CAIRN_ASSIGN_OR_RETURN(spec.encoding, ChooseEncoding(asked, spec.input, input));
   for (int32_t d : asked.shape()) {
-    if (d < 1 || d > kNumbersMax) return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %d; use 1 and more", d));
+    if (d < 1 || d > kNumbersMax)
+      return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %d; use 1 and more", d));
   }
   if (spec.encoding == v1::TfRecord::JPEG_OR_PNG) {
     if (asked.shape_size() > 0) {
@@ -165,8 +169,10 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
           "image_width; leave shape away");
     }
     v1::Data sized = data;
-    if (input_shape.empty() && data.image_height() == 0 && data.image_width() == 0) {  // nobody asks for a size: the first one's
-      CAIRN_ASSIGN_OR_RETURN(const PictureSize size, DecodePictureSize(absl::StrFormat("feature \"%s\"", spec.input), input.bytes));
+    if (input_shape.empty() && data.image_height() == 0 &&
+        data.image_width() == 0) {  // nobody asks for a size: the first one's
+      CAIRN_ASSIGN_OR_RETURN(const PictureSize size,
+                             DecodePictureSize(absl::StrFormat("feature \"%s\"", spec.input), input.bytes));
       sized.set_image_height(static_cast<int32_t>(size.height));
       sized.set_image_width(static_cast<int32_t>(size.width));
     }
@@ -195,8 +201,8 @@ absl::Status NoFeature(const std::string& name) {
 
 absl::StatusOr<float> ReadLabel(ByteWindow& window, const RecordSpec& spec, const FeaturePlace& place) {
   if (place.kind == FeatureKind::kBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("its label \"%s\" is a bytes_list; name a feature of class numbers in data.tfrecord.label", spec.label));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "its label \"%s\" is a bytes_list; name a feature of class numbers in data.tfrecord.label", spec.label));
   }
   double value = 0;
   int64_t values = 0;
@@ -211,18 +217,19 @@ absl::StatusOr<float> ReadLabel(ByteWindow& window, const RecordSpec& spec, cons
   value -= spec.label_offset;
   if (!std::isfinite(value)) return absl::DataLossError(absl::StrFormat("its label \"%s\" is %g", spec.label, value));
   if (place.kind == FeatureKind::kInts && spec.label_offset != 0 && value < 0) {
-    return absl::DataLossError(absl::StrFormat("its label \"%s\" is %d after data.tfrecord.label_offset %d is taken from it; "
-                                               "class numbers begin at 0",
-                                               spec.label, static_cast<int64_t>(value), spec.label_offset));
+    return absl::DataLossError(
+        absl::StrFormat("its label \"%s\" is %d after data.tfrecord.label_offset %d is taken from it; "
+                        "class numbers begin at 0",
+                        spec.label, static_cast<int64_t>(value), spec.label_offset));
   }
   return static_cast<float>(value);
 }
 
 absl::Status WrongSize(const RecordSpec& spec, int64_t has, const char* unit, int64_t wants) {
-  return absl::DataLossError(
-      absl::StrFormat("feature \"%s\" has %d %s, the shape %s takes %d; set data.tfrecord.shape, or the model's input, to "
-                      "what was written",
-                      spec.input, has, unit, ToString(spec.shape), wants));
+  return absl::DataLossError(absl::StrFormat(
+      "feature \"%s\" has %d %s, the shape %s takes %d; set data.tfrecord.shape, or the model's input, to "
+      "what was written",
+      spec.input, has, unit, ToString(spec.shape), wants));
 }
 
 absl::Status DecodeNumbers(ByteWindow& window, const RecordSpec& spec, const FeaturePlace& place, float* out) {
@@ -315,8 +322,8 @@ class RecordSource : public ExampleSource {
     absl::Status status = WalkFeatures(window, 0, record.size(), visit);
     if (status.ok() && !found) status = NoFeature(spec_.input);
     if (status.ok() && (input.kind == FeatureKind::kBytes) == (spec_.encoding == v1::TfRecord::NUMBERS)) {
-      status = absl::DataLossError(absl::StrFormat("feature \"%s\" is a %s, unlike the first record's", spec_.input,
-                                                   ToText(input.kind)));
+      status = absl::DataLossError(
+          absl::StrFormat("feature \"%s\" is a %s, unlike the first record's", spec_.input, ToText(input.kind)));
     }
     if (!status.ok()) return file.Annotated(number, status);
     if (spec_.encoding == v1::TfRecord::NUMBERS) {
@@ -397,8 +404,10 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
   const absl::StatusOr<Features> features = ReadFeatures(record);
   if (!features.ok()) return Annotate(features.status(), absl::StrCat(first, ": record 0"));
   const absl::StatusOr<RecordSpec> spec = Resolve(data, input_shape, *features);
-  if (!spec.ok()) return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(), " (", first, ", record 0)"));
-  const bool measure = spec->encoding == v1::TfRecord::NUMBERS && data.tfrecord().shape_size() == 0 && input_shape.empty();
+  if (!spec.ok())
+    return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(), " (", first, ", record 0)"));
+  const bool measure =
+      spec->encoding == v1::TfRecord::NUMBERS && data.tfrecord().shape_size() == 0 && input_shape.empty();
   LoadedData loaded;
   LabelKinds kinds;
   int64_t numbers_max = 0;

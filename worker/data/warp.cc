@@ -76,8 +76,8 @@ void BlendTaps(const PictureShape3& shape, const Tap& x, const Tap& y, float fil
                    x.share, y.share, shape.channels, out);
 }
 
-// Rows and columns apart: between two rows first, which is one loop over whole rows, then along the row that comes out. What is outside is
-// a row, and behind each row a pixel, of the fill value.
+// Rows and columns apart: between two rows first, which is one loop over whole rows, then along the row that comes out.
+// What is outside is a row, and behind each row a pixel, of the fill value.
 template <int kChannels>
 void WarpSeparate(const PictureShape3& shape, const std::vector<Tap>& rows, const std::vector<Tap>& columns, float fill,
                   const float* in, float* out) {
@@ -212,8 +212,8 @@ void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_m
   }
 }
 
-void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width, const float* in,
-                   float* out) {
+void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width,
+                   const float* in, float* out) {
   const auto taps = [](int64_t begin, int64_t part, int64_t part_out, int64_t size) {
     std::vector<Tap> made(static_cast<size_t>(part_out));
     const float scale = static_cast<float>(part) / static_cast<float>(part_out);

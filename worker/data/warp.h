@@ -1,7 +1,7 @@
 // Pictures of floats moved, turned and scaled: the arithmetic below augmentation.
 //
-// Pure functions; any thread. The same bits on every processor: float32 in a fixed order (the build keeps the compiler from fusing), sine and
-// cosine of our own.
+// Pure functions; any thread. The same bits on every processor: float32 in a fixed order (the build keeps the compiler
+// from fusing), sine and cosine of our own.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,26 @@ struct Affine2 {
   float yx = 0, yy = 1, y0 = 0;
 };
 
-// A turn by `turns` of a full one about the picture's middle, counter-clockwise as seen; as keras.layers.RandomRotation.
+// A turn by `turns` of a full one about the picture's middle, counter-clockwise as seen; as
+// keras.layers.RandomRotation.
 Affine2 Rotation(const PictureShape3& shape, double turns);
 // As keras.layers.RandomZoom: more than 1 shows more of the surroundings, less is a part enlarged.
 Affine2 Zoom(const PictureShape3& shape, float height, float width);
 // Moves the picture down by `down` and to the right by `right` pixels.
 Affine2 Translation(float down, float right);
 
-// out[y][x] = the bilinear value of `in` at the affine's place. Beyond the borders the picture goes on by the fill mode: REFLECT
-// (d c b a | a b c d | d c b a), WRAP (a b c d | a b c d | a b c d), NEAREST_PIXEL (a a a a | a b c d | d d d d), FILL_CONSTANT (k k k k |
-// a b c d | k k k k). `in` and `out` do not overlap.
+// out[y][x] = the bilinear value of `in` at the affine's place. `in` and `out` do not overlap. Beyond the borders the
+// picture goes on by the fill mode:
+//
+//   REFLECT        d c b a | a b c d | d c b a        WRAP             a b c d | a b c d | a b c d
+//   NEAREST_PIXEL  a a a a | a b c d | d d d d        FILL_CONSTANT    k k k k | a b c d | k k k k
 void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_mode, float fill_value, const float* in,
           float* out);
 
-// The part of `in` that begins at (top, left), which may be outside (zeros there), height x width, resized to shape's size (bilinear,
-// half-pixel centers) where that is another.
-void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width, const float* in,
-                   float* out);
+// The part of `in` that begins at (top, left), which may be outside (zeros there), height x width, resized to shape's
+// size (bilinear, half-pixel centers) where that is another.
+void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width,
+                   const float* in, float* out);
 
 // Of `turns` of a full turn, within 2^-50.
 void SinCos(double turns, double* sine, double* cosine);

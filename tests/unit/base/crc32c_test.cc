@@ -1,5 +1,5 @@
-// Goal: CRC-32C gives the values of RFC 3720 and agrees with a bit-by-bit division for every length and alignment; a record's frame is found
-// whole or altered.
+// Goal: CRC-32C gives the values of RFC 3720 and agrees with a bit-by-bit division for every length and alignment; a
+// record's frame is found whole or altered.
 #include "common/base/crc32c.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Goal: augmentation is Keras' by its formulas (each step beside a straightforward float64 reference or a closed form), draws what it should
-// as often as it should, and is a pure function of (seed, pass, example) whose bits stay what they are.
+// Goal: augmentation is Keras' by its formulas (each step beside a straightforward float64 reference or a closed form),
+// draws what it should as often as it should, and is a pure function of (seed, pass, example) whose bits stay what they
+// are.
 #include "worker/data/augment.h"
 
 #include <gmock/gmock.h>
@@ -40,8 +41,8 @@ std::vector<float> Picture(const PictureShape3& shape, uint32_t seed = 3) {
 // ---- warping ----
 
 // The picture without end: pixel (y, x) of it, by what stands in Keras' documentation of fill_mode.
-double Endless(const PictureShape3& s, const std::vector<float>& in, v1::FillMode mode, double fill, int64_t y, int64_t x,
-               int64_t c) {
+double Endless(const PictureShape3& s, const std::vector<float>& in, v1::FillMode mode, double fill, int64_t y,
+               int64_t x, int64_t c) {
   const auto inside = [&](int64_t i, int64_t size) -> int64_t {
     while (i < 0 || i >= size) {
       switch (mode) {
@@ -101,24 +102,27 @@ constexpr v1::FillMode kModes[] = {v1::REFLECT, v1::WRAP, v1::FILL_CONSTANT, v1:
 // The matrices as keras' get_rotation_matrix, get_zoom_matrix and get_translation_matrix write them.
 TEST(Warp, EqualsAPlainLoopInFloat64) {
   const double pi = std::acos(-1.0);
-  for (const PictureShape3& s : {PictureShape3{7, 9, 3}, PictureShape3{12, 5, 1}, PictureShape3{4, 4, 2}, PictureShape3{1, 6, 1}}) {
+  for (const PictureShape3& s :
+       {PictureShape3{7, 9, 3}, PictureShape3{12, 5, 1}, PictureShape3{4, 4, 2}, PictureShape3{1, 6, 1}}) {
     const std::vector<float> in = Picture(s);
     const double w = s.width - 1, h = s.height - 1;
     for (const v1::FillMode mode : kModes) {
       for (const double turns : {0.03, -0.2, 0.25, 0.5, 0.61, -1.0}) {
         const double sine = std::sin(2 * pi * turns), cosine = std::cos(2 * pi * turns);
-        const std::vector<double> m = {cosine, -sine, (w - (cosine * w - sine * h)) / 2,
+        const std::vector<double> m = {cosine, -sine,  (w - (cosine * w - sine * h)) / 2,
                                        sine,   cosine, (h - (sine * w + cosine * h)) / 2};
-        // A place that lies within rounding of a border between two pixels may fall on either side: of no account where the picture is
-        // continuous, and with WRAP or a fill value it is not only beyond its ends.
+        // A place that lies within rounding of a border between two pixels may fall on either side: of no account where
+        // the picture is continuous, and with WRAP or a fill value it is not only beyond its ends.
         ExpectNear(Warped(s, Rotation(s, turns), mode, 99, in), NaiveWarp(s, m, mode, 99, in), 0.01);
       }
-      for (const auto& [zoom_h, zoom_w] : {std::pair<float, float>{0.5f, 0.5f}, {1.3f, 0.8f}, {2.0f, 1.9f}, {1.0f, 1.0f}}) {
+      for (const auto& [zoom_h, zoom_w] :
+           {std::pair<float, float>{0.5f, 0.5f}, {1.3f, 0.8f}, {2.0f, 1.9f}, {1.0f, 1.0f}}) {
         const std::vector<double> m = {zoom_w, 0, w / 2 * (1 - zoom_w), 0, zoom_h, h / 2 * (1 - zoom_h)};
         ExpectNear(Warped(s, Zoom(s, zoom_h, zoom_w), mode, 7, in), NaiveWarp(s, m, mode, 7, in), 0.01);
       }
       for (const auto& [down, right] : {std::pair<float, float>{1, -2}, {0.25f, 0.75f}, {-30.5f, 17}}) {
-        ExpectNear(Warped(s, Translation(down, right), mode, 7, in), NaiveWarp(s, {1, 0, -right, 0, 1, -down}, mode, 7, in), 0.01);
+        ExpectNear(Warped(s, Translation(down, right), mode, 7, in),
+                   NaiveWarp(s, {1, 0, -right, 0, 1, -down}, mode, 7, in), 0.01);
       }
     }
   }
@@ -128,11 +132,14 @@ TEST(Warp, WholeMovesAreExact) {
   const PictureShape3 s{3, 3, 1};
   const std::vector<float> in = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   EXPECT_THAT(Warped(s, {}, v1::REFLECT, 0, in), testing::ElementsAreArray(in));
-  EXPECT_THAT(Warped(s, Rotation(s, 0.25), v1::REFLECT, 0, in), ElementsAre(3, 6, 9, 2, 5, 8, 1, 4, 7)) << "counter-clockwise";
+  EXPECT_THAT(Warped(s, Rotation(s, 0.25), v1::REFLECT, 0, in), ElementsAre(3, 6, 9, 2, 5, 8, 1, 4, 7))
+      << "counter-clockwise";
   EXPECT_THAT(Warped(s, Rotation(s, -0.25), v1::REFLECT, 0, in), ElementsAre(7, 4, 1, 8, 5, 2, 9, 6, 3));
   EXPECT_THAT(Warped(s, Rotation(s, 0.5), v1::REFLECT, 0, in), ElementsAre(9, 8, 7, 6, 5, 4, 3, 2, 1));
-  EXPECT_THAT(Warped(s, Translation(1, 0), v1::FILL_CONSTANT, 0.5f, in), ElementsAre(.5f, .5f, .5f, 1, 2, 3, 4, 5, 6)) << "down";
-  EXPECT_THAT(Warped(s, Translation(0, 1), v1::NEAREST_PIXEL, 0, in), ElementsAre(1, 1, 2, 4, 4, 5, 7, 7, 8)) << "right";
+  EXPECT_THAT(Warped(s, Translation(1, 0), v1::FILL_CONSTANT, 0.5f, in), ElementsAre(.5f, .5f, .5f, 1, 2, 3, 4, 5, 6))
+      << "down";
+  EXPECT_THAT(Warped(s, Translation(0, 1), v1::NEAREST_PIXEL, 0, in), ElementsAre(1, 1, 2, 4, 4, 5, 7, 7, 8))
+      << "right";
   EXPECT_THAT(Warped(s, Translation(0, 2), v1::REFLECT, 0, in), ElementsAre(2, 1, 1, 5, 4, 4, 8, 7, 7));
   EXPECT_THAT(Warped(s, Translation(0, 2), v1::WRAP, 0, in), ElementsAre(2, 3, 1, 5, 6, 4, 8, 9, 7));
   EXPECT_THAT(Warped(s, Translation(0, 1e30f), v1::NEAREST_PIXEL, 0, in), ElementsAre(1, 1, 1, 4, 4, 4, 7, 7, 7));
@@ -234,8 +241,10 @@ std::vector<double> Measure(const std::string& step, const Shape& shape, const s
 
 TEST(Augment, BrightnessAddsWithinItsFactorAndStaysInRange) {
   const std::vector<float> grey(4, 128);
-  ExpectUniform(Measure("random_brightness { factor: 0.2 }", {2, 2, 1}, grey, [](auto& p) { return p[0]; }), 128 - 51, 128 + 51);
-  ExpectUniform(Measure("random_brightness { factor: [0.1, 0.3] }", {2, 2, 1}, grey, [](auto& p) { return p[3]; }), 153.5, 204.5);
+  ExpectUniform(Measure("random_brightness { factor: 0.2 }", {2, 2, 1}, grey, [](auto& p) { return p[0]; }), 128 - 51,
+                128 + 51);
+  ExpectUniform(Measure("random_brightness { factor: [0.1, 0.3] }", {2, 2, 1}, grey, [](auto& p) { return p[3]; }),
+                153.5, 204.5);
   const Moments clipped =
       MomentsOf(Measure("random_brightness { factor: 1 }", {2, 2, 1}, grey, [](auto& p) { return p[0]; }));
   EXPECT_EQ(clipped.min, 0);
@@ -245,14 +254,18 @@ TEST(Augment, BrightnessAddsWithinItsFactorAndStaysInRange) {
 TEST(Augment, ContrastIsAboutEachChannelsMean) {
   // Channels 90, 110 (mean 100) and 40, 60 (mean 50).
   const std::vector<float> in = {90, 40, 110, 60};
-  ExpectUniform(Measure("random_contrast { factor: 0.5 }", {1, 2, 2}, in, [](auto& p) {
-    const double factor = (p[2] - 100) / 10;
-    EXPECT_NEAR(p[0], 100 - 10 * factor, 1e-3);
-    EXPECT_NEAR(p[1], 50 - 10 * factor, 1e-3);
-    EXPECT_NEAR(p[3], 50 + 10 * factor, 1e-3);
-    return factor;
-  }), 0.5, 1.5);
-  ExpectUniform(Measure("random_contrast { factor: [0.9, 0.3] }", {1, 2, 2}, in, [](auto& p) { return (p[2] - 100) / 10; }), 0.1, 1.3);
+  ExpectUniform(Measure("random_contrast { factor: 0.5 }", {1, 2, 2}, in,
+                        [](auto& p) {
+                          const double factor = (p[2] - 100) / 10;
+                          EXPECT_NEAR(p[0], 100 - 10 * factor, 1e-3);
+                          EXPECT_NEAR(p[1], 50 - 10 * factor, 1e-3);
+                          EXPECT_NEAR(p[3], 50 + 10 * factor, 1e-3);
+                          return factor;
+                        }),
+                0.5, 1.5);
+  ExpectUniform(
+      Measure("random_contrast { factor: [0.9, 0.3] }", {1, 2, 2}, in, [](auto& p) { return (p[2] - 100) / 10; }), 0.1,
+      1.3);
 }
 
 // A slope tells by how much it was moved.
@@ -371,7 +384,8 @@ TEST(Augment, IsAPureFunctionOfSeedPassAndExample) {
 
 TEST(Augment, AStepAtTheEndDoesNotChangeThoseBeforeIt) {
   const auto flip = Make("augmentation { random_flip {} }", {16, 14, 3});
-  const auto both = Make("augmentation { random_flip {} } augmentation { random_crop { height: 16 width: 14 } }", {16, 14, 3});
+  const auto both =
+      Make("augmentation { random_flip {} } augmentation { random_crop { height: 16 width: 14 } }", {16, 14, 3});
   for (int i = 0; i < 40; ++i) EXPECT_EQ(Augmented(*flip, 0, i), Augmented(*both, 0, i));
 }
 

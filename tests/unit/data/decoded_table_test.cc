@@ -1,5 +1,6 @@
-// Goal: decoded examples come back as they were, from memory, from the file and decoded anew; each is decoded once where there is room; a
-// folder that cannot be written to and a full disk cost no more than decoding; the file leaves nothing behind.
+// Goal: decoded examples come back as they were, from memory, from the file and decoded anew; each is decoded once
+// where there is room; a folder that cannot be written to and a full disk cost no more than decoding; the file leaves
+// nothing behind.
 #include "worker/data/decoded_table.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +43,9 @@ class CountingSource : public ExampleSource {
 
 struct Fixture {
   Fixture(int64_t size, Element element, std::shared_ptr<CacheRoom> cache)
-      : decoded(size), room(std::move(cache)), table(std::make_unique<CountingSource>(size, element, &decoded), kSize, element, room) {}
+      : decoded(size),
+        room(std::move(cache)),
+        table(std::make_unique<CountingSource>(size, element, &decoded), kSize, element, room) {}
 
   void ReadAll() {
     std::vector<float> example(kSize);
@@ -79,7 +82,8 @@ TEST(DecodedTable, TheFileTakesTheRest) {
     Fixture f(40, element, std::make_shared<CacheRoom>(16 * kSize, dir / "made/as/needed"));
     for (int pass = 0; pass < 3; ++pass) f.ReadAll();
     EXPECT_EQ(f.Decoded(), 40 + 2) << "once, but for the broken one";
-    EXPECT_TRUE(std::filesystem::is_empty(dir / "made/as/needed")) << "the file has no name, so that a crash leaves nothing behind";
+    EXPECT_TRUE(std::filesystem::is_empty(dir / "made/as/needed"))
+        << "the file has no name, so that a crash leaves nothing behind";
   }
 }
 

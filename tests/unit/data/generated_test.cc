@@ -1,5 +1,5 @@
-// Goal: generated data sets are what they say: readable, of the right shape, every class about as often, the same for the same seed, and the
-// first examples do not depend on how many there are.
+// Goal: generated data sets are what they say: readable, of the right shape, every class about as often, the same for
+// the same seed, and the first examples do not depend on how many there are.
 #include "worker/data/generated.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,8 @@ TEST(ColourGlyphs, AreACifar10DataSet) {
   ExpectBalanced(*a, 10);
   float label, other;
   for (int i : {0, 11, 19}) {
-    EXPECT_EQ(Example(*a, v1::TRAIN, i, &label), Example(*b, v1::TRAIN, i, &other)) << "more pictures do not change the first ones";
+    EXPECT_EQ(Example(*a, v1::TRAIN, i, &label), Example(*b, v1::TRAIN, i, &other))
+        << "more pictures do not change the first ones";
     EXPECT_EQ(label, other);
     EXPECT_NE(Example(*a, v1::TRAIN, i, &label), Example(*c, v1::TRAIN, i, &other)) << "another seed";
     EXPECT_NE(Example(*a, v1::TRAIN, i, &label), Example(*a, v1::TEST, i, &other));

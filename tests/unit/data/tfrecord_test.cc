@@ -1,6 +1,6 @@
-// Goal: TFRecord data sets give exactly the numbers that were written, in every encoding, from files, shards and folders, packed and plain;
-// what cannot be read is refused with the file, the record and what to do; no bytes crash the reader. What Python writes is read in
-// tests/integration/tfrecord_test.py.
+// Goal: TFRecord data sets give exactly the numbers that were written, in every encoding, from files, shards and
+// folders, packed and plain; what cannot be read is refused with the file, the record and what to do; no bytes crash
+// the reader. What Python writes is read in tests/integration/tfrecord_test.py.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -116,8 +116,9 @@ TEST(TfRecord, ShardsAndSplits) {
   EXPECT_EQ((*family)->size(v1::TEST), 0);
 
   std::filesystem::remove(dir / "d/flowers-train.tfrecord-00001-of-00003");
-  EXPECT_EQ(Open(dir / "d", {6}).status(),
-            absl::NotFoundError(dir / "d: shard 00001 of 00003 of \"flowers-train.tfrecord\" is missing; fetch it too"));
+  EXPECT_EQ(
+      Open(dir / "d", {6}).status(),
+      absl::NotFoundError(dir / "d: shard 00001 of 00003 of \"flowers-train.tfrecord\" is missing; fetch it too"));
 }
 
 TEST(TfRecord, FoldersOfSplitsAndFilesWithoutSplits) {
@@ -136,8 +137,9 @@ TEST(TfRecord, FoldersOfSplitsAndFilesWithoutSplits) {
   EXPECT_EQ((*b)->size(v1::TRAIN), 5);
   for (int i = 0; i < 5; ++i) ExpectPlain(**b, v1::TRAIN, i, i);
   EXPECT_EQ(Open(dir / "c", {6}).status().message(),
-            dir / "c/1.tfrecord: its name tells no split, but those of other files do; put \"train\", \"validation\" or "
-                  "\"test\" into it");
+            dir /
+                "c/1.tfrecord: its name tells no split, but those of other files do; put \"train\", \"validation\" or "
+                "\"test\" into it");
 }
 
 TEST(TfRecord, Pictures) {
@@ -147,7 +149,8 @@ TEST(TfRecord, Pictures) {
   WriteFile(dir / "p.tfrecord",
             Records({{OfBytes("image/encoded", ReadFile(dir / "p.png")), Ints("image/class/label", {1})},
                      {Ints("image/class/label", {2}), OfBytes("image/encoded", ReadFile(dir / "p.jpg"))}}));
-  const auto dataset = Open(dir / "p.tfrecord", {4, 4, 3}, [](v1::Data* d) { d->mutable_tfrecord()->set_label_offset(1); });
+  const auto dataset =
+      Open(dir / "p.tfrecord", {4, 4, 3}, [](v1::Data* d) { d->mutable_tfrecord()->set_label_offset(1); });
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().classes(), 2);
   float label = -1;
@@ -196,22 +199,22 @@ TEST(TfRecord, RawFloats) {
   const float numbers[] = {1.5f, -0.0f, 3e20f, 4};
   const std::string bytes(reinterpret_cast<const char*>(numbers), sizeof(numbers));
   WriteFile(dir / "f.tfrecord", Records({{OfBytes("x", bytes), Ints("y", {3})}}));
-  const auto dataset = Open(dir / "f.tfrecord", {2, 2, 1}, [](v1::Data* d) {
-    d->mutable_tfrecord()->set_encoding(v1::TfRecord::RAW_FLOAT32);
-  });
+  const auto dataset = Open(dir / "f.tfrecord", {2, 2, 1},
+                            [](v1::Data* d) { d->mutable_tfrecord()->set_encoding(v1::TfRecord::RAW_FLOAT32); });
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_THAT(Example(**dataset, v1::TRAIN, 0), ElementsAre(1.5f, -0.0f, 3e20f, 4));
 }
 
 TEST(TfRecord, SizesBesideTheBytesTellTheShape) {
   TempFolder dir;
-  WriteFile(dir / "s.tfrecord", Records({{OfBytes("image_raw", std::string(12, 'a')), Ints("label", {0}), Ints("height", {2}),
-                                          Ints("width", {2}), Ints("depth", {3})}}));
+  WriteFile(dir / "s.tfrecord", Records({{OfBytes("image_raw", std::string(12, 'a')), Ints("label", {0}),
+                                          Ints("height", {2}), Ints("width", {2}), Ints("depth", {3})}}));
   EXPECT_THAT((*Open(dir / "s.tfrecord"))->info().example_shape(), ElementsAre(2, 2, 3));
   EXPECT_THAT((*Open(dir / "s.tfrecord", {12}))->info().example_shape(), ElementsAre(12));
 }
 
-// Numbers one by one instead of packed, fields that nobody knows, a feature that comes twice: all of it is valid protobuf.
+// Numbers one by one instead of packed, fields that nobody knows, a feature that comes twice: all of it is valid
+// protobuf.
 TEST(TfRecord, OtherWaysToWriteTheSame) {
   const auto field = [](int number, const std::string& bytes) {
     return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
@@ -223,7 +226,8 @@ TEST(TfRecord, OtherWaysToWriteTheSame) {
   std::string floats("\x0d\0\0\x80\x3f", 5);                                          // 1.0
   floats = field(2, floats + field(1, std::string("\0\0\0\x40", 4)));                 // then packed 2.0
   const std::string unknown("\x98\x06\x2a", 3);                                       // field 99: 42
-  const std::string features = entry("label", ints) + unknown + entry("x", floats) + entry("label", field(3, field(1, "\x04")));
+  const std::string features =
+      entry("label", ints) + unknown + entry("x", floats) + entry("label", field(3, field(1, "\x04")));
   TempFolder dir;
   std::string bytes;
   AppendRecord(unknown + field(1, features) + unknown, &bytes);
@@ -260,9 +264,11 @@ TEST(TfRecord, WhatIsWrongIsNamed) {
   const std::string has = "the record has \"image_raw\" (6 bytes), \"label\" (int64_list of 1)";
   const std::vector<Case> cases = {
       {"cut", Plain(3).substr(0, 2 * record + 20), none, kLoss,
-       ": record 2: the file ends within it, at byte " + std::to_string(2 * record + 20) + "; it is cut off: make or fetch the file again"},
+       ": record 2: the file ends within it, at byte " + std::to_string(2 * record + 20) +
+           "; it is cut off: make or fetch the file again"},
       {"cut within a header", Plain(3).substr(0, record + 5), none, kLoss,
-       ": record 1: the file ends within it, at byte " + std::to_string(record + 5) + "; it is cut off: make or fetch the file again"},
+       ": record 1: the file ends within it, at byte " + std::to_string(record + 5) +
+           "; it is cut off: make or fetch the file again"},
       {"length altered", spoiled(record), none, kLoss,
        ": record 1: its length has a wrong CRC, at byte " + std::to_string(record) +
            "; the file was altered or is damaged: make or fetch it again"},
@@ -271,15 +277,18 @@ TEST(TfRecord, WhatIsWrongIsNamed) {
       {"another format", "this is no record at all", none, kLoss,
        ": no TFRecord file: its first twelve bytes are no record's header"},
       {"empty", "", none, kLoss, ": an empty file"},
-      {"no example", [] {
+      {"no example",
+       [] {
          std::string bytes;
          AppendRecord("\xff\xff", &bytes);
          return bytes;
-       }(), none, kLoss, ": record 0: not a tf.train.Example: it ends within a number"},
+       }(),
+       none, kLoss, ": record 0: not a tf.train.Example: it ends within a number"},
       {"missing feature", Plain(2), [](v1::Data* d) { d->mutable_tfrecord()->set_input("picture"); }, kInvalid,
        "data.tfrecord.input: there is no feature \"picture\"; " + has + " (PATH, record 0)"},
       {"missing label", Records({{OfBytes("image", "abc"), Floats("z", {1, 2})}}), none, kInvalid,
-       "data.tfrecord.label: missing, and none of \"image/class/label\", \"label\", \"y\" is there; the record has \"image\" (3 "
+       "data.tfrecord.label: missing, and none of \"image/class/label\", \"label\", \"y\" is there; the record has "
+       "\"image\" (3 "
        "bytes), \"z\" (float_list of 2); name one of them (PATH, record 0)"},
       {"label missing later", Plain(2) + Records({{OfBytes("image_raw", "abcdef")}}), none, kLoss,
        ": record 2: has no feature \"label\", which the first record has"},
@@ -289,9 +298,12 @@ TEST(TfRecord, WhatIsWrongIsNamed) {
        ": record 0: its label \"label\" has several numbers; a label is one number"},
       {"label below the offset", Records({{OfBytes("image", "abc"), Ints("label", {0})}}),
        [](v1::Data* d) { d->mutable_tfrecord()->set_label_offset(1); }, kLoss,
-       ": record 0: its label \"label\" is -1 after data.tfrecord.label_offset 1 is taken from it; class numbers begin at 0"},
-      {"wrong encoding", Plain(1), [](v1::Data* d) { d->mutable_tfrecord()->set_encoding(v1::TfRecord::NUMBERS); }, kInvalid,
-       "data.tfrecord.encoding: NUMBERS, but feature \"image_raw\" is a bytes_list; use JPEG_OR_PNG, RAW_UINT8 or RAW_FLOAT32 "
+       ": record 0: its label \"label\" is -1 after data.tfrecord.label_offset 1 is taken from it; class numbers begin "
+       "at 0"},
+      {"wrong encoding", Plain(1), [](v1::Data* d) { d->mutable_tfrecord()->set_encoding(v1::TfRecord::NUMBERS); },
+       kInvalid,
+       "data.tfrecord.encoding: NUMBERS, but feature \"image_raw\" is a bytes_list; use JPEG_OR_PNG, RAW_UINT8 or "
+       "RAW_FLOAT32 "
        "(PATH, record 0)"},
       {"gzip that is cut", "\x1f\x8b rubbish", none, kLoss, ": broken gzip data"},
   };
@@ -333,29 +345,37 @@ TEST(TfRecord, WhatIsWrongWithinARecordIsNamedWhenItIsRead) {
   altered[2 * record + 35] = static_cast<char>(altered[2 * record + 35] ^ 1);  // a pixel
   EXPECT_EQ(read(altered, 2), path + ": record 2: its data has a wrong CRC, at byte " + std::to_string(2 * record) +
                                   "; the file was altered or is damaged: make or fetch it again");
-  EXPECT_EQ(read(Plain(1) + Records({{OfBytes("image_raw", "abc"), Ints("label", {1})}}), 1),
-            path + ": record 1: feature \"image_raw\" has 3 bytes, the shape [2,3,1] takes 6; set data.tfrecord.shape, or the "
-                   "model's input, to what was written");
+  EXPECT_EQ(
+      read(Plain(1) + Records({{OfBytes("image_raw", "abc"), Ints("label", {1})}}), 1),
+      path +
+          ": record 1: feature \"image_raw\" has 3 bytes, the shape [2,3,1] takes 6; set data.tfrecord.shape, or the "
+          "model's input, to what was written");
   EXPECT_EQ(read(Plain(1) + Records({{Floats("image_raw", {1}), Ints("label", {1})}}), 1),
             path + ": record 1: feature \"image_raw\" is a float_list, unlike the first record's");
-  EXPECT_EQ(read(Records({{Floats("x", {1, 2}), Ints("y", {1})}, {Floats("x", {1, 2, 3}), Ints("y", {1})}}), 1, {2}),
-            path + ": record 1: feature \"x\" has 3 numbers, the shape [2] takes 2; set data.tfrecord.shape, or the model's "
-                   "input, to what was written");
+  EXPECT_EQ(
+      read(Records({{Floats("x", {1, 2}), Ints("y", {1})}, {Floats("x", {1, 2, 3}), Ints("y", {1})}}), 1, {2}),
+      path +
+          ": record 1: feature \"x\" has 3 numbers, the shape [2] takes 2; set data.tfrecord.shape, or the model's "
+          "input, to what was written");
   WritePng(dir / "p.png", 3, 2, 1, std::vector<uint8_t>(6, 9));
   const std::string png = ReadFile(dir / "p.png");
-  EXPECT_THAT(read(Records({{OfBytes("image", png), Ints("label", {0})}, {OfBytes("image", "GIF89a..."), Ints("label", {0})}}), 1),
-              testing::Eq(path + ": record 1: feature \"image\": neither a JPEG nor a PNG picture, whatever its name says"));
+  EXPECT_THAT(
+      read(Records({{OfBytes("image", png), Ints("label", {0})}, {OfBytes("image", "GIF89a..."), Ints("label", {0})}}),
+           1),
+      testing::Eq(path + ": record 1: feature \"image\": neither a JPEG nor a PNG picture, whatever its name says"));
 }
 
 TEST(TfRecord, GzipThatDoesNotFitIntoTheCache) {
   TempFolder dir;
   std::string bytes;
-  for (int i = 0; i < 3; ++i) AppendRecord(WriteExample({OfBytes("image", std::string(600'000, 'x')), Ints("label", {1})}), &bytes);
+  for (int i = 0; i < 3; ++i)
+    AppendRecord(WriteExample({OfBytes("image", std::string(600'000, 'x')), Ints("label", {1})}), &bytes);
   WriteGzip(dir / "g.tfrecord.gz", bytes);
   EXPECT_EQ(Open(dir / "g.tfrecord.gz", {}, [](v1::Data* d) { d->set_cache_mib(1); }).status(),
-            absl::ResourceExhaustedError(dir / "g.tfrecord.gz: a gzip file has no random access, and what it holds does not fit "
-                                               "into the 1 MiB that are left of data.cache_mib; unpack the file, or raise "
-                                               "data.cache_mib"));
+            absl::ResourceExhaustedError(
+                dir / "g.tfrecord.gz: a gzip file has no random access, and what it holds does not fit "
+                      "into the 1 MiB that are left of data.cache_mib; unpack the file, or raise "
+                      "data.cache_mib"));
   EXPECT_TRUE(Open(dir / "g.tfrecord.gz", {}, [](v1::Data* d) { d->set_cache_mib(2); }).ok());
 }
 
@@ -364,22 +384,27 @@ TEST(TfRecord, LargeRecords) {
   TempFolder dir;
   std::string bytes;
   for (int i = 0; i < 5; ++i) {
-    AppendRecord(WriteExample({OfBytes("image", std::string(200'000 + i, static_cast<char>(i))), Ints("zlabel", {i})}), &bytes);
+    AppendRecord(WriteExample({OfBytes("image", std::string(200'000 + i, static_cast<char>(i))), Ints("zlabel", {i})}),
+                 &bytes);
   }
   WriteFile(dir / "l.tfrecord", bytes);
-  const auto dataset = Open(dir / "l.tfrecord", {200'000}, [](v1::Data* d) { d->mutable_tfrecord()->set_label("zlabel"); });
+  const auto dataset =
+      Open(dir / "l.tfrecord", {200'000}, [](v1::Data* d) { d->mutable_tfrecord()->set_label("zlabel"); });
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->info().classes(), 5);
   EXPECT_THAT(Example(**dataset, v1::TRAIN, 0), testing::Each(0));
   std::vector<float> example(200'000);
   float label;
-  EXPECT_THAT(std::string((*dataset)->Read(v1::TRAIN, 4, example.data(), &label).message()), HasSubstr("has 200004 bytes"));
+  EXPECT_THAT(std::string((*dataset)->Read(v1::TRAIN, 4, example.data(), &label).message()),
+              HasSubstr("has 200004 bytes"));
 }
 
-// Whatever the bytes are, the reader says something sensible. With right checksums, so that the bytes behind them are looked at.
+// Whatever the bytes are, the reader says something sensible. With right checksums, so that the bytes behind them are
+// looked at.
 TEST(TfRecord, NoBytesCrashTheReader) {
   TempFolder dir;
-  const std::string whole = WriteExample({OfBytes("image", "abcdef"), Floats("f", {1, 2}), Ints("label", {3}), Ints("t", {300, -1})});
+  const std::string whole =
+      WriteExample({OfBytes("image", "abcdef"), Floats("f", {1, 2}), Ints("label", {3}), Ints("t", {300, -1})});
   int refused = 0;
   for (uint32_t round = 0; round < 1000; ++round) {
     std::string record = whole;
@@ -387,9 +412,12 @@ TEST(TfRecord, NoBytesCrashTheReader) {
     for (uint32_t change = 0; change <= random[0] % 3; ++change) {
       const PhiloxBlock r = Philox({17, 5}, {round, change, 0, 0});
       const size_t at = r[0] % record.size();
-      if (r[1] % 4 == 0) record.erase(at, r[2] % 5);
-      else if (r[1] % 4 == 1) record.insert(at, 1 + r[2] % 3, static_cast<char>(r[3]));
-      else record[at] = static_cast<char>(r[3]);
+      if (r[1] % 4 == 0)
+        record.erase(at, r[2] % 5);
+      else if (r[1] % 4 == 1)
+        record.insert(at, 1 + r[2] % 3, static_cast<char>(r[3]));
+      else
+        record[at] = static_cast<char>(r[3]);
       if (record.empty()) break;
     }
     std::string bytes;

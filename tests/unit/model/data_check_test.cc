@@ -1,4 +1,5 @@
-// Goal: an input pipeline that cannot work is refused at submission, with the sentence that the user sees; what Keras allows is allowed.
+// Goal: an input pipeline that cannot work is refused at submission, with the sentence that the user sees; what Keras
+// allows is allowed.
 #include "common/model/data_check.h"
 
 #include <gtest/gtest.h>
@@ -9,10 +10,12 @@
 namespace cairn {
 namespace {
 
-v1::JobSpec Job(const std::string& change, const std::string& input = "[8, 8, 3]", const std::string& last = "units: 3 activation: SOFTMAX",
+v1::JobSpec Job(const std::string& change, const std::string& input = "[8, 8, 3]",
+                const std::string& last = "units: 3 activation: SOFTMAX",
                 const std::string& loss = "SPARSE_CATEGORICAL_CROSSENTROPY") {
-  v1::JobSpec spec = FromText<v1::JobSpec>("model { layers { input { shape: " + input + " } } layers { flatten {} } layers { dense { " + last +
-                                           " } } } data { path: 'pictures' } loss { kind: " + loss + " } optimizer { sgd {} }");
+  v1::JobSpec spec = FromText<v1::JobSpec>(
+      "model { layers { input { shape: " + input + " } } layers { flatten {} } layers { dense { " + last +
+      " } } } data { path: 'pictures' } loss { kind: " + loss + " } optimizer { sgd {} }");
   spec.MergeFrom(FromText<v1::JobSpec>(change));
   return spec;
 }
@@ -20,20 +23,26 @@ v1::JobSpec Job(const std::string& change, const std::string& input = "[8, 8, 3]
 std::string Step(const std::string& step) { return "data { augmentation { " + step + " } }"; }
 
 TEST(DataCheck, WhatKerasAllowsIsAllowed) {
-  for (const char* step : {
-           "random_flip {}", "random_flip { mode: VERTICAL }", "random_rotation { factor: 0.1 }", "random_rotation { factor: [-0.2, 0.3] fill_mode: WRAP }",
-           "random_zoom { height_factor: [-0.3, -0.2] }", "random_zoom { height_factor: 0.2 width_factor: 0.1 fill_mode: FILL_CONSTANT fill_value: 9 }",
-           "random_translation { height_factor: 0 width_factor: 1 }", "random_crop { height: 8 width: 8 }", "random_crop { height: 10 width: 9 padding: 1 }",
-           "random_brightness { factor: [0, 1] }", "random_contrast { factor: 0.2 }", "random_contrast { factor: [0.9, 0.1] }", "cutout { size: 4 }"}) {
+  for (const char* step :
+       {"random_flip {}", "random_flip { mode: VERTICAL }", "random_rotation { factor: 0.1 }",
+        "random_rotation { factor: [-0.2, 0.3] fill_mode: WRAP }", "random_zoom { height_factor: [-0.3, -0.2] }",
+        "random_zoom { height_factor: 0.2 width_factor: 0.1 fill_mode: FILL_CONSTANT fill_value: 9 }",
+        "random_translation { height_factor: 0 width_factor: 1 }", "random_crop { height: 8 width: 8 }",
+        "random_crop { height: 10 width: 9 padding: 1 }", "random_brightness { factor: [0, 1] }",
+        "random_contrast { factor: 0.2 }", "random_contrast { factor: [0.9, 0.1] }", "cutout { size: 4 }"}) {
     const auto job = CheckJob(Job(Step(step)));
     EXPECT_TRUE(job.ok()) << step << ": " << job.status();
   }
   EXPECT_EQ(CheckJob(Job("")).value().spec.data().prefetch(), 2);
   EXPECT_EQ(CheckJob(Job("data { prefetch: 0 }")).value().spec.data().prefetch(), 0);
   EXPECT_TRUE(CheckJob(Job("class_weight { class_id: 2 weight: 0 } class_weight { class_id: 0 weight: 3.5 }")).ok());
-  EXPECT_TRUE(CheckJob(Job("class_weight { class_id: 1 weight: 2 }", "4", "units: 1 activation: SIGMOID", "BINARY_CROSSENTROPY")).ok());
+  EXPECT_TRUE(CheckJob(Job("class_weight { class_id: 1 weight: 2 }", "4", "units: 1 activation: SIGMOID",
+                           "BINARY_CROSSENTROPY"))
+                  .ok());
   EXPECT_TRUE(CheckJob(Job("loss { label_smoothing: 0.99 }")).ok());
-  EXPECT_TRUE(CheckJob(Job("data { tfrecord { shape: [64, 3] input: 'a' label: 'b' } cache_dir: '/tmp' drop_remainder: true }")).ok());
+  EXPECT_TRUE(
+      CheckJob(Job("data { tfrecord { shape: [64, 3] input: 'a' label: 'b' } cache_dir: '/tmp' drop_remainder: true }"))
+          .ok());
 }
 
 TEST(DataCheck, EachWrongFieldIsNamed) {
@@ -42,55 +51,74 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
   };
   const std::string aug = "data.augmentation[0].";
   const std::vector<Case> cases = {
-      {Step(""), "data.augmentation[0]: says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "
-                 "random_brightness, random_contrast, cutout"},
-      {Step("random_flip { mode: 7 }"), aug + "random_flip.mode: 7 is not known; use HORIZONTAL, VERTICAL or HORIZONTAL_AND_VERTICAL"},
+      {Step(""),
+       "data.augmentation[0]: says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, "
+       "random_crop, "
+       "random_brightness, random_contrast, cutout"},
+      {Step("random_flip { mode: 7 }"),
+       aug + "random_flip.mode: 7 is not known; use HORIZONTAL, VERTICAL or HORIZONTAL_AND_VERTICAL"},
       {Step("random_rotation {}"), aug + "random_rotation.factor: missing; use 0.1 for a tenth of a turn each way"},
       {Step("random_rotation { factor: 1.5 }"),
        aug + "random_rotation.factor: 1.5 is outside [-1, 1]; use 0.1 for a tenth of a turn each way"},
       {Step("random_rotation { factor: nan }"),
        aug + "random_rotation.factor: nan is outside [-1, 1]; use 0.1 for a tenth of a turn each way"},
-      {Step("random_rotation { factor: -0.1 }"),
-       aug + "random_rotation.factor: -0.1 is negative; one number f stands for [-f, f]: use 0.1 for a tenth of a turn each way"},
-      {Step("random_rotation { factor: [0.1, 0.2, 0.3] }"), aug + "random_rotation.factor: 3 numbers; use one, or two: [low, high]"},
-      {Step("random_rotation { factor: [0.2, 0.1] }"), aug + "random_rotation.factor: its low 0.2 is above its high 0.1; exchange them"},
+      {Step("random_rotation { factor: -0.1 }"), aug + "random_rotation.factor: -0.1 is negative; one number f stands "
+                                                       "for [-f, f]: use 0.1 for a tenth of a turn each way"},
+      {Step("random_rotation { factor: [0.1, 0.2, 0.3] }"),
+       aug + "random_rotation.factor: 3 numbers; use one, or two: [low, high]"},
+      {Step("random_rotation { factor: [0.2, 0.1] }"),
+       aug + "random_rotation.factor: its low 0.2 is above its high 0.1; exchange them"},
       {Step("random_rotation { factor: 0.1 fill_mode: 9 }"),
        aug + "random_rotation.fill_mode: 9 is not known; use REFLECT, WRAP, FILL_CONSTANT or NEAREST_PIXEL"},
       {Step("random_rotation { factor: 0.1 fill_value: 3 }"),
        aug + "random_rotation.fill_value: only for fill_mode FILL_CONSTANT; leave it away, or set fill_mode"},
       {Step("random_zoom { width_factor: 0.1 }"), aug + "random_zoom.height_factor: missing; use 0.2, say"},
-      {Step("random_zoom { height_factor: -3 }"), aug + "random_zoom.height_factor: -3 is outside [-1, 1]; use 0.2, say"},
-      {Step("random_translation { height_factor: 0.1 }"), aug + "random_translation.width_factor: missing; use 0.1, say"},
+      {Step("random_zoom { height_factor: -3 }"),
+       aug + "random_zoom.height_factor: -3 is outside [-1, 1]; use 0.2, say"},
+      {Step("random_translation { height_factor: 0.1 }"),
+       aug + "random_translation.width_factor: missing; use 0.1, say"},
       {Step("random_crop { height: 9 width: 4 }"),
        aug + "random_crop.height: 9 is more than the 8 pixels of the picture; use a smaller part, or padding"},
       {Step("random_crop { height: 4 width: 11 padding: 1 }"),
        aug + "random_crop.width: 11 is more than the 10 pixels of the picture with its padding; use a smaller part"},
       {Step("random_crop { height: 4 }"), aug + "random_crop.width: 0 is not positive; use 8, say"},
-      {Step("random_crop { height: 4 width: 4 padding: -1 }"), aug + "random_crop.padding: -1 is not within 0 .. 16384; use 4, say"},
+      {Step("random_crop { height: 4 width: 4 padding: -1 }"),
+       aug + "random_crop.padding: -1 is not within 0 .. 16384; use 4, say"},
       {Step("random_brightness { factor: 2 }"), aug + "random_brightness.factor: 2 is outside [-1, 1]; use 0.2, say"},
-      {Step("random_contrast { factor: [-0.1, 0.5] }"), aug + "random_contrast.factor: -0.1 is outside [0, 1]; use 0.2, say"},
+      {Step("random_contrast { factor: [-0.1, 0.5] }"),
+       aug + "random_contrast.factor: -0.1 is outside [0, 1]; use 0.2, say"},
       {Step("cutout {}"), aug + "cutout.size: 0 is not within 1 .. 16384; use half the picture's side, say"},
       {"data { prefetch: -1 }", "data.prefetch: -1 is not within 0 .. 1024; use 2, or 0 for none"},
-      {"data { cache_dir: '" + std::string(5000, 'a') + "' }", "data.cache_dir: longer than 4096 bytes; use a shorter one"},
-      {"data { cache_dir: 'cache' }", "data.cache_dir: \"cache\" is not absolute; give the directory as every worker sees it"},
-      {"data { format: CSV tfrecord { input: 'x' } }", "data.tfrecord: only for format TFRECORD, not CSV; leave one of them away"},
-      {"data { tfrecord { input: 'x' label: 'x' } }", "data.tfrecord.label: \"x\" is the input too; name another feature"},
+      {"data { cache_dir: '" + std::string(5000, 'a') + "' }",
+       "data.cache_dir: longer than 4096 bytes; use a shorter one"},
+      {"data { cache_dir: 'cache' }",
+       "data.cache_dir: \"cache\" is not absolute; give the directory as every worker sees it"},
+      {"data { format: CSV tfrecord { input: 'x' } }",
+       "data.tfrecord: only for format TFRECORD, not CSV; leave one of them away"},
+      {"data { tfrecord { input: 'x' label: 'x' } }",
+       "data.tfrecord.label: \"x\" is the input too; name another feature"},
       {"data { tfrecord { encoding: 77 } }",
        "data.tfrecord.encoding: 77 is not known; use JPEG_OR_PNG, RAW_UINT8, RAW_FLOAT32, NUMBERS, or leave it away"},
       {"data { tfrecord { shape: [8, 0] } }",
        "data.tfrecord.shape: [8,0] has a size that is not positive, or too many numbers; use that of one example"},
       {"data { tfrecord { shape: [2147483647, 2147483647, 2147483647] } }",
-       "data.tfrecord.shape: [2147483647,2147483647,2147483647] has a size that is not positive, or too many numbers; use that of one example"},
+       "data.tfrecord.shape: [2147483647,2147483647,2147483647] has a size that is not positive, or too many numbers; "
+       "use that of one example"},
       {"data { tfrecord { shape: [28, 28] } }",
-       "data.tfrecord.shape: [28,28] has 784 numbers, the model's input [8,8,3] has 192; make them equal, or leave shape away"},
+       "data.tfrecord.shape: [28,28] has 784 numbers, the model's input [8,8,3] has 192; make them equal, or leave "
+       "shape away"},
       {"loss { label_smoothing: 1 }", "loss.label_smoothing: 1 is outside [0, 1); use a number such as 0.1"},
       {"loss { label_smoothing: -0.1 }", "loss.label_smoothing: -0.1 is outside [0, 1); use a number such as 0.1"},
-      {"class_weight { class_id: 3 weight: 2 }", "class_weight[0].class_id: 3 is not one of the model's classes 0 .. 2; use one of them"},
-      {"class_weight { class_id: -1 weight: 2 }", "class_weight[0].class_id: -1 is not one of the model's classes 0 .. 2; use one of them"},
+      {"class_weight { class_id: 3 weight: 2 }",
+       "class_weight[0].class_id: 3 is not one of the model's classes 0 .. 2; use one of them"},
+      {"class_weight { class_id: -1 weight: 2 }",
+       "class_weight[0].class_id: -1 is not one of the model's classes 0 .. 2; use one of them"},
       {"class_weight { class_id: 1 weight: 2 } class_weight { class_id: 1 weight: 3 }",
        "class_weight[1].class_id: 1 has a weight already; remove one of them"},
-      {"class_weight { class_id: 1 weight: -2 }", "class_weight[0].weight: -2 is negative or not finite; use a number such as 2"},
-      {"class_weight { class_id: 1 weight: inf }", "class_weight[0].weight: inf is negative or not finite; use a number such as 2"},
+      {"class_weight { class_id: 1 weight: -2 }",
+       "class_weight[0].weight: -2 is negative or not finite; use a number such as 2"},
+      {"class_weight { class_id: 1 weight: inf }",
+       "class_weight[0].weight: inf is negative or not finite; use a number such as 2"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.change);
@@ -102,17 +130,23 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
 
 TEST(DataCheck, WhatDependsOnModelAndLoss) {
   EXPECT_EQ(CheckJob(Job(Step("random_flip {}"), "4")).status().message(),
-            "data.augmentation: for pictures, but the model's input is [4]; leave it away, or make the input [height, width, channels]");
+            "data.augmentation: for pictures, but the model's input is [4]; leave it away, or make the input [height, "
+            "width, channels]");
   EXPECT_EQ(CheckJob(Job("loss { label_smoothing: 0.1 }", "4", "units: 1", "MEAN_SQUARED_ERROR")).status().message(),
             "loss.label_smoothing: only for cross-entropies, not MEAN_SQUARED_ERROR; leave it away");
-  EXPECT_EQ(CheckJob(Job("class_weight { class_id: 0 weight: 2 }", "4", "units: 1", "MEAN_SQUARED_ERROR")).status().message(),
-            "class_weight: needs classes, but the loss is MEAN_SQUARED_ERROR; leave class_weight away, or use "
-            "SPARSE_CATEGORICAL_CROSSENTROPY");
-  EXPECT_EQ(CheckJob(Job("class_weight { class_id: 2 weight: 2 }", "4", "units: 1 activation: SIGMOID", "BINARY_CROSSENTROPY")).status().message(),
+  EXPECT_EQ(
+      CheckJob(Job("class_weight { class_id: 0 weight: 2 }", "4", "units: 1", "MEAN_SQUARED_ERROR")).status().message(),
+      "class_weight: needs classes, but the loss is MEAN_SQUARED_ERROR; leave class_weight away, or use "
+      "SPARSE_CATEGORICAL_CROSSENTROPY");
+  EXPECT_EQ(CheckJob(Job("class_weight { class_id: 2 weight: 2 }", "4", "units: 1 activation: SIGMOID",
+                         "BINARY_CROSSENTROPY"))
+                .status()
+                .message(),
             "class_weight[0].class_id: 2 is not one of the model's classes 0 .. 1; use one of them");
   std::string many;
   for (int i = 0; i < 65; ++i) many += "augmentation { random_flip {} } ";
-  EXPECT_EQ(CheckJob(Job("data { " + many + "}")).status().message(), "data.augmentation: 65 steps; at most 64 are allowed");
+  EXPECT_EQ(CheckJob(Job("data { " + many + "}")).status().message(),
+            "data.augmentation: 65 steps; at most 64 are allowed");
 }
 
 TEST(DataCheck, AgainstTheData) {
@@ -124,7 +158,8 @@ TEST(DataCheck, AgainstTheData) {
   EXPECT_EQ(check(""), "");
   EXPECT_EQ(check("class_weight { class_id: 2 weight: 2 }"),
             "class_weight[0].class_id: 2, but pictures has the 2 classes 0 .. 1; use one of them");
-  EXPECT_EQ(check("data { tfrecord { input: 'x' } }"), "data.tfrecord: only for format TFRECORD, but pictures is IDX; leave it away");
+  EXPECT_EQ(check("data { tfrecord { input: 'x' } }"),
+            "data.tfrecord: only for format TFRECORD, but pictures is IDX; leave it away");
   EXPECT_EQ(check("data { drop_remainder: true } steps_per_epoch: 1000"), "");
 }
 
