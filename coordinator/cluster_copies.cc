@@ -129,6 +129,8 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
   }
   if (heir.empty()) return SettleFromDisk(job, p);
   Warn("job %d: partition %d: \"%s\" takes the place of ps \"%s\"", job.id(), p.partition(), heir, p.primary());
+  // It has all that was acknowledged. The last primary may have named an update more, which nobody had confirmed.
+  job.version[p.partition()] = 0;
   MakePrimary(job, p, heir);
   return SettleResult::kChanged;
 }

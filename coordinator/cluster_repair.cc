@@ -130,6 +130,7 @@ bool ClusterCore::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     if (heir.empty()) return false;
     Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
     job.moves.erase(p.partition());
+    job.version[p.partition()] = 0;  // as in a promotion
     MakePrimary(job, p, heir, true);
     return true;
   }
