@@ -214,7 +214,8 @@ TEST(JobCheck, UnknownEnumNumbers) {
                 "BINARY_CROSSENTROPY or MEAN_SQUARED_ERROR");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_strategy(static_cast<v1::Strategy>(50));
-  ExpectRefused(spec, "strategy: 50 is not known; use MIRRORED, MULTI_WORKER_MIRRORED or PARAMETER_SERVER");
+  ExpectRefused(
+      spec, "strategy: 50 is not known; use MIRRORED, MULTI_WORKER_MIRRORED, CENTRAL_STORAGE or PARAMETER_SERVER");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_durability(static_cast<v1::Durability>(50));
   ExpectRefused(spec, "durability: 50 is not known; use LOGGED, SNAPSHOT, REPLICATED or LOGGED_AND_REPLICATED");
