@@ -196,9 +196,12 @@ void ClusterCore::SendSaves(Job& job) {
 
 void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& saved) {
   Job* job = Find(saved.job_id());
-  if (job == nullptr || !job->active() || job->saves.empty()) return;
-  const v1::SaveModel& asked = job->saves.front();
-  if (asked.path() != saved.path() || asked.step() != saved.step()) return;  // of a question before
+  if (job == nullptr || !job->active()) return;
+  if (job->saves.empty() || job->saves.front().path() != saved.path() || job->saves.front().step() != saved.step()) {
+    // Of a question before. If it was the last one, a newer step took the place of that file: the worker is free for it.
+    if (job->save_asked.worker == node.name) job->save_asked = {};
+    return SendSaves(*job);
+  }
   const std::string path(CutUtf8(saved.path(), kTextMax));
   AddNote(*job, EpochOf(*job, saved.step()), "model_checkpoint",
           saved.error().empty() ? absl::StrCat("saved ", path) : absl::StrCat("not saved: ", saved.error()));

@@ -438,6 +438,8 @@ void CentralMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   context_.AddValidation(own->id, step_, sums);
   own->work = 0;
   StartCompute(*own);
+  // Where it has no examples in this step, the step may have waited for its evaluation alone.
+  if (own->state == Own::State::kComputed && done_count_ == context_.parts.size()) FinishStep();
 }
 
 // Does nothing while a backward pass has announced its last gradient, but is not back yet: its figures belong to the

@@ -160,6 +160,25 @@ TEST(ClusterCallbacks, TheNextChiefSavesWhatTheKilledOneDidNot) {
   EXPECT_EQ(next, 3);
 }
 
+TEST(ClusterCallbacks, ANewerEpochOfOneFileIsSavedWhenTheOlderOneIsWritten) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.answer_files = false;
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/best.safetensors' } }", 3));
+  c.Train(2 * kSteps);
+  ASSERT_EQ(c.node("worker-0").saves.size(), 1u) << "it is still at the first one";
+  c.answer_files = true;
+  v1::NodeMessage late;
+  late.mutable_model_saved()->set_job_id(id);
+  late.mutable_model_saved()->set_step(kSteps);
+  late.mutable_model_saved()->set_path("/best.safetensors");
+  c.Say(c.node("worker-0"), late);
+  EXPECT_TRUE(c.RunToEnd(id));
+  std::vector<int64_t> steps;
+  for (const v1::SaveModel& save : c.node("worker-0").saves) steps.push_back(save.step());
+  EXPECT_THAT(steps, ElementsAre(5, 10, 15));
+}
+
 TEST(ClusterCallbacks, WithoutACheckpointTheJobGoesOnAndSaysSo) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 2));
