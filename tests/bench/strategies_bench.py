@@ -71,7 +71,7 @@ def train(model, data, settings, workers, args):
         job = c.submit(path, settings)
         status = c.wait(job, timeout=3600)
         epochs = status["epochs"]
-        losses = [e["train"]["loss"] / int(e["train"]["examples"]) for e in epochs]
+        losses = [e["train"]["loss"] for e in epochs]
         images = sum(int(e["train"]["examples"]) for e in epochs)
         return losses[0], losses[-1], images / sum(e["seconds"] for e in epochs), PeakMemory(c).mib(), status["digest"]
 
@@ -98,10 +98,10 @@ def main():
     what = args.what or ["beans", "cifar"]
     if "beans" in what:
         check(data_dir() is not None, "no data sets (set CAIRN_DATA)")
-        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "shape": "[224, 224, 3]", "classes": 3, "rate": 0.01},
+        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "shape": "[224, 224, 3]", "classes": 3, "rate": 0.002},
             os.path.join(data_dir(), "beans"), args)
     if "cifar" in what:
-        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "shape": "[32, 32, 3]", "classes": 10, "rate": 0.02},
+        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "shape": "[32, 32, 3]", "classes": 10, "rate": 0.002},
             None, args)
 
 
