@@ -1,0 +1,215 @@
+// Launchers: what a program enqueues on a stream besides cuDNN's convolutions and cuBLASLt's products.
+//
+// Every function here is defined twice, from the same element functions: in *.cu for the device (in the plugin) and, compiled by
+// the host's compiler from the same loops, in the target cairn_cudnn_kernels_host, where `stream` is ignored and the work is done
+// when the function returns. Tests run whole programs on the latter against worker/backend/reference.
+//
+// Plain types only: nvcc reads this header, and so do machines without a CUDA toolkit.
+// Thread-safe. Invariants:
+//   1. Returns 0 or a cudaError_t: that of the launch. Nothing waits for the device, allocates or is synchronized: every function
+//      may be captured into a CUDA graph.
+//   2. The bits depend on the arguments only: no atomics, trees of fixed shape, whatever the grid is.
+//   3. Tensors are dense, channels last, of one `type`, which is that of all pointers to void; arithmetic inside is float32.
+//      Pointers to float are float32 whatever `type` is. Results are rounded to nearest even.
+//   4. With `add` the result is added to what stands in the output (added in float32, rounded once); without, every number of the
+//      output is overwritten.
+//   5. Outputs do not overlap inputs except where "may be" says so. Pointers are aligned to 16 bytes. Counts may be odd and as
+//      small as 1; products of sizes may exceed 2^31.
+//   6. `scratch` is float32 that the function may use; ...Scratch says how many numbers.
+#pragma once
+
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace cairn::cudnn::kernels {
+
+using Stream = CUstream_st*;
+using Error = int;
+
+enum class DType : int32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
+
+// The numbers of v1::Activation; without SOFTMAX, which is a function of a row.
+enum class Act : int32_t {
+  kLinear = 1, kRelu = 2, kLeakyRelu = 3, kSigmoid = 4, kTanh = 5, kElu = 7, kGelu = 8, kGeluTanh = 9, kSilu = 10, kSoftplus = 11,
+  kRelu6 = 12,
+};
+
+// A window over images [examples, height, width, channels]; pads are those of the top and the left (what lies beyond the other
+// edges is padding too). A sequence is an image of height 1.
+struct Window {
+  int64_t examples = 0;
+  int64_t in[3] = {1, 1, 1};   // height, width, channels
+  int64_t out[3] = {1, 1, 1};
+  int64_t kernel[2] = {1, 1};
+  int64_t strides[2] = {1, 1};
+  int64_t dilation[2] = {1, 1};
+  int64_t pad[2] = {0, 0};
+};
+
+// ---- copies and conversions (copy.cu) ----
+
+// to = scale * from + offset, from one type to another. from may be to where the types have one size and not `add`.
+Error Affine(Stream stream, int64_t n, float scale, float offset, const void* from, DType from_type, void* to, DType to_type, bool add);
+// [rows, columns] -> [columns, rows].
+Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, DType from_type, void* to, DType to_type);
+// Of each of `rows` rows the numbers [from_begin, from_begin + width) of from_width to [to_begin, to_begin + width) of to_width;
+// the other numbers of `to` keep their values.
+Error CopyColumns(Stream stream, int64_t rows, int64_t width, const void* from, int64_t from_width, int64_t from_begin, void* to,
+                  int64_t to_width, int64_t to_begin, DType type, bool add);
+// to[i0][i1][i2][i3] (dense, of dims[]) = from[sum of i_k * strides[k]].
+Error Permute(Stream stream, const int64_t dims[4], const int64_t strides[4], const void* from, void* to, DType type, bool add);
+// Images of w.in into the middle of images of w.out, zeros around (w.pad; kernel, strides and dilation are not looked at).
+Error Pad(Stream stream, const Window& w, const void* from, void* to, DType type);
+Error Crop(Stream stream, const Window& w, const void* from, void* to, DType type, bool add);  // the other way
+// w.out = factor * w.in. Backward: dx of w.in from dy of w.out.
+Error UpSampling(Stream stream, const Window& w, bool bilinear, const void* x, void* y, DType type);
+Error UpSamplingBackward(Stream stream, const Window& w, bool bilinear, const void* dy, void* dx, DType type, bool add);
+
+// ---- activations (activation.cu) ----
+
+// y[r][c] = f(x[r][c] + bias[c]); bias (float32) may be null, y may be x. columns: of x; 1 row if there is no bias.
+Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t columns, const void* x, const float* bias, void* y,
+                     DType type);
+// dx = dy * f'. From y where y tells the derivative (x is null then), else from x (GELU, GELU_TANH, SILU, SOFTPLUS; y is null).
+// dx may be dy where not `add`.
+Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy, void* dx,
+                         DType type, bool add);
+// Over each row. causal_queries: 0, or t = row % causal_queries sees the columns 0 .. t only; the others get 0 and are not read.
+// y may be x. Backward: dx = y * (dy - sum(y * dy)); dx may be dy where not `add`.
+Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queries, const void* x, void* y, DType type);
+Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type, bool add);
+
+// ---- sums over rows (reduce.cu) ----
+
+// sums[c] = sum over rows of x[r][c].
+int64_t ColumnSumsScratch(int64_t rows, int64_t columns);
+Error ColumnSums(Stream stream, int64_t rows, int64_t columns, const void* x, float* sums, float* scratch, DType type);
+// out[c] = sum over rows of in[r][c] in float64, in a tree of fixed shape; columns <= 32.
+Error SumDoubles(Stream stream, int64_t rows, int64_t columns, const double* in, double* out);
+
+// ---- joins (joins.cu) ----
+
+inline constexpr int kJoinMax = 8;  // inputs of one launch; a program chains longer joins
+struct Inputs {
+  int count = 0;
+  const void* x[kJoinMax] = {};
+};
+// y = factor * (x0 + x1 + ...), added from the left.
+Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DType type);
+Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type);
+// dx of input `which`: dy where it is the first input that equals the maximum, else 0.
+Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type, bool add);
+// An output of dims[] (the first: examples); strides[k][d]: of input k along axis d, 0 where it is repeated.
+struct Broadcast {
+  int64_t dims[4] = {1, 1, 1, 1};
+  int64_t strides[kJoinMax][4] = {};
+};
+Error Multiply(Stream stream, const Broadcast& b, const Inputs& in, void* y, DType type);
+// dx of input `which`: over the axes along which it is repeated, the sum of dy times the other inputs.
+Error MultiplyBackward(Stream stream, const Broadcast& b, const Inputs& in, int which, const void* dy, void* dx, DType type, bool add);
+
+// ---- pooling (pooling.cu) ----
+
+// argmax: the place within the window (ky * kernel width + kx) of the first largest number; null in evaluation.
+Error MaxPooling(Stream stream, const Window& w, const void* x, void* y, uint8_t* argmax, DType type);
+// kernel height * width <= 256. Gathers: one input number after another from the windows that it is in.
+Error MaxPoolingBackward(Stream stream, const Window& w, const uint8_t* argmax, const void* dy, void* dx, DType type, bool add);
+// For larger windows: looks for the maximum again.
+Error MaxPoolingBackwardSearch(Stream stream, const Window& w, const void* x, const void* dy, void* dx, DType type, bool add);
+// Padding is not counted.
+Error AveragePooling(Stream stream, const Window& w, const void* x, void* y, DType type);
+Error AveragePoolingBackward(Stream stream, const Window& w, const void* dy, void* dx, DType type, bool add);
+// [examples, positions, channels] -> [examples, channels].
+Error GlobalAverage(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* x, void* y, DType type);
+Error GlobalAverageBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* dy, void* dx, DType type,
+                            bool add);
+
+// ---- normalization (normalization.cu) ----
+
+// Batch normalization over [rows, channels]. Variance: of the population, from the squares of x - mean.
+int64_t BatchStatisticsScratch(int64_t rows, int64_t channels);
+Error BatchStatistics(Stream stream, int64_t rows, int64_t channels, const void* x, float* mean, float* variance, float* scratch,
+                      DType type);
+// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta [+ residual] [then relu]. gamma, beta, residual may be null; y may be x
+// or residual.
+Error BatchNormalization(Stream stream, int64_t rows, int64_t channels, const void* x, const void* residual, const float* mean,
+                         const float* variance, float epsilon, const float* gamma, const float* beta, bool relu, void* y, DType type);
+// dy counts where y > 0 if y is given (of the relu). dgamma, dbeta: [channels], always written.
+Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y, const void* dy,
+                             const float* mean, const float* variance, float epsilon, float* dgamma, float* dbeta, float* scratch,
+                             DType type);  // scratch: BatchStatisticsScratch
+// dx from those sums; with `constant` mean and variance are no functions of x (a frozen layer): dx = dy * gamma / sqrt(variance + epsilon).
+// dresidual (may be null): dy where y > 0; `add_residual`: added.
+Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y, const void* dy,
+                                 const float* mean, const float* variance, float epsilon, const float* gamma, const float* dgamma,
+                                 const float* dbeta, bool constant, void* dx, bool add, void* dresidual, bool add_residual, DType type);
+
+// [examples, positions, channels] in groups of channels; layer normalization: positions 1, groups 1, a row an example.
+// mean, factor (1 / sqrt(variance + epsilon)): [examples, groups], written forward.
+Error GroupNormalization(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups, float epsilon,
+                         const void* x, const float* gamma, const float* beta, void* y, float* mean, float* factor, DType type);
+int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t channels);
+// dgamma, dbeta may be null. dx null: the sums only.
+Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups, const void* x,
+                                 const float* gamma, const float* mean, const float* factor, const void* dy, void* dx, float* dgamma,
+                                 float* dbeta, float* scratch, DType type, bool add);
+
+// ---- dropout (dropout.cu): the masks of worker/backend/dropout.h, bit for bit ----
+
+// On the device: a captured step is replayed with other numbers in it.
+struct StepKey {
+  uint32_t key[2] = {0, 0};   // StreamKey(seed, kDropout)
+  uint32_t step[2] = {0, 0};  // low word first
+  uint32_t replica = 0;
+};
+// y = x * factor of each number; backward is the same with dy and dx. y may be x where not `add`.
+Error Dropout(Stream stream, int64_t n, const StepKey* key, int node, float rate, const void* x, void* y, DType type, bool add);
+// One factor for each [example, channel].
+Error SpatialDropout(Stream stream, int64_t examples, int64_t positions, int64_t channels, const StepKey* key, int node, float rate,
+                     const void* x, void* y, DType type, bool add);
+
+// ---- embedding (embedding.cu) ----
+
+// ids: float32 whole numbers, checked before. table: float32 [ids_max, width]. y: [count, width].
+Error Embedding(Stream stream, int64_t count, int64_t width, const float* ids, const float* table, void* y, DType type);
+// dtable [rows, width], every number written: the rows of dy with that id, added in their order.
+int64_t EmbeddingScratch(int64_t count, int64_t rows);
+Error EmbeddingBackward(Stream stream, int64_t count, int64_t rows, int64_t width, const float* ids, const void* dy, float* dtable,
+                        float* scratch, DType type);
+
+// ---- convolutions (convolution.cu): depthwise, and the plain one for what cuDNN has no engine for ----
+
+// kernel: [h, w, in, multiplier] in `type`; output channel i * multiplier + m comes of input channel i.
+Error Depthwise(Stream stream, const Window& w, const void* x, const void* kernel, void* y, DType type);
+Error DepthwiseBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type, bool add);
+int64_t DepthwiseScratch(const Window& w);
+Error DepthwiseBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel, float* scratch, DType type);
+// kernel: [out, h, w, in] in `type`. dkernel: float32 in that order.
+Error Convolution(Stream stream, const Window& w, const void* x, const void* kernel, void* y, DType type);
+Error ConvolutionBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type, bool add);
+Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel, DType type);
+
+// ---- losses and metrics (loss.cu): the formulas of worker/backend/loss.h in float32 ----
+
+inline constexpr int kMetricsMax = 31;
+struct LossArguments {
+  int32_t kind = 0;     // v1::Loss::Kind
+  bool softmax = false;  // LossPlan
+  bool fused = false;
+  bool from_logits = false;
+  float label_smoothing = 0;
+  int64_t examples = 0;
+  int64_t outputs = 0;     // an example
+  int64_t label_size = 1;  // an example; labels were checked before
+  int32_t metrics = 0;
+  int32_t metric_kind[kMetricsMax] = {};  // v1::Metric::Kind
+  int32_t metric_k[kMetricsMax] = {};     // TOP_K_ACCURACY; never 0
+  int64_t weights = 0;                    // class weights; 0: all 1
+};
+// results: [examples, 1 + metrics], the loss first. gradients: [examples, outputs] of the sum over examples, or null (evaluation:
+// no class weights then). class_weights: [weights].
+Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights, float* gradients,
+           double* results);
+
+}  // namespace cairn::cudnn::kernels
