@@ -209,6 +209,7 @@ absl::Status InferUpSampling2D(const Shape& input, Node* node) {
   if (!v1::UpSampling2D::Interpolation_IsValid(layer->interpolation())) {
     return Bad("interpolation ", static_cast<int>(layer->interpolation()), " is not known; use NEAREST or BILINEAR");
   }
+  if (layer->interpolation() == v1::UpSampling2D::INTERPOLATION_UNSPECIFIED) layer->set_interpolation(v1::UpSampling2D::NEAREST);
   for (int i = 0; i < 2; ++i) node->output[i] = input[i] * size[i];
   return absl::OkStatus();
 }

@@ -201,6 +201,7 @@ absl::Status CheckCounts(v1::JobSpec* spec) {
       NotNegative("steps_per_epoch", spec->steps_per_epoch(), "use 1 or more, or leave it away for all batches"));
   CAIRN_RETURN_IF_ERROR(NotNegative("validation_freq", spec->validation_freq(), "use 1 or more"));
   if (spec->validation_freq() == 0) spec->set_validation_freq(1);
+  if (spec->validation_by() == v1::VALIDATION_BY_UNSPECIFIED) spec->set_validation_by(v1::BY_REPLICAS);
   return absl::OkStatus();
 }
 

@@ -123,10 +123,6 @@ def check_includes(path, text, cores):
 ENUM = re.compile(r"\benum\s+(\w+)\s*\{([^}]*)\}", re.S)
 
 
-# Options of a Keras layer or of a job whose default is itself one of the choices: nothing is left for "unspecified" to mean.
-DEFAULTS = {"BY_REPLICAS", "REFLECT", "HORIZONTAL_AND_VERTICAL", "NEAREST"}
-
-
 def check_enums(path, text):
     if not path.endswith(".proto"):
         return
@@ -134,7 +130,7 @@ def check_enums(path, text):
     for name, body in ENUM.findall(plain):
         values = re.findall(r"^\s*(\w+)\s*=\s*(-?\d+|0x[0-9a-fA-F]+)", body, re.M) or re.findall(r"(\w+)\s*=\s*(-?\d+)", body)
         first, number = values[0] if values else ("", "")
-        if number != "0" or not (first.endswith("UNSPECIFIED") or re.fullmatch(r"(\w+_)?AUTO", first) or first in DEFAULTS):
+        if number != "0" or not (first.endswith("UNSPECIFIED") or re.fullmatch(r"(\w+_)?AUTO", first)):
             yield f"{path}: enum {name} begins with {first} = {number}; begin with ..._UNSPECIFIED = 0 (or AUTO = 0, ..._AUTO = 0)"
 
 

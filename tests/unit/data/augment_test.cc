@@ -177,7 +177,8 @@ TEST(Augment, FlipsHalfOfThePicturesEachWay) {
   const std::map<std::string, std::vector<std::vector<float>>> modes = {
       {"HORIZONTAL", {{1, 2, 3, 4}, {2, 1, 4, 3}}},
       {"VERTICAL", {{1, 2, 3, 4}, {3, 4, 1, 2}}},
-      {"HORIZONTAL_AND_VERTICAL", {{1, 2, 3, 4}, {2, 1, 4, 3}, {3, 4, 1, 2}, {4, 3, 2, 1}}}};
+      {"HORIZONTAL_AND_VERTICAL", {{1, 2, 3, 4}, {2, 1, 4, 3}, {3, 4, 1, 2}, {4, 3, 2, 1}}},
+      {"MODE_UNSPECIFIED", {{1, 2, 3, 4}, {2, 1, 4, 3}, {3, 4, 1, 2}, {4, 3, 2, 1}}}};
   for (const auto& [mode, outcomes] : modes) {
     const auto augmenter = Make("augmentation { random_flip { mode: " + mode + " } }", {2, 2, 1});
     std::map<std::vector<float>, int> counts;
