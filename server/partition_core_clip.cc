@@ -6,7 +6,8 @@
 //   open ──the sum is complete──▶ measured: pushes are answered by NORMS ──the first CLIP──▶ accepted, as any other update
 //
 // Which gradients are in the sum is fixed when it is measured; pushes that come later are answered by the same NORMS. A measured sum is lost
-// with its primary, like an open one: CLIP gets ABORTED there, and the workers push again. The records go with the update into the log, the
+// with its primary, like an open one: CLIP gets ABORTED there, and the workers push again. With backup_replicas the next sum may be of other
+// gradients: a CLIP names the norms that its factors are of, and gets ABORTED where they are not this sum's. The records go with the update into the log, the
 // backups and images, and into VALUES: a worker may find this partition updated and another one still measured, whose factors need both.
 #include <algorithm>
 #include <utility>
@@ -61,6 +62,10 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
     if (!measured_) {
       return absl::AbortedError(
           absl::StrCat(config_.Name(), ": the sum of update ", next, " is not here, or not complete; push again"));
+    }
+    if (frame.norms_xxh3 != HashOfNorms(measured_->entry.norms())) {
+      return absl::AbortedError(absl::StrCat(config_.Name(), ": the factors are of other norms than those of the sum of update ", next,
+                                             " that is here (norms_xxh3); push again"));
     }
     CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, DecodeFactors(frame.scalars, measured_->spanning));
     MeasuredSum sum = *std::exchange(measured_, std::nullopt);

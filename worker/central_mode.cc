@@ -388,7 +388,8 @@ void CentralMode::SendClip(uint32_t partition) {
     clips_[partition] = Request();
     return;
   }
-  context_.SendRequest(clips_[partition], kClipOwner, context_.MakeClip(partition, step_, EncodeFactors(*factors)));
+  context_.SendRequest(clips_[partition], kClipOwner,
+                       context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition)));
 }
 
 // The ps has no sum of the partition any more, and we no gradients.

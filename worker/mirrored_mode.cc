@@ -353,6 +353,8 @@ void MirroredMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   own->work = 0;
   StartCompute(*own);
   if (own->state == Own::State::kComputed) PushReady(PushOf(*own));
+  // Others' gradients may have made the step; it waits for what is left to be done here.
+  if (filled_count_ == context_.parts.size()) FinishStep();
 }
 
 void MirroredMode::OnReply(RequestName name, Reply& reply) {
@@ -423,7 +425,8 @@ void MirroredMode::SendClip(uint32_t partition) {
     clips_[partition] = Request();
     return;
   }
-  context_.SendRequest(clips_[partition], kClipOwner, context_.MakeClip(partition, step_, EncodeFactors(*factors)));
+  context_.SendRequest(clips_[partition], kClipOwner,
+                       context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition)));
 }
 
 void MirroredMode::PushAgain(uint32_t partition) {
@@ -452,11 +455,11 @@ void MirroredMode::Fill(const Frame& frame) {
   if (++filled_count_ == context_.parts.size()) FinishStep();
 }
 
-// Does nothing while a backward pass has announced its last gradient, but is not back yet: its figures belong to the
-// step.
+// Does nothing while a backward pass has announced its last gradient, but is not back yet, or a validation runs: their figures
+// belong to the step.
 void MirroredMode::FinishStep() {
   for (const Own& own : own_) {
-    if (own.state == Own::State::kComputing) return;
+    if (own.state == Own::State::kComputing || own.state == Own::State::kEvaluating) return;
   }
   for (Own& own : own_) {
     if (own.state == Own::State::kComputed) {

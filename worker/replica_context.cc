@@ -163,7 +163,7 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   return frame;
 }
 
-Frame Context::MakeClip(uint32_t partition, int64_t step, std::string factors) const {
+Frame Context::MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const {
   Frame frame;
   frame.kind = v1::ExchangeFrame::CLIP;
   frame.job = job;
@@ -171,6 +171,7 @@ Frame Context::MakeClip(uint32_t partition, int64_t step, std::string factors) c
   frame.generation = generation;
   frame.sequence = static_cast<uint64_t>(step) + 1;
   frame.scalars = std::move(factors);
+  frame.norms_xxh3 = norms_xxh3;
   frame.reply_dtype = wire;
   return frame;
 }

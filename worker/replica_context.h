@@ -118,7 +118,7 @@ struct Context {
   // sum: the gradient, empty where examples == 0. Shared, not copied, where the wire type is FLOAT32.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
                  const Buffer& gradient) const;
-  Frame MakeClip(uint32_t partition, int64_t step, std::string factors) const;
+  Frame MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const;
   // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or
   // both at once.
   struct Evaluation {

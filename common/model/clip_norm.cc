@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/decimal.h"
+#include "common/base/digest.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -88,6 +89,8 @@ std::string EncodeNorms(absl::Span<const NormRecord> records) {
   return out;
 }
 
+uint64_t HashOfNorms(const std::string& scalars) { return Checksum(scalars.data(), scalars.size()); }
+
 std::string EncodeFactors(absl::Span<const double> factors) {
   std::string out;
   for (double f : factors) AppendWord(std::bit_cast<uint64_t>(f), &out);
@@ -159,6 +162,8 @@ void NormBook::Forget(uint32_t partition) {
     }
   }
 }
+
+uint64_t NormBook::HashOf(uint32_t partition) const { return HashOfNorms(EncodeNorms(records_.at(partition))); }
 
 void NormBook::Clear() {
   records_.clear();

@@ -52,6 +52,8 @@ void ScaleGradient(const ClipScope& scope, double factor, absl::Span<float> grad
 void ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient);
 
 std::string EncodeNorms(absl::Span<const NormRecord> records);
+// Of what EncodeNorms gave: names the gradients that the records are of (ExchangeFrame.norms_xxh3).
+uint64_t HashOfNorms(const std::string& scalars);
 std::string EncodeFactors(absl::Span<const double> factors);
 // Errors: INVALID_ARGUMENT, `scalars: 7 bytes are no records of norms`.
 absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars);
@@ -69,6 +71,7 @@ class NormBook {
   bool Has(uint32_t partition) const { return records_.contains(partition); }
   // For the partition's records, in their order; nothing while a share in one of their scopes is missing.
   std::optional<std::vector<double>> FactorsFor(uint32_t partition, double clip) const;
+  uint64_t HashOf(uint32_t partition) const;  // HashOfNorms of its records; it has some
 
  private:
   struct Scope {

@@ -40,6 +40,7 @@ struct Frame {
   std::string image;  // IMAGE, tensor 0: a serialized PartitionImage
   std::string scalars;  // NORMS, CLIP, and VALUES and REPLICATE of an update that was clipped by them
   bool ema_overwrite = false;
+  uint64_t norms_xxh3 = 0;  // CLIP: of the NORMS that the factors are of
   Buffer payload;
 };
 

@@ -37,7 +37,8 @@ enum Field : uint32_t {
   kImage = 21,          // (U)
   kScalars = 22,        // (V)
   kEmaOverwrite = 23,   // (W)
-  kPayload = 100,       // (X)
+  kNormsXxh3 = 24,      // (X)
+  kPayload = 100,       // (Y)
 };
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
@@ -63,6 +64,11 @@ class Writer {
   }
   // int32 and enum: negative numbers are written as ten bytes.
   void Signed(uint32_t field, int32_t v) { Number(field, static_cast<uint64_t>(static_cast<int64_t>(v))); }
+  void Fixed64(uint32_t field, uint64_t v) {
+    if (v == 0) return;
+    Tag(field, kFixed64);
+    for (int shift = 0; shift < 64; shift += 8) out_->push_back(static_cast<char>(v >> shift));
+  }
   // proto3 leaves a float out where its bits are zero, so that -0.0 is kept.
   void Float(uint32_t field, float v) {
     const uint32_t bits = std::bit_cast<uint32_t>(v);
@@ -116,12 +122,14 @@ class Reader {
     }
     return false;
   }
-  bool Fixed32(uint32_t* out) {
-    uint32_t v = 0;
-    for (int shift = 0; shift < 32; shift += 8) {
+  // Of sizeof(T) bytes.
+  template <typename T>
+  bool Fixed(T* out) {
+    T v = 0;
+    for (size_t shift = 0; shift < 8 * sizeof(T); shift += 8) {
       uint8_t b;
       if (!Byte(&b)) return false;
-      v |= static_cast<uint32_t>(b) << shift;
+      v |= static_cast<T>(b) << shift;
     }
     *out = v;
     return true;
@@ -289,13 +297,16 @@ absl::Status ReadField(Reader* in, DecodedFrame* out, StatusFields* status) {
     }
     case kFixed32: {
       uint32_t bits;
-      if (!in->Fixed32(&bits)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
+      if (!in->Fixed(&bits)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
       if (field == kLearningRate) out->frame.learning_rate = std::bit_cast<float>(bits);
       return absl::OkStatus();
     }
-    case kFixed64:
-      if (!in->Skip(8)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
+    case kFixed64: {
+      uint64_t bits;
+      if (!in->Fixed(&bits)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
+      if (field == kNormsXxh3) out->frame.norms_xxh3 = bits;
       return absl::OkStatus();
+    }
     case kLengthDelimited:
       return ReadLengthDelimited(field, in, out, status);
     default:
@@ -351,7 +362,8 @@ std::string EncodeFrameHeader(const Frame& f) {
     out.append(f.scalars);
   }
   w.Number(kEmaOverwrite, f.ema_overwrite ? 1 : 0);  // (W)
-  if (!f.payload.empty()) {                          // (X)
+  w.Fixed64(kNormsXxh3, f.norms_xxh3);               // (X)
+  if (!f.payload.empty()) {                          // (Y)
     w.Tag(kPayload, kLengthDelimited);
     w.Varint(f.payload.size());
   }

@@ -9,9 +9,9 @@
 //      fields (skipped), fields of another wire type (skipped); it refuses groups, which proto3 does not have.
 //   3. No input crashes it or makes it allocate: it reads in place and bounds every length by what is there.
 //
-// Grammar (varint and little-endian fixed32 as in protobuf; a field equal to its default is left out, except (J)):
+// Grammar (varint and little-endian fixed32 and fixed64 as in protobuf; a field equal to its default is left out, except (J)):
 //
-//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)? (W)? (X)?
+//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)? (W)? (X)? (Y)?
 //   (A) 0x08      varint   kind                (K) 0x58      varint   examples
 //   (B) 0x10      varint   request_id          (L) 0x65      fixed32  learning_rate
 //   (C) 0x18      varint   job_id              (M) 0x68      varint   dtype
@@ -25,9 +25,10 @@
 //   (T) 0xa0 0x01 varint   tensors             (W) 0xb8 0x01 varint   ema_overwrite
 //   (U) 0xaa 0x01 varint n, then n bytes: image
 //   (V) 0xb2 0x01 varint n, then n bytes: scalars
-//   (X) 0xa2 0x06 varint n, then n bytes: payload
+//   (X) 0xc1 0x01 fixed64  norms_xxh3
+//   (Y) 0xa2 0x06 varint n, then n bytes: payload
 //
-// The header is everything up to and with the length of (X); the payload follows as a slice of its own.
+// The header is everything up to and with the length of (Y); the payload follows as a slice of its own.
 #pragma once
 
 #include <cstddef>

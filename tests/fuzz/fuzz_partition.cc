@@ -126,6 +126,7 @@ class Partition {
     f.payload_total = 0;
     const double factors[] = {0.5, std::numeric_limits<double>::quiet_NaN(), 2.0};
     f.scalars = EncodeFactors({&factors[in.Below(3)], 1});
+    f.norms_xxh3 = in.Below(8) == 0 ? in.Edge() : norms_xxh3_;
     if (in.Below(8) == 0) f.scalars.resize(in.Byte());
     return f;
   }
@@ -152,6 +153,7 @@ class Partition {
     f.dtype = static_cast<v1::DataType>(in.Below(8));
     f.reply_dtype = static_cast<v1::DataType>(in.Below(8));
     if (in.Below(4) == 0) f.scalars.assign(in.Byte(), static_cast<char>(in.Byte()));
+    if (in.Below(4) == 0) f.norms_xxh3 = in.Edge();
     f.ema_overwrite = in.Below(4) == 0;
     if (in.Below(2) == 0) f.payload = Gradient(in, in.Byte() * 4 + in.Below(2));
     f.payload_total = f.payload.size();
@@ -173,6 +175,9 @@ class Partition {
     absl::StatusOr<PartitionEffects> effects = RunEvent(*core_, persistence_, std::move(event), now_);
     MustBeOk(effects.status());
     CAIRN_CHECK(core_->waiting() <= kWaitersExtraMax + kWaitersPerReplicaMax * config_.replicas, "too many wait");
+    for (const PartitionReply& reply : effects->replies) {
+      if (reply.frame.kind == v1::ExchangeFrame::NORMS) norms_xxh3_ = HashOfNorms(reply.frame.scalars);
+    }
     for (PeerSend& send : effects->sends) {
       if (sent_.size() < kSentMax && !send.frames.empty()) sent_.push_back(std::move(send));
     }
@@ -203,6 +208,7 @@ class Partition {
   Persistence persistence_{*store_};
   std::unique_ptr<PartitionCore> core_;
   uint64_t epoch_ = 0;
+  uint64_t norms_xxh3_ = 0;  // of the last NORMS
   std::deque<PeerSend> sent_;
 };
 

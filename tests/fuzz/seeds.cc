@@ -62,7 +62,12 @@ void Frames(Seeds& seeds) {
   Frame error = pull;
   error.kind = v1::ExchangeFrame::ERROR;
   error.status = absl::InvalidArgumentError("kind: 9 is no request");
-  for (const Frame& f : {Push(), pull, error}) {
+  Frame clip = pull;
+  clip.kind = v1::ExchangeFrame::CLIP;
+  clip.want_version.reset();
+  clip.scalars = std::string("\0\0\0\0\0\0\xe0\x3f", 8);  // one factor, 0.5
+  clip.norms_xxh3 = 0x0123456789abcdef;
+  for (const Frame& f : {Push(), pull, error, clip}) {
     seeds.Add("frame", ByteSink().Byte(3).Byte(5).Raw(Message(f)));
     seeds.Add("partition", ByteSink().Byte(0).Byte(3).Block(Message(f)));
   }

@@ -159,6 +159,8 @@ TEST(NormBook, WaitsForEveryShare) {
   EXPECT_EQ(book.FactorsFor(2, 1), std::vector<double>{0.2});
   EXPECT_EQ(book.Set(7, {{4, 1, 2, sixteen}}), Known({0, 7}));
   EXPECT_EQ(book.FactorsFor(0, 1), (std::vector<double>{0.2, 0.2}));
+  EXPECT_EQ(book.HashOf(7), HashOfNorms(EncodeNorms({{{4, 1, 2, sixteen}}})));
+  EXPECT_NE(book.HashOf(7), HashOfNorms(EncodeNorms({{{4, 1, 2, nine}}}))) << "of other gradients";
   book.Forget(0);
   EXPECT_FALSE(book.Has(0));
   EXPECT_EQ(book.FactorsFor(2, 1), std::nullopt);

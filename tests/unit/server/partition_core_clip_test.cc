@@ -26,7 +26,11 @@ class PartitionCoreClipTest : public testing::Test {
   }
   void Start() { core_ = std::make_unique<PartitionCore>(config_, PartitionState::Initial(config_)); }
   PartitionEffects Send(Frame frame, uint64_t client = kA) {
-    return core_->Step(FrameEvent{client, std::move(frame)}, kNow);
+    PartitionEffects effects = core_->Step(FrameEvent{client, std::move(frame)}, kNow);
+    for (const PartitionReply& r : effects.replies) {
+      if (r.frame.kind == v1::ExchangeFrame::NORMS) norms_ = r.frame.scalars;
+    }
+    return effects;
   }
   PartitionEffects Persisted(uint64_t version) { return core_->Step(PersistedEvent{version}, kNow); }
   Frame Push(uint32_t first, uint64_t sequence, float gradient) { return PushFrame(config_, first, 1, sequence, gradient); }
@@ -39,6 +43,7 @@ class PartitionCoreClipTest : public testing::Test {
     f.generation = config_.generation;
     f.sequence = sequence;
     f.scalars = EncodeFactors(factors);
+    f.norms_xxh3 = HashOfNorms(norms_);
     return f;
   }
   // Both replicas' gradients: 8 each, so that the mean is 16 / 8 = 2.
@@ -46,7 +51,7 @@ class PartitionCoreClipTest : public testing::Test {
     EXPECT_TRUE(Send(Push(0, sequence, 8), kA).replies.empty());
     return Send(Push(1, sequence, 8), kB);
   }
-  void ExpectNorms(const PartitionReply& reply, uint64_t sequence) {
+  void ExpectNorms(const PartitionReply& reply, uint64_t sequence, double norm = std::sqrt(32.0)) {
     ASSERT_EQ(reply.frame.kind, v1::ExchangeFrame::NORMS);
     EXPECT_EQ(reply.frame.sequence, sequence);
     const auto records = DecodeNorms(reply.frame.scalars).value();
@@ -54,7 +59,7 @@ class PartitionCoreClipTest : public testing::Test {
     EXPECT_EQ(records[0].scope, 2u);
     EXPECT_EQ(records[0].numbers, 8u);
     EXPECT_EQ(records[0].total, 24u);
-    EXPECT_EQ(records[0].squares.Root(), std::sqrt(32.0));
+    EXPECT_EQ(records[0].squares.Root(), norm);
   }
   void ExpectError(const PartitionEffects& e, absl::StatusCode code, const std::string& part) {
     ASSERT_EQ(e.replies.size(), 1u);
@@ -66,6 +71,7 @@ class PartitionCoreClipTest : public testing::Test {
 
   PartitionConfig config_;
   std::unique_ptr<PartitionCore> core_;
+  std::string norms_;  // of the last NORMS
 };
 
 TEST_F(PartitionCoreClipTest, TwoPhases) {
@@ -183,6 +189,28 @@ TEST_F(PartitionCoreClipTest, BackupReplicasComeTooLateForAMeasuredSum) {
   Send(Clip(1, {1}), 13);
   Persisted(1);
   EXPECT_EQ(Value(16), 16 * 0.25f - 0.5f * 16 / 8);
+}
+
+// A primary that began anew takes the gradients that come first, perhaps others than before: what was computed from the first set's norms
+// would clip the second one to another norm.
+TEST_F(PartitionCoreClipTest, FactorsOfAnotherSetOfGradientsAreRefused) {
+  config_.replicas = 3;
+  config_.backup_replicas = 1;
+  Start();
+  Send(Push(0, 1, 8));
+  ASSERT_EQ(Send(Push(1, 1, 8), kB).replies.size(), 2u);
+  const Frame first = Clip(1, {ClipFactor(1, DecodeNorms(norms_).value()[0].squares)});
+  Start();
+  Send(Push(0, 1, 8));
+  ASSERT_EQ(Send(Push(2, 1, 72), kB).replies.size(), 2u);
+  ExpectError(Send(first), absl::StatusCode::kAborted, "the factors are of other norms");
+  Frame unnamed = first;
+  unnamed.norms_xxh3 = 0;
+  ExpectError(Send(unnamed), absl::StatusCode::kAborted, "the factors are of other norms");
+  ExpectNorms(Send(Push(0, 1, 8)).replies.at(0), 1, std::sqrt(8 * 100.0));  // pushed again: (8 + 72) / 8
+  ASSERT_EQ(Send(Clip(1, {ClipFactor(1, DecodeNorms(norms_).value()[0].squares)})).persists.size(), 1u);
+  Persisted(1);
+  EXPECT_FLOAT_EQ(Value(16), 16 * 0.25f - 0.5f * static_cast<float>(1 / std::sqrt(8.0))) << "this share has norm 1";
 }
 
 TEST_F(PartitionCoreClipTest, StepsWithoutExamplesGoThroughBothPhases) {

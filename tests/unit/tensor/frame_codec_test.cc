@@ -57,6 +57,7 @@ v1::ExchangeFrame ToProto(const Frame& f, const std::string& payload) {
   m.set_image(f.image);
   m.set_scalars(f.scalars);
   m.set_ema_overwrite(f.ema_overwrite);
+  m.set_norms_xxh3(f.norms_xxh3);
   m.set_payload(payload);
   return m;
 }
@@ -85,6 +86,7 @@ Frame ToFrame(const v1::ExchangeFrame& m) {
   f.image = m.image();
   f.scalars = m.scalars();
   f.ema_overwrite = m.ema_overwrite();
+  f.norms_xxh3 = m.norms_xxh3();
   f.payload = Buffer::CopyOf(m.payload().data(), m.payload().size());
   return f;
 }
@@ -146,6 +148,7 @@ v1::ExchangeFrame RandomMessage(Random& random) {
   if (random(2)) m.set_image(random.Text(random(10) ? 40 : kImageHeaderBytesMax));
   if (random(2)) m.set_scalars(random.Text(random(10) ? 30 : kFrameScalarsBytesMax));
   if (random(2)) m.set_ema_overwrite(true);
+  if (random(2)) m.set_norms_xxh3(random.Number());
   if (random(2)) m.set_payload(random.Text(random(10) ? 60 : 100000));
   return m;
 }

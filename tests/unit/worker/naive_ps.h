@@ -162,6 +162,7 @@ class NaivePartition {
     if (f.sequence <= version_) return absl::OkStatus();
     if (f.sequence != version_ + 1) return absl::InvalidArgumentError("a step from the future");
     if (!measured_) return absl::AbortedError("no sum");
+    if (f.norms_xxh3 != HashOfNorms(measured_->norms)) return absl::AbortedError("factors of other norms");
     const auto factors = DecodeFactors(f.scalars, measured_->shares);
     if (!factors.ok()) return factors.status();
     size_t i = 0;

@@ -3,8 +3,10 @@
 // pushes its sum as one, and staleness is what others did meanwhile.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
+#include "common/model/clip_norm.h"
 #include "worker/replica_core.h"
 
 namespace cairn {
@@ -47,9 +49,14 @@ class StrategiesTest : public ::testing::Test {
   void Feed(replica::Event event) {
     for (replica::Effect& effect : core_.Step(std::move(event), now_)) {
       if (auto* send = std::get_if<replica::Send>(&effect)) {
-        (send->frame.kind == v1::ExchangeFrame::PUSH ? pushes : pulls).push_back(std::move(*send));
+        (send->frame.kind == v1::ExchangeFrame::PUSH   ? pushes
+         : send->frame.kind == v1::ExchangeFrame::CLIP ? clips
+                                                       : pulls)
+            .push_back(std::move(*send));
       } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
         computes.push_back(std::move(*compute));
+      } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
+        evaluations.push_back(std::move(*evaluate));
       } else if (auto* here_effect = std::get_if<replica::WeightsHere>(&effect)) {
         here.emplace_back(here_effect->work, here_effect->partition);
       } else if (auto* stop = std::get_if<replica::StopWork>(&effect)) {
@@ -87,13 +94,44 @@ class StrategiesTest : public ::testing::Test {
     sums.loss = 1;
     Feed(replica::Computed{work, sums});
   }
+  void EndEvaluation(const replica::Evaluate& evaluate) {
+    BatchSums sums;
+    sums.examples = static_cast<uint64_t>(evaluate.places.size());
+    Feed(replica::Evaluated{evaluate.work, sums});
+  }
+  // Of so many examples the replica was told to have validated, after so many steps.
+  uint64_t Validated(int replica, int64_t step) const {
+    uint64_t examples = 0;
+    for (const v1::ReplicaReport& report : reports) {
+      if (report.replica() == replica && report.has_validation() && report.validation_step() == step) {
+        examples += report.validation().examples();
+      }
+    }
+    return examples;
+  }
+  // The answer to a push: what the partition has in the one norm over all.
+  void AnswerNorms(const replica::Send& send, float gradient) {
+    Frame frame;
+    frame.kind = v1::ExchangeFrame::NORMS;
+    frame.partition = send.frame.partition;
+    frame.sequence = send.frame.sequence;
+    frame.scalars = Norms(gradient);
+    Feed(replica::Reply{send.request, std::move(frame)});
+  }
+  static std::string Norms(float gradient) {
+    const std::vector<float> numbers(kNumbers, gradient);
+    NormRecord record{0, kNumbers, kPartitions * kNumbers, {}};
+    record.squares.Add(numbers, 1);
+    return EncodeNorms({&record, 1});
+  }
   std::vector<replica::Compute> TakeComputes() { return std::exchange(computes, {}); }
   std::vector<replica::Send> TakePushes() { return std::exchange(pushes, {}); }
 
   ReplicaCore core_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
-  std::vector<replica::Send> pushes, pulls;
+  std::vector<replica::Send> pushes, pulls, clips;
   std::vector<replica::Compute> computes;
+  std::vector<replica::Evaluate> evaluations;
   Places here;
   std::vector<uint64_t> stopped;
   std::vector<v1::ReplicaReport> reports;
@@ -121,6 +159,57 @@ TEST_F(StrategiesTest, AWholeSubtreeIsOnePush) {
       Answer(push, step + 1);
     }
   }
+}
+
+// With a backup replica the others' gradients make the step while this worker's second replica still validates.
+TEST_F(StrategiesTest, AStepEndsWithItsLastValidationWhoeverMadeIt) {
+  v1::AssignReplicas assignment = Assignment(v1::MULTI_WORKER_MIRRORED, 4, {0, 1});
+  assignment.mutable_spec()->set_backup_replicas(1);
+  assignment.mutable_spec()->set_validation_freq_steps(1);
+  assignment.mutable_data()->set_validation_examples(8);
+  Feed(replica::Assign{assignment});
+  AnswerPulls(1);
+  ASSERT_EQ(evaluations.size(), size_t{2});
+  EndEvaluation(evaluations[0]);
+  Finish(TakeComputes().at(0), 1);
+  for (const replica::Send& push : TakePushes()) Answer(push, 2);
+  EXPECT_TRUE(TakeComputes().empty()) << "replica 1 has not validated";
+  EXPECT_EQ(evaluations.size(), size_t{2});
+  EndEvaluation(evaluations[1]);
+  for (replica::Compute& late : TakeComputes()) Finish(std::move(late), 1);  // its figures belong to the step
+  EXPECT_TRUE(TakePushes().empty()) << "too late to count";
+  ASSERT_EQ(evaluations.size(), size_t{4}) << "the next step";
+  now_ += absl::Seconds(1);
+  Feed(replica::Timer{});
+  EXPECT_EQ(Validated(0, 1), 2u);
+  EXPECT_EQ(Validated(1, 1), 2u);
+}
+
+// Factors go with the name of the norms that they are of; what the partition measured anew is named anew.
+TEST_F(StrategiesTest, AClipNamesItsNorms) {
+  v1::AssignReplicas assignment = Assignment(v1::MULTI_WORKER_MIRRORED, 4, {0});
+  assignment.mutable_spec()->set_backup_replicas(1);
+  assignment.mutable_spec()->mutable_optimizer()->set_global_clipnorm(1);
+  Feed(replica::Assign{assignment});
+  AnswerPulls(0);
+  Finish(TakeComputes().at(0), 1);
+  std::vector<replica::Send> sent = TakePushes();
+  ASSERT_EQ(sent.size(), size_t{2});
+  AnswerNorms(sent[0], 3);
+  EXPECT_TRUE(clips.empty()) << "a share is missing";
+  AnswerNorms(sent[1], 4);
+  ASSERT_EQ(clips.size(), size_t{2});
+  EXPECT_EQ(clips[0].frame.norms_xxh3, HashOfNorms(Norms(3)));
+  EXPECT_EQ(clips[1].frame.norms_xxh3, HashOfNorms(Norms(4)));
+  const replica::Send refused = clips[1];
+  clips.clear();
+  Feed(replica::Reply{refused.request, absl::AbortedError("the factors are of other norms")});
+  sent = TakePushes();
+  ASSERT_EQ(sent.size(), size_t{1}) << "pushed again";
+  AnswerNorms(sent[0], 5);
+  ASSERT_EQ(clips.size(), size_t{1});
+  EXPECT_EQ(clips[0].frame.norms_xxh3, HashOfNorms(Norms(5)));
+  EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], 1 / std::sqrt(16.0 * (9 + 25)));
 }
 
 // ---- CENTRAL_STORAGE ----
@@ -225,6 +314,27 @@ TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
   Answer(found[0], 2);
   Answer(found[1], 3);
   EXPECT_EQ(TakeComputes().at(0).step, 2) << "the version that all have, or had";
+}
+
+// A replica without examples in the step still validates when all partitions have made the update: the step waits for it, and goes on.
+TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
+  v1::AssignReplicas assignment = Assignment(v1::CENTRAL_STORAGE, 2, {0, 1});
+  assignment.mutable_spec()->set_validation_freq_steps(3);
+  assignment.mutable_data()->set_validation_examples(8);
+  assignment.mutable_data()->set_train_examples(25);  // the last step has one
+  Feed(replica::Assign{assignment});
+  AnswerPulls(3);
+  ASSERT_EQ(evaluations.size(), size_t{2});
+  EndEvaluation(evaluations[0]);
+  Finish(TakeComputes().at(0), 1);
+  for (const replica::Send& push : TakePushes()) Answer(push, 4);  // somebody else had pushed replica 1's
+  EXPECT_EQ(core_.step(), 3) << "replica 1 has not validated";
+  EndEvaluation(evaluations[1]);
+  EXPECT_EQ(core_.step(), 4);
+  now_ += absl::Seconds(1);
+  Feed(replica::Timer{});
+  EXPECT_EQ(Validated(0, 3), 4u);
+  EXPECT_EQ(Validated(1, 3), 4u);
 }
 
 // ---- PARAMETER_SERVER with local_sync ----

@@ -83,7 +83,7 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
   plan_->outputs_ = examples() * NumElements(shape);
   if (!IsPlain(output->data->desc)) {
     Value* plain = NewValue(output->needs_gradient);
-    AddOp({}, MakePlain(*this, shape, output, plain));
+    AddOp({}, plain, MakePlain(*this, shape, output, plain));
     output = plain;
   }
   Use(output->data);
@@ -92,10 +92,12 @@ std::unique_ptr<Plan> PlanBuilder::Build() {
     output->gradient_written = true;
     const int count = static_cast<int>(plan_->steps_.size());
     for (int i = count - 1; i >= 0; --i) {
+      Plan::Step& step = plan_->steps_[i];
+      if (!step.backward) continue;
       now_ = 2 * count - i;
-      current_layer_ = plan_->steps_[i].layer;
-      plan_->steps_[i].op->CompileBackward(*this);
-      NoteReads(plan_->steps_[i]);
+      current_layer_ = step.layer;
+      step.op->CompileBackward(*this);
+      NoteReads(step);
     }
     PlanVariables();
   }
@@ -188,11 +190,13 @@ Value* PlanBuilder::NewInnerValue(bool needs_gradient) {
 
 // ---- compiling the nodes ----
 
-void PlanBuilder::AddOp(std::vector<int> variables, std::unique_ptr<Op> op) {
+void PlanBuilder::AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op) {
   Plan::Step& step = plan_->steps_.emplace_back();
   step.op = std::move(op);
   step.layer = current_layer_;
   step.variables = std::move(variables);
+  step.backward = out->needs_gradient;
+  for (int v : step.variables) step.backward |= Trains(graph_.variables()[v]);  // moving averages too
   NoteReads(step);
   now_ = static_cast<int>(plan_->steps_.size());
 }
@@ -215,7 +219,7 @@ void PlanBuilder::CompileNode(const Node& node) {
   if (HasKernel(node.kind)) return CompileKernel(node, activation, in[0], out);
   if (node.kind == LayerKind::kInput) return CompileInput(node);
   if (node.kind == LayerKind::kMultiHeadAttention) return CompileAttention(node, in, out);
-  AddOp(node.variables, MakeOp(node, activation, relu, in, out));
+  AddOp(node.variables, out, MakeOp(node, activation, relu, in, out));
 }
 
 std::unique_ptr<Op> PlanBuilder::MakeOp(const Node& node, const Activation& activation, bool relu,
@@ -293,7 +297,7 @@ void PlanBuilder::CompileInput(const Node& node) {
     channels_first &= graph_.nodes()[id].kind == LayerKind::kConv2D ||
                       (graph_.nodes()[id].kind == LayerKind::kZeroPadding2D && joined_[id]);
   }
-  AddOp({}, MakeInput(*this, node, scale, offset, channels_first, out));
+  AddOp({}, out, MakeInput(*this, node, scale, offset, channels_first, out));
 }
 
 // The layer without its activation where that is an operation of its own, then the activation.
@@ -301,7 +305,7 @@ void PlanBuilder::CompileKernel(const Node& node, Activation activation, Value* 
   if (Fusible(activation)) return CompileLinear(node, activation, in, out);
   Value* target = NewInnerValue(out->needs_gradient);
   CompileLinear(node, {}, in, target);
-  AddOp({},
+  AddOp({}, out,
         activation.elementwise() ? MakeActivation(*this, activation, target, out) : MakeSoftmax(*this, target, out));
 }
 
@@ -310,7 +314,7 @@ void PlanBuilder::CompileLinear(const Node& node, const Activation& activation, 
   const Variable* kernel = &graph_.variables()[ids[0]];
   const Variable* bias = FindVariable(node, "bias");
   if (node.kind == LayerKind::kDense && node.output.size() < 3) {
-    return AddOp(ids, MakeDense(*this, {kernel, bias, kernel->shape[1], node.output}, activation, in, out));
+    return AddOp(ids, out, MakeDense(*this, {kernel, bias, kernel->shape[1], node.output}, activation, in, out));
   }
   Convolution convolution{Convolution::kForward, kernel, bias, node.window, node.output};
   const Node& producer = graph_.nodes()[node.inputs[0]];
@@ -323,15 +327,15 @@ void PlanBuilder::CompileLinear(const Node& node, const Activation& activation, 
   if (node.kind == LayerKind::kConv2DTranspose) convolution.kind = Convolution::kTransposed;
   if (node.kind == LayerKind::kDepthwiseConv2D) convolution.kind = Convolution::kDepthwise;
   if (node.kind != LayerKind::kSeparableConv2D) {
-    return AddOp(ids, MakeConvolution(*this, convolution, activation, in, out));
+    return AddOp(ids, out, MakeConvolution(*this, convolution, activation, in, out));
   }
   convolution.kind = Convolution::kDepthwise;
   convolution.bias = nullptr;
   convolution.output[2] = kernel->shape[2] * kernel->shape[3];
-  Value* between = NewInnerValue(true);
-  AddOp({ids[0]}, MakeConvolution(*this, convolution, {}, in, between));
+  Value* between = NewInnerValue(out->needs_gradient);
+  AddOp({ids[0]}, between, MakeConvolution(*this, convolution, {}, in, between));
   const Convolution pointwise{Convolution::kForward, &graph_.variables()[ids[1]], bias, Window{}, node.output};
-  AddOp({ids.begin() + 1, ids.end()}, MakeConvolution(*this, pointwise, activation, between, out));
+  AddOp({ids.begin() + 1, ids.end()}, out, MakeConvolution(*this, pointwise, activation, between, out));
 }
 
 // Three projections, what mixes them, and the projection of that.
@@ -343,16 +347,17 @@ void PlanBuilder::CompileAttention(const Node& node, const std::vector<Value*>& 
     std::vector<int> ids(node.variables.begin() + number * each, node.variables.begin() + (number + 1) * each);
     const Projection projection{&graph_.variables()[ids[0]], each == 2 ? &graph_.variables()[ids[1]] : nullptr,
                                 output[1], output};
-    AddOp(std::move(ids), MakeDense(*this, projection, {}, from, to));
+    AddOp(std::move(ids), to, MakeDense(*this, projection, {}, from, to));
     return to;
   };
   const int64_t key_width = int64_t{mha.num_heads()} * mha.key_dim();
   const int64_t value_width = int64_t{mha.num_heads()} * mha.value_dim();
-  Value* query = project(0, {steps, key_width}, in[0], NewInnerValue(true));
-  Value* key = project(1, {keys, key_width}, in.back(), NewInnerValue(true));
-  Value* value = project(2, {keys, value_width}, in[1], NewInnerValue(true));
-  Value* heads = NewInnerValue(true);
-  AddOp({}, MakeAttention(*this, node, query, key, value, heads));
+  const auto inner = [&] { return NewInnerValue(out->needs_gradient); };
+  Value* query = project(0, {steps, key_width}, in[0], inner());
+  Value* key = project(1, {keys, key_width}, in.back(), inner());
+  Value* value = project(2, {keys, value_width}, in[1], inner());
+  Value* heads = inner();
+  AddOp({}, heads, MakeAttention(*this, node, query, key, value, heads));
   project(3, {steps, node.output[1]}, heads, out);
 }
 
@@ -367,7 +372,7 @@ Value* PlanBuilder::FlatIfNeeded(const Node& node, int input) {
                          (node.kind == LayerKind::kActivation && node.activation != v1::SOFTMAX);
   if (any_order) return value;
   Value* flat = NewInnerValue(value->needs_gradient);
-  AddOp({}, MakePlain(*this, shape, value, flat));
+  AddOp({}, flat, MakePlain(*this, shape, value, flat));
   return flat;
 }
 

@@ -73,6 +73,8 @@ class PlanBuilder {
 
   // Variables in the caller's spaces.
   const Variable* FindVariable(const Node& node, const char* name) const;  // "kernel"; null if it has none
+  // Whether its gradient is wanted.
+  bool Trains(const Variable& variable) const { return training() && variable.kind != VariableKind::kFrozen; }
   dnnl::memory ValueOf(const Variable& variable, const Desc& desc);
   dnnl::memory GradientOf(const Variable& variable, const Desc& desc);
 
@@ -106,7 +108,8 @@ class PlanBuilder {
   void CompileLinear(const Node& node, const Activation& activation, Value* in, Value* out);
   void CompileAttention(const Node& node, const std::vector<Value*>& in, Value* out);
   Value* FlatIfNeeded(const Node& node, int input);
-  void AddOp(std::vector<int> variables, std::unique_ptr<Op> op);  // variables: whose gradients it computes
+  // variables: whose gradients it computes; out: what it writes.
+  void AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op);
   void NoteReads(Plan::Step& step);
   void PlanVariables();
   void PlaceTensors();

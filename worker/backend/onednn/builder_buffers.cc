@@ -135,14 +135,15 @@ void PlanBuilder::NoteReads(Plan::Step& step) {
   reads_.clear();
 }
 
-// Each step announces the variables of its node, with the padding after each.
+// Each step announces the variables of its node, with the padding after each; frozen ones as zeros.
 void PlanBuilder::PlanVariables() {
   for (Plan::Step& step : plan_->steps_) {
     for (int v : step.variables) {
       const Variable& variable = graph_.variables()[v];
       const int64_t end = variable.offset + variable.size, aligned = AlignUp(end, kSpaceAlignment);
+      const int64_t written = Trains(variable) ? end : variable.offset;
       if (step.begin == step.end) step.begin = variable.offset;
-      if (end < aligned) step.gaps.emplace_back(end, aligned);
+      if (written < aligned) step.gaps.emplace_back(written, aligned);
       step.end = aligned;
     }
   }

@@ -83,7 +83,8 @@ class ConvolutionOp : public Op {
         operand_(b.bfloat16() && convolution.kind == Convolution::kForward &&
                          geometry_.kernel[1] >= kBfloat16ChannelsMin
                      ? memory::data_type::bf16
-                     : memory::data_type::f32) {
+                     : memory::data_type::f32),
+        trains_(b.Trains(*convolution.kernel)) {
     forward_desc_ = MakeForward(b, MakeDims(b.examples(), convolution.output));
     source_ = b.Read(in->data, forward_desc_.src_desc());
     const memory weights = ForwardWeights(b);
@@ -101,7 +102,7 @@ class ConvolutionOp : public Op {
       b.Use(out_->data);
       undo_ = true;
     }
-    CompileWeights(b);
+    if (trains_) CompileWeights(b);
     if (in_->needs_gradient) CompileData(b);
   }
 
@@ -115,6 +116,7 @@ class ConvolutionOp : public Op {
     if (undo_) {
       ActivationBackward(activation_, out_->data->data(), out_->gradient->data(), out_->gradient->numbers());
     }
+    if (!trains_) return;
     backward_source_.Prepare(run);
     weights_gradient_.Prepare(run);
     backward_weights_(run);
@@ -193,7 +195,7 @@ class ConvolutionOp : public Op {
                                        g.pad_end);
     const typename Backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
     const bool copied =
-        weights_gradient_.tensor != out_->gradient && pd.diff_dst_desc() == weights_gradient_.tensor->desc;
+        trains_ && weights_gradient_.tensor != out_->gradient && pd.diff_dst_desc() == weights_gradient_.tensor->desc;
     data_gradient_ = b.Read(copied ? weights_gradient_.tensor : out_->gradient, pd.diff_dst_desc());
 
     memory weights;
@@ -221,6 +223,7 @@ class ConvolutionOp : public Op {
   const Variable* const bias_;
   const Geometry geometry_;
   const memory::data_type operand_;  // of inputs, kernel and output gradient
+  const bool trains_;
   typename Family::Forward::primitive_desc forward_desc_;
   Source source_, backward_source_;          // the inputs
   Source weights_gradient_, data_gradient_;  // the output's gradient

@@ -41,7 +41,8 @@ class DenseOp : public Op {
         out_(out),
         rows_(b.examples() * NumElements(p.output) / p.units),
         units_(p.units),
-        in_numbers_(p.kernel->size / p.units) {
+        in_numbers_(p.kernel->size / p.units),
+        trains_(b.Trains(*p.kernel)) {
     // A flattened image: its numbers may stand in an order of their own. Else the rows' numbers stand side by side.
     if (p.output.size() == 1 && !IsPlain(in->data->desc)) row_of_ = RowOrder(in->data->desc);
     if (!row_of_.empty()) in_numbers_ = static_cast<int64_t>(row_of_.size());
@@ -49,7 +50,7 @@ class DenseOp : public Op {
     const Desc bias_desc = MakeDesc({units_}, Tag::x);
     kernel_ = b.ValueOf(*p.kernel, kernel_desc);
     if (p.bias != nullptr) bias_ = b.ValueOf(*p.bias, bias_desc);
-    if (b.training()) {
+    if (trains_) {
       kernel_gradient_ = b.GradientOf(*p.kernel, kernel_desc);
       if (p.bias != nullptr) bias_gradient_ = b.GradientOf(*p.bias, bias_desc);
     }
@@ -69,10 +70,10 @@ class DenseOp : public Op {
       b.Use(out_->data);
       undo_ = true;
     }
-    b.Use(source_.tensor);
-    if (!row_of_.empty()) {
-      b.Use(ordered_);
-      ordered_gradient_ = b.New(ordered_->desc);
+    if (!row_of_.empty()) b.Use(ordered_);
+    if (trains_) {
+      b.Use(source_.tensor);
+      if (!row_of_.empty()) ordered_gradient_ = b.New(ordered_->desc);
     }
     if (in_->needs_gradient) sink_ = b.WriteGradient(in_, source_.tensor->desc);
   }
@@ -91,6 +92,7 @@ class DenseOp : public Op {
   void BackwardVariables(const Run&) override {
     float* g = out_->gradient->data();
     if (undo_) ActivationBackward(activation_, out_->data->data(), g, rows_ * units_);
+    if (!trains_) return;
     float* gradient = ordered_ != nullptr ? ordered_gradient_->data() : Handle(kernel_gradient_);
     Check(dnnl_sgemm('T', 'N', in_numbers_, units_, rows_, 1, source_.tensor->data(), in_numbers_, g, units_, 0,
                      gradient, units_));
@@ -133,6 +135,7 @@ class DenseOp : public Op {
   Value* const out_;
   const int64_t rows_, units_;
   int64_t in_numbers_;           // of a row of the input, padding included
+  const bool trains_;
   std::vector<int64_t> row_of_;  // empty: they are in the kernel's order
   Source source_;
   memory kernel_, bias_, kernel_gradient_, bias_gradient_;

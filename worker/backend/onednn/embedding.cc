@@ -21,7 +21,7 @@ class EmbeddingOp : public Op {
     ids_ = b.Read(in->data, PlainDesc(examples_, shape));
     const Desc desc = MakeDesc({rows_, width_}, Tag::nc);
     table_ = b.ValueOf(table, desc);
-    if (b.training()) table_gradient_ = b.GradientOf(table, desc);
+    if (b.Trains(table)) table_gradient_ = b.GradientOf(table, desc);
     out->data = b.New(PlainDesc(examples_, node.output));
   }
 
@@ -45,6 +45,7 @@ class EmbeddingOp : public Op {
   }
 
   void BackwardVariables(const Run&) override {
+    if (!table_gradient_) return;
     float* table = static_cast<float*>(table_gradient_.get_data_handle());
     std::memset(table, 0, rows_ * width_ * sizeof(float));
     const float* ids = ids_.tensor->data();

@@ -19,7 +19,8 @@ Desc PlainOf(const Desc& desc) {
 class LayerNormalizationOp : public Op {
  public:
   LayerNormalizationOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : in_(in),
+      : node_(node),
+        in_(in),
         out_(out),
         epsilon_(node.layer.layer_normalization().epsilon()),
         gamma_(b.FindVariable(node, "gamma")),
@@ -52,7 +53,7 @@ class LayerNormalizationOp : public Op {
 
   void CompileBackward(PlanBuilder& b) override {
     if (!out_->needs_gradient) return;
-    const bool variables = gamma_ != nullptr || beta_ != nullptr;
+    const bool variables = node_.trainable && (gamma_ != nullptr || beta_ != nullptr);
     const auto kind = variables ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data;
     const dnnl::layer_normalization_backward::desc desc(kind, view_, view_, mean_->desc, epsilon_, flags_);
     const dnnl::layer_normalization_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
@@ -66,14 +67,10 @@ class LayerNormalizationOp : public Op {
                                                      {DNNL_ARG_VARIANCE, b.Use(variance_)},
                                                      {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
                                                      {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)}};
-    if (gamma_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
-    }
-    if (beta_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
-    }
+    if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
+    if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
+    if (variables && gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
+    if (variables && beta_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
     backward_ = b.MakeCall(pd, dnnl::layer_normalization_backward(pd), std::move(arguments));
   }
 
@@ -89,6 +86,7 @@ class LayerNormalizationOp : public Op {
   void BackwardInputs(const Run& run) override { sink_.Finish(run); }
 
  private:
+  const Node& node_;
   Value* const in_;
   Value* const out_;
   const float epsilon_;
@@ -120,7 +118,7 @@ class GroupNormalizationOp : public Op {
     const Desc channels = MakeDesc({shape_.channels}, Tag::x);
     if (gamma_ != nullptr) gamma_value_ = b.ValueOf(*gamma_, channels);
     if (beta_ != nullptr) beta_value_ = b.ValueOf(*beta_, channels);
-    if (b.training()) {
+    if (b.training() && node.trainable) {
       if (gamma_ != nullptr) gamma_gradient_ = b.GradientOf(*gamma_, channels);
       if (beta_ != nullptr) beta_gradient_ = b.GradientOf(*beta_, channels);
     }

@@ -6,6 +6,7 @@ namespace {
 using dnnl::memory;
 using dnnl::normalization_flags;
 
+// A frozen layer (node.trainable false) uses the moving statistics in training too, and its variables have no gradients.
 class BatchNormalizationOp : public Op {
  public:
   BatchNormalizationOp(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out)
@@ -13,6 +14,7 @@ class BatchNormalizationOp : public Op {
         out_(out),
         epsilon_(node.layer.batch_normalization().epsilon()),
         examples_(b.examples()),
+        trains_(b.training() && node.trainable),
         gamma_(b.FindVariable(node, "gamma")),
         beta_(b.FindVariable(node, "beta")),
         moving_mean_(b.FindVariable(node, "moving_mean")),
@@ -25,7 +27,7 @@ class BatchNormalizationOp : public Op {
     if (gamma_ != nullptr) flags |= normalization_flags::use_scale;
     if (beta_ != nullptr) flags |= normalization_flags::use_shift;
     if (relu) flags |= normalization_flags::fuse_norm_relu;
-    if (!b.training()) flags |= normalization_flags::use_global_stats;
+    if (!trains_) flags |= normalization_flags::use_global_stats;
     flags_ = flags;
     const dnnl::batch_normalization_forward::desc desc(b.forward_kind(), view_, epsilon_, flags);
     forward_desc_ = dnnl::batch_normalization_forward::primitive_desc(desc, b.Attributes(), b.engine());
@@ -35,28 +37,28 @@ class BatchNormalizationOp : public Op {
     arguments.emplace_back(DNNL_ARG_DST, b.Use(out->data, view_));
     if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
     if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-    if (b.training()) {
+    if (trains_) {
       mean_ = b.New(channels_);
       variance_ = b.New(channels_);
-      arguments.emplace_back(DNNL_ARG_MEAN, mean_->memory);
-      arguments.emplace_back(DNNL_ARG_VARIANCE, variance_->memory);
-      if (relu) {
-        workspace_ = b.New(forward_desc_.workspace_desc());
-        arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_->memory);
-      }
-    } else {
-      arguments.emplace_back(DNNL_ARG_MEAN, b.ValueOf(*moving_mean_, channels_));
-      arguments.emplace_back(DNNL_ARG_VARIANCE, b.ValueOf(*moving_variance_, channels_));
+    }
+    arguments.emplace_back(DNNL_ARG_MEAN, trains_ ? mean_->memory : b.ValueOf(*moving_mean_, channels_));
+    arguments.emplace_back(DNNL_ARG_VARIANCE, trains_ ? variance_->memory : b.ValueOf(*moving_variance_, channels_));
+    if (relu && b.training()) {
+      workspace_ = b.New(forward_desc_.workspace_desc());
+      arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_->memory);
     }
     forward_ = b.MakeCall(forward_desc_, dnnl::batch_normalization_forward(forward_desc_), std::move(arguments));
   }
 
   void CompileBackward(PlanBuilder& b) override {
-    const memory mean = b.Use(mean_), variance = b.Use(variance_);
-    mean_gradient_ = b.GradientOf(*moving_mean_, channels_);
-    variance_gradient_ = b.GradientOf(*moving_variance_, channels_);
+    const memory mean = trains_ ? b.Use(mean_) : b.ValueOf(*moving_mean_, channels_);
+    const memory variance = trains_ ? b.Use(variance_) : b.ValueOf(*moving_variance_, channels_);
+    if (trains_) {
+      mean_gradient_ = b.GradientOf(*moving_mean_, channels_);
+      variance_gradient_ = b.GradientOf(*moving_variance_, channels_);
+    }
     if (!out_->needs_gradient) return;
-    const bool variables = gamma_ != nullptr || beta_ != nullptr;
+    const bool variables = trains_ && (gamma_ != nullptr || beta_ != nullptr);
     const auto kind = variables ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data;
     const dnnl::batch_normalization_backward::desc desc(kind, view_, view_, epsilon_, flags_);
     const dnnl::batch_normalization_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
@@ -72,14 +74,10 @@ class BatchNormalizationOp : public Op {
         {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
         {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)},
     };
-    if (gamma_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
-    }
-    if (beta_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
-    }
+    if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
+    if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
+    if (variables && gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
+    if (variables && beta_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
     if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
     backward_ = b.MakeCall(pd, dnnl::batch_normalization_backward(pd), std::move(arguments));
   }
@@ -87,19 +85,26 @@ class BatchNormalizationOp : public Op {
   void Forward(const Run& run) override { forward_(run); }
 
   void BackwardVariables(const Run& run) override {
-    const float examples = static_cast<float>(examples_);
-    Scale(mean_->data(), examples, static_cast<float*>(mean_gradient_.get_data_handle()), mean_->numbers());
-    Scale(variance_->data(), examples, static_cast<float*>(variance_gradient_.get_data_handle()), variance_->numbers());
+    if (trains_) {
+      WriteSum(mean_, mean_gradient_);
+      WriteSum(variance_, variance_gradient_);
+    }
     if (backward_) backward_(run);
   }
 
   void BackwardInputs(const Run& run) override { sink_.Finish(run); }
 
  private:
+  void WriteSum(Tensor* statistic, const memory& gradient) const {
+    Scale(statistic->data(), static_cast<float>(examples_), static_cast<float*>(gradient.get_data_handle()),
+          statistic->numbers());
+  }
+
   Value* const in_;
   Value* const out_;
   const float epsilon_;
   const int64_t examples_;
+  const bool trains_;
   const Variable* const gamma_;
   const Variable* const beta_;
   const Variable* const moving_mean_;

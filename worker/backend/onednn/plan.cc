@@ -29,21 +29,21 @@ void Plan::Bind(uint8_t* arena) {
 
 // The values that the step reads are there when it returns; those of the next one that reads any are on their way.
 absl::Status Plan::Enter(WeightSource* source, int step, int direction) {
-  const auto reads = [this](int i) { return steps_[i].reads_begin < steps_[i].reads_end; };
-  if (source == nullptr || !reads(step)) return absl::OkStatus();
+  if (source == nullptr || !Reads(step, direction)) return absl::OkStatus();
   CAIRN_RETURN_IF_ERROR(source->Acquire(steps_[step].reads_begin, steps_[step].reads_end));
-  const int end = direction > 0 ? static_cast<int>(steps_.size()) : -1;
+  const int count = static_cast<int>(steps_.size());
   int next = step + direction;
-  while (next != end && !reads(next)) next += direction;
-  // The last one forward is the first one backward.
-  if (next == end) next = direction > 0 && output_.gradient != nullptr ? step : end;
-  if (next != end) source->Prefetch(steps_[next].reads_begin, steps_[next].reads_end);
+  while (next >= 0 && next < count && !Reads(next, direction)) next += direction;
+  if (next == count && output_.gradient != nullptr) {  // backward comes next
+    for (--next; next >= 0 && !Reads(next, -1);) --next;
+  }
+  if (next >= 0 && next < count) source->Prefetch(steps_[next].reads_begin, steps_[next].reads_end);
   return absl::OkStatus();
 }
 
-void Plan::Leave(WeightSource* source, int step) {
+void Plan::Leave(WeightSource* source, int step, int direction) {
   const Step& s = steps_[step];
-  if (source != nullptr && s.reads_begin < s.reads_end) source->Release(s.reads_begin, s.reads_end);
+  if (source != nullptr && Reads(step, direction)) source->Release(s.reads_begin, s.reads_end);
 }
 
 absl::Status Plan::Forward(const Run& run, const float* inputs, const float* values, WeightSource* source) {
@@ -60,7 +60,7 @@ absl::Status Plan::Forward(const Run& run, const float* inputs, const float* val
   for (int i = 0; i < static_cast<int>(steps_.size()); ++i) {
     CAIRN_RETURN_IF_ERROR(Enter(source, i, 1));
     steps_[i].op->Forward(checked);
-    Leave(source, i);
+    Leave(source, i, 1);
   }
   return error;
 }
@@ -73,13 +73,13 @@ absl::Status Plan::Backward(const Run& run, float* gradients, const GradientRead
   for (int i = static_cast<int>(steps_.size()) - 1; i >= 0; --i) {
     const Step& step = steps_[i];
     CAIRN_RETURN_IF_ERROR(Enter(source, i, -1));
-    step.op->BackwardVariables(run);
+    if (step.backward) step.op->BackwardVariables(run);
     if (step.begin < step.end) {
       for (const auto& [begin, end] : step.gaps) std::fill(gradients + begin, gradients + end, 0.0f);
       if (ready) ready(step.begin, step.end);
     }
-    step.op->BackwardInputs(run);
-    Leave(source, i);
+    if (step.backward) step.op->BackwardInputs(run);
+    Leave(source, i, -1);
   }
   return absl::OkStatus();
 }

@@ -118,14 +118,20 @@ class Plan {
   struct Step {
     std::unique_ptr<Op> op;
     std::string layer;                              // for errors
-    std::vector<int> variables;                     // whose gradients it computes
+    std::vector<int> variables;                     // whose gradients it computes, or, frozen ones, are zero
+    bool backward = false;                          // something that is trained is in it, or before it
     int64_t begin = 0, end = 0;                     // of its variables in the parameter space, padding included
     int64_t reads_begin = 0, reads_end = 0;         // of those whose values it uses; empty: none
-    std::vector<std::pair<int64_t, int64_t>> gaps;  // the padding: begin, end
+    std::vector<std::pair<int64_t, int64_t>> gaps;  // where gradients are zero, the padding: begin, end
   };
 
+  // Whether the step, on its way forward (1) or backward (-1), uses any values.
+  bool Reads(int step, int direction) const {
+    const Step& s = steps_[step];
+    return s.reads_begin < s.reads_end && (direction > 0 || s.backward);
+  }
   absl::Status Enter(WeightSource* source, int step, int direction);
-  void Leave(WeightSource* source, int step);
+  void Leave(WeightSource* source, int step, int direction);
 
   int64_t examples_ = 0;
   int64_t outputs_ = 0;  // numbers, of all examples

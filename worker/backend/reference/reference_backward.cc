@@ -34,6 +34,11 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
       reference::DepthwiseConv2DBackward(g, x, variable("kernel"), dy, dx, gradient("kernel"), gradient("bias"));
       break;
     case LayerKind::kBatchNormalization: {
+      if (!node.trainable) {
+        reference::FrozenBatchNormalizationBackward(variable("moving_variance"),
+                                                    node.layer.batch_normalization().epsilon(), variable("gamma"), dy, dx);
+        break;
+      }
       const reference::BatchStatistics& statistics = nodes_[node.id].statistics;
       reference::BatchNormalizationBackward(x, statistics, node.layer.batch_normalization().epsilon(),
                                             variable("gamma"), dy, dx, gradient("gamma"), gradient("beta"));

@@ -68,10 +68,10 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
       reference::DepthwiseConv2D(g, x, variable("kernel"), variable("bias"), y);
       break;
     case LayerKind::kBatchNormalization: {
-      if (training != nullptr) here.statistics = reference::Statistics(g.input.back(), x);
-      const absl::Span<const double> mean = training != nullptr ? here.statistics.mean : variable("moving_mean");
-      const absl::Span<const double> variance =
-          training != nullptr ? here.statistics.variance : variable("moving_variance");
+      const bool own = training != nullptr && node.trainable;  // a frozen layer keeps to the moving statistics
+      if (own) here.statistics = reference::Statistics(g.input.back(), x);
+      const absl::Span<const double> mean = own ? here.statistics.mean : variable("moving_mean");
+      const absl::Span<const double> variance = own ? here.statistics.variance : variable("moving_variance");
       reference::BatchNormalization(x, mean, variance, node.layer.batch_normalization().epsilon(), variable("gamma"),
                                     variable("beta"), y);
       break;

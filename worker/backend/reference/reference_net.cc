@@ -103,6 +103,11 @@ void ReferenceNet::Backward(absl::Span<const double> values, absl::Span<double> 
     }
     BackwardNode(node, before, values, gradients);
   }
+  for (const Variable& v : graph_->variables()) {
+    if (v.kind != VariableKind::kFrozen) continue;
+    const absl::Span<double> frozen = gradients.subspan(v.offset, v.size);
+    std::fill(frozen.begin(), frozen.end(), 0.0);
+  }
 }
 
 }  // namespace cairn

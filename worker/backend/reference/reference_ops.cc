@@ -287,4 +287,11 @@ void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double 
   }
 }
 
+void FrozenBatchNormalizationBackward(In variance, double epsilon, In gamma, In dy, Out dx) {
+  for (size_t i = 0; i < dx.size(); ++i) {
+    const size_t c = i % variance.size();
+    dx[i] += dy[i] * (gamma.empty() ? 1.0 : gamma[c]) / std::sqrt(variance[c] + epsilon);
+  }
+}
+
 }  // namespace cairn::reference

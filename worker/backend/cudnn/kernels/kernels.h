@@ -85,7 +85,7 @@ Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* 
 // sums[c] = sum over rows of x[r][c].
 int64_t ColumnSumsScratch(int64_t rows, int64_t columns);
 Error ColumnSums(Stream stream, int64_t rows, int64_t columns, const void* x, float* sums, float* scratch, DType type);
-// out[c] = sum over rows of in[r][c] in float64, in a tree of fixed shape; columns <= 32.
+// out[c] = sum over rows of in[r][c] in float64, in a tree of fixed shape; columns <= 64.
 Error SumDoubles(Stream stream, int64_t rows, int64_t columns, const double* in, double* out);
 
 // ---- joins (joins.cu) ----
@@ -192,7 +192,7 @@ Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, c
 
 // ---- losses and metrics (loss.cu): the formulas of worker/backend/loss.h in float32 ----
 
-inline constexpr int kMetricsMax = 31;
+inline constexpr int kMetricsMax = 32;
 struct LossArguments {
   int32_t kind = 0;     // v1::Loss::Kind
   bool softmax = false;  // LossPlan

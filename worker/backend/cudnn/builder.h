@@ -1,0 +1,172 @@
+// Builder: lowers a graph to a Plan: which launches, in which order, in which buffers.
+//
+// Pure host code: it asks the machine only which workspaces its products and convolutions need. One Build each; not thread-safe.
+//
+// What it does besides one launch a layer: the activation goes with the layer before it; a batch normalization takes the Add and the
+// relu behind it; ZeroPadding2D goes into the window that follows; Flatten and Reshape are names; a pointwise convolution is a matrix
+// product; a value that several layers read collects its gradient in place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/v1/job.pb.h"
+#include "common/model/graph.h"
+#include "worker/backend/cudnn/plan.h"
+#include "worker/backend/loss.h"
+
+namespace cairn::cudnn {
+
+struct Activation {
+  v1::Activation kind = v1::LINEAR;
+  float alpha = 0;  // LEAKY_RELU's slope, ELU's alpha; not negative
+  bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
+  bool softmax() const { return kind == v1::SOFTMAX; }
+  // Whether the derivative needs x: f(x) does not tell it.
+  bool needs_input() const { return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS; }
+  kernels::Act act() const { return linear() ? kernels::Act::kLinear : static_cast<kernels::Act>(kind); }
+};
+
+// The output of a node, or of several of which all but the first only rename it.
+struct Value {
+  Ref data;
+  Ref gradient;                   // in training, from the first reader's backward on
+  bool gradient_written = false;  // some reader's share is in it
+  bool needs_gradient = false;    // a trainable variable stands before it
+  int64_t numbers = 0;            // of the whole batch
+  DType type = DType::kFloat32;
+};
+
+struct LoweringOptions {
+  int64_t examples = 0;
+  Mode mode = Mode::kTrain;
+  Precision precision;
+  v1::Loss loss;
+  std::vector<v1::Metric> metrics;
+  LossPlan loss_plan;
+};
+
+class Builder {
+ public:
+  Builder(const Graph& graph, const LoweringOptions& options, Machine& machine);
+
+  // Errors: UNIMPLEMENTED names the layer and what it cannot do.
+  absl::StatusOr<std::unique_ptr<Plan>> Build();
+
+ private:
+  using Fn = std::function<kernels::Error(const Run&)>;
+  using Refs = std::initializer_list<Ref>;
+  struct Sink {
+    Ref ref;
+    bool add = false;
+  };
+
+  // ---- builder.cc: values and the order of things ----
+  void MakeValues();
+  bool JoinsProducer(const Node& node) const;
+  bool TakenByNormalization(const Node& node) const;  // an Add that a batch normalization before it computes
+  absl::Status Lower(const Node& node);
+  absl::Status LowerLoss();
+  void LowerBackward();
+  void Backward(std::function<void()> fn) { backward_.push_back({current_, std::move(fn)}); }
+  Activation ActivationOf(const Node& node) const;
+  Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it
+  bool Frozen(const Node& node) const { return node.layer.has_trainable() && !node.layer.trainable(); }
+  bool training() const { return options_.mode == Mode::kTrain; }
+  DType type() const { return options_.precision.type; }
+  int64_t examples() const { return options_.examples; }
+
+  // ---- emit.cc: buffers, steps, what several layers are made of ----
+  Ref New(int64_t bytes);
+  Ref NewNumbers(int64_t numbers, DType type) { return New(numbers * SizeOf(type)); }
+  Ref NewLike(const Value& v) { return NewNumbers(v.numbers, v.type); }
+  Ref Scratch(int64_t floats) { return floats > 0 ? New(floats * 4) : Ref{}; }
+  Value* NewValue(int64_t numbers, bool needs_gradient, DType type);
+  const Variable* Find(const Node& node, const char* name) const;  // "kernel"; null if it has none
+  Ref ValueOf(const Variable* variable) const;                     // none of null
+  Ref GradientOf(const Variable* variable) const;
+  std::string NameOf(const Ref& ref) const;
+  // The value in `type`: itself, or a copy.
+  Ref Read(const Value& v, DType type);
+  Sink GradientSink(Value* v);
+  // Keeps the first error: layers go on without looking at it.
+  void Fail(const absl::Status& status);
+
+  void Emit(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, Fn fn);
+  void EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, std::function<absl::Status(const Run&)> fn);
+  void EmitConvert(const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n, bool add = false);
+  // C of `p` from A and B; bias only with p.bias. `add`: to what stands in C.
+  void EmitProduct(Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c, bool add = false);
+  // y = f(y + bias), in place; the value `out` is y then, or, where the derivative needs f's argument, another buffer.
+  // Returns y before f where backward needs it.
+  Ref EmitActivation(const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out);
+  // Turns out's gradient into that of what stood before f, in place.
+  void EmitActivationBackward(const Activation& f, const Ref& before, int64_t columns, Value* out);
+  void EmitColumnSums(const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type);
+
+  // ---- dense.cc ----
+  void LowerDense(const Node& node, Value* in, Value* out);
+  // y = x * kernel (+ bias), with f. Both ways.
+  void LowerProjection(const Variable* kernel, const Variable* bias, int64_t in_columns, int64_t out_columns, const Activation& f,
+                       Value* in, Value* out);
+  void LowerAttention(const Node& node);
+
+  // ---- convolution.cc ----
+  void LowerConvolution(const Node& node, Value* in, Value* out);
+  void LowerDepthwise(const kernels::Window& w, const Variable* kernel, const Variable* bias, const Activation& f, Value* in, Value* out);
+  kernels::Window WindowOf(const Node& node) const;  // with the pads of a ZeroPadding2D before it
+  // y(w.out) of x(w.in) and so on, through padded copies where the padding is uneven.
+  void EmitForward(const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y);
+  void EmitBackwardData(const kernels::Window& w, const Ref& dy, const Ref& kernel, const Ref& dx, bool add);
+  void EmitBackwardFilter(const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel);
+  void EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to);
+
+  // ---- normalization.cc ----
+  void LowerBatchNormalization(const Node& node, Value* in, Value* out);
+  void LowerGroupNormalization(const Node& node, Value* in, Value* out);
+
+  // ---- layers.cc: the others ----
+  void LowerInput(const Node& node);
+  void LowerActivation(const Node& node, Value* in, Value* out);
+  void LowerRescaling(const Node& node, Value* in, Value* out);
+  void LowerPooling(const Node& node, Value* in, Value* out);
+  void LowerGlobalAverage(const Node& node, Value* in, Value* out);
+  void LowerZeroPadding(const Node& node, Value* in, Value* out);
+  void LowerUpSampling(const Node& node, Value* in, Value* out);
+  void LowerPermute(const Node& node, Value* in, Value* out);
+  void LowerDropout(const Node& node, Value* in, Value* out);
+  void LowerEmbedding(const Node& node, Value* in, Value* out);
+
+  // ---- joins.cc ----
+  void LowerSum(std::vector<Value*> in, float factor, Value* out);
+  void LowerMaximum(std::vector<Value*> in, Value* out);
+  void LowerMultiply(const Node& node, Value* out);
+  void LowerConcatenate(const Node& node, Value* out);
+
+  const Graph& graph_;
+  const LoweringOptions options_;
+  Machine& machine_;
+  std::unique_ptr<Plan> plan_;
+  absl::Status error_;
+  const Node* current_ = nullptr;
+  std::vector<std::unique_ptr<Value>> values_;
+  std::vector<Value*> node_values_;
+  std::vector<std::vector<int>> consumers_;  // of each node
+  std::vector<bool> joined_;                 // lowered with another node
+  std::vector<bool> exact_;                  // float32 whatever the precision: ids
+  struct Back {
+    const Node* node = nullptr;
+    std::function<void()> fn;
+  };
+  std::vector<Back> backward_;
+};
+
+// Lowers `graph`.
+absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const LoweringOptions& options, Machine& machine);
+
+}  // namespace cairn::cudnn

@@ -1,0 +1,176 @@
+// Numbers of a kernel: any of the three types in memory, float32 in registers.
+//
+// Conversions are those of common/tensor/dtype.h, bit for bit (kernels_test): round to nearest, ties to even.
+#pragma once
+
+#include <cstdint>
+
+#include "worker/backend/cudnn/kernels/launch.h"
+
+namespace cairn::cudnn::kernels {
+
+CAIRN_DEVICE uint32_t BitsOf(float f) {
+#if defined(__CUDA_ARCH__)
+  return __float_as_uint(f);
+#else
+  return __builtin_bit_cast(uint32_t, f);
+#endif
+}
+
+CAIRN_DEVICE float FloatOf(uint32_t u) {
+#if defined(__CUDA_ARCH__)
+  return __uint_as_float(u);
+#else
+  return __builtin_bit_cast(float, u);
+#endif
+}
+
+CAIRN_DEVICE uint16_t ToBfloat16(float f) {
+  const uint32_t u = BitsOf(f);
+  if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((u >> 16) | 0x40);  // a quiet NaN
+  return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+CAIRN_DEVICE float FromBfloat16(uint16_t h) { return FloatOf(static_cast<uint32_t>(h) << 16); }
+
+CAIRN_DEVICE uint16_t ToFloat16(float f) {
+  const uint32_t u = BitsOf(f);
+  const uint32_t sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
+  if (a > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
+  if (a >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // rounds to 65536 or more
+  // Below 2^-14 it is subnormal: adding 0.5 leaves the rounded bits at the end.
+  if (a < 0x38800000) return static_cast<uint16_t>(sign | (BitsOf(FloatOf(a) + 0.5f) - BitsOf(0.5f)));
+  return static_cast<uint16_t>(sign | ((a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13));
+}
+
+CAIRN_DEVICE float FromFloat16(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = (h >> 10) & 0x1f, mantissa = h & 0x3ff;
+  if (exponent == 31) return FloatOf(sign | 0x7f800000 | (mantissa << 13));
+  if (exponent == 0) return FloatOf(sign | BitsOf(static_cast<float>(mantissa) * 0x1.0p-24f));
+  return FloatOf(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+CAIRN_DEVICE float FromBits(uint16_t h, DType type) { return type == DType::kBFloat16 ? FromBfloat16(h) : FromFloat16(h); }
+CAIRN_DEVICE uint16_t ToBits(float f, DType type) { return type == DType::kBFloat16 ? ToBfloat16(f) : ToFloat16(f); }
+
+// A tensor's numbers.
+struct In {
+  const void* data;
+  DType type;
+};
+struct Out {
+  void* data;
+  DType type;
+};
+
+// V numbers side by side: 1, or 8, which are read and written 16 bytes at a time.
+inline constexpr int kWide = 8;
+
+template <int V>
+struct Numbers {
+  float at[V];
+};
+
+namespace internal {
+struct alignas(16) Words {
+  uint32_t at[4];
+};
+}  // namespace internal
+
+// Numbers i .. i + V; with V == 8 i is a multiple of 8 and the tensor starts on 16 bytes.
+template <int V>
+CAIRN_DEVICE Numbers<V> Load(const In& x, int64_t i) {
+  Numbers<V> n;
+  if constexpr (V == 1) {
+    n.at[0] = x.type == DType::kFloat32 ? static_cast<const float*>(x.data)[i] : FromBits(static_cast<const uint16_t*>(x.data)[i], x.type);
+  } else if (x.type == DType::kFloat32) {
+    const auto* from = reinterpret_cast<const internal::Words*>(static_cast<const float*>(x.data) + i);
+    const internal::Words low = from[0], high = from[1];
+    CAIRN_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      n.at[k] = FloatOf(low.at[k]);
+      n.at[k + 4] = FloatOf(high.at[k]);
+    }
+  } else {
+    const internal::Words words = *reinterpret_cast<const internal::Words*>(static_cast<const uint16_t*>(x.data) + i);
+    CAIRN_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      n.at[2 * k] = FromBits(static_cast<uint16_t>(words.at[k]), x.type);
+      n.at[2 * k + 1] = FromBits(static_cast<uint16_t>(words.at[k] >> 16), x.type);
+    }
+  }
+  return n;
+}
+
+template <int V>
+CAIRN_DEVICE void Store(const Out& y, int64_t i, const Numbers<V>& n) {
+  if constexpr (V == 1) {
+    if (y.type == DType::kFloat32) {
+      static_cast<float*>(y.data)[i] = n.at[0];
+    } else {
+      static_cast<uint16_t*>(y.data)[i] = ToBits(n.at[0], y.type);
+    }
+  } else if (y.type == DType::kFloat32) {
+    internal::Words low, high;
+    CAIRN_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      low.at[k] = BitsOf(n.at[k]);
+      high.at[k] = BitsOf(n.at[k + 4]);
+    }
+    auto* to = reinterpret_cast<internal::Words*>(static_cast<float*>(y.data) + i);
+    to[0] = low;
+    to[1] = high;
+  } else {
+    internal::Words words;
+    CAIRN_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      words.at[k] = ToBits(n.at[2 * k], y.type) | static_cast<uint32_t>(ToBits(n.at[2 * k + 1], y.type)) << 16;
+    }
+    *reinterpret_cast<internal::Words*>(static_cast<uint16_t*>(y.data) + i) = words;
+  }
+}
+
+CAIRN_DEVICE float At(const In& x, int64_t i) { return Load<1>(x, i).at[0]; }
+CAIRN_DEVICE void Set(const Out& y, int64_t i, float value) { Store<1>(y, i, {{value}}); }
+// y[i] = value, or += where the tensor already holds another reader's gradient.
+CAIRN_DEVICE void SetOrAdd(const Out& y, int64_t i, float value, bool add) { Set(y, i, add ? At({y.data, y.type}, i) + value : value); }
+
+template <int V>
+CAIRN_DEVICE void StoreOrAdd(const Out& y, int64_t i, Numbers<V> n, bool add) {
+  if (add) {
+    const Numbers<V> before = Load<V>({y.data, y.type}, i);
+    CAIRN_UNROLL
+    for (int k = 0; k < V; ++k) n.at[k] = before.at[k] + n.at[k];
+  }
+  Store<V>(y, i, n);
+}
+
+// Division by a number that is known at launch: as a multiplication (Granlund & Montgomery 1994) where all dividends are below 2^31.
+class Divider {
+ public:
+  Divider() = default;
+  // For n in [0, end).
+  Divider(int64_t divisor, int64_t end) : divisor_(divisor), small_(end <= (int64_t{1} << 31) && divisor < (int64_t{1} << 31)) {
+    if (!small_) return;
+    while ((int64_t{1} << shift_) < divisor) ++shift_;
+    factor_ = static_cast<uint32_t>(((uint64_t{1} << 32) * static_cast<uint64_t>((int64_t{1} << shift_) - divisor)) / divisor + 1);
+  }
+  CAIRN_DEVICE int64_t operator()(int64_t n) const {
+    if (!small_) return n / divisor_;
+    const uint32_t low = static_cast<uint32_t>(n);
+    return (static_cast<uint32_t>((static_cast<uint64_t>(low) * factor_) >> 32) + low) >> shift_;
+  }
+  CAIRN_DEVICE int64_t divisor() const { return divisor_; }
+  // n = *quotient * divisor + the result.
+  CAIRN_DEVICE int64_t Split(int64_t n, int64_t* quotient) const {
+    *quotient = (*this)(n);
+    return n - *quotient * divisor_;
+  }
+
+ private:
+  int64_t divisor_ = 1;
+  uint32_t factor_ = 1, shift_ = 0;
+  bool small_ = false;
+};
+
+}  // namespace cairn::cudnn::kernels

@@ -1,0 +1,123 @@
+// Machine: what a program needs of a GPU, and nothing more: memory, the order of work, matrix products, convolutions. CudaMachine is
+// the real one; tests run whole programs on one that computes on the host.
+//
+// A Machine belongs to one Program and so to one thread at a time. Work is enqueued and done in order on one stream; copies out are
+// done beside it. Invariants:
+//   1. What Prepare was told of can be enqueued without allocating and without waiting, also while a Recording is made.
+//   2. With Precision.deterministic the bits of a product or a convolution depend on its arguments and the kind of device only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "worker/backend/cudnn/kernels/kernels.h"
+
+namespace cairn::cudnn {
+
+using kernels::DType;
+
+inline int64_t SizeOf(DType type) { return type == DType::kFloat32 ? 4 : 2; }
+const char* Name(DType type);  // "f32", "bf16", "f16"
+
+struct Precision {
+  DType type = DType::kFloat32;  // of activations and of the copies of weights
+  bool tf32 = false;             // float32 products may round their inputs to 10 bits of mantissa
+  bool deterministic = true;
+};
+
+// C[m][n] = alpha * A'[m][k] B'[k][n] + beta * C, row by row; A' is A or, transposed, the A that stands as [k][m]. Of `batch` such
+// products in a row. Inputs are of Precision.type.
+struct Product {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  int64_t batch = 1;  // dense: products lie one behind the other
+  float alpha = 1, beta = 0;
+  DType out = DType::kFloat32;  // of C: Precision.type or float32
+  // + bias[n] (of Precision.type), then relu; beta is 0 then.
+  bool bias = false, relu = false;
+  auto operator<=>(const Product&) const = default;
+};
+std::string ToString(const Product& p);
+
+// Images [examples, height, width, channels], kernels [out, height, width, in], all of Precision.type but the gradient of the
+// kernel, which is float32. Every gradient is overwritten. Padding is the same on both sides of each axis.
+struct Convolution {
+  enum Kind { kForward, kBackwardData, kBackwardFilter };
+  Kind kind = kForward;
+  kernels::Window window;
+};
+std::string ToString(const Convolution& c);
+bool operator<(const Convolution& a, const Convolution& b);
+
+// Memory of a machine, given back when it goes.
+class Block {
+ public:
+  Block() = default;
+  Block(void* data, int64_t bytes, std::function<void(void*)> release) : data_(data), bytes_(bytes), release_(std::move(release)) {}
+  Block(Block&& other) noexcept { *this = std::move(other); }
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(release_, other.release_);
+    return *this;
+  }
+  ~Block() {
+    if (data_ != nullptr) release_(data_);
+  }
+  char* data() const { return static_cast<char*>(data_); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  std::function<void(void*)> release_;
+};
+
+// Work that was captured, to be launched again and again.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+
+  // Errors: RESOURCE_EXHAUSTED says how much was asked for and how much there is.
+  virtual absl::StatusOr<Block> Allocate(int64_t bytes) = 0;        // on the device
+  virtual absl::StatusOr<Block> AllocatePinned(int64_t bytes) = 0;  // on the host, for CopyIn and CopyOut
+
+  virtual kernels::Stream stream() = 0;
+  virtual absl::Status CopyIn(void* to, const void* pinned, int64_t bytes) = 0;
+  virtual absl::Status Zero(void* to, int64_t bytes) = 0;
+  // After all work enqueued so far, beside what is enqueued later; then Arrived(signal) becomes true.
+  virtual absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) = 0;
+  virtual absl::Status JoinCopies() = 0;  // later work waits for the copies out
+
+  // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) = 0;
+  virtual absl::Status Launch(Recording& recording) = 0;
+
+  // Forgets the signals that arrived. Before the work that gives them is enqueued or launched.
+  virtual void ResetSignals(int count) = 0;
+  // Waits for one. Errors: the device's, if it stopped; DEADLINE_EXCEEDED after `patience`.
+  virtual absl::Status WaitFor(int signal, absl::Duration patience) = 0;
+  virtual absl::Status WaitForAll(absl::Duration patience) = 0;  // for all work
+
+  // Chooses the algorithms. Returns the bytes of workspace that it needs. Errors: UNIMPLEMENTED, no algorithm.
+  virtual absl::StatusOr<int64_t> Prepare(const Product& product) = 0;
+  virtual absl::StatusOr<int64_t> Prepare(const Convolution& convolution) = 0;
+  virtual absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace) = 0;
+  // Of kForward x, kernel -> y; kBackwardData dy, kernel -> dx; kBackwardFilter x, dy -> dkernel.
+  virtual absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, void* to, void* workspace) = 0;
+};
+
+}  // namespace cairn::cudnn

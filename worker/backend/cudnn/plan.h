@@ -1,0 +1,129 @@
+// Plan: a graph lowered for one batch size and one purpose: the launches in order, and where their buffers are.
+//
+// Immutable once built; runs on one thread at a time. Invariants:
+//   1. Every buffer lies in the arena; two overlap only if the spans of steps in which they are used do not.
+//   2. A step reads and writes only the places that it names, and reads nothing that no step before it wrote: what stands in the
+//      arena before a run does not matter.
+//   3. Launches depend on the plan only, not on the batch: what changes from step to step (values, inputs, labels, the key of
+//      dropout) stands in memory, so that a run can be recorded once and launched again.
+//   4. Every range of the parameter space is released exactly once, from the end to the beginning.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "worker/backend/arena.h"
+#include "worker/backend/cudnn/machine.h"
+
+namespace cairn::cudnn {
+
+enum class Mode {
+  kTrain,
+  kEvaluate,  // the outputs as the loss wants them (LossPlan)
+  kPredict,   // the outputs as the user wants them
+};
+
+// A place in the device's memory.
+struct Ref {
+  enum Place : uint8_t {
+    kNone, kArena, kValues, kGradients, kInputs, kLabels, kClassWeights, kKey, kResults,
+  };
+  Place place = kNone;
+  int buffer = 0;      // kArena: which
+  int64_t offset = 0;  // bytes
+  explicit operator bool() const { return place != kNone; }
+};
+
+// Where the memory is that a plan's references point into.
+struct Run {
+  Machine& machine;
+  const class Plan& plan;
+  char* arena = nullptr;
+  float* values = nullptr;     // the parameter space
+  float* gradients = nullptr;  // the parameter space
+  float* inputs = nullptr;
+  float* labels = nullptr;
+  float* class_weights = nullptr;
+  kernels::StepKey* key = nullptr;
+  double* results = nullptr;  // [1 + metrics]: sums over the batch's examples, the loss first
+
+  kernels::Stream stream() const { return machine.stream(); }
+
+  template <typename T = void>
+  T* At(const Ref& ref) const;
+};
+
+class Plan {
+ public:
+  struct Step {
+    std::string text;   // "%3 = convolution 3x3/2 of %1, conv1/kernel"
+    std::string layer;  // for errors
+    std::vector<Ref> reads, writes;
+    std::function<absl::Status(const Run&)> enqueue;
+  };
+  // The gradients of [begin, end) of the space are final after step `after`.
+  struct Release {
+    int after = 0;
+    int64_t begin = 0, end = 0;
+  };
+
+  int64_t examples() const { return examples_; }
+  int64_t arena_bytes() const { return arena_bytes_; }
+  const std::vector<Step>& steps() const { return steps_; }
+  const std::vector<ArenaBuffer>& buffers() const { return buffers_; }
+  const std::vector<Release>& releases() const { return releases_; }
+  const Ref& outputs() const { return outputs_; }  // float32 [examples, output shape...]
+  // All steps as text, one a line, with the arena's size: for tests and --log-level=debug.
+  std::string Text() const;
+
+  // Enqueues step `i`. Errors name the layer.
+  absl::Status Enqueue(int i, const Run& run) const;
+
+ private:
+  friend class Builder;
+  int64_t examples_ = 0;
+  int64_t arena_bytes_ = 0;
+  std::vector<Step> steps_;
+  std::vector<ArenaBuffer> buffers_;
+  std::vector<Release> releases_;
+  Ref outputs_;
+};
+
+template <typename T>
+T* Run::At(const Ref& ref) const {
+  char* base = nullptr;
+  switch (ref.place) {
+    case Ref::kNone:
+      return nullptr;
+    case Ref::kArena:
+      base = arena + plan.buffers()[ref.buffer].offset;
+      break;
+    case Ref::kValues:
+      base = reinterpret_cast<char*>(values);
+      break;
+    case Ref::kGradients:
+      base = reinterpret_cast<char*>(gradients);
+      break;
+    case Ref::kInputs:
+      base = reinterpret_cast<char*>(inputs);
+      break;
+    case Ref::kLabels:
+      base = reinterpret_cast<char*>(labels);
+      break;
+    case Ref::kClassWeights:
+      base = reinterpret_cast<char*>(class_weights);
+      break;
+    case Ref::kKey:
+      base = reinterpret_cast<char*>(key);
+      break;
+    case Ref::kResults:
+      base = reinterpret_cast<char*>(results);
+      break;
+  }
+  return reinterpret_cast<T*>(base + ref.offset);
+}
+
+}  // namespace cairn::cudnn
