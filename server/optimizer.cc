@@ -307,7 +307,9 @@ void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, 
   int64_t done = 0;  // everything before it holds new values
   for (const Segment& s : segments) {
     std::fill(u.gradient.begin() + done, u.gradient.begin() + s.begin, 0.0f);
-    if (s.moving_average) {
+    if (s.frozen) {
+      std::copy(u.values.begin() + s.begin, u.values.begin() + s.end, u.gradient.begin() + s.begin);
+    } else if (s.moving_average) {
       MovingAverage(u.values.data() + s.begin, u.gradient.data() + s.begin, s.end - s.begin, c.examples, s.momentum,
                     static_cast<float>(1 - Decimal(s.momentum)));
     } else {
@@ -320,7 +322,8 @@ void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, 
 
 void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values) {
   for (const Segment& s : segments) {
-    if (!s.moving_average) std::copy(average.begin() + s.begin, average.begin() + s.end, values.begin() + s.begin);
+    if (s.moving_average || s.frozen) continue;
+    std::copy(average.begin() + s.begin, average.begin() + s.end, values.begin() + s.begin);
   }
 }
 

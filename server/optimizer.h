@@ -31,6 +31,7 @@ struct Segment {
   bool moving_average = false;  // v = momentum * v + (1 - momentum) * mean; the optimizer does not touch it
   float momentum = 0;           // moving_average
   bool decays = true;           // weight decay applies to it
+  bool frozen = false;          // keeps its values, and its slots theirs, whatever comes
 };
 
 enum class UpdateRule { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW };
@@ -74,7 +75,7 @@ struct Update {
   std::vector<absl::Span<float>> slots;
 };
 void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& update);
-// The values of trainable segments become the moving average; an update without examples that has ema_overwrite does no more.
+// The values of segments that the optimizer updates become the moving average; an update without examples that has ema_overwrite does no more.
 void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values);
 
 }  // namespace cairn

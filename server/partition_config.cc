@@ -18,7 +18,8 @@ std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimiz
     if (from >= to) continue;
     const bool average = v.kind == VariableKind::kMovingAverage;
     segments.push_back({from - begin, to - begin, average, average ? v.momentum : 0.0f,
-                        /*decays=*/!average && !ExcludedFromWeightDecay(optimizer, v.name)});
+                        /*decays=*/v.kind == VariableKind::kTrainable && !ExcludedFromWeightDecay(optimizer, v.name),
+                        /*frozen=*/v.kind == VariableKind::kFrozen});
   }
   return segments;
 }

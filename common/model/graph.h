@@ -32,6 +32,8 @@ enum class VariableKind {
   // A moving average: a push carries examples * statistic of the batch, the ps applies
   // v = momentum * v + (1 - momentum) * (sum / examples).
   kMovingAverage,
+  // Of a layer with `trainable: false`, its moving averages too: keeps its value for ever, and its gradient is zero.
+  kFrozen,
 };
 
 struct Variable {
@@ -66,6 +68,7 @@ struct Node {
   std::vector<int> inputs;
   Shape output;                // without the batch dimension: [height, width, channels], [steps, features] or [features]
   std::vector<int> variables;  // indices into Graph::variables()
+  bool trainable = true;       // false: its variables are kFrozen, and BatchNormalization uses its moving statistics
   v1::Activation activation = v1::LINEAR;  // of convolutions, Dense, Activation
   float negative_slope = 0;    // LEAKY_RELU
   float alpha = 0;             // ELU

@@ -178,6 +178,7 @@ absl::Status GraphBuilder::CreateNodes() {
     node.id = id;
     node.kind = *kind;
     node.layer = layer;
+    node.trainable = !layer.has_trainable() || layer.trainable();
     if (!layer.name().empty()) CAIRN_RETURN_IF_ERROR(CheckName(id, layer.name()));
     node.name = layer.name();
   }
@@ -276,6 +277,7 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   }
   for (size_t i = first; i < graph_.variables_.size(); ++i) {
     graph_.variables_[i].node = node->id;
+    if (!node->trainable) graph_.variables_[i].kind = VariableKind::kFrozen;
     node->variables.push_back(static_cast<int>(i));
   }
   return absl::OkStatus();

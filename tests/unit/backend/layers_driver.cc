@@ -1,4 +1,4 @@
-// Prints what the backends compute for every model of LayerCases, with all that somebody else needs to compute the
+// Prints what the backends compute for every model of LayerCases and FrozenCases, with all that somebody else needs to compute the
 // same: one JSON object a line. layers_numpy.py does.
 //
 //   {"name", "model": [node...], "loss", "examples", "inputs", "labels", "values", "variables", "masks",
@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "google/protobuf/util/json_util.h"
-#include "tests/unit/backend/layer_cases.h"
+#include "tests/unit/backend/frozen_cases.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/reference/reference_backend.h"
@@ -112,4 +112,5 @@ void Print(const LayerCase& c) {
 
 int main() {
   for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
 }

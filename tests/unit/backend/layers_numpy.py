@@ -19,10 +19,11 @@ ERF = np.vectorize(math.erf)
 
 
 class Variables:
-    """A layer's variables by their name within it, and where their gradients go."""
+    """A layer's variables by their name within it, and where their gradients go: nowhere where the layer is frozen."""
 
     def __init__(self, case, node):
         self.values, self.gradients = {}, {}
+        self.frozen = not case["model"][node]["layer"].get("trainable", True)
         for v in case["variables"]:
             if v["node"] != node:
                 continue
@@ -36,7 +37,7 @@ class Variables:
         return self.values.get(name)
 
     def add(self, name, gradient):
-        if name in self.gradients:
+        if name in self.gradients and not self.frozen:
             self.gradients[name] += gradient
 
 
@@ -298,9 +299,9 @@ def scaled(v, n, back):
 
 def batch_normalization(spec, xs, v, context):
     x = xs[0]
-    if not context["training"]:
-        n = (x - v["moving_mean"]) / np.sqrt(v["moving_variance"] + spec["epsilon"])
-        return scaled(v, n, None)[0], None
+    if not context["training"] or v.frozen:
+        factor = 1 / np.sqrt(v["moving_variance"] + spec["epsilon"])
+        return scaled(v, (x - v["moving_mean"]) * factor, lambda dn: dn * factor)
     axes = tuple(range(x.ndim - 1))
     # What a push carries for the moving averages: examples times the batch's statistics.
     v.add("moving_mean", len(x) * x.mean(axis=axes))

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/backend/layer_cases.h"
+#include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/wide_feature_cases.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/reference/reference_backend.h"
@@ -144,6 +144,7 @@ std::vector<LayerCase> AllCases() {
   std::vector<LayerCase> cases = LayerCases();
   for (const LayerCase& c : WideCases()) cases.push_back(c);
   for (const LayerCase& c : WideFeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : FrozenCases()) cases.push_back(c);
   return cases;
 }
 

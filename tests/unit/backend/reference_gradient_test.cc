@@ -1,10 +1,10 @@
 // Goal: the reference's gradients are the derivatives of its own loss: for every layer and loss, every parameter,
-// against central finite differences in float64.
+// against central finite differences in float64. Those of frozen layers are zero.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tests/unit/backend/layer_cases.h"
+#include "tests/unit/backend/frozen_cases.h"
 #include "worker/backend/reference/reference_net.h"
 
 namespace cairn {
@@ -34,6 +34,9 @@ TEST_P(GradientTest, MatchesFiniteDifferences) {
   };
   double largest = 0;
   for (const Variable& v : graph->variables()) {
+    if (v.kind == VariableKind::kFrozen) {
+      for (int64_t i = v.offset; i < v.offset + v.size; ++i) ASSERT_EQ(gradients[i], 0.0) << v.name;
+    }
     if (v.kind != VariableKind::kTrainable) continue;
     for (int64_t i = v.offset; i < v.offset + v.size; ++i) {
       const double expected = (loss_at(i, kStep) - loss_at(i, -kStep)) / (2 * kStep);
@@ -54,6 +57,8 @@ TEST_P(GradientTest, MatchesFiniteDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, GradientTest, testing::ValuesIn(LayerCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Frozen, GradientTest, testing::ValuesIn(FrozenCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 
 // The first layer's gradients are not zero, so that the way back through the layer of interest was checked.

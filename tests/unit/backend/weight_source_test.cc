@@ -28,6 +28,14 @@ constexpr char kResidual[] =
     "layers { name: \"b\" conv2d { filters: 8 kernel_size: 1 } inputs: \"a\" } layers { name: \"s\" add {} inputs: [\"n\", \"b\"] } "
     "layers { global_average_pooling2d {} } layers { dense { units: 10 activation: SOFTMAX } }";
 
+// Fine-tuning: only the last layer is trained.
+constexpr char kFrozen[] =
+    "layers { input { shape: [12, 12, 3] } } "
+    "layers { trainable: false conv2d { filters: 32 kernel_size: 3 use_bias: false } } "
+    "layers { trainable: false batch_normalization {} } layers { activation { activation: RELU } } "
+    "layers { trainable: false conv2d { filters: 20 kernel_size: 3 } } layers { global_average_pooling2d {} } "
+    "layers { dense { units: 10 activation: SOFTMAX } }";
+
 class Poisoned : public WeightSource {
  public:
   explicit Poisoned(const std::vector<float>& values)
@@ -88,6 +96,16 @@ class WeightSourceTest : public testing::TestWithParam<const char*> {
   ProgramOptions options_;
 };
 
+class FrozenWeightSourceTest : public testing::Test {
+ protected:
+  FrozenWeightSourceTest() {
+    options_.batch_max = 16;
+    options_.loss = FromText<v1::Loss>("kind: SPARSE_CATEGORICAL_CROSSENTROPY");
+  }
+  const std::shared_ptr<const Graph> graph_ = CaseGraph({"Model", kFrozen});
+  ProgramOptions options_;
+};
+
 TEST_P(WeightSourceTest, SameBitsFromWhatWasAcquired) {
   const std::unique_ptr<Program> program = backend_->Compile(graph_, options_).value();
   const std::vector<float> values = CaseValues(*graph_, 3);
@@ -113,7 +131,19 @@ TEST_P(WeightSourceTest, SameBitsFromWhatWasAcquired) {
   EXPECT_EQ(Run(*program, values, batch).loss, plain.loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, WeightSourceTest, testing::Values(kConvolutions, kResidual));
+INSTANTIATE_TEST_SUITE_P(Models, WeightSourceTest, testing::Values(kConvolutions, kResidual, kFrozen));
+
+TEST_F(FrozenWeightSourceTest, NothingBelowWhatIsTrainedIsReadOnTheWayBack) {
+  const std::unique_ptr<Program> program = MakeOnednnBackend()->Compile(graph_, options_).value();
+  const std::vector<float> values = CaseValues(*graph_, 3);
+  Poisoned source(values);
+  ASSERT_TRUE(program->UseWeightSource(&source).ok());
+  std::vector<float> gradients(graph_->space_size(), -1.0f);
+  ASSERT_TRUE(program->TrainStep(CaseBatch(*graph_, options_.loss, 7, 1), {.seed = 1, .step = 3}, source.shown,
+                                 absl::MakeSpan(gradients), nullptr).ok());
+  EXPECT_EQ(source.acquired, 5) << "four layers forward, the last one backward";
+  EXPECT_EQ(source.hits, 4);
+}
 
 }  // namespace
 }  // namespace cairn

@@ -291,6 +291,23 @@ TEST(AroundTheRuleTest, MovingStatisticsAreNeitherClippedNorDecayedNorAveraged) 
   for (float a : subject.slots.back()) EXPECT_EQ(a, 0);
 }
 
+// Layer.trainable: false.
+TEST_P(OptimizerTest, FrozenNumbersAndTheirSlotsStayWhateverComes) {
+  const OptimizerRule rule = OptimizerRule::From(Parse(GetParam().text + " clipvalue: 0.5 weight_decay: 0.5 ema {}"));
+  Subject subject(rule, std::vector<float>(32, 2.0f));
+  const auto slots = subject.slots;
+  Segment frozen = {8, 24};
+  frozen.frozen = true;
+  for (int t = 1; t <= 3; ++t) subject.Step({{0, 8}, frozen, {24, 32}}, std::vector<float>(32, 6.0f), 2, 0.1f, t, t == 2);
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(subject.values[i] == 2.0f, i >= 8 && i < 24) << i;
+    for (size_t s = 0; s < slots.size() && i >= 8 && i < 24; ++s) EXPECT_EQ(subject.slots[s][i], slots[s][i]) << i;
+  }
+  std::vector<float> values = subject.values;
+  OverwriteWithAverage(std::vector<Segment>{{0, 8}, frozen, {24, 32}}, std::vector<float>(32, 9.0f), absl::MakeSpan(values));
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(values[i], i >= 8 && i < 24 ? 2.0f : 9.0f);
+}
+
 TEST(AroundTheRuleTest, NaNIsNotClippedAway) {
   Subject subject(OptimizerRule::From(Parse("sgd {} clipvalue: 0.5")), {1, 1, 1, 1});
   subject.Step({{0, 4}}, {NAN, INFINITY, -INFINITY, 0.2f}, 1, 1, 1);

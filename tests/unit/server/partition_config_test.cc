@@ -16,6 +16,7 @@ v1::JobSpec Spec(const std::string& more) {
   constexpr char kBase[] =
       "model {"
       "  layers { input { shape: [7] } } layers { dense { units: 5 } } layers { batch_normalization {} }"
+      "  layers { trainable: false dense { units: 3 } } layers { trainable: false batch_normalization {} }"
       "  layers { dense { units: 3 } } }"
       "optimizer { sgd { momentum: 0.5 } } replicas: 3 seed: 9 ";
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kBase + more, &spec));
@@ -46,15 +47,15 @@ TEST(PartitionConfigTest, SegmentsAndInitialValuesAgreeForEveryCut) {
     for (int64_t end = begin + kSpaceAlignment; end <= space; end += kSpaceAlignment) {
       const auto config = MakePartitionConfig(spec, graph, Range(begin, end), JobId(1), Generation(2));
       ASSERT_TRUE(config.ok()) << config.status();
-      std::vector<int> kind(end - begin, 0);  // 0 padding, 1 trainable, 2 moving average
+      std::vector<int> kind(end - begin, 0);  // 0 padding, 1 trainable, 2 moving average, 3 frozen
       for (const Segment& s : config->segments) {
-        for (int64_t i = s.begin; i < s.end; ++i) kind[i] = s.moving_average ? 2 : 1;
+        for (int64_t i = s.begin; i < s.end; ++i) kind[i] = s.frozen ? 3 : s.moving_average ? 2 : 1;
         EXPECT_EQ(s.momentum, s.moving_average ? 0.99f : 0.0f);
       }
       std::vector<int> expected(end - begin, 0);
       for (const Variable& v : graph->variables()) {
         for (int64_t i = std::max(begin, v.offset); i < std::min(end, v.offset + v.size); ++i) {
-          expected[i - begin] = v.kind == VariableKind::kMovingAverage ? 2 : 1;
+          expected[i - begin] = static_cast<int>(v.kind) + 1;
         }
       }
       EXPECT_EQ(kind, expected);

@@ -19,8 +19,7 @@ Desc PlainOf(const Desc& desc) {
 class LayerNormalizationOp : public Op {
  public:
   LayerNormalizationOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
-      : node_(node),
-        in_(in),
+      : in_(in),
         out_(out),
         epsilon_(node.layer.layer_normalization().epsilon()),
         gamma_(b.FindVariable(node, "gamma")),
@@ -53,7 +52,7 @@ class LayerNormalizationOp : public Op {
 
   void CompileBackward(PlanBuilder& b) override {
     if (!out_->needs_gradient) return;
-    const bool variables = node_.trainable && (gamma_ != nullptr || beta_ != nullptr);
+    const bool variables = gamma_ != nullptr || beta_ != nullptr;
     const auto kind = variables ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data;
     const dnnl::layer_normalization_backward::desc desc(kind, view_, view_, mean_->desc, epsilon_, flags_);
     const dnnl::layer_normalization_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
@@ -67,10 +66,18 @@ class LayerNormalizationOp : public Op {
                                                      {DNNL_ARG_VARIANCE, b.Use(variance_)},
                                                      {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
                                                      {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)}};
-    if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-    if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-    if (variables && gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
-    if (variables && beta_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
+    // oneDNN has no way back to the input alone that knows of scale or shift.
+    const auto gradient = [&](const Variable& v) {
+      return b.Trains(v) ? b.GradientOf(v, channels_) : b.New(channels_)->memory;
+    };
+    if (gamma_ != nullptr) {
+      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
+      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, gradient(*gamma_));
+    }
+    if (beta_ != nullptr) {
+      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
+      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, gradient(*beta_));
+    }
     backward_ = b.MakeCall(pd, dnnl::layer_normalization_backward(pd), std::move(arguments));
   }
 
@@ -86,7 +93,6 @@ class LayerNormalizationOp : public Op {
   void BackwardInputs(const Run& run) override { sink_.Finish(run); }
 
  private:
-  const Node& node_;
   Value* const in_;
   Value* const out_;
   const float epsilon_;

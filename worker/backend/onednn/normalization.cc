@@ -58,7 +58,7 @@ class BatchNormalizationOp : public Op {
       variance_gradient_ = b.GradientOf(*moving_variance_, channels_);
     }
     if (!out_->needs_gradient) return;
-    const bool variables = trains_ && (gamma_ != nullptr || beta_ != nullptr);
+    const bool variables = gamma_ != nullptr || beta_ != nullptr;
     const auto kind = variables ? dnnl::prop_kind::backward : dnnl::prop_kind::backward_data;
     const dnnl::batch_normalization_backward::desc desc(kind, view_, view_, epsilon_, flags_);
     const dnnl::batch_normalization_backward::primitive_desc pd(desc, b.Attributes(), b.engine(), forward_desc_);
@@ -74,10 +74,18 @@ class BatchNormalizationOp : public Op {
         {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
         {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)},
     };
-    if (gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-    if (beta_ != nullptr) arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-    if (variables && gamma_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SCALE, b.GradientOf(*gamma_, channels_));
-    if (variables && beta_ != nullptr) arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, b.GradientOf(*beta_, channels_));
+    // oneDNN has no way back to the input alone that knows of scale or shift.
+    const auto gradient = [&](const Variable& v) {
+      return b.Trains(v) ? b.GradientOf(v, channels_) : b.New(channels_)->memory;
+    };
+    if (gamma_ != nullptr) {
+      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
+      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, gradient(*gamma_));
+    }
+    if (beta_ != nullptr) {
+      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
+      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, gradient(*beta_));
+    }
     if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
     backward_ = b.MakeCall(pd, dnnl::batch_normalization_backward(pd), std::move(arguments));
   }
