@@ -1,25 +1,27 @@
 #include "common/formats/hdf5_file.h"
 
-#include <hdf5.h>
 #include <hdf5_hl.h>
 
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "common/formats/apart.h"
+#include "common/formats/growth.h"
+#include "common/formats/hdf5_chunks.h"
+#include "common/formats/hdf5_handle.h"
 
 namespace cairn {
 namespace {
 
 static_assert(sizeof(hid_t) <= sizeof(int64_t));
 
-// What a small compressed array may grow to without being suspected.
-constexpr uint64_t kGrowthFree = uint64_t{64} << 20;
-constexpr uint64_t kGrowthMax = 1000;
 constexpr int kDimensionsMax = 8;
+constexpr size_t kLibraryBytesMax = size_t{256} << 20;  // what it may take beside the file and the numbers
+constexpr uint64_t kBytesPerSecondMin = uint64_t{10} << 20;  // of a slow processor, inflating
+constexpr int kReadSeconds = 10;
 
 // The library's: see the header.
 ABSL_CONST_INIT absl::Mutex library_mutex(absl::kConstInit);
@@ -31,23 +33,6 @@ class Library {
 
  private:
   absl::MutexLock lock_;
-};
-
-// Closes what it holds. The lock is held for its whole life.
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  hid_t get() const { return id_; }
-  bool ok() const { return id_ >= 0; }
-
- private:
-  const hid_t id_;
-  herr_t (*const close_)(hid_t);
 };
 
 absl::Status WriteError(const std::string& path, const std::string& what) {
@@ -73,57 +58,53 @@ absl::Status CheckPath(hid_t file, const std::string& path) {
 }
 
 // Its data lies in this file.
-absl::Status CheckPlainLayout(hid_t dataset) {
-  const Handle plist(H5Dget_create_plist(dataset), H5Pclose);
-  if (!plist.ok()) return absl::DataLossError("cannot be read");
-  if (H5Pget_external_count(plist.get()) != 0 || H5Pget_layout(plist.get()) == H5D_VIRTUAL) {
+absl::Status CheckPlainLayout(hid_t plist) {
+  const H5D_layout_t layout = plist < 0 ? H5D_LAYOUT_ERROR : H5Pget_layout(plist);
+  if (layout == H5D_LAYOUT_ERROR) return absl::DataLossError("cannot be read");
+  if (H5Pget_external_count(plist) != 0 || layout == H5D_VIRTUAL) {
     return absl::DataLossError("its numbers lie in another file, which is not followed");
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Shape> ShapeOf(hid_t dataset) {
-  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const Hdf5Handle space(H5Dget_space(dataset), H5Sclose);
   const int rank = space.ok() ? H5Sget_simple_extent_ndims(space.get()) : -1;
   if (rank < 0 || rank > kDimensionsMax) return absl::DataLossError("its shape cannot be read");
   std::vector<hsize_t> dims(static_cast<size_t>(rank));
   if (rank > 0 && H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr) < 0) {
     return absl::DataLossError("its shape cannot be read");
   }
-  Shape shape;
-  uint64_t bytes = sizeof(float);
-  for (const hsize_t dim : dims) {
-    if (dim > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ||
-        __builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) {
-      return absl::DataLossError("it has more numbers than can be counted");
-    }
-    shape.push_back(static_cast<int64_t>(dim));
-  }
-  const uint64_t stored = H5Dget_storage_size(dataset);
-  if (bytes > kGrowthFree && bytes / kGrowthMax > stored) {
-    return absl::DataLossError(absl::StrCat("its shape ", ToString(shape), " needs ", bytes, " bytes, but ", stored, " are stored"));
-  }
-  return shape;
+  return Shape(dims.begin(), dims.end());
 }
 
-absl::StatusOr<Hdf5Array> ReadArray(hid_t file, const std::string& path) {
-  CAIRN_RETURN_IF_ERROR(CheckPath(file, path));
-  const Handle dataset(H5Dopen2(file, path.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!dataset.ok()) return absl::DataLossError(absl::StrCat("\"", path, "\" is no array"));
-  const Handle type(H5Dget_type(dataset.get()), H5Tclose);
-  if (!type.ok() || H5Tget_class(type.get()) != H5T_FLOAT) {
-    return absl::UnimplementedError(absl::StrCat("\"", path, "\" holds no float16, float32 or float64 numbers; save the model in float32"));
+// float16, float32 or float64, whatever the order of their bytes.
+bool IsFloat(hid_t type) {
+  if (type < 0 || H5Tget_class(type) != H5T_FLOAT) return false;
+  const size_t size = H5Tget_size(type);
+  return size == 2 || size == 4 || size == 8;
+}
+
+absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out) {
+  const Hdf5Handle type(H5Dget_type(dataset), H5Tclose);
+  if (!IsFloat(type.get())) {
+    return absl::UnimplementedError("holds no float16, float32 or float64 numbers; save the model in float32");
   }
-  if (const absl::Status status = CheckPlainLayout(dataset.get()); !status.ok()) return Annotate(status, absl::StrCat("\"", path, "\""));
-  absl::StatusOr<Shape> shape = ShapeOf(dataset.get());
-  if (!shape.ok()) return Annotate(shape.status(), absl::StrCat("\"", path, "\""));
-  Hdf5Array array{*std::move(shape), Buffer()};
-  array.values = Buffer::Allocate(static_cast<size_t>(NumElements(array.shape)) * sizeof(float));
-  if (!array.values.empty() &&
-      H5Dread(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, array.values.mutable_data()) < 0) {
-    return absl::DataLossError(absl::StrCat("\"", path, "\" cannot be read; the file is damaged"));
+  const Hdf5Handle plist(H5Dget_create_plist(dataset), H5Pclose);
+  CAIRN_RETURN_IF_ERROR(CheckPlainLayout(plist.get()));
+  CAIRN_ASSIGN_OR_RETURN(const Shape found, ShapeOf(dataset));
+  if (found != shape) {
+    return absl::FailedPreconditionError(absl::StrCat("shape ", ToString(found), ", ", ToString(shape), " in the model"));
   }
-  return array;
+  if (H5Pget_layout(plist.get()) == H5D_CHUNKED) return ReadHdf5Chunks(dataset, plist.get(), type.get(), shape, out);
+  const hsize_t stored = H5Dget_storage_size(dataset);
+  if (stored != 0 && stored != out.size() * H5Tget_size(type.get())) {
+    return absl::DataLossError(absl::StrCat(stored, " bytes are stored for shape ", ToString(shape), "; the file is damaged"));
+  }
+  if (!out.empty() && H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()) < 0) {
+    return absl::DataLossError("cannot be read; the file is damaged");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -142,15 +123,15 @@ Hdf5Writer::~Hdf5Writer() {
 
 absl::Status Hdf5Writer::AddGroup(const std::string& group, const std::string& name) {
   const Library library;
-  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  const Hdf5Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
   H5Pset_create_intermediate_group(links.get(), 1);
-  const Handle made(H5Gcreate2(static_cast<hid_t>(file_), group.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
-  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Hdf5Handle made(H5Gcreate2(static_cast<hid_t>(file_), group.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+  const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   if (!made.ok() || !type.ok() || !space.ok()) return WriteError(path_, group);
   H5Tset_size(type.get(), H5T_VARIABLE);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
-  const Handle attribute(H5Acreate2(made.get(), "name", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Hdf5Handle attribute(H5Acreate2(made.get(), "name", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   const char* text = name.c_str();
   if (!attribute.ok() || H5Awrite(attribute.get(), type.get(), &text) < 0) return WriteError(path_, group);
   return absl::OkStatus();
@@ -160,10 +141,10 @@ absl::Status Hdf5Writer::AddArray(const std::string& group, const std::string& n
                                   absl::Span<const float> values) {
   const Library library;
   const std::vector<hsize_t> dims(shape.begin(), shape.end());
-  const Handle space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+  const Hdf5Handle space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
   const std::string path = absl::StrCat(group, "/", name);
   if (!space.ok()) return WriteError(path_, path);
-  const Handle dataset(H5Dcreate2(static_cast<hid_t>(file_), path.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+  const Hdf5Handle dataset(H5Dcreate2(static_cast<hid_t>(file_), path.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
                                   H5P_DEFAULT, H5P_DEFAULT),
                        H5Dclose);
   if (!dataset.ok() || H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
@@ -178,27 +159,11 @@ absl::Status Hdf5Writer::Close() {
   return H5Fclose(file) < 0 ? WriteError(path_, "its end") : absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Hdf5Reader>> Hdf5Reader::Open(Buffer bytes, std::string where) {
-  const Library library;
-  // The library may write into an image that it shares; with these flags and no write it does not.
-  void* const image = const_cast<uint8_t*>(bytes.data());
-  const hid_t file = bytes.empty() ? -1 : H5LTopen_file_image(image, bytes.size(), H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
-  if (file < 0) return absl::DataLossError(absl::StrCat(where, ": not an HDF5 file, or a damaged one"));
-  return std::unique_ptr<Hdf5Reader>(new Hdf5Reader(std::move(bytes), std::move(where), file));
-}
-
-Hdf5Reader::~Hdf5Reader() {
-  const Library library;
-  H5Fclose(static_cast<hid_t>(file_));
-}
-
 absl::StatusOr<int64_t> Hdf5Reader::CountIn(const std::string& group) const {
-  const Library library;
-  const hid_t file = static_cast<hid_t>(file_);
-  const absl::Status path = CheckPath(file, group);
+  const absl::Status path = CheckPath(file_, group);
   if (absl::IsNotFound(path)) return -1;
   if (!path.ok()) return Annotate(path, where_);
-  const Handle opened(H5Gopen2(file, group.c_str(), H5P_DEFAULT), H5Gclose);
+  const Hdf5Handle opened(H5Gopen2(file_, group.c_str(), H5P_DEFAULT), H5Gclose);
   H5G_info_t info;
   if (!opened.ok() || H5Gget_info(opened.get(), &info) < 0) {
     return absl::DataLossError(absl::StrCat(where_, ": \"", group, "\" is no group"));
@@ -206,11 +171,37 @@ absl::StatusOr<int64_t> Hdf5Reader::CountIn(const std::string& group) const {
   return static_cast<int64_t>(info.nlinks);
 }
 
-absl::StatusOr<Hdf5Array> Hdf5Reader::Read(const std::string& group, const std::string& name) const {
-  const Library library;
-  absl::StatusOr<Hdf5Array> array = ReadArray(static_cast<hid_t>(file_), absl::StrCat(group, "/", name));
-  if (!array.ok()) return Annotate(array.status(), where_);
-  return array;
+absl::Status Hdf5Reader::Read(const std::string& path, const Shape& shape, absl::Span<float> out) const {
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckPath(file_, path), where_));
+  const Hdf5Handle dataset(H5Dopen2(file_, path.c_str(), H5P_DEFAULT), H5Dclose);
+  const std::string quoted = absl::StrCat("\"", path, "\"");
+  if (!dataset.ok()) return absl::DataLossError(absl::StrCat(where_, ": ", quoted, " is no array"));
+  return Annotate(ReadArray(dataset.get(), shape, out), absl::StrCat(where_, ": ", quoted));
+}
+
+absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, int64_t numbers,
+                                absl::FunctionRef<absl::Status(const Hdf5Reader&, absl::Span<float>)> read) {
+  const uint64_t size = static_cast<uint64_t>(numbers) * sizeof(float);
+  if (GrowsTooMuch(bytes.size(), size)) {
+    return absl::FailedPreconditionError(absl::StrCat(where, ": has ", bytes.size(), " bytes, the model's variables have ", size,
+                                                      "; was it saved of the same model?"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(Buffer numbers_read, AllocateShared(size));
+  ApartLimits limits;
+  limits.memory_bytes_max = kLibraryBytesMax + 2 * bytes.size() + 4 * size;
+  limits.processor_max = absl::Seconds(kReadSeconds + static_cast<int64_t>((bytes.size() + size) / kBytesPerSecondMin));
+  const absl::Span<float> out = numbers_read.mutable_floats();
+  const Library library;  // no other thread is inside it while the process is forked
+  const absl::Status status = RunApart(where, limits, [&]() -> absl::Status {
+    H5PLset_loading_state(0);
+    // The library may write into an image that it shares; with these flags and no write it does not.
+    void* const image = const_cast<uint8_t*>(bytes.data());
+    const hid_t file = bytes.empty() ? -1 : H5LTopen_file_image(image, bytes.size(), H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
+    if (file < 0) return absl::DataLossError(absl::StrCat(where, ": not an HDF5 file, or a damaged one"));
+    return read(Hdf5Reader(where, file), out);
+  });
+  if (!status.ok()) return status;
+  return numbers_read;
 }
 
 }  // namespace cairn

@@ -1,16 +1,19 @@
 // HDF5 files of float32 arrays in groups, as Keras writes and reads them, over the library's C interface.
 //
-// Any thread: the library is not thread-safe as Debian builds it, so that all calls take one lock for as long as one
-// array is read or written. Invariants:
-//   1. Of a file that is read only what is asked for is looked at, step by step: a link to another file, data that lies
-//      elsewhere and an array larger than what is stored for it are refused.
-//   2. The library's own messages are not printed.
+// Any thread: the library is not thread-safe as Debian builds it, so that all calls take one lock, a reader for as long as
+// it reads. Invariants:
+//   1. Files are read in a process of its own (apart.h): the library is not made for bad bytes.
+//   2. Only what is asked for is looked at, step by step: a link to somewhere else, data that lies in another file, filters
+//      other than deflate, shuffle and fletcher32, and an array of another shape than asked for are refused before anything
+//      of their size is made.
+//   3. The library's own messages are not printed.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
@@ -39,30 +42,26 @@ class Hdf5Writer {
   int64_t file_;  // hid_t
 };
 
-struct Hdf5Array {
-  Shape shape;
-  Buffer values;  // float32
-};
-
+// What is read of a file, inside of ReadHdf5 alone.
 class Hdf5Reader {
  public:
-  // The bytes of a file; `where` stands in the errors. Errors: DATA_LOSS.
-  static absl::StatusOr<std::unique_ptr<Hdf5Reader>> Open(Buffer bytes, std::string where);
-  ~Hdf5Reader();
-  Hdf5Reader(const Hdf5Reader&) = delete;
-  Hdf5Reader& operator=(const Hdf5Reader&) = delete;
+  Hdf5Reader(std::string where, int64_t file) : where_(std::move(where)), file_(file) {}
 
   // How many things the group holds; -1: there is no such group. Errors: DATA_LOSS.
   absl::StatusOr<int64_t> CountIn(const std::string& group) const;
-  // Errors: NOT_FOUND; DATA_LOSS; UNIMPLEMENTED numbers that are no floating-point ones.
-  absl::StatusOr<Hdf5Array> Read(const std::string& group, const std::string& name) const;
+  // An array of this shape; out.size() == NumElements(shape). Errors: NOT_FOUND; FAILED_PRECONDITION another shape;
+  // DATA_LOSS; UNIMPLEMENTED numbers that are no floating-point ones, or a filter.
+  absl::Status Read(const std::string& path, const Shape& shape, absl::Span<float> out) const;
 
  private:
-  Hdf5Reader(Buffer bytes, std::string where, int64_t file)
-      : bytes_(std::move(bytes)), where_(std::move(where)), file_(file) {}
-  const Buffer bytes_;
   const std::string where_;
   const int64_t file_;  // hid_t
 };
+
+// So many float32 numbers, which `read` takes out of the bytes of a file. It runs in another process: what it does to
+// memory is lost, but for the numbers. `where` stands in the errors. Errors: those of `read`; DATA_LOSS no HDF5 file, or a
+// damaged one; FAILED_PRECONDITION far more numbers than the file can have; RESOURCE_EXHAUSTED.
+absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, int64_t numbers,
+                                absl::FunctionRef<absl::Status(const Hdf5Reader&, absl::Span<float>)> read);
 
 }  // namespace cairn

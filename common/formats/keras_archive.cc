@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/base/limits.h"
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
@@ -22,7 +21,6 @@ constexpr char kConfig[] = "config.json";
 constexpr char kMetadata[] = "metadata.json";
 constexpr char kWeights[] = "model.weights.h5";
 constexpr char kKerasVersion[] = "3.0.0";  // whose format this is
-constexpr uint64_t kWeightsBytesMax = static_cast<uint64_t>(kParametersMax) * sizeof(float);
 
 OrderedJson BatchShape(const Shape& shape) {
   OrderedJson batch = OrderedJson::array({nullptr});
@@ -115,6 +113,12 @@ absl::StatusOr<std::string> ConfigJson(const std::string& name, const Graph& gra
   return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
 
+// A file of weights may be of float64 and hold an optimizer's variables too: up to three for each of the model's.
+uint64_t WeightsBytesMax(const Graph& graph) {
+  constexpr uint64_t kOverhead = uint64_t{64} << 20;  // groups, names
+  return static_cast<uint64_t>(graph.space_size()) * sizeof(double) * 4 + kOverhead;
+}
+
 std::string MetadataJson() {
   OrderedJson metadata = OrderedJson::object();
   metadata["keras_version"] = kKerasVersion;
@@ -157,13 +161,13 @@ absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path)
   if (!model.ok()) return Annotate(model.status(), where);
   const absl::StatusOr<Graph> graph = Graph::Build(model->model);
   if (!graph.ok()) return Annotate(graph.status(), where);
-  CAIRN_ASSIGN_OR_RETURN(Buffer bytes, ReadZipMember(path, kWeights, kWeightsBytesMax));
-  return ReadKerasWeights(std::move(bytes), path, *graph, model->weight_paths);
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kWeights, WeightsBytesMax(*graph)));
+  return ReadKerasWeights(bytes, path, *graph, model->weight_paths);
 }
 
 absl::StatusOr<SafetensorsFile> ReadKerasWeightsFile(const std::string& path, const Graph& graph) {
-  CAIRN_ASSIGN_OR_RETURN(Buffer bytes, ReadFileBytes(path));
-  return ReadKerasWeights(std::move(bytes), path, graph, KerasLayerPaths(graph));
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+  return ReadKerasWeights(bytes, path, graph, KerasLayerPaths(graph));
 }
 
 }  // namespace cairn

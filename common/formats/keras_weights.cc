@@ -27,12 +27,13 @@ constexpr Sublayer kSublayers[] = {{"query", "query_dense"},
 // One group of variables.
 struct Vars {
   std::string group;  // "layers/conv2d": without "/vars"
-  std::string name;   // the layer's
+  std::string name;   // the layer's, or that of the layer inside it
+  std::string layer;
   std::vector<int> variables;
 };
 
 std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string& path) {
-  std::vector<Vars> groups = {{path, node.name, {}}};
+  std::vector<Vars> groups = {{path, node.name, node.name, {}}};
   for (const int v : node.variables) {
     const std::string local = graph.variables()[static_cast<size_t>(v)].name.substr(node.name.size() + 1);
     const size_t slash = local.find('/');
@@ -46,7 +47,7 @@ std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string
       if (owner == sublayer.name) attribute = sublayer.attribute;
     }
     const std::string group = absl::StrCat(path, "/", attribute);
-    if (groups.back().group != group) groups.push_back({group, owner, {}});
+    if (groups.back().group != group) groups.push_back({group, owner, node.name, {}});
     groups.back().variables.push_back(v);
   }
   return groups;
@@ -63,6 +64,32 @@ absl::StatusOr<std::string> FindGroup(const Hdf5Reader& reader, const std::strin
     if (count >= 0) return vars;
   }
   return absl::NotFoundError(group);
+}
+
+// The variables of one group, one after the other. How many numbers they are.
+absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& where, const Graph& graph, const Vars& vars,
+                                absl::Span<float> out) {
+  const std::string& first = graph.variables()[static_cast<size_t>(vars.variables[0])].name;
+  const absl::StatusOr<std::string> group = FindGroup(reader, vars.group);
+  if (absl::IsNotFound(group.status())) {
+    return absl::FailedPreconditionError(absl::StrCat("variable \"", first, "\" is not in ", where, ": there is no \"", vars.group,
+                                                      "/vars\"; was it saved of the same model?"));
+  }
+  if (!group.ok()) return group.status();
+  CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader.CountIn(*group));
+  if (count != static_cast<int64_t>(vars.variables.size())) {
+    return absl::FailedPreconditionError(absl::StrCat("layer \"", vars.layer, "\": it has ", vars.variables.size(), " variables, \"", *group,
+                                                      "\" in ", where, " has ", count, "; was it saved of the same model?"));
+  }
+  size_t taken = 0;
+  for (size_t i = 0; i < vars.variables.size(); ++i) {
+    const Variable& v = graph.variables()[static_cast<size_t>(vars.variables[i])];
+    const size_t size = static_cast<size_t>(v.size);
+    const absl::Status status = reader.Read(absl::StrCat(*group, "/", i), v.shape, out.subspan(taken, size));
+    if (!status.ok()) return Annotate(status, absl::StrCat("variable \"", v.name, "\""));
+    taken += size;
+  }
+  return taken;
 }
 
 }  // namespace
@@ -133,34 +160,32 @@ absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl
   return writer->Close();
 }
 
-absl::StatusOr<SafetensorsFile> ReadKerasWeights(Buffer bytes, const std::string& where, const Graph& graph,
+absl::StatusOr<SafetensorsFile> ReadKerasWeights(const Buffer& bytes, const std::string& where, const Graph& graph,
                                                  const std::vector<std::string>& layer_paths) {
-  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Hdf5Reader> reader, Hdf5Reader::Open(std::move(bytes), where));
-  SafetensorsFile file;
+  std::vector<Vars> groups;
+  int64_t numbers = 0;
   for (const Node& node : graph.nodes()) {
-    for (const Vars& vars : VarsOf(graph, node, layer_paths[static_cast<size_t>(node.id)])) {
-      if (vars.variables.empty()) continue;
-      const std::string& first = graph.variables()[static_cast<size_t>(vars.variables[0])].name;
-      const absl::StatusOr<std::string> group = FindGroup(*reader, vars.group);
-      if (absl::IsNotFound(group.status())) {
-        return absl::FailedPreconditionError(absl::StrCat("variable \"", first, "\" is not in ", where, ": there is no \"", vars.group,
-                                                          "/vars\"; was it saved of the same model?"));
-      }
-      if (!group.ok()) return group.status();
-      CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader->CountIn(*group));
-      if (count != static_cast<int64_t>(vars.variables.size())) {
-        return absl::FailedPreconditionError(absl::StrCat("layer \"", node.name, "\": it has ", vars.variables.size(), " variables, \"", *group, "\" in ",
-                                                          where, " has ", count, "; was it saved of the same model?"));
-      }
-      for (size_t i = 0; i < vars.variables.size(); ++i) {
-        const Variable& v = graph.variables()[static_cast<size_t>(vars.variables[i])];
-        CAIRN_ASSIGN_OR_RETURN(Hdf5Array array, reader->Read(*group, absl::StrCat(i)));
-        if (array.shape != v.shape) {
-          return absl::FailedPreconditionError(absl::StrCat("variable \"", v.name, "\": shape ", ToString(array.shape), " at \"", *group, "/", i,
-                                                            "\" in ", where, ", ", ToString(v.shape), " in the model"));
-        }
-        file.tensors.push_back({v.name, v1::FLOAT32, std::move(array.shape), std::move(array.values)});
-      }
+    for (Vars& vars : VarsOf(graph, node, layer_paths[static_cast<size_t>(node.id)])) {
+      for (const int v : vars.variables) numbers += graph.variables()[static_cast<size_t>(v)].size;
+      if (!vars.variables.empty()) groups.push_back(std::move(vars));
+    }
+  }
+  const auto read = [&](const Hdf5Reader& reader, absl::Span<float> out) -> absl::Status {
+    for (const Vars& vars : groups) {
+      CAIRN_ASSIGN_OR_RETURN(const size_t taken, ReadVars(reader, where, graph, vars, out));
+      out.remove_prefix(taken);
+    }
+    return absl::OkStatus();
+  };
+  CAIRN_ASSIGN_OR_RETURN(const Buffer values, ReadHdf5(bytes, where, numbers, read));
+  SafetensorsFile file;
+  size_t at = 0;
+  for (const Vars& vars : groups) {
+    for (const int id : vars.variables) {
+      const Variable& v = graph.variables()[static_cast<size_t>(id)];
+      const size_t size = static_cast<size_t>(v.size) * sizeof(float);
+      file.tensors.push_back({v.name, v1::FLOAT32, v.shape, values.Slice(at, size)});
+      at += size;
     }
   }
   return file;

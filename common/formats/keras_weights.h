@@ -32,8 +32,8 @@ std::vector<std::string> KerasLayerPaths(const Graph& graph);
 absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl::Span<const float> space);
 
 // Bytes of such a file, as tensors under the names of `graph`, whose layers stand at `layer_paths`. Errors: DATA_LOSS a
-// damaged file; FAILED_PRECONDITION names a variable that is missing or has another shape.
-absl::StatusOr<SafetensorsFile> ReadKerasWeights(Buffer bytes, const std::string& where, const Graph& graph,
+// damaged file; FAILED_PRECONDITION names a variable that is missing or has another shape; those of ReadHdf5.
+absl::StatusOr<SafetensorsFile> ReadKerasWeights(const Buffer& bytes, const std::string& where, const Graph& graph,
                                                  const std::vector<std::string>& layer_paths);
 
 }  // namespace cairn

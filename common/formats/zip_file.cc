@@ -11,13 +11,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/formats/growth.h"
 
 namespace cairn {
 namespace {
 
 constexpr mode_t kFileMode = 0644;
-// Deflate makes at most a 1032nd of something.
-constexpr uint64_t kExpansionMax = 1100;
 
 using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
 using Member = std::unique_ptr<zip_file_t, decltype(&zip_fclose)>;
@@ -89,7 +88,7 @@ absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string&
     return absl::NotFoundError(absl::StrCat(path, ": ", name, " is not in the archive"));
   }
   constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
-  if ((stat.valid & kNeeded) != kNeeded || stat.size / kExpansionMax > stat.comp_size) {
+  if ((stat.valid & kNeeded) != kNeeded || GrowsTooMuch(stat.comp_size, stat.size)) {
     return absl::DataLossError(absl::StrCat(path, ": ", name, ": its size cannot be"));
   }
   if (stat.size > bytes_max) {

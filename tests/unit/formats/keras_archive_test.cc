@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -234,13 +235,32 @@ TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
     CAIRN_CHECK(w.AddArray("layers/dense/vars", "1", {2}, {1.0f, 2.0f}).ok(), "");
   });
   EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", shape}}),
-            "variable \"dense/kernel\": shape [2] at \"layers/dense/vars/0\" in bad.keras, [4,128] in the model");
+            "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\": shape [2], [4,128] in the model");
   // Members that stand where an array or a group should.
   const std::string group = Weights([](Hdf5Writer& w) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/0", "m").ok(), "");
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/1", "m").ok(), "");
   });
-  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", group}}), "bad.keras: \"layers/dense/vars/0\" is no array");
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", group}}), "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\" is no array");
+}
+
+// The sizes that a member claims, in its own header and in the list at the end.
+TEST_F(DamagedArchive, IsNoLargerThanItCanBe) {
+  std::string altered = bytes_;
+  const std::string huge = "\xff\xff\xff\x7f";
+  for (const auto& [header, name, size] : {std::tuple{"PK\3\4", 30, 22}, std::tuple{"PK\1\2", 46, 24}}) {
+    size_t at = 0;
+    do {
+      at = altered.find(header, at + 1);
+      ASSERT_NE(at, std::string::npos);
+    } while (altered.compare(at + static_cast<size_t>(name), 16, "model.weights.h5") != 0);
+    altered.replace(at + static_cast<size_t>(size), 4, huge);
+  }
+  EXPECT_EQ(ErrorOf(altered), "bad.keras: model.weights.h5: its size cannot be");
+  // More than the model can have, an optimizer's variables included.
+  const size_t most = static_cast<size_t>(graph_.space_size()) * 32 + (size_t{64} << 20);
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", std::string(most + 1, 'x'), ""}}),
+            absl::StrCat("bad.keras: model.weights.h5: ", most + 1, " bytes; at most ", most, " are read"));
 }
 
 TEST_F(DamagedArchive, DoesNotHarmWhereItIsCutOrAltered) {

@@ -1,0 +1,208 @@
+#include "common/formats/hdf5_chunks.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+// Chunks of a small array that may grow are larger than it is.
+constexpr uint64_t kChunkBytesFree = uint64_t{1} << 20;
+constexpr size_t kChecksumBytes = 4;
+constexpr int kFiltersMax = 8;
+
+using Bytes = std::vector<uint8_t>;
+
+// What stands in a chunk that is compressed and did not shrink: a little more than it holds.
+constexpr uint64_t StoredMax(uint64_t chunk_bytes) { return chunk_bytes + chunk_bytes / 64 + 1024; }
+
+absl::Status Damaged(absl::string_view what) { return absl::DataLossError(absl::StrCat(what, "; the file is damaged")); }
+
+absl::StatusOr<Bytes> Inflate(const Bytes& in, size_t size_max) {
+  Bytes out(size_max);
+  uLongf size = out.size();
+  if (uncompress(out.data(), &size, in.data(), in.size()) != Z_OK) {
+    return Damaged(absl::StrCat("a compressed chunk does not give at most ", size_max, " bytes"));
+  }
+  out.resize(size);
+  return out;
+}
+
+Bytes Unshuffle(const Bytes& in, size_t element_bytes) {
+  const size_t count = in.size() / element_bytes;
+  Bytes out = in;  // what is over at the end stays where it is
+  for (size_t b = 0; b < element_bytes; ++b) {
+    for (size_t i = 0; i < count; ++i) out[i * element_bytes + b] = in[b * count + i];
+  }
+  return out;
+}
+
+// Fletcher's sums over big-endian words of 16 bits, modulo 65535.
+uint32_t Fletcher32(const Bytes& bytes, size_t size) {
+  const auto fold = [](uint32_t sum) { return (sum & 0xffff) + (sum >> 16); };
+  uint32_t first = 0, second = 0;
+  for (size_t i = 0; i < size; i += 2) {
+    first = fold(first + (uint32_t{bytes[i]} << 8) + (i + 1 < size ? bytes[i + 1] : 0));
+    second = fold(second + first);
+  }
+  return second << 16 | first;
+}
+
+absl::Status CheckFletcher32(Bytes& bytes) {
+  if (bytes.size() < kChecksumBytes) return Damaged("a chunk is shorter than its checksum");
+  const size_t size = bytes.size() - kChecksumBytes;
+  uint32_t stored = 0;
+  std::memcpy(&stored, bytes.data() + size, sizeof(stored));
+  if (stored != Fletcher32(bytes, size)) return Damaged("the checksum of a chunk is wrong");
+  bytes.resize(size);
+  return absl::OkStatus();
+}
+
+class ChunkReader {
+ public:
+  ChunkReader(hid_t dataset, hid_t plist, hid_t type, const Shape& shape, absl::Span<float> out)
+      : dataset_(dataset), plist_(plist), type_(type), shape_(shape.begin(), shape.end()), out_(out) {}
+
+  absl::Status Read() {
+    CAIRN_RETURN_IF_ERROR(LookAtChunks());
+    CAIRN_RETURN_IF_ERROR(LookAtFilters());
+    std::vector<hsize_t> at(shape_.size(), 0);
+    do {
+      CAIRN_RETURN_IF_ERROR(ReadChunk(at));
+    } while (Advance(at, chunk_, shape_));
+    return absl::OkStatus();
+  }
+
+ private:
+  // To the next place of a grid of such steps, the last dimension fastest. False: that was the last.
+  static bool Advance(std::vector<hsize_t>& at, const std::vector<hsize_t>& step, const std::vector<hsize_t>& end) {
+    for (size_t d = at.size(); d-- > 0;) {
+      at[d] += step[d];
+      if (at[d] < end[d]) return true;
+      at[d] = 0;
+    }
+    return false;
+  }
+
+  absl::Status LookAtChunks() {
+    const int rank = static_cast<int>(shape_.size());
+    chunk_.resize(shape_.size());
+    if (rank == 0 || H5Pget_chunk(plist_, rank, chunk_.data()) != rank) return Damaged("its chunks have another rank");
+    element_bytes_ = H5Tget_size(type_);
+    chunk_bytes_ = element_bytes_;
+    const uint64_t bytes_max = out_.size() * element_bytes_ + kChunkBytesFree;
+    for (const hsize_t side : chunk_) {
+      if (side == 0 || __builtin_mul_overflow(chunk_bytes_, static_cast<uint64_t>(side), &chunk_bytes_) || chunk_bytes_ > bytes_max) {
+        return Damaged("its chunks are larger than it is itself");
+      }
+    }
+    if (H5Pget_fill_value(plist_, H5T_NATIVE_FLOAT, &fill_) < 0) return Damaged("its fill value cannot be read");
+    return absl::OkStatus();
+  }
+
+  absl::Status LookAtFilters() {
+    const int count = H5Pget_nfilters(plist_);
+    if (count < 0 || count > kFiltersMax) return Damaged("its filters cannot be read");
+    for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
+      unsigned flags = 0, value = 0, config = 0;
+      size_t values = 1;
+      const H5Z_filter_t filter = H5Pget_filter2(plist_, i, &flags, &values, &value, 0, nullptr, &config);
+      switch (filter) {
+        case H5Z_FILTER_SHUFFLE:
+          if (values < 1 || value != element_bytes_) return Damaged("its bytes are shuffled by another size than its numbers have");
+          break;
+        case H5Z_FILTER_DEFLATE:
+        case H5Z_FILTER_FLETCHER32:
+          break;
+        default:
+          return absl::UnimplementedError(absl::StrCat(
+              "its filter ", filter, " is not supported; save it without compression, or with gzip, shuffle and fletcher32 alone"));
+      }
+      filters_.push_back(filter);
+    }
+    return absl::OkStatus();
+  }
+
+  // Its elements as they were written; empty: it is not stored.
+  absl::StatusOr<Bytes> Stored(const std::vector<hsize_t>& at) const {
+    hsize_t size = 0;
+    haddr_t place = HADDR_UNDEF;
+    if (H5Dget_chunk_info_by_coord(dataset_, at.data(), nullptr, &place, &size) < 0) return Damaged("its chunks cannot be found");
+    if (size > StoredMax(chunk_bytes_)) return Damaged("a chunk is stored in more bytes than it has");
+    Bytes bytes(size);
+    if (place == HADDR_UNDEF || size == 0) return Bytes();
+    uint32_t skipped = 0;
+    if (H5Dread_chunk(dataset_, H5P_DEFAULT, at.data(), &skipped, bytes.data()) < 0) return Damaged("a chunk cannot be read");
+    for (size_t f = filters_.size(); f-- > 0;) {
+      if ((skipped >> f & 1) != 0) continue;
+      if (filters_[f] == H5Z_FILTER_SHUFFLE) {
+        bytes = Unshuffle(bytes, element_bytes_);
+      } else if (filters_[f] == H5Z_FILTER_DEFLATE) {
+        CAIRN_ASSIGN_OR_RETURN(bytes, Inflate(bytes, StoredMax(chunk_bytes_)));
+      } else {
+        CAIRN_RETURN_IF_ERROR(CheckFletcher32(bytes));
+      }
+    }
+    if (bytes.size() != chunk_bytes_) {
+      return Damaged(absl::StrCat("a chunk holds ", bytes.size(), " bytes, not ", chunk_bytes_));
+    }
+    return bytes;
+  }
+
+  absl::Status ReadChunk(const std::vector<hsize_t>& at) {
+    CAIRN_ASSIGN_OR_RETURN(Bytes bytes, Stored(at));
+    const size_t count = chunk_bytes_ / element_bytes_;
+    if (!bytes.empty()) {
+      bytes.resize(count * std::max(element_bytes_, sizeof(float)));  // converted in place
+      if (H5Tconvert(type_, H5T_NATIVE_FLOAT, count, bytes.data(), nullptr, H5P_DEFAULT) < 0) {
+        return Damaged("its numbers cannot be converted to float32");
+      }
+    }
+    Place(at, bytes);
+    return absl::OkStatus();
+  }
+
+  // The part of the chunk that lies in the array, row by row.
+  void Place(const std::vector<hsize_t>& at, const Bytes& bytes) {
+    const size_t last = shape_.size() - 1;
+    std::vector<hsize_t> inside(shape_.size()), row(shape_.size(), 0), step(shape_.size(), 1);
+    for (size_t d = 0; d <= last; ++d) inside[d] = std::min(chunk_[d], shape_[d] - at[d]);
+    const size_t numbers = inside[last];
+    step[last] = numbers;
+    do {
+      size_t from = 0, to = 0;
+      for (size_t d = 0; d <= last; ++d) {
+        from = from * chunk_[d] + row[d];
+        to = to * shape_[d] + at[d] + row[d];
+      }
+      if (bytes.empty()) {
+        std::fill_n(out_.begin() + static_cast<ptrdiff_t>(to), numbers, fill_);
+      } else {
+        std::memcpy(out_.data() + to, bytes.data() + from * sizeof(float), numbers * sizeof(float));
+      }
+    } while (Advance(row, step, inside));
+  }
+
+  const hid_t dataset_, plist_, type_;
+  const std::vector<hsize_t> shape_;
+  const absl::Span<float> out_;
+  std::vector<hsize_t> chunk_;
+  size_t element_bytes_ = 0;
+  uint64_t chunk_bytes_ = 0;
+  float fill_ = 0;
+  std::vector<H5Z_filter_t> filters_;
+};
+
+}  // namespace
+
+absl::Status ReadHdf5Chunks(hid_t dataset, hid_t plist, hid_t type, const Shape& shape, absl::Span<float> out) {
+  return out.empty() ? absl::OkStatus() : ChunkReader(dataset, plist, type, shape, out).Read();
+}
+
+}  // namespace cairn
