@@ -1,5 +1,5 @@
 // Copies, conversions, other orders of numbers.
-#include "worker/backend/cudnn/kernels/numbers.h"
+#include "worker/backend/cudnn/kernels/places.h"
 
 namespace cairn::cudnn::kernels {
 namespace {
@@ -75,26 +75,6 @@ struct Permutation {
     CAIRN_UNROLL
     for (int d = 3; d > 0; --d) place += dims[d].Split(rest, &rest) * strides[d];
     StoreOrAdd<V>(to, i, Load<V>(from, place + rest * strides[0]), add);
-  }
-};
-
-// Where number i of [examples, height, width, channels] is.
-struct Place {
-  int64_t example, y, x, channel;
-};
-struct Places {
-  Divider height, width, channels;
-  Places(const int64_t shape[3], int64_t n) : height(shape[0], n), width(shape[1], n), channels(shape[2], n) {}
-  CAIRN_DEVICE Place Of(int64_t i) const {
-    Place p;
-    int64_t rest;
-    p.channel = channels.Split(i, &rest);
-    p.x = width.Split(rest, &rest);
-    p.y = height.Split(rest, &p.example);
-    return p;
-  }
-  CAIRN_DEVICE int64_t Index(int64_t example, int64_t y, int64_t x, int64_t channel) const {
-    return ((example * height.divisor() + y) * width.divisor() + x) * channels.divisor() + channel;
   }
 };
 
@@ -196,9 +176,6 @@ struct UpSampleBackward {
     StoreOrAdd<V>(dx, i, sum, add);
   }
 };
-
-int64_t Count(const Window& w, const int64_t shape[3]) { return w.examples * shape[0] * shape[1] * shape[2]; }
-bool Wide(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) { return (a | b | c | d | e) % kWide == 0; }
 
 }  // namespace
 

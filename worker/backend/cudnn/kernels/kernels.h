@@ -49,7 +49,7 @@ struct Window {
 
 // ---- copies and conversions (copy.cu) ----
 
-// to = scale * from + offset, from one type to another. from may be to where the types have one size and not `add`.
+// to = scale * from + offset, from one type to another; with 1 and 0 the conversion of common/tensor/dtype.h, bit for bit. from may be to where the types have one size and not `add`.
 Error Affine(Stream stream, int64_t n, float scale, float offset, const void* from, DType from_type, void* to, DType to_type, bool add);
 // [rows, columns] -> [columns, rows].
 Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, DType from_type, void* to, DType to_type);
@@ -87,6 +87,8 @@ int64_t ColumnSumsScratch(int64_t rows, int64_t columns);
 Error ColumnSums(Stream stream, int64_t rows, int64_t columns, const void* x, float* sums, float* scratch, DType type);
 // out[c] = sum over rows of in[r][c] in float64, in a tree of fixed shape; columns <= 64.
 Error SumDoubles(Stream stream, int64_t rows, int64_t columns, const double* in, double* out);
+// *bad = 1 if a number of x is infinite or no number; else it keeps its value.
+Error MarkNonFinite(Stream stream, int64_t n, const void* x, DType type, int32_t* bad);
 
 // ---- joins (joins.cu) ----
 
@@ -95,7 +97,7 @@ struct Inputs {
   int count = 0;
   const void* x[kJoinMax] = {};
 };
-// y = factor * (x0 + x1 + ...), added from the left.
+// y = factor * (x0 + x1 + ...), added from the left. y may be x0: with factor 1 and float32 that is SumInto of common/tensor.
 Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DType type);
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type);
 // dx of input `which`: dy where it is the first input that equals the maximum, else 0.

@@ -1,0 +1,134 @@
+// Activations of numbers, softmax of rows.
+#include "worker/backend/cudnn/kernels/activation.h"
+
+#include "worker/backend/cudnn/kernels/places.h"
+
+namespace cairn::cudnn::kernels {
+namespace {
+
+struct BiasActivate {
+  Act f;
+  float alpha;
+  Divider columns;
+  const float* bias;
+  In x;
+  Out y;
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t i) const {
+    Numbers<V> n = Load<V>(x, i);
+    if (bias != nullptr) {
+      int64_t row;
+      const Numbers<V> b = Load<V>({bias, DType::kFloat32}, columns.Split(i, &row));
+      CAIRN_UNROLL
+      for (int k = 0; k < V; ++k) n.at[k] += b.at[k];
+    }
+    CAIRN_UNROLL
+    for (int k = 0; k < V; ++k) n.at[k] = Activate(f, alpha, n.at[k]);
+    Store<V>(y, i, n);
+  }
+};
+
+struct ActivateBackward {
+  Act f;
+  float alpha;
+  bool add;
+  In v, dy;  // v: what tells the derivative
+  Out dx;
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t i) const {
+    Numbers<V> d = Load<V>(dy, i);
+    if (f != Act::kLinear) {
+      const Numbers<V> of = Load<V>(v, i);
+      CAIRN_UNROLL
+      for (int k = 0; k < V; ++k) d.at[k] *= Derivative(f, alpha, of.at[k]);
+    }
+    StoreOrAdd<V>(dx, i, d, add);
+  }
+};
+
+// One block a row.
+template <int threads>
+struct SoftmaxRow {
+  static constexpr int kThreads = threads;
+  static constexpr int kSharedBytes = threads * 4;
+  int64_t columns;
+  int64_t queries;  // 0: every column is seen
+  In x;
+  Out y;
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    float* values = block.template Shared<float>();
+    const int64_t begin = block.index() * columns;
+    const int64_t causal = queries > 0 ? block.index() % queries + 1 : columns;
+    const int64_t seen = causal < columns ? causal : columns;
+    block.ForEachThread([&](int thread) {
+      float max = -INFINITY;
+      for (int64_t c = thread; c < seen; c += kThreads) max = fmaxf(max, At(x, begin + c));
+      values[thread] = max;
+    });
+    const float max = block.Reduce(values, [](float a, float b) { return fmaxf(a, b); });
+    block.ForEachThread([&](int thread) {
+      float sum = 0;
+      for (int64_t c = thread; c < seen; c += kThreads) sum += expf(At(x, begin + c) - max);
+      values[thread] = sum;
+    });
+    const float sum = block.Reduce(values, [](float a, float b) { return a + b; });
+    block.ForEachThread([&](int thread) {
+      for (int64_t c = thread; c < columns; c += kThreads) Set(y, begin + c, c < seen ? expf(At(x, begin + c) - max) / sum : 0.0f);
+    });
+  }
+};
+
+template <int threads>
+struct SoftmaxRowBackward {
+  static constexpr int kThreads = threads;
+  static constexpr int kSharedBytes = threads * 4;
+  int64_t columns;
+  bool add;
+  In y, dy;
+  Out dx;
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    float* values = block.template Shared<float>();
+    const int64_t begin = block.index() * columns;
+    block.ForEachThread([&](int thread) {
+      float sum = 0;
+      for (int64_t c = thread; c < columns; c += kThreads) sum += At(y, begin + c) * At(dy, begin + c);
+      values[thread] = sum;
+    });
+    const float dot = block.Reduce(values, [](float a, float b) { return a + b; });
+    block.ForEachThread([&](int thread) {
+      for (int64_t c = thread; c < columns; c += kThreads) {
+        const int64_t i = begin + c;
+        SetOrAdd(dx, i, At(y, i) * (At(dy, i) - dot), add);
+      }
+    });
+  }
+};
+
+// Rows up to this long are one warp's.
+constexpr int64_t kWarpColumnsMax = 512;
+
+}  // namespace
+
+Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t columns, const void* x, const float* bias, void* y, DType type) {
+  const int64_t n = rows * columns;
+  return LaunchForEach(stream, n, bias == nullptr || Wide(columns), BiasActivate{f, alpha, Divider(columns, n), bias, {x, type}, {y, type}});
+}
+
+Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy, void* dx, DType type,
+                         bool add) {
+  return LaunchForEach(stream, n, true, ActivateBackward{f, alpha, add, {TellsDerivative(f) ? y : x, type}, {dy, type}, {dx, type}});
+}
+
+Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queries, const void* x, void* y, DType type) {
+  if (columns <= kWarpColumnsMax) return Launch(stream, rows, SoftmaxRow<32>{columns, causal_queries, {x, type}, {y, type}});
+  return Launch(stream, rows, SoftmaxRow<kBlockThreads>{columns, causal_queries, {x, type}, {y, type}});
+}
+
+Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type, bool add) {
+  if (columns <= kWarpColumnsMax) return Launch(stream, rows, SoftmaxRowBackward<32>{columns, add, {y, type}, {dy, type}, {dx, type}});
+  return Launch(stream, rows, SoftmaxRowBackward<kBlockThreads>{columns, add, {y, type}, {dy, type}, {dx, type}});
+}
+
+}  // namespace cairn::cudnn::kernels

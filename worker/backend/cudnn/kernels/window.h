@@ -1,0 +1,50 @@
+// What a window covers, and which windows cover a place.
+#pragma once
+
+#include "worker/backend/cudnn/kernels/places.h"
+
+namespace cairn::cudnn::kernels {
+
+struct Geometry {
+  Places in, out;
+  int32_t kernel[2], strides[2], dilation[2], pad[2];
+  explicit Geometry(const Window& w) : in(w.in, Count(w, w.in)), out(w.out, Count(w, w.out)) {
+    for (int d = 0; d < 2; ++d) {
+      kernel[d] = static_cast<int32_t>(w.kernel[d]);
+      strides[d] = static_cast<int32_t>(w.strides[d]);
+      dilation[d] = static_cast<int32_t>(w.dilation[d]);
+      pad[d] = static_cast<int32_t>(w.pad[d]);
+    }
+  }
+  CAIRN_DEVICE int32_t height() const { return static_cast<int32_t>(in.height.divisor()); }
+  CAIRN_DEVICE int32_t width() const { return static_cast<int32_t>(in.width.divisor()); }
+
+  // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row.
+  template <class Fn>
+  CAIRN_DEVICE void ForEachTap(int64_t out_y, int64_t out_x, Fn fn) const {
+    const int32_t y0 = static_cast<int32_t>(out_y) * strides[0] - pad[0], x0 = static_cast<int32_t>(out_x) * strides[1] - pad[1];
+    for (int32_t ky = 0; ky < kernel[0]; ++ky) {
+      const int32_t y = y0 + ky * dilation[0];
+      if (y < 0 || y >= height()) continue;
+      for (int32_t kx = 0; kx < kernel[1]; ++kx) {
+        const int32_t x = x0 + kx * dilation[1];
+        if (x >= 0 && x < width()) fn(y, x, ky * kernel[1] + kx);
+      }
+    }
+  }
+  // fn(out_y, out_x, place within that window) for the windows that cover (y, x), row by row.
+  template <class Fn>
+  CAIRN_DEVICE void ForEachWindow(int64_t in_y, int64_t in_x, Fn fn) const {
+    const int32_t y = static_cast<int32_t>(in_y) + pad[0], x = static_cast<int32_t>(in_x) + pad[1];
+    for (int32_t ky = kernel[0] - 1; ky >= 0; --ky) {
+      const int32_t from_y = y - ky * dilation[0], out_y = from_y / strides[0];
+      if (from_y < 0 || from_y % strides[0] != 0 || out_y >= out.height.divisor()) continue;
+      for (int32_t kx = kernel[1] - 1; kx >= 0; --kx) {
+        const int32_t from_x = x - kx * dilation[1], out_x = from_x / strides[1];
+        if (from_x >= 0 && from_x % strides[1] == 0 && out_x < out.width.divisor()) fn(out_y, out_x, ky * kernel[1] + kx);
+      }
+    }
+  }
+};
+
+}  // namespace cairn::cudnn::kernels
