@@ -144,6 +144,16 @@ Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const Feat
   return NumElements(beside) > 0 ? beside : Shape();
 }
 
+// 0: none, or more than are read of an example.
+int64_t CountNumbers(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t d : shape) {
+    if (d < 1 || d > kNumbersMax / count) return 0;
+    count *= d;
+  }
+  return count;
+}
+
 absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shape, const Features& features) {
   const v1::TfRecord& asked = data.tfrecord();
   RecordSpec spec;
@@ -185,10 +195,10 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
                                                                  : static_cast<int64_t>(input.bytes.size())};
     }
   }
-  spec.example_size = NumElements(spec.shape);
-  if (spec.example_size < 1 || spec.example_size > kNumbersMax) {
-    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %s has %d numbers; 1 to %d can be read",
-                                                      ToString(spec.shape), spec.example_size, kNumbersMax));
+  spec.example_size = CountNumbers(spec.shape);
+  if (spec.example_size == 0) {
+    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers",
+                                                      ToString(spec.shape), kNumbersMax));
   }
   return spec;
 }

@@ -92,6 +92,22 @@ TEST(TfRecord, RawBytesOfOneFile) {
   }
 }
 
+TEST(TfRecord, ShapesThatCannotBeCounted) {
+  TempFolder dir;
+  WriteFile(dir / "p.tfrecord", Plain(2));
+  const auto message = [&](const std::vector<int32_t>& shape) {
+    return std::string(Open(dir / "p.tfrecord", {}, [&](v1::Data* data) {
+                         data->mutable_tfrecord()->mutable_shape()->Assign(shape.begin(), shape.end());
+                       }).status().message());
+  };
+  const auto ends = HasSubstr("; an example has 1 to 67108864 numbers (");
+  // 45 * 2^64 + 6: six numbers to who multiplies without looking, as many as the record has.
+  EXPECT_THAT(message({66, 391, 113, 10487, 109103, 248797}), ends);
+  EXPECT_THAT(message({1 << 16, 1 << 16}), ends);
+  EXPECT_THAT(message({1 << 26, 0}), HasSubstr("data.tfrecord.shape: 0; use 1 and more"));
+  EXPECT_EQ(message({2, 3}), "");
+}
+
 TEST(TfRecord, ShardsAndSplits) {
   TempFolder dir;
   WriteFile(dir / "d/flowers-train.tfrecord-00000-of-00003", Plain(5));
