@@ -347,7 +347,7 @@ void IndependentMode::Checkpoint() {
 }
 
 void IndependentMode::ResendDue() {
-  if (context_.gate != INT64_MAX) Checkpoint();  // no step may come at which it would be tried again
+  Checkpoint();  // no step may come at which it would be tried again
   for (Own& own : own_) {
     for (uint32_t p = 0; p < own.requests.size(); ++p) {
       if (own.requests[p].state != Request::State::kWaiting) continue;

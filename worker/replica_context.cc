@@ -23,9 +23,6 @@ uint64_t MakeToken(uint64_t serial, uint32_t owner, uint32_t partition) {
 // Fenced: only a new assignment helps, and that one sends again at once; this pause is for the case that it was lost.
 constexpr absl::Duration kFencedPause = absl::Seconds(1);
 
-// Attempts at the cut after the last step, where there is no later step to try it at.
-constexpr int kLastCutsMax = 5;
-
 }  // namespace
 
 RequestName NameOf(uint64_t token) {
@@ -195,7 +192,8 @@ void Context::AddValidation(ReplicaId replica, int64_t step, const BatchSums& su
 
 void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version) {
   if (!chief || checkpoint_step || failed || !checkpoint_rule->Due(step, now)) return;
-  if (now < next_cut && step < plan.total_steps) {
+  if (now < next_cut) {
+    last_cut_owed |= step == plan.total_steps;
     retry_earliest = std::min(retry_earliest, next_cut);
     return;
   }
@@ -217,11 +215,14 @@ void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version
 
 bool Context::EndCheckpoint(const CheckpointDone& event) {
   if (!checkpoint_step || event.number != checkpoints) return false;
-  const bool last = *checkpoint_step == plan.total_steps;
-  if (event.outcome != CheckpointDone::Outcome::kNoCut || (last && cuts_failed + 1 >= kLastCutsMax)) {
+  const bool last = *checkpoint_step == plan.total_steps;  // there is no later step to try it at
+  if (cuts_failed == 0) cuts_fail_since = now;
+  last_cut_owed = false;
+  if (event.outcome != CheckpointDone::Outcome::kNoCut || (last && now - cuts_fail_since >= options.last_cut_max)) {
     checkpoint_rule->Taken(*checkpoint_step, now);
     cuts_failed = 0;
   } else {
+    last_cut_owed = last;
     next_cut = now + Pause(cuts_failed++);
     retry_earliest = std::min(retry_earliest, next_cut);  // no step may come at which it would be tried again
   }
@@ -230,7 +231,7 @@ bool Context::EndCheckpoint(const CheckpointDone& event) {
 }
 
 void Context::Finish(ReplicaId replica) {
-  if (checkpoint_step) {
+  if (CheckpointOwed()) {
     finished_later.push_back(replica);
   } else {
     reports.Finish(replica, now);
@@ -238,7 +239,7 @@ void Context::Finish(ReplicaId replica) {
 }
 
 void Context::FinishLater() {
-  if (checkpoint_step) return;
+  if (CheckpointOwed()) return;
   for (ReplicaId replica : std::exchange(finished_later, {})) {
     if (std::binary_search(replicas.begin(), replicas.end(), replica.value)) reports.Finish(replica, now);
   }

@@ -94,7 +94,9 @@ struct Context {
   uint64_t checkpoints = 0;                    // the number of the last one
   std::optional<int64_t> checkpoint_step;      // of the one under way
   int cuts_failed = 0;                         // in a row
+  absl::Time cuts_fail_since;                  // cuts_failed > 0: when the first of them had
   absl::Time next_cut = absl::InfinitePast();  // not before, after one that failed
+  bool last_cut_owed = false;                  // the one after the last step waits for next_cut
   std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is under way
 
   uint64_t NewWork() { return ++works; }
@@ -133,7 +135,11 @@ struct Context {
   void CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version);
   // Whether it was the one under way.
   bool EndCheckpoint(const CheckpointDone& event);
-  // The replica has done all its steps: reported now, or when the checkpoint that is under way is done.
+  // The job must not end yet: a checkpoint is under way, or the last one is to be tried again.
+  bool CheckpointOwed() const {
+    return checkpoint_step || (last_cut_owed && chief && checkpoint_rule->Due(plan.total_steps, now));
+  }
+  // The replica has done all its steps: reported now, or when no checkpoint is owed any more.
   void Finish(ReplicaId replica);
   void FinishLater();
   // Emits Evaluate, of the values before `step`. 0: nothing is to be done, for the replica's share is empty (that is

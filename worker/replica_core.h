@@ -171,6 +171,9 @@ struct ReplicaCoreOptions {
   absl::Duration retry_min = absl::Milliseconds(20);
   absl::Duration retry_max = absl::Seconds(1);
   uint64_t jitter_seed = 1;
+  // The cut after the last step is tried again for so long: a failover in that moment, or a coordinator that is being replaced, must not cost
+  // the job's last checkpoint. Longer: a job whose ps stay away ends that much later.
+  absl::Duration last_cut_max = absl::Seconds(30);
 };
 
 class ReplicaCore {
