@@ -24,11 +24,16 @@
 namespace cairn {
 namespace {
 
-// For the checkpoint of an epoch's end, beyond the figures: a chief that was killed has another in its place by then.
-constexpr absl::Duration kCheckpointWait = absl::Seconds(15);
+// For the checkpoint of an epoch's end, beyond the figures. The chief says when it is written, or cannot be; one that is lost has another
+// in its place, which writes it. This is for one that hangs on its disk.
+constexpr absl::Duration kCheckpointWait = absl::Minutes(30);
+// An asynchronous chief comes to the end of an epoch once. Its checkpoint may be of a moment at which others had not begun with the epoch:
+// then no other comes.
+constexpr absl::Duration kLastCheckpointWait = absl::Seconds(15);
 // Between a question and the next one to another worker. Less than that a disk is slow, not away.
 constexpr absl::Duration kAnswerTimeout = absl::Minutes(5);
-constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);  // after an error
+constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);  // after an error; doubling for a model file
+constexpr int kSaveTriesMax = 4;                             // of a model file
 // A job that has done all its steps waits so long for its files.
 constexpr absl::Duration kEndTimeout = absl::Seconds(60);
 constexpr absl::Duration kStepFiguresEvery = absl::Seconds(1);
@@ -92,13 +97,26 @@ void ClusterCore::DecideEpochs(Job& job) {
   while (job.running() && Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) {
     const int epoch = job.status.epochs_open() - 1;
     if (NeedsEpochCheckpoints(job.status.spec()) && CheckpointOf(job, epoch) == nullptr) {
-      job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, now_);
-      if (now_ - job.checkpoint_wanted_since < kCheckpointWait) return;
+      if (CheckpointMayCome(job, epoch)) return;
       AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
     }
     job.checkpoint_wanted_since = absl::InfiniteFuture();
+    job.checkpoint_heard = absl::InfinitePast();
     Decide(job, epoch);
   }
+}
+
+// Whether the chief may still be at the checkpoint of this epoch's end.
+bool ClusterCore::CheckpointMayCome(Job& job, int epoch) {
+  const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
+  job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, now_);
+  const int64_t failed = job.checkpoint_failed_step;
+  if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
+  if (!job.synchronous() && job.checkpoint_heard != absl::InfinitePast() &&
+      now_ - std::max(job.checkpoint_heard, job.checkpoint_wanted_since) >= kLastCheckpointWait) {
+    return false;
+  }
+  return now_ - job.checkpoint_wanted_since < kCheckpointWait;
 }
 
 void ClusterCore::Decide(Job& job, int epoch) {
@@ -199,10 +217,20 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
   if (job == nullptr || !job->active()) return;
   if (job->saves.empty() || job->saves.front().path() != saved.path() || job->saves.front().step() != saved.step()) {
     // Of a question before. If it was the last one, a newer step took the place of that file: the worker is free for it.
-    if (job->save_asked.worker == node.name) job->save_asked = {};
+    if (job->save_asked.worker == node.name) {
+      job->save_asked = {};
+      job->save_failures = 0;
+    }
     return SendSaves(*job);
   }
   const std::string path(CutUtf8(saved.path(), kTextMax));
+  if (!saved.error().empty() && ++job->save_failures < kSaveTriesMax) {
+    const absl::Duration pause = kAskAgainAfter * (1 << (job->save_failures - 1));
+    job->save_asked = {NodeName(), absl::InfinitePast(), now_ + pause};
+    return Warn("job %d: worker \"%s\" did not write %s, it is tried again in %s: %s", job->id(), node.name, path,
+                absl::FormatDuration(pause), CutUtf8(saved.error(), kTextMax));
+  }
+  job->save_failures = 0;
   AddNote(*job, EpochOf(*job, saved.step()), "model_checkpoint",
           saved.error().empty() ? absl::StrCat("saved ", path) : absl::StrCat("not saved: ", saved.error()));
   if (saved.error().empty()) {
@@ -231,7 +259,9 @@ void ClusterCore::NoteStepFigures(Job& job) {
     v1::StepValidation& figures = job.step_figures.emplace_back();
     figures.set_step(step);
     *figures.mutable_sums() = now.epoch_sums();
-    if (job.step_figures.size() > kStepFiguresMax) job.step_figures.erase(job.step_figures.begin());
+    if (job.step_figures.size() <= kStepFiguresMax) continue;
+    job.step_figures.erase(job.step_figures.begin());
+    job.step_figures_sent -= job.step_figures_sent > 0;
   }
 }
 
@@ -258,7 +288,8 @@ void ClusterCore::SendSummaries(Job& job) {
     if (v.step() > job.validations_written) *write.add_validations() = v;
     job.validations_sent = std::max(job.validations_sent, v.step());
   }
-  for (v1::StepValidation& figures : std::exchange(job.step_figures, {})) *write.add_train_steps() = std::move(figures);
+  write.mutable_train_steps()->Assign(job.step_figures.begin(), job.step_figures.end());
+  job.step_figures_sent = job.step_figures.size();
   job.step_figures_at = now_ + kStepFiguresEvery;
   FillRoutes(job, write.mutable_routes());
   job.summaries_asked = {worker->name, now_ + kAnswerTimeout, absl::InfinitePast()};
@@ -268,7 +299,8 @@ void ClusterCore::SendSummaries(Job& job) {
 void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::SummariesWritten& written) {
   Job* job = Find(written.job_id());
   if (job == nullptr || !job->active()) return;
-  if (job->summaries_asked.worker == node.name) job->summaries_asked = {};
+  const bool asked = job->summaries_asked.worker == node.name;  // else: too late, it is written by another one
+  if (asked) job->summaries_asked = {};
   if (!written.error().empty()) {
     const std::string error = absl::StrCat("not written: ", std::string(CutUtf8(written.error(), kTextMax)));
     const auto& notes = job->status.notes();
@@ -279,7 +311,11 @@ void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::Summarie
     if (news) StoreJob(*job);
     return;
   }
-  job->validations_written = std::max(job->validations_written, job->validations_sent);
+  if (asked) {
+    job->validations_written = std::max(job->validations_written, job->validations_sent);
+    job->step_figures.erase(job->step_figures.begin(), job->step_figures.begin() + static_cast<int64_t>(job->step_figures_sent));
+    job->step_figures_sent = 0;
+  }
   if (written.epochs() > job->summaries_written && written.epochs() <= job->status.epochs_size()) {
     job->summaries_written = written.epochs();
     StoreJob(*job);
@@ -340,16 +376,24 @@ bool ClusterCore::FilesWritten(Job& job) {
   return true;
 }
 
-// early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
-// weights are those that the job ends with.
-bool ClusterCore::RestoreBest(Job& job) {
+// That of the best epoch, the copy that is kept where there is one; null: none is there.
+const v1::CheckpointInfo* ClusterCore::BestCheckpoint(const Job& job) {
   const int best = BestEpoch(job.status.spec(), job.callbacks);
-  if (best < 0 || best + 1 >= job.progress->epochs()) return false;
+  if (best < 0) return nullptr;
   const v1::CheckpointInfo* info = CheckpointOf(job, best);
   const int64_t step = info != nullptr ? info->step() : (best + 1) * job.status.steps_per_epoch();
   for (const v1::CheckpointInfo& known : job.status.checkpoints()) {
     if (known.best() && known.step() == step) info = &known;
   }
+  return info;
+}
+
+// early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
+// weights are those that the job ends with.
+bool ClusterCore::RestoreBest(Job& job) {
+  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  if (best < 0 || best + 1 >= job.progress->epochs()) return false;
+  const v1::CheckpointInfo* info = BestCheckpoint(job);
   if (info == nullptr) {
     AddNote(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
     return false;

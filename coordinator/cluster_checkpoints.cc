@@ -20,6 +20,8 @@ namespace {
 
 // A worker that is lost is noticed sooner; this is for one that hangs on its disk.
 constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
+// After a failure; doubling. What a lost chief still had to say is here by then.
+constexpr absl::Duration kRestoreAgainAfter = absl::Milliseconds(250);
 constexpr size_t kPathMax = 4096 + 64;
 // Beyond keep_max: those that wait to be compared, the best one, and what is being replaced.
 constexpr int kCheckpointsExtra = 8;
@@ -66,8 +68,11 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   if (!report.error().empty()) {
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
-  }
-  if (report.has_checkpoint()) {
+    if (report.has_checkpoint()) {  // that of this step does not come any more
+      job->checkpoint_failed_step = report.checkpoint().step();
+      job->checkpoint_heard = now_;
+    }
+  } else if (report.has_checkpoint()) {
     const v1::CheckpointInfo& info = report.checkpoint();
     if (info.path().empty() || info.path().size() > kPathMax || info.step() < 0 ||
         info.step() > job->status.total_steps()) {
@@ -82,6 +87,7 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     if (known.size() > most) known.DeleteSubrange(0, known.size() - most);
     job->status.clear_checkpoint_error();
     if (news) Log("job %d: checkpoint %s", job->id(), info.path());
+    if (news && !info.best()) job->checkpoint_heard = now_;
     if (news && !info.best() && job->active()) SaveAtStep(*job, info.step());
   }
   StoreJob(*job);
@@ -149,6 +155,8 @@ void ClusterCore::TryRestore(Job& job) {
       RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restore_worker), true);
     return;
   }
+  if (now_ < job.restore_not_before) return;
+  RefreshRestoreFrom(job);
   const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return;  // the reason says so
   const ClusterNode* worker = workers[static_cast<size_t>(job.restore_attempts) % workers.size()];
@@ -170,6 +178,20 @@ void ClusterCore::TryRestore(Job& job) {
   restore.set_steps_per_epoch(job.status.steps_per_epoch());
   Send(*worker, std::move(message));
   UpdateReason(job);
+}
+
+// The chief that was may have written another one meanwhile, and removed those that are too many for it.
+void ClusterCore::RefreshRestoreFrom(Job& job) {
+  if (job.status.started_unix_ms() == 0) return;  // from what the user named
+  std::vector<std::string> from;
+  if (!job.restores_best) {
+    from = CheckpointsToGoOnFrom(job);
+  } else if (const v1::CheckpointInfo* best = BestCheckpoint(job)) {
+    from = {best->path()};
+  }
+  if (from.empty() || from == job.restore_from) return;
+  job.restore_from = std::move(from);
+  job.restore_attempts = 0;
 }
 
 void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply) {
@@ -197,9 +219,7 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   job->version.assign(job->version.size(), 0);  // they may have been further
   if (job->restores_best) {  // all that it has done stays done
     job->restore_worker.clear();
-    for (v1::PartitionPlacement& p : *job->status.mutable_partitions()) {
-      for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_in_sync(false);
-    }
+    BeginCopiesAnew(*job);
     NewGeneration(*job);
     job->restored_in = job->status.generation();
     return;
@@ -216,12 +236,7 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   }
   OpenEpochs(*job, passed);
   job->progress.emplace(job->status, std::move(steps), std::vector<bool>{}, now_);
-  for (v1::PartitionPlacement& p : *job->status.mutable_partitions()) {
-    for (v1::BackupPlacement& b : *p.mutable_backups()) {  // they begin with the image
-      b.set_in_sync(false);
-      b.set_former(false);
-    }
-  }
+  BeginCopiesAnew(*job);
   job->restore_worker.clear();
   // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before does
   // not count.
@@ -236,10 +251,12 @@ void ClusterCore::RestoreFailed(Job& job, const std::string& why, bool silent) {
   Warn("job %d: not restored: %s", job.id(), why);
   job.restore_worker.clear();
   const size_t workers = std::max<size_t>(1, members_.Connected(v1::WORKER).size());
-  const size_t most = silent ? options_.attempts_max : std::min<size_t>(options_.attempts_max, workers);
+  const bool each_once = !silent && job.status.started_unix_ms() == 0;  // what a user named is there or not
+  const size_t most = each_once ? std::min<size_t>(options_.attempts_max, workers) : options_.attempts_max;
   if (static_cast<size_t>(++job.restore_attempts) >= most) {
     return EndJob(job, v1::FAILED, absl::StrCat("the job's partitions could not be restored: ", why));
   }
+  if (!each_once) job.restore_not_before = now_ + kRestoreAgainAfter * (1 << std::min(job.restore_attempts, 6));
   NewGeneration(job);
 }
 
@@ -252,10 +269,8 @@ void ClusterCore::ReleaseRestores(const NodeName& worker) {
   }
 }
 
-// Every copy of a partition is lost: the job goes on from its newest checkpoint, or the one that it began with. False:
-// there is none.
-bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
-  if (!job.active()) return false;
+// What a job that has run can be filled from, in turn: its newest checkpoint first, the one that it began with last.
+std::vector<std::string> ClusterCore::CheckpointsToGoOnFrom(const Job& job) {
   const v1::JobStatus& status = job.status;
   std::vector<std::string> from;
   for (int i = status.checkpoints_size() - 1; i >= 0; --i) {
@@ -265,10 +280,20 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
     if (info.best()) from.push_back(info.path());
   }
   if (!status.spec().resume_from().empty() && !status.restored_from().empty()) from.push_back(status.restored_from());
+  return from;
+}
+
+// The weights are lost: the job goes on from a checkpoint; one that had those of its best epoch gets these again. False: there is no
+// checkpoint.
+bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
+  if (!job.active()) return false;
+  const v1::CheckpointInfo* best = job.has_best ? BestCheckpoint(job) : nullptr;
+  std::vector<std::string> from = best != nullptr ? std::vector<std::string>{best->path()} : CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;
   Warn("job %d: %s; it goes on from checkpoint %s", job.id(), why, from.front());
   job.restore_from = std::move(from);
-  job.restores_best = false;
+  job.restores_best = best != nullptr;
+  job.has_best = false;
   job.restore_worker.clear();
   job.restore_attempts = 0;
   job.status.set_state(v1::STARTING);

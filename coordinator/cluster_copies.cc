@@ -135,12 +135,23 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
   return SettleResult::kChanged;
 }
 
+// The least version that a copy with every acknowledged update can have; 0 where that is not known. A ps names what it has applied, and
+// not all of that was acknowledged: of a synchronous partition all but the last update, for the one after it is made of weights that the
+// workers were given; of an asynchronous one all but one update of each replica, which waits for the answer to it.
+uint64_t ClusterCore::LeastVersion(const Job& job, uint32_t partition) const {
+  if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
+  const uint64_t unsettled = job.synchronous() ? 1 : static_cast<uint64_t>(std::max(1, job.status.spec().replicas()));
+  uint64_t least = job.version[partition] - std::min(job.version[partition], unsettled);
+  // A report may run ahead of the update by what is in flight. The best epoch's weights are of a step before.
+  if (job.synchronous() && job.progress && !job.has_best)
+    least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
+  return least;
+}
+
 // No copy in sync has its memory.
 ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPlacement& p) {
   const bool logs = LogsBeforeReply(job.status.spec().durability());
-  uint64_t least = job.version[p.partition()];
-  if (job.synchronous() && job.progress && logs)  // a report may run ahead of the update by what is in flight
-    least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
+  const uint64_t least = LeastVersion(job, p.partition());
   bool away = false;
   std::string lost;
   absl::Time since = absl::InfiniteFuture();
@@ -158,9 +169,9 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
           "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, or is "
           "damaged (see its log), and there is no other copy; submit the job again",
           name, p.partition());
-    } else if (logs && job.active() && it->second.held->version() < least) {
+    } else if (it->second.held->version() < least) {
       lost = absl::StrFormat(
-          "ps \"%s\" came back with version %d of partition %d, but version %d was reached: its data directory is an "
+          "ps \"%s\" came back with version %d of partition %d, but version %d was acknowledged: its data directory is an "
           "old copy; submit the job again",
           name, it->second.held->version(), p.partition(), least);
     } else {
@@ -241,6 +252,17 @@ void ClusterCore::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeNam
   p.set_primary_address(members_.Find(heir)->address);
   job.returned.erase(job.returned.lower_bound({p.partition(), NodeName()}),
                      job.returned.lower_bound({p.partition() + 1, NodeName()}));
+}
+
+// The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there cannot.
+void ClusterCore::BeginCopiesAnew(Job& job) {
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    RemoveBackups(p, [&](const v1::BackupPlacement& b) { return UsablePs(job, b.node()) == nullptr; });
+    for (v1::BackupPlacement& b : *p.mutable_backups()) {
+      b.set_in_sync(false);
+      b.set_former(false);
+    }
+  }
 }
 
 // The workers are about to be told of the generation: from now on updates are acknowledged without the former copies. Those that

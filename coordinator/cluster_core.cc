@@ -40,6 +40,7 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.summaries_written = stored_job.summaries_written();
     job.saves.assign(stored_job.saves().begin(), stored_job.saves().end());
     job.restores_best = stored_job.restores_best();
+    job.has_best = stored_job.has_best();
     for (const v1::StepValidation& v : job.status.validations()) {
       job.validations_written = std::max(job.validations_written, v.step());
     }
@@ -50,6 +51,7 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       job.progress.emplace(
           job.status, std::vector<int64_t>(stored_job.replica_step().begin(), stored_job.replica_step().end()),
           std::vector<bool>(stored_job.replica_finished().begin(), stored_job.replica_finished().end()), now);
+      job.checkpoint_heard = now;  // what was said before is not known
       // What the nodes hold and run is learned from their Hello.
       job.awaiting_ready = true;
       job.ready.assign(job.status.partitions_size(), false);

@@ -90,6 +90,7 @@ class ClusterCore {
   void ReleaseWork(const NodeName& worker);
   bool OthersMayWork(const Job& job, const NodeName& worker);
   bool OthersServe(const Job& job, const NodeName& ps) const;
+  void LeavePsOut(Job& job, const ClusterNode& node, const std::string& message);
   void OnDrain(const DrainNode& event);
   void NoteFault(ClusterNode& node, const std::string& fault);
   std::string FaultsText() const;
@@ -143,10 +144,12 @@ class ClusterCore {
   void NoteReturned(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   bool SettleCopies(Job& job);
   SettleResult SettlePartition(Job& job, v1::PartitionPlacement& p);
+  uint64_t LeastVersion(const Job& job, uint32_t partition) const;
   SettleResult SettleFromDisk(Job& job, v1::PartitionPlacement& p);
   void LoseWeights(Job& job, const std::string& why);
   void MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned = false);
   bool StaysComplete(const Job& job, const NodeName& name, bool returned) const;
+  void BeginCopiesAnew(Job& job);
   bool EndFormers(Job& job);
   bool Draining(const NodeName& name) const;
 
@@ -159,7 +162,7 @@ class ClusterCore {
 
   // cluster_rollback.cc
   bool FallBack(Job& job);
-  void GoOnFromWhatIsLeft(Job& job);
+  bool GoOnFromWhatIsLeft(Job& job);
   std::string CopiesReason(const Job& job) const;
 
   // cluster_links.cc
@@ -182,9 +185,11 @@ class ClusterCore {
   void SendMarkBest(Job& job, int64_t step, double monitored);
   static void TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec);
   void TryRestore(Job& job);
+  static void RefreshRestoreFrom(Job& job);
   void OnRestored(const ClusterNode& node, const v1::RestoreReply& reply);
   void RestoreFailed(Job& job, const std::string& why, bool silent);
   void ReleaseRestores(const NodeName& worker);
+  static std::vector<std::string> CheckpointsToGoOnFrom(const Job& job);
   bool RestoreInstead(Job& job, const std::string& why);
 
   // cluster_callbacks.cc
@@ -192,6 +197,7 @@ class ClusterCore {
   void OpenEpochs(Job& job, int done);
   bool Undecided(const Job& job) const;
   void DecideEpochs(Job& job);
+  bool CheckpointMayCome(Job& job, int epoch);
   void Decide(Job& job, int epoch);
   int64_t EpochsCode(const Job& job) const;
   void AddSave(Job& job, int64_t step, std::string path);
@@ -206,6 +212,7 @@ class ClusterCore {
   void ReleaseCallbacks(const NodeName& worker);
   bool FilesWritten(Job& job);
   std::string StopText(const Job& job) const;
+  static const v1::CheckpointInfo* BestCheckpoint(const Job& job);
   bool RestoreBest(Job& job);
   void MarkBestEpoch(Job& job);
   void RemoveBackup(Job& job);

@@ -1,6 +1,7 @@
 // Evaluate: the split is cut into shards, one for each worker; a shard whose worker is lost or fails goes to another
 // one. While a ps is away the evaluation waits a while. Predict does the same with other shards (cluster_predict.cc).
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,8 @@
 namespace cairn {
 namespace {
 
+// For a shard's first worker to answer.
+constexpr absl::Duration kShardTimeout = absl::Minutes(1);
 // An evaluation waits for a ps that went away while it ran; a restart takes less.
 constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
 
@@ -116,7 +119,7 @@ void ClusterCore::InspectForEvaluation(uint64_t request_id, Evaluation& evaluati
   if (job == nullptr) return;  // TickEvaluations ends it
   const absl::StatusOr<Graph> graph = Graph::Build(job->status.spec().model());
   if (!graph.ok()) return EndEvaluation(request_id, graph.status());
-  for (const ClusterNode* worker : members_.Connected(v1::WORKER)) {
+  for (const ClusterNode* worker : Askable(v1::WORKER, job)) {
     if (evaluation.inspectors_tried.size() >= static_cast<size_t>(options_.attempts_max)) break;
     if (!evaluation.inspectors_tried.insert(worker->name).second) continue;
     evaluation.inspector = worker->name;
@@ -162,7 +165,7 @@ void ClusterCore::CutIntoShards(uint64_t request_id, uint64_t examples) {
     if (absl::Status status = CutPrediction(*job, evaluation); !status.ok()) return EndEvaluation(request_id, status);
   } else {
     const uint64_t computing =
-        std::max<uint64_t>(1, members_.Connected(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER).size());
+        std::max<uint64_t>(1, Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job).size());
     const uint64_t batches = examples / static_cast<uint64_t>(std::max(1, job->status.spec().batch_size())) + 1;
     evaluation.shards = static_cast<uint32_t>(
         std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)}));
@@ -173,12 +176,12 @@ void ClusterCore::CutIntoShards(uint64_t request_id, uint64_t examples) {
   SendShards(request_id, evaluation);
 }
 
-// Shards without a worker go to the connected one with the fewest, not to one that failed at it while there is another.
+// Shards without a worker go to the one with the fewest, not to one that failed at it, or has it already, while there is another.
 void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
   const Job* job = Find(evaluation.job);
   if (job == nullptr || evaluation.shards == 0) return;
   if (evaluation.weights.empty() && !MissingPs(*job).empty()) return;  // TickEvaluations comes back to it
-  const std::vector<ClusterNode*> nodes = members_.Connected(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER);
+  const std::vector<ClusterNode*> nodes = Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job);
   // Two at a time for each node: the next one waits there while one is computed.
   uint32_t end = evaluation.shards;
   if (evaluation.predict) {
@@ -187,18 +190,26 @@ void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
   }
   for (; evaluation.next_shard < end; ++evaluation.next_shard) evaluation.open[evaluation.next_shard];
   for (auto& [number, shard] : evaluation.open) {
+    if (!shard.worker.empty() && now_ >= shard.until) {
+      const bool another = std::any_of(nodes.begin(), nodes.end(), [&, &shard = shard](const ClusterNode* node) {
+        return node->name != shard.worker && !shard.slow.contains(node->name) && !shard.failed_on.contains(node->name);
+      });
+      if (another) shard.slow.insert(std::exchange(shard.worker, {}));
+    }
     if (!shard.worker.empty()) continue;
     const ClusterNode* best = nullptr;
     auto cost = [&, &shard = shard](const ClusterNode& node) {
       const auto load = std::count_if(evaluation.open.begin(), evaluation.open.end(),
                                       [&](const auto& s) { return s.second.worker == node.name; });
-      return std::pair(shard.failed_on.contains(node.name), load);
+      return std::tuple(shard.slow.contains(node.name), shard.failed_on.contains(node.name), load);
     };
     for (const ClusterNode* node : nodes) {
       if (best == nullptr || cost(*node) < cost(*best)) best = node;
     }
     if (best == nullptr) return;
     shard.worker = best->name;
+    shard.slow.erase(best->name);
+    shard.until = now_ + kShardTimeout * (1 << std::min(shard.asked++, 6));
     v1::CoordinatorMessage message;
     v1::EvaluateShard& evaluate = *message.mutable_evaluate_shard();
     evaluate.set_request_id(request_id);
@@ -233,6 +244,7 @@ void ClusterCore::ReleaseShards(const NodeName& worker) {
       continue;
     }
     for (auto& [number, shard] : evaluation.open) {
+      shard.slow.erase(worker);
       if (shard.worker != worker) continue;
       shard.worker.clear();
       shard.block.reset();
@@ -247,13 +259,17 @@ void ClusterCore::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
   if (it == evaluations_.end()) return;
   Evaluation& evaluation = it->second;
   const auto open = evaluation.open.find(reply.shard());
-  if (open == evaluation.open.end() || open->second.worker != node.name) return;
+  if (open == evaluation.open.end() || !open->second.IsAskedOf(node.name)) return;
   Evaluation::Shard& shard = open->second;
   std::string error(CutUtf8(reply.error(), kErrorTextMax));
   if (error.empty() && evaluation.predict && !shard.block) error = "it sent no outputs";
   if (error.empty()) return ShardDone(it->first, reply.shard(), reply);
   Warn("job %d: %s \"%s\" could not compute shard %d: %s", evaluation.job,
        evaluation.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
+  if (shard.slow.erase(node.name) > 0) {  // another one is at it
+    shard.failed_on.insert(node.name);
+    return;
+  }
   shard.worker.clear();
   shard.block.reset();
   if (const Job* job = Find(evaluation.job); job != nullptr && PsWentAway(*job, shard))

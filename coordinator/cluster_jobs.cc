@@ -157,8 +157,7 @@ void ClusterCore::AllReady(Job& job) {
   if (!job.active() || !job.awaiting_ready) return;
   if (!std::all_of(job.ready.begin(), job.ready.end(), [](bool r) { return r; })) return;
   if (job.recovered) {
-    if (job.synchronous() && FallBack(job)) return;
-    if (!job.synchronous()) GoOnFromWhatIsLeft(job);
+    if (job.synchronous() ? FallBack(job) : GoOnFromWhatIsLeft(job)) return;
     job.recovered = false;
     StoreJob(job);
   }
@@ -174,6 +173,7 @@ void ClusterCore::AllReady(Job& job) {
     return UpdateReason(job);
   }
   if (job.starting() && std::exchange(job.restores_best, false)) {
+    job.has_best = true;
     job.restore_from.clear();
     job.status.set_state(v1::FINALIZING);
     StoreJob(job);

@@ -6,11 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
 #include "coordinator/cluster_core.h"
+#include "coordinator/copies.h"
 
 namespace cairn {
 namespace {
 
 constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
+// A ps can be ahead of us where our newest state was lost, by what happened since.
+constexpr uint64_t kGenerationsAheadMax = 1 << 20;
 
 const char* RoleText(v1::Role role) {
   if (role == v1::EVALUATOR) return "evaluator";
@@ -219,6 +222,12 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   const uint64_t held_generation = held == nullptr ? 0 : held->generation();
   // A process that was started anew serves nothing before it is told to, whatever its directory holds.
   const bool anew = !admission.same_process;
+  if (held_generation > generation && held_generation - generation > kGenerationsAheadMax) {
+    return LeavePsOut(job, node,
+                      absl::StrFormat("ps \"%s\": what it holds of job %d is in generation %d, but the job is in %d: its data "
+                                      "directory is another cluster's, or damaged; start it with an empty one",
+                                      node.name, job.id(), held_generation, generation));
+  }
   if (anew && job.ran()) NoteReturned(job, node, held);
   if (held_generation > generation) return NewGeneration(job, held_generation);
   // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
@@ -318,24 +327,31 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
   if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
     return Warn("job %d: %s, which has no part in it; ignored", job->id(), message.substr(0, 1000));
   }
-  if (node.role == v1::PS && !job->ran()) {  // nothing is lost where it begins elsewhere
-    job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
-    if (PsThere(*job) < static_cast<size_t>(1 + job->status.spec().backups())) return EndJob(*job, v1::FAILED, message);
-    Warn("job %d: begins without %s", job->id(), message);
-    return PlaceAnew(*job);
-  }
-  const bool others = node.role == v1::WORKER ? error.worker_only() && OthersMayWork(*job, node.name)
-                                              : OthersServe(*job, node.name);
-  if (!others) return EndJob(*job, v1::FAILED, message);
+  if (node.role == v1::PS) return LeavePsOut(*job, node, message);
+  if (!error.worker_only() || !OthersMayWork(*job, node.name)) return EndJob(*job, v1::FAILED, message);
   Warn("job %d: goes on without %s", job->id(), message);
   job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
-  if (node.role == v1::WORKER) {
-    reschedule_ = true;
-  } else {
-    SettleCopies(*job);
-  }
+  reschedule_ = true;
   UpdateReason(*job);
   Changed(*job);
+}
+
+// The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
+void ClusterCore::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
+  if (!job.active()) return Warn("job %d: %s", job.id(), message);
+  const bool others = !job.ran() || OthersServe(job, node.name);
+  job.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  if (!others || (!job.ran() && PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups()))) {
+    return EndJob(job, v1::FAILED, message);
+  }
+  Warn("job %d: %s without %s", job.id(), job.ran() ? "goes on" : "begins", message);
+  if (job.ran()) {
+    SettleCopies(job);
+  } else {
+    PlaceAnew(job);
+  }
+  UpdateReason(job);
+  Changed(job);
 }
 
 // Whether the job can go on without this worker.
@@ -352,7 +368,7 @@ bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
     if (p.primary() != ps) return true;
     return std::any_of(p.backups().begin(), p.backups().end(), [&](const v1::BackupPlacement& b) {
       const ClusterNode* node = UsablePs(job, b.node());
-      return b.in_sync() && node != nullptr && !job.returned.contains({p.partition(), b.node()});
+      return Complete(b) && node != nullptr && !job.returned.contains({p.partition(), b.node()});
     });
   });
 }

@@ -20,7 +20,7 @@ absl::Status ClusterCore::CutPrediction(const Job& job, Evaluation& evaluation) 
   }
   const auto examples = static_cast<int64_t>(evaluation.examples);
   const int64_t batch = std::max<int64_t>(1, (spec.batch_size() + spec.replicas() - 1) / std::max(1, spec.replicas()));
-  const auto workers = static_cast<int64_t>(std::max<size_t>(1, members_.Connected(v1::WORKER).size()));
+  const auto workers = static_cast<int64_t>(std::max<size_t>(1, Askable(v1::WORKER, &job).size()));
   // Whole batches, and at least two shards a worker, as far as the block allows.
   int64_t shard = (examples / (2 * workers) / batch + 1) * batch;
   const int64_t most = Evaluation::kBlockBytesMax / bytes;
@@ -38,7 +38,7 @@ void ClusterCore::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   if (it == evaluations_.end() || !it->second.predict) return;
   Evaluation& evaluation = it->second;
   const auto open = evaluation.open.find(block.shard());
-  if (open == evaluation.open.end() || open->second.worker != node.name) return;
+  if (open == evaluation.open.end() || !open->second.IsAskedOf(node.name)) return;
   const PlaceRange places = Share(static_cast<int64_t>(evaluation.examples), block.shard(), evaluation.shards);
   uint64_t numbers = block.examples();
   for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));

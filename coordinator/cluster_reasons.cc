@@ -10,7 +10,8 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kStalledAfter = absl::Seconds(25);  // the reason stands within 30 s
+constexpr absl::Duration kStalledAfter = absl::Seconds(25);
+constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // both together in less than 30 s: promised
 
 // From 1; 0: all are finite.
 int FirstEpochNotFinite(const v1::JobStatus& status) {
@@ -73,6 +74,7 @@ std::string ClusterCore::Reason(const Job& job) const {
                            std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
   }
   if (job.starting() && !job.restore_from.empty()) {
+    if (now_ < job.restore_not_before) return "the checkpoint could not be restored, it is tried again in a moment; see the log";
     if (job.restore_worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
     return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
   }
@@ -83,6 +85,10 @@ std::string ClusterCore::Reason(const Job& job) const {
   }
   for (const v1::ReplicaPlacement& r : job.status.replicas()) {
     if (r.worker().empty()) return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
+  }
+  if (job.running() && now_ - job.checkpoint_wanted_since >= kStalledAfter) {
+    return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log", job.status.chief(),
+                           job.status.epochs_open());
   }
   if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
@@ -119,9 +125,16 @@ std::string ClusterCore::WarningText(const Job& job) const {
 void ClusterCore::UpdateReason(Job& job) {
   if (job.finished()) return;
   std::string reason = Reason(job);
-  if (reason == job.status.reason()) return;
-  job.status.set_reason(std::move(reason));
-  Changed(job);
+  if (reason != job.status.reason()) {
+    job.status.set_reason(std::move(reason));
+    job.reason_since = now_;
+    job.reason_logged = false;
+    return Changed(job);
+  }
+  if (reason.empty() || job.reason_logged || now_ - job.reason_since < kReasonLoggedAfter) return;
+  job.reason_logged = true;
+  if (job.queued()) return Log("job %d: %s", job.id(), reason);
+  Warn("job %d: %s", job.id(), reason);
 }
 
 }  // namespace cairn

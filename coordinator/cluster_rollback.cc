@@ -13,6 +13,7 @@ namespace cairn {
 namespace {
 
 constexpr size_t kNamesInReasonMax = 3;
+constexpr char kNotTheBest[] = "its ps came back with other weights than those of its best epoch";
 
 // The greatest version up to `most` at which the partition can be; nullopt: none.
 std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t most) {
@@ -36,6 +37,11 @@ bool ClusterCore::FallBack(Job& job) {
     most = std::max(most, at.version());
   }
   job.recovered = false;
+  if (job.has_best) {
+    const v1::CheckpointInfo* info = BestCheckpoint(job);
+    if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
+    return RestoreInstead(job, kNotTheBest);
+  }
   // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the workers
   // send again. Without one the workers are ahead, even where all partitions agree.
   if (LogsBeforeReply(job.status.spec().durability()) && most - least <= 1) return false;
@@ -74,30 +80,27 @@ bool ClusterCore::FallBack(Job& job) {
     job.finalize_at = now_;
     reschedule_ = true;
   }
-  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
-    for (v1::BackupPlacement& b : *p.mutable_backups()) {
-      b.set_in_sync(false);
-      b.set_former(false);
-    }
-  }
+  BeginCopiesAnew(job);
   NewGeneration(job);
   return true;
 }
 
 // The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
-// anew from what the partitions hold.
-void ClusterCore::GoOnFromWhatIsLeft(Job& job) {
-  if (LogsBeforeReply(job.status.spec().durability())) return;
+// anew from what the partitions hold. True: the job is filled from a checkpoint instead.
+bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
+  if (LogsBeforeReply(job.status.spec().durability())) return false;
+  if (job.has_best) return RestoreInstead(job, kNotTheBest);
   Warn("job %d: goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again",
        job.id());
   job.rollback_generation = job.status.generation();
   if (job.progress) job.progress->RollBack(0, now_);
-  if (!job.finalizing()) return;
+  if (!job.finalizing()) return false;
   job.status.set_state(v1::RUNNING);
   job.finalize_worker.clear();
   job.finalize_attempts = 0;
   job.finalize_at = now_;
   reschedule_ = true;
+  return false;
 }
 
 // ---- reasons ----

@@ -1,6 +1,7 @@
 // Evaluation: what ClusterCore knows of one Evaluate or Predict that is under way. Data only.
 //
-// The split is cut into shards that workers compute; one whose worker is lost, or fails at it, goes to another.
+// The split is cut into shards that workers compute; one whose worker is lost, or fails at it, goes to another. One whose worker does not
+// answer is asked of another, too: each worker once, the next one after twice the time.
 // Invariants:
 //   1. A shard counts once: with its first answer.
 //   2. Evaluate: all shards are handed out at once, at most evaluate_shards_max. Predict: a shard's outputs are one
@@ -27,9 +28,14 @@ struct Evaluation {
 
   struct Shard {
     NodeName worker;  // empty: none yet
+    absl::Time until;  // then another one is asked, too
+    int asked = 0;
+    std::set<NodeName> slow;  // asked before, and may still answer
     std::set<NodeName> failed_on;
     std::set<std::string> addresses;  // of the ps, as the worker was told
     std::optional<v1::PredictResponse> block;  // Predict: came, its shard's reply did not
+
+    bool IsAskedOf(const NodeName& node) const { return worker == node || slow.contains(node); }
   };
 
   // ---- what was asked ----

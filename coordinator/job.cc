@@ -77,6 +77,7 @@ v1::StoredJob Job::ToStored() const {
   stored.set_summaries_written(summaries_written);
   for (const v1::SaveModel& save : saves) *stored.add_saves() = save;
   stored.set_restores_best(restores_best);
+  stored.set_has_best(has_best);
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);

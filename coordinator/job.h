@@ -23,6 +23,8 @@ namespace cairn {
 
 struct Job {
   v1::JobStatus status;
+  absl::Time reason_since;  // of status.reason
+  bool reason_logged = false;
   std::string request_key;
   uint64_t assignment = 0;  // of replicas to workers; raised with every change
 
@@ -76,6 +78,7 @@ struct Job {
   NodeName restore_worker;                // that was asked; empty: none
   uint64_t restore_request = 0;
   absl::Time restore_until = absl::InfinitePast();
+  absl::Time restore_not_before = absl::InfinitePast();
   int restore_attempts = 0;
   uint64_t restored_in = 0;  // the generation in which all partitions are filled
   // RUNNING: the chief and step of the last MarkBest.
@@ -90,7 +93,7 @@ struct Job {
   bool stopped_early = false;
   int32_t summaries_written = 0;
   std::vector<v1::SaveModel> saves;
-  bool restores_best = false;
+  bool restores_best = false, has_best = false;
   // Not stored.
   struct Asked {
     NodeName worker;  // empty: nobody
@@ -98,10 +101,14 @@ struct Job {
     absl::Time not_before = absl::InfinitePast();  // not asked again before
   };
   Asked save_asked, summaries_asked;
+  int save_failures = 0;                                        // of the first of `saves`
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
+  absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
+  int64_t checkpoint_failed_step = -1;                          // of the last one that could not be written
   absl::Time files_until = absl::InfiniteFuture();              // all steps are done: its files are waited for
   int64_t validations_sent = 0, validations_written = 0;        // for TensorBoard, up to these steps
-  std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not sent yet
+  std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not written yet
+  size_t step_figures_sent = 0;                                 // the first so many of them, to whom was asked
   int64_t step_figures_until = 0;
   absl::Time step_figures_at = absl::InfinitePast();
 

@@ -77,7 +77,12 @@ void Checkpointer::Write(UnderWay& under_way) {
   const absl::Time begin = services_.clock->Now();
   const absl::Status status = WriteFiles(under_way.cut, info);
   if (!status.ok()) {
-    Report(nullptr, {}, Annotate(status, absl::StrFormat("step %d", info.step())));
+    const absl::Status why = Annotate(status, absl::StrFormat("step %d", info.step()));
+    {
+      absl::MutexLock lock(&mutex_);
+      not_written_ = {info, why};
+    }
+    Report(&info, {}, why);
     under_way.done(Outcome::kNotWritten);
     return;
   }
@@ -86,6 +91,7 @@ void Checkpointer::Write(UnderWay& under_way) {
   {
     absl::MutexLock lock(&mutex_);
     book_.Written(info);
+    not_written_.reset();
   }
   Report(&info, Prune(under_way.cut.assignment()), absl::OkStatus());
   under_way.done(Outcome::kWritten);
@@ -166,14 +172,17 @@ void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<std:
 void Checkpointer::ReportAgain() {
   std::vector<v1::CheckpointInfo> known;
   std::vector<std::string> deleted;
+  std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written;
   {
     absl::MutexLock lock(&mutex_);
+    not_written = not_written_;
     known = book_.known();
     deleted.assign(book_.deleted().begin(), book_.deleted().end());
   }
   for (size_t i = 0; i < known.size(); ++i) {
     Report(&known[i], i == 0 ? deleted : std::vector<std::string>(), absl::OkStatus());
   }
+  if (not_written) Report(&not_written->first, {}, not_written->second);
 }
 
 }  // namespace cairn

@@ -11,7 +11,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -61,6 +63,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   const CheckpointerServices services_;
   absl::Mutex mutex_;
   CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
+  // The last one, where the disk refused it. The end of an epoch may wait for it, so that the coordinator has to hear of it.
+  std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

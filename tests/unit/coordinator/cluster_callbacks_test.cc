@@ -5,6 +5,8 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -179,13 +181,92 @@ TEST(ClusterCallbacks, ANewerEpochOfOneFileIsSavedWhenTheOlderOneIsWritten) {
   EXPECT_THAT(steps, ElementsAre(5, 10, 15));
 }
 
-TEST(ClusterCallbacks, WithoutACheckpointTheJobGoesOnAndSaysSo) {
+TEST(ClusterCallbacks, WhereNoCheckpointCanBeWrittenTheJobGoesOnAndSaysSo) {
   Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.checkpoint_error = "/run: no space left on device";
   const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 2));
+  c.Train(2 * kSteps);
   EXPECT_TRUE(c.RunToEnd(id));
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
   EXPECT_TRUE(c.node("worker-0").saves.empty());
+  EXPECT_EQ(c.Job(id).checkpoint_error(), c.checkpoint_error);
   EXPECT_THAT(NotesOf(c.Job(id))[0], HasSubstr("1 checkpoints: there is no checkpoint of this epoch's end"));
+}
+
+TEST(ClusterCallbacks, ACheckpointThatTakesItsTimeIsWaitedFor) {
+  for (const bool restart : {false, true}) {
+    Cluster c(1, 2);
+    const uint64_t id =
+        c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 2));
+    c.Train(kSteps);
+    c.Pass(absl::Minutes(5));
+    if (restart) c.RestartCoordinator();
+    if (restart) c.ReconnectAll();
+    c.Pass(absl::Minutes(1));
+    EXPECT_EQ(c.Job(id).epochs_open(), 1);
+    EXPECT_TRUE(c.Job(id).notes().empty());
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("waits for worker \"worker-0\" to write the checkpoint of epoch 1"));
+    v1::NodeMessage written;
+    written.mutable_checkpoint()->set_job_id(id);
+    written.mutable_checkpoint()->mutable_checkpoint()->set_path("/run/step-5");
+    written.mutable_checkpoint()->mutable_checkpoint()->set_step(kSteps);
+    c.Say(c.node("worker-0"), written);
+    c.Settle();
+    EXPECT_EQ(c.Job(id).epochs_open(), 2);
+    EXPECT_EQ(c.node("worker-0").saves.size(), 1u);
+    // A chief that hangs at its disk is not waited for for ever.
+    c.Train(kSteps);
+    c.Pass(absl::Hours(1));
+    EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+  }
+}
+
+TEST(ClusterCallbacks, AModelFileThatCouldNotBeWrittenIsTriedAgain) {
+  const std::string callbacks = "callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }";
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.file_failures = 2;
+  const uint64_t id = c.SubmitOk(SpecWith(callbacks, 1));
+  c.Train(kSteps);
+  EXPECT_EQ(c.node("worker-0").saves.size(), 1u) << "not at once";
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+  EXPECT_EQ(c.node("worker-0").saves.size(), 3u);
+  EXPECT_THAT(NotesOf(c.Job(id)), ElementsAre("1 model_checkpoint: saved /m-1.safetensors"));
+
+  Cluster d(1, 1);
+  d.write_checkpoints = true;
+  d.file_failures = 1000;
+  const uint64_t full = d.SubmitOk(SpecWith(callbacks, 1));
+  EXPECT_TRUE(d.RunToEnd(full));
+  EXPECT_EQ(d.State(full), v1::SUCCEEDED) << "the job goes on";
+  EXPECT_LE(d.node("worker-0").saves.size(), 5u);
+  EXPECT_THAT(NotesOf(d.Job(full)), ElementsAre("1 model_checkpoint: not saved: no space left on device"));
+}
+
+TEST(ClusterCallbacks, FiguresOfStepsAreKeptUntilTheyAreWritten) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { tensorboard { log_dir: '/logs' update_freq: '1' } }", 4));
+  c.file_failures = 1;
+  c.Train(3);
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_EQ(c.file_failures, 0);
+  c.answer_files = false;
+  c.Pass(absl::Seconds(5));
+  c.Train(3);
+  c.Pass(absl::Seconds(2));
+  EXPECT_GT(c.node("worker-0").summaries.size(), 1u);
+  c.Kill(c.node("worker-0"));  // it was asked, and has not answered
+  c.answer_files = true;
+  EXPECT_TRUE(c.RunToEnd(id));
+  std::vector<int64_t> steps;
+  for (const v1::WriteSummaries& write : c.node("worker-1").summaries) {
+    for (const v1::StepValidation& v : write.train_steps()) steps.push_back(v.step());
+  }
+  for (const int64_t step : {1, 2, 3, 4, 6, 7}) EXPECT_THAT(steps, ::testing::Contains(step));
+  EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end())) << ::testing::PrintToString(steps);
+  EXPECT_EQ(std::set<int64_t>(steps.begin(), steps.end()).size(), steps.size()) << "each once";
 }
 
 TEST(ClusterCallbacks, ValidationsAfterStepsAreWrittenOnce) {
@@ -243,41 +324,53 @@ TEST(ClusterCallbacks, ALossThatIsNotFiniteFailsTheJob) {
   ASSERT_EQ(c.node("worker-0").summaries.size(), 1u) << "its last epoch is written all the same";
 }
 
+v1::JobSpec RestoringBest(v1::Durability durability) {
+  v1::JobSpec spec = SpecWith(
+      "checkpoints { dir: '/run' keep_max: 5 } callbacks { early_stopping { patience: 2 restore_best_weights: true } }");
+  spec.set_durability(durability);
+  return spec;
+}
+
+// One round of a job whose best epoch is the second of four. How many restores there were.
+int RoundWithRestore(Cluster& c, uint64_t id, bool train) {
+  int restored = 0;
+  c.ReconnectAll();
+  c.Settle();
+  for (const char* name : {"worker-0", "worker-1"}) {
+    for (const v1::Restore& restore : std::exchange(c.node(name).restores, {})) {
+      EXPECT_EQ(restore.path(), "/run/step-10");
+      EXPECT_FALSE(restore.weights_only());
+      for (const char* ps : {"ps-0", "ps-1"}) {
+        for (auto& [p, version] : c.node(ps).hosted.at(id).version) version = 10;
+      }
+      ++restored;
+      v1::NodeMessage message;
+      message.mutable_restored()->set_request_id(restore.request_id());
+      message.mutable_restored()->set_job_id(id);
+      message.mutable_restored()->set_step(10);
+      message.mutable_restored()->set_path(restore.path());
+      c.Say(c.node(name), message);
+    }
+  }
+  c.Pass(absl::Milliseconds(100));
+  if (train && restored == 0) c.TrainStep();
+  return restored;
+}
+
 TEST(ClusterCallbacks, TheBestWeightsAreRestoredBeforeTheDigestIsTaken) {
   for (int at = -1; at < 400; at = at < 0 ? 0 : at + 1) {  // also where the coordinator dies on the way
     Cluster c(2, 2);
     c.write_checkpoints = true;
     c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
-    const uint64_t id =
-        c.SubmitOk(SpecWith("checkpoints { dir: '/run' keep_max: 5 } callbacks { early_stopping { patience: 2 "
-                            "restore_best_weights: true } }"));
+    const uint64_t id = c.SubmitOk(RestoringBest(v1::DURABILITY_UNSPECIFIED));
     if (at >= 0) c.CrashSoon(at * 7);
-    bool restored = false;
+    int restored = 0;
     for (int round = 0; round < 600 && c.State(id) != v1::SUCCEEDED; ++round) {
-      c.ReconnectAll();
-      c.Settle();
-      for (const char* name : {"worker-0", "worker-1"}) {
-        for (const v1::Restore& restore : std::exchange(c.node(name).restores, {})) {
-          EXPECT_EQ(restore.path(), "/run/step-10");
-          EXPECT_FALSE(restore.weights_only());
-          EXPECT_TRUE(c.node(name).finalizes.empty());
-          for (const char* ps : {"ps-0", "ps-1"}) {
-            for (auto& [p, version] : c.node(ps).hosted.at(id).version) version = 10;
-          }
-          restored = true;
-          v1::NodeMessage message;
-          message.mutable_restored()->set_request_id(restore.request_id());
-          message.mutable_restored()->set_job_id(id);
-          message.mutable_restored()->set_step(10);
-          message.mutable_restored()->set_path(restore.path());
-          c.Say(c.node(name), message);
-        }
-      }
-      c.Pass(absl::Milliseconds(100));
-      if (!restored) c.TrainStep();
+      EXPECT_TRUE(restored > 0 || (c.node("worker-0").finalizes.empty() && c.node("worker-1").finalizes.empty()));
+      restored += RoundWithRestore(c, id, restored == 0);
     }
     ASSERT_EQ(c.State(id), v1::SUCCEEDED) << at << " " << c.Job(id).reason();
-    EXPECT_TRUE(restored);
+    EXPECT_GT(restored, 0);
     EXPECT_EQ(c.Job(id).epochs_size(), 4) << "what was trained stays told";
     EXPECT_EQ(c.Job(id).total_steps(), 20);
     EXPECT_THAT(c.Job(id).reason(), HasSubstr("stopped early after epoch 4"));
@@ -287,6 +380,36 @@ TEST(ClusterCallbacks, TheBestWeightsAreRestoredBeforeTheDigestIsTaken) {
       EXPECT_EQ(c.node("worker-0").marks.back().monitored(), 0.5);
     }
     if (at >= 0 && !c.crashed()) break;
+  }
+}
+
+// The weights are those of an earlier step, and that is no old copy, nor a reason to train again.
+TEST(ClusterCallbacks, APsThatRestartsBehindTheBestWeightsIsWaitedForAndNothingIsTrainedAgain) {
+  for (const v1::Durability durability : {v1::LOGGED, v1::SNAPSHOT}) {
+    for (const bool coordinator_too : {false, true}) {
+      Cluster c(2, 2);
+      c.write_checkpoints = true;
+      c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+      c.answer_finalizes = false;
+      const uint64_t id = c.SubmitOk(RestoringBest(durability));
+      for (int round = 0; round < 600 && c.State(id) != v1::FINALIZING; ++round) RoundWithRestore(c, id, true);
+      ASSERT_EQ(c.State(id), v1::FINALIZING);
+      if (coordinator_too) c.RestartCoordinator();
+      c.Kill(c.node("ps-0"));
+      if (durability == v1::SNAPSHOT) {
+        for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 5;
+      }
+      c.Restart(c.node("ps-0"));
+      c.answer_finalizes = true;
+      for (int round = 0; round < 600 && c.Job(id).finished_unix_ms() == 0; ++round) {
+        EXPECT_NE(c.State(id), v1::RUNNING);
+        RoundWithRestore(c, id, false);
+      }
+      EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+      for (const char* ps : {"ps-0", "ps-1"}) {
+        for (const auto& [p, version] : c.node(ps).hosted.at(id).version) EXPECT_EQ(version, 10u);
+      }
+    }
   }
 }
 

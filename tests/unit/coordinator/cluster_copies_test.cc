@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "tests/unit/coordinator/cluster.h"
+#include "tests/unit/coordinator/copies.h"
 
 namespace cairn {
 namespace {
@@ -15,19 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 
 v1::JobSpec SpecWith(int backups, v1::Durability durability = v1::REPLICATED, int replicas = 4) {
-  v1::JobSpec spec = FakeCluster::Spec(replicas);
-  spec.set_epochs(8);  // 40 steps
-  spec.set_backups(backups);
-  spec.set_durability(durability);
-  return spec;
-}
-
-int InSync(const v1::JobStatus& job) {
-  int count = 0;
-  for (const auto& p : job.partitions()) {
-    for (const auto& b : p.backups()) count += b.in_sync();
-  }
-  return count;
+  return SpecWithCopies(8, backups, durability, replicas);  // 40 steps
 }
 
 // No two copies of a partition on one ps, and the ps hold what the status says.

@@ -114,6 +114,58 @@ TEST(ClusterCore, EvaluateOutlivesTheRestartOfAPs) {
   EXPECT_THAT(std::string(c.ReplyTo(ReplyToken{90002})->status.message()), HasSubstr("ps-0"));
 }
 
+TEST(ClusterCore, EvaluateIsAskedOfWorkersThatWork) {
+  Cluster c(1, 4);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  v1::DrainNodeRequest drain;
+  drain.set_name("worker-0");
+  c.Do(DrainNode{ReplyToken{90000}, drain});
+  c.node("worker-1").silent = true;
+  c.Pass(absl::Milliseconds(1500));  // less than its lease
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), c.clock().Now() + absl::Minutes(10)});
+  c.Settle();
+  EXPECT_TRUE(c.node("worker-0").shards.empty()) << "it is drained";
+  EXPECT_TRUE(c.node("worker-1").shards.empty()) << "it is silent";
+  ASSERT_EQ(c.node("worker-2").shards.size(), 1u);
+  EXPECT_EQ(c.node("worker-2").shards[0].shards(), 2u) << "one for each that works";
+  c.answer_evaluations = true;
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  EXPECT_TRUE(c.ReplyTo(ReplyToken{90001})->status.ok());
+}
+
+TEST(ClusterCore, AShardWhoseWorkerDoesNotAnswerIsAskedOfAnother) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.node("worker-1").stuck = true;
+  const absl::Time begin = c.clock().Now();
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), begin + absl::Hours(10)});
+  c.Pass(absl::Seconds(5));
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90001}), nullptr) << "it may be at it";
+  while (c.ReplyTo(ReplyToken{90001}) == nullptr && c.clock().Now() - begin < absl::Minutes(5)) c.Pass(absl::Seconds(1));
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90001})->body).sums().examples(), 16u);
+  c.node("worker-1").stuck = false;
+  c.Settle();  // too late, and counts for nothing
+
+  // Where all are slow the first answer counts, and the question goes round less and less often.
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90002}, EvaluateOf(id), c.clock().Now() + absl::Hours(10)});
+  c.Pass(absl::Minutes(30));
+  EXPECT_LE(c.node("worker-0").shards.size(), 8u);
+  const v1::EvaluateShard first = c.node("worker-0").shards[0];
+  c.node("worker-1").stuck = true;
+  c.answer_evaluations = true;
+  c.node("worker-0").shards = {first};
+  c.Settle();
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90002}), nullptr) << "the other half";
+  c.node("worker-1").stuck = false;
+  c.Settle();
+  ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
+  EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).sums().examples(), 16u);
+}
+
 TEST(ClusterCore, EvaluateSaysWhyItCannot) {
   Cluster c(1, 1);
   const absl::Time deadline = c.clock().Now() + absl::Minutes(10);

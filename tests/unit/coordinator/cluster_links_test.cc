@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/coordinator/cluster.h"
+#include "tests/unit/coordinator/copies.h"
 
 namespace cairn {
 namespace {
@@ -13,31 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 v1::JobSpec SpecWith(int backups, v1::Durability durability = v1::REPLICATED) {
-  v1::JobSpec spec = FakeCluster::Spec();
-  spec.set_epochs(40);  // 200 steps
-  spec.set_backups(backups);
-  spec.set_durability(durability);
-  return spec;
-}
-
-int InSync(const v1::JobStatus& job) {
-  int count = 0;
-  for (const auto& p : job.partitions()) {
-    for (const auto& b : p.backups()) count += b.in_sync();
-  }
-  return count;
-}
-
-int PrimariesOn(const v1::JobStatus& job, const std::string& ps) {
-  return static_cast<int>(
-      std::count_if(job.partitions().begin(), job.partitions().end(), [&](auto& p) { return p.primary() == ps; }));
-}
-
-// `what` is true within 10 s.
-template <typename Condition>
-bool Within10s(Cluster& c, Condition what) {
-  for (int i = 0; i < 100 && !what(); ++i) c.Pass(absl::Milliseconds(100));
-  return what();
+  return SpecWithCopies(40, backups, durability);  // 200 steps
 }
 
 TEST(ClusterLinks, EachPrimaryGoesOnAloneAndTheTwoAreJoinedAgainLater) {
@@ -188,18 +164,6 @@ TEST(ClusterLinks, WhoIsBelieved) {
 }
 
 // ---- former copies ----
-
-// ps-0's session breaks while ps-1 is dead without the coordinator's knowing: ps-1 is promoted, and never answers.
-uint64_t PromoteADeadPs(Cluster& c, v1::JobSpec spec) {
-  spec.set_partition_bytes(4 << 20);  // one partition, on ps-0
-  const uint64_t id = c.SubmitOk(spec);
-  c.Pass(absl::Milliseconds(300));
-  c.Train(3);
-  c.node("ps-1").silent = true;
-  c.BreakSession(c.node("ps-0"));
-  EXPECT_TRUE(Within10s(c, [&] { return PrimariesOn(c.Job(id), "ps-1") == 1; }));
-  return id;
-}
 
 TEST(FormerCopies, TheOldPrimaryIsTakenAgainWhereItsHeirIsDead) {
   Cluster c(2, 1);

@@ -145,6 +145,46 @@ TEST(ClusterCore, APsThatLostItsDataFailsTheJob) {
   EXPECT_THAT(d.Job(old).reason(), HasSubstr("old copy"));
 }
 
+// A directory of another cluster, or bytes that are no one's: the job whose generation cannot be is not there, the others are.
+TEST(ClusterCore, AGenerationThatCannotBeIsRefused) {
+  for (const uint64_t wrong : {UINT64_MAX, UINT64_MAX - 1, uint64_t{1} << 40}) {
+    for (const int backups : {0, 1}) {
+      Cluster c(2, 1);
+      v1::JobSpec spec = c.Spec(1);
+      spec.set_backups(backups);
+      const uint64_t id = c.SubmitOk(spec);
+      spec.set_name("other");
+      const uint64_t other = c.SubmitOk(spec);
+      c.AddWorker("worker-1");
+      c.Pass(absl::Milliseconds(300));
+      c.Train(2);
+      c.Kill(c.node("ps-0"));
+      c.node("ps-0").hosted.at(id).generation = wrong;
+      c.Restart(c.node("ps-0"));
+      EXPECT_LT(c.Job(id).generation(), 10u);
+      EXPECT_TRUE(c.Logged(absl::StrCat("is in generation ", wrong))) << wrong;
+      EXPECT_EQ(c.State(id), backups > 0 ? v1::RUNNING : v1::FAILED);
+      EXPECT_THAT(c.Job(id).reason(), HasSubstr("ps \"ps-0\""));
+      EXPECT_EQ(c.State(other), v1::RUNNING);
+      EXPECT_EQ(c.Job(other).reason(), "");
+      EXPECT_TRUE(c.RunToEnd(other));
+      EXPECT_EQ(c.State(other), v1::SUCCEEDED) << c.Job(other).reason();
+    }
+  }
+  // A coordinator that lost its newest state goes on above what the ps have seen.
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(c.Spec(1));
+  c.Train(2);
+  for (const char* ps : {"ps-0", "ps-1"}) {
+    c.Kill(c.node(ps));
+    c.node(ps).hosted.at(id).generation = 70;
+    c.Restart(c.node(ps));
+  }
+  EXPECT_GT(c.Job(id).generation(), 70u);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
 TEST(ClusterCore, BeforeTheFirstStepPartitionsArePlacedElsewhere) {
   Cluster c(2, 1);
   // ps-1 hears its command and dies before it answers.

@@ -274,6 +274,11 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
     if (!answer_files) return;
     v1::NodeMessage answer;
     answer.mutable_summaries_written()->set_job_id(write.job_id());
+    if (file_failures > 0) {
+      --file_failures;
+      answer.mutable_summaries_written()->set_error("no space left on device");
+      return Say(node, answer);
+    }
     if (!write.epochs().empty()) answer.mutable_summaries_written()->set_epochs(write.epochs().rbegin()->epoch() + 1);
     Say(node, answer);
   } else if (message.has_save_model()) {
@@ -283,6 +288,10 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
     answer.mutable_model_saved()->set_job_id(save.job_id());
     answer.mutable_model_saved()->set_step(save.step());
     answer.mutable_model_saved()->set_path(save.path());
+    if (file_failures > 0) {
+      --file_failures;
+      answer.mutable_model_saved()->set_error("no space left on device");
+    }
     Say(node, answer);
   } else if (message.has_restore()) {
     node.restores.push_back(message.restore());
@@ -389,7 +398,7 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
       Say(node, answer);
     }
   }
-  if (answer_evaluations) {
+  if (answer_evaluations && !node.stuck) {
     for (const v1::EvaluateShard& shard : std::exchange(node.shards, {})) {
       if (shard.predict()) {
         for (const v1::NodeMessage& message : Outputs(shard, static_cast<int64_t>(data.test_examples()), 4)) {
@@ -533,8 +542,9 @@ void FakeCluster::TrainStep() {
       v1::NodeMessage message;
       v1::CheckpointInfo& info = *message.mutable_checkpoint()->mutable_checkpoint();
       message.mutable_checkpoint()->set_job_id(job_id);
-      info.set_path(absl::StrCat(assign->spec().checkpoints().dir(), "/step-", step));
       info.set_step(step);
+      message.mutable_checkpoint()->set_error(checkpoint_error);
+      if (checkpoint_error.empty()) info.set_path(absl::StrCat(assign->spec().checkpoints().dir(), "/step-", step));
       info.set_written_unix_ms(absl::ToUnixMillis(clock_.Now()) + step);
       reports.emplace_back(node, std::move(message));
       break;

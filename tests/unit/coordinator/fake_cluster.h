@@ -23,6 +23,7 @@ struct FakeNode {
   std::vector<v1::CoordinatorMessage> inbox;
   std::string fault;  // ps: what it says of its store
   std::string blind;  // worker: why it does not see the data
+  bool stuck = false;  // worker: beats, and answers no evaluation
   int commands = 0;  // received since the last ClearCommands, Welcome not counted
 
   struct Hosted {
@@ -62,7 +63,9 @@ class FakeCluster {
   // Sum of the two examples of a replica's share, by epoch: 0.25 where nothing is said.
   std::map<int, double> validation_loss;
   bool write_checkpoints = false;  // the chief, at the end of each epoch
+  std::string checkpoint_error;    // not empty: it cannot, and says so
   bool answer_files = true;        // WriteSummaries and SaveModel
+  int file_failures = 0;           // the next so many of them are answered with an error
   bool answer_inspections = true, answer_evaluations = true, answer_finalizes = true;
   // Of every prediction, in the order in which it came. A slow caller takes none by itself.
   std::map<ReplyToken, std::vector<v1::PredictResponse>> predictions;

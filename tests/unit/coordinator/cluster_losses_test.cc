@@ -1,0 +1,128 @@
+// Goal: what comes back from disks, and what does not: nothing acknowledged is given up, nothing that was never
+// acknowledged is missed, ps that are gone are not waited for among the copies, and a job that can never go on says so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/copies.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+
+void SetVersions(Cluster& c, const std::string& ps, uint64_t id, uint64_t version) {
+  for (auto& [p, v] : c.node(ps).hosted.at(id).version) v = version;
+}
+
+// A ps names what it has applied when its session is opened again; the newest of it may not have been on its disk, and
+// nobody was told of it.
+TEST(ClusterLosses, AnUpdateThatWasNamedAndNeverAcknowledgedIsNotMissed) {
+  for (const bool synchronous : {true, false}) {
+    for (const uint64_t unsettled : {uint64_t{1}, uint64_t{4}}) {
+      v1::JobSpec spec = SpecWithCopies(8, 0, v1::LOGGED);
+      if (!synchronous) spec.set_strategy(v1::PARAMETER_SERVER);
+      Cluster c(1, 1);
+      const uint64_t id = c.SubmitOk(spec);
+      c.Train(8);
+      SetVersions(c, "ps-0", id, 8 + unsettled);
+      c.BreakSession(c.node("ps-0"));
+      c.Connect(c.node("ps-0"));
+      c.Settle();
+      c.Kill(c.node("ps-0"));
+      SetVersions(c, "ps-0", id, 8);
+      c.Restart(c.node("ps-0"));
+      // A synchronous partition is one update beyond what is acknowledged at most; else each of the 4 replicas has one.
+      if (synchronous && unsettled > 1) {
+        EXPECT_EQ(c.State(id), v1::FAILED);
+        EXPECT_THAT(c.Job(id).reason(), HasSubstr("its data directory is an old copy"));
+        continue;
+      }
+      ASSERT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
+      EXPECT_TRUE(c.RunToEnd(id));
+      EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+      EXPECT_EQ(c.TrueStep(id), 40);
+    }
+  }
+}
+
+TEST(ClusterLosses, AnOldCopyIsSeen) {
+  for (const bool synchronous : {true, false}) {
+    v1::JobSpec spec = SpecWithCopies(8, 0, v1::LOGGED);
+    if (!synchronous) spec.set_strategy(v1::PARAMETER_SERVER);
+    Cluster c(1, 1);
+    const uint64_t id = c.SubmitOk(spec);
+    c.Train(8);
+    c.BreakSession(c.node("ps-0"));
+    c.Connect(c.node("ps-0"));
+    c.Settle();
+    c.Kill(c.node("ps-0"));
+    SetVersions(c, "ps-0", id, 3);
+    c.Restart(c.node("ps-0"));
+    EXPECT_EQ(c.State(id), v1::FAILED);
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("its data directory is an old copy"));
+  }
+}
+
+TEST(ClusterLosses, AfterAFallBackTheDeadAreNotAmongTheCopies) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(40, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(5);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  SetVersions(c, "ps-0", id, 3);
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(8));
+  ASSERT_TRUE(c.Logged("falls back from step 5 to 3"));
+  for (const v1::JobStatus job = c.Job(id); const auto& p : job.partitions()) {
+    EXPECT_EQ(p.primary(), "ps-0");
+    EXPECT_EQ(p.backups_size(), 0) << p.backups(0).node() << " is dead";
+  }
+  c.AddPs("ps-2");
+  c.Pass(absl::Seconds(10));
+  EXPECT_EQ(InSync(c.Job(id)), 4);
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-2"), 2) << "it takes its share";
+}
+
+TEST(ClusterLosses, AFormerCopyCanTakeTheJobOverFromAPsThatGivesUp) {
+  Cluster c(2, 1);
+  const uint64_t id = PromoteADeadPs(c, SpecWithCopies(40, 1));
+  c.Connect(c.node("ps-0"));  // back, with its memory, before ps-1 was found dead
+  c.Settle();
+  ASSERT_EQ(PrimariesOn(c.Job(id), "ps-1"), 1);
+  ASSERT_TRUE(c.Job(id).partitions(0).backups(0).former());
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  message.mutable_job_error()->set_message("/data: no space left on device");
+  c.node("ps-1").silent = false;
+  c.node("ps-1").inbox.clear();
+  c.Say(c.node("ps-1"), message);
+  c.Settle();
+  EXPECT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-0"), 1);
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 5);
+}
+
+// Both are primaries of something, and both are gone for good.
+TEST(ClusterLosses, AJobThatHasLostItsCopiesSaysSoWithin30s) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Milliseconds(100));
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(29));
+  const std::string reason = c.Job(id).reason();
+  EXPECT_THAT(reason, HasSubstr("ps-0"));
+  EXPECT_THAT(reason, HasSubstr("ps-1"));
+  EXPECT_THAT(reason, HasSubstr("no other copy that is up to date"));
+  EXPECT_TRUE(c.Logged(absl::StrCat("job ", id, ": ", reason)));
+  const size_t lines = c.log().size();
+  c.Pass(absl::Minutes(10));
+  EXPECT_LE(c.log().size(), lines + 1) << "and says it once";
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,52 @@
+// What the tests of a job's copies share: the job, and short questions about its status.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+
+// Five steps an epoch, four partitions.
+inline v1::JobSpec SpecWithCopies(int epochs, int backups, v1::Durability durability = v1::REPLICATED, int replicas = 4) {
+  v1::JobSpec spec = FakeCluster::Spec(replicas);
+  spec.set_epochs(epochs);
+  spec.set_backups(backups);
+  spec.set_durability(durability);
+  return spec;
+}
+
+inline int InSync(const v1::JobStatus& job) {
+  int count = 0;
+  for (const auto& p : job.partitions()) {
+    for (const auto& b : p.backups()) count += b.in_sync();
+  }
+  return count;
+}
+
+inline int PrimariesOn(const v1::JobStatus& job, const std::string& ps) {
+  return static_cast<int>(
+      std::count_if(job.partitions().begin(), job.partitions().end(), [&](auto& p) { return p.primary() == ps; }));
+}
+
+// `what` is true within 10 s.
+template <typename Condition>
+bool Within10s(Cluster& c, Condition what) {
+  for (int i = 0; i < 100 && !what(); ++i) c.Pass(absl::Milliseconds(100));
+  return what();
+}
+
+// ps-0's session breaks while ps-1 is dead without the coordinator's knowing: ps-1 is promoted, and never answers.
+inline uint64_t PromoteADeadPs(Cluster& c, v1::JobSpec spec) {
+  spec.set_partition_bytes(4 << 20);  // one partition, on ps-0
+  const uint64_t id = c.SubmitOk(spec);
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  c.node("ps-1").silent = true;
+  c.BreakSession(c.node("ps-0"));
+  EXPECT_TRUE(Within10s(c, [&] { return PrimariesOn(c.Job(id), "ps-1") == 1; }));
+  return id;
+}
+
+}  // namespace cairn
