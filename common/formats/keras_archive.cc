@@ -83,7 +83,9 @@ absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
   return layer;
 }
 
-absl::StatusOr<std::string> ConfigJson(const std::string& name, const Graph& graph) {
+}  // namespace
+
+absl::StatusOr<std::string> KerasModelJson(const std::string& name, const Graph& graph) {
   const bool sequential = IsSequentialModel(graph);
   OrderedJson config = OrderedJson::object();
   config["name"] = name.empty() ? (sequential ? "sequential" : "functional") : name;
@@ -113,6 +115,8 @@ absl::StatusOr<std::string> ConfigJson(const std::string& name, const Graph& gra
   return model.dump(-1, ' ', /*ensure_ascii=*/true, OrderedJson::error_handler_t::replace);
 }
 
+namespace {
+
 // A file of weights may be of float64 and hold an optimizer's variables too: up to three for each of the model's.
 uint64_t WeightsBytesMax(const Graph& graph) {
   constexpr uint64_t kOverhead = uint64_t{64} << 20;  // groups, names
@@ -130,7 +134,7 @@ std::string MetadataJson() {
 
 absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
                                absl::Span<const float> space) {
-  CAIRN_ASSIGN_OR_RETURN(const std::string config, ConfigJson(model_name, graph));
+  CAIRN_ASSIGN_OR_RETURN(const std::string config, KerasModelJson(model_name, graph));
   const std::string weights = absl::StrCat(path, ".weights-", ::getpid());
   const absl::Cleanup remove = [&] { ::unlink(weights.c_str()); };
   CAIRN_RETURN_IF_ERROR(WriteKerasWeights(weights, graph, space));

@@ -17,6 +17,9 @@ namespace cairn {
 absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
                                absl::Span<const float> space);
 
+// Its config.json, which is what model.to_json() gives. Errors: UNIMPLEMENTED as above.
+absl::StatusOr<std::string> KerasModelJson(const std::string& model_name, const Graph& graph);
+
 // The same weights alone, as model.save_weights("m.weights.h5") writes them.
 absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space);
 

@@ -1,98 +1,64 @@
 #include "common/formats/keras_class.h"
 
-#include <charconv>
-#include <cstdlib>
 #include <initializer_list>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/base/decimal.h"
+#include "common/formats/keras_config.h"
 
 namespace cairn {
 namespace {
 
-// The shortest decimal that is this float: 0.99, not 0.9900000095367432.
-double Decimal(float value) {
-  char text[32];
-  const std::to_chars_result end = std::to_chars(text, text + sizeof(text) - 1, value);
-  *end.ptr = '\0';
-  return std::strtod(text, nullptr);
-}
-
 // Of a field; an Activation layer with an argument is a class of its own.
 absl::StatusOr<std::string> ActivationText(const Node& node, v1::Activation activation) {
-  switch (activation) {
-    case v1::RELU:
-      return "relu";
-    case v1::LEAKY_RELU:
-      return "leaky_relu";
-    case v1::SIGMOID:
-      return "sigmoid";
-    case v1::TANH:
-      return "tanh";
-    case v1::SOFTMAX:
-      return "softmax";
-    case v1::ELU:
-      return "elu";
-    case v1::GELU:
-      return "gelu";
-    case v1::SILU:
-      return "silu";
-    case v1::SOFTPLUS:
-      return "softplus";
-    case v1::RELU6:
-      return "relu6";
-    case v1::GELU_TANH:
-      return absl::UnimplementedError(absl::StrCat(
-          "layer \"", node.name, "\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors"));
-    default:
-      return "linear";
-  }
+  if (const char* name = KerasActivationName(activation)) return name;
+  return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": Keras' format has no name for activation ",
+                                               v1::Activation_Name(activation), "; use GELU, or export safetensors"));
 }
 
 OrderedJson InitializerJson(const v1::Initializer& initializer) {
   OrderedJson config = OrderedJson::object();
-  const auto object = [&](const char* name) { return KerasObject("keras.initializers", name, std::move(config)); };
   switch (initializer.kind()) {
     case v1::Initializer::ZEROS:
-      return object("Zeros");
     case v1::Initializer::ONES:
-      return object("Ones");
+      break;
     case v1::Initializer::CONSTANT:
       config["value"] = Decimal(initializer.value());
-      return object("Constant");
+      break;
     case v1::Initializer::RANDOM_UNIFORM:
-      config["minval"] = -0.05;
-      config["maxval"] = 0.05;
+      config["seed"] = nullptr;
+      config["minval"] = Decimal(initializer.minval());
+      config["maxval"] = Decimal(initializer.maxval());
       break;
     case v1::Initializer::RANDOM_NORMAL:
     case v1::Initializer::TRUNCATED_NORMAL:
-      config["mean"] = 0.0;
-      config["stddev"] = 0.05;
+      config["seed"] = nullptr;
+      config["mean"] = Decimal(initializer.mean());
+      config["stddev"] = Decimal(initializer.stddev());
       break;
+    case v1::Initializer::VARIANCE_SCALING: {
+      const auto lower = [](const std::string& name) { return absl::AsciiStrToLower(name); };
+      config["seed"] = nullptr;
+      config["scale"] = Decimal(initializer.scale());
+      config["mode"] = lower(v1::Initializer::FanMode_Name(initializer.mode()));
+      const std::string name = v1::Initializer::Distribution_Name(initializer.distribution());
+      config["distribution"] = lower(std::string(absl::StripPrefix(name, "DISTRIBUTION_")));
+      break;
+    }
     default:
+      config["seed"] = nullptr;
       break;
   }
-  config["seed"] = nullptr;
-  switch (initializer.kind()) {
-    case v1::Initializer::GLOROT_NORMAL:
-      return object("GlorotNormal");
-    case v1::Initializer::HE_UNIFORM:
-      return object("HeUniform");
-    case v1::Initializer::HE_NORMAL:
-      return object("HeNormal");
-    case v1::Initializer::LECUN_UNIFORM:
-      return object("LecunUniform");
-    case v1::Initializer::LECUN_NORMAL:
-      return object("LecunNormal");
-    case v1::Initializer::RANDOM_UNIFORM:
-      return object("RandomUniform");
-    case v1::Initializer::RANDOM_NORMAL:
-      return object("RandomNormal");
-    case v1::Initializer::TRUNCATED_NORMAL:
-      return object("TruncatedNormal");
-    default:
-      return object("GlorotUniform");
-  }
+  return KerasObject("keras.initializers", KerasInitializerClass(initializer.kind()), std::move(config));
+}
+
+OrderedJson InitializerJson(v1::Initializer::Kind kind) {
+  v1::Initializer initializer;
+  initializer.set_kind(kind);
+  return InitializerJson(initializer);
 }
 
 // A config in the making. Keys stand in the order in which Keras writes them.
@@ -100,19 +66,25 @@ class Config {
  public:
   explicit Config(const Node& node) : node_(node) {
     json_["name"] = node.name;
-    json_["trainable"] = true;
+    json_["trainable"] = node.trainable;
     json_["dtype"] = "float32";
   }
 
   OrderedJson& operator[](const char* key) { return json_[key]; }
   void Without(const char* key) { json_.erase(key); }
 
-  template <typename Numbers>
-  void Ints(const char* key, const Numbers& numbers) {
+  void Ints(const char* key, absl::Span<const int32_t> numbers) {
     json_[key] = OrderedJson::array();
     for (const int32_t number : numbers) json_[key].push_back(number);
   }
+  void Ints(const char* key, int32_t number) { Ints(key, absl::MakeConstSpan(&number, 1)); }
   void Padding(v1::Padding padding) { json_["padding"] = padding == v1::SAME ? "same" : "valid"; }
+  template <typename Layer>
+  void Window(const Layer& layer) {
+    Ints("kernel_size", layer.kernel_size());
+    Ints("strides", layer.strides());
+    Padding(layer.padding());
+  }
   void ChannelsLast() { json_["data_format"] = "channels_last"; }
   void Nulls(std::initializer_list<const char*> keys) {
     for (const char* key : keys) json_[key] = nullptr;
@@ -135,11 +107,8 @@ class Config {
     json_["epsilon"] = Decimal(layer.epsilon());
     json_["center"] = layer.center();
     json_["scale"] = layer.scale();
-    v1::Initializer initializer;
-    initializer.set_kind(v1::Initializer::ZEROS);
-    json_["beta_initializer"] = InitializerJson(initializer);
-    initializer.set_kind(v1::Initializer::ONES);
-    json_["gamma_initializer"] = InitializerJson(initializer);
+    json_["beta_initializer"] = InitializerJson(v1::Initializer::ZEROS);
+    json_["gamma_initializer"] = InitializerJson(v1::Initializer::ONES);
     Nulls({"beta_regularizer", "gamma_regularizer", "beta_constraint", "gamma_constraint"});
   }
 
@@ -154,11 +123,10 @@ class Config {
   absl::Status status_;
 };
 
-void AddConv2D(const v1::Conv2D& conv, Config* c) {
+template <typename Convolution>
+void AddConvolution(const Convolution& conv, Config* c) {
   (*c)["filters"] = conv.filters();
-  c->Ints("kernel_size", conv.kernel_size());
-  c->Ints("strides", conv.strides());
-  c->Padding(conv.padding());
+  c->Window(conv);
   c->ChannelsLast();
   c->Ints("dilation_rate", conv.dilation_rate());
   (*c)["groups"] = 1;
@@ -167,9 +135,7 @@ void AddConv2D(const v1::Conv2D& conv, Config* c) {
 }
 
 void AddDepthwiseConv2D(const v1::DepthwiseConv2D& conv, Config* c) {
-  c->Ints("kernel_size", conv.kernel_size());
-  c->Ints("strides", conv.strides());
-  c->Padding(conv.padding());
+  c->Window(conv);
   (*c)["depth_multiplier"] = conv.depth_multiplier();
   c->ChannelsLast();
   c->Ints("dilation_rate", conv.dilation_rate());
@@ -181,9 +147,7 @@ void AddDepthwiseConv2D(const v1::DepthwiseConv2D& conv, Config* c) {
 
 void AddSeparableConv2D(const v1::SeparableConv2D& conv, Config* c) {
   (*c)["filters"] = conv.filters();
-  c->Ints("kernel_size", conv.kernel_size());
-  c->Ints("strides", conv.strides());
-  c->Padding(conv.padding());
+  c->Window(conv);
   c->ChannelsLast();
   c->Ints("dilation_rate", conv.dilation_rate());
   (*c)["depth_multiplier"] = conv.depth_multiplier();
@@ -197,39 +161,19 @@ void AddSeparableConv2D(const v1::SeparableConv2D& conv, Config* c) {
 
 void AddConv2DTranspose(const v1::Conv2DTranspose& conv, Config* c) {
   (*c)["filters"] = conv.filters();
-  c->Ints("kernel_size", conv.kernel_size());
-  c->Ints("strides", conv.strides());
-  c->Padding(conv.padding());
+  c->Window(conv);
   (*c)["output_padding"] = nullptr;
   c->ChannelsLast();
-  c->Ints("dilation_rate", std::initializer_list<int32_t>{1, 1});
+  c->Ints("dilation_rate", {1, 1});
   c->ActivationAndBias(conv);
   c->KernelAndBias(conv);
 }
 
-void AddConv1D(const v1::Conv1D& conv, Config* c) {
-  (*c)["filters"] = conv.filters();
-  c->Ints("kernel_size", std::initializer_list<int32_t>{conv.kernel_size()});
-  c->Ints("strides", std::initializer_list<int32_t>{conv.strides()});
-  c->Padding(conv.padding());
-  c->ChannelsLast();
-  c->Ints("dilation_rate", std::initializer_list<int32_t>{conv.dilation_rate()});
-  (*c)["groups"] = 1;
-  c->ActivationAndBias(conv);
-  c->KernelAndBias(conv);
-}
-
-void AddPooling2D(const v1::Pooling2D& pooling, Config* c) {
+template <typename Pooling>
+void AddPooling(const Pooling& pooling, Config* c) {
   c->Ints("pool_size", pooling.pool_size());
   c->Padding(pooling.padding());
   c->Ints("strides", pooling.strides());
-  c->ChannelsLast();
-}
-
-void AddPooling1D(const v1::Pooling1D& pooling, Config* c) {
-  c->Ints("pool_size", std::initializer_list<int32_t>{pooling.pool_size()});
-  c->Padding(pooling.padding());
-  c->Ints("strides", std::initializer_list<int32_t>{pooling.strides()});
   c->ChannelsLast();
 }
 
@@ -369,7 +313,7 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c["offset"] = Decimal(layer.rescaling().offset());
       break;
     case LayerKind::kConv2D:
-      AddConv2D(layer.conv2d(), &c);
+      AddConvolution(layer.conv2d(), &c);
       break;
     case LayerKind::kDepthwiseConv2D:
       AddDepthwiseConv2D(layer.depthwise_conv2d(), &c);
@@ -378,11 +322,8 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c["axis"] = -1;
       c["momentum"] = Decimal(layer.batch_normalization().momentum());
       c.ScaleAndCenter(layer.batch_normalization());
-      v1::Initializer initializer;
-      initializer.set_kind(v1::Initializer::ZEROS);
-      c["moving_mean_initializer"] = InitializerJson(initializer);
-      initializer.set_kind(v1::Initializer::ONES);
-      c["moving_variance_initializer"] = InitializerJson(initializer);
+      c["moving_mean_initializer"] = InitializerJson(v1::Initializer::ZEROS);
+      c["moving_variance_initializer"] = InitializerJson(v1::Initializer::ONES);
       c["synchronized"] = false;
       break;
     }
@@ -403,16 +344,16 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       }
       break;
     case LayerKind::kMaxPooling2D:
-      AddPooling2D(layer.max_pooling2d(), &c);
+      AddPooling(layer.max_pooling2d(), &c);
       break;
     case LayerKind::kAveragePooling2D:
-      AddPooling2D(layer.average_pooling2d(), &c);
+      AddPooling(layer.average_pooling2d(), &c);
       break;
     case LayerKind::kMaxPooling1D:
-      AddPooling1D(layer.max_pooling1d(), &c);
+      AddPooling(layer.max_pooling1d(), &c);
       break;
     case LayerKind::kAveragePooling1D:
-      AddPooling1D(layer.average_pooling1d(), &c);
+      AddPooling(layer.average_pooling1d(), &c);
       break;
     case LayerKind::kGlobalAveragePooling1D:
     case LayerKind::kGlobalAveragePooling2D:
@@ -455,7 +396,7 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       break;
     }
     case LayerKind::kConv1D:
-      AddConv1D(layer.conv1d(), &c);
+      AddConvolution(layer.conv1d(), &c);
       break;
     case LayerKind::kSeparableConv2D:
       AddSeparableConv2D(layer.separable_conv2d(), &c);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -44,6 +45,7 @@ constexpr NamedInitializer kInitializers[] = {
     {"RandomUniform", v1::Initializer::RANDOM_UNIFORM},
     {"RandomNormal", v1::Initializer::RANDOM_NORMAL},
     {"TruncatedNormal", v1::Initializer::TRUNCATED_NORMAL},
+    {"VarianceScaling", v1::Initializer::VARIANCE_SCALING},
 };
 
 std::string WithoutUnderscores(absl::string_view text) {
@@ -68,63 +70,83 @@ bool IsNumber(const Json& config, const char* key, double number) {
   return config[key].is_number() && std::abs(config[key].get<double>() - number) <= 1e-9;
 }
 
-// VarianceScaling under its own name, as older models have it.
-absl::StatusOr<v1::Initializer::Kind> VarianceScalingKind(const Json& config) {
-  const auto text = [&](const char* key) {
-    return config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : std::string();
-  };
-  const std::string mode = text("mode"), distribution = text("distribution");
-  const bool uniform = distribution == "uniform";
-  const bool normal = distribution == "truncated_normal" || distribution == "normal";
-  if (config.contains("scale") && (uniform || normal)) {
-    if (mode == "fan_avg" && IsNumber(config, "scale", 1)) {
-      return uniform ? v1::Initializer::GLOROT_UNIFORM : v1::Initializer::GLOROT_NORMAL;
-    }
-    if (mode == "fan_in" && IsNumber(config, "scale", 2)) {
-      return uniform ? v1::Initializer::HE_UNIFORM : v1::Initializer::HE_NORMAL;
-    }
-    if (mode == "fan_in" && IsNumber(config, "scale", 1)) {
-      return uniform ? v1::Initializer::LECUN_UNIFORM : v1::Initializer::LECUN_NORMAL;
-    }
+// The arguments of an initializer's config; a missing one is the default of its field.
+class Arguments {
+ public:
+  explicit Arguments(const Json& config) : config_(config) {}
+
+  // What is there and is no number, or no finite float32, is refused.
+  template <typename Set>
+  void Number(const char* key, Set set) {
+    if (!config_.contains(key) || config_[key].is_null()) return;
+    const float value = config_[key].is_number() ? config_[key].get<float>() : std::numeric_limits<float>::quiet_NaN();
+    if (!std::isfinite(value)) return Refuse(key, "is no number");
+    set(value);
   }
-  return absl::InvalidArgumentError(
-      "VarianceScaling with these arguments is not supported; use GlorotUniform, HeNormal or LecunNormal, say");
+  // One of the names; `fallback` where there is none.
+  template <typename Enum>
+  Enum OneOf(const char* key, Enum fallback, std::initializer_list<std::pair<const char*, Enum>> names) {
+    if (!config_.contains(key) || config_[key].is_null()) return fallback;
+    for (const auto& [name, value] : names) {
+      if (config_[key].is_string() && absl::AsciiStrToLower(config_[key].get<std::string>()) == name) return value;
+    }
+    Refuse(key, "is not known");
+    return fallback;
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  void Refuse(const char* key, const char* what) {
+    status_.Update(absl::InvalidArgumentError(absl::StrCat(key, " ", ShownJson(config_[key]), " ", what)));
+  }
+
+  const Json& config_;
+  absl::Status status_;
+};
+
+absl::Status ReadArguments(const Json& config, v1::Initializer* i) {
+  Arguments arguments(config);
+  switch (i->kind()) {
+    case v1::Initializer::CONSTANT:
+      arguments.Number("value", [i](float value) { i->set_value(value); });
+      break;
+    case v1::Initializer::RANDOM_UNIFORM:
+      arguments.Number("minval", [i](float value) { i->set_minval(value); });
+      arguments.Number("maxval", [i](float value) { i->set_maxval(value); });
+      break;
+    case v1::Initializer::RANDOM_NORMAL:
+    case v1::Initializer::TRUNCATED_NORMAL:
+      arguments.Number("mean", [i](float value) { i->set_mean(value); });
+      arguments.Number("stddev", [i](float value) { i->set_stddev(value); });
+      break;
+    case v1::Initializer::VARIANCE_SCALING:
+      arguments.Number("scale", [i](float value) { i->set_scale(value); });
+      i->set_mode(arguments.OneOf("mode", v1::Initializer::FAN_IN,
+                                  {{"fan_in", v1::Initializer::FAN_IN},
+                                   {"fan_out", v1::Initializer::FAN_OUT},
+                                   {"fan_avg", v1::Initializer::FAN_AVG}}));
+      i->set_distribution(arguments.OneOf("distribution", v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL,
+                                          {{"truncated_normal", v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL},
+                                           {"normal", v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL},
+                                           {"untruncated_normal", v1::Initializer::DISTRIBUTION_UNTRUNCATED_NORMAL},
+                                           {"uniform", v1::Initializer::DISTRIBUTION_UNIFORM}}));
+      break;
+    default:
+      break;
+  }
+  return arguments.status();
 }
 
 absl::StatusOr<v1::Initializer> ReadInitializer(const Json& value) {
   const std::string name = FunctionName(value);
   const Json none = Json::object();
   const Json& config = value.is_object() && value.contains("config") && value["config"].is_object() ? value["config"] : none;
-  v1::Initializer initializer;
-  if (name == "VarianceScaling") {
-    CAIRN_ASSIGN_OR_RETURN(const v1::Initializer::Kind kind, VarianceScalingKind(config));
-    initializer.set_kind(kind);
-    return initializer;
-  }
   for (const NamedInitializer& known : kInitializers) {
     if (name.empty() || WithoutUnderscores(name) != WithoutUnderscores(known.name)) continue;
+    v1::Initializer initializer;
     initializer.set_kind(known.kind);
-    switch (known.kind) {
-      case v1::Initializer::CONSTANT:
-        if (config.contains("value") && !config["value"].is_number()) {
-          return absl::InvalidArgumentError("Constant takes one number here");
-        }
-        initializer.set_value(config.value("value", 0.0f));
-        break;
-      case v1::Initializer::RANDOM_UNIFORM:
-        if (!IsNumber(config, "minval", -0.05) || !IsNumber(config, "maxval", 0.05)) {
-          return absl::InvalidArgumentError("RandomUniform is supported within -0.05 .. 0.05 alone");
-        }
-        break;
-      case v1::Initializer::RANDOM_NORMAL:
-      case v1::Initializer::TRUNCATED_NORMAL:
-        if (!IsNumber(config, "mean", 0) || !IsNumber(config, "stddev", 0.05)) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(known.name, " is supported with mean 0 and stddev 0.05 alone"));
-        }
-        break;
-      default:
-        break;
+    if (const absl::Status status = ReadArguments(config, &initializer); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(known.name, ": ", status.message()));
     }
     return initializer;
   }
@@ -143,6 +165,20 @@ void UnwrapTuples(Json& value) {  // as deep as the parser allows
 }
 
 }  // namespace
+
+const char* KerasActivationName(v1::Activation activation) {
+  for (const NamedActivation& known : kActivations) {
+    if (known.activation == activation) return known.name;
+  }
+  return nullptr;
+}
+
+const char* KerasInitializerClass(v1::Initializer::Kind kind) {
+  for (const NamedInitializer& known : kInitializers) {
+    if (known.kind == kind) return known.name;
+  }
+  return nullptr;
+}
 
 absl::StatusOr<Json> ParseBoundedJson(absl::string_view text, size_t bytes_max) {
   if (text.size() > bytes_max) {

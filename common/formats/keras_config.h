@@ -25,6 +25,10 @@ absl::StatusOr<Json> ParseBoundedJson(absl::string_view text, size_t bytes_max);
 std::string ShownJson(const Json& value);         // a value as an error may show it: short, printable
 std::string ShownText(absl::string_view text);    // a name that was not checked
 
+// Keras' names, null where it has none: "leaky_relu", "HeNormal".
+const char* KerasActivationName(v1::Activation activation);
+const char* KerasInitializerClass(v1::Initializer::Kind kind);
+
 class KerasConfig {
  public:
   // `layer` and `type` stand in the errors: `layer "conv2d" (Conv2D): ...`.

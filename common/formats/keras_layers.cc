@@ -20,9 +20,11 @@ constexpr char kSupported[] =
     "RandomCrop, RandomBrightness, RandomContrast at the head";
 
 // What every layer has.
-void ReadCommon(KerasConfig& c) {
+void ReadCommon(KerasConfig& c, v1::Layer* layer) {
   c.Ignore("name");
-  c.Only("trainable", true, "Cairn trains every layer; set it to true");
+  bool trainable = true;
+  c.Bool("trainable", &trainable);
+  if (!trainable) layer->set_trainable(false);
   for (const char* key : {"batch_input_shape", "batch_shape", "build_config", "seed", "autocast", "input_dtype"}) c.Ignore(key);
   const Json* dtype = c.Take("dtype");
   if (dtype == nullptr) return;
@@ -517,7 +519,7 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
   v1::Layer layer;
   layer.set_name(name);
   // An input's dtype is that of the data.
-  if (type != "InputLayer") ReadCommon(c);
+  if (type != "InputLayer") ReadCommon(c, &layer);
   if (type == "InputLayer") {
     for (const char* key : {"name", "trainable"}) c.Ignore(key);
   }

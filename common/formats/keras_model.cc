@@ -81,8 +81,12 @@ class Converter {
     if (list->size() > static_cast<size_t>(kLayersMax)) return Bad("config.layers: more than ", kLayersMax, " layers");
     const bool sequential = TextOf(model, "class_name") == "Sequential";
     CAIRN_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadEntries(*list, path, sequential));
-    if (sequential) return ConvertSequential(model, entries, input, nesting);
-    return ConvertFunctional(config, entries, input, nesting);
+    const bool frozen = config.is_object() && config.value("trainable", Json(true)) == false;
+    frozen_ += frozen;  // the layers of a frozen model are frozen, whatever they say
+    absl::StatusOr<std::string> last = sequential ? ConvertSequential(model, entries, input, nesting)
+                                                  : ConvertFunctional(config, entries, input, nesting);
+    frozen_ -= frozen;
+    return last;
   }
 
   static absl::StatusOr<std::vector<Entry>> ReadEntries(const Json& list, const std::string& path, bool sequential) {
@@ -270,6 +274,7 @@ class Converter {
     const std::string name = layer.name();
     if (extends_head || layer.has_input()) head_ = head_keras_ = name;
     if (layer.has_input()) layer.clear_inputs();
+    if (frozen_ > 0) layer.set_trainable(false);
     PushAt(std::move(layer), entry.path);
     return name;
   }
@@ -324,6 +329,7 @@ class Converter {
   std::vector<NamedAxis> axes_;
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it
   std::string head_keras_;  // what Keras calls that output: the last augmentation
+  int frozen_ = 0;          // models around the layer at hand that are not trained
   bool rescaled_ = false;
   bool head_used_ = false;  // by a layer that is not part of the head
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "common/base/check.h"
+#include "common/base/decimal.h"
 #include "common/base/random.h"
 
 namespace cairn {
@@ -19,44 +21,64 @@ constexpr uint32_t kRedrawsMax = 64;
 
 enum class Law { kConstant, kUniform, kNormal, kTruncatedNormal };
 
-// An element is scale * (a draw of [-1, 1), or of the standard normal), or the constant `scale`.
+// An element is center + scale * (a draw of [-1, 1), or of the standard normal), or the constant `center`. Uniform ones are below
+// `end`, also after they were rounded to float32.
 struct Distribution {
   Law law = Law::kConstant;
-  double scale = 0;
+  double center = 0, scale = 0;
+  float end = std::numeric_limits<float>::infinity();
 };
 
-// keras.initializers.VarianceScaling with scale `gain` over `fan`.
-double UniformLimit(double gain, double fan) { return std::sqrt(3.0 * gain / std::max(1.0, fan)); }
-double TruncatedStddev(double gain, double fan) { return std::sqrt(gain / std::max(1.0, fan)) / kTruncatedStddev; }
+// keras.initializers.VarianceScaling.
+Distribution VarianceScaling(double gain, double fan, v1::Initializer::Distribution distribution) {
+  const double variance = gain / std::max(1.0, fan);
+  switch (distribution) {
+    case v1::Initializer::DISTRIBUTION_UNIFORM:
+      return {Law::kUniform, 0, std::sqrt(3.0 * variance)};
+    case v1::Initializer::DISTRIBUTION_UNTRUNCATED_NORMAL:
+      return {Law::kNormal, 0, std::sqrt(variance)};
+    default:
+      return {Law::kTruncatedNormal, 0, std::sqrt(variance) / kTruncatedStddev};
+  }
+}
 
 Distribution DistributionOf(const Variable& variable) {
-  const double fan_in = static_cast<double>(variable.fan_in);
-  const double fan_mean = (fan_in + static_cast<double>(variable.fan_out)) / 2.0;
-  switch (variable.initializer.kind()) {
+  const v1::Initializer& given = variable.initializer;
+  const double fan_in = static_cast<double>(variable.fan_in), fan_out = static_cast<double>(variable.fan_out);
+  const double fan_avg = (fan_in + fan_out) / 2.0;
+  const auto uniform = v1::Initializer::DISTRIBUTION_UNIFORM;
+  const auto normal = v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL;
+  switch (given.kind()) {
     case v1::Initializer::ZEROS:
       return {Law::kConstant, 0.0};
     case v1::Initializer::ONES:
       return {Law::kConstant, 1.0};
     case v1::Initializer::CONSTANT:
-      return {Law::kConstant, variable.initializer.value()};
+      return {Law::kConstant, given.value()};
     case v1::Initializer::GLOROT_UNIFORM:
-      return {Law::kUniform, UniformLimit(1.0, fan_mean)};
+      return VarianceScaling(1.0, fan_avg, uniform);
     case v1::Initializer::GLOROT_NORMAL:
-      return {Law::kTruncatedNormal, TruncatedStddev(1.0, fan_mean)};
+      return VarianceScaling(1.0, fan_avg, normal);
     case v1::Initializer::HE_UNIFORM:
-      return {Law::kUniform, UniformLimit(2.0, fan_in)};
+      return VarianceScaling(2.0, fan_in, uniform);
     case v1::Initializer::HE_NORMAL:
-      return {Law::kTruncatedNormal, TruncatedStddev(2.0, fan_in)};
+      return VarianceScaling(2.0, fan_in, normal);
     case v1::Initializer::LECUN_UNIFORM:
-      return {Law::kUniform, UniformLimit(1.0, fan_in)};
+      return VarianceScaling(1.0, fan_in, uniform);
     case v1::Initializer::LECUN_NORMAL:
-      return {Law::kTruncatedNormal, TruncatedStddev(1.0, fan_in)};
-    case v1::Initializer::RANDOM_UNIFORM:
-      return {Law::kUniform, 0.05};
+      return VarianceScaling(1.0, fan_in, normal);
+    case v1::Initializer::VARIANCE_SCALING: {
+      const bool out = given.mode() == v1::Initializer::FAN_OUT, average = given.mode() == v1::Initializer::FAN_AVG;
+      return VarianceScaling(Decimal(given.scale()), out ? fan_out : average ? fan_avg : fan_in, given.distribution());
+    }
+    case v1::Initializer::RANDOM_UNIFORM: {
+      const double from = Decimal(given.minval()), to = Decimal(given.maxval());
+      return {Law::kUniform, (from + to) / 2, (to - from) / 2, given.maxval()};
+    }
     case v1::Initializer::RANDOM_NORMAL:
-      return {Law::kNormal, 0.05};
+      return {Law::kNormal, Decimal(given.mean()), Decimal(given.stddev())};
     case v1::Initializer::TRUNCATED_NORMAL:
-      return {Law::kTruncatedNormal, 0.05};
+      return {Law::kTruncatedNormal, Decimal(given.mean()), Decimal(given.stddev())};
     default:
       break;
   }
@@ -124,7 +146,7 @@ class Drawer {
 void InitializeElements(const Variable& variable, uint32_t index, uint64_t seed, int64_t begin, absl::Span<float> out) {
   const Distribution distribution = DistributionOf(variable);
   if (distribution.law == Law::kConstant) {
-    std::fill(out.begin(), out.end(), static_cast<float>(distribution.scale));
+    std::fill(out.begin(), out.end(), static_cast<float>(distribution.center));
     return;
   }
   const Drawer drawer(seed, index, distribution.law);
@@ -132,7 +154,8 @@ void InitializeElements(const Variable& variable, uint32_t index, uint64_t seed,
   for (int64_t block = begin / 4; block * 4 < end; ++block) {
     const Draws draws = drawer.Block(static_cast<uint64_t>(block));
     for (int64_t e = std::max(begin, block * 4); e < std::min(end, block * 4 + 4); ++e) {
-      out[e - begin] = static_cast<float>(draws[e % 4] * distribution.scale);
+      const float value = static_cast<float>(distribution.center + draws[e % 4] * distribution.scale);
+      out[e - begin] = value < distribution.end ? value : std::nextafter(distribution.end, -INFINITY);
     }
   }
 }

@@ -295,6 +295,10 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckName(&job.spec));
   CAIRN_ASSIGN_OR_RETURN(job.graph, Graph::Build(spec.model()));
   if (job.graph.trainable_parameters() == 0) {
+    for (const Variable& v : job.graph.variables()) {
+      if (v.kind != VariableKind::kFrozen) continue;
+      return Bad("model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the last");
+    }
     return Bad("model.layers: no layer has anything to train; add a dense or conv2d layer");
   }
   CAIRN_RETURN_IF_ERROR(CheckData(job.spec.mutable_data()));

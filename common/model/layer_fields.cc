@@ -28,6 +28,42 @@ void ComputeFans(const Shape& shape, int64_t* fan_in, int64_t* fan_out) {
   *fan_out = shape.back() * receptive_field;
 }
 
+// Every argument belongs to the kind, and is a number.
+absl::Status CheckArguments(const char* field, const v1::Initializer& i) {
+  const auto kind = i.kind();
+  const bool normal = kind == v1::Initializer::RANDOM_NORMAL || kind == v1::Initializer::TRUNCATED_NORMAL;
+  struct Argument {
+    const char* name;
+    bool given, fits;
+    const char* kinds;
+    float value;
+  };
+  const bool uniform = kind == v1::Initializer::RANDOM_UNIFORM, scaling = kind == v1::Initializer::VARIANCE_SCALING;
+  const Argument arguments[] = {
+      {"value", i.value() != 0, kind == v1::Initializer::CONSTANT, "CONSTANT", i.value()},
+      {"minval", i.has_minval(), uniform, "RANDOM_UNIFORM", i.minval()},
+      {"maxval", i.has_maxval(), uniform, "RANDOM_UNIFORM", i.maxval()},
+      {"mean", i.has_mean(), normal, "RANDOM_NORMAL or TRUNCATED_NORMAL", i.mean()},
+      {"stddev", i.has_stddev(), normal, "RANDOM_NORMAL or TRUNCATED_NORMAL", i.stddev()},
+      {"scale", i.has_scale(), scaling, "VARIANCE_SCALING", i.scale()},
+      {"mode", i.mode() != v1::Initializer::FAN_MODE_UNSPECIFIED, scaling, "VARIANCE_SCALING", 0},
+      {"distribution", i.distribution() != v1::Initializer::DISTRIBUTION_UNSPECIFIED, scaling, "VARIANCE_SCALING", 0},
+  };
+  for (const Argument& a : arguments) {
+    if (a.given && !a.fits) {
+      return Bad(field, ".", a.name, " is only for kind ", a.kinds, "; set that kind or leave the ", a.name, " away");
+    }
+    if (!std::isfinite(a.value)) return Bad(field, ".", a.name, " is not finite; use a number");
+  }
+  if (!v1::Initializer::FanMode_IsValid(i.mode())) {
+    return Bad(field, ".mode ", static_cast<int>(i.mode()), " is not known; use FAN_IN, FAN_OUT or FAN_AVG");
+  }
+  if (!v1::Initializer::Distribution_IsValid(i.distribution())) {
+    return Bad(field, ".distribution ", static_cast<int>(i.distribution()), " is not known; use DISTRIBUTION_UNIFORM, say");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReadPair(const char* field, int64_t fallback, Numbers* numbers, int64_t pair[2]) {
@@ -91,12 +127,33 @@ absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallbac
   if (!v1::Initializer::Kind_IsValid(initializer->kind())) {
     return Bad(field, ".kind ", static_cast<int>(initializer->kind()), " is not known; use GLOROT_UNIFORM, say");
   }
-  if (initializer->value() != 0 && initializer->kind() != v1::Initializer::CONSTANT) {
-    return Bad(field, ".value is only for kind CONSTANT; set kind: CONSTANT or leave the value away");
-  }
-  if (!std::isfinite(initializer->value())) return Bad(field, ".value is not finite; use a number");
   if (initializer->kind() == v1::Initializer::INITIALIZER_UNSPECIFIED) initializer->set_kind(fallback);
-  return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(CheckArguments(field, *initializer));
+  const auto bad = [&](const auto&... what) { return Bad(field, ".", what...); };
+  v1::Initializer& i = *initializer;
+  switch (i.kind()) {
+    case v1::Initializer::RANDOM_UNIFORM:
+      if (!i.has_minval()) i.set_minval(-0.05f);
+      if (!i.has_maxval()) i.set_maxval(0.05f);
+      if (i.minval() < i.maxval()) return absl::OkStatus();
+      return bad("minval ", i.minval(), " is not below maxval ", i.maxval(), "; give both, the smaller one as minval");
+    case v1::Initializer::RANDOM_NORMAL:
+    case v1::Initializer::TRUNCATED_NORMAL:
+      if (!i.has_mean()) i.set_mean(0);
+      if (!i.has_stddev()) i.set_stddev(0.05f);
+      if (i.stddev() >= 0) return absl::OkStatus();
+      return bad("stddev ", i.stddev(), " is negative; use a number such as 0.05");
+    case v1::Initializer::VARIANCE_SCALING:
+      if (!i.has_scale()) i.set_scale(1);
+      if (i.mode() == v1::Initializer::FAN_MODE_UNSPECIFIED) i.set_mode(v1::Initializer::FAN_IN);
+      if (i.distribution() == v1::Initializer::DISTRIBUTION_UNSPECIFIED) {
+        i.set_distribution(v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL);
+      }
+      if (i.scale() > 0) return absl::OkStatus();
+      return bad("scale ", i.scale(), " is not positive; use a number such as 2");
+    default:
+      return absl::OkStatus();
+  }
 }
 
 v1::Initializer OfKind(v1::Initializer::Kind kind) {

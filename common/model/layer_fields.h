@@ -39,6 +39,7 @@ absl::Status NeedRate(const char* field, float rate);  // in [0, 1)
 absl::Status NeedEpsilon(float epsilon);
 absl::Status ResolveActivation(v1::Activation* activation);
 absl::Status ResolvePadding(v1::Padding* padding);
+// Arguments that the kind does not have are refused, those that it has are filled in.
 absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer);
 v1::Initializer OfKind(v1::Initializer::Kind kind);
 

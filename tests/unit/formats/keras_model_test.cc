@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/str_replace.h"
 #include "common/formats/expand_model.h"
 #include "common/model/graph.h"
 #include "tests/unit/formats/keras_text.h"
@@ -56,7 +57,9 @@ TEST(KerasModel, ReadsWhatTensorflowJsWrites) {
   EXPECT_EQ(graph->nodes()[7].output, (Shape{9, 7, 16}));  // zero padding
   EXPECT_EQ(graph->nodes()[8].output, (Shape{4, 3, 6}));   // separable convolution
   EXPECT_EQ(graph->variables().back().name, "dense_Dense1/bias");
-  EXPECT_EQ(sequential.model.layers(12).dense().kernel_initializer().kind(), v1::Initializer::HE_NORMAL);
+  const v1::Initializer& he_normal = sequential.model.layers(12).dense().kernel_initializer();  // as tensorflow.js writes it
+  EXPECT_EQ(he_normal.ShortDebugString(),
+            "kind: VARIANCE_SCALING scale: 2 mode: FAN_IN distribution: DISTRIBUTION_TRUNCATED_NORMAL");
   EXPECT_FLOAT_EQ(sequential.model.layers(5).activation().negative_slope(), 0.1f);
 
   const absl::StatusOr<Graph> branches = Graph::Build(Read(Fixture("tfjs_functional.json")).model);
@@ -203,6 +206,48 @@ TEST(KerasModel, FlattensModelsInsideModels) {
   EXPECT_THAT(names, ElementsAre("image", "c", "d", "f", "out"));
   EXPECT_THAT(read.weight_paths, ElementsAre("", "layers/sequential/layers/conv2d", "layers/sequential/layers/conv2d_1",
                                              "layers/flatten", "layers/dense"));
+}
+
+// Transfer learning: a base whose model is frozen, one whose layers are, and a head.
+TEST(KerasModel, ReadsWhatIsNotTrained) {
+  const auto frozen = [](std::string layer) { return absl::StrReplaceAll(layer, {{R"("trainable": true)", R"("trainable": false)"}}); };
+  const std::string list = absl::StrCat(Keras3Input("inner", "[null, 8, 8, 3]"), ",",
+      Keras3Layer("Conv2D", "c", R"("filters": 4, "kernel_size": 3)"), ",", Keras3Layer("BatchNormalization", "n", ""));
+  const auto net = [](const std::string& layers) {
+    return absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "trainable": true, "layers": [)",
+                        Keras3Input("image", "[null, 8, 8, 3]"), ",", layers, ",", Keras3Layer("Flatten", "f", ""), ",",
+                        Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
+  };
+  const std::string base = Keras3Layer("Sequential", "base", absl::StrCat(R"("layers": [)", list, "]"));
+  // As Keras writes it (the model and its layers), only the model, only the layers.
+  for (const std::string& text : {frozen(base), absl::StrReplaceAll(frozen(base), {{R"("c", "trainable": false)", R"("c", "trainable": true)"}}),
+                                  absl::StrReplaceAll(frozen(base), {{R"("base", "trainable": false)", R"("base", "trainable": true)"}})}) {
+    const KerasModel read = Read(net(text));
+    ASSERT_EQ(read.model.layers_size(), 5);
+    for (const v1::Layer& layer : read.model.layers()) {
+      const bool inner = layer.name() == "c" || layer.name() == "n";
+      EXPECT_EQ(layer.has_trainable() && !layer.trainable(), inner) << layer.name();
+    }
+    EXPECT_EQ(Graph::Build(read.model)->trainable_parameters(), 6 * 6 * 4 * 2 + 2);
+  }
+  EXPECT_EQ(Graph::Build(Read(frozen(net(base))).model)->trainable_parameters(), 0);
+}
+
+TEST(KerasModel, ReadsInitializersWithTheirArguments) {
+  const auto read = [](const std::string& name, const std::string& config) {
+    const KerasModel model = Read(Keras2Sequential(KerasLayerText("Dense", absl::StrCat(
+        R"("name": "d", "units": 2, "kernel_initializer": )", Keras3Initializer(name, config)))));
+    return model.model.layers(1).dense().kernel_initializer().ShortDebugString();
+  };
+  EXPECT_EQ(read("RandomNormal", R"("mean": 0.5, "stddev": 0.01, "seed": null)"), "kind: RANDOM_NORMAL mean: 0.5 stddev: 0.01");
+  EXPECT_EQ(read("TruncatedNormal", R"("stddev": 0.02)"), "kind: TRUNCATED_NORMAL stddev: 0.02");
+  EXPECT_EQ(read("RandomUniform", R"("minval": -1.0, "maxval": 1, "seed": 3)"), "kind: RANDOM_UNIFORM minval: -1 maxval: 1");
+  EXPECT_EQ(read("VarianceScaling", R"("scale": 0.5, "mode": "fan_out", "distribution": "untruncated_normal")"),
+            "kind: VARIANCE_SCALING scale: 0.5 mode: FAN_OUT distribution: DISTRIBUTION_UNTRUNCATED_NORMAL");
+  EXPECT_EQ(read("VarianceScaling", R"("scale": 2.0, "mode": "fan_avg", "distribution": "normal")"),
+            "kind: VARIANCE_SCALING scale: 2 mode: FAN_AVG distribution: DISTRIBUTION_TRUNCATED_NORMAL");
+  EXPECT_EQ(read("VarianceScaling", ""), "kind: VARIANCE_SCALING mode: FAN_IN distribution: DISTRIBUTION_TRUNCATED_NORMAL");
+  EXPECT_EQ(read("Constant", R"("value": 0.25)"), "kind: CONSTANT value: 0.25");
 }
 
 // The tutorials' `data_augmentation = keras.Sequential([...])`, and the layers themselves at the head.

@@ -82,7 +82,7 @@ TEST(GraphErrors, Fields) {
       {kImage + "layers { conv2d { filters: 2 kernel_size: 3 strides: 2 dilation_rate: 2 } }",
        "strides and dilation_rate are both above 1; set one of them to 1"},
       {kImage + "layers { conv2d { filters: 2 kernel_size: 3 kernel_initializer { kind: ZEROS value: 2 } } }",
-       "kernel_initializer.value is only for kind CONSTANT"},
+       "kernel_initializer.value is only for kind CONSTANT; set that kind or leave the value away"},
       {kImage + "layers { conv2d { filters: 2 kernel_size: 3 bias_initializer { kind: CONSTANT value: inf } } }",
        "bias_initializer.value is not finite"},
       {"layers { input { shape: 8 } } layers { conv2d { filters: 2 kernel_size: 3 } }",
@@ -108,6 +108,44 @@ TEST(GraphErrors, Fields) {
        "padding has 3 numbers; give one, two (height, width) or four"},
       {kImage + "layers { zero_padding2d { padding: -1 } }", "padding -1 is outside 0 .. "},
   });
+}
+
+TEST(GraphErrors, InitializersAndTheirArguments) {
+  const auto dense = [](const std::string& initializer) {
+    return "layers { input { shape: 8 } } layers { dense { units: 3 kernel_initializer { " + initializer + " } } }";
+  };
+  const std::string of = "layer \"dense\": kernel_initializer.";
+  ExpectRefused({
+      {dense("kind: RANDOM_UNIFORM minval: 1 maxval: -1"),
+       of + "minval 1 is not below maxval -1; give both, the smaller one as minval"},
+      {dense("kind: RANDOM_UNIFORM minval: 0.05"), of + "minval 0.05 is not below maxval 0.05"},
+      {dense("kind: RANDOM_UNIFORM maxval: nan"), of + "maxval is not finite; use a number"},
+      {dense("kind: RANDOM_UNIFORM stddev: 1"),
+       of + "stddev is only for kind RANDOM_NORMAL or TRUNCATED_NORMAL; set that kind or leave the stddev away"},
+      {dense("minval: 0"), of + "minval is only for kind RANDOM_UNIFORM; set that kind or leave the minval away"},
+      {dense("kind: HE_NORMAL maxval: 1"), of + "maxval is only for kind RANDOM_UNIFORM"},
+      {dense("kind: VARIANCE_SCALING mean: 0"), of + "mean is only for kind RANDOM_NORMAL or TRUNCATED_NORMAL"},
+      {dense("kind: RANDOM_NORMAL stddev: -0.1"), of + "stddev -0.1 is negative; use a number such as 0.05"},
+      {dense("kind: TRUNCATED_NORMAL stddev: -1"), of + "stddev -1 is negative"},
+      {dense("kind: RANDOM_NORMAL stddev: inf"), of + "stddev is not finite"},
+      {dense("kind: TRUNCATED_NORMAL mean: nan"), of + "mean is not finite"},
+      {dense("kind: RANDOM_NORMAL scale: 1"), of + "scale is only for kind VARIANCE_SCALING; set that kind or leave the scale away"},
+      {dense("kind: GLOROT_NORMAL mode: FAN_IN"), of + "mode is only for kind VARIANCE_SCALING"},
+      {dense("distribution: DISTRIBUTION_UNIFORM"), of + "distribution is only for kind VARIANCE_SCALING"},
+      {dense("kind: VARIANCE_SCALING scale: 0"), of + "scale 0 is not positive; use a number such as 2"},
+      {dense("kind: VARIANCE_SCALING scale: -2"), of + "scale -2 is not positive"},
+      {dense("kind: VARIANCE_SCALING scale: inf"), of + "scale is not finite"},
+  });
+  v1::Model model = FromText<v1::Model>(dense("kind: VARIANCE_SCALING"));
+  v1::Initializer* initializer = model.mutable_layers(1)->mutable_dense()->mutable_kernel_initializer();
+  initializer->set_mode(static_cast<v1::Initializer::FanMode>(9));
+  ExpectRefused(model, of + "mode 9 is not known; use FAN_IN, FAN_OUT or FAN_AVG");
+  initializer->set_mode(v1::Initializer::FAN_IN);
+  initializer->set_distribution(static_cast<v1::Initializer::Distribution>(9));
+  ExpectRefused(model, of + "distribution 9 is not known; use DISTRIBUTION_UNIFORM, say");
+  // Where the default of the field is that kind, its arguments may stand alone.
+  EXPECT_TRUE(Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { embedding { input_dim: 3 output_dim: 2 "
+                                               "embeddings_initializer { minval: -1 maxval: 1 } } } layers { flatten {} }")).ok());
 }
 
 TEST(GraphErrors, Joins) {

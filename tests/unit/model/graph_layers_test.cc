@@ -246,7 +246,7 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 4, 2]", "separable_conv2d { kernel_size: 3 }", "layer \"separable_conv2d\": filters 0 is not positive"},
       {"[4, 4, 2]", "separable_conv2d { filters: 2 kernel_size: 3 depth_multiplier: -2 }", "depth_multiplier -2 is"},
       {"[4, 4, 2]", "separable_conv2d { filters: 2 kernel_size: 3 pointwise_initializer { kind: ONES value: 3 } }",
-       "pointwise_initializer.value is only for kind CONSTANT"},
+       "pointwise_initializer.value is only for kind CONSTANT; set that kind"},
       {"[4, 4, 2]", "conv2d_transpose { filters: 2 }", "layer \"conv2d_transpose\": kernel_size is missing"},
       {"[4, 4, 2]", "conv2d_transpose { filters: 2 kernel_size: 3 strides: [1, 0] }", "strides 0 is not positive"},
       {"[4, 2]", "conv2d_transpose { filters: 2 kernel_size: 3 }", "it needs [height, width, channels]"},

@@ -198,6 +198,24 @@ TEST(Graph, DenseActsOnTheLastAxis) {
   EXPECT_EQ(graph.variables()[0].shape, (Shape{6, 7}));
 }
 
+TEST(Graph, WhatIsNotTrainableIsFrozenWithItsMovingAverages) {
+  const Graph graph = BuildText(R"(
+    layers { input { shape: [8, 8, 3] } }
+    layers { trainable: false conv2d { filters: 4 kernel_size: 3 } }
+    layers { trainable: false batch_normalization {} }
+    layers { trainable: true batch_normalization {} }
+    layers { trainable: false flatten {} }
+    layers { dense { units: 7 } })");
+  for (const Variable& v : graph.variables()) {
+    const bool moving = v.name.starts_with("batch_normalization_1/moving");
+    EXPECT_EQ(v.kind, v.node < 3 ? VariableKind::kFrozen : moving ? VariableKind::kMovingAverage : VariableKind::kTrainable) << v.name;
+  }
+  EXPECT_FALSE(graph.nodes()[2].trainable);
+  EXPECT_TRUE(graph.nodes()[3].trainable);
+  EXPECT_EQ(graph.trainable_parameters(), 8 + 36 * 4 * 7 + 7);
+  EXPECT_EQ(graph.parameters() - graph.trainable_parameters(), 112 + 16 + 8);
+}
+
 TEST(Graph, BatchNormalizationWithoutCenterAndScaleHasOnlyItsMovingAverages) {
   const Graph graph = OneLayer("[4, 4, 6]", "batch_normalization { center: false scale: false }");
   ASSERT_EQ(graph.variables().size(), 2u);

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
+#include "absl/strings/match.h"
 #include "common/base/random.h"
 #include "tests/unit/model/model_text.h"
 
@@ -36,9 +38,10 @@ Moments MomentsOf(absl::Span<const float> values) {
 }
 
 struct Law {
-  std::string kind;
+  std::string text;  // of the initializer
   double stddev;
-  double bound;  // no number is larger; some come near it
+  double bound;  // no number is farther from the mean; some come near it
+  double mean = 0;
 };
 
 TEST(Initializer, LawsOfKeras) {
@@ -46,29 +49,71 @@ TEST(Initializer, LawsOfKeras) {
   const double cut =
       2 / 0.87962566103423978;  // a truncated normal ends at two of its own stddevs before the correction
   const std::vector<Law> laws = {
-      {"GLOROT_UNIFORM", std::sqrt(2 / (kIn + kOut)), std::sqrt(6 / (kIn + kOut))},
-      {"GLOROT_NORMAL", std::sqrt(2 / (kIn + kOut)), cut * std::sqrt(2 / (kIn + kOut))},
-      {"HE_UNIFORM", std::sqrt(2 / kIn), std::sqrt(6 / kIn)},
-      {"HE_NORMAL", std::sqrt(2 / kIn), cut * std::sqrt(2 / kIn)},
-      {"LECUN_UNIFORM", std::sqrt(1 / kIn), std::sqrt(3 / kIn)},
-      {"LECUN_NORMAL", std::sqrt(1 / kIn), cut * std::sqrt(1 / kIn)},
-      {"RANDOM_UNIFORM", 0.1 / std::sqrt(12.0), 0.05},
-      {"RANDOM_NORMAL", 0.05, 0.05 * 6},
-      {"TRUNCATED_NORMAL", 0.05 * 0.87962566103423978, 0.1},
+      {"kind: GLOROT_UNIFORM", std::sqrt(2 / (kIn + kOut)), std::sqrt(6 / (kIn + kOut))},
+      {"kind: GLOROT_NORMAL", std::sqrt(2 / (kIn + kOut)), cut * std::sqrt(2 / (kIn + kOut))},
+      {"kind: HE_UNIFORM", std::sqrt(2 / kIn), std::sqrt(6 / kIn)},
+      {"kind: HE_NORMAL", std::sqrt(2 / kIn), cut * std::sqrt(2 / kIn)},
+      {"kind: LECUN_UNIFORM", std::sqrt(1 / kIn), std::sqrt(3 / kIn)},
+      {"kind: LECUN_NORMAL", std::sqrt(1 / kIn), cut * std::sqrt(1 / kIn)},
+      {"kind: RANDOM_UNIFORM", 0.1 / std::sqrt(12.0), 0.05},
+      {"kind: RANDOM_UNIFORM minval: -1 maxval: 3", 4 / std::sqrt(12.0), 2, 1},
+      {"kind: RANDOM_UNIFORM minval: 0.5 maxval: 0.75", 0.25 / std::sqrt(12.0), 0.125, 0.625},
+      {"kind: RANDOM_NORMAL", 0.05, 0.05 * 6},
+      {"kind: RANDOM_NORMAL mean: -2 stddev: 0.5", 0.5, 0.5 * 6, -2},
+      {"kind: TRUNCATED_NORMAL", 0.05 * 0.87962566103423978, 0.1},
+      {"kind: TRUNCATED_NORMAL mean: 3 stddev: 2", 2 * 0.87962566103423978, 4, 3},
+      {"kind: VARIANCE_SCALING", std::sqrt(1 / kIn), cut * std::sqrt(1 / kIn)},
+      {"kind: VARIANCE_SCALING scale: 0.1 mode: FAN_OUT", std::sqrt(0.1 / kOut), cut * std::sqrt(0.1 / kOut)},
+      {"kind: VARIANCE_SCALING scale: 3 mode: FAN_AVG distribution: DISTRIBUTION_UNIFORM", std::sqrt(6 / (kIn + kOut)),
+       std::sqrt(18 / (kIn + kOut))},
+      {"kind: VARIANCE_SCALING scale: 2 distribution: DISTRIBUTION_UNTRUNCATED_NORMAL", std::sqrt(2 / kIn), 6 * std::sqrt(2 / kIn)},
   };
   for (const Law& law : laws) {
-    SCOPED_TRACE(law.kind);
+    SCOPED_TRACE(law.text);
+    const bool open = absl::StrContains(law.text, "RANDOM_NORMAL") || absl::StrContains(law.text, "UNTRUNCATED");
     const Graph graph = BuildText(
         "layers { input { shape: 300 } } layers { dense { units: 500 use_bias: false "
-        "kernel_initializer { kind: " +
-        law.kind + " } } }");
-    const std::vector<float> values = All(graph, 7);
-    const Moments m = MomentsOf(absl::MakeSpan(values).first(150000));
+        "kernel_initializer { " +
+        law.text + " } } }");
+    std::vector<float> values = All(graph, 7);
+    values.resize(150000);
+    for (float& v : values) v -= static_cast<float>(law.mean);
+    const Moments m = MomentsOf(values);
     EXPECT_NEAR(m.mean, 0, 5 * law.stddev / std::sqrt(150000.0));
     EXPECT_NEAR(m.stddev / law.stddev, 1, 0.01);
     EXPECT_LE(m.largest, law.bound * (1 + 1e-6));
-    EXPECT_GT(m.largest, law.bound * (law.kind == "RANDOM_NORMAL" ? 0.6 : 0.98));
+    EXPECT_GT(m.largest, law.bound * (open ? 0.6 : 0.98));
   }
+}
+
+// Keras' other names are VarianceScaling with arguments: the same numbers, too.
+TEST(Initializer, VarianceScalingIsWhatTheOthersAreMadeOf) {
+  const auto values = [](const std::string& initializer) {
+    return All(BuildText("layers { input { shape: [6, 6, 3] } } layers { conv2d { filters: 5 kernel_size: [3, 2] kernel_initializer { " +
+                         initializer + " } } }"), 3);
+  };
+  const std::string scaling = "kind: VARIANCE_SCALING ", uniform = " distribution: DISTRIBUTION_UNIFORM";
+  EXPECT_EQ(values(scaling + "mode: FAN_AVG" + uniform), values("kind: GLOROT_UNIFORM"));
+  EXPECT_EQ(values(scaling + "mode: FAN_AVG"), values("kind: GLOROT_NORMAL"));
+  EXPECT_EQ(values(scaling + "scale: 2" + uniform), values("kind: HE_UNIFORM"));
+  EXPECT_EQ(values(scaling + "scale: 2 mode: FAN_IN"), values("kind: HE_NORMAL"));
+  EXPECT_EQ(values(scaling + uniform), values("kind: LECUN_UNIFORM"));
+  EXPECT_EQ(values("kind: VARIANCE_SCALING"), values("kind: LECUN_NORMAL"));
+  EXPECT_NE(values(scaling + "mode: FAN_OUT"), values("kind: LECUN_NORMAL"));
+  EXPECT_EQ(values("kind: RANDOM_UNIFORM minval: -0.05 maxval: 0.05"), values("kind: RANDOM_UNIFORM"));
+}
+
+// [minval, maxval), also where float32 has few numbers between the two.
+TEST(Initializer, UniformNumbersAreWithinTheirBounds) {
+  const Graph graph = BuildText(
+      "layers { input { shape: 300 } } layers { dense { units: 500 use_bias: false "
+      "kernel_initializer { kind: RANDOM_UNIFORM minval: 16777216 maxval: 16777220 } } }");
+  std::map<float, int> counts;
+  for (const float v : All(graph, 7)) counts[v] += v != 0;
+  counts.erase(0.0f);
+  ASSERT_EQ(counts.size(), 2u);
+  EXPECT_EQ(counts.begin()->first, 16777216.0f);
+  EXPECT_EQ(counts.rbegin()->first, 16777218.0f);
 }
 
 // The normal draws themselves, not only their variance: shares within one and two standard deviations.

@@ -198,6 +198,9 @@ TEST(JobCheck, WhatIsMissing) {
   spec.mutable_model()->mutable_layers(1)->mutable_activation()->set_activation(v1::SOFTMAX);
   ExpectRefused(spec, "model.layers: no layer has anything to train; add a dense or conv2d layer");
   spec = FromText<v1::JobSpec>(kGood);
+  for (v1::Layer& layer : *spec.mutable_model()->mutable_layers()) layer.set_trainable(false);
+  ExpectRefused(spec, "model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the last");
+  spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_model()->mutable_layers(0)->mutable_input()->add_shape(2);
   ExpectRefused(spec,
                 "layer \"dense\": the model's output is [4,3], but a loss takes one row of numbers an example; put a "

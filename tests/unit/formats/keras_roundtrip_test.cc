@@ -1,0 +1,236 @@
+// Goal: whatever a layer's message can say comes back from the description in a .keras archive as it went in. Every field of every layer is found by
+// reflection and set to values that are not its default, one at a time: a field that was forgotten when the archive is written, or
+// when it is read, is found here.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/formats/keras_archive.h"
+#include "common/formats/keras_model.h"
+#include "common/model/graph.h"
+#include "tests/unit/model/model_text.h"
+
+namespace cairn {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// A layer of each kind that Graph::Build takes, in a place where it fits. `inputs`: on which it stands.
+struct Kind {
+  std::string input, layer, inputs = "'x'";
+};
+
+const std::map<std::string, Kind>& Kinds() {
+  const std::string image = "[9, 9, 4]", sequence = "[12, 4]", flat = "[8]";
+  static const std::map<std::string, Kind> kinds = {
+      {"rescaling", {image, "rescaling { scale: 0.5 }"}},
+      {"conv2d", {image, "conv2d { filters: 3 kernel_size: 2 }"}},
+      {"depthwise_conv2d", {image, "depthwise_conv2d { kernel_size: 2 }"}},
+      {"batch_normalization", {image, "batch_normalization {}"}},
+      {"activation", {image, "activation { activation: RELU }"}},
+      {"max_pooling2d", {image, "max_pooling2d {}"}},
+      {"average_pooling2d", {image, "average_pooling2d {}"}},
+      {"global_average_pooling2d", {image, "global_average_pooling2d {}"}},
+      {"add", {image, "add {}", "'x', 'x'"}},
+      {"concatenate", {image, "concatenate {}", "'x', 'x'"}},
+      {"flatten", {image, "flatten {}"}},
+      {"dense", {flat, "dense { units: 3 }"}},
+      {"dropout", {image, "dropout { rate: 0.5 }"}},
+      {"zero_padding2d", {image, "zero_padding2d {}"}},
+      {"layer_normalization", {image, "layer_normalization {}"}},
+      {"group_normalization", {image, "group_normalization { groups: 1 }"}},
+      {"embedding", {flat, "embedding { input_dim: 3 output_dim: 4 }"}},
+      {"global_average_pooling1d", {sequence, "global_average_pooling1d {}"}},
+      {"max_pooling1d", {sequence, "max_pooling1d {}"}},
+      {"average_pooling1d", {sequence, "average_pooling1d {}"}},
+      {"conv1d", {sequence, "conv1d { filters: 3 kernel_size: 2 }"}},
+      {"separable_conv2d", {image, "separable_conv2d { filters: 3 kernel_size: 2 }"}},
+      {"conv2d_transpose", {image, "conv2d_transpose { filters: 3 kernel_size: 2 }"}},
+      {"up_sampling2d", {image, "up_sampling2d {}"}},
+      {"spatial_dropout2d", {image, "spatial_dropout2d { rate: 0.5 }"}},
+      {"reshape", {flat, "reshape { target_shape: [2, 4] }"}},
+      {"permute", {sequence, "permute { dims: [2, 1] }"}},
+      {"multiply", {image, "multiply {}", "'x', 'x'"}},
+      {"average", {image, "average {}", "'x', 'x'"}},
+      {"maximum", {image, "maximum {}", "'x', 'x'"}},
+      {"multi_head_attention", {sequence, "multi_head_attention { num_heads: 2 key_dim: 3 }", "'x', 'x'"}},
+  };
+  return kinds;
+}
+
+v1::Model ModelOf(const std::string& kind) {
+  const Kind& k = Kinds().at(kind);
+  return FromText<v1::Model>(absl::StrCat("layers { name: 'x' input { shape: ", k.input, " } } layers { name: 'y' inputs: [", k.inputs,
+                                          "] ", k.layer, " }"));
+}
+
+Message* LayerMessage(v1::Model* model, const std::string& kind) {
+  v1::Layer* layer = model->mutable_layers(1);
+  return layer->GetReflection()->MutableMessage(layer, layer->GetDescriptor()->FindFieldByName(kind));
+}
+
+std::vector<std::unique_ptr<Message>> Initializers() {
+  std::vector<std::unique_ptr<Message>> all;
+  for (const char* text :
+       {"kind: ZEROS", "kind: ONES", "kind: CONSTANT value: 0.25", "kind: GLOROT_UNIFORM", "kind: GLOROT_NORMAL", "kind: HE_UNIFORM",
+        "kind: HE_NORMAL", "kind: LECUN_UNIFORM", "kind: LECUN_NORMAL", "kind: RANDOM_UNIFORM", "kind: RANDOM_NORMAL",
+        "kind: TRUNCATED_NORMAL", "kind: VARIANCE_SCALING", "kind: RANDOM_UNIFORM minval: -0.3", "kind: RANDOM_UNIFORM maxval: 0.3",
+        "kind: RANDOM_NORMAL mean: 0.1", "kind: RANDOM_NORMAL stddev: 0.3", "kind: TRUNCATED_NORMAL mean: 0.1",
+        "kind: TRUNCATED_NORMAL stddev: 0", "kind: VARIANCE_SCALING scale: 0.3", "kind: VARIANCE_SCALING mode: FAN_OUT",
+        "kind: VARIANCE_SCALING mode: FAN_AVG", "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNIFORM",
+        "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNTRUNCATED_NORMAL"}) {
+    all.push_back(std::make_unique<v1::Initializer>(FromText<v1::Initializer>(text)));
+  }
+  return all;
+}
+
+// The list above has every field and every value of the initializer's enums.
+TEST(KerasRoundTripTest, InitializersAreAllThere) {
+  std::map<std::string, std::set<int>> seen;
+  for (const auto& message : Initializers()) {
+    std::vector<const FieldDescriptor*> fields;
+    message->GetReflection()->ListFields(*message, &fields);
+    for (const FieldDescriptor* field : fields) {
+      seen[field->name()].insert(field->enum_type() ? message->GetReflection()->GetEnumValue(*message, field) : 0);
+    }
+  }
+  const Descriptor* descriptor = v1::Initializer::descriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    // UNSPECIFIED is never there; of mode and distribution a default is what comes of it.
+    const int values = field->enum_type() == nullptr ? 1 : field->enum_type()->value_count() - (field->name() == "kind" ? 1 : 2);
+    EXPECT_EQ(seen[field->name()].size(), static_cast<size_t>(values)) << field->name();
+  }
+}
+
+// The message with the field set to one value and another.
+std::vector<std::unique_ptr<Message>> Altered(const Message& base, const FieldDescriptor* field) {
+  std::vector<std::unique_ptr<Message>> all;
+  const Reflection* r = base.GetReflection();
+  const auto add = [&](const auto& set) {
+    std::unique_ptr<Message> m(base.New());
+    m->CopyFrom(base);
+    set(m.get());
+    all.push_back(std::move(m));
+  };
+  if (field->is_repeated()) {  // pairs of kernels and the like; of a permutation or a shape another one, of paddings four
+    const auto numbers = [&](std::initializer_list<int32_t> list) {
+      add([&](Message* m) {
+        r->ClearField(m, field);
+        for (const int32_t number : list) r->AddInt32(m, field, number);
+      });
+    };
+    const std::string name = field->name();
+    if (name == "target_shape") {
+      numbers({4, 2});
+      numbers({-1, 2});
+    } else if (name == "dims") {
+      numbers({1, 2});
+    } else if (name == "padding") {
+      numbers({2});
+      numbers({0, 3});
+      numbers({1, 2, 3, 4});
+    } else {
+      numbers({3});
+      numbers({3, 2});
+      numbers({1, 3});
+    }
+    return all;
+  }
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      for (const bool value : {false, true}) add([&](Message* m) { r->SetBool(m, field, value); });
+      break;
+    case FieldDescriptor::CPPTYPE_INT32:
+      for (const int32_t value : {2, 4}) add([&](Message* m) { r->SetInt32(m, field, value); });
+      break;
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      for (const float value : {0.125f, 0.3f}) add([&](Message* m) { r->SetFloat(m, field, value); });
+      break;
+    case FieldDescriptor::CPPTYPE_ENUM:
+      for (int i = 1; i < field->enum_type()->value_count(); ++i) {
+        add([&](Message* m) { r->SetEnumValue(m, field, field->enum_type()->value(i)->number()); });
+      }
+      break;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      for (const auto& initializer : Initializers()) add([&](Message* m) { r->MutableMessage(m, field)->CopyFrom(*initializer); });
+      break;
+    default:
+      ADD_FAILURE() << field->full_name() << ": a type that this test does not know";
+  }
+  return all;
+}
+
+class KerasRoundTrip : public testing::TestWithParam<std::string> {
+ protected:
+  // The layer with every default filled in, before and after; nothing where Keras' format cannot hold it.
+  void ExpectComesBack(const v1::Model& model, bool* differs_from, const std::string& default_text) {
+    const absl::StatusOr<Graph> graph = Graph::Build(model);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const std::string before = graph->output().layer.DebugString();
+    *differs_from |= before != default_text;
+    const absl::StatusOr<std::string> written = KerasModelJson("m", *graph);
+    if (graph->output().activation == v1::GELU_TANH) {
+      EXPECT_EQ(written.status().code(), absl::StatusCode::kUnimplemented);
+      return;
+    }
+    ASSERT_TRUE(written.ok()) << written.status();
+    const absl::StatusOr<KerasModel> read = ReadKerasModel(*written);
+    ASSERT_TRUE(read.ok()) << read.status();
+    const absl::StatusOr<Graph> again = Graph::Build(read->model);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->output().layer.DebugString(), before);
+  }
+};
+
+TEST_P(KerasRoundTrip, EveryFieldComesBack) {
+  const v1::Model base = ModelOf(GetParam());
+  bool differs = false;
+  ExpectComesBack(base, &differs, "");
+  const std::string plain = Graph::Build(base)->output().layer.DebugString();
+  v1::Model model = base;
+  const Descriptor* descriptor = LayerMessage(&model, GetParam())->GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    differs = false;
+    for (const auto& message : Altered(*LayerMessage(&model, GetParam()), field)) {
+      SCOPED_TRACE(message->ShortDebugString());
+      v1::Model altered = base;
+      LayerMessage(&altered, GetParam())->CopyFrom(*message);
+      // Arguments of an activation go with it.
+      v1::ActivationLayer* activation = altered.layers(1).has_activation() ? altered.mutable_layers(1)->mutable_activation() : nullptr;
+      if (activation != nullptr && field->name() == "negative_slope") activation->set_activation(v1::LEAKY_RELU);
+      if (activation != nullptr && field->name() == "alpha") activation->set_activation(v1::ELU);
+      ExpectComesBack(altered, &differs, plain);
+    }
+    EXPECT_TRUE(differs) << field->full_name() << ": every value of it was the default";
+  }
+}
+
+TEST_P(KerasRoundTrip, WhatIsNotTrainedStaysSo) {
+  v1::Model model = ModelOf(GetParam());
+  model.mutable_layers(1)->set_trainable(false);
+  const bool variables = !Graph::Build(model)->variables().empty();
+  bool differs = false;
+  if (variables) ExpectComesBack(model, &differs, "");
+}
+
+std::vector<std::string> EveryKind() {
+  std::vector<std::string> names;
+  const google::protobuf::OneofDescriptor* kinds = v1::Layer::descriptor()->FindOneofByName("kind");
+  for (int i = 0; i < kinds->field_count(); ++i) {
+    if (kinds->field(i)->name() != "input") names.push_back(kinds->field(i)->name());
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, KerasRoundTrip, testing::ValuesIn(EveryKind()), [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace cairn
