@@ -1,0 +1,393 @@
+// Goal: the GPU's kernels for copies, conversions, activations, joins, dropout, embeddings and sums compute what the reference and the CPU's
+// own code compute, in every type, wide and odd shapes, with the same bits in any order of blocks.
+#include <algorithm>
+
+#include "common/base/random.h"
+#include "common/tensor/summation_tree.h"
+#include "tests/unit/backend/kernels_testing.h"
+#include "worker/backend/dropout.h"
+#include "worker/backend/reference/reference_ops.h"
+
+namespace cairn::cudnn::kernels {
+namespace {
+
+class Elementwise : public KernelTest {};
+INSTANTIATE_TEST_SUITE_P(Kernels, Elementwise, testing::ValuesIn(kAllTypes), TypeName);
+
+std::vector<float> FloatsOfBits(const std::vector<uint32_t>& bits) {
+  std::vector<float> out(bits.size());
+  std::memcpy(out.data(), bits.data(), bits.size() * 4);
+  return out;
+}
+
+// Bits, so that NaN and zeros with a sign count.
+std::vector<uint8_t> Converted(const std::vector<uint8_t>& from, DType from_type, DType to_type) {
+  const size_t n = from.size() / SizeOf(WireType(from_type));
+  Memory in(from.size()), out(n * SizeOf(WireType(to_type)));
+  in.Put(from.data(), from.size());
+  EXPECT_EQ(Affine(nullptr, n, 1, 0, in.data(), from_type, out.data(), to_type, false), 0);
+  return out.Get();
+}
+
+TEST(Conversion, IsThatOfTheWireBitForBit) {
+  std::vector<uint32_t> bits;
+  std::mt19937 random(7);
+  for (int i = 0; i < 200000; ++i) bits.push_back(static_cast<uint32_t>(random()));
+  for (uint32_t high = 0; high < 0x10000; ++high) {  // near every short number, and on the ties between two
+    for (uint32_t low : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xfffu, 0x1000u, 0x1001u}) bits.push_back(high << 16 | low);
+  }
+  const std::vector<float> numbers = FloatsOfBits(bits);
+  for (DType type : {DType::kBFloat16, DType::kFloat16}) {
+    EXPECT_TRUE(Converted(Encoded(numbers, DType::kFloat32), DType::kFloat32, type) == Encoded(numbers, type));
+    std::vector<uint8_t> all(2 * 0x10000);
+    for (uint32_t i = 0; i < 0x10000; ++i) {
+      all[2 * i] = static_cast<uint8_t>(i);
+      all[2 * i + 1] = static_cast<uint8_t>(i >> 8);
+    }
+    EXPECT_TRUE(Converted(all, type, DType::kFloat32) == Encoded(Decoded(all, type), DType::kFloat32));
+  }
+}
+
+TEST_P(Elementwise, Affine) {
+  for (int64_t n : {1, 7, 8, 2049, 5000}) {
+    const Tensor x(Random(n, 1), type());
+    std::vector<double> want;
+    for (double v : x.exact()) want.push_back(v * 0.25 - 0.5);
+    ExpectBoth(want, type(), precision(), "affine", [&](void* y, bool add) { return Affine(nullptr, n, 0.25f, -0.5f, x.data(), type(), y, type(), add); });
+    ExpectNear(Launched(n, DType::kFloat32, [&](void* y) { return Affine(nullptr, n, 0.25f, -0.5f, x.data(), type(), y, DType::kFloat32, false); }),
+               want, 1e-6, "to float32");
+  }
+}
+
+TEST_P(Elementwise, Transpose) {
+  for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {33, 65}, {100, 7}, {64, 32}, {1, 300}}) {
+    const Tensor x(Random(rows * columns, 2), type());
+    std::vector<double> want(rows * columns);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < columns; ++c) want[c * rows + r] = x.exact()[r * columns + c];
+    }
+    ExpectNear(Launched(rows * columns, DType::kFloat32,
+                        [&, rows = rows, columns = columns](void* y) { return Transpose(nullptr, rows, columns, x.data(), type(), y, DType::kFloat32); }),
+               want, 0, "transpose");
+  }
+}
+
+TEST_P(Elementwise, CopyColumns) {
+  struct Case {
+    int64_t rows, width, from_width, from_begin, to_width, to_begin;
+  };
+  for (const Case& c : {Case{5, 3, 7, 2, 4, 1}, Case{9, 16, 32, 8, 24, 8}, Case{1, 1, 1, 0, 1, 0}, Case{300, 8, 12, 4, 8, 0}}) {
+    const Tensor x(Random(c.rows * c.from_width, 3), type());
+    const std::vector<float> before = Coarse(c.rows * c.to_width, 4);
+    for (bool add : {false, true}) {
+      std::vector<double> want(before.begin(), before.end());
+      for (int64_t r = 0; r < c.rows; ++r) {
+        for (int64_t k = 0; k < c.width; ++k) {
+          double& to = want[r * c.to_width + c.to_begin + k];
+          to = (add ? to : 0) + x.exact()[r * c.from_width + c.from_begin + k];
+        }
+      }
+      ExpectNear(Launched(c.rows * c.to_width, type(),
+                          [&](void* y) { return CopyColumns(nullptr, c.rows, c.width, x.data(), c.from_width, c.from_begin, y, c.to_width, c.to_begin, type(), add); },
+                          before),
+                 want, precision(), "columns");
+    }
+  }
+}
+
+TEST_P(Elementwise, Permute) {
+  const int64_t examples = 3;
+  struct Case {
+    Shape input;
+    std::vector<int32_t> dims;
+  };
+  for (const Case& c : {Case{{4, 5}, {2, 1}}, Case{{3, 4, 8}, {2, 1, 3}}, Case{{3, 4, 5}, {3, 1, 2}}, Case{{6, 16}, {1, 2}}}) {
+    const int64_t n = examples * NumElements(c.input);
+    const Tensor x(Random(n, 5), type());
+    std::vector<double> want;
+    for (int64_t place : reference::PermutedPlaces(examples, c.input, c.dims)) want.push_back(x.exact()[place]);
+    int64_t of_input[3] = {0, 0, 0}, stride = 1, dims[4] = {examples, 1, 1, 1}, strides[4] = {n / examples, 0, 0, 0};
+    for (size_t i = c.input.size(); i-- > 0; stride *= c.input[i]) of_input[i] = stride;
+    for (size_t i = 0; i < c.dims.size(); ++i) {
+      dims[4 - c.dims.size() + i] = c.input[c.dims[i] - 1];
+      strides[4 - c.dims.size() + i] = of_input[c.dims[i] - 1];
+    }
+    ExpectBoth(want, type(), precision(), "permute", [&](void* y, bool add) { return Permute(nullptr, dims, strides, x.data(), y, type(), add); });
+  }
+}
+
+TEST_P(Elementwise, Activations) {
+  const std::vector<Act> all = {Act::kLinear, Act::kRelu,     Act::kLeakyRelu, Act::kSigmoid,  Act::kTanh, Act::kElu,
+                                Act::kGelu,   Act::kGeluTanh, Act::kSilu,      Act::kSoftplus, Act::kRelu6};
+  const int64_t rows = 37;
+  for (int64_t columns : {5, 16}) {
+    std::vector<float> numbers = Random(rows * columns, 6, -8, 8);
+    numbers[0] = 0;
+    numbers[1] = 6;
+    numbers[2] = 60;
+    numbers[3] = -60;
+    const Tensor x(numbers, type()), dy(Random(rows * columns, 7), type()), bias(Random(columns, 8));
+    for (Act f : all) {
+      const auto kind = static_cast<v1::Activation>(f);
+      const std::string what = v1::Activation_Name(kind);
+      const float alpha = 0.3f;
+      std::vector<double> shifted = x.exact(), want(x.size());
+      for (size_t i = 0; i < shifted.size(); ++i) shifted[i] += bias.exact()[i % columns];
+      reference::Activate(kind, 0.3f, columns, shifted, absl::MakeSpan(want));
+      ExpectNear(Launched(rows * columns, type(),
+                          [&](void* y) { return BiasActivation(nullptr, f, alpha, rows, columns, x.data(), bias.floats(), y, type()); }),
+                 want, precision(), what);
+      reference::Activate(kind, 0.3f, columns, x.exact(), absl::MakeSpan(want));
+      const std::vector<float> y_numbers = Launched(
+          rows * columns, type(), [&](void* y) { return BiasActivation(nullptr, f, alpha, 1, rows * columns, x.data(), nullptr, y, type()); });
+      ExpectNear(y_numbers, want, precision(), what + " without bias");
+
+      // From y as it was rounded: what the reference gets too.
+      const Tensor y(y_numbers, type());
+      const bool from_x = f == Act::kGelu || f == Act::kGeluTanh || f == Act::kSilu || f == Act::kSoftplus;
+      std::vector<double> dx(x.size());
+      reference::ActivateBackward(kind, 0.3f, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+      const double loose = from_x ? precision() : 3 * precision();
+      ExpectBoth(dx, type(), loose, what + " backward", [&](void* out, bool add) {
+        return ActivationBackward(nullptr, f, alpha, rows * columns, from_x ? x.data() : nullptr, from_x ? nullptr : y.data(), dy.data(), out, type(), add);
+      });
+    }
+  }
+}
+
+TEST_P(Elementwise, Softmax) {
+  for (int64_t columns : {1, 10, 33, 1000}) {
+    for (int64_t queries : {0, 4}) {
+      const int64_t rows = 12;
+      std::vector<float> numbers = Random(rows * columns, 9, -30, 30);
+      for (float& v : numbers) v = std::round(v * 4) / 4;
+      const Tensor x(numbers, type()), dy(Random(rows * columns, 10), type());
+      std::vector<double> want(x.size(), 0.0), dx(x.size());
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t seen = queries > 0 ? std::min(r % queries + 1, columns) : columns;
+        reference::Activate(v1::SOFTMAX, 0, seen, absl::MakeSpan(x.exact()).subspan(r * columns, seen), absl::MakeSpan(want).subspan(r * columns, seen));
+      }
+      const std::vector<float> got =
+          Launched(rows * columns, type(), [&](void* y) { return Softmax(nullptr, rows, columns, queries, x.data(), y, type()); });
+      ExpectNear(got, want, precision(), "softmax");
+      const Tensor y(got, type());
+      reference::ActivateBackward(v1::SOFTMAX, 0, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
+      ExpectBoth(dx, type(), 3 * precision(), "softmax backward",
+                 [&](void* out, bool add) { return SoftmaxBackward(nullptr, rows, columns, y.data(), dy.data(), out, type(), add); });
+    }
+  }
+}
+
+TEST_P(Elementwise, ColumnSums) {
+  for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {1000, 8}, {5000, 72}, {300, 300}, {20000, 3}, {7, 4096}}) {
+    const Tensor x(Random(rows * columns, 11), type());
+    std::vector<double> want(columns, 0.0);
+    for (size_t i = 0; i < x.size(); ++i) want[i % columns] += x.exact()[i];
+    Memory scratch(ColumnSumsScratch(rows, columns) * 4);
+    ExpectNear(Launched(columns, DType::kFloat32,
+                        [&, rows = rows, columns = columns](void* sums) {
+                          return ColumnSums(nullptr, rows, columns, x.data(), static_cast<float*>(sums), static_cast<float*>(scratch.data()), type());
+                        }),
+               want, 3e-6, "sums");
+  }
+}
+
+TEST(Sums, OfDoubles) {
+  const int64_t rows = 1000, columns = 3;
+  std::vector<double> in, want(columns, 0.0);
+  for (float v : Random(rows * columns, 12)) in.push_back(v);
+  for (size_t i = 0; i < in.size(); ++i) want[i % columns] += in[i];
+  Memory from(in.size() * 8), to(columns * 8);
+  from.Put(in.data(), in.size() * 8);
+  ASSERT_EQ(SumDoubles(nullptr, rows, columns, static_cast<const double*>(from.data()), static_cast<double*>(to.data())), 0);
+  const std::vector<uint8_t> bytes = to.Get();
+  for (int64_t c = 0; c < columns; ++c) {
+    double sum;
+    std::memcpy(&sum, bytes.data() + 8 * c, 8);
+    EXPECT_NEAR(sum, want[c], 1e-11);
+  }
+}
+
+TEST(Sums, ReplicasInTheTreeOfTheCpu) {
+  const int64_t n = 1037;
+  for (uint32_t replicas : {1u, 2u, 3u, 5u, 8u}) {
+    std::vector<std::vector<float>> gradients;
+    std::vector<std::unique_ptr<Tensor>> on_device;
+    std::vector<GradientSum> leaves;
+    for (uint32_t r = 0; r < replicas; ++r) {
+      gradients.push_back(Random(n, 20 + r));
+      on_device.push_back(std::make_unique<Tensor>(gradients.back()));
+    }
+    for (auto& g : gradients) leaves.push_back({absl::MakeSpan(g), 1});
+    const std::function<const void*(const TreeNode&)> sum = [&](const TreeNode& node) -> const void* {
+      if (node.count == 1) return on_device[node.first]->data();
+      Inputs in;
+      in.count = 2;
+      in.x[0] = sum(LeftChild(node));
+      in.x[1] = sum(RightChild(node));
+      EXPECT_EQ(kernels::Sum(nullptr, n, in, 1, const_cast<void*>(in.x[0]), DType::kFloat32), 0);
+      return in.x[0];
+    };
+    const void* root = sum(RootOf(replicas));
+    const std::vector<float> got =
+        Launched(n, DType::kFloat32, [&](void* out) { return Affine(nullptr, n, 1, 0, root, DType::kFloat32, out, DType::kFloat32, false); });
+    const GradientSum want = SumSubtree(RootOf(replicas), leaves);
+    EXPECT_EQ(std::memcmp(got.data(), want.gradient.data(), n * 4), 0) << replicas;
+  }
+}
+
+TEST_P(Elementwise, MarkNonFinite) {
+  for (float odd : {1.0f, INFINITY, -INFINITY, NAN}) {
+    std::vector<float> numbers = Random(1003, 30);
+    for (size_t at : {size_t{0}, size_t{500}, size_t{1002}}) {
+      numbers[at] = odd;
+      const Tensor x(numbers, type());
+      Memory flag(4);
+      const int32_t zero = 0;
+      flag.Put(&zero, 4);
+      ASSERT_EQ(MarkNonFinite(nullptr, x.size(), x.data(), type(), static_cast<int32_t*>(flag.data())), 0);
+      EXPECT_EQ(flag.Get()[0], std::isfinite(odd) ? 0 : 1);
+      numbers[at] = 0;
+    }
+  }
+}
+
+// ---- joins ----
+
+TEST_P(Elementwise, SumAndMaximum) {
+  for (int64_t n : {5, 2056}) {
+    std::vector<std::unique_ptr<Tensor>> x;
+    Inputs in;
+    in.count = 3;
+    for (int k = 0; k < 3; ++k) {
+      x.push_back(std::make_unique<Tensor>(Coarse(n, 40 + k), type()));
+      in.x[k] = x[k]->data();
+    }
+    const Tensor dy(Random(n, 44), type());
+    std::vector<double> sum(n), max(n), dx(n);
+    for (int64_t i = 0; i < n; ++i) {
+      sum[i] = (x[0]->exact()[i] + x[1]->exact()[i] + x[2]->exact()[i]) / 3;
+      max[i] = std::max({x[0]->exact()[i], x[1]->exact()[i], x[2]->exact()[i]});
+    }
+    ExpectNear(Launched(n, type(), [&](void* y) { return kernels::Sum(nullptr, n, in, 1.0f / 3, y, type()); }), sum, precision(), "average");
+    ExpectNear(Launched(n, type(), [&](void* y) { return Maximum(nullptr, n, in, y, type()); }), max, 0, "maximum");
+    for (int which = 0; which < 3; ++which) {
+      for (int64_t i = 0; i < n; ++i) {
+        int first = 0;
+        while (x[first]->exact()[i] != max[i]) ++first;
+        dx[i] = first == which ? dy.exact()[i] : 0;
+      }
+      ExpectBoth(dx, type(), precision(), "maximum backward",
+                 [&](void* out, bool add) { return MaximumBackward(nullptr, n, in, which, dy.data(), out, type(), add); });
+    }
+  }
+}
+
+TEST_P(Elementwise, Multiply) {
+  const int64_t examples = 3;
+  const std::vector<std::vector<Shape>> cases = {
+      {{4, 5, 6}, {1, 1, 6}}, {{3, 4, 8}, {3, 4, 8}}, {{3, 4, 8}, {1, 1, 8}}, {{5, 7, 3}, {5, 7, 1}, {1, 7, 3}}, {{6}, {1}}, {{9, 2}, {9, 1}}};
+  for (const std::vector<Shape>& shapes : cases) {
+    const Shape& output = shapes[0];
+    const int64_t n = examples * NumElements(output);
+    Broadcast b;
+    b.dims[0] = examples;
+    std::copy(output.begin(), output.end(), b.dims + 4 - output.size());
+    std::vector<std::unique_ptr<Tensor>> x;
+    std::vector<std::vector<int64_t>> places;
+    Inputs in;
+    in.count = static_cast<int>(shapes.size());
+    for (int k = 0; k < in.count; ++k) {
+      x.push_back(std::make_unique<Tensor>(Random(examples * NumElements(shapes[k]), 50 + k), type()));
+      in.x[k] = x[k]->data();
+      places.push_back(reference::BroadcastPlaces(examples, shapes[k], output));
+      int64_t stride = 1;
+      for (size_t d = 0; d < output.size(); ++d) {
+        const int64_t dim = shapes[k][shapes[k].size() - 1 - d];
+        if (dim != 1) b.strides[k][3 - d] = stride;
+        stride *= dim;
+      }
+      b.strides[k][0] = stride;
+    }
+    const Tensor dy(Random(n, 60), type());
+    std::vector<double> want(n, 1.0);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int k = 0; k < in.count; ++k) want[i] *= x[k]->exact()[places[k][i]];
+    }
+    ExpectNear(Launched(n, type(), [&](void* y) { return Multiply(nullptr, b, in, y, type()); }), want, precision(), "multiply");
+    for (int which = 0; which < in.count; ++which) {
+      std::vector<double> dx(x[which]->size(), 0.0);
+      for (int64_t i = 0; i < n; ++i) {
+        double product = dy.exact()[i];
+        for (int k = 0; k < in.count; ++k) product *= k == which ? 1 : x[k]->exact()[places[k][i]];
+        dx[places[which][i]] += product;
+      }
+      ExpectBoth(dx, type(), precision(), "multiply backward",
+                 [&](void* out, bool add) { return MultiplyBackward(nullptr, b, in, which, dy.data(), out, type(), add); });
+    }
+  }
+}
+
+// ---- dropout, embedding ----
+
+TEST_P(Elementwise, DropoutHasTheMaskOfTheCpu) {
+  const StepInfo info{.seed = 0x123456789abcdefull, .step = 0x1ffffffffull, .replica = 5};
+  StepKey key;
+  const auto stream = StreamKey(info.seed, RandomStream::kDropout);
+  key = {{stream[0], stream[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica};
+  Memory on_device(sizeof(key));
+  on_device.Put(&key, sizeof(key));
+  const auto* k = static_cast<const StepKey*>(on_device.data());
+  const int node = 17;
+  const float rate = 0.3f;
+  for (int64_t n : {3, 4096, 5001}) {
+    std::vector<float> mask(n);
+    DropoutMask(info, node, rate).Fill(0, absl::MakeSpan(mask));
+    const Tensor ones(std::vector<float>(n, 1.0f), type());
+    EXPECT_EQ(Launched(n, DType::kFloat32, [&](void* y) {
+                const Tensor x(std::vector<float>(n, 1.0f));
+                return Dropout(nullptr, n, k, node, rate, x.data(), y, DType::kFloat32, false);
+              }),
+              mask);
+    const Tensor x(Random(n, 70), type());
+    std::vector<double> want = x.exact();
+    for (int64_t i = 0; i < n; ++i) want[i] *= mask[i];
+    ExpectBoth(want, type(), precision(), "dropout", [&](void* y, bool add) { return Dropout(nullptr, n, k, node, rate, x.data(), y, type(), add); });
+  }
+  for (int64_t channels : {3, 16}) {
+    const int64_t examples = 5, positions = 6, n = examples * positions * channels;
+    std::vector<float> mask(examples * channels);
+    DropoutMask(info, node, rate).Fill(0, absl::MakeSpan(mask));
+    const Tensor x(Random(n, 71), type());
+    std::vector<double> want = x.exact();
+    for (int64_t i = 0; i < n; ++i) want[i] *= mask[i / (positions * channels) * channels + i % channels];
+    ExpectBoth(want, type(), precision(), "spatial dropout", [&](void* y, bool add) {
+      return SpatialDropout(nullptr, examples, positions, channels, k, node, rate, x.data(), y, type(), add);
+    });
+  }
+}
+
+TEST_P(Elementwise, Embedding) {
+  for (auto [count, rows, width] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {700, 50, 24}, {300, 5, 3}, {1000, 100, 40}}) {
+    std::vector<float> ids = Random(count, 80, 0, static_cast<float>(rows));
+    for (float& id : ids) id = std::floor(std::abs(id)) >= 1 ? std::floor(id) : 0;  // id 0 stands for padding: often
+    const Tensor on_device(ids), table(Random(rows * width, 81)), dy(Random(count * width, 82), type());
+    std::vector<double> want(count * width), dtable(rows * width, 0.0);
+    for (int64_t i = 0; i < count * width; ++i) {
+      const int64_t at = static_cast<int64_t>(ids[i / width]) * width + i % width;
+      want[i] = table.exact()[at];
+      dtable[at] += dy.exact()[i];
+    }
+    ExpectNear(Launched(count * width, type(),
+                        [&, count = count, width = width](void* y) { return kernels::Embedding(nullptr, count, width, on_device.floats(), table.floats(), y, type()); }),
+               want, precision(), "embedding");
+    ExpectNear(Launched(rows * width, DType::kFloat32,
+                        [&, count = count, rows = rows, width = width](void* out) {
+                          return EmbeddingBackward(nullptr, count, rows, width, on_device.floats(), dy.data(), static_cast<float*>(out), nullptr, type());
+                        }),
+               dtable, 3e-6, "embedding backward");
+  }
+}
+
+}  // namespace
+}  // namespace cairn::cudnn::kernels

@@ -1,0 +1,137 @@
+// Goal: losses, their gradients and metrics of the GPU's kernels are those of worker/backend/loss.h, for every kind of loss, activation
+// before it, kind of label, smoothing and class weight: in float64, but for probabilities, where clipping to 1 - 1e-7 is rounded, in float32.
+#include "tests/unit/backend/kernels_testing.h"
+#include "worker/backend/loss.h"
+
+namespace cairn::cudnn::kernels {
+namespace {
+
+struct LossCase {
+  v1::Loss::Kind kind;
+  bool fused, from_logits, class_numbers;
+  float smoothing;
+  int64_t outputs;
+  bool weights;
+};
+
+std::vector<LossCase> LossCases() {
+  std::vector<LossCase> cases;
+  for (float smoothing : {0.0f, 0.1f}) {
+    for (bool weights : {false, true}) {
+      for (int64_t outputs : {2, 10, 700}) {
+        for (int how = 0; how < 3; ++how) {  // fused, from logits, from probabilities
+          const bool fused = how == 0, logits = how == 1;
+          cases.push_back({v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY, fused, logits, true, smoothing, outputs, weights});
+          cases.push_back({v1::Loss::CATEGORICAL_CROSSENTROPY, fused, logits, true, smoothing, outputs, weights});
+          cases.push_back({v1::Loss::CATEGORICAL_CROSSENTROPY, fused, logits, false, smoothing, outputs, weights});
+        }
+      }
+      for (int64_t outputs : {1, 3, 600}) {
+        for (int how = 0; how < 3; ++how) cases.push_back({v1::Loss::BINARY_CROSSENTROPY, how == 0, how == 1, false, smoothing, outputs, weights});
+        if (smoothing == 0) cases.push_back({v1::Loss::MEAN_SQUARED_ERROR, false, false, false, 0, outputs, weights});
+      }
+    }
+  }
+  return cases;
+}
+
+TEST(Loss, IsThatOfTheCpu) {
+  const int64_t examples = 13;
+  std::vector<v1::Metric> metrics(5);
+  metrics[0].set_kind(v1::Metric::ACCURACY);
+  metrics[1].set_kind(v1::Metric::TOP_K_ACCURACY);
+  metrics[1].set_k(1);
+  metrics[2].set_kind(v1::Metric::TOP_K_ACCURACY);
+  metrics[2].set_k(5);
+  metrics[3].set_kind(v1::Metric::MEAN_ABSOLUTE_ERROR);
+  metrics[4].set_kind(v1::Metric::ROOT_MEAN_SQUARED_ERROR);
+  uint32_t seed = 100;
+  for (const LossCase& c : LossCases()) {
+    v1::Loss loss;
+    loss.set_kind(c.kind);
+    loss.set_from_logits(c.from_logits);
+    loss.set_label_smoothing(c.smoothing);
+    LossPlan plan;
+    plan.fused = c.fused;
+    plan.softmax = c.kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || c.kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
+    if (c.weights) plan.class_weights = {0.5f, 3.0f};
+    const bool logits = c.fused || c.from_logits || c.kind == v1::Loss::MEAN_SQUARED_ERROR;
+    std::vector<float> outputs = logits ? Random(examples * c.outputs, ++seed, -4, 4) : Random(examples * c.outputs, ++seed, 0.01f, 0.99f);
+    for (float& v : outputs) v = std::round(v * 256) / 256;  // some are equal
+    if (logits) {
+      outputs[0] = 40;  // rounding must not overflow
+    } else {
+      outputs[0] = 0;  // clipped
+      outputs[examples * c.outputs - 1] = 1;
+    }
+    const int64_t label_size = c.class_numbers ? 1 : c.outputs;
+    std::vector<float> labels = Random(examples * label_size, ++seed, 0, 1);
+    if (c.class_numbers) {
+      for (float& l : labels) l = std::floor(l * static_cast<float>(c.outputs));
+    } else if (plan.softmax) {
+      for (int64_t e = 0; e < examples; ++e) {
+        float sum = 0;
+        for (int64_t i = 0; i < c.outputs; ++i) sum += labels[e * c.outputs + i];
+        for (int64_t i = 0; i < c.outputs; ++i) labels[e * c.outputs + i] /= sum;
+      }
+    }
+    LossArguments a;
+    a.kind = c.kind;
+    a.softmax = plan.softmax;
+    a.fused = c.fused;
+    a.from_logits = c.from_logits;
+    a.label_smoothing = c.smoothing;
+    a.examples = examples;
+    a.outputs = c.outputs;
+    a.label_size = label_size;
+    a.metrics = static_cast<int32_t>(metrics.size());
+    for (size_t m = 0; m < metrics.size(); ++m) {
+      a.metric_kind[m] = metrics[m].kind();
+      a.metric_k[m] = metrics[m].k();
+    }
+    a.weights = static_cast<int64_t>(plan.class_weights.size());
+    const Tensor x(outputs), t(labels), weights(c.weights ? plan.class_weights : std::vector<float>{1.0f});
+    for (bool training : {true, false}) {
+      const std::string what = v1::Loss::Kind_Name(c.kind) + (c.fused ? " fused " : c.from_logits ? " logits " : " ") +
+                               std::to_string(c.outputs) + " outputs, smoothing " + std::to_string(c.smoothing) + (c.weights ? ", weights" : "") +
+                               (c.class_numbers ? ", class numbers" : "") + (training ? "" : ", evaluation");
+      SCOPED_TRACE(what);
+      std::vector<double> want(training ? x.size() : 0);
+      BatchSums sums;
+      if (logits) {
+        ASSERT_TRUE(LossAndMetrics<double>(loss, plan, metrics, examples, x.exact(), labels, label_size, absl::MakeSpan(want), &sums).ok());
+      } else {
+        std::vector<float> short_want(want.size());
+        ASSERT_TRUE(LossAndMetrics<float>(loss, plan, metrics, examples, outputs, labels, label_size, absl::MakeSpan(short_want), &sums).ok());
+        want.assign(short_want.begin(), short_want.end());
+      }
+      const int64_t columns = 1 + a.metrics;
+      std::vector<uint8_t> results;
+      const auto launch = [&](float* gradients) {
+        Memory out(examples * columns * 8);
+        const Error error = kernels::Loss(nullptr, a, x.floats(), t.floats(), c.weights ? weights.floats() : nullptr, gradients,
+                                          static_cast<double*>(out.data()));
+        const std::vector<uint8_t> bytes = out.Get();
+        EXPECT_TRUE(results.empty() || results == bytes) << "the bits depend on the order of threads";
+        results = bytes;
+        return error;
+      };
+      if (training) {
+        ExpectNear(Launched(x.size(), DType::kFloat32, [&](void* g) { return launch(static_cast<float*>(g)); }), want, 5e-6, "gradient");
+      } else {
+        EXPECT_EQ(launch(nullptr), 0);
+      }
+      std::vector<double> got(columns, 0.0);
+      for (int64_t i = 0; i < examples * columns; ++i) {
+        double value;
+        std::memcpy(&value, results.data() + 8 * i, 8);
+        got[i % columns] += value;
+      }
+      EXPECT_NEAR(got[0], sums.loss, 2e-6 * std::abs(sums.loss) + 1e-6);
+      for (size_t m = 0; m < metrics.size(); ++m) EXPECT_NEAR(got[1 + m], sums.metrics[m], 3e-6 * std::abs(sums.metrics[m]) + 1e-7) << m;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn::cudnn::kernels
