@@ -1,0 +1,58 @@
+#include "common/formats/onnx/onnx_export.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/formats/onnx/fold_batch_norm.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kIrVersion = 7;  // that came with opset 13
+
+std::string ModelText(const std::string& name, const Graph& graph) {
+  v1::Model model;
+  model.set_name(name);
+  for (const Node& node : graph.nodes()) *model.add_layers() = node.layer;
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(model, &text);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const float> space, const OnnxExportOptions& options) {
+  std::optional<FoldedModel> folded;
+  if (options.fold_batch_norm) {
+    CAIRN_ASSIGN_OR_RETURN(folded, FoldBatchNormalizations(given, space));
+    space = folded->space;
+  }
+  const Graph& graph = folded.has_value() ? folded->graph : given;
+  onnx::ModelProto model;
+  model.set_ir_version(kIrVersion);
+  model.set_producer_name("cairn");
+  onnx::OperatorSetIdProto* opset = model.add_opset_import();
+  opset->set_domain("");
+  opset->set_version(kOnnxOpset);
+  onnx::StringStringEntryProto* own = model.add_metadata_props();
+  own->set_key(kOnnxModelKey);
+  own->set_value(ModelText(options.model_name, graph));
+  model.mutable_graph()->set_name(options.model_name.empty() ? "cairn" : options.model_name);
+  constexpr int64_t kBesideWeights = int64_t{64} << 20;  // names, shapes, constants
+  if (graph.parameters() > (kOnnxBytesMax - kBesideWeights) / static_cast<int64_t>(sizeof(float))) {
+    return absl::UnimplementedError(absl::StrCat("the model has ", graph.parameters(),
+                                                 " parameters; an ONNX file holds at most 2 GiB, so write safetensors"));
+  }
+  OnnxWriter(graph, space, model.mutable_graph()).WriteGraph();
+  return model;
+}
+
+std::vector<OnnxPlace> OnnxSkeleton(const Graph& graph, onnx::GraphProto* out) {
+  OnnxWriter writer(graph, {}, out);
+  writer.WriteGraph();
+  return writer.places();
+}
+
+}  // namespace cairn

@@ -1,0 +1,116 @@
+// OnnxWriter: an ONNX graph in the making: operators, constants, variables, and for each layer of Cairn's graph the value
+// that holds its output.
+//
+// Pictures and sequences have their channels last in Cairn and first in ONNX's convolutions. Each output is kept in the
+// order in which its operator gave it; the other one is made where it is asked for, by one Transpose, once.
+//
+// Used by one thread, for one graph. Invariants:
+//   1. Operators stand after those whose outputs they take.
+//   2. Names are unique: values have the layer's name, what is within a layer LAYER/WHAT; layers have no '/'.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+#include "onnx/onnx.pb.h"
+
+namespace cairn {
+
+// Where a picture's or sequence's channels stand behind the batch. One number an axis and less: kLast.
+enum class Channels { kLast, kFirst };
+
+// An initializer that holds a variable: its axes, those of the variable's shape in this order.
+struct OnnxPlace {
+  std::string initializer;
+  int variable = 0;  // index into Graph::variables()
+  std::vector<int> axes;
+};
+
+class OnnxWriter {
+ public:
+  // `space`: the parameter space; empty: variables become initializers without numbers.
+  OnnxWriter(const Graph& graph, absl::Span<const float> space, onnx::GraphProto* out)
+      : graph_(graph), space_(space), out_(out) {}
+
+  // Every layer, its inputs and its output (onnx_writer_layers.cc).
+  void WriteGraph();
+  const std::vector<OnnxPlace>& places() const { return places_; }
+
+ private:
+  using Names = std::vector<std::string>;
+  struct Output {
+    std::string last, first;  // the value with channels last, first; empty: not made yet
+  };
+
+  // ---- onnx_writer.cc: what is written ----
+  // Adds an operator of the layer at hand; returns its output's name. Attributes follow on last().
+  std::string Op(const char* type, const Names& inputs);
+  onnx::AttributeProto* Attribute(const char* name, onnx::AttributeProto::AttributeType type);
+  void Int(const char* name, int64_t value);
+  void Ints(const char* name, const std::vector<int64_t>& values);
+  void Float(const char* name, float value);
+  void Text(const char* name, const char* value);
+  std::string Numbers(const char* name, const Shape& dims, const std::vector<float>& values);
+  std::string Scalar(const char* name, float value) { return Numbers(name, {}, {value}); }
+  std::string Whole(const char* name, const std::vector<int64_t>& values);
+  // The layer's variable `name` ("kernel") with its axes in the order `axes`, as `dims`; "" where it has none.
+  std::string VariableOf(const Node& node, const std::string& name, const std::vector<int>& axes, const Shape& dims);
+  std::string VariableOf(const Node& node, const std::string& name);  // as it is
+  std::string Unique(std::string name);
+  std::string Transpose(const std::string& value, const std::vector<int64_t>& axes);
+  std::string Reshape(const std::string& value, const Shape& dims);  // without the batch, which stays
+
+  // ---- inputs and outputs of layers ----
+  // The input in that order of its axes.
+  std::string In(const Node& node, size_t input, Channels channels);
+  // The order that it is in already; where it is in both, channels first.
+  Channels Has(const Node& node, size_t input) const;
+  void SetOutput(const Node& node, std::string value, Channels channels);
+  const Shape& ShapeOf(const Node& node, size_t input) const {
+    return graph_.nodes()[static_cast<size_t>(node.inputs[input])].output;
+  }
+  void WriteInput(const Node& node);
+  void WriteModelOutput(const Node& node);
+
+  // ---- onnx_writer_layers.cc ----
+  void WriteLayer(const Node& node);
+  void Rescale(const Node& node);
+  void Convolve(const Node& node);
+  void Separable(const Node& node);
+  void Transposed(const Node& node);
+  void Window(const Node& node, bool dilations);
+  void Normalize(const Node& node);
+  void NormalizeLayer(const Node& node);
+  void NormalizeGroups(const Node& node);
+  void Pool(const Node& node, bool max);
+  void PoolAll(const Node& node);
+  void Pad(const Node& node);
+  void UpSample(const Node& node);
+  void Dense(const Node& node);
+  void Embed(const Node& node);
+  void Join(const Node& node, const char* two, const char* more);
+  void Concatenate(const Node& node);
+  void Multiply(const Node& node);
+  void Attend(const Node& node);
+  std::string Project(const Node& node, const char* which, const std::string& value, int64_t in, int64_t heads, int64_t size);
+  std::string ScaleAndCenter(const Node& node, std::string value, const Shape& dims);
+  std::string Activate(const Node& node, const std::string& value, Channels channels);
+  void Finish(const Node& node, const std::string& value, Channels channels);  // with its activation
+
+  const Graph& graph_;
+  const absl::Span<const float> space_;
+  onnx::GraphProto* const out_;
+  std::string layer_;  // whose operators are being written
+  std::map<std::string, int> names_;
+  std::map<int, Output> outputs_;  // by node
+  std::vector<OnnxPlace> places_;
+};
+
+// Numbers as ONNX stores them: little-endian, row by row.
+void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorProto* tensor);
+
+}  // namespace cairn

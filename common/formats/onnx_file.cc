@@ -1,0 +1,42 @@
+#include "common/formats/onnx_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/formats/onnx/onnx_export.h"
+#include "common/formats/onnx/onnx_import.h"
+
+namespace cairn {
+
+absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph, absl::Span<const float> space) {
+  CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model, ExportOnnx(graph, space, {options.model_name, options.fold_batch_norm}));
+  const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
+  errno = 0;
+  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+  const bool written = out && model.SerializeToOstream(&out) && out.flush();
+  out.close();
+  if (written && std::rename(beside.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  const absl::Status status = absl::InternalError(absl::StrCat(path, ": cannot be written: ", std::strerror(errno)));
+  std::remove(beside.c_str());
+  return status;
+}
+
+absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path) {
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+  absl::StatusOr<ImportedOnnx> imported = ParseOnnx({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!imported.ok()) return Annotate(imported.status(), path);
+  OnnxFile file;
+  file.model = std::move(imported->model);
+  for (OnnxVariable& v : imported->variables) {
+    file.weights.tensors.push_back({v.name, v1::FLOAT32, v.shape, Buffer::CopyOf(v.values.data(), v.values.size() * sizeof(float))});
+  }
+  return file;
+}
+
+}  // namespace cairn

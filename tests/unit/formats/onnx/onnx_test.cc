@@ -1,0 +1,131 @@
+// Goal: what goes out as ONNX comes in again: by the model's own description with every bit, operator by operator with the same
+// outputs; folding batch normalizations changes nothing but rounding. That other programs compute the same of these files is
+// onnx_runtime.py's.
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/formats/onnx/fold_batch_norm.h"
+#include "common/formats/onnx/onnx_export.h"
+#include "common/model/ready_made/ready_made.h"
+#include "tests/unit/formats/onnx/onnx_cases.h"
+
+namespace cairn {
+namespace {
+
+class OnnxModels : public testing::TestWithParam<LayerCase> {};
+INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::ValuesIn(OnnxCases()), [](const auto& info) { return info.param.name; });
+
+Batch BatchOf(const Graph& graph) {
+  v1::Loss loss;
+  loss.set_kind(v1::Loss::MEAN_SQUARED_ERROR);
+  return CaseBatch(graph, loss, kOnnxExamples, 7);
+}
+
+void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    norm += std::pow(static_cast<double>(a[i]), 2);
+  }
+  EXPECT_LE(std::sqrt(difference), tolerance * (std::sqrt(norm) + 1e-3));
+}
+
+TEST_P(OnnxModels, ComeBackAsTheyWere) {
+  const auto graph = CaseGraph(GetParam());
+  const std::vector<float> values = CaseValues(*graph, 5);
+  const auto model = ExportOnnx(*graph, values, {.model_name = "m"});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto imported = ParseOnnx(model->SerializeAsString());
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const ImportedGraph back(*imported);
+  ASSERT_EQ(back.graph->nodes().size(), graph->nodes().size());
+  for (const Node& node : graph->nodes()) {
+    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(node.layer, back.graph->nodes()[static_cast<size_t>(node.id)].layer)) << node.name;
+  }
+  EXPECT_EQ(back.values, values);
+  EXPECT_EQ(imported->model.name(), "m");
+}
+
+TEST_P(OnnxModels, AreReadOperatorByOperator) {
+  const auto graph = CaseGraph(GetParam());
+  const std::vector<float> values = CaseValues(*graph, 5);
+  auto model = ExportOnnx(*graph, values, {});
+  ASSERT_TRUE(model.ok()) << model.status();
+  model->clear_metadata_props();
+  const auto imported = ImportOnnx(*model);
+  if (GetParam().name.find("Attention") != std::string::npos) {
+    EXPECT_THAT(imported.status().message(), testing::HasSubstr("a product of two layers' outputs"));
+    return;
+  }
+  if (graph->nodes().size() == 2 && graph->output().kind == LayerKind::kDropout) {
+    EXPECT_EQ(imported.status().message(), "its output is its input");
+    return;
+  }
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const ImportedGraph back(*imported);
+  EXPECT_EQ(back.graph->input_shape(), graph->input_shape());
+  const Batch batch = BatchOf(*graph);
+  ExpectNear(PredictWith(graph, values, batch), PredictWith(back.graph, back.values, batch), 2e-6);
+}
+
+TEST_P(OnnxModels, KeepTheirOutputsWhenBatchNormalizationsAreFolded) {
+  const auto graph = CaseGraph(GetParam());
+  const std::vector<float> values = CaseValues(*graph, 5);
+  const auto folded = FoldBatchNormalizations(*graph, values);
+  ASSERT_TRUE(folded.ok()) << folded.status();
+  const Batch batch = BatchOf(*graph);
+  ExpectNear(PredictWith(graph, values, batch), PredictWith(std::make_shared<const Graph>(folded->graph), folded->space, batch), 2e-6);
+}
+
+int CountOf(const Graph& graph, LayerKind kind) {
+  int count = 0;
+  for (const Node& node : graph.nodes()) count += node.kind == kind;
+  return count;
+}
+
+TEST(FoldBatchNorm, LeavesNoneBehindALayerThatCanTakeIt) {
+  for (const LayerCase& c : MoreOnnxCases()) {
+    const auto graph = CaseGraph(c);
+    const auto folded = FoldBatchNormalizations(*graph, CaseValues(*graph, 5)).value();
+    EXPECT_EQ(CountOf(folded.graph, LayerKind::kBatchNormalization), c.name == "BatchNormalizationBeforeConvolution" ? 1 : 0) << c.name;
+  }
+}
+
+int OperatorsOf(const onnx::ModelProto& model, const std::string& type) {
+  int count = 0;
+  for (const onnx::NodeProto& node : model.graph().node()) count += node.op_type() == type;
+  return count;
+}
+
+// One at the entry, one where a dense layer needs the channels last: none between.
+TEST(OnnxExport, TransposesOnlyAtTheEnds) {
+  v1::ReadyMade wanted;
+  wanted.set_name("mnist_cnn");
+  const Graph graph = Graph::Build(MakeReadyMade(wanted).value()).value();
+  const auto model = ExportOnnx(graph, std::vector<float>(static_cast<size_t>(graph.space_size()), 0.1f), {}).value();
+  EXPECT_EQ(OperatorsOf(model, "Transpose"), 2);
+  EXPECT_EQ(model.producer_name(), "cairn");
+  EXPECT_EQ(model.opset_import(0).version(), 13);
+  EXPECT_EQ(model.graph().input(0).type().tensor_type().shape().dim(0).dim_param(), "batch");
+  EXPECT_EQ(model.graph().input(0).name(), graph.nodes().front().name);
+  EXPECT_EQ(model.graph().output(0).name(), graph.output().name);
+}
+
+// A file whose graph somebody changed is read as it is now, not as its description says.
+TEST(OnnxImport, TheDescriptionHasToMatchTheGraph) {
+  const auto graph = CaseGraph({"", "layers { input { shape: 5 } } layers { name: 'a' dense { units: 3 activation: RELU } }"});
+  auto model = ExportOnnx(*graph, CaseValues(*graph, 5), {}).value();
+  for (onnx::NodeProto& node : *model.mutable_graph()->mutable_node()) {
+    if (node.op_type() == "Relu") node.set_op_type("Tanh");
+  }
+  const auto imported = ImportOnnx(model);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ(imported->model.layers(imported->model.layers_size() - 1).activation().activation(), v1::TANH);
+}
+
+}  // namespace
+}  // namespace cairn
