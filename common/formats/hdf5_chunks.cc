@@ -1,68 +1,24 @@
 #include "common/formats/hdf5_chunks.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/formats/hdf5_filters.h"
 
 namespace cairn {
 namespace {
 
 // Chunks of a small array that may grow are larger than it is.
 constexpr uint64_t kChunkBytesFree = uint64_t{1} << 20;
-constexpr size_t kChecksumBytes = 4;
 constexpr int kFiltersMax = 8;
 
 using Bytes = std::vector<uint8_t>;
 
-// What stands in a chunk that is compressed and did not shrink: a little more than it holds.
-constexpr uint64_t StoredMax(uint64_t chunk_bytes) { return chunk_bytes + chunk_bytes / 64 + 1024; }
-
 absl::Status Damaged(absl::string_view what) { return absl::DataLossError(absl::StrCat(what, "; the file is damaged")); }
-
-absl::StatusOr<Bytes> Inflate(const Bytes& in, size_t size_max) {
-  Bytes out(size_max);
-  uLongf size = out.size();
-  if (uncompress(out.data(), &size, in.data(), in.size()) != Z_OK) {
-    return Damaged(absl::StrCat("a compressed chunk does not give at most ", size_max, " bytes"));
-  }
-  out.resize(size);
-  return out;
-}
-
-Bytes Unshuffle(const Bytes& in, size_t element_bytes) {
-  const size_t count = in.size() / element_bytes;
-  Bytes out = in;  // what is over at the end stays where it is
-  for (size_t b = 0; b < element_bytes; ++b) {
-    for (size_t i = 0; i < count; ++i) out[i * element_bytes + b] = in[b * count + i];
-  }
-  return out;
-}
-
-// Fletcher's sums over big-endian words of 16 bits, modulo 65535.
-uint32_t Fletcher32(const Bytes& bytes, size_t size) {
-  const auto fold = [](uint32_t sum) { return (sum & 0xffff) + (sum >> 16); };
-  uint32_t first = 0, second = 0;
-  for (size_t i = 0; i < size; i += 2) {
-    first = fold(first + (uint32_t{bytes[i]} << 8) + (i + 1 < size ? bytes[i + 1] : 0));
-    second = fold(second + first);
-  }
-  return second << 16 | first;
-}
-
-absl::Status CheckFletcher32(Bytes& bytes) {
-  if (bytes.size() < kChecksumBytes) return Damaged("a chunk is shorter than its checksum");
-  const size_t size = bytes.size() - kChecksumBytes;
-  uint32_t stored = 0;
-  std::memcpy(&stored, bytes.data() + size, sizeof(stored));
-  if (stored != Fletcher32(bytes, size)) return Damaged("the checksum of a chunk is wrong");
-  bytes.resize(size);
-  return absl::OkStatus();
-}
 
 class ChunkReader {
  public:
@@ -116,15 +72,18 @@ class ChunkReader {
       switch (filter) {
         case H5Z_FILTER_SHUFFLE:
           if (values < 1 || value != element_bytes_) return Damaged("its bytes are shuffled by another size than its numbers have");
+          filters_.push_back(Hdf5Filter::kShuffle);
           break;
         case H5Z_FILTER_DEFLATE:
+          filters_.push_back(Hdf5Filter::kDeflate);
+          break;
         case H5Z_FILTER_FLETCHER32:
+          filters_.push_back(Hdf5Filter::kFletcher32);
           break;
         default:
           return absl::UnimplementedError(absl::StrCat(
               "its filter ", filter, " is not supported; save it without compression, or with gzip, shuffle and fletcher32 alone"));
       }
-      filters_.push_back(filter);
     }
     return absl::OkStatus();
   }
@@ -134,25 +93,12 @@ class ChunkReader {
     hsize_t size = 0;
     haddr_t place = HADDR_UNDEF;
     if (H5Dget_chunk_info_by_coord(dataset_, at.data(), nullptr, &place, &size) < 0) return Damaged("its chunks cannot be found");
-    if (size > StoredMax(chunk_bytes_)) return Damaged("a chunk is stored in more bytes than it has");
+    if (size > StoredChunkBytesMax(chunk_bytes_)) return Damaged("a chunk is stored in more bytes than it has");
     Bytes bytes(size);
     if (place == HADDR_UNDEF || size == 0) return Bytes();
     uint32_t skipped = 0;
     if (H5Dread_chunk(dataset_, H5P_DEFAULT, at.data(), &skipped, bytes.data()) < 0) return Damaged("a chunk cannot be read");
-    for (size_t f = filters_.size(); f-- > 0;) {
-      if ((skipped >> f & 1) != 0) continue;
-      if (filters_[f] == H5Z_FILTER_SHUFFLE) {
-        bytes = Unshuffle(bytes, element_bytes_);
-      } else if (filters_[f] == H5Z_FILTER_DEFLATE) {
-        CAIRN_ASSIGN_OR_RETURN(bytes, Inflate(bytes, StoredMax(chunk_bytes_)));
-      } else {
-        CAIRN_RETURN_IF_ERROR(CheckFletcher32(bytes));
-      }
-    }
-    if (bytes.size() != chunk_bytes_) {
-      return Damaged(absl::StrCat("a chunk holds ", bytes.size(), " bytes, not ", chunk_bytes_));
-    }
-    return bytes;
+    return UndoHdf5Filters(std::move(bytes), filters_, skipped, element_bytes_, chunk_bytes_);
   }
 
   absl::Status ReadChunk(const std::vector<hsize_t>& at) {
@@ -196,7 +142,7 @@ class ChunkReader {
   size_t element_bytes_ = 0;
   uint64_t chunk_bytes_ = 0;
   float fill_ = 0;
-  std::vector<H5Z_filter_t> filters_;
+  std::vector<Hdf5Filter> filters_;
 };
 
 }  // namespace

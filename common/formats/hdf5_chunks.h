@@ -1,14 +1,7 @@
-// A chunked HDF5 array. The library finds the chunks; their filters are undone here, because it (1.10) takes a chunk that
-// holds less than it should for a whole one and copies what lies behind it in memory.
+// A chunked HDF5 array: the library finds the chunks, hdf5_filters.h undoes their filters. A chunk that sticks out of the
+// array is stored whole.
 //
-//   chunk := filters applied, in the order of the array's list, to the elements of one box of the array, row by row; a box
-//            that sticks out of the array is stored whole
-//   shuffle    first bytes of all elements, then all second bytes, ...
-//   deflate    a zlib stream
-//   fletcher32 the bytes, then their checksum (uint32, little-endian)
-//
-// A free function; the caller holds the library's lock. Invariant: a chunk is bounded before it is read, and gives just as
-// many bytes as a chunk has.
+// A free function; the caller holds the library's lock. Invariant: a chunk is bounded before it is read.
 #pragma once
 
 #include "absl/types/span.h"
