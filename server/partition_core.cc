@@ -164,6 +164,7 @@ absl::Status PartitionCore::Push(uint64_t client, Frame& frame, absl::Time now, 
   w.request_id = frame.request_id;
   w.since = now;
   w.is_push = true;
+  w.wants_values = frame.reply_dtype != v1::DATA_TYPE_UNSPECIFIED;
   w.replica = frame.replica_first;
   w.shows_sequence = true;
   w.sequence = frame.sequence;

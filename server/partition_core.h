@@ -185,6 +185,7 @@ class PartitionCore {
     uint64_t clock_min = 0;  // bounded staleness: until the slowest replica is there
     std::optional<uint64_t> want_version;
     v1::DataType reply_dtype = v1::FLOAT32;
+    bool wants_values = true;  // PUSH and CLIP without reply_dtype: of a client that keeps none; it gets the version alone
   };
   struct ImageUnderWay {
     uint64_t version = 0;

@@ -51,6 +51,7 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
   w.request_id = frame.request_id;
   w.since = now;
   w.is_push = w.is_clip = true;
+  w.wants_values = frame.reply_dtype != v1::DATA_TYPE_UNSPECIFIED;
   w.shows_sequence = true;
   w.sequence = frame.sequence;
   const uint64_t next = state_.version + 1;

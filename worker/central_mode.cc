@@ -108,6 +108,7 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
 // The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
 Frame CentralMode::MakePush(Push& push, uint32_t partition) {
   Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own_[push.own_begin].gradient);
+  frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
   if (push.examples > 0 && context_.wire == v1::FLOAT32) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
   }
@@ -123,7 +124,8 @@ void CentralMode::OnPushed(Own& own, uint32_t partition_begin, uint32_t partitio
 }
 
 absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) const {
-  return context_.CheckValues(frame, partition);
+  const bool shows_update = frame.kind == v1::ExchangeFrame::VALUES && frame.partition.value == partition;
+  return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push tells of no update");
 }
 
 // The gradient is not here any more: the replica is computed again, after the pause that a request would wait.

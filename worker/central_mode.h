@@ -7,6 +7,7 @@
 //   2. A partition's values are in memory while some work has asked for them more often than it has let go of them.
 //   3. Own replicas are pushed one by one, whatever subtrees they make up: the first one's gradient does not wait in
 //      memory for the last one's. The ps add up in the same tree, so that the bits are those of MirroredMode.
+//      It asks for no values in the answers to pushes: nothing would keep them.
 //   4. A gradient that is lost on its way is computed again; the values of its step are still to be had (1).
 #pragma once
 

@@ -90,8 +90,9 @@ void SynchronousMode::SendClip(uint32_t partition) {
     clips_[partition] = Request();
     return;
   }
-  context_.SendRequest(clips_[partition], kClipOwner,
-                       context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition)));
+  Frame clip = context_.MakeClip(partition, step_, EncodeFactors(*factors), norms_.HashOf(partition));
+  if (by_layer_) clip.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;  // as for its pushes
+  context_.SendRequest(clips_[partition], kClipOwner, std::move(clip));
 }
 
 void SynchronousMode::SumLost(uint32_t partition) {

@@ -4,6 +4,7 @@
 #include "common/base/check.h"
 #include "common/model/fault_check.h"
 #include "common/model/job_check.h"
+#include "common/model/strategy_check.h"
 
 namespace cairn::sim {
 namespace {
@@ -21,7 +22,8 @@ const std::vector<PlantedBug>& AllBugs() {
       PlantedBug::kSkipExamples,       PlantedBug::kLoseJobsOnRestart, PlantedBug::kGoOnAlone,           PlantedBug::kBelieveUnconfirmed,
       PlantedBug::kNoSync,             PlantedBug::kNoRetry,           PlantedBug::kLeakRequests,        PlantedBug::kMixedCut,
       PlantedBug::kForgetTables,       PlantedBug::kForgetSlots,       PlantedBug::kRemoveNewest,        PlantedBug::kDropTooMany,
-      PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly};
+      PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
+      PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup};
   return *all;
 }
 
@@ -46,6 +48,11 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kDropTooMany: return "drop-too-many";
     case PlantedBug::kIgnoreDiskErrors: return "ignore-disk-errors";
     case PlantedBug::kReportEarly: return "report-early";
+    case PlantedBug::kForgetGate: return "forget-gate";
+    case PlantedBug::kSaveNewest: return "save-newest";
+    case PlantedBug::kRestoreNewest: return "restore-newest";
+    case PlantedBug::kHideFailure: return "hide-failure";
+    case PlantedBug::kHalfGroup: return "half-group";
   }
   return "?";
 }
@@ -92,6 +99,8 @@ void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const Checkpo
   if (graph_ == nullptr) graph_ = std::make_shared<const Graph>(checked->graph);
   facts_.synchronous = IsSynchronous(facts_.spec);
   facts_.plan = StepPlan::Make(examples, facts_.spec.batch_size(), facts_.spec.replicas(), 0, facts_.spec.epochs());
+  facts_.group = LocalSyncOf(facts_.spec);
+  facts_.end = EndOf(facts_.spec, facts_.plan);
   const int64_t partition_bytes = facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
   facts_.partition_bytes = partition_bytes;
   facts_.ranges = CutPartitions(graph_->space_size(), partition_bytes);
@@ -212,7 +221,8 @@ void SimCluster::OnRestored(const SimPs& ps, uint32_t partition, uint64_t genera
   auto found = restores_.find(generation);
   if (found == restores_.end()) return world_.Fail("checkpoint: a partition is restored in a generation that nobody restores");
   checkers_->checkpoint.Restored(copy, found->second.path, found->second.checkpoint->contents);
-  checkers_->acknowledged.Serves(copy, disks_lost_ || !LogsBeforeReply(facts_.spec.durability()));
+  const bool best = facts_.end.weights < facts_.end.steps && found->second.checkpoint->contents.manifest.step == facts_.end.weights;
+  checkers_->acknowledged.Serves(copy, disks_lost_ || best || !LogsBeforeReply(facts_.spec.durability()));
   checkers_->history.Restored(partition, generation);
 }
 
@@ -256,8 +266,9 @@ void SimCluster::CheckEnd() {
   }
   if (final_->state() != v1::SUCCEEDED) return world_.Fail(v1::JobState_Name(final_->state()) + ": " + final_->reason());
   checkers_->epoch.Reported(*final_);
-  // A chief that is lost while it writes the last one takes it along: the others may be done. So do five cuts that fail in a row.
-  if (chiefs_.size() == 1 && cuts_failed_ == 0) checkers_->checkpoint.AtEnd(*final_, directory_);
+  checkers_->callbacks.AtEnd(*final_);
+  // A chief that is lost while it writes the last one takes it along: the others may be done.
+  if (chiefs_.size() == 1) checkers_->checkpoint.AtEnd(*final_, directory_);
   // A ps that is down holds the rest; the digest has seen all of them.
   for (const v1::PartitionPlacement& placement : final_->partitions()) {
     for (auto& ps : ps_) {
@@ -298,10 +309,12 @@ Result SimCluster::Run() {
   result.longest_wait_seconds = absl::ToDoubleSeconds(checkers_->progress.longest());
   result.faults = faults_;
   result.summary = absl::StrFormat(
-      "%s%s R=%d%s batch=%d steps=%d partitions=%d %s%s backups=%d%s, %d ps, %d workers, %d coordinators, %d faults of: %s",
+      "%s%s R=%d%s%s%s batch=%d steps=%d partitions=%d %s%s backups=%d%s, %d ps, %d workers, %d coordinators, %d faults of: %s",
       v1::Strategy_Name(facts_.spec.strategy()),
       facts_.spec.has_staleness_bound() ? absl::StrFormat(" s=%d", facts_.spec.staleness_bound()) : "", facts_.spec.replicas(),
-      facts_.spec.backup_replicas() > 0 ? absl::StrFormat("-%d", facts_.spec.backup_replicas()) : "", facts_.spec.batch_size(), facts_.plan.total_steps, facts_.ranges.size(), v1::Durability_Name(facts_.spec.durability()),
+      facts_.spec.backup_replicas() > 0 ? absl::StrFormat("-%d", facts_.spec.backup_replicas()) : "",
+      facts_.group > 1 ? absl::StrFormat(" in groups of %d", facts_.group) : "",
+      facts_.spec.callbacks().empty() ? "" : absl::StrFormat(" callbacks=%d", facts_.spec.callbacks_size()), facts_.spec.batch_size(), facts_.plan.total_steps, facts_.ranges.size(), v1::Durability_Name(facts_.spec.durability()),
       facts_.spec.fsync() ? " fsync" : "", facts_.spec.backups(),
       facts_.spec.has_checkpoints() ? absl::StrFormat(" checkpoints (%d partitions restored)", restored_) : "", ps_.size(), workers_.size(), coordinators_.size(), faults_, plan_.Text());
   return result;

@@ -49,7 +49,11 @@ class SimCluster {
   // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
-  void OnCutFailed() { ++cuts_failed_; }
+  // The disk refused a checkpoint or a model file.
+  void OnFileRefused() {
+    facts_.lacks_best = true;
+    checkers_->callbacks.Failed();
+  }
   void OnChief(const std::string& worker) { chiefs_.insert(worker); }
 
  private:
@@ -100,7 +104,6 @@ class SimCluster {
   bool disks_lost_ = false;           // that had the only copies
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
   std::set<std::string> chiefs_;
-  int cuts_failed_ = 0;
   std::set<std::string> full_disks_;  // of ps that no other could replace
   uint64_t last_reply_ = 0;
   std::set<ReplyToken> submits_;

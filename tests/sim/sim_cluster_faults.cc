@@ -74,19 +74,21 @@ bool SimCluster::MayGo(const SimPs& ps) {
   if (leader == nullptr || job_id_ == 0 || !LogsBeforeReply(facts_.spec.durability())) return false;
   const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
   if (!status.ok() || status->partitions_size() == 0 || status->state() == v1::STARTING) return false;
-  // A wish takes copies away. Where the ps that stay can have all that the job wants, it takes away none that is needed.
+  // A wish takes copies away: those of the ps that are to go do not count. Where the ps that stay can have all that the job wants, it takes
+  // away none that is needed.
   int staying = 0;
-  bool drained = false;
+  std::set<std::string> drained;
   const v1::ListNodesResponse nodes = leader->core()->ListNodes();
   for (const v1::NodeStatus& node : nodes.nodes()) {
     if (node.role() != v1::PS) continue;
-    drained = drained || node.draining();
+    if (node.draining()) drained.insert(node.name());
     staying += node.alive() && !node.draining() && node.name() != ps.name();
   }
-  if (drained && staying < 1 + facts_.spec.backups()) return false;
+  if (!drained.empty() && staying < 1 + facts_.spec.backups()) return false;
+  const auto lasts = [&](const std::string& node) { return node != ps.name() && !drained.contains(node); };
   for (const v1::PartitionPlacement& p : status->partitions()) {
-    bool elsewhere = p.primary() != ps.name();
-    for (const v1::BackupPlacement& b : p.backups()) elsewhere = elsewhere || (b.in_sync() && b.node() != ps.name());
+    bool elsewhere = lasts(p.primary());
+    for (const v1::BackupPlacement& b : p.backups()) elsewhere = elsewhere || (b.in_sync() && lasts(b.node()));
     if (!elsewhere) return false;
   }
   return true;
@@ -122,6 +124,7 @@ bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
 // Everything but the checkpoints; the user submits the job once more, perhaps with other wishes.
 bool SimCluster::LoseAll(absl::Duration away) {
   if (job_id_ == 0 || final_ || gone_ != nullptr) return false;
+  if (!facts_.spec.callbacks().empty()) return false;  // they begin anew, and with them what is expected
   world_.Trace("the whole cluster is lost");
   for (SimNode* node : Nodes()) node->End();
   for (auto& c : coordinators_) {
@@ -306,7 +309,7 @@ bool SimCluster::OneFault(Fault fault) {
     case Fault::kAllLost:
       return LoseAll(away);
     case Fault::kCheckpointDamaged: {
-      if (directory_.whole() < 2) return false;
+      if (directory_.whole() < 2 || !facts_.spec.callbacks().empty()) return false;  // files are made of them
       auto which = directory_.stored().begin();
       std::advance(which, rng.Between(0, static_cast<int64_t>(directory_.stored().size()) - 1));
       const std::string path = which->first;

@@ -1,6 +1,7 @@
 // A simulated worker as the chief that writes checkpoints, and as the one that restores a job from them.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/sim/sim_cluster.h"
 #include "worker/checkpoint_cut.h"
 #include "worker/checkpoint_restore.h"
@@ -44,10 +45,12 @@ struct SimWorker::CutUnderWay {
   CutUnderWay(const replica::TakeCheckpoint& take, const v1::AssignReplicas& assignment)
       : number(take.number),
         cut(take.step, take.requests.front().frame.want_version, std::make_shared<const v1::AssignReplicas>(assignment)),
-        missing(take.requests.size()) {}
+        missing(take.requests.size()),
+        last_try(take.last_try) {}
   const uint64_t number;
   CheckpointCut cut;
   size_t missing;
+  const bool last_try;
   absl::Status failed;
   uint64_t core = 0;
   std::shared_ptr<CheckpointBook> book;
@@ -66,8 +69,14 @@ void SimWorker::TakeCheckpoint(replica::TakeCheckpoint take) {
     if (cut->failed.ok()) {
       return Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(150)), [this, cut] { WriteCheckpoint(cut); });
     }
-    ReportCheckpoint(nullptr, {}, cut->failed.ToString());
-    cluster_.OnCutFailed();
+    if (cut->last_try) {
+      v1::CheckpointInfo info;
+      info.set_step(cut->cut.step());
+      not_written_ = info;
+      ReportCheckpoint(&info, {}, cut->failed.ToString());
+    } else {
+      ReportCheckpoint(nullptr, {}, cut->failed.ToString());
+    }
     EndCheckpoint(*cut, Outcome::kNoCut);
   };
   for (size_t p = 0; p < take.requests.size(); ++p) {
@@ -95,9 +104,14 @@ void SimWorker::WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut) {
   info.set_written_unix_ms(now);
   const absl::StatusOr<std::string> path = directory.Write(*contents, now);
   if (!path.ok()) {
-    ReportCheckpoint(nullptr, {}, path.status().ToString());
+    cluster_.OnFileRefused();
+    if (cluster_.options().bug != PlantedBug::kHideFailure) {
+      not_written_ = info;
+      ReportCheckpoint(&info, {}, path.status().ToString());
+    }
     return EndCheckpoint(*cut, Outcome::kNotWritten);
   }
+  not_written_.reset();
   world_.Trace("%s writes %s", name(), *path);
   cluster_.checkers().checkpoint.Written(*path, *contents);
   info.set_path(*path);
@@ -148,6 +162,47 @@ void SimWorker::ReportCheckpointsAgain() {
   for (const v1::CheckpointInfo& info : book_->known()) {
     ReportCheckpoint(&info, std::exchange(first, false) ? deleted : std::vector<std::string>(), "");
   }
+  if (not_written_) ReportCheckpoint(&*not_written_, {}, "No space left on device");
+}
+
+// ---- files of callbacks ----
+
+void SimWorker::SaveModel(const v1::SaveModel& command) {
+  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(150)), [this, command] {
+    v1::NodeMessage message;
+    v1::ModelSaved& saved = *message.mutable_model_saved();
+    saved.set_job_id(command.job_id());
+    saved.set_step(command.step());
+    saved.set_path(command.path());
+    const bool newest = cluster_.options().bug == PlantedBug::kSaveNewest;
+    const auto found =
+        cluster_.directory().Open(newest ? kCheckpointDir : absl::StrCat(kCheckpointDir, "/", CheckpointName(command.step())));
+    if (cluster_.directory().full()) {
+      cluster_.OnFileRefused();
+      saved.set_error("No space left on device");
+    } else if (!found.ok()) {
+      saved.set_error(found.status().ToString());
+    } else {
+      world_.Trace("%s saves %s", name(), command.path());
+      cluster_.checkers().callbacks.Saved(command.path(), found->checkpoint->contents);
+    }
+    Say(std::move(message));
+  });
+}
+
+void SimWorker::WriteSummaries(const v1::WriteSummaries& command) {
+  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(50)), [this, command] {
+    v1::NodeMessage message;
+    v1::SummariesWritten& written = *message.mutable_summaries_written();
+    written.set_job_id(command.job_id());
+    if (cluster_.directory().full()) {
+      written.set_error("No space left on device");
+    } else {
+      cluster_.checkers().callbacks.Wrote(command);
+      if (!command.epochs().empty()) written.set_epochs(command.epochs().rbegin()->epoch() + 1);
+    }
+    Say(std::move(message));
+  });
 }
 
 // ---- restoring ----
@@ -188,7 +243,8 @@ void SimWorker::Restore(const v1::Restore& command) {
     restore->missing = static_cast<size_t>(command.routes_size());
     restore->progress = Now();
     const std::vector<std::string> fallbacks(command.fallbacks().begin(), command.fallbacks().end());
-    const auto found = cluster_.directory().Open(command.path(), fallbacks);
+    const bool newest = cluster_.options().bug == PlantedBug::kRestoreNewest;
+    const auto found = cluster_.directory().Open(newest ? kCheckpointDir : command.path(), fallbacks);
     if (!found.ok()) return EndRestore(restore, found.status());
     restore->state = StateOf(*found, command.spec(), cluster_.options().bug);
     world_.Trace("%s restores %s in generation %d", name(), found->path, command.generation());

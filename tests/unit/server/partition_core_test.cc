@@ -292,6 +292,25 @@ TEST_F(PartitionCoreTest, ConvertedValuesAreOfTheVersionThatTheReplyNames) {
   EXPECT_FALSE(SameBits(after.payload, before));
 }
 
+// Of a client that keeps no values: the answer tells of the update, and is without them. A pull is for values, whatever it leaves out.
+TEST_F(PartitionCoreTest, APushThatWantsNoValuesGetsNone) {
+  Start(UpdateMode::kSynchronous, 1);
+  Frame push = Push(0, 1, 1, 8);
+  push.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
+  PartitionEffects e = Send(push);
+  e.persists.clear();
+  const Frame answer = core_->Step(PersistedEvent{1}, kNow).replies.at(0).frame;
+  EXPECT_EQ(answer.kind, v1::ExchangeFrame::VALUES);
+  EXPECT_EQ(answer.version, 1u);
+  EXPECT_EQ(answer.sequence, 1u);
+  EXPECT_EQ(answer.payload.size(), 0u);
+  EXPECT_EQ(answer.payload_total, 0u);
+  EXPECT_EQ(Send(push).replies.at(0).frame.payload.size(), 0u) << "a repetition";
+  Frame pull = PullFrame(config_, 1);
+  pull.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
+  EXPECT_EQ(Send(pull).replies.at(0).frame.payload.size(), config_.size() * sizeof(float));
+}
+
 // ---- asynchronous ----
 
 TEST_F(PartitionCoreTest, AsynchronousAppliesEachPushInOrder) {

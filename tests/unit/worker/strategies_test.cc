@@ -75,6 +75,10 @@ class StrategiesTest : public ::testing::Test {
     frame.partition = send.frame.partition;
     frame.version = version;
     frame.sequence = sequence;
+    if (send.frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) {  // of a push that wants no values
+      Feed(replica::Reply{send.request, std::move(frame)});
+      return;
+    }
     frame.dtype = v1::FLOAT32;
     const std::vector<float> values(kNumbers, static_cast<float>(send.frame.partition.value) + static_cast<float>(version));
     frame.payload = Buffer::CopyOf(values.data(), values.size() * sizeof(float));
@@ -261,6 +265,7 @@ TEST_F(CentralStorageTest, ReplicasPushOneByOneAndTheStepEndsWithTheLastAnswer) 
   ASSERT_EQ(first.size(), size_t{kPartitions}) << "the first one's gradient does not wait";
   EXPECT_EQ(first[0].frame.replica_count, 1u);
   EXPECT_EQ(first[0].frame.payload.size(), kNumbers * sizeof(float));
+  EXPECT_EQ(first[0].frame.reply_dtype, v1::DATA_TYPE_UNSPECIFIED) << "no values, please";
   Finish(std::move(work[1]), 2);
   std::vector<replica::Send> second = TakePushes();
   ASSERT_EQ(second.size(), size_t{kPartitions});
