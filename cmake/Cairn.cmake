@@ -31,6 +31,9 @@ function(cairn_binary name)
   cmake_parse_arguments(A "" "" "DEPS" ${ARGN})
   add_executable(${name} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${A_DEPS} cairn_flags)
+  # Libraries are looked for in ../lib first, also those that libraries need: deploy/bundle.sh copies them there.
+  set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
+  target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
 endfunction()
 
 function(cairn_test name)

@@ -121,7 +121,8 @@ void LocalCluster::Describe() {
   }
   for (int i = 0; i < options_.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
-    add(name, "cairn-worker", {"--coordinator", address_, "--name", name, "--slots", absl::StrCat(options_.slots)});
+    add(name, "cairn-worker",
+        {"--coordinator", address_, "--name", name, "--slots", absl::StrCat(options_.slots), "--device", options_.device});
   }
   for (int i = 0; i < options_.evaluators; ++i) {
     const std::string name = absl::StrCat("evaluator-", i);

@@ -23,6 +23,7 @@ struct LocalClusterOptions {
   int evaluators = 0;   // 0..64
   int port = 7070;      // of the coordinator; 0: chosen by the system
   int slots = 0;        // of each worker; 0: hardware threads / workers, at least 1
+  std::string device = "auto";  // of the workers: cairn-worker's --device
   bool restart = true;  // start daemons again that end by themselves
   std::string dir;      // data in DIR/NAME, logs in DIR/logs/NAME.log
   std::string bin_dir;  // where the daemons' programs are

@@ -5,6 +5,7 @@
 #include "common/base/random.h"
 #include "common/tensor/summation_tree.h"
 #include "tests/unit/backend/kernels_testing.h"
+#include "worker/backend/cudnn/kernels/philox.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/reference/reference_ops.h"
 
@@ -159,7 +160,7 @@ TEST_P(Elementwise, Softmax) {
   for (int64_t columns : {1, 10, 33, 1000}) {
     for (int64_t queries : {0, 4}) {
       const int64_t rows = 12;
-      std::vector<float> numbers = Random(rows * columns, 9, -30, 30);
+      std::vector<float> numbers = Random(rows * columns, 9, -90, 90);
       for (float& v : numbers) v = std::round(v * 4) / 4;
       const Tensor x(numbers, type()), dy(Random(rows * columns, 10), type());
       std::vector<double> want(x.size(), 0.0), dx(x.size());
@@ -366,6 +367,20 @@ TEST_P(Elementwise, DropoutHasTheMaskOfTheCpu) {
     });
   }
 }
+
+#ifndef CAIRN_KERNELS_ON_DEVICE
+TEST(DropoutFactors, FarIntoALayer) {
+  const StepInfo info{.seed = 3, .step = 9, .replica = 1023};
+  const auto stream = StreamKey(info.seed, RandomStream::kDropout);
+  const StepKey key{{stream[0], stream[1]}, {9, 0}, info.replica};
+  for (int64_t block : {int64_t{0}, int64_t{1} << 31, int64_t{1} << 32, (int64_t{1} << 41) + 12345}) {
+    std::vector<float> mask(4);
+    DropoutMask(info, 4095, 0.5f).Fill(block * 4, absl::MakeSpan(mask));
+    const Factors factors = DropoutFactors(key, 4095, 0.5f, 2.0f, block);
+    EXPECT_EQ(std::memcmp(mask.data(), factors.at, sizeof(factors)), 0) << block;
+  }
+}
+#endif
 
 TEST_P(Elementwise, Embedding) {
   for (auto [count, rows, width] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {700, 50, 24}, {300, 5, 3}, {1000, 100, 40}}) {

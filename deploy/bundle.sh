@@ -1,0 +1,67 @@
+#!/bin/bash
+# Makes one archive of a build that runs on any x86-64 Linux with glibc 2.36 or newer: the programs, the GPU plugin where it was built, and in
+# lib/ every shared library that they need besides glibc, the NVIDIA driver and CUDA's libraries (cuDNN and cuBLASLt are found on the target).
+#
+#   cmake --preset portable && cmake --build --preset portable
+#   deploy/bundle.sh [BUILD] [OUT.tar.gz]     default: build/portable, build/cairn-VERSION-linux-x86_64.tar.gz
+#
+# Any build will do (build/release): programs look for libraries in ../lib first. Unpacked, it also has examples/, and tests/gpu/run.sh with
+# the programs that it runs.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "${1:-$root/build/portable}" && pwd)
+version=$(sed -n 's/^project(cairn VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+name=cairn-$version-linux-x86_64
+out=${2:-$root/build/$name.tar.gz}
+programs=(cairn cairn-coordinator cairn-ps cairn-worker)
+gpu_tests=(gpu_kernels gpu_backend)
+
+# What the target itself has: glibc, the driver, CUDA.
+of_target='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink))\.so'
+
+work=$(mktemp -d /tmp/cairn-bundle-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+to=$work/$name
+mkdir -p "$to/bin" "$to/lib" "$to/licenses" "$to/tests/gpu"
+
+for p in "${programs[@]}"; do
+  [[ -x $build/bin/$p ]] || {
+    echo "bundle.sh: $build/bin/$p is missing; build it, or name another build" >&2
+    exit 1
+  }
+  strip -o "$to/bin/$p" "$build/bin/$p"
+done
+plugin=$(find "$build" -name libcairn_cudnn.so -print -quit)
+if [[ -n $plugin ]]; then
+  strip --strip-unneeded -o "$to/lib/libcairn_cudnn.so" "$plugin"
+  for p in "${gpu_tests[@]}"; do
+    found=$(find "$build" -type f -name "$p" -print -quit)
+    [[ -z $found ]] || strip -o "$to/tests/gpu/$p" "$found"
+  done
+else
+  echo "bundle.sh: no libcairn_cudnn.so in $build: a bundle for CPUs"
+fi
+
+# name of the library, file: what the loader finds here.
+needed() { LD_LIBRARY_PATH= ldd "$@" 2> /dev/null | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
+readarray -t objects < <(find "$to/bin" "$to/lib" "$to/tests/gpu" -type f)
+missing=$(LD_LIBRARY_PATH= ldd "${objects[@]}" | grep 'not found' | grep -vE "^\s*${of_target#^}" | sort -u || true)
+[[ -z $missing ]] || {
+  echo "bundle.sh: not on this machine: $missing" >&2
+  exit 1
+}
+while read -r library file; do
+  if [[ $library =~ $of_target || $library == libcairn_cudnn.so ]]; then continue; fi
+  cp -L "$file" "$to/lib/$library"
+  chmod u+w "$to/lib/$library"
+  strip --strip-unneeded "$to/lib/$library"
+  package=$(dpkg-query -S "$(realpath "$file")" 2> /dev/null | head -n 1 | cut -d: -f1 || true)
+  [[ -z $package || ! -f /usr/share/doc/$package/copyright ]] || cp -L "/usr/share/doc/$package/copyright" "$to/licenses/$package"
+done < <(needed "${objects[@]}")
+
+cp "$root/README.md" "$to/"
+cp -r "$root/examples" "$to/"
+cp "$root"/tests/gpu/*.sh "$root"/tests/gpu/*.py "$to/tests/gpu/"
+mkdir -p "$(dirname "$out")"
+tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -cf - "$name" | gzip -6n > "$out"
+echo "$out: $(du -h "$out" | cut -f1), $(ls "$to/lib" | wc -l) libraries"

@@ -1,0 +1,323 @@
+"""What must hold on a machine with a GPU; run.sh finds the libraries and calls this. One table at the end; exit 1 if a row says FAILED.
+
+    checks.py [--list] [CHECK]...
+
+Logs of what failed stand above the table. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN = os.environ["CAIRN_BIN"] if "CAIRN_BIN" in os.environ else os.path.join(HERE, "../../build/release/bin")
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+
+from cluster import Cluster, TestFailure, check  # noqa: E402
+from jobs import make_glyphs, small_job  # noqa: E402
+
+GPU = ("--device", "gpu")
+CNN = """
+name: "cnn"
+model {
+  layers { input { shape: [28, 28, 1] } }
+  layers { rescaling { scale: 0.003921569 } }
+  layers { conv2d { filters: 32 kernel_size: 3 padding: SAME activation: RELU } }
+  layers { max_pooling2d { } }
+  layers { conv2d { filters: 64 kernel_size: 3 padding: SAME activation: RELU } }
+  layers { max_pooling2d { } }
+  layers { flatten { } }
+  layers { dense { units: 10 activation: SOFTMAX } }
+}
+data { path: "%(data)s" }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+optimizer { sgd { } learning_rate: 0.01 }
+batch_size: %(batch)d
+epochs: %(epochs)d
+replicas: 1
+"""
+RESNET = """
+name: "resnet50"
+model { ready_made { name: "resnet50" } }
+data { path: "%(data)s" cache_mib: 4096 }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+optimizer { sgd { momentum: 0.9 } learning_rate: 0.01 }
+batch_size: 256
+epochs: %(epochs)d
+steps_per_epoch: %(steps)d
+replicas: 1
+compute_dtype: %(compute)s
+allow_tf32: %(tf32)s
+"""
+
+
+class Skip(Exception):
+    pass
+
+
+def program(name):
+    path = os.path.join(BIN, name)
+    if not os.path.exists(path):
+        raise Skip(f"{name} was not built")
+    return path
+
+
+def run(argv, timeout=1800):
+    """The output. A test program that skips all it has is a skip, another exit code a failure."""
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
+    if done.returncode == 77:
+        raise Skip(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no reason given")
+    if done.returncode != 0:
+        print(done.stdout[-8000:])
+        raise TestFailure(f"{os.path.basename(argv[0])}: exit {done.returncode}")
+    return done.stdout
+
+
+def gtest(argv):
+    out = run(argv)
+    passed = next((line.split("]")[1].strip() for line in out.splitlines() if line.startswith("[  PASSED  ]")), "")
+    skipped = sum(line.startswith("[  SKIPPED ]") for line in out.splitlines())
+    if passed.startswith("0 "):
+        raise Skip(next((line for line in out.splitlines() if "Skipped" in line), f"{skipped} tests skipped"))
+    return passed
+
+
+@contextlib.contextmanager
+def folder():
+    path = tempfile.mkdtemp(prefix="cairn-gpu-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def write_job(directory, text):
+    path = os.path.join(directory, "job.textproto")
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def digest_of(workers, device=GPU, slots=4, settings=None):
+    with Cluster(ps=1, workers=workers, slots=slots, worker_flags=device) as c:
+        data = make_glyphs(c.dir)
+        status = c.wait(c.submit(small_job(c.dir, data), settings))
+        return status["digest"]
+
+
+# ---- checks: each returns what its row says ----
+
+
+def kernels():
+    """every kernel against the reference, in float32, bfloat16 and float16"""
+    return gtest([program("gpu_kernels")])
+
+
+def layers():
+    """every layer and loss against the reference: 1e-5 strict, 2e-3 tf32, 2e-2 bfloat16; the same bits again"""
+    return gtest([program("gpu_backend"), "--gtest_filter=-*OneStep*"])
+
+
+def sanitizer():
+    """compute-sanitizer memcheck and racecheck on one step of a small CNN"""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.path.exists(tool):
+        raise Skip("no compute-sanitizer")
+    for kind in ("memcheck", "racecheck"):
+        gtest([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), "--gtest_filter=*OneStep*"])
+    return "memcheck, racecheck: no error"
+
+
+def accuracy():
+    """the generated digits to the accuracy that a CPU reaches"""
+    with Cluster(ps=2, workers=1, slots=2, worker_flags=GPU) as c:
+        data = make_glyphs(c.dir, 12000, 2000)
+        job = c.submit(os.path.join(HERE, "../../examples/glyphs/job.textproto"), {"data.path": data})
+        c.wait(job)
+        value = float(c.evaluate(job)["accuracy"])
+        check(value >= 0.97, f"accuracy {value}")
+        return f"test accuracy {value:.4f}"
+
+
+def fashion_mnist():
+    """Fashion-MNIST to the accuracy that a CPU reaches"""
+    data = os.environ.get("CAIRN_FASHION_MNIST", "")
+    if not data:
+        raise Skip("CAIRN_FASHION_MNIST names no folder")
+    with Cluster(ps=2, workers=1, slots=2, worker_flags=GPU) as c:
+        job = c.submit(os.path.join(HERE, "../../examples/fashion_mnist/job.textproto"), {"data.path": data})
+        c.wait(job, timeout=1800)
+        value = float(c.evaluate(job)["accuracy"])
+        check(value >= 0.90, f"accuracy {value}")
+        return f"test accuracy {value:.4f}"
+
+
+def digests():
+    """1 worker x 4 replicas, 2 x 2, 4 x 1 on one GPU, and again: one digest; another seed: another"""
+    found = {f"{w} workers, run {i}": digest_of(w) for i, w in enumerate((1, 2, 4, 1))}
+    check(len(set(found.values())) == 1, f"digests differ: {found}")
+    check(digest_of(1, settings={"seed": 8}) not in found.values(), "the seed does not matter")
+    return f"{next(iter(found.values()))}"
+
+
+def fallback():
+    """--device=gpu without the plugin is an error that says so; auto takes the CPU and says why"""
+    with folder() as d:
+        copy = shutil.copy(program("cairn-worker"), d)
+        environment = {k: v for k, v in os.environ.items() if k != "CAIRN_PLUGINS"}
+        environment["LD_LIBRARY_PATH"] = f"{BIN}/../lib:{environment.get('LD_LIBRARY_PATH', '')}"
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+        done = subprocess.run([copy, "--coordinator", "127.0.0.1:1", "--device", "gpu"], env=environment, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and "--device" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+        return done.stderr.strip().splitlines()[-1][-100:]
+
+
+def write_idx(directory, examples, side, classes):
+    """Random pictures [examples, side, side, 3] as IDX files."""
+    for split, count in (("train", examples), ("t10k", 16)):
+        with open(os.path.join(directory, f"{split}-images-idx4-ubyte"), "wb") as f:
+            f.write(struct.pack(">BBBBIIII", 0, 0, 8, 4, count, side, side, 3))
+            for _ in range(count):
+                f.write(os.urandom(side * side * 3))
+        with open(os.path.join(directory, f"{split}-labels-idx1-ubyte"), "wb") as f:
+            f.write(struct.pack(">BBBBI", 0, 0, 8, 1, count))
+            f.write(bytes(i % min(classes, 256) for i in range(count)))
+
+
+class BusyShare:
+    """How busy the GPU is, as nvidia-smi says: the share of time in which a kernel ran."""
+
+    def __enter__(self):
+        self.samples, self.over = [], threading.Event()
+        self.thread = threading.Thread(target=self.sample, daemon=True)
+        self.thread.start()
+        return self
+
+    def sample(self):
+        while not self.over.wait(0.5):
+            done = subprocess.run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"], capture_output=True, text=True)
+            with contextlib.suppress(ValueError, IndexError):
+                self.samples.append(float(done.stdout.splitlines()[0]))
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def median(self):
+        steady = self.samples[len(self.samples) // 3:]
+        return statistics.median(steady) if steady else float("nan")
+
+
+def job_rate(text, timeout=1800):
+    """images/s of the epochs after the first, and the GPU's busy share."""
+    with Cluster(ps=1, workers=1, slots=1, worker_flags=GPU) as c:
+        with BusyShare() as busy:
+            status = c.wait(c.submit(write_job(c.dir, text)), timeout)
+        epochs = status["epochs"][1:]
+        return statistics.median(float(e["images_per_second"]) for e in epochs), busy.median()
+
+
+def peer_rate(*arguments):
+    out = run([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)])
+    return json.loads(out.strip().splitlines()[-1])["images_per_second"]
+
+
+def alone(*arguments):
+    return json.loads(run([program("gpu_bench"), "step", *map(str, arguments)]).strip().splitlines()[-1])["images_per_second"]
+
+
+def beside_peer(ours, *peer):
+    try:
+        theirs = peer_rate(*peer)
+        return f"PyTorch {theirs:.0f}, ratio {ours / theirs:.2f}"
+    except Skip as why:
+        return f"PyTorch: {why}"
+
+
+def resnet(compute, tf32, name):
+    with folder() as data:
+        write_idx(data, 1024, 224, 1000)
+        ours, busy = job_rate(RESNET % {"data": data, "epochs": 5, "steps": 40, "compute": compute, "tf32": tf32})
+    bare = alone("resnet50", 256, name)
+    return f"{ours:.0f} images/s, {beside_peer(ours, 'resnet50', 256, name, 40)}; busy {busy:.0f} %, waits {100 * max(0, 1 - ours / bare):.0f} % of a step"
+
+
+def resnet50_bfloat16():
+    """a job of ResNet-50, 224x224, batch 256, bfloat16, 1 ps, beside PyTorch; aim 1.2, waits 5 %"""
+    return resnet("BFLOAT16", "false", "bfloat16")
+
+
+def resnet50_tf32():
+    """the same in tf32"""
+    return resnet("FLOAT32", "true", "tf32")
+
+
+def resnet50_float32():
+    """the same in strict float32"""
+    return resnet("FLOAT32", "false", "float32")
+
+
+def small_cnn():
+    """the small CNN, batch 64, beside PyTorch with a CUDA graph"""
+    with folder() as d:
+        data = make_glyphs(d, 64000, 100)
+        ours, busy = job_rate(CNN % {"data": data, "batch": 64, "epochs": 4})
+    return f"{ours / 64:.0f} steps/s, {beside_peer(ours, 'cnn', 64, 'float32', 500)}; busy {busy:.0f} %"
+
+
+def roofline():
+    """bytes/s of each kind of kernel beside a copy within the device"""
+    out = run([program("gpu_bench"), "roofline"])
+    print(out)
+    shares = [int(line.split("%")[0].split()[-1]) for line in out.splitlines() if "% of a copy" in line]
+    return f"{out.split()[4]} GB/s copy; kernels {min(shares)} to {max(shares)} % of it"
+
+
+CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
+          roofline]
+
+
+def gpu_name():
+    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "no GPU"
+
+
+def main():
+    wanted = sys.argv[1:]
+    if wanted == ["--list"]:
+        for c in CHECKS:
+            print(f"{c.__name__:20} {c.__doc__}")
+        return 0
+    unknown = set(wanted) - {c.__name__ for c in CHECKS}
+    if unknown:
+        print(f"no such check: {', '.join(sorted(unknown))}; --list names them", file=sys.stderr)
+        return 2
+    rows = []
+    for c in CHECKS:
+        if wanted and c.__name__ not in wanted:
+            continue
+        begin = time.monotonic()
+        try:
+            result = ("passed", c())
+        except Skip as why:
+            result = ("skipped", str(why))
+        except (TestFailure, subprocess.TimeoutExpired, OSError, KeyError, ValueError, IndexError) as why:
+            result = ("FAILED", f"{type(why).__name__}: {why}"[:300])
+        rows.append((c.__name__, *result, time.monotonic() - begin))
+        print(f"{c.__name__}: {result[0]}: {result[1]}", flush=True)
+    print(f"\n{gpu_name()}, {time.strftime('%Y-%m-%d')}\n\n| check | | result | s |\n|---|---|---|---|")
+    for name, state, text, seconds in rows:
+        print(f"| {name} | {state} | {text} | {seconds:.0f} |")
+    return 1 if any(state == "FAILED" for _, state, _, _ in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
