@@ -14,7 +14,7 @@ version=$(sed -n 's/^project(cairn VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists
 name=cairn-$version-linux-x86_64
 out=${2:-$root/build/$name.tar.gz}
 programs=(cairn cairn-coordinator cairn-ps cairn-worker)
-gpu_tests=(gpu_kernels gpu_backend)
+gpu_tests=(gpu_kernels gpu_backend gpu_bench)  # of tests/gpu
 
 # What the target itself has: glibc, the driver, CUDA.
 of_target='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink))\.so'
@@ -22,7 +22,7 @@ of_target='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|cuda
 work=$(mktemp -d /tmp/cairn-bundle-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 to=$work/$name
-mkdir -p "$to/bin" "$to/lib" "$to/licenses" "$to/tests/gpu"
+mkdir -p "$to/bin" "$to/lib" "$to/licenses" "$to/tests/gpu" "$to/tests/integration"
 
 for p in "${programs[@]}"; do
   [[ -x $build/bin/$p ]] || {
@@ -35,8 +35,7 @@ plugin=$(find "$build" -name libcairn_cudnn.so -print -quit)
 if [[ -n $plugin ]]; then
   strip --strip-unneeded -o "$to/lib/libcairn_cudnn.so" "$plugin"
   for p in "${gpu_tests[@]}"; do
-    found=$(find "$build" -type f -name "$p" -print -quit)
-    [[ -z $found ]] || strip -o "$to/tests/gpu/$p" "$found"
+    [[ ! -x $build/bin/$p ]] || strip -o "$to/bin/$p" "$build/bin/$p"
   done
 else
   echo "bundle.sh: no libcairn_cudnn.so in $build: a bundle for CPUs"
@@ -44,7 +43,7 @@ fi
 
 # name of the library, file: what the loader finds here.
 needed() { LD_LIBRARY_PATH= ldd "$@" 2> /dev/null | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
-readarray -t objects < <(find "$to/bin" "$to/lib" "$to/tests/gpu" -type f)
+readarray -t objects < <(find "$to/bin" "$to/lib" -type f)
 missing=$(LD_LIBRARY_PATH= ldd "${objects[@]}" | grep 'not found' | grep -vE "^\s*${of_target#^}" | sort -u || true)
 [[ -z $missing ]] || {
   echo "bundle.sh: not on this machine: $missing" >&2
@@ -61,7 +60,8 @@ done < <(needed "${objects[@]}")
 
 cp "$root/README.md" "$to/"
 cp -r "$root/examples" "$to/"
-cp "$root"/tests/gpu/*.sh "$root"/tests/gpu/*.py "$to/tests/gpu/"
+cp "$root"/tests/gpu/{run.sh,checks.py,torch_peer.py} "$to/tests/gpu/"
+cp "$root"/tests/integration/{cluster,jobs}.py "$to/tests/integration/"
 mkdir -p "$(dirname "$out")"
 tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -cf - "$name" | gzip -6n > "$out"
 echo "$out: $(du -h "$out" | cut -f1), $(ls "$to/lib" | wc -l) libraries"

@@ -1,0 +1,91 @@
+"""Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but glibc's and CUDA's, programs
+start where there is nothing but glibc (as root: in a root directory of their own), and a cluster of them trains to the digest of the build.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+
+import cluster  # noqa: E402
+from cluster import BIN, SOURCE, Cluster, check  # noqa: E402
+from jobs import make_glyphs, small_job  # noqa: E402
+
+PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-worker")
+GLIBC = re.compile(r"^(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec))\.so")
+CUDA = re.compile(r"^lib(cuda|cudart|cudnn\w*|cublas|cublasLt|nccl|nvrtc[\w-]*|nvJitLink)\.so")
+
+
+def unpack(directory):
+    archive = os.path.join(directory, "cairn.tar.gz")
+    done = subprocess.run([os.path.join(SOURCE, "deploy/bundle.sh"), os.path.dirname(BIN), archive], capture_output=True, text=True)
+    check(done.returncode == 0, f"bundle.sh: {done.stdout}{done.stderr}")
+    print(done.stdout.strip().splitlines()[-1])
+    with tarfile.open(archive) as tar:
+        tar.extractall(directory)
+    return next(os.path.join(directory, d) for d in os.listdir(directory) if d.startswith("cairn-"))
+
+
+def foreign_libraries(bundle):
+    """What a program would load from outside the bundle besides glibc, and CUDA where it is the plugin's."""
+    found = set()
+    for folder in ("bin", "lib"):
+        for name in sorted(os.listdir(os.path.join(bundle, folder))):
+            # Libraries of the bundle are found through the program that loads them: the loader is told where, as its RPATH would.
+            environment = {"LD_LIBRARY_PATH": os.path.join(bundle, "lib")} if folder == "lib" else {}
+            out = subprocess.run(["/usr/bin/ldd", os.path.join(bundle, folder, name)], env=environment, capture_output=True, text=True).stdout
+            for line in out.splitlines():
+                library = line.split()[0]
+                base = os.path.basename(library)
+                if GLIBC.match(base) or CUDA.match(base) or os.path.join(bundle, "lib") in os.path.realpath(line.split()[-2] if "=>" in line else library):
+                    continue
+                found.add(f"{folder}/{name}: {line.strip()}")
+    return found
+
+
+def start_alone(bundle, directory):
+    """In a root directory that holds the bundle and glibc."""
+    root = os.path.join(directory, "root")
+    os.makedirs(f"{root}/lib/x86_64-linux-gnu")
+    os.makedirs(f"{root}/lib64")
+    shutil.copy("/lib64/ld-linux-x86-64.so.2", f"{root}/lib64/")
+    for name in ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libanl.so.1", "libutil.so.1"):
+        if os.path.exists(f"/lib/x86_64-linux-gnu/{name}"):
+            shutil.copy(f"/lib/x86_64-linux-gnu/{name}", f"{root}/lib/x86_64-linux-gnu/")
+    shutil.copytree(bundle, f"{root}/cairn")
+    for program in PROGRAMS:
+        done = subprocess.run(["/usr/sbin/chroot", root, f"/cairn/bin/{program}", "--help"], env={}, capture_output=True, text=True)
+        check(done.returncode == 0 and "--" in done.stdout, f"{program} alone with glibc: exit {done.returncode}: {done.stdout}{done.stderr}")
+
+
+def digest(folder):
+    cluster.BIN = folder
+    with Cluster(ps=1, workers=1, slots=2) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir, 600, 60), epochs=1)))["digest"]
+
+
+def main():
+    directory = tempfile.mkdtemp(prefix="cairn-bundle-test-")
+    try:
+        bundle = unpack(directory)
+        foreign = foreign_libraries(bundle)
+        check(not foreign, "needed from outside the bundle:\n" + "\n".join(sorted(foreign)))
+        if os.geteuid() == 0:
+            start_alone(bundle, directory)
+        else:
+            print("not root: not started alone with glibc")
+        of_build, of_bundle = digest(BIN), digest(os.path.join(bundle, "bin"))
+        check(of_build == of_bundle, f"digest {of_build} of the build, {of_bundle} of the bundle")
+        print(f"the bundle trains to the build's digest {of_bundle}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
