@@ -8,6 +8,7 @@
 #include "client/cli/figures.h"
 #include "client/parameter_client.h"
 #include "common/formats/keras_archive.h"
+#include "common/formats/onnx_file.h"
 #include "common/formats/safetensors.h"
 #include "common/formats/torch_layout.h"
 #include "common/model/fault_check.h"
@@ -65,7 +66,7 @@ absl::Status CheckOutput(const std::string& output) {
   return absl::OkStatus();
 }
 
-enum class Format { kSafetensors, kKeras, kWeightsH5 };
+enum class Format { kSafetensors, kKeras, kWeightsH5, kOnnx };
 
 absl::StatusOr<Format> FormatOf(const ExportOptions& options) {
   const std::string& f = options.format;
@@ -77,14 +78,19 @@ absl::StatusOr<Format> FormatOf(const ExportOptions& options) {
     format = Format::kKeras;
   } else if (is("weights.h5", ".weights.h5")) {
     format = Format::kWeightsH5;
+  } else if (is("onnx", ".onnx")) {
+    format = Format::kOnnx;
   } else if (!f.empty() && f != "safetensors") {
-    return absl::InvalidArgumentError(absl::StrFormat("--format %s: use safetensors, keras or weights.h5", f));
+    return absl::InvalidArgumentError(absl::StrFormat("--format %s: use safetensors, keras, weights.h5 or onnx", f));
   }
   if (options.layout != "keras" && options.layout != "torch") {
     return absl::InvalidArgumentError(absl::StrFormat("--layout %s: use keras or torch", options.layout));
   }
   if (options.layout == "torch" && format != Format::kSafetensors) {
-    return absl::InvalidArgumentError("--layout torch: only of --format safetensors; the other formats are Keras' own");
+    return absl::InvalidArgumentError("--layout torch: only of --format safetensors; the other formats have one layout");
+  }
+  if (options.fold_batch_norm && format != Format::kOnnx) {
+    return absl::InvalidArgumentError("--fold-batch-norm: only of --format onnx; the other formats hold the model as it was trained");
   }
   return format;
 }
@@ -125,17 +131,19 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
         absl::StrFormat("the servers hold %d numbers, the model needs %d; are coordinator and client of one version?",
                         values.size(), graph.space_size()));
   }
+  const std::string& name = job.spec().model().name().empty() ? job.spec().name() : job.spec().model().name();
   switch (format) {
     case Format::kSafetensors:
       CAIRN_RETURN_IF_ERROR(WriteAsSafetensors(options, job, graph, values, pulled->version));
       break;
-    case Format::kKeras: {
-      const std::string& name = job.spec().model().name();
-      CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name.empty() ? job.spec().name() : name, graph, values));
+    case Format::kKeras:
+      CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name, graph, values));
       break;
-    }
     case Format::kWeightsH5:
       CAIRN_RETURN_IF_ERROR(WriteKerasWeightsFile(options.output, graph, values));
+      break;
+    case Format::kOnnx:
+      CAIRN_RETURN_IF_ERROR(WriteOnnxFile(options.output, {name, options.fold_batch_norm}, graph, values));
       break;
   }
   if (!globals.json) {

@@ -1,11 +1,14 @@
-// cairn models [NAME]: the ready-made models with their parameters; the layers of one. No cluster is asked.
+// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file. No cluster is asked.
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
 #include "client/cli/figures.h"
+#include "client/cli/job_file.h"
+#include "common/formats/expand_model.h"
 #include "common/formats/keras_class.h"
 #include "common/model/graph.h"
 #include "common/model/ready_made/ready_made.h"
@@ -15,7 +18,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool IsFile(const std::string& name) {
+  return absl::EndsWith(name, ".keras") || absl::EndsWith(name, ".json") || absl::EndsWith(name, ".onnx");
+}
+
 absl::StatusOr<Graph> GraphOf(const ModelsOptions& options) {
+  if (IsFile(options.name)) {
+    v1::JobSpec spec;
+    CAIRN_RETURN_IF_ERROR(TakeModelFile(options.name, &spec));
+    CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
+    return Graph::Build(spec.model());
+  }
   v1::ReadyMade wanted;
   wanted.set_name(options.name);
   wanted.mutable_input_shape()->Assign(options.input_shape.begin(), options.input_shape.end());

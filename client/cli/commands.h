@@ -47,6 +47,7 @@ struct ExportOptions {
   std::string format;  // empty: told by the output's ending
   std::string layout = "keras";
   std::string output;
+  bool fold_batch_norm = false;
 };
 struct ModelsOptions {
   std::string name;  // empty: all of them

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/formats/keras_archive.h"
+#include "common/formats/onnx_file.h"
 #include "common/formats/safetensors.h"
 
 namespace cairn {
@@ -76,26 +77,36 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path) {
   return ParseJobText(text, path);
 }
 
-absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec) {
-  const bool archive = absl::EndsWithIgnoreCase(path, ".keras");
-  if (!archive && !absl::EndsWithIgnoreCase(path, ".json")) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--model %s: is neither a .keras archive nor a .json file of model.to_json()", path));
-  }
-  std::string json;
-  if (archive) {
-    CAIRN_ASSIGN_OR_RETURN(json, ReadKerasArchiveConfig(path));
-  } else {
+namespace {
+
+// What is known of a model in a file, in the form that a job has it.
+absl::StatusOr<v1::Model> ModelOf(const std::string& path) {
+  v1::Model model;
+  if (absl::EndsWithIgnoreCase(path, ".onnx")) {
+    CAIRN_ASSIGN_OR_RETURN(OnnxFile file, ReadOnnxFile(path));
+    model = std::move(file.model);
+  } else if (absl::EndsWithIgnoreCase(path, ".keras")) {
+    CAIRN_ASSIGN_OR_RETURN(*model.mutable_keras_json(), ReadKerasArchiveConfig(path));
+  } else if (absl::EndsWithIgnoreCase(path, ".json")) {
     CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
-    json.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    model.mutable_keras_json()->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--model %s: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()", path));
   }
-  if (json.size() > kJobFileBytesMax) {
+  if (model.ByteSizeLong() > kJobFileBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--model %s: its description is longer than %d MiB", path, kJobFileBytesMax >> 20));
   }
-  spec->mutable_model()->Clear();
-  spec->mutable_model()->set_keras_json(json);
-  if (!archive || !spec->initial_weights().empty() || !spec->resume_from().empty()) return absl::OkStatus();
+  return model;
+}
+
+}  // namespace
+
+absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec) {
+  CAIRN_ASSIGN_OR_RETURN(*spec->mutable_model(), ModelOf(path));
+  const bool has_weights = !absl::EndsWithIgnoreCase(path, ".json");
+  if (!has_weights || !spec->initial_weights().empty() || !spec->resume_from().empty()) return absl::OkStatus();
   std::error_code error;
   spec->set_initial_weights(std::filesystem::absolute(path, error).lexically_normal().string());
   return absl::OkStatus();

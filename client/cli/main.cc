@@ -100,7 +100,7 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
   submit->add_option("--set", call.submit.settings, "PATH=VALUE: set a field of the job, as optimizer.adam.beta_1=0.8")
       ->allow_extra_args(false);
-  submit->add_option("--model", call.submit.model, "The model from this file: Keras' model.json or .keras")
+  submit->add_option("--model", call.submit.model, "The model from this file: Keras' model.json, .keras or .onnx")
       ->check(CLI::ExistingFile);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
   AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
@@ -124,16 +124,18 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
                                         [&call] { return RunExport(call.globals, call.export_options); });
   AddJobArgument(export_command, &call.export_options.job);
   export_command->add_option("--format", call.export_options.format,
-                             "safetensors, keras or weights.h5 [by the file's ending; else safetensors]");
+                             "safetensors, keras, weights.h5 or onnx [by the file's ending; else safetensors]");
   export_command->add_option("--layout", call.export_options.layout, "Of safetensors: keras or torch")
       ->capture_default_str();
+  export_command->add_flag("--fold-batch-norm", call.export_options.fold_batch_norm,
+                           "Of onnx: batch normalizations become part of the layers before them");
   export_command->add_option("-o,--output", call.export_options.output, "The file")->required();
 }
 
 void AddModels(CLI::App& app, Invocation& call) {
   CLI::App* models = AddCommand(app, "models", "List the ready-made models, or show the layers of one", call,
                                 [&call] { return RunModels(call.globals, call.models); });
-  models->add_option("NAME", call.models.name, "Show this one");
+  models->add_option("NAME", call.models.name, "Show this one, or the model of a .keras, .json or .onnx file");
   models->add_option("--input-shape", call.models.input_shape, "HEIGHT,WIDTH,CHANNELS [the model's own]")->delimiter(',');
   models->add_option("--classes", call.models.classes, "Its outputs [the model's own]");
 }

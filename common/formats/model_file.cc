@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/formats/keras_archive.h"
+#include "common/formats/onnx_file.h"
 #include "common/formats/safetensors.h"
 #include "common/model/model_file_name.h"
 
@@ -44,6 +45,8 @@ absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& orig
       status = WriteKerasWeightsFile(partial, graph, space);
       break;
     case ModelFileKind::kOnnx:
+      status = WriteOnnxFile(partial, {.model_name = origin.job}, graph, space);
+      break;
     case ModelFileKind::kUnknown:
       return absl::InvalidArgumentError(absl::StrCat(path, ": its ending does not say which kind of file it is to be"));
   }

@@ -1,8 +1,11 @@
 #include "common/formats/weights.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/formats/keras_archive.h"
+#include "common/formats/onnx_file.h"
 #include "common/formats/torch_layout.h"
 
 namespace cairn {
@@ -22,8 +25,12 @@ absl::StatusOr<SafetensorsFile> LoadWeights(const std::string& path, const Graph
   if (absl::EndsWithIgnoreCase(path, ".safetensors")) return LoadSafetensors(path, graph);
   if (absl::EndsWithIgnoreCase(path, ".keras")) return ReadKerasArchiveWeights(path);
   if (absl::EndsWithIgnoreCase(path, ".weights.h5")) return ReadKerasWeightsFile(path, graph);
+  if (absl::EndsWithIgnoreCase(path, ".onnx")) {
+    CAIRN_ASSIGN_OR_RETURN(OnnxFile file, ReadOnnxFile(path));
+    return std::move(file.weights);
+  }
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": is neither a checkpoint's directory nor a .safetensors, .keras or .weights.h5 file"));
+      path, ": is neither a checkpoint's directory nor a .safetensors, .keras, .weights.h5 or .onnx file"));
 }
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 //   .safetensors   safetensors.h: Keras' names and shapes, or PyTorch's (torch_layout.h)
 //   .keras         keras_archive.h: the archive's own model names them
 //   .weights.h5    keras_archive.h: in the order of the layers
+//   .onnx          onnx_file.h: the names that its own model gives them
 //
 // A free function, blocking; any thread. Directories (checkpoints) are the worker's: worker/weights_reader.h.
 #pragma once

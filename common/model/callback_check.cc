@@ -240,11 +240,10 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
   const absl::StatusOr<PathTemplate> path = PathTemplate::Parse(model->filepath());
   if (!path.ok()) return check.BadField("filepath", path.status().message());
   CAIRN_RETURN_IF_ERROR(CheckNames(check, *path, steps));
-  const ModelFileKind kind = ModelFileKindOf(model->filepath());
-  if (kind == ModelFileKind::kUnknown || kind == ModelFileKind::kOnnx) {
+  if (ModelFileKindOf(model->filepath()) == ModelFileKind::kUnknown) {
     return check.BadField(
         "filepath", "\"", model->filepath().substr(0, 200),
-        "\" does not say by its end which kind of file it is; end it in .safetensors, .keras or .weights.h5");
+        "\" does not say by its end which kind of file it is; end it in .safetensors, .keras, .weights.h5 or .onnx");
   }
   if (model->save_best_only()) {
     CAIRN_RETURN_IF_ERROR(check.Monitor(model));

@@ -70,6 +70,8 @@ void OnnxWriter::WriteLayer(const Node& node) {
     case LayerKind::kPermute: {
       std::vector<int64_t> axes = {0};
       for (const int32_t dim : node.layer.permute().dims()) axes.push_back(dim);
+      // onnxruntime takes a transposition that moves nothing before a Gemm for one that does.
+      if (std::is_sorted(axes.begin(), axes.end())) return SetOutput(node, In(node, 0, Channels::kLast), Channels::kLast);
       return SetOutput(node, Transpose(In(node, 0, Channels::kLast), axes), Channels::kLast);
     }
     case LayerKind::kAdd:

@@ -136,7 +136,7 @@ TEST(TorchLayout, SaysWhatDoesNotFit) {
   EXPECT_EQ(ToTorchLayout(attention, Numbered(attention).floats()).status().message(),
             "layer \"a\": multi_head_attention has no counterpart in PyTorch's layout; use Keras'");
   EXPECT_EQ(LoadWeights("m.h5", graph).status().message(),
-            "m.h5: is neither a checkpoint's directory nor a .safetensors, .keras or .weights.h5 file");
+            "m.h5: is neither a checkpoint's directory nor a .safetensors, .keras, .weights.h5 or .onnx file");
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
       {"callbacks { model_checkpoint { filepath: '/m.h5' } }",
        "callbacks[0].model_checkpoint.filepath: \"/m.h5\" does not say by its end which kind of file it is; end it in "
        ".safetensors, "
-       ".keras or .weights.h5"},
+       ".keras, .weights.h5 or .onnx"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch.safetensors' } }",
        "callbacks[0].model_checkpoint.filepath: a { without its }; write {{ for a brace"},
       {"callbacks { model_checkpoint { filepath: '/m-{epoch:y}.safetensors' } }",

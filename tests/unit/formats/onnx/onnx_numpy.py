@@ -1,0 +1,198 @@
+"""ONNX's operators in numpy, as far as Cairn and the tests' models use them: written from the operators' specification, for where
+onnxruntime cannot be had, and as a second opinion where it can.
+
+    outputs = run(onnx.load(path), x)
+"""
+
+import math
+
+import numpy as np
+from onnx import numpy_helper
+
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def attributes(node):
+    values = {}
+    for a in node.attribute:
+        values[a.name] = {1: a.f, 2: a.i, 3: a.s, 4: a.t}.get(a.type, list(a.floats) if a.type == 6 else list(a.ints))
+    return values
+
+
+def columns(x, kernel, strides, dilations, pads, fill):
+    """[n, c, places..., kernel...] of [n, c, extent...]."""
+    rank = len(kernel)
+    width = [(0, 0), (0, 0)] + [(pads[i], pads[i + rank]) for i in range(rank)]
+    padded = np.pad(x, width, constant_values=fill)
+    out = [(padded.shape[2 + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in range(rank)]
+    result = np.empty(x.shape[:2] + tuple(out) + tuple(kernel))
+    for place in np.ndindex(*kernel):
+        cut = tuple(slice(p * d, p * d + (o - 1) * s + 1, s) for p, d, o, s in zip(place, dilations, out, strides))
+        result[(Ellipsis,) + place] = padded[(slice(None), slice(None)) + cut]
+    return result
+
+
+def window(a, kernel):
+    rank = len(kernel)
+    assert a.get("auto_pad", b"NOTSET") == b"NOTSET"
+    return a.get("strides", [1] * rank), a.get("dilations", [1] * rank), a.get("pads", [0] * 2 * rank)
+
+
+def conv(a, x, w, b=None):
+    kernel, groups = w.shape[2:], a.get("group", 1)
+    c = columns(x, kernel, *window(a, kernel), 0)
+    flat = c.reshape(c.shape[:-len(kernel)] + (-1,))  # [n, c, places..., k]
+    parts = []
+    for g in range(groups):
+        wg = w.reshape(w.shape[0], w.shape[1], -1)[g * w.shape[0] // groups:(g + 1) * w.shape[0] // groups]
+        xg = flat[:, g * w.shape[1]:(g + 1) * w.shape[1]]
+        parts.append(np.einsum("nc...k,ock->no...", xg, wg))
+    y = np.concatenate(parts, axis=1)
+    return y if b is None else y + b.reshape((1, -1) + (1,) * len(kernel))
+
+
+def conv_transpose(a, x, w, b=None):
+    kernel = w.shape[2:]
+    strides, dilations, pads = window(a, kernel)
+    beyond = a.get("output_padding", [0, 0])
+    whole = [(x.shape[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + beyond[i] for i in range(2)]
+    y = np.zeros((x.shape[0], w.shape[1], *whole))
+    for i, j in np.ndindex(*kernel):
+        rows = slice(i * dilations[0], i * dilations[0] + (x.shape[2] - 1) * strides[0] + 1, strides[0])
+        cols = slice(j * dilations[1], j * dilations[1] + (x.shape[3] - 1) * strides[1] + 1, strides[1])
+        y[:, :, rows, cols] += np.einsum("nchw,co->nohw", x, w[:, :, i, j])
+    y = y[:, :, pads[0]:whole[0] - pads[2], pads[1]:whole[1] - pads[3]]
+    return y if b is None else y + b.reshape(1, -1, 1, 1)
+
+
+def pool(a, x, largest):
+    kernel = a["kernel_shape"]
+    c = columns(x, kernel, *window(a, kernel), -np.inf if largest else np.nan)
+    flat = c.reshape(c.shape[:-len(kernel)] + (-1,))
+    if largest:
+        return flat.max(-1)
+    return np.nan_to_num(flat).mean(-1) if a.get("count_include_pad", 0) else np.nanmean(flat, -1)
+
+
+def resize(a, x, _, scales=None):
+    scales = [int(s) for s in scales]
+    half = a.get("coordinate_transformation_mode", b"half_pixel") == b"half_pixel"
+    for axis, s in enumerate(scales):
+        n = x.shape[axis]
+        if s == 1:
+            continue
+        places = (np.arange(n * s) + 0.5) / s - 0.5 if half else np.arange(n * s) / s
+        if a["mode"] == b"nearest":
+            x = np.take(x, np.floor(places if not half else places + 0.5).astype(int), axis=axis)
+            continue
+        low = np.floor(places).astype(int)
+        t = (places - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        x = np.take(x, np.clip(low, 0, n - 1), axis=axis) * (1 - t) + np.take(x, np.clip(low + 1, 0, n - 1), axis=axis) * t
+    return x
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def by_channel(values, x):
+    return np.asarray(values).reshape((1, -1) + (1,) * (x.ndim - 2))
+
+
+def batch_norm(a, x, scale, bias, mean, variance):
+    return (x - by_channel(mean, x)) / np.sqrt(by_channel(variance, x) + a.get("epsilon", 1e-5)) * by_channel(scale, x) + by_channel(bias, x)
+
+
+def instance_norm(a, x, scale, bias):
+    axes = tuple(range(2, x.ndim))
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return (x - mean) / np.sqrt(variance + a.get("epsilon", 1e-5)) * by_channel(scale, x) + by_channel(bias, x)
+
+
+def reshape(x, shape):
+    return x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
+
+
+def pad(x, pads):
+    rank = x.ndim
+    return np.pad(x, [(int(pads[i]), int(pads[i + rank])) for i in range(rank)])
+
+
+def gemm(a, x, w, c=0.0):
+    return a.get("alpha", 1.0) * x @ (w.T if a.get("transB", 0) else w) + a.get("beta", 1.0) * np.asarray(c)
+
+
+def unsqueeze(x, axes):
+    for axis in sorted(axes):
+        x = np.expand_dims(x, int(axis))
+    return x
+
+
+def layer_norm(a, x, scale, bias=0.0):
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + a.get("epsilon", 1e-5)) * scale + bias
+
+
+OPERATORS = {
+    "Relu": lambda a, x: np.maximum(x, 0),
+    "LeakyRelu": lambda a, x: np.where(x > 0, x, a.get("alpha", 0.01) * x),
+    "Elu": lambda a, x: np.where(x > 0, x, a.get("alpha", 1.0) * (np.exp(np.minimum(x, 0)) - 1)),
+    "Sigmoid": lambda a, x: 1 / (1 + np.exp(-x)),
+    "Tanh": lambda a, x: np.tanh(x),
+    "Softplus": lambda a, x: np.logaddexp(0, x),
+    "Erf": lambda a, x: ERF(x),
+    "Sqrt": lambda a, x: np.sqrt(x),
+    "Pow": lambda a, x, y: x ** y,
+    "Softmax": lambda a, x: softmax(x, a.get("axis", -1)),
+    "Clip": lambda a, x, low=-np.inf, high=np.inf: np.clip(x, low, high),
+    "Identity": lambda a, x: x,
+    "Dropout": lambda a, x, *_: x,
+    "Cast": lambda a, x: x.astype(np.int64) if a["to"] == 7 else x.astype(np.float64),
+    "Add": lambda a, x, y: x + y,
+    "Sub": lambda a, x, y: x - y,
+    "Mul": lambda a, x, y: x * y,
+    "Div": lambda a, x, y: x / y,
+    "Sum": lambda a, *xs: sum(xs),
+    "Mean": lambda a, *xs: sum(xs) / len(xs),
+    "Max": lambda a, *xs: np.maximum.reduce(xs),
+    "Concat": lambda a, *xs: np.concatenate(xs, axis=a["axis"]),
+    "MatMul": lambda a, x, y: x @ y,
+    "Gemm": gemm,
+    "Gather": lambda a, x, i: np.take(x, i.astype(np.int64), axis=a.get("axis", 0)),
+    "Transpose": lambda a, x: x.transpose(a["perm"]),
+    "Reshape": lambda a, x, shape: reshape(x, shape),
+    "Flatten": lambda a, x: x.reshape(x.shape[0], -1),
+    "Unsqueeze": lambda a, x, axes: unsqueeze(x, axes),
+    "Squeeze": lambda a, x, axes: np.squeeze(x, tuple(int(i) for i in axes)),
+    "Shape": lambda a, x: np.array(x.shape),
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "MaxPool": lambda a, x: pool(a, x, True),
+    "AveragePool": lambda a, x: pool(a, x, False),
+    "GlobalAveragePool": lambda a, x: x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),
+    "ReduceMean": lambda a, x: x.mean(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
+    "Pad": lambda a, x, pads: pad(x, pads),
+    "Resize": resize,
+    "BatchNormalization": batch_norm,
+    "InstanceNormalization": instance_norm,
+    "LayerNormalization": layer_norm,
+}
+
+
+def run(model, x):
+    """The one output for the one input."""
+    graph = model.graph
+    values = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    values = {name: v.astype(np.float64) if v.dtype.kind == "f" else v for name, v in values.items()}
+    inputs = [i.name for i in graph.input if i.name not in values]
+    assert len(inputs) == 1
+    values[inputs[0]] = x.astype(np.float64) if x.dtype.kind == "f" else x
+    for node in graph.node:
+        a = attributes(node)
+        if node.op_type == "Constant":
+            values[node.output[0]] = numpy_helper.to_array(a["value"])
+            continue
+        arguments = [values[name] if name else None for name in node.input]
+        values[node.output[0]] = OPERATORS[node.op_type](a, *arguments)
+    return values[graph.output[0].name]
