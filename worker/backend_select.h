@@ -1,17 +1,26 @@
-// Which backend a worker computes with: the place where backends that are found at start (a GPU's) join those linked
-// in.
+// Which backend a worker computes with: the place where backends that are found at start (a GPU's) join those linked in.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "worker/backend/backend.h"
 
 namespace cairn {
 
-// device: "auto" (the fastest that is there), "cpu", "gpu" or "gpu:N". Errors: INVALID_ARGUMENT, a device of another
-// name; UNAVAILABLE, this build or machine has none such.
-absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device);
+// device: "auto" (GPU 0 if this machine has one, else the CPU), "cpu", "gpu" (GPU 0) or "gpu:N". fallback: if "auto" chose the CPU, why it
+// could not be a GPU. Errors: INVALID_ARGUMENT, a device of another name; UNAVAILABLE, there is none such: no plugin, no driver, no device,
+// or another build's plugin.
+absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback = nullptr);
+
+// Where a plugin is looked for, in this order: the folders of CAIRN_PLUGINS (with colons), the program's own, ../lib beside it.
+std::vector<std::string> PluginFolders();
+
+// Opens the first `file` that stands in one of the folders; it stays open for ever. driver: a library without which the file, which takes
+// most of a second to open, is of no use; or "". Errors: UNAVAILABLE names the folders, or what is wrong.
+absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::string>& folders, const std::string& file, int device,
+                                                    const char* driver = "");
 
 }  // namespace cairn

@@ -26,6 +26,8 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   model->options.batch_max = (spec.batch_size() + spec.replicas() - 1) / spec.replicas();
   model->options.threads = std::max(1, spec.threads_per_replica());
   if (spec.compute_dtype() != v1::DATA_TYPE_UNSPECIFIED) model->options.compute = spec.compute_dtype();
+  if (spec.has_deterministic()) model->options.deterministic = spec.deterministic();
+  model->options.allow_tf32 = spec.allow_tf32();
   model->options.loss = spec.loss();
   model->options.metrics.assign(spec.metrics().begin(), spec.metrics().end());
   model->options.class_weights.assign(spec.class_weight().begin(), spec.class_weight().end());

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_format.h"
@@ -22,6 +23,7 @@ struct Flags {
   cairn::WorkerOptions worker;
   cairn::DaemonOptions common;
   std::string device = "auto";
+  std::optional<int> slots;
   std::string role = "worker";
 };
 
@@ -41,7 +43,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--name", flags->worker.name, "unique in the cluster [worker- and a random number]");
   app->add_option("--role", flags->role, "worker, or evaluator: evaluates the checkpoints of jobs beside their training")
       ->capture_default_str();
-  app->add_option("--slots", flags->worker.slots, "replicas computed at the same time [the machine's threads]");
+  app->add_option("--slots", flags->slots, "replicas computed at the same time [the machine's threads; on a GPU 1]");
   app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");
   app->add_option("--device", flags->device, "auto, cpu, gpu or gpu:N")->capture_default_str();
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads that decode examples, for each job")
@@ -65,13 +67,18 @@ int Run(Flags& flags) {
     return 2;
   }
   options.role = flags.role == "evaluator" ? cairn::v1::EVALUATOR : cairn::v1::WORKER;
-  if (absl::Status status = options.Validate(); !status.ok()) {
-    cairn::LogError("%s", status.message());
-    return 2;
-  }
-  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = cairn::SelectBackend(flags.device);
+  std::string fallback;
+  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = cairn::SelectBackend(flags.device, &fallback);
   if (!backend.ok()) {
     cairn::LogError("%s", backend.status().message());
+    return 2;
+  }
+  if (!fallback.empty()) cairn::LogInfo("no GPU, computing on the CPU: %s", fallback);
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int slots = (*backend)->slots_default();
+  options.slots = flags.slots.value_or(slots > 0 ? slots : threads);
+  if (absl::Status status = options.Validate(); !status.ok()) {
+    cairn::LogError("%s", status.message());
     return 2;
   }
   cairn::LogInfo("%d slots on %s", options.slots, (*backend)->device());
@@ -99,7 +106,6 @@ int main(int argc, char** argv) {
   cairn::BlockStopSignals();
   CLI::App app{"cairn-worker: computes gradients"};
   Flags flags;
-  flags.worker.slots = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   AddFlags(&app, &flags);
   CLI11_PARSE(app, argc, argv);
   return Run(flags);

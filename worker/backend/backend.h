@@ -87,6 +87,8 @@ struct ProgramOptions {
   int64_t batch_max = 0;  // examples
   int threads = 1;
   v1::DataType compute = v1::FLOAT32;  // JobSpec.compute_dtype: FLOAT32 or BFLOAT16; losses and gradients are FLOAT32
+  bool deterministic = true;           // JobSpec.deterministic
+  bool allow_tf32 = false;             // JobSpec.allow_tf32
   v1::Loss loss;
   std::vector<v1::Metric> metrics;
   std::vector<v1::ClassWeight> class_weights;  // of training's loss
@@ -98,6 +100,8 @@ class Backend {
   virtual std::string name() const = 0;         // "onednn"
   virtual std::string device() const = 0;       // "cpu: Intel Xeon ... (AVX-512)"
   virtual std::string fingerprint() const = 0;  // what decides the bits: ISA, library version
+  // Replicas that a worker computes at the same time unless it is told otherwise; 0: one for each of the machine's threads.
+  virtual int slots_default() const { return 0; }
   // Errors: UNIMPLEMENTED names the layer that this backend lacks.
   virtual absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                            const ProgramOptions& options) = 0;

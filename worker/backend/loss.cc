@@ -276,6 +276,12 @@ absl::Status CheckLabelSize(const v1::Loss& loss, int64_t outputs, int64_t label
       one ? " (a class number)" : " (one for each output of the model)", "; choose another loss or number of units"));
 }
 
+absl::Status CheckSizes(const v1::Loss& loss, int64_t examples, int64_t outputs, absl::Span<const float> labels, int64_t label_size) {
+  CAIRN_RETURN_IF_ERROR(CheckLabelSize(loss, outputs, label_size));
+  if (static_cast<int64_t>(labels.size()) >= examples * label_size) return absl::OkStatus();
+  return absl::InvalidArgumentError("the batch has fewer labels than examples");
+}
+
 }  // namespace
 
 LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1::ClassWeight> class_weights) {
@@ -296,6 +302,16 @@ LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1:
   return plan;
 }
 
+absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs, absl::Span<const float> labels,
+                         int64_t label_size) {
+  CAIRN_RETURN_IF_ERROR(CheckSizes(loss, examples, outputs, labels, label_size));
+  ExampleLoss<float> example(loss, plan, outputs);
+  for (int64_t e = 0; e < examples; ++e) {
+    CAIRN_RETURN_IF_ERROR(example.SetTarget(e, labels.subspan(e * label_size, label_size)));
+  }
+  return absl::OkStatus();
+}
+
 template <typename Real>
 absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Span<const v1::Metric> metrics,
                             int64_t examples, absl::Span<const Real> outputs, absl::Span<const float> labels,
@@ -306,10 +322,7 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
   if (examples == 0) return absl::OkStatus();
   const int64_t size = static_cast<int64_t>(outputs.size()) / examples;
   CAIRN_CHECK(size > 0 && (gradients.empty() || gradients.size() == outputs.size()), "the backend's buffers");
-  CAIRN_RETURN_IF_ERROR(CheckLabelSize(loss, size, label_size));
-  if (static_cast<int64_t>(labels.size()) < examples * label_size) {
-    return absl::InvalidArgumentError("the batch has fewer labels than examples");
-  }
+  CAIRN_RETURN_IF_ERROR(CheckSizes(loss, examples, size, labels, label_size));
   ExampleLoss<Real> example(loss, plan, size);
   for (int64_t e = 0; e < examples; ++e) {
     const absl::Span<const Real> x = outputs.subspan(e * size, size);

@@ -38,4 +38,8 @@ absl::Status LossAndMetrics(const v1::Loss& loss, const LossPlan& plan, absl::Sp
                             int64_t examples, absl::Span<const Real> outputs, absl::Span<const float> labels,
                             int64_t label_size, absl::Span<Real> gradients, BatchSums* sums);
 
+// What LossAndMetrics would refuse, before anything is computed: `outputs` numbers an example, `labels` of all examples.
+absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs, absl::Span<const float> labels,
+                         int64_t label_size);
+
 }  // namespace cairn

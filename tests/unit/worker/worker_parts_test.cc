@@ -14,14 +14,13 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(SelectBackendTest, KnowsItsDevices) {
-  for (const char* device : {"auto", "cpu"}) {
-    const auto backend = SelectBackend(device);
-    ASSERT_TRUE(backend.ok());
-    EXPECT_THAT((*backend)->device(), HasSubstr("cpu"));
-    EXPECT_FALSE((*backend)->fingerprint().empty());
+  const auto backend = SelectBackend("cpu");
+  ASSERT_TRUE(backend.ok());
+  EXPECT_THAT((*backend)->device(), HasSubstr("cpu"));
+  EXPECT_FALSE((*backend)->fingerprint().empty());
+  for (const char* device : {"tpu", "gpu:", "gpu:x", "gpu:-1", "gpu:99999"}) {
+    EXPECT_EQ(SelectBackend(device).status().code(), absl::StatusCode::kInvalidArgument) << device;
   }
-  EXPECT_THAT(SelectBackend("gpu:1").status().message(), HasSubstr("no GPU backend in this build"));
-  EXPECT_EQ(SelectBackend("tpu").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(WorkerOptionsTest, ErrorsNameTheFlag) {

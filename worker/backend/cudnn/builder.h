@@ -44,6 +44,7 @@ struct Value {
 
 struct LoweringOptions {
   int64_t examples = 0;
+  int64_t label_size = 1;  // numbers of an example's label
   Mode mode = Mode::kTrain;
   Precision precision;
   v1::Loss loss;
@@ -76,7 +77,7 @@ class Builder {
   void Backward(std::function<void()> fn) { backward_.push_back({current_, std::move(fn)}); }
   Activation ActivationOf(const Node& node) const;
   Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it
-  bool Frozen(const Node& node) const { return node.layer.has_trainable() && !node.layer.trainable(); }
+  bool Frozen(const Node& node) const { return !node.trainable; }
   bool training() const { return options_.mode == Mode::kTrain; }
   DType type() const { return options_.precision.type; }
   int64_t examples() const { return options_.examples; }

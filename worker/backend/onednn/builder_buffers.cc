@@ -44,8 +44,7 @@ Tensor* PlanBuilder::NewInputs(const Desc& desc) {
 }
 
 dnnl::memory PlanBuilder::Use(Tensor* tensor) {
-  tensor->first_use = std::min(tensor->first_use, now_);
-  tensor->last_use = std::max(tensor->last_use, now_);
+  tensor->ArenaBuffer::Use(now_);
   return tensor->memory;
 }
 
@@ -149,27 +148,12 @@ void PlanBuilder::PlanVariables() {
   }
 }
 
-// The largest first, each at the lowest place where it overlaps no buffer that is in use at the same time.
 void PlanBuilder::PlaceTensors() {
-  constexpr int64_t kAlignment = 64;
-  std::vector<Tensor*> order, placed;
+  std::vector<ArenaBuffer*> buffers;
   for (const auto& tensor : plan_->tensors_) {
-    if (tensor->offset >= 0) order.push_back(tensor.get());
+    if (tensor->offset >= 0) buffers.push_back(tensor.get());
   }
-  std::stable_sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->bytes > b->bytes; });
-  for (Tensor* tensor : order) {
-    int64_t offset = 0;
-    for (const Tensor* other : placed) {  // by offset
-      if (other->last_use < tensor->first_use || other->first_use > tensor->last_use) continue;
-      if (offset + tensor->bytes <= other->offset) break;
-      offset = std::max(offset, AlignUp(other->offset + other->bytes, kAlignment));
-    }
-    tensor->offset = offset;
-    plan_->arena_bytes_ = std::max(plan_->arena_bytes_, AlignUp(offset + tensor->bytes, kAlignment));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), tensor,
-                                   [](const Tensor* a, const Tensor* b) { return a->offset < b->offset; }),
-                  tensor);
-  }
+  plan_->arena_bytes_ = PlaceBuffers(buffers, 64);
 }
 
 }  // namespace cairn::onednn

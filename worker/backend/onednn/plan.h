@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "dnnl.hpp"
+#include "worker/backend/arena.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/loss.h"
 #include "worker/backend/onednn/kernels.h"
@@ -31,14 +31,11 @@ enum class Mode {
 };
 
 // A buffer of the arena. Times count the operations: forward 0 .. n - 1, the loss n, backward n + 1 .. 2 n.
-struct Tensor {
+// offset -1: the batch's inputs.
+struct Tensor : ArenaBuffer {
   dnnl::memory::desc desc;
   dnnl::memory memory;
   std::vector<dnnl::memory> views;  // the same bytes under other descriptions
-  int64_t bytes = 0;
-  int64_t offset = 0;  // in the arena; -1: the batch's inputs
-  int first_use = std::numeric_limits<int>::max();
-  int last_use = -1;
 
   float* data() const { return static_cast<float*>(memory.get_data_handle()); }
   int64_t numbers() const { return bytes / static_cast<int64_t>(sizeof(float)); }  // of the layout, padding included

@@ -20,7 +20,7 @@ inline constexpr float kGeluCubic = 0.044715f;
 CAIRN_DEVICE float Activate(Act f, float alpha, float x) {
   switch (f) {
     case Act::kRelu:
-      return x > 0 ? x : 0.0f;
+      return x < 0 ? 0.0f : x;  // NaN stays: what went wrong must show
     case Act::kLeakyRelu:
       return x > 0 ? x : alpha * x;
     case Act::kSigmoid:
@@ -38,7 +38,7 @@ CAIRN_DEVICE float Activate(Act f, float alpha, float x) {
     case Act::kSoftplus:
       return (x > 0 ? x : 0.0f) + log1pf(expf(-fabsf(x)));
     case Act::kRelu6:
-      return x > 0 ? (x < 6 ? x : 6.0f) : 0.0f;
+      return x < 0 ? 0.0f : (x > 6 ? 6.0f : x);
     default:
       return x;
   }

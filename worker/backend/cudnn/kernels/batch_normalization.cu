@@ -94,7 +94,7 @@ struct Normalize {
     }
     if (relu) {
       CAIRN_UNROLL
-      for (int k = 0; k < V; ++k) n.at[k] = n.at[k] > 0 ? n.at[k] : 0.0f;
+      for (int k = 0; k < V; ++k) n.at[k] = n.at[k] < 0 ? 0.0f : n.at[k];
     }
     Store<V>(y, i, n);
   }

@@ -1,0 +1,121 @@
+#include "tests/unit/backend/cudnn_host_machine.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "worker/backend/cudnn/kernels/numbers.h"
+
+namespace cairn::cudnn {
+namespace {
+
+constexpr int64_t kGuard = 256;  // bytes before and behind
+constexpr uint8_t kGuardByte = 0xa5;
+
+class HostRecording : public Recording {
+ public:
+  explicit HostRecording(std::function<absl::Status()> enqueue) : enqueue(std::move(enqueue)) {}
+  const std::function<absl::Status()> enqueue;
+};
+
+}  // namespace
+
+absl::StatusOr<Block> HostMachine::Allocate(int64_t bytes) {
+  const int64_t whole = (bytes + kGuard - 1) / kGuard * kGuard;
+  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kGuard, whole + 2 * kGuard));
+  CAIRN_CHECK(memory != nullptr, "memory for a test");
+  std::memset(memory, kGuardByte, whole + 2 * kGuard);
+  std::memset(memory + kGuard, 0xff, bytes);
+  return Block(memory + kGuard, bytes, [memory, bytes, whole](void*) {
+    for (int64_t i = 0; i < kGuard; ++i) CAIRN_CHECK(memory[i] == kGuardByte, "written before its begin");
+    for (int64_t i = bytes; i < whole + kGuard; ++i) CAIRN_CHECK(memory[kGuard + i] == kGuardByte, "written behind its end");
+    std::free(memory);
+  });
+}
+
+absl::Status HostMachine::CopyIn(void* to, const void* pinned, int64_t bytes) {
+  std::memcpy(to, pinned, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::Zero(void* to, int64_t bytes) {
+  std::memset(to, 0, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::CopyOut(void* pinned, const void* from, int64_t bytes, int signal) {
+  std::memcpy(pinned, from, bytes);
+  CAIRN_CHECK(!arrived_.at(signal), "each signal is given once");
+  arrived_[signal] = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> HostMachine::Record(const std::function<absl::Status()>& enqueue) {
+  return std::make_unique<HostRecording>(enqueue);
+}
+
+absl::Status HostMachine::Launch(Recording& recording) {
+  ++launches_;
+  return static_cast<HostRecording&>(recording).enqueue();
+}
+
+absl::Status HostMachine::WaitFor(int signal, absl::Duration) {
+  if (arrived_.at(signal)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("signal ", signal, " is never given"));
+}
+
+absl::StatusOr<int64_t> HostMachine::Prepare(const Product& product) {
+  products_.insert(product);
+  return 0;
+}
+
+absl::StatusOr<int64_t> HostMachine::Prepare(const Convolution& convolution) {
+  convolutions_.insert(convolution);
+  return 0;
+}
+
+absl::Status HostMachine::Multiply(const Product& p, const void* a, const void* b, const void* bias, void* c, void*) {
+  CAIRN_CHECK(products_.contains(p), "Prepare was told of it");
+  const kernels::In x{a, precision_.type}, y{b, precision_.type}, offsets{bias, precision_.type};
+  const kernels::Out z{c, p.out};
+  for (int64_t i = 0; i < p.batch; ++i) {
+    for (int64_t r = 0; r < p.m; ++r) {
+      for (int64_t s = 0; s < p.n; ++s) {
+        float sum = 0;
+        for (int64_t k = 0; k < p.k; ++k) {
+          const int64_t ia = i * p.m * p.k + (p.transpose_a ? k * p.m + r : r * p.k + k);
+          const int64_t ib = i * p.k * p.n + (p.transpose_b ? s * p.k + k : k * p.n + s);
+          sum += kernels::At(x, ia) * kernels::At(y, ib);
+        }
+        const int64_t at = (i * p.m + r) * p.n + s;
+        float value = p.alpha * sum;
+        if (p.beta != 0) value += p.beta * kernels::At({c, p.out}, at);
+        if (p.bias) value += kernels::At(offsets, s);
+        if (p.relu && !(value > 0)) value = 0;
+        kernels::Set(z, at, value);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::Convolve(const Convolution& c, const void* first, const void* second, void* to, void*) {
+  CAIRN_CHECK(convolutions_.contains(c), "Prepare was told of it");
+  kernels::Error error = 0;
+  switch (c.kind) {
+    case Convolution::kForward:
+      error = kernels::Convolution(nullptr, c.window, first, second, to, precision_.type);
+      break;
+    case Convolution::kBackwardData:
+      error = kernels::ConvolutionBackwardData(nullptr, c.window, first, second, to, precision_.type, false);
+      break;
+    case Convolution::kBackwardFilter:
+      error = kernels::ConvolutionBackwardFilter(nullptr, c.window, first, second, static_cast<float*>(to), precision_.type);
+      break;
+  }
+  if (error == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("kernel error ", error));
+}
+
+}  // namespace cairn::cudnn

@@ -1,0 +1,77 @@
+// Goal: whatever is wrong with a GPU's plugin, "auto" computes on the CPU and says why, "gpu" is an error that says what to do, and no
+// library brings the worker down. The plugins are made of a few lines each (fake_plugin.cc); the real one is opened where it was built.
+#include "worker/backend_select.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace cairn {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+std::string Message(const std::string& file, int device = 0) {
+  return std::string(LoadPlugin({"/nonexistent", FAKE_PLUGINS}, file, device).status().message());
+}
+
+TEST(LoadPluginTest, SaysWhatIsWrongWithTheFile) {
+  EXPECT_THAT(Message("libnone.so"), HasSubstr("no libnone.so in /nonexistent, "));
+  EXPECT_THAT(Message("libfake_empty.so"), HasSubstr("has no cairn_backend_plugin"));
+  EXPECT_THAT(Message("libfake_other.so"), HasSubstr("is of another build (of another tree, this worker: "));
+  EXPECT_EQ(LoadPlugin({FAKE_PLUGINS}, "libfake_good.so", 3).status(),
+            absl::UnavailableError("libfake_good.so: device 3 is not plugged in"));
+  EXPECT_THAT(std::string(LoadPlugin({FAKE_PLUGINS}, "libfake_good.so", 0, "libno-driver.so").status().message()),
+              HasSubstr("libfake_good.so: no driver on this machine (libno-driver.so: "));
+  const std::string text = testing::TempDir() + "/libtext.so";
+  std::ofstream(text) << "no library";
+  const absl::Status status = LoadPlugin({testing::TempDir()}, "libtext.so", 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("could not be loaded: "));
+  std::filesystem::remove(text);
+}
+
+TEST(LoadPluginTest, TheFirstFolderThatHasTheFileCounts) {
+  const std::string folder = testing::TempDir() + "/first";
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(std::string(FAKE_PLUGINS) + "/libfake_empty.so", folder + "/libfake_good.so",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(std::string(LoadPlugin({folder, FAKE_PLUGINS}, "libfake_good.so", 0).status().message()), HasSubstr("is no plugin of Cairn"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PluginFoldersTest, TheNamedOnesThenTheProgramsOwn) {
+  setenv("CAIRN_PLUGINS", "/a::/b", 1);
+  const std::vector<std::string> folders = PluginFolders();
+  unsetenv("CAIRN_PLUGINS");
+  ASSERT_EQ(folders.size(), 4u);
+  EXPECT_EQ(folders[0], "/a");
+  EXPECT_EQ(folders[1], "/b");
+  EXPECT_EQ(std::filesystem::path(folders[3]).filename(), "lib");
+}
+
+// With the build's own plugin where there is one: this test passes with and without a GPU.
+TEST(SelectBackendTest, AutoFallsBackAndSaysWhyGpuIsAnError) {
+  setenv("CAIRN_PLUGINS", BUILT_PLUGINS, 1);
+  std::string fallback;
+  const auto chosen = SelectBackend("auto", &fallback), gpu = SelectBackend("gpu");
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  if (gpu.ok()) {
+    EXPECT_EQ((*chosen)->name(), (*gpu)->name());
+    EXPECT_EQ((*gpu)->slots_default(), 1);
+    EXPECT_EQ(fallback, "");
+  } else {
+    EXPECT_EQ((*chosen)->name(), "onednn");
+    EXPECT_THAT(fallback, AnyOf(HasSubstr("no driver on this machine (libcuda.so.1"), HasSubstr("sees no GPU"), HasSubstr("no libcairn_cudnn.so in"),
+                                HasSubstr("too old"), HasSubstr("could not be loaded")));
+    EXPECT_EQ(gpu.status(), absl::UnavailableError("--device=gpu: " + fallback + "; use --device=cpu, or auto"));
+  }
+  unsetenv("CAIRN_PLUGINS");
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,325 @@
+#include "worker/backend/cudnn/builder.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/limits.h"
+
+namespace cairn::cudnn {
+namespace {
+
+static_assert(kernels::kMetricsMax == kMetricsMax, "LossArguments has room for all of them");
+static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 && static_cast<int>(kernels::Act::kSoftplus) == v1::SOFTPLUS &&
+                  static_cast<int>(kernels::Act::kRelu) == v1::RELU,
+              "kernels::Act has the numbers of v1::Activation");
+
+// Gradients are handed out in ranges of at least this many numbers: 1 MiB.
+constexpr int64_t kReleaseNumbersMin = 1 << 18;
+constexpr int64_t kArenaAlignment = 256;
+
+// Layers that apply an activation themselves.
+bool HasKernel(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kConv2D:
+    case LayerKind::kConv1D:
+    case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv2DTranspose:
+    case LayerKind::kDense:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Layers that can take a ZeroPadding2D before them into their own window.
+bool TakesPads(LayerKind kind) {
+  return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kSeparableConv2D;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const LoweringOptions& options, Machine& machine) {
+  return Builder(graph, options, machine).Build();
+}
+
+Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& machine)
+    : graph_(graph), options_(options), machine_(machine), plan_(std::make_unique<Plan>()) {
+  plan_->examples_ = options.examples;
+}
+
+absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
+  MakeValues();
+  for (const Node& node : graph_.nodes()) {
+    current_ = &node;
+    if (!joined_[node.id]) Fail(Lower(node));
+    if (!error_.ok()) return error_;
+  }
+  CAIRN_RETURN_IF_ERROR(LowerLoss());
+  if (training()) LowerBackward();
+  if (!error_.ok()) return error_;
+  std::vector<ArenaBuffer*> buffers;
+  for (ArenaBuffer& buffer : plan_->buffers_) buffers.push_back(&buffer);
+  plan_->arena_bytes_ = PlaceBuffers(buffers, kArenaAlignment);
+  return std::move(plan_);
+}
+
+// ---- which values there are, and which nodes need no launch ----
+
+void Builder::MakeValues() {
+  const std::vector<Node>& nodes = graph_.nodes();
+  consumers_.resize(nodes.size());
+  joined_.resize(nodes.size());
+  node_values_.resize(nodes.size());
+  exact_.resize(nodes.size());
+  std::vector<bool> trains(nodes.size()), has_variables(nodes.size());
+  for (const Node& node : nodes) {
+    for (int input : node.inputs) consumers_[input].push_back(node.id);
+    for (int v : node.variables) {
+      has_variables[node.id] = true;
+      if (graph_.variables()[v].kind == VariableKind::kTrainable) trains[node.id] = true;
+    }
+    for (int input : node.inputs) {
+      if (trains[input]) trains[node.id] = true;
+      if (has_variables[input]) has_variables[node.id] = true;
+    }
+  }
+  for (size_t id = nodes.size(); id-- > 0;) {
+    if (nodes[id].kind != LayerKind::kEmbedding && !exact_[id]) continue;
+    for (int input : nodes[id].inputs) exact_[input] = !has_variables[input];
+  }
+  for (const Node& node : nodes) {
+    joined_[node.id] = JoinsProducer(node);
+    if (!joined_[node.id]) {
+      const DType type = exact_[node.id] ? DType::kFloat32 : this->type();
+      node_values_[node.id] = NewValue(examples() * NumElements(node.output), trains[node.id], type);
+      continue;
+    }
+    const int producer = TakenByNormalization(node) ? std::max(node.inputs[0], node.inputs[1]) : node.inputs[0];
+    node_values_[node.id] = node_values_[producer];
+    if (training() && trains[node.id]) node_values_[node.id]->needs_gradient = true;
+  }
+}
+
+// The later of an Add's two inputs, if it is a batch normalization that nothing else reads, computes the Add: its other input stands
+// by then.
+bool Builder::TakenByNormalization(const Node& node) const {
+  if (node.kind != LayerKind::kAdd || node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return false;
+  const Node& later = graph_.nodes()[std::max(node.inputs[0], node.inputs[1])];
+  const int other = std::min(node.inputs[0], node.inputs[1]);
+  return later.kind == LayerKind::kBatchNormalization && consumers_[later.id].size() == 1 &&
+         node_values_[other] != node_values_[later.inputs[0]];  // two gradients in one place
+}
+
+// Whether the node's output is the value of an input's node, either because it changes nothing or because that node's launches do its
+// work.
+bool Builder::JoinsProducer(const Node& node) const {
+  if (node.inputs.empty()) return false;
+  const Node& producer = graph_.nodes()[node.inputs[0]];
+  const bool alone = consumers_[producer.id].size() == 1 && producer.id != graph_.output().id;
+  switch (node.kind) {
+    case LayerKind::kFlatten:
+    case LayerKind::kReshape:
+      return true;
+    case LayerKind::kDropout:
+      return !training() || node.layer.dropout().rate() == 0;
+    case LayerKind::kSpatialDropout2D:
+      return !training() || node.layer.spatial_dropout2d().rate() == 0;
+    case LayerKind::kRescaling:
+      return alone && producer.kind == LayerKind::kInput;
+    case LayerKind::kZeroPadding2D:
+      return node.id != graph_.output().id &&
+             std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
+                         [&](int id) { return TakesPads(graph_.nodes()[id].kind); });
+    case LayerKind::kAdd:
+      return TakenByNormalization(node);
+    case LayerKind::kActivation: {
+      const Activation f = ActivationOf(node);
+      if (f.linear()) return true;
+      if (!alone) return false;
+      if (producer.kind == LayerKind::kBatchNormalization || TakenByNormalization(producer)) return f.kind == v1::RELU;
+      return HasKernel(producer.kind) && ActivationOf(producer).linear();
+    }
+    default:
+      return false;
+  }
+}
+
+Activation Builder::ActivationOf(const Node& node) const {
+  if (node.id == graph_.output().id && options_.loss_plan.fused && options_.mode != Mode::kPredict) return {};
+  return {node.activation, node.activation == v1::ELU ? node.alpha : node.negative_slope};
+}
+
+Activation Builder::JoinedActivation(const Node& node) const {
+  const Activation own = ActivationOf(node);
+  if (!own.linear() || consumers_[node.id].size() != 1) return own;
+  const Node& next = graph_.nodes()[consumers_[node.id][0]];
+  if (next.kind != LayerKind::kActivation || !joined_[next.id]) return own;
+  return ActivationOf(next);
+}
+
+// ---- forward ----
+
+absl::Status Builder::Lower(const Node& node) {
+  Value* const out = node_values_[node.id];
+  Value* const in = node.inputs.empty() ? nullptr : node_values_[node.inputs[0]];
+  std::vector<Value*> all;
+  for (int input : node.inputs) all.push_back(node_values_[input]);
+  switch (node.kind) {
+    case LayerKind::kInput:
+      LowerInput(node);
+      break;
+    case LayerKind::kRescaling:
+      LowerRescaling(node, in, out);
+      break;
+    case LayerKind::kActivation:
+      LowerActivation(node, in, out);
+      break;
+    case LayerKind::kConv2D:
+    case LayerKind::kConv1D:
+    case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv2DTranspose:
+      LowerConvolution(node, in, out);
+      break;
+    case LayerKind::kDense:
+      LowerDense(node, in, out);
+      break;
+    case LayerKind::kMultiHeadAttention:
+      LowerAttention(node);
+      break;
+    case LayerKind::kEmbedding:
+      LowerEmbedding(node, in, out);
+      break;
+    case LayerKind::kBatchNormalization:
+      LowerBatchNormalization(node, in, out);
+      break;
+    case LayerKind::kLayerNormalization:
+    case LayerKind::kGroupNormalization:
+      LowerGroupNormalization(node, in, out);
+      break;
+    case LayerKind::kMaxPooling2D:
+    case LayerKind::kAveragePooling2D:
+    case LayerKind::kMaxPooling1D:
+    case LayerKind::kAveragePooling1D:
+      LowerPooling(node, in, out);
+      break;
+    case LayerKind::kGlobalAveragePooling2D:
+    case LayerKind::kGlobalAveragePooling1D:
+      LowerGlobalAverage(node, in, out);
+      break;
+    case LayerKind::kUpSampling2D:
+      LowerUpSampling(node, in, out);
+      break;
+    case LayerKind::kZeroPadding2D:
+      LowerZeroPadding(node, in, out);
+      break;
+    case LayerKind::kPermute:
+      LowerPermute(node, in, out);
+      break;
+    case LayerKind::kDropout:
+    case LayerKind::kSpatialDropout2D:
+      LowerDropout(node, in, out);
+      break;
+    case LayerKind::kAdd:
+      LowerSum(std::move(all), 1, out);
+      break;
+    case LayerKind::kAverage:
+      LowerSum(std::move(all), 1.0f / static_cast<float>(node.inputs.size()), out);
+      break;
+    case LayerKind::kMaximum:
+      LowerMaximum(std::move(all), out);
+      break;
+    case LayerKind::kMultiply:
+      LowerMultiply(node, out);
+      break;
+    case LayerKind::kConcatenate:
+      LowerConcatenate(node, out);
+      break;
+    case LayerKind::kFlatten:
+    case LayerKind::kReshape:
+      CAIRN_CHECK(false, "always joined");
+  }
+  return absl::OkStatus();
+}
+
+// ---- the loss ----
+
+absl::Status Builder::LowerLoss() {
+  current_ = &graph_.output();
+  Value* const last = node_values_.back();
+  const Ref outputs = Read(*last, DType::kFloat32);
+  plan_->outputs_ = outputs;
+  if (options_.mode == Mode::kPredict) {
+    // Stands until it is copied out.
+    if (outputs.place == Ref::kArena) plan_->buffers_[outputs.buffer].Use(static_cast<int>(plan_->steps_.size()));
+    return absl::OkStatus();
+  }
+  kernels::LossArguments a;
+  a.kind = options_.loss.kind();
+  a.softmax = options_.loss_plan.softmax;
+  a.fused = options_.loss_plan.fused;
+  a.from_logits = options_.loss.from_logits();
+  a.label_smoothing = options_.loss.label_smoothing();
+  a.examples = examples();
+  a.outputs = last->numbers / examples();
+  a.label_size = options_.label_size;
+  a.metrics = static_cast<int>(options_.metrics.size());
+  for (int i = 0; i < a.metrics; ++i) {
+    a.metric_kind[i] = options_.metrics[i].kind();
+    a.metric_k[i] = options_.metrics[i].k() == 0 ? 5 : options_.metrics[i].k();
+  }
+  a.weights = training() ? static_cast<int64_t>(options_.loss_plan.class_weights.size()) : 0;
+  const Ref weights = a.weights > 0 ? Ref{Ref::kClassWeights} : Ref{};
+  const Ref by_example = New(a.examples * (1 + a.metrics) * 8);
+  Ref gradients;
+  if (training() && last->needs_gradient) {
+    last->gradient = NewLike(*last);
+    last->gradient_written = true;
+    gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
+  }
+  const Ref labels{Ref::kLabels}, results{Ref::kResults};
+  Emit("loss", {outputs, labels, weights}, {by_example, gradients}, [=](const Run& r) {
+    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights), r.At<float>(gradients),
+                         r.At<double>(by_example));
+  });
+  Emit("sums", {by_example}, {results}, [=](const Run& r) {
+    return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));
+  });
+  if (gradients && last->type != DType::kFloat32) {
+    EmitConvert(gradients, DType::kFloat32, last->gradient, last->type, last->numbers);
+  }
+  return absl::OkStatus();
+}
+
+// ---- backward ----
+
+void Builder::LowerBackward() {
+  // Each node's variables, with the padding behind them, as one range.
+  const std::vector<Variable>& variables = graph_.variables();
+  std::vector<int64_t> begins(graph_.nodes().size(), -1);
+  for (const Variable& v : variables) {
+    if (begins[v.node] < 0) begins[v.node] = v.offset;
+  }
+  int64_t end = graph_.space_size();
+  const auto release = [&](int64_t begin) {
+    if (begin == end) return;
+    plan_->releases_.push_back({static_cast<int>(plan_->steps_.size()) - 1, begin, end});
+    end = begin;
+  };
+  std::vector<std::vector<std::function<void()>>> by_node(graph_.nodes().size());
+  for (Back& back : backward_) by_node[back.node->id].push_back(std::move(back.fn));
+  for (int id = static_cast<int>(graph_.nodes().size()) - 1; id >= 0; --id) {
+    current_ = &graph_.nodes()[id];
+    const Value* out = node_values_[id];
+    // Without a gradient nothing that is read depends on it.
+    if (out->gradient) {
+      for (size_t i = by_node[id].size(); i-- > 0;) by_node[id][i]();
+    }
+    if (begins[id] >= 0 && end - begins[id] >= kReleaseNumbersMin) release(begins[id]);
+  }
+  release(0);
+}
+
+}  // namespace cairn::cudnn

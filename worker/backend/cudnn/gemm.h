@@ -1,0 +1,57 @@
+// Matrix products by cuBLASLt.
+//
+// Of one CudaMachine. The algorithm is chosen when Prepare sees a product first and kept: the heuristics' first one that adds up in a
+// fixed order (no split along k that is summed by atomics) in a workspace that the caller brings.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "worker/backend/cudnn/device.h"
+#include "worker/backend/cudnn/machine.h"
+
+namespace cairn::cudnn {
+
+// Descriptors of a product: those can be made, and looked at, without a device.
+class ProductDescriptors {
+ public:
+  static absl::StatusOr<std::unique_ptr<ProductDescriptors>> Make(const Product& product, const Precision& precision);
+  ~ProductDescriptors();
+  ProductDescriptors() = default;
+  ProductDescriptors(const ProductDescriptors&) = delete;
+  ProductDescriptors& operator=(const ProductDescriptors&) = delete;
+
+  absl::Status SetBias(const void* bias);
+
+  cublasLtMatmulDesc_t operation = nullptr;
+  // cuBLASLt counts by columns: the transposed of C is B' A'.
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+
+ private:
+  absl::Status Init(const Product& product, const Precision& precision);
+};
+
+class Gemm {
+ public:
+  static absl::StatusOr<std::unique_ptr<Gemm>> Make(const Precision& precision);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  absl::StatusOr<int64_t> Prepare(const Product& product);
+  absl::Status Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace);
+
+ private:
+  struct Plan {
+    std::unique_ptr<ProductDescriptors> descriptors;
+    cublasLtMatmulAlgo_t algorithm;
+    int64_t workspace_bytes = 0;
+  };
+  explicit Gemm(const Precision& precision) : precision_(precision) {}
+
+  const Precision precision_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Product, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace cairn::cudnn
