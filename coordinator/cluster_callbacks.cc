@@ -109,6 +109,11 @@ void ClusterCore::DecideEpochs(Job& job) {
 // Whether the chief may still be at the checkpoint of this epoch's end.
 bool ClusterCore::CheckpointMayCome(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
+  if (job.progress->step() < end) {  // the steps are done once more, and then the checkpoint is written
+    job.checkpoint_wanted_since = absl::InfiniteFuture();
+    job.checkpoint_heard = absl::InfinitePast();
+    return true;
+  }
   job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, now_);
   const int64_t failed = job.checkpoint_failed_step;
   if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
@@ -168,11 +173,13 @@ int64_t ClusterCore::EpochsCode(const Job& job) const {
 
 void ClusterCore::AddSave(Job& job, int64_t step, std::string path) {
   const auto same = [&](const v1::SaveModel& s) { return s.path() == path; };
+  if (!job.saves.empty() && same(job.saves.front())) job.save_failures = 0;
   std::erase_if(job.saves, same);  // the file would be written twice
   if (job.saves.size() >= kSavesMax) {
     AddNote(job, EpochOf(job, job.saves.front().step()), "model_checkpoint",
             absl::StrCat("not saved: ", job.saves.front().path(), ": too many files wait to be written"));
     job.saves.erase(job.saves.begin());
+    job.save_failures = 0;
   }
   v1::SaveModel& save = job.saves.emplace_back();
   save.set_job_id(job.id());
@@ -224,6 +231,7 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
     return SendSaves(*job);
   }
   const std::string path(CutUtf8(saved.path(), kTextMax));
+  if (!saved.error().empty() && job->save_asked.worker != node.name) return;  // too late: another one is at it
   if (!saved.error().empty() && ++job->save_failures < kSaveTriesMax) {
     const absl::Duration pause = kAskAgainAfter * (1 << (job->save_failures - 1));
     job->save_asked = {NodeName(), absl::InfinitePast(), now_ + pause};

@@ -66,6 +66,10 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     remove([&](const v1::CheckpointInfo& k) { return k.path() == path; });
   }
   if (!report.error().empty()) {
+    const bool newer = std::any_of(known.begin(), known.end(), [&](const auto& k) {
+      return report.has_checkpoint() && !k.best() && k.step() >= report.checkpoint().step();
+    });
+    if (newer) return;  // of a chief before: another one has written it, or a later one
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // that of this step does not come any more

@@ -189,27 +189,30 @@ void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
     end = std::min(end, evaluation.delivered + window);
   }
   for (; evaluation.next_shard < end; ++evaluation.next_shard) evaluation.open[evaluation.next_shard];
+  const auto load = [&](const ClusterNode& node) {
+    return std::count_if(evaluation.open.begin(), evaluation.open.end(),
+                         [&](const auto& s) { return s.second.worker == node.name; });
+  };
   for (auto& [number, shard] : evaluation.open) {
     if (!shard.worker.empty() && now_ >= shard.until) {
+      // One that has nothing else to do: where all are slow, the same work twice makes them slower.
       const bool another = std::any_of(nodes.begin(), nodes.end(), [&, &shard = shard](const ClusterNode* node) {
-        return node->name != shard.worker && !shard.slow.contains(node->name) && !shard.failed_on.contains(node->name);
+        return load(*node) == 0 && !shard.slow.contains(node->name) && !shard.failed_on.contains(node->name);
       });
       if (another) shard.slow.insert(std::exchange(shard.worker, {}));
     }
     if (!shard.worker.empty()) continue;
     const ClusterNode* best = nullptr;
     auto cost = [&, &shard = shard](const ClusterNode& node) {
-      const auto load = std::count_if(evaluation.open.begin(), evaluation.open.end(),
-                                      [&](const auto& s) { return s.second.worker == node.name; });
-      return std::tuple(shard.slow.contains(node.name), shard.failed_on.contains(node.name), load);
+      return std::tuple(shard.failed_on.contains(node.name), shard.slow.contains(node.name), load(node));
     };
     for (const ClusterNode* node : nodes) {
       if (best == nullptr || cost(*node) < cost(*best)) best = node;
     }
     if (best == nullptr) return;
     shard.worker = best->name;
-    shard.slow.erase(best->name);
     shard.until = now_ + kShardTimeout * (1 << std::min(shard.asked++, 6));
+    if (shard.slow.erase(best->name) > 0) continue;  // it is at it
     v1::CoordinatorMessage message;
     v1::EvaluateShard& evaluate = *message.mutable_evaluate_shard();
     evaluate.set_request_id(request_id);
@@ -268,6 +271,7 @@ void ClusterCore::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
        evaluation.by_evaluator ? "evaluator" : "worker", node.name, reply.shard(), error);
   if (shard.slow.erase(node.name) > 0) {  // another one is at it
     shard.failed_on.insert(node.name);
+    ++shard.failures;
     return;
   }
   shard.worker.clear();
@@ -275,9 +279,8 @@ void ClusterCore::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
   if (const Job* job = Find(evaluation.job); job != nullptr && PsWentAway(*job, shard))
     return SendShards(it->first, evaluation);  // not the worker's failure
   shard.failed_on.insert(node.name);
-  const size_t attempts_max =
-      std::min<size_t>(options_.attempts_max, std::max<size_t>(1, members_.Connected(node.role).size()));
-  if (shard.failed_on.size() >= attempts_max) {
+  const int attempts_max = std::min(options_.attempts_max, std::max(1, static_cast<int>(members_.Connected(node.role).size())));
+  if (++shard.failures >= attempts_max && shard.slow.empty()) {
     return EndEvaluation(it->first, absl::UnavailableError(absl::StrFormat(
                                         "%s \"%s\": %s", evaluation.by_evaluator ? "evaluator" : "worker", node.name, error)));
   }

@@ -338,9 +338,9 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
 
 // The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
 void ClusterCore::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
-  if (!job.active()) return Warn("job %d: %s", job.id(), message);
   const bool others = !job.ran() || OthersServe(job, node.name);
   job.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  if (!job.active()) return Warn("job %d: %s", job.id(), message);
   if (!others || (!job.ran() && PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups()))) {
     return EndJob(job, v1::FAILED, message);
   }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kNamesInReasonMax = 3;
 constexpr char kNotTheBest[] = "its ps came back with other weights than those of its best epoch";
+constexpr char kNoneLeft[] = ", and no checkpoint is left to take them from; submit the job again";
 
 // The greatest version up to `most` at which the partition can be; nullopt: none.
 std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t most) {
@@ -40,7 +41,8 @@ bool ClusterCore::FallBack(Job& job) {
   if (job.has_best) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
     if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
-    return RestoreInstead(job, kNotTheBest);
+    if (!RestoreInstead(job, kNotTheBest)) EndJob(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
+    return true;
   }
   // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the workers
   // send again. Without one the workers are ahead, even where all partitions agree.
@@ -89,7 +91,10 @@ bool ClusterCore::FallBack(Job& job) {
 // anew from what the partitions hold. True: the job is filled from a checkpoint instead.
 bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
   if (LogsBeforeReply(job.status.spec().durability())) return false;
-  if (job.has_best) return RestoreInstead(job, kNotTheBest);
+  if (job.has_best) {
+    if (!RestoreInstead(job, kNotTheBest)) EndJob(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
+    return true;
+  }
   Warn("job %d: goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again",
        job.id());
   job.rollback_generation = job.status.generation();

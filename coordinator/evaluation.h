@@ -30,6 +30,7 @@ struct Evaluation {
     NodeName worker;  // empty: none yet
     absl::Time until;  // then another one is asked, too
     int asked = 0;
+    int failures = 0;
     std::set<NodeName> slow;  // asked before, and may still answer
     std::set<NodeName> failed_on;
     std::set<std::string> addresses;  // of the ps, as the worker was told

@@ -33,25 +33,22 @@ std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* con
   return [context, reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status, context)); };
 }
 
-// One WatchJob stream. Owned by itself until OnDone, and by the driver until it is gone there.
+// The driver's side of a stream to a caller, one part at a time. Handle: what the driver knows it by; the default one is none. Owned by itself
+// until OnDone, and by the driver until it is gone there.
 // Invariant: Finish is called once, with no write in flight; nothing is started after it.
-class WatchReactor final : public grpc::ServerWriteReactor<v1::JobStatus>,
-                           public WatchSink,
-                           public std::enable_shared_from_this<WatchReactor> {
+template <typename Part, typename Sink, typename Handle>
+class StreamReactor : public grpc::ServerWriteReactor<Part>,
+                      public Sink,
+                      public std::enable_shared_from_this<StreamReactor<Part, Sink, Handle>> {
  public:
-  WatchReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
+  StreamReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
 
-  void Start(const v1::GetJobRequest& request) {
-    self_ = shared_from_this();
-    driver_->Watch(request, self_, [self = self_](uint64_t watcher) { self->Opened(watcher); });
-  }
-
-  void Write(v1::JobStatus status) override {
+  void Write(Part part) override {
     absl::MutexLock lock(&mutex_);
     if (end_) return;
-    outgoing_ = std::move(status);
+    outgoing_ = std::move(part);
     writing_ = true;
-    StartWrite(&outgoing_);
+    this->StartWrite(&outgoing_);
   }
 
   void Finish(const absl::Status& status) override {
@@ -62,134 +59,93 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::JobStatus>,
   }
 
   void OnWriteDone(bool ok) override {
-    uint64_t watcher;
+    Handle handle;
     {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
       if (!ok && !end_) end_ = absl::CancelledError("the stream broke");
       if (end_) FinishIfIdle();
-      watcher = watcher_;
+      handle = handle_;
     }
-    driver_->WatcherWritten(watcher);
+    Written(handle);
   }
 
   void OnCancel() override { Finish(absl::CancelledError("the caller is gone")); }
 
   void OnDone() override {
-    uint64_t watcher;
+    Handle handle;
     {
       absl::MutexLock lock(&mutex_);
-      watcher = watcher_;
+      handle = handle_;
     }
-    driver_->WatcherGone(watcher);
+    if (handle != Handle{}) Gone(handle);
     self_.reset();  // may delete this
   }
 
- private:
-  void Opened(uint64_t watcher) {
-    absl::MutexLock lock(&mutex_);
-    watcher_ = watcher;
-    // Already cancelled: OnDone came, or comes, with no watcher to remove.
-    if (end_) driver_->WatcherGone(watcher);
-  }
+ protected:
+  virtual void Written(Handle handle) = 0;  // the next part may come
+  virtual void Gone(Handle handle) = 0;
 
-  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return;
-    finished_ = true;
-    grpc::ServerWriteReactor<v1::JobStatus>::Finish(ToGrpc(*end_, context_));
+  // Before the driver is asked; what is to be told of it goes to Opened.
+  std::shared_ptr<StreamReactor> Own() { return self_ = this->shared_from_this(); }
+  void Opened(Handle handle) {
+    absl::MutexLock lock(&mutex_);
+    handle_ = handle;
+    // Already cancelled: OnDone came, or comes, without a handle.
+    if (end_) Gone(handle);
   }
 
   ClusterDriver* const driver_;
+
+ private:
+  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_) return;
+    finished_ = true;
+    grpc::ServerWriteReactor<Part>::Finish(ToGrpc(*end_, context_));
+  }
+
   grpc::CallbackServerContext* const context_;  // until Finish
-  std::shared_ptr<WatchReactor> self_;
+  std::shared_ptr<StreamReactor> self_;
   absl::Mutex mutex_;
-  uint64_t watcher_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::JobStatus outgoing_;  // while writing_
+  Handle handle_ ABSL_GUARDED_BY(mutex_) = {};
+  Part outgoing_;  // while writing_
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One Predict stream, as WatchReactor. It holds one part at a time: the one that is being written.
-class PredictReactor final : public grpc::ServerWriteReactor<v1::PredictResponse>,
-                             public PredictionSink,
-                             public std::enable_shared_from_this<PredictReactor> {
+class WatchReactor final : public StreamReactor<v1::JobStatus, WatchSink, uint64_t> {
  public:
-  PredictReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
+  using StreamReactor::StreamReactor;
+
+  void Start(const v1::GetJobRequest& request) {
+    const auto self = Own();
+    driver_->Watch(request, self, [this, self](uint64_t watcher) { Opened(watcher); });
+  }
+
+ private:
+  void Written(uint64_t watcher) override { driver_->WatcherWritten(watcher); }
+  void Gone(uint64_t watcher) override { driver_->WatcherGone(watcher); }
+};
+
+class PredictReactor final : public StreamReactor<v1::PredictResponse, PredictionSink, ReplyToken> {
+ public:
+  using StreamReactor::StreamReactor;
 
   void Start(const v1::PredictRequest& request, absl::Time deadline) {
-    self_ = shared_from_this();
+    const auto self = Own();
     v1::EvaluateRequest what;
     *what.mutable_job() = request.job();
     what.set_split(request.split());
     what.set_weights(request.weights());
     if (request.has_data()) *what.mutable_data() = request.data();
-    driver_->Predict([what, deadline](ReplyToken token) { return PredictJob{token, what, deadline}; }, self_,
-                     [self = self_](ReplyToken token) { self->Opened(token); });
-  }
-
-  void Write(v1::PredictResponse part) override {
-    absl::MutexLock lock(&mutex_);
-    if (end_) return;
-    outgoing_ = std::move(part);
-    writing_ = true;
-    StartWrite(&outgoing_);
-  }
-
-  void Finish(const absl::Status& status) override {
-    absl::MutexLock lock(&mutex_);
-    if (end_) return;
-    end_ = status;
-    FinishIfIdle();
-  }
-
-  void OnWriteDone(bool ok) override {
-    ReplyToken token;
-    {
-      absl::MutexLock lock(&mutex_);
-      writing_ = false;
-      if (!ok && !end_) end_ = absl::CancelledError("the stream broke");
-      if (end_) FinishIfIdle();
-      token = token_;
-    }
-    driver_->PredictionTaken(token);
-  }
-
-  void OnCancel() override { Finish(absl::CancelledError("the caller is gone")); }
-
-  void OnDone() override {
-    ReplyToken token;
-    {
-      absl::MutexLock lock(&mutex_);
-      token = token_;
-    }
-    if (token.value != 0) driver_->PredictionGone(token);
-    self_.reset();  // may delete this
+    driver_->Predict([what, deadline](ReplyToken token) { return PredictJob{token, what, deadline}; }, self,
+                     [this, self](ReplyToken token) { Opened(token); });
   }
 
  private:
-  void Opened(ReplyToken token) {
-    absl::MutexLock lock(&mutex_);
-    token_ = token;
-    // Already cancelled: OnDone came, or comes, without a token.
-    if (end_) driver_->PredictionGone(token);
-  }
-
-  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (writing_ || finished_) return;
-    finished_ = true;
-    grpc::ServerWriteReactor<v1::PredictResponse>::Finish(ToGrpc(*end_, context_));
-  }
-
-  ClusterDriver* const driver_;
-  grpc::CallbackServerContext* const context_;  // until Finish
-  std::shared_ptr<PredictReactor> self_;
-  absl::Mutex mutex_;
-  ReplyToken token_ ABSL_GUARDED_BY(mutex_);
-  v1::PredictResponse outgoing_;  // while writing_
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  void Written(ReplyToken token) override { driver_->PredictionTaken(token); }
+  void Gone(ReplyToken token) override { driver_->PredictionGone(token); }
 };
 
 absl::Time DeadlineOf(grpc::CallbackServerContext* context, Clock* clock) {

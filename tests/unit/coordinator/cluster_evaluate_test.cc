@@ -70,13 +70,17 @@ TEST(ClusterCore, EvaluateSumsShardsAndRetries) {
   EXPECT_EQ(c.ReplyTo(ReplyToken{90003})->status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
+void Answer(Cluster& c, const std::string& worker, const v1::EvaluateShard& shard, const std::string& error) {
+  v1::NodeMessage answer;
+  answer.mutable_evaluated()->set_request_id(shard.request_id());
+  answer.mutable_evaluated()->set_shard(shard.shard());
+  answer.mutable_evaluated()->set_error(error);
+  c.Say(c.node(worker), answer);
+}
+
 void FailShards(Cluster& c, const std::string& worker) {
   for (const v1::EvaluateShard& shard : std::exchange(c.node(worker).shards, {})) {
-    v1::NodeMessage failed;
-    failed.mutable_evaluated()->set_request_id(shard.request_id());
-    failed.mutable_evaluated()->set_shard(shard.shard());
-    failed.mutable_evaluated()->set_error("ps \"ps-0\": connection refused");
-    c.Say(c.node(worker), failed);
+    Answer(c, worker, shard, "ps \"ps-0\": connection refused");
   }
 }
 
@@ -164,6 +168,33 @@ TEST(ClusterCore, AShardWhoseWorkerDoesNotAnswerIsAskedOfAnother) {
   c.Settle();
   ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
   EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90002})->body).sums().examples(), 16u);
+}
+
+// A worker that fails at once is not asked again and again while another one may still be at it.
+TEST(ClusterCore, AShardWaitsForTheSlowWorkerWhereTheOtherFails) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.answer_evaluations = false;
+  c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), c.clock().Now() + absl::Hours(10)});
+  c.Settle();
+  ASSERT_EQ(c.node("worker-0").shards.size(), 1u);
+  const v1::EvaluateShard slow = c.node("worker-0").shards[0], fast = c.node("worker-1").shards[0];
+  Answer(c, "worker-1", fast, "");
+  c.node("worker-1").shards.clear();
+  int asked = 0;
+  for (int i = 0; i < 600; ++i) {
+    c.Pass(absl::Seconds(1));
+    for (const v1::EvaluateShard& shard : std::exchange(c.node("worker-1").shards, {})) {
+      ++asked;
+      Answer(c, "worker-1", shard, "it does not see the data");
+    }
+  }
+  EXPECT_EQ(asked, 1);
+  ASSERT_EQ(c.ReplyTo(ReplyToken{90001}), nullptr) << "worker-0 may be at it";
+  EXPECT_EQ(c.node("worker-0").shards.size(), 1u) << "and is not asked twice";
+  Answer(c, "worker-0", slow, "");
+  ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
+  EXPECT_TRUE(c.ReplyTo(ReplyToken{90001})->status.ok());
 }
 
 TEST(ClusterCore, EvaluateSaysWhyItCannot) {
