@@ -1,12 +1,13 @@
 """Residual networks in every strategy: whether they train, with which bits, how fast and in how much memory.
 
-    strategies_bench.py [--steps 50] [--batch 8] [beans] [cifar]        default: both
+    strategies_bench.py [--steps 50] [--batch 32] [--rate 0.005] [--strategy TEXT] [beans] [cifar] [small]        default: beans and cifar
 
   beans   tutorial_resnet (TensorFlow's tutorials) on the photographs of beans at 224x224; needs the data set (CAIRN_DATA)
   cifar   resnet18 on generated pictures in CIFAR-10's format (`cairn data make colour-glyphs`)
+  small   tutorial_resnet on the same pictures: what ctest runs
 
-Each strategy gets the same job: R = 2, one epoch of --steps steps. Checked: the mean loss of the last ten steps is below that of the first
-ten, and every synchronous strategy ends with the same digest. Printed: both losses, images a second of the whole job, and the largest
+Each strategy gets the same job: R = 2, --steps steps of plain gradient descent. Checked: the mean loss of the last fifth of the steps is
+below that of the first fifth, and every synchronous strategy ends with the same digest. Printed: both losses, images a second of the whole job, and the largest
 resident memory that a worker reached.
 """
 
@@ -34,7 +35,7 @@ model { ready_made { name: "%(model)s" input_shape: %(shape)s classes: %(classes
 data { path: "%(data)s" }
 loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
 metrics { kind: ACCURACY }
-optimizer { sgd { momentum: 0.9 } learning_rate: %(rate)s }
+optimizer { sgd { } learning_rate: %(rate)s }
 batch_size: %(batch)d
 steps_per_epoch: %(part)d
 epochs: %(parts)d
@@ -42,8 +43,6 @@ replicas: 2
 seed: 3
 validation_freq: 1000
 """
-PART = 10  # steps; an epoch of the job, so that it tells the loss of its beginning and of its end
-
 
 class PeakMemory:
     """The largest VmHWM of the workers, MiB."""
@@ -67,7 +66,8 @@ def train(model, data, settings, workers, args):
                            check=True, stdout=subprocess.DEVNULL)
         path = os.path.join(c.dir, "job.textproto")
         with open(path, "w") as f:
-            f.write(JOB % {**model, "data": data, "batch": args.batch, "part": PART, "parts": max(2, args.steps // PART)})
+            # Five epochs, so that the job tells the loss of its beginning and of its end.
+            f.write(JOB % {**model, "rate": args.rate, "data": data, "batch": args.batch, "part": args.steps // 5, "parts": 5})
         job = c.submit(path, settings)
         status = c.wait(job, timeout=3600)
         epochs = status["epochs"]
@@ -80,28 +80,35 @@ def run(title, model, data, args):
     print(f"{title}, batch {args.batch}, {args.steps} steps", flush=True)
     digests = {}
     for name, workers, settings, same in STRATEGIES:
+        if args.strategy not in name:
+            continue
         first, last, rate, mib, digest = train(model, data, settings, workers, args)
         print(f"  {name:27s} {workers} worker(s): loss {first:6.3f} -> {last:6.3f}, {rate:6.1f} images/s, worker {mib:6.0f} MiB, {digest}",
               flush=True)
         check(last < first, f"{name}: the loss did not fall")
         if same:
             digests[name] = digest
-    check(len(set(digests.values())) == 1, f"digests differ: {digests}")
+    check(len(set(digests.values())) <= 1, f"digests differ: {digests}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["beans", "cifar", []], default=[])
+    parser.add_argument("what", nargs="*", choices=["beans", "cifar", "small", []], default=[])
     parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rate", type=float, default=0.005, help="the learning rate")
+    parser.add_argument("--strategy", default="", help="only those with this in their name")
     args = parser.parse_args()
     what = args.what or ["beans", "cifar"]
     if "beans" in what:
         check(data_dir() is not None, "no data sets (set CAIRN_DATA)")
-        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "shape": "[224, 224, 3]", "classes": 3, "rate": 0.002},
+        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "shape": "[224, 224, 3]", "classes": 3},
             os.path.join(data_dir(), "beans"), args)
     if "cifar" in what:
-        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "shape": "[32, 32, 3]", "classes": 10, "rate": 0.002},
+        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "shape": "[32, 32, 3]", "classes": 10},
+            None, args)
+    if "small" in what:
+        run("tutorial_resnet on colour-glyphs, 32x32", {"model": "tutorial_resnet", "shape": "[32, 32, 3]", "classes": 10},
             None, args)
 
 
