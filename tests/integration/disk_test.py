@@ -171,10 +171,14 @@ def flip(path, share):
         f.write(bytes(b ^ 0x5a for b in old))
 
 
-def newest(pattern):
-    """The largest file; the one that surely holds something."""
-    found = [f for f in glob.glob(pattern) if os.path.getsize(f) > 0]
-    return max(found, key=os.path.getsize) if found else None
+def alter(pattern):
+    """Damages the largest file, the one that surely holds something; of tables all, at several places: what lies at one may be superseded."""
+    found = sorted((f for f in glob.glob(pattern) if os.path.getsize(f) > 0), key=os.path.getsize)
+    check(found, f"no {pattern}: {os.listdir(os.path.dirname(pattern))}")
+    tables = pattern.endswith(".sst")
+    for path in found if tables else found[-1:]:
+        for share in (0.05, 0.3, 0.6, 0.9) if tables else (0.4,):
+            flip(path, share)
 
 
 def damaged(c, node, store, kinds):
@@ -183,11 +187,7 @@ def damaged(c, node, store, kinds):
     good = f"{store}.good"
     subprocess.run(["cp", "-a", store, good], check=True)
     for kind in kinds:
-        path = newest(f"{store}/{kind}")
-        if path is None:
-            print(f"damaged {node} {kind}: no such file", flush=True)
-            continue
-        flip(path, 0.4)
+        alter(f"{store}/{kind}")
         mark = len(c.log(node))
         c.restart(node)
 
@@ -215,6 +215,9 @@ def damaged_ps(c):
     c.wait_for_nodes(4)
     doomed = c.submit(small_job(c.dir, data, LONG), ON_ALL_PS)
     c.wait_for_step(doomed, 40)
+    c.kill("ps-1")
+    c.restart("ps-1")  # a store that is opened again writes its tables
+    c.wait_for_step(doomed, int(c.job(doomed)["step"]) + 20)
     for kind, text in damaged(c, "ps-1", f"{c.dir}/ps-1/store", ("db/MANIFEST-*", "db/CURRENT", "db/*.sst", "db/*.log", "values/*.values")):
         status = says_why(c, doomed, ["ps-1"])
         advances(c, healthy)
@@ -236,11 +239,7 @@ def damaged_with_a_backup(c):
         comes_back_whole(c, job)
     for pattern in ("db/*.sst", "db/MANIFEST-*"):
         c.kill("ps-1")
-        files = [f for f in glob.glob(f"{store}/{pattern}") if os.path.getsize(f) > 0]
-        check(files, f"no {pattern} in {store}: {os.listdir(store + '/db')}")
-        for path in files:
-            for share in (0.05, 0.3, 0.6, 0.9):
-                flip(path, share)
+        alter(f"{store}/{pattern}")
         mark = len(c.log("ps-1"))
         c.restart("ps-1")
         c.until(lambda: c.processes["ps-1"].poll() is not None or store in c.log("ps-1")[mark:], f"ps-1 names {store}", WITHIN_S)
