@@ -27,6 +27,29 @@ inline v1::JobSpec SmallJob(bool asynchronous) {
   return spec;
 }
 
+// A job of pictures that says nearly all that a job can say.
+inline constexpr char kFullJobText[] = R"(
+    name: "full"
+    model { layers { input { shape: [8, 8, 3] } } layers { conv2d { filters: 4 kernel_size: 3 } } layers { batch_normalization {} }
+            layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } } }
+    data { path: "/data" validation_split: 0.1 cache_mib: 1 cache_dir: "/cache" drop_remainder: true
+           tfrecord { input: "x" label: "y" encoding: NUMBERS shape: [8, 8, 3] label_offset: 1 }
+           augmentation { random_flip { mode: HORIZONTAL } } augmentation { random_rotation { factor: [0.1] fill_mode: WRAP } }
+           augmentation { random_zoom { height_factor: [-0.1, 0.1] } } augmentation { random_crop { height: 8 width: 8 padding: 2 } }
+           augmentation { random_translation { height_factor: [0.1] width_factor: [0.2] } } augmentation { random_contrast { factor: [0.2] } }
+           augmentation { random_brightness { factor: [0.2] } } augmentation { cutout { size: 3 fill_value: 1 } } }
+    loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1 }
+    metrics { kind: ACCURACY } metrics { kind: TOP_K_ACCURACY k: 2 }
+    optimizer { adamw { beta_1: 0.8 amsgrad: true weight_decay: 0.01 } learning_rate: 0.01 global_clipnorm: 1 ema { momentum: 0.9 overwrite_frequency: 3 }
+                exclude_from_weight_decay: "bias" schedule { cosine_decay { decay_steps: 100 warmup_steps: 10 warmup_target: 0.1 } } }
+    class_weight { class_id: 0 weight: 2 } class_weight { class_id: 3 weight: 0.5 }
+    batch_size: 8 epochs: 3 replicas: 2 accumulate_steps: 2 validation_freq: 2 durability: LOGGED_AND_REPLICATED backups: 1 backup_replicas: 1
+    checkpoints { dir: "/c" every_steps: 10 keep_max: 2 save_best: "val_loss" }
+    callbacks { model_checkpoint { filepath: "/m-{epoch:02d}.keras" save_best_only: true } } callbacks { backup_and_restore { backup_dir: "/b" } }
+    callbacks { early_stopping { patience: 2 restore_best_weights: true } } callbacks { reduce_lr_on_plateau { patience: 1 } }
+    callbacks { tensorboard { histogram_freq: 1 update_freq: "10" } } callbacks { csv_logger { filename: "/l.csv" separator: ";" } }
+    callbacks { terminate_on_nan {} })";
+
 inline v1::DataInfo SmallData() {
   v1::DataInfo data;
   data.set_format(v1::Data::CSV);

@@ -35,7 +35,7 @@ fi
 # Others use the machine: the build and the targets take what they leave.
 renice -n 19 -p $$ > /dev/null
 start=$SECONDS
-{ cmake --preset fuzz && cmake --build --preset fuzz -j1; } > "$temp/log" 2>&1 &
+{ cmake --preset fuzz && cmake --build --preset fuzz -j2; } > "$temp/log" 2>&1 &
 wait $! || { tail -n 40 "$temp/log"; exit 1; }
 "$build/fuzz/fuzz_seeds" "$temp/seeds" || exit 1
 echo "built in $((SECONDS - start)) s"

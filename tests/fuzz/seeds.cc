@@ -1,19 +1,23 @@
 // fuzz_seeds FOLDER: writes FOLDER/TARGET/* for every target: small valid inputs that the fuzzer starts from, made by the code that
-// writes such bytes; and FOLDER/job_text.dict with the words of a job.
+// writes such bytes; and FOLDER/TARGET.dict with the words of a job, and of a Keras model.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/text_format.h>
+#include <zlib.h>
 
 #include <cstdio>
 #include <set>
 #include <vector>
 
 #include "common/base/crc32c.h"
+#include "common/formats/keras_archive.h"
+#include "common/formats/onnx/onnx_export.h"
 #include "common/formats/safetensors.h"
 #include "common/tensor/frame_codec.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_seed.h"
 #include "tests/fuzz/manifest_seed.h"
 #include "tests/unit/data/data_files.h"
+#include "tests/unit/formats/every_layer.h"
 
 namespace cairn {
 namespace {
@@ -146,6 +150,90 @@ void Manifests(Seeds& seeds) {
   }
 }
 
+void WriteDictionary(const std::string& path, const std::set<std::string>& words) {
+  std::string dictionary;
+  for (const std::string& word : words) dictionary += "\"" + word + "\"\n";
+  WriteFile(path, dictionary);
+}
+
+void AddJson(Seeds& seeds, const std::string& target, std::string_view before, const std::string& text) {
+  seeds.Add(target, ByteSink().Raw(before).Block(text).Byte(0));
+  seeds.Add(target, ByteSink().Raw(before).Block(text).Byte(1).Byte(1).Number(1, 2).Byte(0).Byte(5).Byte(3).Raw("abc"));
+}
+
+Graph GraphOf(const v1::Model& model) {
+  absl::StatusOr<Graph> graph = Graph::Build(model);
+  MustBeOk(graph.status());
+  return *std::move(graph);
+}
+
+// As Keras 2 wrote a model of two branches.
+constexpr char kKeras2[] = R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+  {"class_name": "InputLayer", "name": "i", "config": {"batch_input_shape": [null, 4], "dtype": "float32", "name": "i"}, "inbound_nodes": []},
+  {"class_name": "Dense", "name": "a", "config": {"name": "a", "units": 3, "activation": "relu"}, "inbound_nodes": [[["i", 0, 0, {}]]]},
+  {"class_name": "Dense", "name": "b", "config": {"name": "b", "units": 3, "activation": "relu"}, "inbound_nodes": [[["i", 0, 0, {}]]]},
+  {"class_name": "Add", "name": "s", "config": {"name": "s"}, "inbound_nodes": [[["a", 0, 0, {}], ["b", 0, 0, {}]]]}],
+  "input_layers": [["i", 0, 0]], "output_layers": [["s", 0, 0]]}, "keras_version": "2.12.0", "backend": "tensorflow"})";
+
+// As it is written, and as somebody else's, who left no description of the model; a field of each altered.
+void Onnx(Seeds& seeds, const v1::Model& every) {
+  for (const v1::Model& model : {SmallJob(false).model(), every}) {
+    const Graph graph = GraphOf(model);
+    const std::vector<float> space(static_cast<size_t>(graph.space_size()), 0.5f);
+    absl::StatusOr<onnx::ModelProto> exported = ExportOnnx(graph, space, {.model_name = "m"});
+    MustBeOk(exported.status());
+    for (int own = 1; own >= 0; --own) {
+      seeds.Add("onnx", ByteSink().Byte(0).Raw(exported->SerializeAsString()));
+      seeds.Add("onnx", ByteSink().Byte(6).Number(3, 2).Byte(5).Number(1, 2).Byte(0).Raw(exported->SerializeAsString()));
+      exported->clear_metadata_props();
+    }
+  }
+}
+
+void KerasModels(Seeds& seeds) {
+  const TempFolder temp;
+  v1::Model every;
+  CAIRN_CHECK(google::protobuf::TextFormat::ParseFromString(EveryLayer(), &every), "every layer");
+  std::set<std::string> words;
+  for (const v1::Model& model : {SmallJob(false).model(), every}) {
+    const Graph graph = GraphOf(model);
+    const std::vector<float> space(static_cast<size_t>(graph.space_size()), 0.5f);
+    MustBeOk(WriteKerasArchive(temp / "m.keras", "m", graph, space));
+    MustBeOk(WriteKerasWeightsFile(temp / "m.weights.h5", graph, space));
+    const std::string config = *ReadKerasArchiveConfig(temp / "m.keras");
+    AddJson(seeds, "keras_json", "", config);
+    for (size_t at = 0; (at = config.find('"', at)) != std::string::npos; ++at) {
+      const size_t end = config.find('"', at + 1);
+      words.insert(config.substr(at + 1, end - at - 1));
+      at = end;
+    }
+    seeds.Add("keras_weights", ByteSink().Byte(0).Raw(ReadFile(temp / "m.keras")));
+    seeds.Add("keras_weights", ByteSink().Byte(1).Raw(ReadFile(temp / "m.weights.h5")));
+  }
+  Onnx(seeds, every);
+  AddJson(seeds, "keras_json", "", kKeras2);
+  WriteDictionary(seeds.folder() + "/keras_json.dict", words);
+  // element_bytes - 1, elements, skipped, filters: none; shuffle and deflate; the three; deflate left out.
+  uint8_t numbers[48] = {1, 2, 3, 4, 0, 0, 0, 9}, deflated[100];
+  uLongf size = sizeof(deflated);
+  CAIRN_CHECK(compress(deflated, &size, numbers, sizeof(numbers)) == Z_OK, "deflate");
+  const std::string_view plain(reinterpret_cast<const char*>(numbers), sizeof(numbers));
+  const std::string_view small(reinterpret_cast<const char*>(deflated), size);
+  seeds.Add("hdf5_chunk", ByteSink().Byte(3).Byte(12).Byte(0).Byte(0).Raw(plain));
+  seeds.Add("hdf5_chunk", ByteSink().Byte(3).Byte(12).Byte(0).Byte(2).Byte(0).Byte(1).Raw(small));
+  seeds.Add("hdf5_chunk", ByteSink().Byte(3).Byte(12).Byte(0).Byte(3).Byte(0).Byte(1).Byte(2).Raw(small).Number(0, 4));
+  seeds.Add("hdf5_chunk", ByteSink().Byte(7).Byte(6).Byte(2).Byte(2).Byte(0).Byte(1).Raw(plain));
+}
+
+void TfConfigs(Seeds& seeds) {
+  constexpr char kCluster[] = R"({"cluster": {"chief": ["c:1"], "worker": ["w0:2222", "[::1]:2"], "ps": {"0": "10.0.0.7:2222", "3": "p:3"}},
+                                  "task": {"type": "chief", "index": 0}})";
+  AddJson(seeds, "tf_config", std::string(1, '\0'), kCluster);
+  AddJson(seeds, "tf_config", std::string(1, '\0'), R"({"cluster": {"worker": ["w0:2222", "w1:1"]}, "task": {"type": "worker", "index": "1"}})");
+  AddJson(seeds, "tf_config", std::string(1, '\1'), R"({"cluster": {"master": ["w0:2222"], "ps": ["a:1"]}, "task": {"type": "ps", "index": 0}})");
+  AddJson(seeds, "tf_config", std::string(1, '\0'), R"({"cluster": {"chief": ["w0:2222"]}, "task": {"type": "evaluator", "index": 0}})");
+}
+
 void Words(const google::protobuf::Descriptor* type, std::set<std::string>& words) {
   for (int i = 0; i < type->field_count(); ++i) {
     const auto* field = type->field(i);
@@ -163,14 +251,13 @@ void Jobs(Seeds& seeds) {
     google::protobuf::TextFormat::PrintToString(SmallJob(asynchronous), &text);
     ByteSink sink;
     sink.Byte(3).Block("optimizer.adam={}").Block("model.layers[1].dense.units=9").Block("metrics[..]={kind: ACCURACY}");
-    seeds.Add("job_text", sink.Raw(text));
-    seeds.Add("job_text", ByteSink().Byte(0).Raw(text));
+    seeds.Add("job_text", sink.Byte(0).Raw(text));
+    seeds.Add("job_text", ByteSink().Byte(0).Byte(3).Raw("\7\2\1").Raw(text));
   }
+  seeds.Add("job_text", ByteSink().Byte(0).Byte(0).Raw(kFullJobText));
   std::set<std::string> words;
   Words(v1::JobSpec::descriptor(), words);
-  std::string dictionary;
-  for (const std::string& word : words) dictionary += "\"" + word + "\"\n";
-  WriteFile(seeds.folder() + "/job_text.dict", dictionary);
+  WriteDictionary(seeds.folder() + "/job_text.dict", words);
 }
 
 // A job from submission to its end, with a ps and a worker that do as they are told (operations of fuzz_cluster.cc).
@@ -248,6 +335,8 @@ int main(int argc, char** argv) {
   cairn::Datasets(seeds);
   cairn::Pictures(seeds);
   cairn::Manifests(seeds);
+  cairn::KerasModels(seeds);
+  cairn::TfConfigs(seeds);
   cairn::Jobs(seeds);
   cairn::Clusters(seeds);
   cairn::StoredStates(seeds);
