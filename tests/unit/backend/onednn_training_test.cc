@@ -169,5 +169,47 @@ TEST(Embedding, RefusesIdsThatItDoesNotHave) {
   }
 }
 
+// Class weights: the loss and the gradients of a batch are those of its examples one by one, each times its class's weight, in
+// both backends; evaluation and the number of examples know nothing of them.
+TEST(ClassWeights, AreFactorsOfTheExamples) {
+  const auto graph = GraphOf(
+      "layers { input { shape: [6, 6, 2] } } layers { conv2d { filters: 5 kernel_size: 3 activation: TANH } } layers { flatten {} } "
+      "layers { dense { units: 4 activation: SOFTMAX } }");
+  ProgramOptions plain;
+  plain.batch_max = 9;
+  plain.loss = FromText<v1::Loss>("kind: SPARSE_CATEGORICAL_CROSSENTROPY");
+  ProgramOptions weighted = plain;
+  weighted.class_weights = {FromText<v1::ClassWeight>("class_id: 1 weight: 4"), FromText<v1::ClassWeight>("class_id: 3 weight: 0")};
+  const float weights[] = {1, 4, 1, 0};
+  const Batch batch = CaseBatch(*graph, plain.loss, 9, 1);
+  const std::vector<float> values = CaseValues(*graph, 2);
+  const size_t inputs = 6 * 6 * 2;
+  for (const auto& backend : {MakeReferenceBackend(), MakeOnednnBackend()}) {
+    SCOPED_TRACE(backend->name());
+    const auto program = backend->Compile(graph, plain).value();
+    std::vector<float> gradients(graph->space_size()), one(graph->space_size());
+    std::vector<double> expected(graph->space_size(), 0.0);
+    double loss = 0;
+    for (int e = 0; e < 9; ++e) {
+      Batch single;
+      single.examples = 1;
+      single.inputs = Buffer::CopyOf(batch.inputs.floats().data() + e * inputs, inputs * sizeof(float));
+      single.labels = Buffer::CopyOf(batch.labels.floats().data() + e, sizeof(float));
+      const auto sums = program->TrainStep(single, {}, values, absl::MakeSpan(one), nullptr);
+      ASSERT_TRUE(sums.ok()) << sums.status();
+      const float weight = weights[static_cast<int>(batch.labels.floats()[e])];
+      loss += weight * sums->loss;
+      for (size_t i = 0; i < one.size(); ++i) expected[i] += weight * one[i];
+    }
+    const auto heavy = backend->Compile(graph, weighted).value();
+    const auto sums = heavy->TrainStep(batch, {}, values, absl::MakeSpan(gradients), nullptr);
+    ASSERT_TRUE(sums.ok()) << sums.status();
+    EXPECT_EQ(sums->examples, 9u);
+    EXPECT_NEAR(sums->loss, loss, 1e-5 * loss);
+    for (size_t i = 0; i < gradients.size(); ++i) EXPECT_NEAR(gradients[i], expected[i], 1e-5 + 1e-4 * std::abs(expected[i])) << i;
+    EXPECT_EQ(heavy->Evaluate(batch, values)->loss, program->Evaluate(batch, values)->loss);
+  }
+}
+
 }  // namespace
 }  // namespace cairn
