@@ -1,0 +1,107 @@
+// Goal: the durabilities: what each stores and when, and how far a log takes a partition back; images on the wire.
+#include <random>
+
+#include "tests/unit/server/replication_test_util.h"
+
+namespace cairn {
+namespace {
+
+TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
+  PartitionConfig config = Config(v1::SNAPSHOT);
+  config.image.snapshot_every = 4;
+  Copy copy(config, {Generation(5), false, {}});
+  std::map<uint64_t, Buffer> values;
+  for (uint64_t v = 1; v <= 22; ++v) {
+    PartitionEffects e = copy.Run(FrameEvent{1, PushFrame(config, 0, 1, v, 1.0f)});
+    EXPECT_EQ(e.replies.size(), 1u);
+    values[v] = copy.core.state().values;
+    ASSERT_EQ(e.image.has_value(), v % 4 == 0);
+    if (!e.image) continue;
+    ASSERT_TRUE(copy.persistence.WriteImage(config, *e.image).ok());
+    copy.Run(ImageWrittenEvent{v, true});
+  }
+  auto reach = copy.persistence.ReachOf(config, 22);
+  ASSERT_TRUE(reach.ok());
+  EXPECT_EQ(reach->version_min, 22u);
+  EXPECT_THAT(reach->versions, testing::ElementsAre(0, 12, 16, 20));
+  for (uint64_t back : {20, 16, 12, 0}) {
+    auto store = CopyOf(*copy.store);
+    Persistence persistence(*store);
+    ASSERT_TRUE(persistence.RollBack(config, back).ok());
+    auto state = persistence.Recover(config);
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_EQ(state->version, back);
+    if (back > 0) {
+      EXPECT_TRUE(SameBits(state->values, values[back]));
+    }
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 13)));
+}
+
+TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  PartitionConfig config = Config(v1::LOGGED);
+  config.image = {.log_bytes_min = 1, .log_to_image_ratio = 2};
+  Copy copy(config, {Generation(5), false, {}});
+  std::map<uint64_t, Buffer> values;
+  values[0] = copy.core.state().values;
+  for (uint64_t v = 1; v <= 40; ++v) {
+    copy.Run(FrameEvent{1, PushFrame(config, 0, 1, v, static_cast<float>(rng() % 10))});
+    values[v] = copy.core.state().values;
+    if (!copy.core.image_due() || rng() % 2 == 0) continue;
+    PartitionEffects e = copy.Run(TakeImageEvent{});
+    ASSERT_TRUE(copy.persistence.WriteImage(config, *e.image).ok());
+    copy.Run(ImageWrittenEvent{v, true});
+  }
+  auto reach = copy.persistence.ReachOf(config, 40);
+  ASSERT_TRUE(reach.ok());
+  EXPECT_LT(reach->version_min, 40u);
+  EXPECT_GT(reach->version_min, 0u);
+  for (uint64_t back = 0; back <= 41; ++back) {
+    auto store = CopyOf(*copy.store);
+    Persistence persistence(*store);
+    const absl::Status status = persistence.RollBack(config, back);
+    const bool offered = (back >= reach->version_min && back <= 40) ||
+                         std::count(reach->versions.begin(), reach->versions.end(), back) > 0;
+    ASSERT_EQ(status.ok(), offered) << back << ": " << status;
+    if (!offered) continue;
+    auto state = persistence.Recover(config);
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_EQ(state->version, back);
+    EXPECT_TRUE(SameBits(state->values, values[back]));
+  }
+}
+
+// ---- images ----
+
+TEST(ImageTest, WhatDoesNotFitIsRefused) {
+  const PartitionConfig c = Config(v1::REPLICATED);
+  const Image image = MakeImage(c, PartitionState::Initial(c), true);
+  const auto refused = [&](auto change) {
+    std::vector<Frame> frames = ImageFrames(c, image, 1);
+    change(frames);
+    ImageReceiver receiver;
+    for (Frame& f : frames) {
+      auto added = receiver.Add(c, 1, std::move(f));
+      if (!added.ok()) return added.status();
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(refused([](auto&) {}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(refused([](auto& f) { f[0].image = "\xff"; })));
+  EXPECT_TRUE(absl::IsInvalidArgument(refused([](auto& f) { f[1].payload = f[1].payload.Slice(0, 4); })));
+  EXPECT_TRUE(absl::IsInvalidArgument(refused([](auto& f) { f[0].tensors = 9; })));
+  EXPECT_TRUE(absl::IsInvalidArgument(refused([](auto& f) { f[1].dtype = v1::BFLOAT16; })));
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused([](auto& f) { f.erase(f.begin()); })));
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused([](auto& f) { f[2].request_id = 2; })));
+  PartitionConfig other = c;
+  other.replicas = 4;
+  v1::PartitionImage header = image.header;
+  header.mutable_sequences()->add_last_sequence(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused([&](auto& f) { f[0].image = header.SerializeAsString(); })));
+}
+
+}  // namespace
+}  // namespace cairn
