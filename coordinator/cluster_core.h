@@ -19,7 +19,8 @@
 // cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
 // cluster_repair.cc (copies are replaced and moved), cluster_links.cc (ps that cannot reach each other),
 // cluster_rollback.cc (going back to a common version), cluster_checkpoints.cc (checkpoints, restores),
-// cluster_schedule.cc (queue, replicas), cluster_evaluate.cc.
+// cluster_schedule.cc (queue, replicas), cluster_evaluate.cc, cluster_predict.cc,
+// evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model files, summaries).
 #pragma once
 
 #include <cstdint>

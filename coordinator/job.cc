@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <set>
 
+#include "common/base/text.h"
 #include "common/model/fault_check.h"
 
 namespace cairn {
+namespace {
+
+constexpr size_t kNoteTextMax = 1000;
+
+}  // namespace
 
 bool Job::synchronous() const {
   return IsSynchronous(status.spec());
@@ -83,6 +89,20 @@ v1::StoredJob Job::ToStored() const {
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
   }
   return stored;
+}
+
+void AddNote(Job& job, v1::CallbackNote note) {
+  auto& notes = *job.status.mutable_notes();
+  *notes.Add() = std::move(note);
+  if (notes.size() > kNotesKept) notes.DeleteSubrange(0, notes.size() - kNotesKept);
+}
+
+void AddNote(Job& job, int epoch, const char* callback, std::string text) {
+  v1::CallbackNote note;
+  note.set_epoch(epoch);
+  note.set_callback(callback);
+  note.set_text(std::string(CutUtf8(text, kNoteTextMax)));
+  AddNote(job, std::move(note));
 }
 
 void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes) {

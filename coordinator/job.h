@@ -21,6 +21,10 @@
 
 namespace cairn {
 
+inline constexpr int kNotesKept = 100;
+// A job that has done all its steps waits so long for its files.
+inline constexpr absl::Duration kEndTimeout = absl::Seconds(60);
+
 struct Job {
   v1::JobStatus status;
   absl::Time reason_since;  // of status.reason
@@ -146,6 +150,10 @@ struct Job {
 // The checkpoint of the end of an epoch; null: there is none. Asynchronous replicas are not there at the same moment: the last one that was
 // taken within it.
 const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch);
+
+// For the user: what a callback did, or could not do. The newest kNotesKept are kept.
+void AddNote(Job& job, v1::CallbackNote note);
+void AddNote(Job& job, int epoch, const char* callback, std::string text);
 
 // The commands of a job as it stands. `anew`: the ps does not know of this generation yet.
 v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);

@@ -215,11 +215,24 @@ TEST(ClusterCallbacks, ACheckpointThatTakesItsTimeIsWaitedFor) {
     c.Settle();
     EXPECT_EQ(c.Job(id).epochs_open(), 2);
     EXPECT_EQ(c.node("worker-0").saves.size(), 1u);
-    // A chief that hangs at its disk is not waited for for ever.
+    // One that has reported its last step without a word of a checkpoint has given it up.
     c.Train(kSteps);
-    c.Pass(absl::Hours(1));
+    c.Pass(absl::Seconds(50));
+    EXPECT_EQ(c.State(id), v1::RUNNING) << "another chief may be at it";
+    c.Pass(absl::Minutes(1));
     EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
   }
+}
+
+TEST(ClusterCallbacks, AChiefThatHangsAtItsDiskIsNotWaitedForForEver) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 2));
+  c.Train(kSteps);
+  c.Pass(absl::Minutes(29));
+  EXPECT_EQ(c.Job(id).epochs_open(), 1);
+  c.Pass(absl::Minutes(2));
+  EXPECT_EQ(c.Job(id).epochs_open(), 2);
+  EXPECT_THAT(NotesOf(c.Job(id))[0], HasSubstr("1 checkpoints: there is no checkpoint of this epoch's end"));
 }
 
 TEST(ClusterCallbacks, AModelFileThatCouldNotBeWrittenIsTriedAgain) {
