@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   std::filesystem::create_directories(resolved.dir + "/logs", error);
   if (error)
     return absl::PermissionDeniedError(absl::StrFormat("--dir %s: cannot make it: %s", resolved.dir, error.message()));
-  if (resolved.slots == 0) {
+  if (resolved.slots == 0 && !absl::StartsWith(resolved.device, "gpu")) {  // a GPU's worker knows better
     resolved.slots = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / resolved.workers);
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(resolved, std::move(tell)));
@@ -121,8 +121,9 @@ void LocalCluster::Describe() {
   }
   for (int i = 0; i < options_.workers; ++i) {
     const std::string name = absl::StrCat("worker-", i);
-    add(name, "cairn-worker",
-        {"--coordinator", address_, "--name", name, "--slots", absl::StrCat(options_.slots), "--device", options_.device});
+    std::vector<std::string> flags = {"--coordinator", address_, "--name", name, "--device", options_.device};
+    if (options_.slots > 0) flags.insert(flags.end(), {"--slots", absl::StrCat(options_.slots)});
+    add(name, "cairn-worker", std::move(flags));
   }
   for (int i = 0; i < options_.evaluators; ++i) {
     const std::string name = absl::StrCat("evaluator-", i);

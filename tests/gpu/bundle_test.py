@@ -1,5 +1,5 @@
-"""Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but glibc's and CUDA's, programs
-start where there is nothing but glibc (as root: in a root directory of their own), and a cluster of them trains to the digest of the build.
+"""Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but glibc's and CUDA's, the plugin
+finds what it takes from the programs, they start where there is nothing but glibc (as root: in a root directory of their own), and a cluster of them trains to the digest of the build.
 """
 
 import os
@@ -49,6 +49,22 @@ def foreign_libraries(bundle):
     return found
 
 
+def symbols(path, which):
+    out = subprocess.run(["/usr/bin/nm", "-D", which, path], capture_output=True, text=True, check=True).stdout
+    return {line.split()[-1] for line in out.splitlines()}
+
+
+def unknown_to_programs(bundle):
+    """What the plugin takes of Cairn's from the program that loads it, and does not find there. Empty without a plugin."""
+    plugin = os.path.join(bundle, "lib/libcairn_cudnn.so")
+    if not os.path.exists(plugin):
+        return set()
+    wanted = {s for s in symbols(plugin, "--undefined-only") if "cairn" in s}
+    check(wanted, "the plugin takes nothing from the worker: is it linked with a copy of its messages?")
+    loaders = [p for p in ("cairn-worker", "gpu_backend", "gpu_bench") if os.path.exists(os.path.join(bundle, "bin", p))]
+    return {f"{p}: {s}" for p in loaders for s in wanted - symbols(os.path.join(bundle, "bin", p), "--defined-only")}
+
+
 def start_alone(bundle, directory):
     """In a root directory that holds the bundle and glibc."""
     root = os.path.join(directory, "root")
@@ -76,6 +92,8 @@ def main():
         bundle = unpack(directory)
         foreign = foreign_libraries(bundle)
         check(not foreign, "needed from outside the bundle:\n" + "\n".join(sorted(foreign)))
+        unknown = unknown_to_programs(bundle)
+        check(not unknown, "the plugin would not load:\n" + "\n".join(sorted(unknown)))
         if os.geteuid() == 0:
             start_alone(bundle, directory)
         else:

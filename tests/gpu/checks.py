@@ -169,15 +169,22 @@ def digests():
 
 
 def fallback():
-    """--device=gpu without the plugin is an error that says so; auto takes the CPU and says why"""
+    """a worker without the plugin: --device=gpu is an error that says so, auto takes the CPU and says why"""
     with folder() as d:
         copy = shutil.copy(program("cairn-worker"), d)
         environment = {k: v for k, v in os.environ.items() if k != "CAIRN_PLUGINS"}
         environment["LD_LIBRARY_PATH"] = f"{BIN}/../lib:{environment.get('LD_LIBRARY_PATH', '')}"
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-        done = subprocess.run([copy, "--coordinator", "127.0.0.1:1", "--device", "gpu"], env=environment, capture_output=True, text=True, timeout=60)
-        check(done.returncode == 2 and "--device" in done.stderr, f"exit {done.returncode}: {done.stderr}")
-        return done.stderr.strip().splitlines()[-1][-100:]
+        argv = [copy, "--coordinator", "127.0.0.1:1", "--device"]
+        done = subprocess.run([*argv, "gpu"], env=environment, capture_output=True, text=True, timeout=60)
+        check(done.returncode == 2 and "--device=gpu" in done.stderr and "libcairn_cudnn.so" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+        with subprocess.Popen([*argv, "auto"], env=environment, stderr=subprocess.PIPE, text=True) as worker:
+            watchdog = threading.Timer(60, worker.kill)
+            watchdog.start()
+            line = next((line for line in worker.stderr if "computing on the CPU" in line or "slots on" in line), "it ended")
+            worker.kill()
+            watchdog.cancel()
+        check("no GPU, computing on the CPU" in line and "libcairn_cudnn.so" in line, f"--device=auto says: {line}")
+        return line.strip()[-120:]
 
 
 def write_idx(directory, examples, side, classes):

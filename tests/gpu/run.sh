@@ -3,7 +3,7 @@
 #
 #   tests/gpu/run.sh [CHECK]...           default: all; --list names them
 #
-# Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN, cuBLASLt and NCCL are taken from the loader's own places, from
+# Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN and cuBLAS are taken from the loader's own places, from
 # $CUDA_HOME or /usr/local/cuda, else from Python's `nvidia` packages. $CAIRN_PYTHON (default: the python3 that has torch, else any) runs the checks;
 # they need no package but torch, for the comparison with it. $CAIRN_FASHION_MNIST: that data set's folder.
 # Exit 77 with the reason on a machine without a GPU.
@@ -63,5 +63,5 @@ PY
 if [[ ${1:-} == --list ]]; then exec "$python" "$here/checks.py" --list; fi
 command -v nvidia-smi > /dev/null || skip "no nvidia-smi: this machine has no NVIDIA driver"
 nvidia-smi -L 2> /dev/null | grep -q GPU || skip "nvidia-smi names no GPU"
-for library in libcudnn.so.9 libcudnn_graph.so.9 libcublasLt.so.13 libcublas.so.13 libnccl.so.2; do add_folder_of $library; done
+for library in libcudnn.so.9 libcublasLt.so.13 libcublas.so.13; do add_folder_of $library; done
 exec "$python" "$here/checks.py" "$@"

@@ -156,6 +156,24 @@ TEST_P(Elementwise, Activations) {
   }
 }
 
+TEST_P(Elementwise, NaNIsNotLost) {
+  const std::vector<float> numbers = {NAN, 1, -1, NAN, 2, 3, 4, 5, NAN};
+  const Tensor x(numbers, type()), zeros(std::vector<float>(9, 0.0f)), ones(std::vector<float>(9, 1.0f));
+  const auto expect_nan = [&](const std::vector<float>& y, const std::string& what) {
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), std::isnan(numbers[i])) << what << " " << i;
+  };
+  for (int f = static_cast<int>(Act::kLinear); f <= static_cast<int>(Act::kRelu6); ++f) {
+    if (f == v1::SOFTMAX) continue;
+    expect_nan(Launched(9, type(), [&](void* y) { return BiasActivation(nullptr, static_cast<Act>(f), 0.3f, 1, 9, x.data(), nullptr, y, type()); }),
+               v1::Activation_Name(static_cast<v1::Activation>(f)));
+  }
+  expect_nan(Launched(9, type(),
+                      [&](void* y) {
+                        return BatchNormalization(nullptr, 1, 9, x.data(), nullptr, zeros.floats(), ones.floats(), 0, nullptr, nullptr, true, y, type());
+                      }),
+             "batch normalization and relu");
+}
+
 TEST_P(Elementwise, Softmax) {
   for (int64_t columns : {1, 10, 33, 1000}) {
     for (int64_t queries : {0, 4}) {

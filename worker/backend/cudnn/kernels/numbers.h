@@ -72,9 +72,27 @@ struct Numbers {
 };
 
 namespace internal {
-struct alignas(16) Words {
+
+// Sixteen bytes in one access.
+struct Words {
   uint32_t at[4];
 };
+CAIRN_DEVICE Words LoadWords(const void* from) {
+#if defined(__CUDA_ARCH__)
+  const uint4 w = *static_cast<const uint4*>(from);
+  return {{w.x, w.y, w.z, w.w}};
+#else
+  return *static_cast<const Words*>(from);
+#endif
+}
+CAIRN_DEVICE void StoreWords(void* to, const Words& w) {
+#if defined(__CUDA_ARCH__)
+  __stwb(static_cast<uint4*>(to), make_uint4(w.at[0], w.at[1], w.at[2], w.at[3]));  // an assignment was compiled to four stores
+#else
+  *static_cast<Words*>(to) = w;
+#endif
+}
+
 }  // namespace internal
 
 // Numbers i .. i + V; with V == 8 i is a multiple of 8 and the tensor starts on 16 bytes.
@@ -84,15 +102,15 @@ CAIRN_DEVICE Numbers<V> Load(const In& x, int64_t i) {
   if constexpr (V == 1) {
     n.at[0] = x.type == DType::kFloat32 ? static_cast<const float*>(x.data)[i] : FromBits(static_cast<const uint16_t*>(x.data)[i], x.type);
   } else if (x.type == DType::kFloat32) {
-    const auto* from = reinterpret_cast<const internal::Words*>(static_cast<const float*>(x.data) + i);
-    const internal::Words low = from[0], high = from[1];
+    const float* from = static_cast<const float*>(x.data) + i;
+    const internal::Words low = internal::LoadWords(from), high = internal::LoadWords(from + 4);
     CAIRN_UNROLL
     for (int k = 0; k < 4; ++k) {
       n.at[k] = FloatOf(low.at[k]);
       n.at[k + 4] = FloatOf(high.at[k]);
     }
   } else {
-    const internal::Words words = *reinterpret_cast<const internal::Words*>(static_cast<const uint16_t*>(x.data) + i);
+    const internal::Words words = internal::LoadWords(static_cast<const uint16_t*>(x.data) + i);
     CAIRN_UNROLL
     for (int k = 0; k < 4; ++k) {
       n.at[2 * k] = FromBits(static_cast<uint16_t>(words.at[k]), x.type);
@@ -111,22 +129,16 @@ CAIRN_DEVICE void Store(const Out& y, int64_t i, const Numbers<V>& n) {
       static_cast<uint16_t*>(y.data)[i] = ToBits(n.at[0], y.type);
     }
   } else if (y.type == DType::kFloat32) {
-    internal::Words low, high;
-    CAIRN_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      low.at[k] = BitsOf(n.at[k]);
-      high.at[k] = BitsOf(n.at[k + 4]);
-    }
-    auto* to = reinterpret_cast<internal::Words*>(static_cast<float*>(y.data) + i);
-    to[0] = low;
-    to[1] = high;
+    float* to = static_cast<float*>(y.data) + i;
+    internal::StoreWords(to, {{BitsOf(n.at[0]), BitsOf(n.at[1]), BitsOf(n.at[2]), BitsOf(n.at[3])}});
+    internal::StoreWords(to + 4, {{BitsOf(n.at[4]), BitsOf(n.at[5]), BitsOf(n.at[6]), BitsOf(n.at[7])}});
   } else {
     internal::Words words;
     CAIRN_UNROLL
     for (int k = 0; k < 4; ++k) {
       words.at[k] = ToBits(n.at[2 * k], y.type) | static_cast<uint32_t>(ToBits(n.at[2 * k + 1], y.type)) << 16;
     }
-    *reinterpret_cast<internal::Words*>(static_cast<uint16_t*>(y.data) + i) = words;
+    internal::StoreWords(static_cast<uint16_t*>(y.data) + i, words);
   }
 }
 

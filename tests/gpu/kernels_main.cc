@@ -1,0 +1,15 @@
+// The kernels' unit tests on a GPU. Exit 77 with the reason where there is none.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess || devices == 0) {
+    std::printf("no CUDA device: %s\n", cudaGetErrorString(error));
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
