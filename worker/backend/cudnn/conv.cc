@@ -179,7 +179,52 @@ bool Keeps(const Precision& precision, const std::vector<cudnnBackendNumericalNo
   });
 }
 
-// ---- plans ----
+// ---- engines ----
+
+absl::StatusOr<Descriptor> DescribeDevice(const std::string& json) {
+  CAIRN_ASSIGN_OR_RETURN(Descriptor device, Descriptor::Make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "device"));
+  CAIRN_RETURN_IF_ERROR(
+      device.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()), json.data()));
+  CAIRN_RETURN_IF_ERROR(device.Finalize());
+  return device;
+}
+
+absl::StatusOr<EngineChoice> ChooseEngine(const EngineTarget& target, const Convolution& c, const Precision& precision,
+                                          DType filter_gradient) {
+  CAIRN_ASSIGN_OR_RETURN(const ConvolutionOperation operation, MakeOperation(c, precision, filter_gradient));
+  CAIRN_ASSIGN_OR_RETURN(Descriptor graph, Descriptor::Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph"));
+  CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation.operation));
+  if (target.handle != nullptr) {
+    CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle));
+  }
+  CAIRN_RETURN_IF_ERROR(graph.Finalize());
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    CAIRN_ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristics"));
+    CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
+    CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
+    if (target.device != nullptr) CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device));
+    if (!heuristics.Finalize().ok()) continue;  // none of this mode
+    CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> configs,
+                           Results(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    for (const Descriptor& config : configs) {
+      const absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> notes = NotesOf(config);
+      if (!notes.ok() || !Keeps(precision, *notes)) continue;
+      EngineChoice choice;
+      CAIRN_ASSIGN_OR_RETURN(choice.execution, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "execution plan"));
+      CAIRN_RETURN_IF_ERROR(target.handle != nullptr
+                                ? choice.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle)
+                                : choice.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device));
+      CAIRN_RETURN_IF_ERROR(choice.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
+      if (!choice.execution.Finalize().ok()) continue;  // not for this shape or device: the next one
+      int64_t count = 0;
+      CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(choice.execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                               CUDNN_TYPE_INT64, 1, &count, &choice.workspace_bytes),
+                                      "CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE"));
+      if (choice.workspace_bytes <= kWorkspaceBytesMax) return choice;
+    }
+  }
+  return absl::UnimplementedError(absl::StrCat("cuDNN has no engine for the convolution ", ToString(c)));
+}
 
 absl::StatusOr<std::unique_ptr<Conv>> Conv::Make(const Precision& precision, cudaStream_t stream) {
   std::unique_ptr<Conv> conv(new Conv(precision, stream));
@@ -195,49 +240,23 @@ Conv::~Conv() {
 
 absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
   if (const auto found = plans_.find(convolution); found != plans_.end()) {
-    return found->second.workspace_bytes + found->second.narrow_bytes;
+    return found->second.engine.workspace_bytes + found->second.narrow_bytes;
   }
-  absl::StatusOr<Plan> plan = Choose(convolution, DType::kFloat32);
-  if (absl::IsUnimplemented(plan.status()) && convolution.kind == Convolution::kBackwardFilter && precision_.type != DType::kFloat32) {
-    plan = Choose(convolution, precision_.type);
-    if (plan.ok()) plan->narrow_bytes = (KernelNumbers(convolution.window) * SizeOf(precision_.type) + 255) / 256 * 256;
+  const EngineTarget target{.handle = handle_};
+  Plan plan;
+  absl::StatusOr<EngineChoice> engine = ChooseEngine(target, convolution, precision_, DType::kFloat32);
+  if (absl::IsUnimplemented(engine.status()) && convolution.kind == Convolution::kBackwardFilter && precision_.type != DType::kFloat32) {
+    engine = ChooseEngine(target, convolution, precision_, precision_.type);
+    if (engine.ok()) plan.narrow_bytes = (KernelNumbers(convolution.window) * SizeOf(precision_.type) + 255) / 256 * 256;
   }
-  if (absl::IsUnimplemented(plan.status())) plan = Plan();
-  if (!plan.ok()) return plan.status();
-  const int64_t bytes = plan->workspace_bytes + plan->narrow_bytes;
-  plans_.emplace(convolution, *std::move(plan));
+  if (engine.ok()) {
+    plan.engine = *std::move(engine);
+  } else if (!absl::IsUnimplemented(engine.status())) {
+    return engine.status();
+  }
+  const int64_t bytes = plan.engine.workspace_bytes + plan.narrow_bytes;
+  plans_.emplace(convolution, std::move(plan));
   return bytes;
-}
-
-absl::StatusOr<Conv::Plan> Conv::Choose(const Convolution& c, DType filter_gradient) {
-  CAIRN_ASSIGN_OR_RETURN(const ConvolutionOperation operation, MakeOperation(c, precision_, filter_gradient));
-  CAIRN_ASSIGN_OR_RETURN(Descriptor graph, Descriptor::Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph"));
-  CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation.operation));
-  CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_));
-  CAIRN_RETURN_IF_ERROR(graph.Finalize());
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    CAIRN_ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristics"));
-    CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
-    CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
-    if (!heuristics.Finalize().ok()) continue;  // none of this mode
-    CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> configs,
-                           Results(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-    for (const Descriptor& config : configs) {
-      const absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> notes = NotesOf(config);
-      if (!notes.ok() || !Keeps(precision_, *notes)) continue;
-      Plan plan;
-      CAIRN_ASSIGN_OR_RETURN(plan.execution, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "execution plan"));
-      CAIRN_RETURN_IF_ERROR(plan.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle_));
-      CAIRN_RETURN_IF_ERROR(plan.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
-      if (!plan.execution.Finalize().ok()) continue;  // not for this shape or device: the next one
-      int64_t count = 0;
-      CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(plan.execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                               CUDNN_TYPE_INT64, 1, &count, &plan.workspace_bytes),
-                                      "CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE"));
-      if (plan.workspace_bytes <= kWorkspaceBytesMax) return plan;
-    }
-  }
-  return absl::UnimplementedError(absl::StrCat("cuDNN has no engine for the convolution ", ToString(c)));
 }
 
 // ---- launches ----
@@ -246,9 +265,9 @@ absl::Status Conv::Run(const Convolution& c, const void* first, const void* seco
   const auto found = plans_.find(c);
   if (found == plans_.end()) return absl::InternalError(absl::StrCat("convolution ", ToString(c), " was not prepared"));
   const Plan& plan = found->second;
-  if (plan.execution.get() == nullptr) return RunKernels(c, first, second, to);
+  if (plan.engine.execution.get() == nullptr) return RunKernels(c, first, second, to);
   void* const target = plan.narrow_bytes > 0 ? workspace : to;
-  void* scratch = plan.workspace_bytes > 0 ? static_cast<char*>(workspace) + plan.narrow_bytes : nullptr;
+  void* scratch = plan.engine.workspace_bytes > 0 ? static_cast<char*>(workspace) + plan.narrow_bytes : nullptr;
   // Of kForward x, kernel -> y; of kBackwardData dy, kernel -> dx; of kBackwardFilter x, dy -> dkernel.
   void* const a = const_cast<void*>(first);
   void* const b = const_cast<void*>(second);
@@ -261,7 +280,7 @@ absl::Status Conv::Run(const Convolution& c, const void* first, const void* seco
   CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data()));
   CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch));
   CAIRN_RETURN_IF_ERROR(pack.Finalize());
-  CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle_, plan.execution.get(), pack.get()), absl::StrCat("cudnnBackendExecute ", ToString(c))));
+  CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle_, plan.engine.execution.get(), pack.get()), absl::StrCat("cudnnBackendExecute ", ToString(c))));
   if (plan.narrow_bytes == 0) return absl::OkStatus();
   return FromCuda(static_cast<cudaError_t>(kernels::Affine(stream_, KernelNumbers(c.window), 1, 0, target, precision_.type, to,
                                                            DType::kFloat32, false)),

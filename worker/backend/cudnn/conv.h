@@ -55,6 +55,21 @@ absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const P
 // Whether an engine with these numerical notes computes what Precision promises.
 bool Keeps(const Precision& precision, const std::vector<cudnnBackendNumericalNote_t>& notes);
 
+// A GPU that an engine is chosen for: the one of a handle, or one that is only described (cuDNN's JSON of a device), which need not be here.
+struct EngineTarget {
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* device = nullptr;
+};
+absl::StatusOr<Descriptor> DescribeDevice(const std::string& json);
+
+struct EngineChoice {
+  Descriptor execution;  // an execution plan
+  int64_t workspace_bytes = 0;
+};
+// Errors: UNIMPLEMENTED, cuDNN has no engine that keeps what Precision promises.
+absl::StatusOr<EngineChoice> ChooseEngine(const EngineTarget& target, const Convolution& c, const Precision& precision,
+                                          DType filter_gradient);
+
 class Conv {
  public:
   static absl::StatusOr<std::unique_ptr<Conv>> Make(const Precision& precision, cudaStream_t stream);
@@ -67,13 +82,10 @@ class Conv {
 
  private:
   struct Plan {
-    Descriptor execution;  // none: kernels of our own
-    int64_t workspace_bytes = 0;
+    EngineChoice engine;       // none: kernels of our own
     int64_t narrow_bytes = 0;  // of a kernel's gradient in Precision.type, in front of the workspace; 0: float32 where it belongs
   };
   Conv(const Precision& precision, cudaStream_t stream) : precision_(precision), stream_(stream) {}
-  // Errors: UNIMPLEMENTED, cuDNN has no engine.
-  absl::StatusOr<Plan> Choose(const Convolution& c, DType filter_gradient);
   absl::Status RunKernels(const Convolution& c, const void* first, const void* second, void* to);
 
   const Precision precision_;

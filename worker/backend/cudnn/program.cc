@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/random.h"
 #include "worker/backend/cudnn/builder.h"
 #include "worker/backend/embedding.h"
@@ -61,7 +62,10 @@ class CudnnProgram : public Program {
     CAIRN_RETURN_IF_ERROR(machine_->CopyIn(class_weights_.device.data(), class_weights_.pinned.data(), class_weights_.pinned.bytes()));
     // Padding and frozen variables are never written: their gradients stay 0.
     CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
-    return FindPlan(Mode::kTrain, examples, LabelSize()).status();
+    CAIRN_ASSIGN_OR_RETURN(const Kept* const kept, FindPlan(Mode::kTrain, examples, LabelSize()));
+    LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB", kept->plan->steps().size(),
+             arena_.bytes() >> 20, memory_bytes() >> 20);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,

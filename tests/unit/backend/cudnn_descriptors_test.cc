@@ -1,0 +1,160 @@
+// Goal: what can be asked of cuDNN and cuBLASLt without a device: they accept the descriptors of every convolution and product that the
+// ready-made models are lowered to, in every precision; engines are judged by their notes; errors say what was tried.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "common/model/ready_made/ready_made.h"
+#include "tests/unit/backend/cudnn_host_machine.h"
+#include "tests/unit/backend/layer_cases.h"
+#include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/conv.h"
+#include "worker/backend/cudnn/gemm.h"
+
+namespace cairn::cudnn {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A GPU as cuDNN describes one: an H100 80GB HBM3.
+constexpr char kH100[] = R"({"deviceVer": 900,
+  "driverVer": 13000,
+  "cudaDeviceId": 0,
+  "deviceName": "NVIDIA H100 80GB HBM3",
+  "totalGlobalMem": 85017493504,
+  "maxGridSize": [2147483647, 65535, 65535],
+  "maxBlockSize": [1024, 1024, 64],
+  "regsPerBlock": 65536,
+  "multiProcessorCount": 132,
+  "smClockRateKHz": 1980000,
+  "memClockRateKHz": 2619000,
+  "l2CacheSize": 52428800,
+  "warpSize": 32,
+  "maxSharedMemoryPerBlock": 49152,
+  "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024,
+  "maxRegistersPerSM": 65536,
+  "pciDeviceId": 0,
+  "maxCtasPerSM": 32,
+  "maxThreadsPerBlock": 1024,
+  "maxThreadsPerSM": 2048,
+  "isTccDriver": 0,
+  "supportCoopLaunch": 1})";
+
+// Notes what a plan asks for.
+class Collector : public HostMachine {
+ public:
+  using HostMachine::HostMachine;
+  absl::StatusOr<int64_t> Prepare(const Product& p) override {
+    products.insert(p);
+    return 0;
+  }
+  absl::StatusOr<int64_t> Prepare(const Convolution& c) override {
+    convolutions.insert(c);
+    return 0;
+  }
+  std::set<Product> products;
+  std::set<Convolution> convolutions;
+};
+
+Collector CollectFrom(const ReadyMadeInfo& info, const Precision& precision) {
+  v1::ReadyMade wanted;
+  wanted.set_name(info.name);
+  const auto graph = Graph::Build(MakeReadyMade(wanted).value());
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  LoweringOptions options;
+  options.examples = 32;
+  options.precision = precision;
+  options.loss = FromText<v1::Loss>("kind: SPARSE_CATEGORICAL_CROSSENTROPY");
+  options.loss_plan = PlanLoss(*graph, options.loss);
+  Collector machine(precision);
+  EXPECT_TRUE(LowerGraph(*graph, options, machine).ok());
+  return machine;
+}
+
+TEST(CudnnDescriptorsTest, OfAllReadyMadeModels) {
+  int products = 0, convolutions = 0;
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16}}) {
+    for (const ReadyMadeInfo& info : ReadyMadeModels()) {
+      SCOPED_TRACE(info.name);
+      const Collector machine = CollectFrom(info, precision);
+      for (const Product& p : machine.products) {
+        const auto made = ProductDescriptors::Make(p, precision);
+        ASSERT_TRUE(made.ok()) << ToString(p) << ": " << made.status();
+        ++products;
+      }
+      for (const Convolution& c : machine.convolutions) {
+        for (const DType filter_gradient : {DType::kFloat32, precision.type}) {
+          const auto made = MakeOperation(c, precision, filter_gradient);
+          ASSERT_TRUE(made.ok()) << ToString(c) << ": " << made.status();
+          ++convolutions;
+        }
+      }
+    }
+  }
+  EXPECT_GT(products, 300);
+  EXPECT_GT(convolutions, 300);
+}
+
+// cuDNN chooses engines and makes them ready for a GPU that is only described. So this says, without one, that no convolution of these
+// models is left to our own slow kernels on such a GPU.
+TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
+  const auto device = DescribeDevice(kH100);
+  if (!device.ok()) GTEST_SKIP() << "this cuDNN cannot be told of a device: " << device.status();
+  const EngineTarget target{.device = &*device};
+  int chosen = 0;
+  int64_t workspace_bytes = 0;
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16}}) {
+    for (const ReadyMadeInfo& info : ReadyMadeModels()) {
+      const Collector machine = CollectFrom(info, precision);
+      for (const Convolution& c : machine.convolutions) {
+        const DType filter_gradient = c.kind == Convolution::kBackwardFilter ? precision.type : DType::kFloat32;
+        const auto engine = ChooseEngine(target, c, precision, filter_gradient);
+        EXPECT_TRUE(engine.ok()) << info.name << ", " << Name(precision.type) << (precision.tf32 ? " tf32" : "") << ": " << engine.status();
+        if (!engine.ok()) continue;
+        workspace_bytes = std::max(workspace_bytes, engine->workspace_bytes);
+        ++chosen;
+      }
+    }
+  }
+  std::printf("%d engines, at most %.0f MB of workspace\n", chosen, static_cast<double>(workspace_bytes) / 1e6);
+}
+
+TEST(CudnnDescriptorsTest, AWindowThatDoesNotFitItsOutputIsRefusedWithItsName) {
+  Convolution c;
+  c.window = {.examples = 2, .in = {5, 5, 4}, .out = {9, 9, 4}, .kernel = {3, 3}};
+  const auto made = MakeOperation(c, Precision{}, DType::kFloat32);
+  ASSERT_FALSE(made.ok());
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("cudnnBackendFinalize of a convolution's operation"));
+}
+
+TEST(CudnnDescriptorsTest, EnginesAreJudgedByTheirNotes) {
+  const Precision strict{DType::kFloat32, false, true}, tf32{DType::kFloat32, true, true}, bfloat16{DType::kBFloat16, false, true};
+  const Precision fast{DType::kBFloat16, false, false};
+  EXPECT_TRUE(Keeps(strict, {}));
+  for (const auto note : {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_WINOGRAD}) {
+    EXPECT_FALSE(Keeps(strict, {note}));
+    EXPECT_TRUE(Keeps(tf32, {note}));
+    EXPECT_TRUE(Keeps(bfloat16, {note}));
+  }
+  for (const Precision& p : {strict, tf32, bfloat16}) EXPECT_FALSE(Keeps(p, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}));
+  EXPECT_TRUE(Keeps(fast, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}));
+  for (const Precision& p : {strict, tf32, bfloat16, fast}) EXPECT_FALSE(Keeps(p, {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}));
+}
+
+TEST(CudnnDescriptorsTest, WithoutADeviceTheErrorsSayWhatWasTried) {
+  const auto device = FindDevice(0);
+  if (device.ok()) GTEST_SKIP() << "this machine has a GPU: " << device->name;
+  EXPECT_EQ(device.status().code(), absl::StatusCode::kUnavailable) << device.status();
+  EXPECT_EQ(FromCuda(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(FromCuda(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes").message()),
+              HasSubstr("cudaMalloc of 7 bytes: cudaErrorMemoryAllocation"));
+  EXPECT_EQ(FromCudnn(CUDNN_STATUS_NOT_SUPPORTED, "x").code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(FromCublas(CUBLAS_STATUS_NOT_SUPPORTED, "x").code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace cairn::cudnn

@@ -1,0 +1,287 @@
+// Goal: the plans of the cuDNN backend keep their invariants: buffers that are in use at the same time do not overlap, a step touches only
+// what it names and reads only what was written, ranges are released once and after their last gradient; and layers are fused as said
+// (golden text of a residual block; figures of the ready-made models).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/ready_made/ready_made.h"
+#include "tests/unit/backend/cudnn_host_machine.h"
+#include "tests/unit/backend/layer_cases.h"
+#include "tests/unit/backend/wide_cases.h"
+#include "tests/unit/backend/wide_feature_cases.h"
+#include "worker/backend/cudnn/builder.h"
+
+namespace cairn::cudnn {
+namespace {
+
+LoweringOptions OptionsOf(const Graph& graph, const std::string& loss, int64_t examples, Mode mode, DType type = DType::kFloat32) {
+  LoweringOptions options;
+  options.examples = examples;
+  options.mode = mode;
+  options.precision.type = type;
+  options.loss = FromText<v1::Loss>(loss);
+  options.loss_plan = PlanLoss(graph, options.loss);
+  const bool class_number = options.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY;
+  options.label_size = class_number ? 1 : NumElements(graph.output().output);
+  return options;
+}
+
+std::unique_ptr<Plan> Lower(const Graph& graph, const LoweringOptions& options) {
+  HostMachine machine(options.precision);
+  auto plan = LowerGraph(graph, options, machine);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : nullptr;
+}
+
+// Buffers by step, from the steps alone.
+void CheckArena(const Plan& plan) {
+  struct Span {
+    int first = -1, last = -1;
+  };
+  std::vector<Span> spans(plan.buffers().size());
+  std::vector<bool> written(plan.buffers().size());
+  for (int i = 0; i < static_cast<int>(plan.steps().size()); ++i) {
+    const Plan::Step& step = plan.steps()[i];
+    for (const Ref& ref : step.reads) {
+      EXPECT_TRUE(ref.place != Ref::kArena || written[ref.buffer]) << step.text << " reads what nothing wrote";
+    }
+    for (const auto* refs : {&step.reads, &step.writes}) {
+      for (const Ref& ref : *refs) {
+        if (ref.place != Ref::kArena) continue;
+        if (spans[ref.buffer].first < 0) spans[ref.buffer].first = i;
+        spans[ref.buffer].last = i;
+      }
+    }
+    for (const Ref& ref : step.writes) {
+      if (ref.place == Ref::kArena) written[ref.buffer] = true;
+    }
+  }
+  for (size_t a = 0; a < spans.size(); ++a) {
+    const ArenaBuffer& x = plan.buffers()[a];
+    if (spans[a].first < 0) continue;
+    EXPECT_EQ(x.offset % 256, 0);
+    EXPECT_LE(x.offset + x.bytes, plan.arena_bytes());
+    for (size_t b = a + 1; b < spans.size(); ++b) {
+      const ArenaBuffer& y = plan.buffers()[b];
+      if (spans[b].first < 0 || spans[a].last < spans[b].first || spans[b].last < spans[a].first) continue;
+      EXPECT_TRUE(x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset)
+          << "%" << a << " and %" << b << " overlap; both live at step " << std::max(spans[a].first, spans[b].first);
+    }
+  }
+}
+
+void CheckReleases(const Graph& graph, const Plan& plan) {
+  int64_t end = graph.space_size();
+  for (const Plan::Release& r : plan.releases()) {
+    EXPECT_EQ(r.end, end);
+    EXPECT_LT(r.begin, r.end);
+    EXPECT_EQ(r.begin % 16, 0);
+    end = r.begin;
+    for (int i = r.after + 1; i < static_cast<int>(plan.steps().size()); ++i) {
+      for (const Ref& ref : plan.steps()[i].writes) {
+        EXPECT_FALSE(ref.place == Ref::kGradients && ref.offset / 4 >= r.begin && ref.offset / 4 < r.end)
+            << plan.steps()[i].text << " comes after its range was released";
+      }
+    }
+  }
+  EXPECT_EQ(end, 0);
+}
+
+// Memory of one place, and what stood in it before a step.
+struct Watched {
+  Ref::Place place;
+  Block block;
+  std::vector<char> before;
+};
+
+// Runs the plan step by step on random memory and looks for bytes that changed where the step does not say that it writes.
+void CheckTouches(const Graph& graph, const Plan& plan, const LoweringOptions& options) {
+  HostMachine machine(options.precision);
+  ASSERT_TRUE(LowerGraph(graph, options, machine).ok());  // Prepare is told of the products
+  const int64_t space = graph.space_size() * 4;
+  const Batch batch = CaseBatch(graph, options.loss, options.examples, 3);
+  std::vector<Watched> all;
+  const auto add = [&](Ref::Place place, int64_t bytes) { all.push_back({place, *machine.Allocate(std::max<int64_t>(bytes, 64)), {}}); };
+  add(Ref::kArena, plan.arena_bytes());
+  add(Ref::kValues, space);
+  add(Ref::kGradients, space);
+  add(Ref::kInputs, static_cast<int64_t>(batch.inputs.size()));
+  add(Ref::kLabels, static_cast<int64_t>(batch.labels.size()));
+  add(Ref::kKey, sizeof(kernels::StepKey));
+  add(Ref::kResults, 64);
+  const std::vector<float> values = CaseValues(graph, 5);
+  std::memcpy(all[1].block.data(), values.data(), space);
+  std::memcpy(all[3].block.data(), batch.inputs.data(), batch.inputs.size());
+  std::memcpy(all[4].block.data(), batch.labels.data(), batch.labels.size());
+  std::memset(all[5].block.data(), 0, sizeof(kernels::StepKey));
+  const Run run{machine, plan, all[0].block.data(), all[1].block.as<float>(), all[2].block.as<float>(), all[3].block.as<float>(),
+                all[4].block.as<float>(), nullptr, all[5].block.as<kernels::StepKey>(), all[6].block.as<double>()};
+  // Where a write to the space ends: at the next variable's begin.
+  const auto bytes_of = [&](const Ref& ref) -> int64_t {
+    if (ref.place == Ref::kArena) return plan.buffers()[ref.buffer].bytes;
+    if (ref.place != Ref::kGradients) return 64;
+    for (const Variable& v : graph.variables()) {
+      if (v.offset * 4 == ref.offset) return v.size * 4;
+    }
+    ADD_FAILURE() << "a gradient of no variable";
+    return 0;
+  };
+  for (int i = 0; i < static_cast<int>(plan.steps().size()); ++i) {
+    const Plan::Step& step = plan.steps()[i];
+    for (Watched& w : all) w.before.assign(w.block.data(), w.block.data() + w.block.bytes());
+    ASSERT_TRUE(plan.Enqueue(i, run).ok()) << step.text;
+    for (const Watched& w : all) {
+      std::vector<bool> may(w.block.bytes());
+      for (const Ref& ref : step.writes) {
+        if (ref.place != w.place) continue;
+        const int64_t begin = run.At<char>(ref) - w.block.data();
+        std::fill(may.begin() + begin, may.begin() + begin + bytes_of(ref), true);
+      }
+      for (int64_t b = 0; b < w.block.bytes(); ++b) {
+        ASSERT_TRUE(may[b] || w.before[b] == w.block.data()[b]) << step.text << " writes byte " << b << " of place " << int{w.place};
+      }
+    }
+  }
+}
+
+TEST(CudnnLoweringTest, StepsTouchWhatTheyName) {
+  std::vector<LayerCase> cases = LayerCases();
+  for (const LayerCase& c : WideFeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    const auto graph = CaseGraph(c);
+    for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+      for (const Mode mode : {Mode::kTrain, Mode::kEvaluate, Mode::kPredict}) {
+        const LoweringOptions options = OptionsOf(*graph, c.loss, 3, mode, type);
+        const auto plan = Lower(*graph, options);
+        ASSERT_NE(plan, nullptr);
+        CheckArena(*plan);
+        if (mode == Mode::kTrain) CheckReleases(*graph, *plan);
+        if (mode == Mode::kTrain) CheckTouches(*graph, *plan, options);
+      }
+    }
+    if (HasFailure()) return;
+  }
+}
+
+// Layers one behind the other and side by side, drawn at random; every image is 6 x 6.
+std::string RandomModel(std::mt19937& random) {
+  std::string model = "layers { name: 'l0' input { shape: [6, 6, 3] } } layers { name: 'l1' conv2d { filters: 4 kernel_size: 1 } } ";
+  const int layers = 5 + static_cast<int>(random() % 25);
+  std::vector<bool> used(layers);
+  const auto input = [&](int layer) {
+    used[layer] = true;
+    return absl::StrCat("'l", layer, "'");
+  };
+  const auto earlier = [&](int before) { return input(1 + static_cast<int>(random() % (before - 1))); };
+  for (int i = 2; i < layers; ++i) {
+    const std::vector<std::string> kinds = {
+        "conv2d { filters: 4 kernel_size: 3 padding: SAME activation: RELU }",
+        "conv2d { filters: 4 kernel_size: 1 activation: GELU }",
+        "batch_normalization {}",
+        "activation { activation: RELU }",
+        "activation { activation: SILU }",
+        "dropout { rate: 0.5 }",
+        "max_pooling2d { pool_size: 3 strides: 1 padding: SAME }",
+        "depthwise_conv2d { kernel_size: 3 padding: SAME }",
+        "layer_normalization {}",
+        "add {}",
+        "maximum {}",
+        "multiply {}",
+    };
+    const size_t kind = random() % kinds.size();
+    std::string inputs = random() % 3 == 0 ? earlier(i) : input(i - 1);
+    if (kind >= 9) absl::StrAppend(&inputs, ", ", earlier(i));
+    absl::StrAppend(&model, "layers { name: 'l", i, "' inputs: [", inputs, "] ", kinds[kind], " } ");
+  }
+  std::string open;  // what no layer reads: Graph::Build takes no such layers
+  int count = 0;
+  for (int i = 1; i < layers; ++i) {
+    if (!used[i]) absl::StrAppend(&open, count++ == 0 ? "" : ", ", "'l", i, "'");
+  }
+  if (count > 1) absl::StrAppend(&model, "layers { inputs: [", open, "] add {} } ");
+  return absl::StrCat(model, "layers { flatten {} } layers { name: 'last' dense { units: 4 activation: SOFTMAX } }");
+}
+
+TEST(CudnnLoweringTest, RandomGraphsKeepTheInvariants) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    const std::string model = RandomModel(random);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", model));
+    const auto graph = CaseGraph({"random", model});
+    const LoweringOptions options =
+        OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain, seed % 2 == 0 ? DType::kFloat32 : DType::kBFloat16);
+    const auto plan = Lower(*graph, options);
+    ASSERT_NE(plan, nullptr);
+    CheckArena(*plan);
+    CheckReleases(*graph, *plan);
+    CheckTouches(*graph, *plan, options);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(CudnnLoweringTest, AResidualBlockIsTheseSteps) {
+  const auto graph = CaseGraph({"block",
+                                "layers { input { shape: [4, 4, 2] } } layers { name: 'x' conv2d { filters: 2 kernel_size: 1 } } "
+                                "layers { name: 'c' conv2d { filters: 2 kernel_size: 3 padding: SAME use_bias: false } } "
+                                "layers { name: 'n' batch_normalization {} } layers { name: 's' inputs: ['x', 'n'] add {} } "
+                                "layers { activation { activation: RELU } } layers { global_average_pooling2d {} } "
+                                "layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
+  const auto plan = Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain));
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(plan->Text(), R"(%0 = product 32x2x2 bias f32 of inputs, x/kernel, x/bias
+%1 = transpose of c/kernel
+%2 = convolution 2x4x4x2 3x3 pad 1x1 -> 4x4x2 of %0, %1
+%3, %4 = statistics 32x2 of %2
+d n/moving_mean = copy * 2 of %3
+d n/moving_variance = copy * 2 of %4
+%5 = normalize add relu of %2, %0, %3, %4, n/gamma, n/beta
+%6 = global average 2x16x2 of %5
+%7 = product 2x2x2 bias f32 of %6, d/kernel, d/bias
+%8, %9 = loss of %7, labels
+results = sums of %8
+d d/bias = column sums 2x2 of %9
+d d/kernel = product 2x2x2 ta f32 of %6, %9
+%10 = product 2x2x2 tb f32 of %9, d/kernel
+%11 = global average backward of %10
+d n/gamma, d n/beta = normalize sums relu of %2, %5, %11, %3, %4
+%12, %13 = normalize backward relu of %2, %5, %11, %3, %4, n/gamma, d n/gamma, d n/beta
+%14 = convolution backward filter 2x4x4x2 3x3 pad 1x1 -> 4x4x2 of %0, %12
+d c/kernel = transpose of %14
+%15 = convolution backward data 2x4x4x2 3x3 pad 1x1 -> 4x4x2 of %12, %1
+%13 = add f32 f32 of %15, %13
+d x/bias = column sums 32x2 of %13
+d x/kernel = product 2x2x32 ta f32 of inputs, %13
+after 22: gradients [0, 176)
+arena 2560
+)");
+}
+
+TEST(CudnnLoweringTest, ReadyMadeModels) {
+  for (const ReadyMadeInfo& info : ReadyMadeModels()) {
+    SCOPED_TRACE(info.name);
+    v1::ReadyMade wanted;
+    wanted.set_name(info.name);
+    const auto model = MakeReadyMade(wanted);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto graph = Graph::Build(*model);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto plan =
+        Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 32, Mode::kTrain, DType::kBFloat16));
+    ASSERT_NE(plan, nullptr);
+    CheckArena(*plan);
+    CheckReleases(*graph, *plan);
+    std::printf("%s: %zu steps, arena %.1f MB, %zu ranges\n", info.name, plan->steps().size(), plan->arena_bytes() / 1e6,
+                plan->releases().size());
+  }
+}
+
+}  // namespace
+}  // namespace cairn::cudnn
