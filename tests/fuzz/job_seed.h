@@ -45,8 +45,8 @@ inline constexpr char kFullJobText[] = R"(
     class_weight { class_id: 0 weight: 2 } class_weight { class_id: 3 weight: 0.5 }
     batch_size: 8 epochs: 3 replicas: 2 accumulate_steps: 2 validation_freq: 2 durability: LOGGED_AND_REPLICATED backups: 1 backup_replicas: 1
     checkpoints { dir: "/c" every_steps: 10 keep_max: 2 save_best: "val_loss" }
-    callbacks { model_checkpoint { filepath: "/m-{epoch:02d}.keras" save_best_only: true } } callbacks { backup_and_restore { backup_dir: "/b" } }
-    callbacks { early_stopping { patience: 2 restore_best_weights: true } } callbacks { reduce_lr_on_plateau { patience: 1 } }
+    callbacks { model_checkpoint { filepath: "/m-{epoch:02d}.keras" save_best_only: true } }
+    callbacks { early_stopping { patience: 2 restore_best_weights: true } }
     callbacks { tensorboard { histogram_freq: 1 update_freq: "10" } } callbacks { csv_logger { filename: "/l.csv" separator: ";" } }
     callbacks { terminate_on_nan {} })";
 
