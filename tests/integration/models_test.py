@@ -140,7 +140,7 @@ def bad_files_are_named(c, job_file, files):
     check(refused(c, "submit", job_file, "--model", made("model.json", b"[")) ==
           "cairn: model.keras_json: not JSON; give what model.to_json() returned, whole", "not JSON")
     check(refused(c, "submit", job_file, "--model", made("model.txt", b"")).endswith(
-          "model.txt: is neither a .keras archive nor a .json file of model.to_json()"), "another ending")
+          "model.txt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()"), "another ending")
     error = refused(c, "submit", job_file, "--set", f"initial_weights={cut}")
     check(f"{cut}: not a zip archive, or a damaged one: Not a zip archive" in error, error)
     error = refused(c, "submit", job_file, "--set", f"initial_weights={files['b.keras']}", "--set", "model.layers[3].conv2d.filters=9",
@@ -149,9 +149,9 @@ def bad_files_are_named(c, job_file, files):
     error = refused(c, "submit", job_file, "--set", 'model={ ready_made { name: "resnet19" } }')
     check(error.startswith('cairn: model.ready_made.name: "resnet19" is not known; use one of mlp, '), error)
     error = refused(c, "export", "1", "-o", os.path.join(c.dir, "x"), "--format", "hdf5")
-    check(error == "cairn: --format hdf5: use safetensors, keras or weights.h5", error)
+    check(error == "cairn: --format hdf5: use safetensors, keras, weights.h5 or onnx", error)
     error = refused(c, "export", "1", "-o", os.path.join(c.dir, "x.keras"), "--layout", "torch")
-    check(error == "cairn: --layout torch: only of --format safetensors; the other formats are Keras' own", error)
+    check(error == "cairn: --layout torch: only of --format safetensors; the other formats have one layout", error)
 
 
 def ready_made_models_are_listed(c):

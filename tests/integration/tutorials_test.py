@@ -77,7 +77,7 @@ def mirrored():
             check(len(f.readlines()) == 4, "log.csv: a head and three epochs")
 
         without_callbacks = "\n".join(line for line in CNN.splitlines() if not line.startswith("callbacks"))
-        for name in ("model.keras", "model.safetensors"):
+        for name in ("model.keras", "model.onnx", "model.safetensors"):
             path = os.path.join(c.dir, name)
             c.cairn("export", job, "-o", path)
             check(figures(c.evaluate_with(job, "--weights", path)) == wanted, f"{name}: another accuracy")

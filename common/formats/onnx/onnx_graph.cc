@@ -156,7 +156,24 @@ class Checker {
       done.insert(node);
       checked_.nodes.push_back(node);
     }
+    KeepOrder(done);
     return absl::OkStatus();
+  }
+
+  // As the file has the operators, where each stands behind those whose outputs it takes: as the format asks.
+  void KeepOrder(const std::set<const onnx::NodeProto*>& used) {
+    std::vector<const onnx::NodeProto*> in_order;
+    std::set<const onnx::NodeProto*> before;
+    for (const onnx::NodeProto& node : graph_.node()) {
+      if (!used.contains(&node)) continue;
+      for (const std::string& input : node.input()) {
+        const auto maker = makers_.find(input);
+        if (maker != makers_.end() && !before.contains(maker->second)) return;
+      }
+      before.insert(&node);
+      in_order.push_back(&node);
+    }
+    checked_.nodes = std::move(in_order);
   }
 
   const onnx::ModelProto& model_;

@@ -78,8 +78,8 @@ class Silent : public google::protobuf::io::ErrorCollector {
 };
 
 // nullopt: Cairn did not write this graph, or somebody changed it.
-absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& model) {
-  const std::string* text = OwnModelText(model);
+absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& model, int64_t opset) {
+  const std::string* text = opset == kOnnxOpset ? OwnModelText(model) : nullptr;
   ImportedOnnx imported;
   google::protobuf::TextFormat::Parser parser;
   Silent silent;
@@ -117,7 +117,7 @@ absl::Status CheckComplete(const ImportedOnnx& imported) {
 
 absl::StatusOr<ImportedOnnx> ImportOnnx(const onnx::ModelProto& model) {
   CAIRN_ASSIGN_OR_RETURN(OnnxGraph graph, CheckOnnx(model));
-  CAIRN_ASSIGN_OR_RETURN(std::optional<ImportedOnnx> own, ImportOwn(model));
+  CAIRN_ASSIGN_OR_RETURN(std::optional<ImportedOnnx> own, ImportOwn(model, graph.opset));
   if (own.has_value()) return *std::move(own);
   FuseOnnx(&graph);
   CAIRN_ASSIGN_OR_RETURN(ImportedOnnx imported, OnnxImporter(graph).Import());

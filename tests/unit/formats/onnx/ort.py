@@ -50,7 +50,8 @@ class Onnxruntime:
                 os.rename(beside, folder)
             return ""
         except (subprocess.TimeoutExpired, OSError) as error:
-            return f"npm cannot install {PACKAGE}: {error}"
+            # Somebody else may have been faster.
+            return "" if os.path.isdir(folder) else f"npm cannot install {PACKAGE}: {error}"
         finally:
             shutil.rmtree(beside, ignore_errors=True)
 
