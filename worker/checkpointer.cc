@@ -19,10 +19,12 @@ struct Checkpointer::UnderWay {
   UnderWay(const replica::TakeCheckpoint& take, std::shared_ptr<const v1::AssignReplicas> assignment, Done on_done)
       : cut(take.step, take.requests.empty() ? std::nullopt : take.requests.front().frame.want_version,
             std::move(assignment)),
+        last_try(take.last_try),
         done(std::move(on_done)),
         missing(take.requests.size()) {}
 
   CheckpointCut cut;
+  const bool last_try;
   Done done;
   std::atomic<size_t> missing;  // partitions
   absl::Mutex mutex;
@@ -64,9 +66,15 @@ void Checkpointer::OnPartition(const std::shared_ptr<UnderWay>& under_way, size_
     services_.executor->Post([self = shared_from_this(), under_way] { self->Write(*under_way); });
     return;
   }
-  Report(nullptr, {},
-         Annotate(failed, absl::StrFormat("step %d: the partitions could not be cut, it is tried again",
-                                          under_way->cut.step())));
+  if (under_way->last_try) {
+    v1::CheckpointInfo info;
+    info.set_step(under_way->cut.step());
+    ReportNotWritten(info, Annotate(failed, absl::StrFormat("step %d: the partitions could not be cut", info.step())));
+  } else {
+    Report(nullptr, {},
+           Annotate(failed, absl::StrFormat("step %d: the partitions could not be cut, it is tried again",
+                                            under_way->cut.step())));
+  }
   under_way->done(Outcome::kNoCut);
 }
 
@@ -77,12 +85,7 @@ void Checkpointer::Write(UnderWay& under_way) {
   const absl::Time begin = services_.clock->Now();
   const absl::Status status = WriteFiles(under_way.cut, info);
   if (!status.ok()) {
-    const absl::Status why = Annotate(status, absl::StrFormat("step %d", info.step()));
-    {
-      absl::MutexLock lock(&mutex_);
-      not_written_ = {info, why};
-    }
-    Report(&info, {}, why);
+    ReportNotWritten(info, Annotate(status, absl::StrFormat("step %d", info.step())));
     under_way.done(Outcome::kNotWritten);
     return;
   }
@@ -167,6 +170,14 @@ void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<std:
     report.set_error(std::string(status.message()));
   }
   services_.send(std::move(message));
+}
+
+void Checkpointer::ReportNotWritten(const v1::CheckpointInfo& info, const absl::Status& why) {
+  {
+    absl::MutexLock lock(&mutex_);
+    not_written_ = {info, why};
+  }
+  Report(&info, {}, why);
 }
 
 void Checkpointer::ReportAgain() {

@@ -58,12 +58,14 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   absl::Status WriteFiles(const CheckpointCut& cut, v1::CheckpointInfo& info);
   std::vector<std::string> Prune(const v1::AssignReplicas& assignment);
   void Report(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const absl::Status& status);
+  // No other try follows.
+  void ReportNotWritten(const v1::CheckpointInfo& info, const absl::Status& why);
 
   const JobId job_;
   const CheckpointerServices services_;
   absl::Mutex mutex_;
   CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
-  // The last one, where the disk refused it. The end of an epoch may wait for it, so that the coordinator has to hear of it.
+  // The last one, where the disk refused it, or no cut came about. The end of an epoch may wait for it, so that the coordinator has to hear of it.
   std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -200,6 +200,7 @@ void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version
   TakeCheckpoint take;
   take.number = ++checkpoints;
   take.step = step;
+  take.last_try = step == plan.total_steps && now - last_cut_fails_since >= options.last_cut_max;
   for (uint32_t p = 0; p < parts.size(); ++p) {
     Frame frame;
     frame.kind = v1::ExchangeFrame::SNAPSHOT;
@@ -210,19 +211,21 @@ void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version
     take.requests.push_back({parts[p].address, std::move(frame)});
   }
   checkpoint_step = step;
+  cut_is_last_try = take.last_try;
   effects.emplace_back(std::move(take));
 }
 
 bool Context::EndCheckpoint(const CheckpointDone& event) {
   if (!checkpoint_step || event.number != checkpoints) return false;
   const bool last = *checkpoint_step == plan.total_steps;  // there is no later step to try it at
-  if (cuts_failed == 0) cuts_fail_since = now;
   last_cut_owed = false;
-  if (event.outcome != CheckpointDone::Outcome::kNoCut || (last && now - cuts_fail_since >= options.last_cut_max)) {
+  if (event.outcome != CheckpointDone::Outcome::kNoCut || cut_is_last_try) {
     checkpoint_rule->Taken(*checkpoint_step, now);
     cuts_failed = 0;
+    last_cut_fails_since = absl::InfiniteFuture();
   } else {
     last_cut_owed = last;
+    if (last) last_cut_fails_since = std::min(last_cut_fails_since, now);
     next_cut = now + Pause(cuts_failed++);
     retry_earliest = std::min(retry_earliest, next_cut);  // no step may come at which it would be tried again
   }

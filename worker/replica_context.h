@@ -94,7 +94,8 @@ struct Context {
   uint64_t checkpoints = 0;                    // the number of the last one
   std::optional<int64_t> checkpoint_step;      // of the one under way
   int cuts_failed = 0;                         // in a row
-  absl::Time cuts_fail_since;                  // cuts_failed > 0: when the first of them had
+  absl::Time last_cut_fails_since = absl::InfiniteFuture();  // the one after the last step: when it failed first
+  bool cut_is_last_try = false;                // the one under way
   absl::Time next_cut = absl::InfinitePast();  // not before, after one that failed
   bool last_cut_owed = false;                  // the one after the last step waits for next_cut
   std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is under way

@@ -141,6 +141,7 @@ struct TakeCheckpoint {
   uint64_t number = 0;
   int64_t step = 0;               // synchronous: the version of the cut; asynchronous: our slowest replica's
   std::vector<Request> requests;  // by partition
+  bool last_try = false;          // where the cut fails no other follows: the coordinator has to hear that this step's does not come
 };
 struct Report {
   v1::ReplicaReport report;
@@ -173,7 +174,7 @@ struct ReplicaCoreOptions {
   uint64_t jitter_seed = 1;
   // The cut after the last step is tried again for so long: a failover in that moment, or a coordinator that is being replaced, must not cost
   // the job's last checkpoint. Longer: a job whose ps stay away ends that much later.
-  absl::Duration last_cut_max = absl::Seconds(30);
+  absl::Duration last_cut_max = absl::Minutes(2);
 };
 
 class ReplicaCore {

@@ -44,6 +44,7 @@ class LastCheckpointTest : public ::testing::Test {
         work_ = compute->work;
       } else if (const auto* take = std::get_if<replica::TakeCheckpoint>(&effect)) {
         taken_ = take->number;
+        last_try_ = take->last_try;
         ++takes_;
       } else if (const auto* timer = std::get_if<replica::SetTimer>(&effect)) {
         timer_ = timer->at;
@@ -85,6 +86,7 @@ class LastCheckpointTest : public ::testing::Test {
   replica::Send send_;
   uint64_t work_ = 0, taken_ = 0;
   int takes_ = 0;
+  bool last_try_ = false;
   bool finished_ = false;
 };
 
@@ -104,7 +106,30 @@ TEST_F(LastCheckpointTest, IsGivenUpAfterABoundedTime) {
   const absl::Time begin = now_;
   FailFor(absl::Minutes(5));
   EXPECT_TRUE(finished_);
-  EXPECT_LT(now_ - begin, absl::Seconds(35));
+  EXPECT_TRUE(last_try_) << "the coordinator would wait for it";
+  EXPECT_LT(now_ - begin, absl::Seconds(125));
+}
+
+// What failed before the last step takes nothing from the last one's time.
+TEST_F(LastCheckpointTest, HasItsTimeWhateverFailedBefore) {
+  v1::AssignReplicas assignment = Assignment();
+  assignment.mutable_spec()->mutable_checkpoints()->set_every_steps(kSteps - 1);
+  Feed(replica::Assign{assignment});
+  AnswerValues(kSteps - 2);
+  End(Outcome::kNoCut);  // of the step before
+  now_ += absl::Minutes(5);
+  Feed(replica::Timer{});
+  for (uint64_t step = kSteps - 2; step < kSteps; ++step) {
+    Feed(replica::GradientReady{work_, 0, 1});
+    Feed(replica::Computed{work_, BatchSums{8, 1, {}}});
+    AnswerValues(step + 1);
+  }
+  ASSERT_EQ(takes_, 2);
+  EXPECT_FALSE(last_try_);
+  FailFor(absl::Seconds(60));
+  EXPECT_FALSE(finished_);
+  End(Outcome::kWritten);
+  EXPECT_TRUE(finished_);
 }
 
 // A cut that failed shortly before pauses the last one, and the job waits for it.
