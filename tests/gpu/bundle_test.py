@@ -41,6 +41,8 @@ def foreign_libraries(bundle):
             environment = {"LD_LIBRARY_PATH": os.path.join(bundle, "lib")} if folder == "lib" else {}
             out = subprocess.run(["/usr/bin/ldd", os.path.join(bundle, folder, name)], env=environment, capture_output=True, text=True).stdout
             for line in out.splitlines():
+                if line.strip() == "statically linked":
+                    continue
                 library = line.split()[0]
                 base = os.path.basename(library)
                 if GLIBC.match(base) or CUDA.match(base) or os.path.join(bundle, "lib") in os.path.realpath(line.split()[-2] if "=>" in line else library):
@@ -76,7 +78,9 @@ def start_alone(bundle, directory):
             shutil.copy(f"/lib/x86_64-linux-gnu/{name}", f"{root}/lib/x86_64-linux-gnu/")
     shutil.copytree(bundle, f"{root}/cairn")
     for program in PROGRAMS:
-        done = subprocess.run(["/usr/sbin/chroot", root, f"/cairn/bin/{program}", "--help"], env={}, capture_output=True, text=True)
+        # Where a program is, which its RPATH begins with, is otherwise read from /proc.
+        done = subprocess.run(["/usr/sbin/chroot", root, f"/cairn/bin/{program}", "--help"], env={"LD_ORIGIN_PATH": "/cairn/bin"},
+                              capture_output=True, text=True)
         check(done.returncode == 0 and "--" in done.stdout, f"{program} alone with glibc: exit {done.returncode}: {done.stdout}{done.stderr}")
 
 

@@ -293,6 +293,8 @@ CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests
 
 
 def gpu_name():
+    if shutil.which("nvidia-smi") is None:
+        return "no GPU"
     done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
     return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "no GPU"
 
