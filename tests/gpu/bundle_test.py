@@ -98,10 +98,10 @@ def main():
         check(not foreign, "needed from outside the bundle:\n" + "\n".join(sorted(foreign)))
         unknown = unknown_to_programs(bundle)
         check(not unknown, "the plugin would not load:\n" + "\n".join(sorted(unknown)))
-        if os.geteuid() == 0:
+        if subprocess.run(["/usr/sbin/chroot", "/", "/bin/true"], capture_output=True).returncode == 0:
             start_alone(bundle, directory)
         else:
-            print("not root: not started alone with glibc")
+            print("no chroot here: not started alone with glibc")
         of_build, of_bundle = digest(BIN), digest(os.path.join(bundle, "bin"))
         check(of_build == of_bundle, f"digest {of_build} of the build, {of_bundle} of the bundle")
         print(f"the bundle trains to the build's digest {of_bundle}")
