@@ -66,18 +66,7 @@ class LayerNormalizationOp : public Op {
                                                      {DNNL_ARG_VARIANCE, b.Use(variance_)},
                                                      {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
                                                      {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)}};
-    // oneDNN has no way back to the input alone that knows of scale or shift.
-    const auto gradient = [&](const Variable& v) {
-      return b.Trains(v) ? b.GradientOf(v, channels_) : b.New(channels_)->memory;
-    };
-    if (gamma_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, gradient(*gamma_));
-    }
-    if (beta_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, gradient(*beta_));
-    }
+    AddScaleAndShift(b, gamma_, beta_, channels_, &arguments);
     backward_ = b.MakeCall(pd, dnnl::layer_normalization_backward(pd), std::move(arguments));
   }
 

@@ -74,18 +74,7 @@ class BatchNormalizationOp : public Op {
         {DNNL_ARG_DIFF_DST, b.Use(out_->gradient, view_)},
         {DNNL_ARG_DIFF_SRC, b.Use(sink_.tensor, view_)},
     };
-    // oneDNN has no way back to the input alone that knows of scale or shift.
-    const auto gradient = [&](const Variable& v) {
-      return b.Trains(v) ? b.GradientOf(v, channels_) : b.New(channels_)->memory;
-    };
-    if (gamma_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SCALE, b.ValueOf(*gamma_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SCALE, gradient(*gamma_));
-    }
-    if (beta_ != nullptr) {
-      arguments.emplace_back(DNNL_ARG_SHIFT, b.ValueOf(*beta_, channels_));
-      arguments.emplace_back(DNNL_ARG_DIFF_SHIFT, gradient(*beta_));
-    }
+    AddScaleAndShift(b, gamma_, beta_, channels_, &arguments);
     if (workspace_ != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, b.Use(workspace_));
     backward_ = b.MakeCall(pd, dnnl::batch_normalization_backward(pd), std::move(arguments));
   }
@@ -129,6 +118,17 @@ class BatchNormalizationOp : public Op {
 };
 
 }  // namespace
+
+void AddScaleAndShift(PlanBuilder& b, const Variable* gamma, const Variable* beta, const Desc& channels,
+                      std::vector<std::pair<int, memory>>* arguments) {
+  const auto add = [&](const Variable* variable, int value, int gradient) {
+    if (variable == nullptr) return;
+    arguments->emplace_back(value, b.ValueOf(*variable, channels));
+    arguments->emplace_back(gradient, b.Trains(*variable) ? b.GradientOf(*variable, channels) : b.New(channels)->memory);
+  };
+  add(gamma, DNNL_ARG_SCALE, DNNL_ARG_DIFF_SCALE);
+  add(beta, DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SHIFT);
+}
 
 std::unique_ptr<Op> MakeBatchNormalization(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out) {
   return std::make_unique<BatchNormalizationOp>(b, node, relu, in, out);
