@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/formats/onnx/axis_order.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn {
@@ -114,29 +115,6 @@ absl::StatusOr<Place> PlaceOf(const Graph& graph, const Variable& v) {
   return place;
 }
 
-// Calls visit(place in Keras' tensor, place in PyTorch's) for every element, in PyTorch's order.
-template <typename Visit>
-void Walk(const Place& place, const Visit& visit) {
-  const size_t rank = place.grid.size();
-  std::vector<int64_t> keras_strides(rank, 1), strides(rank), sizes(rank), at(rank, 0);
-  for (size_t i = rank; i-- > 1;) keras_strides[i - 1] = keras_strides[i] * place.grid[i];
-  for (size_t i = 0; i < rank; ++i) {
-    strides[i] = keras_strides[static_cast<size_t>(place.axes[i])];
-    sizes[i] = place.grid[static_cast<size_t>(place.axes[i])];
-  }
-  const int64_t count = NumElements(place.grid);
-  int64_t keras = 0;
-  for (int64_t torch = 0; torch < count; ++torch) {
-    visit(keras, torch);
-    for (size_t i = rank; i-- > 0;) {
-      keras += strides[i];
-      if (++at[i] < sizes[i]) break;
-      keras -= strides[i] * sizes[i];
-      at[i] = 0;
-    }
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Safetensor>> ToTorchLayout(const Graph& graph, absl::Span<const float> space) {
@@ -146,7 +124,7 @@ absl::StatusOr<std::vector<Safetensor>> ToTorchLayout(const Graph& graph, absl::
     Safetensor tensor{place.name, v1::FLOAT32, place.shape, Buffer::Allocate(static_cast<size_t>(v.size) * sizeof(float))};
     const float* const from = space.data() + v.offset;
     float* const to = tensor.data.mutable_floats().data();
-    Walk(place, [&](int64_t keras, int64_t torch) { to[torch] = from[keras]; });
+    WalkInOrder(place.grid, place.axes, [&](int64_t keras, int64_t torch) { to[torch] = from[keras]; });
     tensors.push_back(std::move(tensor));
   }
   return tensors;
@@ -185,7 +163,7 @@ absl::StatusOr<SafetensorsFile> FromTorchLayout(const SafetensorsFile& file, con
     Buffer keras_values = Buffer::Allocate(floats.size());
     const float* const from = floats.floats().data();
     float* const to = keras_values.mutable_floats().data();
-    Walk(place, [&](int64_t keras, int64_t torch) { to[keras] = from[torch]; });
+    WalkInOrder(place.grid, place.axes, [&](int64_t keras, int64_t torch) { to[keras] = from[torch]; });
     converted.tensors.push_back({v.name, v1::FLOAT32, v.shape, std::move(keras_values)});
   }
   return converted;

@@ -16,7 +16,8 @@ namespace cairn {
 namespace {
 
 constexpr size_t kDimensionsMax = 3;                          // of a layer's output
-constexpr int64_t kFoldedNumbersMax = int64_t{1} << 29;       // what a whole file holds
+constexpr size_t kAxesMax = 16;                               // of a value, batch included
+constexpr int64_t kFoldedNumbersMax = int64_t{1} << 28;       // of all constants that are computed
 constexpr size_t kShapeNumbersMax = 256;                      // of one computed shape
 
 // As a layer may be called: letters, digits, '_', '-' and '.'.
@@ -192,6 +193,7 @@ absl::Status OnnxImporter::Transpose() {
 // target: batch included; -1 once for what is left, 0 as it was.
 absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies) {
   const auto misfit = [&] { return Lacks("[", absl::StrJoin(target, ","), "] does not fit its input ", ToString(view.dims), " without moving the batch"); };
+  if (target.size() > kAxesMax) return Lacks("a shape of ", target.size(), " dimensions; at most ", kAxesMax, " are read");
   if (target.empty()) return misfit();
   const int64_t numbers = NumElements(view.dims);
   int64_t known = 1;
@@ -269,7 +271,7 @@ absl::Status OnnxImporter::Unsqueeze() {
     CAIRN_ASSIGN_OR_RETURN(axes, IntsOf(1, "axes"));
   }
   const int64_t rank = static_cast<int64_t>(x.dims.size() + axes.size()) + 1;
-  if (rank > 16) return Lacks("it makes a value of ", rank, " dimensions");
+  if (rank > static_cast<int64_t>(kAxesMax)) return Lacks("a shape of ", rank, " dimensions; at most ", kAxesMax, " are read");
   std::set<int64_t> ones;
   for (const int64_t axis : axes) {
     const int64_t from_front = axis < 0 ? axis + rank : axis;

@@ -54,7 +54,7 @@ absl::Status OnnxImporter::Gemm() {
     std::swap(weight.dims[0], weight.dims[1]);
   }
   const int64_t in = weight.dims[0], out = weight.dims[1];
-  if (out < 1) return Bad("weight ", ToString(weight.dims), " is empty");
+  if (weight.floats.empty()) return Bad("weight ", ToString(weight.dims), " is empty");
   for (float& w : weight.floats) w *= alpha;
   std::vector<float> bias;
   if (HasInput(2)) {

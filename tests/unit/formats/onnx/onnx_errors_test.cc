@@ -189,6 +189,26 @@ std::vector<BadFile> BadFiles() {
       {"OtherBias", [](ModelProto* m) { Find("conv1", m)->set_input(2, "b2"); }, "node \"conv1\" (Conv): its bias has 5 numbers; 4 are needed"},
       {"DenseMisfit", [](ModelProto* m) { Find("fc", m)->set_input(1, "w1"); },
        "node \"fc\" (Gemm): weight [4,3,3,3] on an input [144]"},
+      // Nothing of this size may be made of a few bytes.
+      {"EmptyWeightOfManyOutputs",
+       [](ModelProto* m) {
+         AddTensor("empty", {0, int64_t{1} << 40}, m);
+         AddTensor("one", {1}, m);
+         Find("fc", m)->set_input(1, "empty");
+         Find("fc", m)->set_input(2, "one");
+         Find("fc", m)->mutable_attribute(0)->set_i(0);
+       },
+       "node \"fc\" (Gemm): weight [0,1099511627776] is empty"},
+      {"ManyAxes",
+       [](ModelProto* m) {
+         TensorProto* shape = m->mutable_graph()->add_initializer();
+         shape->set_name("shape");
+         shape->set_data_type(TensorProto::INT64);
+         shape->add_dims(1000);
+         for (int i = 0; i < 1000; ++i) shape->add_int64_data(i == 0 ? -1 : 1);
+         Insert("Reshape", {"shape"}, m);
+       },
+       "node \"new\" (Reshape): a shape of 1000 dimensions; at most 16 are read"},
       {"TransposedA", [](ModelProto* m) { SetInt("transA", 1, Find("fc", m)); },
        "node \"fc\" (Gemm): attribute \"transA\" is 1; Cairn keeps the batch first"},
       {"FlattenOfTheBatch", [](ModelProto* m) { SetInt("axis", 0, Find("flat", m)); },
