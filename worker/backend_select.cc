@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::strin
 
 absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback) {
   if (device == "cpu") return MakeOnednnBackend();
-  int index = 0;
+  int index = kAllDevices;
   if (absl::StartsWith(device, "gpu:")) {
     if (!absl::SimpleAtoi(device.substr(4), &index) || index < 0 || index >= kDevicesMax) {
       return absl::InvalidArgumentError(absl::StrCat("--device=", device, ": the number of a GPU is missing, as in gpu:0"));

@@ -10,9 +10,9 @@
 
 namespace cairn {
 
-// device: "auto" (GPU 0 if this machine has one, else the CPU), "cpu", "gpu" (GPU 0) or "gpu:N". fallback: if "auto" chose the CPU, why it
-// could not be a GPU. Errors: INVALID_ARGUMENT, a device of another name; UNAVAILABLE, there is none such: no plugin, no driver, no device,
-// or another build's plugin.
+// device: "auto" (the GPUs if this machine has any, else the CPU), "cpu", "gpu" (all GPUs of the first one's model) or "gpu:N".
+// fallback: if "auto" chose the CPU, why it could not be a GPU. Errors: INVALID_ARGUMENT, a device of another name; UNAVAILABLE, there is none
+// such: no plugin, no driver, no device, or another build's plugin.
 absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback = nullptr);
 
 // Where a plugin is looked for, in this order: the folders of CAIRN_PLUGINS (with colons), the program's own, ../lib beside it.

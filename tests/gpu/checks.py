@@ -238,7 +238,7 @@ def peer_rate(*arguments):
 
 
 def alone(*arguments):
-    return json.loads(run([program("gpu_bench"), "step", *map(str, arguments)]).strip().splitlines()[-1])["images_per_second"]
+    return json.loads(run([program("gpu_bench"), *map(str, arguments)]).strip().splitlines()[-1])["images_per_second"]
 
 
 def beside_peer(ours, *peer):
@@ -281,11 +281,12 @@ def small_cnn():
 
 
 def roofline():
-    """bytes/s of each kind of kernel beside a copy within the device"""
-    out = run([program("gpu_bench"), "roofline"])
+    """bytes/s of kernels beside a copy within the device, FLOP/s of convolutions beside a large product"""
+    out = run([program("gpu_roofline")])
     print(out)
     shares = [int(line.split("%")[0].split()[-1]) for line in out.splitlines() if "% of a copy" in line]
-    return f"{out.split()[4]} GB/s copy; kernels {min(shares)} to {max(shares)} % of it"
+    ceilings = [" ".join(line.split()[-2:]) for line in out.splitlines() if line.startswith(("copy", "product"))]
+    return f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
 
 
 CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,

@@ -12,10 +12,12 @@
 
 namespace cairn {
 
+inline constexpr int kAllDevices = -1;
+
 struct Plugin {
   // Of the tree that the library was built from.
   std::string (*version)() = nullptr;
-  // The backend of device `index`. Errors: UNAVAILABLE says what this machine lacks.
+  // The backend of device `index`, or of kAllDevices of one model. Errors: UNAVAILABLE says what this machine lacks.
   absl::StatusOr<std::unique_ptr<Backend>> (*make)(int index) = nullptr;
 };
 
