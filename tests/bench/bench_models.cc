@@ -1,4 +1,4 @@
-// bench_models [--model resnet50] [--batch 8] [--side 112] [--rounds 5]: a training step of a ready-made model by
+// bench_models [--model resnet50] [--batch 8] [--side 112] [--rounds 5] [--frozen]: a training step of a ready-made model by
 // OnednnBackend, beside a bare loop of the same primitives: every convolution, dense layer, normalization, pooling,
 // addition and activation, forward and backward, each in the layouts that it likes best, without the reorders between
 // them. Alternating rounds, by the process' CPU time; the memory of the backend.
@@ -211,8 +211,11 @@ T Need(absl::StatusOr<T> result) {
   std::exit(1);
 }
 
-void Compare(const v1::ReadyMade& wanted, int64_t batch, int rounds) {
-  const auto graph = std::make_shared<const Graph>(Need(Graph::Build(Need(MakeReadyMade(wanted)))));
+// frozen: by the backend, only the last layer is trained.
+void Compare(const v1::ReadyMade& wanted, int64_t batch, int rounds, bool frozen) {
+  v1::Model model = Need(MakeReadyMade(wanted));
+  for (int i = 0; i + 1 < model.layers_size() && frozen; ++i) model.mutable_layers(i)->set_trainable(false);
+  const auto graph = std::make_shared<const Graph>(Need(Graph::Build(model)));
   ProgramOptions options;
   options.batch_max = batch;
   options.loss.set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
@@ -255,16 +258,18 @@ int main(int argc, char** argv) {
   int64_t batch = 8;
   int32_t side = 112;
   int rounds = 5;
+  bool frozen = false;
   std::vector<std::string> models = {"resnet50", "mobilenet_v2"};
   app.add_option("--batch", batch, "examples a step")->check(CLI::Range(1, 4096));
   app.add_option("--side", side, "height and width of the images")->check(CLI::Range(32, 1024));
   app.add_option("--rounds", rounds, "the median counts")->check(CLI::Range(1, 100));
   app.add_option("--model", models, "names of ready-made models");
+  app.add_flag("--frozen", frozen, "the backend trains the last layer alone");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : models) {
     cairn::v1::ReadyMade wanted;
     wanted.set_name(name);
     for (int32_t dim : {side, side, 3}) wanted.add_input_shape(dim);
-    cairn::bench::Compare(wanted, batch, rounds);
+    cairn::bench::Compare(wanted, batch, rounds, frozen);
   }
 }
