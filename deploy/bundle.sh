@@ -14,7 +14,7 @@ version=$(sed -n 's/^project(cairn VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists
 name=cairn-$version-linux-x86_64
 out=${2:-$root/build/$name.tar.gz}
 programs=(cairn cairn-coordinator cairn-ps cairn-worker)
-gpu_tests=(gpu_kernels gpu_backend gpu_bench)  # of tests/gpu
+gpu_tests=(gpu_kernels gpu_backend gpu_bench gpu_roofline)  # of tests/gpu
 
 # What the target itself has: glibc, the driver, CUDA.
 of_target='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink))\.so'

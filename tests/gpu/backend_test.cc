@@ -1,5 +1,6 @@
-// Goal: on a GPU every layer, option and loss computes what the reference computes in float64, as exactly as the precision asked for allows,
-// overwrites all of what it is given, and computes the same bits again. Without a device every test is skipped with the reason.
+// Goal: on a GPU every layer, option and loss computes what the reference computes in float64, as exactly as the
+// precision asked for allows, overwrites all of what it is given, and computes the same bits again. Without a device
+// every test is skipped with the reason.
 //
 // OneStep is small on purpose: compute-sanitizer runs it.
 #include <gtest/gtest.h>
@@ -76,7 +77,8 @@ class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCas
     values_ = CaseValues(*graph_, 5);
     for (const Variable& v : graph_->variables()) {
       if (v.fan_in < 8) continue;  // kernels as an initializer would have them, so that wide layers do not saturate
-      for (int64_t i = v.offset; i < v.offset + v.size; ++i) values_[i] *= 3.0f / std::sqrt(static_cast<float>(v.fan_in));
+      for (int64_t i = v.offset; i < v.offset + v.size; ++i)
+        values_[i] *= 3.0f / std::sqrt(static_cast<float>(v.fan_in));
     }
   }
 
@@ -84,27 +86,32 @@ class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCas
   void CompareTraining(int64_t examples, double tolerance) {
     const Batch batch = CaseBatch(*graph_, options_.loss, examples, 7);
     const StepInfo info{.seed = 11, .step = 5, .replica = 3};
-    std::vector<float> expected(graph_->space_size()), actual(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> expected(graph_->space_size()),
+        actual(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
     const auto reference = reference_->TrainStep(batch, info, values_, absl::MakeSpan(expected), nullptr);
     ASSERT_TRUE(reference.ok()) << reference.status();
     std::vector<int> announced(graph_->space_size() / 16, 0);
-    const auto sums = program_->TrainStep(batch, info, values_, absl::MakeSpan(actual), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) EXPECT_FALSE(std::isnan(actual[i])) << "announced before it was written: " << i;
-      for (int64_t i = begin / 16; i < end / 16; ++i) ++announced[i];
-    });
+    const auto sums =
+        program_->TrainStep(batch, info, values_, absl::MakeSpan(actual), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            EXPECT_FALSE(std::isnan(actual[i])) << "announced before it was written: " << i;
+          for (int64_t i = begin / 16; i < end / 16; ++i) ++announced[i];
+        });
     ASSERT_TRUE(sums.ok()) << sums.status();
     EXPECT_EQ(std::count(announced.begin(), announced.end(), 1), static_cast<int64_t>(announced.size()));
     EXPECT_NEAR(sums->loss, reference->loss, tolerance * std::abs(reference->loss) + 1e-6);
     const double all = Norm(expected);
     for (const Variable& v : graph_->variables()) {
-      const auto a = absl::MakeSpan(actual).subspan(v.offset, v.size), e = absl::MakeSpan(expected).subspan(v.offset, v.size);
+      const auto a = absl::MakeSpan(actual).subspan(v.offset, v.size),
+                 e = absl::MakeSpan(expected).subspan(v.offset, v.size);
       // A gradient that cancels out (a bias before a normalization) is as exact as its terms.
       EXPECT_LE(Distance(a, e), 3 * tolerance * std::max(Norm(e), 0.05 * all)) << v.name << ", norm " << Norm(e);
     }
     for (int again = 0; again < 2; ++again) {  // the second time it is the captured graph
       std::vector<float> repeated(graph_->space_size(), 1.0f);
       ASSERT_TRUE(program_->TrainStep(batch, info, values_, absl::MakeSpan(repeated), nullptr).ok());
-      EXPECT_EQ(std::memcmp(repeated.data(), actual.data(), actual.size() * sizeof(float)), 0) << "other bits the next time";
+      EXPECT_EQ(std::memcmp(repeated.data(), actual.data(), actual.size() * sizeof(float)), 0)
+          << "other bits the next time";
     }
   }
 
@@ -134,20 +141,25 @@ TEST_P(GpuTest, AsTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, GpuTest, testing::Combine(testing::ValuesIn(AllCases()), testing::ValuesIn(kPrecisions)),
-                         [](const auto& info) { return std::string(std::get<1>(info.param).name) + "_" + std::get<0>(info.param).name; });
+INSTANTIATE_TEST_SUITE_P(Layers, GpuTest,
+                         testing::Combine(testing::ValuesIn(AllCases()), testing::ValuesIn(kPrecisions)),
+                         [](const auto& info) {
+                           return std::string(std::get<1>(info.param).name) + "_" + std::get<0>(info.param).name;
+                         });
 
 class OneStep : public GpuTest {};
 TEST_P(OneStep, OfASmallCnn) { CompareTraining(3, std::get<1>(GetParam()).tolerance); }
 INSTANTIATE_TEST_SUITE_P(
     Sanitized, OneStep,
-    testing::Combine(testing::Values(LayerCase{
-                         "SmallCnn",
-                         "layers { input { shape: [12, 12, 3] } } layers { conv2d { filters: 8 kernel_size: 3 padding: SAME use_bias: false } } "
-                         "layers { batch_normalization {} } layers { activation { activation: RELU } } layers { max_pooling2d {} } "
-                         "layers { depthwise_conv2d { kernel_size: 3 activation: GELU } } layers { dropout { rate: 0.3 } } "
-                         "layers { global_average_pooling2d {} } layers { dense { units: 5 activation: SOFTMAX } }"}),
-                     testing::ValuesIn(kPrecisions)),
+    testing::Combine(
+        testing::Values(LayerCase{
+            "SmallCnn",
+            "layers { input { shape: [12, 12, 3] } } layers { conv2d { filters: 8 kernel_size: 3 padding: SAME "
+            "use_bias: false } } "
+            "layers { batch_normalization {} } layers { activation { activation: RELU } } layers { max_pooling2d {} } "
+            "layers { depthwise_conv2d { kernel_size: 3 activation: GELU } } layers { dropout { rate: 0.3 } } "
+            "layers { global_average_pooling2d {} } layers { dense { units: 5 activation: SOFTMAX } }"}),
+        testing::ValuesIn(kPrecisions)),
     [](const auto& info) { return std::get<1>(info.param).name; });
 
 }  // namespace

@@ -41,7 +41,7 @@ CORES = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
-SOURCE = (".h", ".cc")
+SOURCE = (".h", ".cc", ".cu")
 TEXT = SOURCE + (".proto", ".py", ".sh", ".txt", ".cmake", ".md", ".json", ".yml", ".textproto", "Dockerfile", "run")
 # Paths of somebody's machine, as opposed to places that every Debian has.
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:home|root|Users|work|workspace|mnt)/[\w.-]+")

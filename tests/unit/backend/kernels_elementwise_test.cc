@@ -1,5 +1,6 @@
-// Goal: the GPU's kernels for copies, conversions, activations, joins, dropout, embeddings and sums compute what the reference and the CPU's
-// own code compute, in every type, wide and odd shapes, with the same bits in any order of blocks.
+// Goal: the GPU's kernels for copies, conversions, activations, joins, dropout, embeddings and sums compute what the
+// reference and the CPU's own code compute, in every type, wide and odd shapes, with the same bits in any order of
+// blocks.
 #include <algorithm>
 
 #include "common/base/random.h"
@@ -54,8 +55,12 @@ TEST_P(Elementwise, Affine) {
     const Tensor x(Random(n, 1), type());
     std::vector<double> want;
     for (double v : x.exact()) want.push_back(v * 0.25 - 0.5);
-    ExpectBoth(want, type(), precision(), "affine", [&](void* y, bool add) { return Affine(nullptr, n, 0.25f, -0.5f, x.data(), type(), y, type(), add); });
-    ExpectNear(Launched(n, DType::kFloat32, [&](void* y) { return Affine(nullptr, n, 0.25f, -0.5f, x.data(), type(), y, DType::kFloat32, false); }),
+    ExpectBoth(want, type(), precision(), "affine",
+               [&](void* y, bool add) { return Affine(nullptr, n, 0.25f, -0.5f, x.data(), type(), y, type(), add); });
+    ExpectNear(Launched(n, DType::kFloat32,
+                        [&](void* y) {
+                          return Affine(nullptr, n, 0.25f, -0.5f, x.data(), type(), y, DType::kFloat32, false);
+                        }),
                want, 1e-6, "to float32");
   }
 }
@@ -68,7 +73,9 @@ TEST_P(Elementwise, Transpose) {
       for (int64_t c = 0; c < columns; ++c) want[c * rows + r] = x.exact()[r * columns + c];
     }
     ExpectNear(Launched(rows * columns, DType::kFloat32,
-                        [&, rows = rows, columns = columns](void* y) { return Transpose(nullptr, rows, columns, x.data(), type(), y, DType::kFloat32); }),
+                        [&, rows = rows, columns = columns](void* y) {
+                          return Transpose(nullptr, rows, columns, x.data(), type(), y, DType::kFloat32);
+                        }),
                want, 0, "transpose");
   }
 }
@@ -77,7 +84,8 @@ TEST_P(Elementwise, CopyColumns) {
   struct Case {
     int64_t rows, width, from_width, from_begin, to_width, to_begin;
   };
-  for (const Case& c : {Case{5, 3, 7, 2, 4, 1}, Case{9, 16, 32, 8, 24, 8}, Case{1, 1, 1, 0, 1, 0}, Case{300, 8, 12, 4, 8, 0}}) {
+  for (const Case& c :
+       {Case{5, 3, 7, 2, 4, 1}, Case{9, 16, 32, 8, 24, 8}, Case{1, 1, 1, 0, 1, 0}, Case{300, 8, 12, 4, 8, 0}}) {
     const Tensor x(Random(c.rows * c.from_width, 3), type());
     const std::vector<float> before = Coarse(c.rows * c.to_width, 4);
     for (bool add : {false, true}) {
@@ -88,9 +96,13 @@ TEST_P(Elementwise, CopyColumns) {
           to = (add ? to : 0) + x.exact()[r * c.from_width + c.from_begin + k];
         }
       }
-      ExpectNear(Launched(c.rows * c.to_width, type(),
-                          [&](void* y) { return CopyColumns(nullptr, c.rows, c.width, x.data(), c.from_width, c.from_begin, y, c.to_width, c.to_begin, type(), add); },
-                          before),
+      ExpectNear(Launched(
+                     c.rows * c.to_width, type(),
+                     [&](void* y) {
+                       return CopyColumns(nullptr, c.rows, c.width, x.data(), c.from_width, c.from_begin, y, c.to_width,
+                                          c.to_begin, type(), add);
+                     },
+                     before),
                  want, precision(), "columns");
     }
   }
@@ -102,7 +114,8 @@ TEST_P(Elementwise, Permute) {
     Shape input;
     std::vector<int32_t> dims;
   };
-  for (const Case& c : {Case{{4, 5}, {2, 1}}, Case{{3, 4, 8}, {2, 1, 3}}, Case{{3, 4, 5}, {3, 1, 2}}, Case{{6, 16}, {1, 2}}}) {
+  for (const Case& c :
+       {Case{{4, 5}, {2, 1}}, Case{{3, 4, 8}, {2, 1, 3}}, Case{{3, 4, 5}, {3, 1, 2}}, Case{{6, 16}, {1, 2}}}) {
     const int64_t n = examples * NumElements(c.input);
     const Tensor x(Random(n, 5), type());
     std::vector<double> want;
@@ -113,7 +126,8 @@ TEST_P(Elementwise, Permute) {
       dims[4 - c.dims.size() + i] = c.input[c.dims[i] - 1];
       strides[4 - c.dims.size() + i] = of_input[c.dims[i] - 1];
     }
-    ExpectBoth(want, type(), precision(), "permute", [&](void* y, bool add) { return Permute(nullptr, dims, strides, x.data(), y, type(), add); });
+    ExpectBoth(want, type(), precision(), "permute",
+               [&](void* y, bool add) { return Permute(nullptr, dims, strides, x.data(), y, type(), add); });
   }
 }
 
@@ -136,11 +150,14 @@ TEST_P(Elementwise, Activations) {
       for (size_t i = 0; i < shifted.size(); ++i) shifted[i] += bias.exact()[i % columns];
       reference::Activate(kind, 0.3f, columns, shifted, absl::MakeSpan(want));
       ExpectNear(Launched(rows * columns, type(),
-                          [&](void* y) { return BiasActivation(nullptr, f, alpha, rows, columns, x.data(), bias.floats(), y, type()); }),
+                          [&](void* y) {
+                            return BiasActivation(nullptr, f, alpha, rows, columns, x.data(), bias.floats(), y, type());
+                          }),
                  want, precision(), what);
       reference::Activate(kind, 0.3f, columns, x.exact(), absl::MakeSpan(want));
-      const std::vector<float> y_numbers = Launched(
-          rows * columns, type(), [&](void* y) { return BiasActivation(nullptr, f, alpha, 1, rows * columns, x.data(), nullptr, y, type()); });
+      const std::vector<float> y_numbers = Launched(rows * columns, type(), [&](void* y) {
+        return BiasActivation(nullptr, f, alpha, 1, rows * columns, x.data(), nullptr, y, type());
+      });
       ExpectNear(y_numbers, want, precision(), what + " without bias");
 
       // From y as it was rounded: what the reference gets too.
@@ -150,7 +167,8 @@ TEST_P(Elementwise, Activations) {
       reference::ActivateBackward(kind, 0.3f, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
       const double loose = from_x ? precision() : 3 * precision();
       ExpectBoth(dx, type(), loose, what + " backward", [&](void* out, bool add) {
-        return ActivationBackward(nullptr, f, alpha, rows * columns, from_x ? x.data() : nullptr, from_x ? nullptr : y.data(), dy.data(), out, type(), add);
+        return ActivationBackward(nullptr, f, alpha, rows * columns, from_x ? x.data() : nullptr,
+                                  from_x ? nullptr : y.data(), dy.data(), out, type(), add);
       });
     }
   }
@@ -164,12 +182,16 @@ TEST_P(Elementwise, NaNIsNotLost) {
   };
   for (int f = static_cast<int>(Act::kLinear); f <= static_cast<int>(Act::kRelu6); ++f) {
     if (f == v1::SOFTMAX) continue;
-    expect_nan(Launched(9, type(), [&](void* y) { return BiasActivation(nullptr, static_cast<Act>(f), 0.3f, 1, 9, x.data(), nullptr, y, type()); }),
+    expect_nan(Launched(9, type(),
+                        [&](void* y) {
+                          return BiasActivation(nullptr, static_cast<Act>(f), 0.3f, 1, 9, x.data(), nullptr, y, type());
+                        }),
                v1::Activation_Name(static_cast<v1::Activation>(f)));
   }
   expect_nan(Launched(9, type(),
                       [&](void* y) {
-                        return BatchNormalization(nullptr, 1, 9, x.data(), nullptr, zeros.floats(), ones.floats(), 0, nullptr, nullptr, true, y, type());
+                        return BatchNormalization(nullptr, 1, 9, x.data(), nullptr, zeros.floats(), ones.floats(), 0,
+                                                  nullptr, nullptr, true, y, type());
                       }),
              "batch normalization and relu");
 }
@@ -184,28 +206,33 @@ TEST_P(Elementwise, Softmax) {
       std::vector<double> want(x.size(), 0.0), dx(x.size());
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t seen = queries > 0 ? std::min(r % queries + 1, columns) : columns;
-        reference::Activate(v1::SOFTMAX, 0, seen, absl::MakeSpan(x.exact()).subspan(r * columns, seen), absl::MakeSpan(want).subspan(r * columns, seen));
+        reference::Activate(v1::SOFTMAX, 0, seen, absl::MakeSpan(x.exact()).subspan(r * columns, seen),
+                            absl::MakeSpan(want).subspan(r * columns, seen));
       }
-      const std::vector<float> got =
-          Launched(rows * columns, type(), [&](void* y) { return Softmax(nullptr, rows, columns, queries, x.data(), y, type()); });
+      const std::vector<float> got = Launched(rows * columns, type(), [&](void* y) {
+        return Softmax(nullptr, rows, columns, queries, x.data(), y, type());
+      });
       ExpectNear(got, want, precision(), "softmax");
       const Tensor y(got, type());
       reference::ActivateBackward(v1::SOFTMAX, 0, columns, x.exact(), y.exact(), dy.exact(), absl::MakeSpan(dx));
-      ExpectBoth(dx, type(), 3 * precision(), "softmax backward",
-                 [&](void* out, bool add) { return SoftmaxBackward(nullptr, rows, columns, y.data(), dy.data(), out, type(), add); });
+      ExpectBoth(dx, type(), 3 * precision(), "softmax backward", [&](void* out, bool add) {
+        return SoftmaxBackward(nullptr, rows, columns, y.data(), dy.data(), out, type(), add);
+      });
     }
   }
 }
 
 TEST_P(Elementwise, ColumnSums) {
-  for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {1000, 8}, {5000, 72}, {300, 300}, {20000, 3}, {7, 4096}}) {
+  for (auto [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {1000, 8}, {5000, 72}, {300, 300}, {20000, 3}, {7, 4096}}) {
     const Tensor x(Random(rows * columns, 11), type());
     std::vector<double> want(columns, 0.0);
     for (size_t i = 0; i < x.size(); ++i) want[i % columns] += x.exact()[i];
     Memory scratch(ColumnSumsScratch(rows, columns) * 4);
     ExpectNear(Launched(columns, DType::kFloat32,
                         [&, rows = rows, columns = columns](void* sums) {
-                          return ColumnSums(nullptr, rows, columns, x.data(), static_cast<float*>(sums), static_cast<float*>(scratch.data()), type());
+                          return ColumnSums(nullptr, rows, columns, x.data(), static_cast<float*>(sums),
+                                            static_cast<float*>(scratch.data()), type());
                         }),
                want, 3e-6, "sums");
   }
@@ -218,7 +245,8 @@ TEST(Sums, OfDoubles) {
   for (size_t i = 0; i < in.size(); ++i) want[i % columns] += in[i];
   Memory from(in.size() * 8), to(columns * 8);
   from.Put(in.data(), in.size() * 8);
-  ASSERT_EQ(SumDoubles(nullptr, rows, columns, static_cast<const double*>(from.data()), static_cast<double*>(to.data())), 0);
+  ASSERT_EQ(
+      SumDoubles(nullptr, rows, columns, static_cast<const double*>(from.data()), static_cast<double*>(to.data())), 0);
   const std::vector<uint8_t> bytes = to.Get();
   for (int64_t c = 0; c < columns; ++c) {
     double sum;
@@ -248,8 +276,9 @@ TEST(Sums, ReplicasInTheTreeOfTheCpu) {
       return in.x[0];
     };
     const void* root = sum(RootOf(replicas));
-    const std::vector<float> got =
-        Launched(n, DType::kFloat32, [&](void* out) { return Affine(nullptr, n, 1, 0, root, DType::kFloat32, out, DType::kFloat32, false); });
+    const std::vector<float> got = Launched(n, DType::kFloat32, [&](void* out) {
+      return Affine(nullptr, n, 1, 0, root, DType::kFloat32, out, DType::kFloat32, false);
+    });
     const GradientSum want = SumSubtree(RootOf(replicas), leaves);
     EXPECT_EQ(std::memcmp(got.data(), want.gradient.data(), n * 4), 0) << replicas;
   }
@@ -288,7 +317,8 @@ TEST_P(Elementwise, SumAndMaximum) {
       sum[i] = (x[0]->exact()[i] + x[1]->exact()[i] + x[2]->exact()[i]) / 3;
       max[i] = std::max({x[0]->exact()[i], x[1]->exact()[i], x[2]->exact()[i]});
     }
-    ExpectNear(Launched(n, type(), [&](void* y) { return kernels::Sum(nullptr, n, in, 1.0f / 3, y, type()); }), sum, precision(), "average");
+    ExpectNear(Launched(n, type(), [&](void* y) { return kernels::Sum(nullptr, n, in, 1.0f / 3, y, type()); }), sum,
+               precision(), "average");
     ExpectNear(Launched(n, type(), [&](void* y) { return Maximum(nullptr, n, in, y, type()); }), max, 0, "maximum");
     for (int which = 0; which < 3; ++which) {
       for (int64_t i = 0; i < n; ++i) {
@@ -296,16 +326,21 @@ TEST_P(Elementwise, SumAndMaximum) {
         while (x[first]->exact()[i] != max[i]) ++first;
         dx[i] = first == which ? dy.exact()[i] : 0;
       }
-      ExpectBoth(dx, type(), precision(), "maximum backward",
-                 [&](void* out, bool add) { return MaximumBackward(nullptr, n, in, which, dy.data(), out, type(), add); });
+      ExpectBoth(dx, type(), precision(), "maximum backward", [&](void* out, bool add) {
+        return MaximumBackward(nullptr, n, in, which, dy.data(), out, type(), add);
+      });
     }
   }
 }
 
 TEST_P(Elementwise, Multiply) {
   const int64_t examples = 3;
-  const std::vector<std::vector<Shape>> cases = {
-      {{4, 5, 6}, {1, 1, 6}}, {{3, 4, 8}, {3, 4, 8}}, {{3, 4, 8}, {1, 1, 8}}, {{5, 7, 3}, {5, 7, 1}, {1, 7, 3}}, {{6}, {1}}, {{9, 2}, {9, 1}}};
+  const std::vector<std::vector<Shape>> cases = {{{4, 5, 6}, {1, 1, 6}},
+                                                 {{3, 4, 8}, {3, 4, 8}},
+                                                 {{3, 4, 8}, {1, 1, 8}},
+                                                 {{5, 7, 3}, {5, 7, 1}, {1, 7, 3}},
+                                                 {{6}, {1}},
+                                                 {{9, 2}, {9, 1}}};
   for (const std::vector<Shape>& shapes : cases) {
     const Shape& output = shapes[0];
     const int64_t n = examples * NumElements(output);
@@ -333,7 +368,8 @@ TEST_P(Elementwise, Multiply) {
     for (int64_t i = 0; i < n; ++i) {
       for (int k = 0; k < in.count; ++k) want[i] *= x[k]->exact()[places[k][i]];
     }
-    ExpectNear(Launched(n, type(), [&](void* y) { return Multiply(nullptr, b, in, y, type()); }), want, precision(), "multiply");
+    ExpectNear(Launched(n, type(), [&](void* y) { return Multiply(nullptr, b, in, y, type()); }), want, precision(),
+               "multiply");
     for (int which = 0; which < in.count; ++which) {
       std::vector<double> dx(x[which]->size(), 0.0);
       for (int64_t i = 0; i < n; ++i) {
@@ -341,8 +377,9 @@ TEST_P(Elementwise, Multiply) {
         for (int k = 0; k < in.count; ++k) product *= k == which ? 1 : x[k]->exact()[places[k][i]];
         dx[places[which][i]] += product;
       }
-      ExpectBoth(dx, type(), precision(), "multiply backward",
-                 [&](void* out, bool add) { return MultiplyBackward(nullptr, b, in, which, dy.data(), out, type(), add); });
+      ExpectBoth(dx, type(), precision(), "multiply backward", [&](void* out, bool add) {
+        return MultiplyBackward(nullptr, b, in, which, dy.data(), out, type(), add);
+      });
     }
   }
 }
@@ -353,7 +390,8 @@ TEST_P(Elementwise, DropoutHasTheMaskOfTheCpu) {
   const StepInfo info{.seed = 0x123456789abcdefull, .step = 0x1ffffffffull, .replica = 5};
   StepKey key;
   const auto stream = StreamKey(info.seed, RandomStream::kDropout);
-  key = {{stream[0], stream[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica};
+  key = {
+      {stream[0], stream[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica};
   Memory on_device(sizeof(key));
   on_device.Put(&key, sizeof(key));
   const auto* k = static_cast<const StepKey*>(on_device.data());
@@ -363,15 +401,17 @@ TEST_P(Elementwise, DropoutHasTheMaskOfTheCpu) {
     std::vector<float> mask(n);
     DropoutMask(info, node, rate).Fill(0, absl::MakeSpan(mask));
     const Tensor ones(std::vector<float>(n, 1.0f), type());
-    EXPECT_EQ(Launched(n, DType::kFloat32, [&](void* y) {
-                const Tensor x(std::vector<float>(n, 1.0f));
-                return Dropout(nullptr, n, k, node, rate, x.data(), y, DType::kFloat32, false);
-              }),
+    EXPECT_EQ(Launched(n, DType::kFloat32,
+                       [&](void* y) {
+                         const Tensor x(std::vector<float>(n, 1.0f));
+                         return Dropout(nullptr, n, k, node, rate, x.data(), y, DType::kFloat32, false);
+                       }),
               mask);
     const Tensor x(Random(n, 70), type());
     std::vector<double> want = x.exact();
     for (int64_t i = 0; i < n; ++i) want[i] *= mask[i];
-    ExpectBoth(want, type(), precision(), "dropout", [&](void* y, bool add) { return Dropout(nullptr, n, k, node, rate, x.data(), y, type(), add); });
+    ExpectBoth(want, type(), precision(), "dropout",
+               [&](void* y, bool add) { return Dropout(nullptr, n, k, node, rate, x.data(), y, type(), add); });
   }
   for (int64_t channels : {3, 16}) {
     const int64_t examples = 5, positions = 6, n = examples * positions * channels;
@@ -401,7 +441,8 @@ TEST(DropoutFactors, FarIntoALayer) {
 #endif
 
 TEST_P(Elementwise, Embedding) {
-  for (auto [count, rows, width] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {700, 50, 24}, {300, 5, 3}, {1000, 100, 40}}) {
+  for (auto [count, rows, width] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {700, 50, 24}, {300, 5, 3}, {1000, 100, 40}}) {
     std::vector<float> ids = Random(count, 80, 0, static_cast<float>(rows));
     for (float& id : ids) id = std::floor(std::abs(id)) >= 1 ? std::floor(id) : 0;  // id 0 stands for padding: often
     const Tensor on_device(ids), table(Random(rows * width, 81)), dy(Random(count * width, 82), type());
@@ -412,11 +453,15 @@ TEST_P(Elementwise, Embedding) {
       dtable[at] += dy.exact()[i];
     }
     ExpectNear(Launched(count * width, type(),
-                        [&, count = count, width = width](void* y) { return kernels::Embedding(nullptr, count, width, on_device.floats(), table.floats(), y, type()); }),
+                        [&, count = count, width = width](void* y) {
+                          return kernels::Embedding(nullptr, count, width, on_device.floats(), table.floats(), y,
+                                                    type());
+                        }),
                want, precision(), "embedding");
     ExpectNear(Launched(rows * width, DType::kFloat32,
                         [&, count = count, rows = rows, width = width](void* out) {
-                          return EmbeddingBackward(nullptr, count, rows, width, on_device.floats(), dy.data(), static_cast<float*>(out), nullptr, type());
+                          return EmbeddingBackward(nullptr, count, rows, width, on_device.floats(), dy.data(),
+                                                   static_cast<float*>(out), nullptr, type());
                         }),
                dtable, 3e-6, "embedding backward");
   }

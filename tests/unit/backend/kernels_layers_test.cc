@@ -1,5 +1,5 @@
-// Goal: the GPU's kernels for windows (pooling, padding, up-sampling, convolutions) and normalizations compute what the reference computes, in
-// every type, for wide and odd shapes, with the same bits in any order of blocks.
+// Goal: the GPU's kernels for windows (pooling, padding, up-sampling, convolutions) and normalizations compute what the
+// reference computes, in every type, for wide and odd shapes, with the same bits in any order of blocks.
 #include "tests/unit/backend/kernels_testing.h"
 #include "worker/backend/reference/reference_ops.h"
 
@@ -15,9 +15,9 @@ struct WindowCase {
 };
 const std::vector<WindowCase>& WindowCases() {
   static const auto* cases = new std::vector<WindowCase>{
-      {2, {5, 6}, 3, {2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}}, {3, {7, 7}, 8, {3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}},
+      {2, {5, 6}, 3, {2, 2}, {2, 2}, {1, 1}, {0, 0, 0, 0}},  {3, {7, 7}, 8, {3, 3}, {2, 2}, {1, 1}, {1, 1, 1, 1}},
       {2, {6, 5}, 16, {3, 2}, {1, 2}, {1, 1}, {1, 0, 1, 1}}, {1, {1, 9}, 5, {1, 4}, {1, 2}, {1, 1}, {0, 1, 0, 2}},
-      {2, {8, 9}, 8, {3, 3}, {1, 1}, {2, 3}, {2, 3, 2, 3}}, {1, {3, 3}, 1, {3, 3}, {3, 3}, {1, 1}, {0, 0, 0, 0}},
+      {2, {8, 9}, 8, {3, 3}, {1, 1}, {2, 3}, {2, 3, 2, 3}},  {1, {3, 3}, 1, {3, 3}, {3, 3}, {1, 1}, {0, 0, 0, 0}},
       {2, {6, 6}, 4, {2, 2}, {3, 3}, {1, 1}, {0, 0, 0, 0}}};
   return *cases;
 }
@@ -68,28 +68,34 @@ TEST_P(Layers, Pooling) {
     reference::MaxPooling2DBackward(g, x.exact(), dy.exact(), absl::MakeSpan(dx));
     Memory argmax(OutputCount(w));
     ExpectNear(Launched(OutputCount(w), type(),
-                        [&](void* out) { return MaxPooling(nullptr, w, x.data(), out, static_cast<uint8_t*>(argmax.data()), type()); }),
+                        [&](void* out) {
+                          return MaxPooling(nullptr, w, x.data(), out, static_cast<uint8_t*>(argmax.data()), type());
+                        }),
                y, 0, "max");
-    ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return MaxPooling(nullptr, w, x.data(), out, nullptr, type()); }), y, 0,
-               "max in evaluation");
+    ExpectNear(Launched(OutputCount(w), type(),
+                        [&](void* out) { return MaxPooling(nullptr, w, x.data(), out, nullptr, type()); }),
+               y, 0, "max in evaluation");
     ExpectBoth(dx, type(), precision(), "max backward", [&](void* out, bool add) {
       return MaxPoolingBackward(nullptr, w, static_cast<const uint8_t*>(argmax.data()), dy.data(), out, type(), add);
     });
-    ExpectBoth(dx, type(), precision(), "max backward, searched",
-               [&](void* out, bool add) { return MaxPoolingBackwardSearch(nullptr, w, x.data(), dy.data(), out, type(), add); });
+    ExpectBoth(dx, type(), precision(), "max backward, searched", [&](void* out, bool add) {
+      return MaxPoolingBackwardSearch(nullptr, w, x.data(), dy.data(), out, type(), add);
+    });
 
     std::fill(dx.begin(), dx.end(), 0.0);
     reference::AveragePooling2D(g, x.exact(), absl::MakeSpan(y));
     reference::AveragePooling2DBackward(g, dy.exact(), absl::MakeSpan(dx));
-    ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return AveragePooling(nullptr, w, x.data(), out, type()); }), y, precision(),
-               "average");
+    ExpectNear(
+        Launched(OutputCount(w), type(), [&](void* out) { return AveragePooling(nullptr, w, x.data(), out, type()); }),
+        y, precision(), "average");
     ExpectBoth(dx, type(), precision(), "average backward",
                [&](void* out, bool add) { return AveragePoolingBackward(nullptr, w, dy.data(), out, type(), add); });
   }
 }
 
 TEST_P(Layers, GlobalAverage) {
-  for (auto [examples, positions, channels] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 49, 72}, {2, 300, 5}, {4, 7, 40}}) {
+  for (auto [examples, positions, channels] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {3, 49, 72}, {2, 300, 5}, {4, 7, 40}}) {
     const int64_t n = examples * positions * channels;
     const reference::Geometry g{examples, {1, positions, channels}, {channels}, {}};
     const Tensor x(Random(n, 3), type()), dy(Random(examples * channels, 4), type());
@@ -97,9 +103,12 @@ TEST_P(Layers, GlobalAverage) {
     reference::GlobalAveragePooling2D(g, x.exact(), absl::MakeSpan(y));
     reference::GlobalAveragePooling2DBackward(g, dy.exact(), absl::MakeSpan(dx));
     const int64_t e = examples, p = positions, c = channels;
-    ExpectNear(Launched(e * c, type(), [&](void* out) { return GlobalAverage(nullptr, e, p, c, x.data(), out, type()); }), y, precision(), "average");
-    ExpectBoth(dx, type(), precision(), "average backward",
-               [&](void* out, bool add) { return GlobalAverageBackward(nullptr, e, p, c, dy.data(), out, type(), add); });
+    ExpectNear(
+        Launched(e * c, type(), [&](void* out) { return GlobalAverage(nullptr, e, p, c, x.data(), out, type()); }), y,
+        precision(), "average");
+    ExpectBoth(dx, type(), precision(), "average backward", [&](void* out, bool add) {
+      return GlobalAverageBackward(nullptr, e, p, c, dy.data(), out, type(), add);
+    });
   }
 }
 
@@ -114,10 +123,13 @@ TEST_P(Layers, PadCropUpSampling) {
     std::vector<double> y(OutputCount(w)), dx(InputCount(w), 0.0);
     reference::ZeroPadding2D(GeometryOf(w), small.exact(), absl::MakeSpan(y));
     reference::ZeroPadding2DBackward(GeometryOf(w), large.exact(), absl::MakeSpan(dx));
-    ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return Pad(nullptr, w, small.data(), out, type()); }), y, 0, "pad");
-    ExpectBoth(dx, type(), precision(), "crop", [&](void* out, bool add) { return Crop(nullptr, w, large.data(), out, type(), add); });
+    ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return Pad(nullptr, w, small.data(), out, type()); }),
+               y, 0, "pad");
+    ExpectBoth(dx, type(), precision(), "crop",
+               [&](void* out, bool add) { return Crop(nullptr, w, large.data(), out, type(), add); });
   }
-  for (auto [height, width, channels] : {std::tuple<int64_t, int64_t, int64_t>{2, 3, 3}, {4, 2, 8}, {1, 1, 1}, {3, 2, 16}}) {
+  for (auto [height, width, channels] :
+       {std::tuple<int64_t, int64_t, int64_t>{2, 3, 3}, {4, 2, 8}, {1, 1, 1}, {3, 2, 16}}) {
     for (int64_t factor : {1, 2, 3}) {
       for (bool bilinear : {false, true}) {
         Window w;
@@ -128,10 +140,12 @@ TEST_P(Layers, PadCropUpSampling) {
         std::vector<double> y(OutputCount(w)), dx(InputCount(w), 0.0);
         reference::UpSampling2D(GeometryOf(w), bilinear, x.exact(), absl::MakeSpan(y));
         reference::UpSampling2DBackward(GeometryOf(w), bilinear, dy.exact(), absl::MakeSpan(dx));
-        ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return UpSampling(nullptr, w, bilinear, x.data(), out, type()); }), y,
-                   precision(), "up-sampling");
-        ExpectBoth(dx, type(), precision(), "up-sampling backward",
-                   [&](void* out, bool add) { return UpSamplingBackward(nullptr, w, bilinear, dy.data(), out, type(), add); });
+        ExpectNear(Launched(OutputCount(w), type(),
+                            [&](void* out) { return UpSampling(nullptr, w, bilinear, x.data(), out, type()); }),
+                   y, precision(), "up-sampling");
+        ExpectBoth(dx, type(), precision(), "up-sampling backward", [&](void* out, bool add) {
+          return UpSamplingBackward(nullptr, w, bilinear, dy.data(), out, type(), add);
+        });
       }
     }
   }
@@ -143,14 +157,19 @@ TEST_P(Layers, Depthwise) {
       const Window w = WindowOf(c, c.channels * multiplier);
       const reference::Geometry g = GeometryOf(w);
       const int64_t kernel_size = w.kernel[0] * w.kernel[1] * w.out[2];
-      const Tensor x(Random(InputCount(w), 9), type()), dy(Random(OutputCount(w), 10), type()), kernel(Random(kernel_size, 11), type());
+      const Tensor x(Random(InputCount(w), 9), type()), dy(Random(OutputCount(w), 10), type()),
+          kernel(Random(kernel_size, 11), type());
       std::vector<double> y(OutputCount(w)), dx(InputCount(w), 0.0), dkernel(kernel_size, 0.0);
       reference::DepthwiseConv2D(g, x.exact(), kernel.exact(), {}, absl::MakeSpan(y));
-      reference::DepthwiseConv2DBackward(g, x.exact(), kernel.exact(), dy.exact(), absl::MakeSpan(dx), absl::MakeSpan(dkernel), {});
-      ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return kernels::Depthwise(nullptr, w, x.data(), kernel.data(), out, type()); }), y,
-                 precision(), "depthwise");
-      ExpectBoth(dx, type(), precision(), "depthwise data",
-                 [&](void* out, bool add) { return DepthwiseBackwardData(nullptr, w, dy.data(), kernel.data(), out, type(), add); });
+      reference::DepthwiseConv2DBackward(g, x.exact(), kernel.exact(), dy.exact(), absl::MakeSpan(dx),
+                                         absl::MakeSpan(dkernel), {});
+      ExpectNear(
+          Launched(OutputCount(w), type(),
+                   [&](void* out) { return kernels::Depthwise(nullptr, w, x.data(), kernel.data(), out, type()); }),
+          y, precision(), "depthwise");
+      ExpectBoth(dx, type(), precision(), "depthwise data", [&](void* out, bool add) {
+        return DepthwiseBackwardData(nullptr, w, dy.data(), kernel.data(), out, type(), add);
+      });
       Memory scratch(DepthwiseScratch(w) * 4);
       ExpectNear(Launched(kernel_size, DType::kFloat32,
                           [&](void* out) {
@@ -177,15 +196,19 @@ TEST_P(Layers, Convolution) {
     const Window w = WindowOf(c, 6);
     const reference::Geometry g = GeometryOf(w);
     const int64_t kernel_size = w.kernel[0] * w.kernel[1] * w.in[2] * w.out[2];
-    const Tensor x(Random(InputCount(w), 12), type()), dy(Random(OutputCount(w), 13), type()), kernel(Random(kernel_size, 14), type());
+    const Tensor x(Random(InputCount(w), 12), type()), dy(Random(OutputCount(w), 13), type()),
+        kernel(Random(kernel_size, 14), type());
     const std::vector<double> of_reference = Keras(kernel.exact(), w);
     std::vector<double> y(OutputCount(w)), dx(InputCount(w), 0.0), dkernel(kernel_size, 0.0);
     reference::Conv2D(g, x.exact(), of_reference, {}, absl::MakeSpan(y));
     reference::Conv2DBackward(g, x.exact(), of_reference, dy.exact(), absl::MakeSpan(dx), absl::MakeSpan(dkernel), {});
-    ExpectNear(Launched(OutputCount(w), type(), [&](void* out) { return kernels::Convolution(nullptr, w, x.data(), kernel.data(), out, type()); }), y,
-               precision(), "convolution");
-    ExpectBoth(dx, type(), precision(), "convolution data",
-               [&](void* out, bool add) { return ConvolutionBackwardData(nullptr, w, dy.data(), kernel.data(), out, type(), add); });
+    ExpectNear(
+        Launched(OutputCount(w), type(),
+                 [&](void* out) { return kernels::Convolution(nullptr, w, x.data(), kernel.data(), out, type()); }),
+        y, precision(), "convolution");
+    ExpectBoth(dx, type(), precision(), "convolution data", [&](void* out, bool add) {
+      return ConvolutionBackwardData(nullptr, w, dy.data(), kernel.data(), out, type(), add);
+    });
     const std::vector<float> filter = Launched(kernel_size, DType::kFloat32, [&](void* out) {
       return ConvolutionBackwardFilter(nullptr, w, x.data(), dy.data(), static_cast<float*>(out), type());
     });
@@ -196,11 +219,12 @@ TEST_P(Layers, Convolution) {
 // ---- normalization ----
 
 TEST_P(Layers, BatchNormalization) {
-  for (auto [rows, channels] : {std::pair<int64_t, int64_t>{1, 3}, {2, 1}, {70, 5}, {5000, 24}, {333, 520}, {9000, 7}}) {
+  for (auto [rows, channels] :
+       {std::pair<int64_t, int64_t>{1, 3}, {2, 1}, {70, 5}, {5000, 24}, {333, 520}, {9000, 7}}) {
     const int64_t r = rows, ch = channels, n = rows * channels;
     // Far from 0, as after a convolution with a large bias: what a sum of squares alone would lose.
-    const Tensor x(Random(n, 20, 2, 4), type()), dy(Random(n, 21), type()), residual(Coarse(n, 22), type()), gamma(Random(ch, 23, 0.5, 2)),
-        beta(Random(ch, 24));
+    const Tensor x(Random(n, 20, 2, 4), type()), dy(Random(n, 21), type()), residual(Coarse(n, 22), type()),
+        gamma(Random(ch, 23, 0.5, 2)), beta(Random(ch, 24));
     const float epsilon = 1e-3f;
     const reference::BatchStatistics exact = reference::Statistics(ch, x.exact());
     Memory scratch(BatchStatisticsScratch(r, ch) * 4);
@@ -208,20 +232,24 @@ TEST_P(Layers, BatchNormalization) {
       float* mean = static_cast<float*>(out);
       return BatchStatistics(nullptr, r, ch, x.data(), mean, mean + ch, static_cast<float*>(scratch.data()), type());
     });
-    const Tensor mean({statistics.begin(), statistics.begin() + ch}), variance({statistics.begin() + ch, statistics.end()});
+    const Tensor mean({statistics.begin(), statistics.begin() + ch}),
+        variance({statistics.begin() + ch, statistics.end()});
     ExpectNear({statistics.begin(), statistics.begin() + ch}, exact.mean, 2e-6, "mean");
     ExpectNear({statistics.begin() + ch, statistics.end()}, exact.variance, 5e-6, "variance");
 
     std::vector<double> y(n);
-    reference::BatchNormalization(x.exact(), mean.exact(), variance.exact(), epsilon, gamma.exact(), beta.exact(), absl::MakeSpan(y));
+    reference::BatchNormalization(x.exact(), mean.exact(), variance.exact(), epsilon, gamma.exact(), beta.exact(),
+                                  absl::MakeSpan(y));
     const auto forward = [&](const void* with, bool relu, void* out) {
-      return kernels::BatchNormalization(nullptr, r, ch, x.data(), with, mean.floats(), variance.floats(), epsilon, gamma.floats(), beta.floats(),
-                                         relu, out, type());
+      return kernels::BatchNormalization(nullptr, r, ch, x.data(), with, mean.floats(), variance.floats(), epsilon,
+                                         gamma.floats(), beta.floats(), relu, out, type());
     };
-    ExpectNear(Launched(n, type(), [&](void* out) { return forward(nullptr, false, out); }), y, 2 * precision(), "normalized");
+    ExpectNear(Launched(n, type(), [&](void* out) { return forward(nullptr, false, out); }), y, 2 * precision(),
+               "normalized");
     std::vector<double> joined = Sum(y, residual.exact());
     for (double& v : joined) v = std::max(v, 0.0);
-    const std::vector<float> y_numbers = Launched(n, type(), [&](void* out) { return forward(residual.data(), true, out); });
+    const std::vector<float> y_numbers =
+        Launched(n, type(), [&](void* out) { return forward(residual.data(), true, out); });
     ExpectNear(y_numbers, joined, 2 * precision(), "normalized, joined, relu");
 
     const Tensor of_relu(y_numbers, type());
@@ -232,24 +260,26 @@ TEST_P(Layers, BatchNormalization) {
       const void* mask = relu ? of_relu.data() : nullptr;
       std::vector<double> dx(n, 0.0), dgamma(ch, 0.0), dbeta(ch, 0.0);
       const reference::BatchStatistics own{mean.exact(), variance.exact()};
-      reference::BatchNormalizationBackward(x.exact(), own, epsilon, gamma.exact(), d, absl::MakeSpan(dx), absl::MakeSpan(dgamma),
-                                            absl::MakeSpan(dbeta));
+      reference::BatchNormalizationBackward(x.exact(), own, epsilon, gamma.exact(), d, absl::MakeSpan(dx),
+                                            absl::MakeSpan(dgamma), absl::MakeSpan(dbeta));
       const std::vector<float> sums = Launched(2 * ch, DType::kFloat32, [&](void* out) {
         float* to = static_cast<float*>(out);
-        return BatchNormalizationSums(nullptr, r, ch, x.data(), mask, dy.data(), mean.floats(), variance.floats(), epsilon, to, to + ch,
-                                      static_cast<float*>(scratch.data()), type());
+        return BatchNormalizationSums(nullptr, r, ch, x.data(), mask, dy.data(), mean.floats(), variance.floats(),
+                                      epsilon, to, to + ch, static_cast<float*>(scratch.data()), type());
       });
       ExpectNear({sums.begin(), sums.begin() + ch}, dgamma, 1e-5, "dgamma");
       ExpectNear({sums.begin() + ch, sums.end()}, dbeta, 1e-5, "dbeta");
       const Tensor dgamma_sums({sums.begin(), sums.begin() + ch}), dbeta_sums({sums.begin() + ch, sums.end()});
       for (bool constant : {false, true}) {
         if (constant) {
-          for (int64_t i = 0; i < n; ++i) dx[i] = d[i] * gamma.exact()[i % ch] / std::sqrt(variance.exact()[i % ch] + epsilon);
+          for (int64_t i = 0; i < n; ++i)
+            dx[i] = d[i] * gamma.exact()[i % ch] / std::sqrt(variance.exact()[i % ch] + epsilon);
         }
         Memory dresidual(n * SizeOf(WireType(type())));
         ExpectBoth(dx, type(), rows == 1 ? 0.02 : 1e-5 + 2 * precision(), "dx", [&](void* out, bool add) {
-          return BatchNormalizationBackward(nullptr, r, ch, x.data(), mask, dy.data(), mean.floats(), variance.floats(), epsilon, gamma.floats(),
-                                            dgamma_sums.floats(), dbeta_sums.floats(), constant, out, add, dresidual.data(), false, type());
+          return BatchNormalizationBackward(nullptr, r, ch, x.data(), mask, dy.data(), mean.floats(), variance.floats(),
+                                            epsilon, gamma.floats(), dgamma_sums.floats(), dbeta_sums.floats(),
+                                            constant, out, add, dresidual.data(), false, type());
         });
         ExpectNear(Decoded(dresidual.Get(), type()), d, 0, "dresidual");
       }
@@ -266,43 +296,51 @@ TEST(BatchStatistics, OfNumbersFarFromZero) {
   Memory scratch(BatchStatisticsScratch(rows, channels) * 4);
   const std::vector<float> got = Launched(2 * channels, DType::kFloat32, [&](void* out) {
     float* mean = static_cast<float*>(out);
-    return BatchStatistics(nullptr, rows, channels, x.data(), mean, mean + channels, static_cast<float*>(scratch.data()), DType::kFloat32);
+    return BatchStatistics(nullptr, rows, channels, x.data(), mean, mean + channels,
+                           static_cast<float*>(scratch.data()), DType::kFloat32);
   });
   ExpectNear({got.begin(), got.begin() + channels}, exact.mean, 1e-6, "mean");
-  ExpectNear({got.begin() + channels, got.end()}, exact.variance, 1e-3, "variance");  // E[x^2] - E[x]^2 has no digit left
+  ExpectNear({got.begin() + channels, got.end()}, exact.variance, 1e-3,
+             "variance");  // E[x^2] - E[x]^2 has no digit left
 }
 
 TEST_P(Layers, GroupNormalization) {
   struct Case {
     int64_t examples, positions, channels, groups;
   };
-  for (const Case& c : {Case{3, 1, 1, 1}, Case{40, 1, 24, 1}, Case{300, 1, 7, 1}, Case{2, 30, 12, 3}, Case{3, 50, 64, 8}, Case{2, 10, 16, 16},
-                        Case{5, 1, 3000, 1}}) {
+  for (const Case& c : {Case{3, 1, 1, 1}, Case{40, 1, 24, 1}, Case{300, 1, 7, 1}, Case{2, 30, 12, 3},
+                        Case{3, 50, 64, 8}, Case{2, 10, 16, 16}, Case{5, 1, 3000, 1}}) {
     const int64_t n = c.examples * c.positions * c.channels, groups = c.examples * c.groups;
-    const Tensor x(Random(n, 26, -1, 3), type()), dy(Random(n, 27), type()), gamma(Random(c.channels, 28, 0.5, 2)), beta(Random(c.channels, 29));
+    const Tensor x(Random(n, 26, -1, 3), type()), dy(Random(n, 27), type()), gamma(Random(c.channels, 28, 0.5, 2)),
+        beta(Random(c.channels, 29));
     const double epsilon = 1e-3;
     for (bool with : {true, false}) {
-      const std::vector<double> of_gamma = with ? gamma.exact() : std::vector<double>(), of_beta = with ? beta.exact() : std::vector<double>();
+      const std::vector<double> of_gamma = with ? gamma.exact() : std::vector<double>(),
+                                of_beta = with ? beta.exact() : std::vector<double>();
       const float* g = with ? gamma.floats() : nullptr;
       std::vector<double> y(n), dx(n, 0.0), dgamma(c.channels, 0.0), dbeta(c.channels, 0.0);
-      reference::GroupNormalization(c.examples, c.channels, c.groups, epsilon, x.exact(), of_gamma, of_beta, absl::MakeSpan(y));
-      reference::GroupNormalizationBackward(c.examples, c.channels, c.groups, epsilon, x.exact(), of_gamma, dy.exact(), absl::MakeSpan(dx),
-                                            absl::MakeSpan(dgamma), absl::MakeSpan(dbeta));
+      reference::GroupNormalization(c.examples, c.channels, c.groups, epsilon, x.exact(), of_gamma, of_beta,
+                                    absl::MakeSpan(y));
+      reference::GroupNormalizationBackward(c.examples, c.channels, c.groups, epsilon, x.exact(), of_gamma, dy.exact(),
+                                            absl::MakeSpan(dx), absl::MakeSpan(dgamma), absl::MakeSpan(dbeta));
       Memory mean(groups * 4), factor(groups * 4);
       auto* means = static_cast<float*>(mean.data());
       auto* factors = static_cast<float*>(factor.data());
       ExpectNear(Launched(n, type(),
                           [&](void* out) {
-                            return kernels::GroupNormalization(nullptr, c.examples, c.positions, c.channels, c.groups, 1e-3f, x.data(), g,
-                                                               with ? beta.floats() : nullptr, out, means, factors, type());
+                            return kernels::GroupNormalization(nullptr, c.examples, c.positions, c.channels, c.groups,
+                                                               1e-3f, x.data(), g, with ? beta.floats() : nullptr, out,
+                                                               means, factors, type());
                           }),
                  y, 2 * precision(), "normalized");
       Memory scratch(GroupNormalizationScratch(c.examples, c.positions, c.channels) * 4);
       const auto backward = [&](void* to, float* gamma_to, float* beta_to, bool add) {
-        return GroupNormalizationBackward(nullptr, c.examples, c.positions, c.channels, c.groups, x.data(), g, means, factors, dy.data(), to,
-                                          gamma_to, beta_to, static_cast<float*>(scratch.data()), type(), add);
+        return GroupNormalizationBackward(nullptr, c.examples, c.positions, c.channels, c.groups, x.data(), g, means,
+                                          factors, dy.data(), to, gamma_to, beta_to,
+                                          static_cast<float*>(scratch.data()), type(), add);
       };
-      ExpectBoth(dx, type(), 1e-5 + 2 * precision(), "dx", [&](void* to, bool add) { return backward(to, nullptr, nullptr, add); });
+      ExpectBoth(dx, type(), 1e-5 + 2 * precision(), "dx",
+                 [&](void* to, bool add) { return backward(to, nullptr, nullptr, add); });
       const std::vector<float> sums = Launched(2 * c.channels, DType::kFloat32, [&](void* to) {
         return backward(nullptr, static_cast<float*>(to), static_cast<float*>(to) + c.channels, false);
       });

@@ -1,5 +1,6 @@
-// Goal: losses, their gradients and metrics of the GPU's kernels are those of worker/backend/loss.h, for every kind of loss, activation
-// before it, kind of label, smoothing and class weight: in float64, but for probabilities, where clipping to 1 - 1e-7 is rounded, in float32.
+// Goal: losses, their gradients and metrics of the GPU's kernels are those of worker/backend/loss.h, for every kind of
+// loss, activation before it, kind of label, smoothing and class weight: in float64, but for probabilities, where
+// clipping to 1 - 1e-7 is rounded, in float32.
 #include "tests/unit/backend/kernels_testing.h"
 #include "worker/backend/loss.h"
 
@@ -21,13 +22,15 @@ std::vector<LossCase> LossCases() {
       for (int64_t outputs : {2, 10, 700}) {
         for (int how = 0; how < 3; ++how) {  // fused, from logits, from probabilities
           const bool fused = how == 0, logits = how == 1;
-          cases.push_back({v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY, fused, logits, true, smoothing, outputs, weights});
+          cases.push_back(
+              {v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY, fused, logits, true, smoothing, outputs, weights});
           cases.push_back({v1::Loss::CATEGORICAL_CROSSENTROPY, fused, logits, true, smoothing, outputs, weights});
           cases.push_back({v1::Loss::CATEGORICAL_CROSSENTROPY, fused, logits, false, smoothing, outputs, weights});
         }
       }
       for (int64_t outputs : {1, 3, 600}) {
-        for (int how = 0; how < 3; ++how) cases.push_back({v1::Loss::BINARY_CROSSENTROPY, how == 0, how == 1, false, smoothing, outputs, weights});
+        for (int how = 0; how < 3; ++how)
+          cases.push_back({v1::Loss::BINARY_CROSSENTROPY, how == 0, how == 1, false, smoothing, outputs, weights});
         if (smoothing == 0) cases.push_back({v1::Loss::MEAN_SQUARED_ERROR, false, false, false, 0, outputs, weights});
       }
     }
@@ -56,7 +59,8 @@ TEST(Loss, IsThatOfTheCpu) {
     plan.softmax = c.kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || c.kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
     if (c.weights) plan.class_weights = {0.5f, 3.0f};
     const bool logits = c.fused || c.from_logits || c.kind == v1::Loss::MEAN_SQUARED_ERROR;
-    std::vector<float> outputs = logits ? Random(examples * c.outputs, ++seed, -4, 4) : Random(examples * c.outputs, ++seed, 0.01f, 0.99f);
+    std::vector<float> outputs =
+        logits ? Random(examples * c.outputs, ++seed, -4, 4) : Random(examples * c.outputs, ++seed, 0.01f, 0.99f);
     for (float& v : outputs) v = std::round(v * 256) / 256;  // some are equal
     if (logits) {
       outputs[0] = 40;  // rounding must not overflow
@@ -92,32 +96,41 @@ TEST(Loss, IsThatOfTheCpu) {
     a.weights = static_cast<int64_t>(plan.class_weights.size());
     const Tensor x(outputs), t(labels), weights(c.weights ? plan.class_weights : std::vector<float>{1.0f});
     for (bool training : {true, false}) {
-      const std::string what = v1::Loss::Kind_Name(c.kind) + (c.fused ? " fused " : c.from_logits ? " logits " : " ") +
-                               std::to_string(c.outputs) + " outputs, smoothing " + std::to_string(c.smoothing) + (c.weights ? ", weights" : "") +
-                               (c.class_numbers ? ", class numbers" : "") + (training ? "" : ", evaluation");
+      const std::string what = v1::Loss::Kind_Name(c.kind) +
+                               (c.fused         ? " fused "
+                                : c.from_logits ? " logits "
+                                                : " ") +
+                               std::to_string(c.outputs) + " outputs, smoothing " + std::to_string(c.smoothing) +
+                               (c.weights ? ", weights" : "") + (c.class_numbers ? ", class numbers" : "") +
+                               (training ? "" : ", evaluation");
       SCOPED_TRACE(what);
       std::vector<double> want(training ? x.size() : 0);
       BatchSums sums;
       if (logits) {
-        ASSERT_TRUE(LossAndMetrics<double>(loss, plan, metrics, examples, x.exact(), labels, label_size, absl::MakeSpan(want), &sums).ok());
+        ASSERT_TRUE(LossAndMetrics<double>(loss, plan, metrics, examples, x.exact(), labels, label_size,
+                                           absl::MakeSpan(want), &sums)
+                        .ok());
       } else {
         std::vector<float> short_want(want.size());
-        ASSERT_TRUE(LossAndMetrics<float>(loss, plan, metrics, examples, outputs, labels, label_size, absl::MakeSpan(short_want), &sums).ok());
+        ASSERT_TRUE(LossAndMetrics<float>(loss, plan, metrics, examples, outputs, labels, label_size,
+                                          absl::MakeSpan(short_want), &sums)
+                        .ok());
         want.assign(short_want.begin(), short_want.end());
       }
       const int64_t columns = 1 + a.metrics;
       std::vector<uint8_t> results;
       const auto launch = [&](float* gradients) {
         Memory out(examples * columns * 8);
-        const Error error = kernels::Loss(nullptr, a, x.floats(), t.floats(), c.weights ? weights.floats() : nullptr, gradients,
-                                          static_cast<double*>(out.data()));
+        const Error error = kernels::Loss(nullptr, a, x.floats(), t.floats(), c.weights ? weights.floats() : nullptr,
+                                          gradients, static_cast<double*>(out.data()));
         const std::vector<uint8_t> bytes = out.Get();
         EXPECT_TRUE(results.empty() || results == bytes) << "the bits depend on the order of threads";
         results = bytes;
         return error;
       };
       if (training) {
-        ExpectNear(Launched(x.size(), DType::kFloat32, [&](void* g) { return launch(static_cast<float*>(g)); }), want, 5e-6, "gradient");
+        ExpectNear(Launched(x.size(), DType::kFloat32, [&](void* g) { return launch(static_cast<float*>(g)); }), want,
+                   5e-6, "gradient");
       } else {
         EXPECT_EQ(launch(nullptr), 0);
       }
@@ -128,7 +141,8 @@ TEST(Loss, IsThatOfTheCpu) {
         got[i % columns] += value;
       }
       EXPECT_NEAR(got[0], sums.loss, 2e-6 * std::abs(sums.loss) + 1e-6);
-      for (size_t m = 0; m < metrics.size(); ++m) EXPECT_NEAR(got[1 + m], sums.metrics[m], 3e-6 * std::abs(sums.metrics[m]) + 1e-7) << m;
+      for (size_t m = 0; m < metrics.size(); ++m)
+        EXPECT_NEAR(got[1 + m], sums.metrics[m], 3e-6 * std::abs(sums.metrics[m]) + 1e-7) << m;
     }
   }
 }

@@ -1,7 +1,8 @@
-// Runs launchers of worker/backend/cudnn/kernels: on the host's loops in unit tests, on a GPU in tests/gpu (CAIRN_KERNELS_ON_DEVICE).
+// Runs launchers of worker/backend/cudnn/kernels: on the host's loops in unit tests, on a GPU in tests/gpu
+// (CAIRN_KERNELS_ON_DEVICE).
 //
-// Every launch runs twice and must give the same bits: on the host with blocks and threads in the opposite order the second time. Outputs are
-// filled with NaN before and have a guard behind them.
+// Every launch runs twice and must give the same bits: on the host with blocks and threads in the opposite order the
+// second time. Outputs are filled with NaN before and have a guard behind them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -127,7 +128,8 @@ inline std::vector<float> Coarse(int64_t n, uint32_t seed) {
 // ---- launches ----
 
 // Runs launch(out) on n numbers of `type`, which hold `before` (NaN where it is empty).
-inline std::vector<float> Launched(int64_t n, DType type, const std::function<Error(void*)>& launch, const std::vector<float>& before = {}) {
+inline std::vector<float> Launched(int64_t n, DType type, const std::function<Error(void*)>& launch,
+                                   const std::vector<float>& before = {}) {
   std::vector<uint8_t> first;
   for (int run = 0; run < 2; ++run) {
     Memory out(n * SizeOf(WireType(type)));
@@ -156,13 +158,15 @@ inline std::vector<float> Launched(int64_t n, DType type, const std::function<Er
 inline double Precision(DType type) { return type == DType::kFloat32 ? 2e-6 : type == DType::kBFloat16 ? 5e-3 : 7e-4; }
 
 // Each number within `tolerance` of the largest of the reference (0.02 at least: what cancels out); NaN never passes.
-inline void ExpectNear(const std::vector<float>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
+inline void ExpectNear(const std::vector<float>& got, const std::vector<double>& want, double tolerance,
+                       const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   double largest = 0.02;
   for (double w : want) largest = std::max(largest, std::abs(w));
   for (size_t i = 0; i < got.size(); ++i) {
     if (!(std::abs(got[i] - want[i]) <= tolerance * largest)) {
-      ADD_FAILURE() << what << ": number " << i << " of " << got.size() << " is " << got[i] << ", the reference " << want[i];
+      ADD_FAILURE() << what << ": number " << i << " of " << got.size() << " is " << got[i] << ", the reference "
+                    << want[i];
       return;
     }
   }
@@ -180,8 +184,9 @@ inline void ExpectBoth(const std::vector<double>& want, DType type, double toler
   const auto n = static_cast<int64_t>(want.size());
   ExpectNear(Launched(n, type, [&](void* out) { return launch(out, false); }), want, tolerance, what);
   const std::vector<float> before = Coarse(n, 99);  // exact in every type
-  ExpectNear(Launched(n, type, [&](void* out) { return launch(out, true); }, before), Sum(want, {before.begin(), before.end()}), tolerance,
-             what + ", added");
+  ExpectNear(Launched(
+                 n, type, [&](void* out) { return launch(out, true); }, before),
+             Sum(want, {before.begin(), before.end()}), tolerance, what + ", added");
 }
 
 class KernelTest : public testing::TestWithParam<DType> {
@@ -189,7 +194,9 @@ class KernelTest : public testing::TestWithParam<DType> {
   DType type() const { return GetParam(); }
   double precision() const { return Precision(type()); }
 };
-inline std::string TypeName(const testing::TestParamInfo<DType>& info) { return v1::DataType_Name(WireType(info.param)); }
+inline std::string TypeName(const testing::TestParamInfo<DType>& info) {
+  return v1::DataType_Name(WireType(info.param));
+}
 inline constexpr DType kAllTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 }  // namespace cairn::cudnn::kernels

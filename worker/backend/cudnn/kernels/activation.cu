@@ -1,6 +1,5 @@
 // Activations of numbers, softmax of rows.
 #include "worker/backend/cudnn/kernels/activation.h"
-
 #include "worker/backend/cudnn/kernels/places.h"
 
 namespace cairn::cudnn::kernels {
@@ -74,7 +73,8 @@ struct SoftmaxRow {
     });
     const float sum = block.Reduce(values, [](float a, float b) { return a + b; });
     block.ForEachThread([&](int thread) {
-      for (int64_t c = thread; c < columns; c += kThreads) Set(y, begin + c, c < seen ? expf(At(x, begin + c) - max) / sum : 0.0f);
+      for (int64_t c = thread; c < columns; c += kThreads)
+        Set(y, begin + c, c < seen ? expf(At(x, begin + c) - max) / sum : 0.0f);
     });
   }
 };
@@ -111,23 +111,30 @@ constexpr int64_t kWarpColumnsMax = 512;
 
 }  // namespace
 
-Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t columns, const void* x, const float* bias, void* y, DType type) {
+Error BiasActivation(Stream stream, Act f, float alpha, int64_t rows, int64_t columns, const void* x, const float* bias,
+                     void* y, DType type) {
   const int64_t n = rows * columns;
-  return LaunchForEach(stream, n, bias == nullptr || Wide(columns), BiasActivate{f, alpha, Divider(columns, n), bias, {x, type}, {y, type}});
+  return LaunchForEach(stream, n, bias == nullptr || Wide(columns),
+                       BiasActivate{f, alpha, Divider(columns, n), bias, {x, type}, {y, type}});
 }
 
-Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy, void* dx, DType type,
-                         bool add) {
-  return LaunchForEach(stream, n, true, ActivateBackward{f, alpha, add, {TellsDerivative(f) ? y : x, type}, {dy, type}, {dx, type}});
+Error ActivationBackward(Stream stream, Act f, float alpha, int64_t n, const void* x, const void* y, const void* dy,
+                         void* dx, DType type, bool add) {
+  return LaunchForEach(stream, n, true,
+                       ActivateBackward{f, alpha, add, {TellsDerivative(f) ? y : x, type}, {dy, type}, {dx, type}});
 }
 
-Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queries, const void* x, void* y, DType type) {
-  if (columns <= kWarpColumnsMax) return Launch(stream, rows, SoftmaxRow<32>{columns, causal_queries, {x, type}, {y, type}});
+Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queries, const void* x, void* y,
+              DType type) {
+  if (columns <= kWarpColumnsMax)
+    return Launch(stream, rows, SoftmaxRow<32>{columns, causal_queries, {x, type}, {y, type}});
   return Launch(stream, rows, SoftmaxRow<kBlockThreads>{columns, causal_queries, {x, type}, {y, type}});
 }
 
-Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type, bool add) {
-  if (columns <= kWarpColumnsMax) return Launch(stream, rows, SoftmaxRowBackward<32>{columns, add, {y, type}, {dy, type}, {dx, type}});
+Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type,
+                      bool add) {
+  if (columns <= kWarpColumnsMax)
+    return Launch(stream, rows, SoftmaxRowBackward<32>{columns, add, {y, type}, {dy, type}, {dx, type}});
   return Launch(stream, rows, SoftmaxRowBackward<kBlockThreads>{columns, add, {y, type}, {dy, type}, {dx, type}});
 }
 

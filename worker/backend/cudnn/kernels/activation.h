@@ -45,7 +45,9 @@ CAIRN_DEVICE float Activate(Act f, float alpha, float x) {
 }
 
 // Whether the derivative is a function of the result.
-inline bool TellsDerivative(Act f) { return f != Act::kGelu && f != Act::kGeluTanh && f != Act::kSilu && f != Act::kSoftplus; }
+inline bool TellsDerivative(Act f) {
+  return f != Act::kGelu && f != Act::kGeluTanh && f != Act::kSilu && f != Act::kSoftplus;
+}
 
 // v: the result where it tells the derivative, else the argument.
 CAIRN_DEVICE float Derivative(Act f, float alpha, float v) {

@@ -6,8 +6,8 @@
 namespace cairn::cudnn::kernels {
 namespace {
 
-// Mean and variance in one pass: each thread takes its first number as an origin, so that squares stay small, and threads' results are
-// joined as in Chan, Golub & LeVeque 1983. Values: count, mean, sum of squares around it.
+// Mean and variance in one pass: each thread takes its first number as an origin, so that squares stay small, and
+// threads' results are joined as in Chan, Golub & LeVeque 1983. Values: count, mean, sum of squares around it.
 struct Moments {
   static constexpr int kValues = 3;
   template <int V>
@@ -202,31 +202,48 @@ ColumnShape Shape(int64_t rows, int64_t channels) { return ShapeOfColumns(1, row
 
 int64_t BatchStatisticsScratch(int64_t rows, int64_t channels) { return ColumnScratch<Moments>(Shape(rows, channels)); }
 
-Error BatchStatistics(Stream stream, int64_t rows, int64_t channels, const void* x, float* mean, float* variance, float* scratch,
-                      DType type) {
+Error BatchStatistics(Stream stream, int64_t rows, int64_t channels, const void* x, float* mean, float* variance,
+                      float* scratch, DType type) {
   return LaunchColumns(stream, Shape(rows, channels), Moments{channels, {x, type}, mean, variance}, scratch);
 }
 
-Error BatchNormalization(Stream stream, int64_t rows, int64_t channels, const void* x, const void* residual, const float* mean,
-                         const float* variance, float epsilon, const float* gamma, const float* beta, bool relu, void* y, DType type) {
-  return LaunchForEachRow(stream, rows, channels,
-                          Normalize{mean, variance, gamma, beta, epsilon, relu, {x, type}, {residual, type}, {y, type}});
+Error BatchNormalization(Stream stream, int64_t rows, int64_t channels, const void* x, const void* residual,
+                         const float* mean, const float* variance, float epsilon, const float* gamma, const float* beta,
+                         bool relu, void* y, DType type) {
+  return LaunchForEachRow(
+      stream, rows, channels,
+      Normalize{mean, variance, gamma, beta, epsilon, relu, {x, type}, {residual, type}, {y, type}});
 }
 
-Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y, const void* dy,
-                             const float* mean, const float* variance, float epsilon, float* dgamma, float* dbeta, float* scratch,
-                             DType type) {
+Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y,
+                             const void* dy, const float* mean, const float* variance, float epsilon, float* dgamma,
+                             float* dbeta, float* scratch, DType type) {
   static_assert(GradientSums::kValues <= Moments::kValues, "one scratch for both");
   return LaunchColumns(stream, Shape(rows, channels),
-                       GradientSums{channels, epsilon, mean, variance, {x, type}, {y, type}, {dy, type}, dgamma, dbeta}, scratch);
+                       GradientSums{channels, epsilon, mean, variance, {x, type}, {y, type}, {dy, type}, dgamma, dbeta},
+                       scratch);
 }
 
-Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y, const void* dy,
-                                 const float* mean, const float* variance, float epsilon, const float* gamma, const float* dgamma,
-                                 const float* dbeta, bool constant, void* dx, bool add, void* dresidual, bool add_residual, DType type) {
+Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y,
+                                 const void* dy, const float* mean, const float* variance, float epsilon,
+                                 const float* gamma, const float* dgamma, const float* dbeta, bool constant, void* dx,
+                                 bool add, void* dresidual, bool add_residual, DType type) {
   return LaunchForEachRow(stream, rows, channels,
-                          NormalizeBackward{mean, variance, gamma, dgamma, dbeta, epsilon, static_cast<float>(rows), constant, add,
-                                            add_residual, {x, type}, {y, type}, {dy, type}, {dx, type}, {dresidual, type}});
+                          NormalizeBackward{mean,
+                                            variance,
+                                            gamma,
+                                            dgamma,
+                                            dbeta,
+                                            epsilon,
+                                            static_cast<float>(rows),
+                                            constant,
+                                            add,
+                                            add_residual,
+                                            {x, type},
+                                            {y, type},
+                                            {dy, type},
+                                            {dx, type},
+                                            {dresidual, type}});
 }
 
 }  // namespace cairn::cudnn::kernels

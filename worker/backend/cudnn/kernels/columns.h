@@ -1,8 +1,8 @@
 // Sums over the rows of [batch, rows, columns], column by column, in an order that the shape alone decides.
 //
-// A block has `across` threads side by side, each of which has one column (or eight), and 256 / across lanes of rows. Rows are cut into
-// chunks. A lane adds every lanes-th row of its chunk, the lanes are joined as a tree, and the chunks by a second kernel: 32 columns and 8
-// lanes a block.
+// A block has `across` threads side by side, each of which has one column (or eight), and 256 / across lanes of rows.
+// Rows are cut into chunks. A lane adds every lanes-th row of its chunk, the lanes are joined as a tree, and the chunks
+// by a second kernel: 32 columns and 8 lanes a block.
 #pragma once
 
 #include "worker/backend/cudnn/kernels/places.h"
@@ -13,7 +13,7 @@ struct ColumnShape {
   int64_t batch, rows, columns;
   bool wide;
   int across_log2;
-  int64_t tiles;   // blocks side by side
+  int64_t tiles;  // blocks side by side
   int64_t chunks;
   int64_t chunk_rows;
 };
@@ -135,7 +135,8 @@ struct JoinChunks {
       for (int64_t chunk = thread / kAcross; chunk < s.chunks && column < s.columns; chunk += kLanes) {
         float b[Sums::kValues];
         CAIRN_UNROLL
-        for (int k = 0; k < Sums::kValues; ++k) b[k] = partials[((batch * s.chunks + chunk) * Sums::kValues + k) * s.columns + column];
+        for (int k = 0; k < Sums::kValues; ++k)
+          b[k] = partials[((batch * s.chunks + chunk) * Sums::kValues + k) * s.columns + column];
         Sums::Join(a, b);
       }
       CAIRN_UNROLL
@@ -143,7 +144,8 @@ struct JoinChunks {
     });
     for (int half = kLanes / 2; half > 0; half /= 2) {
       block.ForEachThread([&](int thread) {
-        if (thread / kAcross < half) Sums::Join(values + thread * Sums::kValues, values + (thread + half * kAcross) * Sums::kValues);
+        if (thread / kAcross < half)
+          Sums::Join(values + thread * Sums::kValues, values + (thread + half * kAcross) * Sums::kValues);
       });
     }
     block.ForEachThread([&](int thread) {
@@ -164,7 +166,8 @@ Error LaunchColumns(Stream stream, const ColumnShape& s, const Sums& sums, float
   return Launch(stream, s.batch * joins, JoinChunks<Sums>{s, Divider(joins, s.batch * joins), sums, scratch});
 }
 
-// fn.Do<V>(fn.Of<V>(column), row * columns + column) for every number of [rows, columns]: what a column needs is made once for eight rows.
+// fn.Do<V>(fn.Of<V>(column), row * columns + column) for every number of [rows, columns]: what a column needs is made
+// once for eight rows.
 template <class Fn, int V>
 struct ForEachRow {
   static constexpr int kThreads = kBlockThreads;
@@ -198,7 +201,8 @@ Error LaunchForEachRow(Stream stream, int64_t rows, int64_t columns, const Fn& f
   const int64_t lanes = kBlockThreads >> s.across_log2;
   const int64_t blocks = s.tiles * CeilDivide(rows, lanes * ForEachRow<Fn, 1>::kLaneRows);
   const Divider tiles(s.tiles, blocks);
-  return s.wide ? Launch(stream, blocks, ForEachRow<Fn, kWide>{s, tiles, fn}) : Launch(stream, blocks, ForEachRow<Fn, 1>{s, tiles, fn});
+  return s.wide ? Launch(stream, blocks, ForEachRow<Fn, kWide>{s, tiles, fn})
+                : Launch(stream, blocks, ForEachRow<Fn, 1>{s, tiles, fn});
 }
 
 }  // namespace cairn::cudnn::kernels

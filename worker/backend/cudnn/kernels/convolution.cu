@@ -16,7 +16,8 @@ struct DepthwiseForward {
     const int64_t from = multiplier(p.channel), channels = g.out.channels.divisor();
     Numbers<V> sum = {};
     g.ForEachTap(p.y, p.x, [&](int32_t row, int32_t column, int32_t place) {
-      const Numbers<V> n = Load<V>(x, g.in.Index(p.example, row, column, from)), k = Load<V>(kernel, place * channels + p.channel);
+      const Numbers<V> n = Load<V>(x, g.in.Index(p.example, row, column, from)),
+                       k = Load<V>(kernel, place * channels + p.channel);
       CAIRN_UNROLL
       for (int j = 0; j < V; ++j) sum.at[j] += n.at[j] * k.at[j];
     });
@@ -38,7 +39,8 @@ struct DepthwiseData {
     g.ForEachWindow(p.y, p.x, [&](int32_t out_y, int32_t out_x, int32_t place) {
       for (int64_t m = 0; m < multiplier; ++m) {
         const int64_t channel = p.channel * multiplier + m;
-        const Numbers<V> d = Load<V>(dy, g.out.Index(p.example, out_y, out_x, channel)), k = Load<V>(kernel, place * channels + channel);
+        const Numbers<V> d = Load<V>(dy, g.out.Index(p.example, out_y, out_x, channel)),
+                         k = Load<V>(kernel, place * channels + channel);
         CAIRN_UNROLL
         for (int j = 0; j < V; ++j) sum.at[j] += d.at[j] * k.at[j];
       }
@@ -75,7 +77,8 @@ struct DepthwiseFilterSums {
     const int32_t out_y = static_cast<int32_t>(g.out.height.Split(rest, &example));
     const int32_t in_y = out_y * g.strides[0] + v.y, in_x = out_x * g.strides[1] + v.x;
     if (in_y < 0 || in_y >= g.height() || in_x < 0 || in_x >= g.width()) return;
-    const Numbers<V> d = Load<V>(dy, row * g.out.channels.divisor() + channel), n = Load<V>(x, g.in.Index(example, in_y, in_x, v.from));
+    const Numbers<V> d = Load<V>(dy, row * g.out.channels.divisor() + channel),
+                     n = Load<V>(x, g.in.Index(example, in_y, in_x, v.from));
     CAIRN_UNROLL
     for (int j = 0; j < V; ++j) v.at[0][j] += d.at[j] * n.at[j];
   }
@@ -88,7 +91,8 @@ struct DepthwiseFilterSums {
 };
 
 ColumnShape DepthwiseShape(const Window& w) {
-  return ShapeOfColumns(w.kernel[0] * w.kernel[1], w.examples * w.out[0] * w.out[1], w.out[2], w.in[2] == w.out[2] && Wide(w.out[2]));
+  return ShapeOfColumns(w.kernel[0] * w.kernel[1], w.examples * w.out[0] * w.out[1], w.out[2],
+                        w.in[2] == w.out[2] && Wide(w.out[2]));
 }
 
 // ---- plain: one number a thread ----
@@ -126,7 +130,8 @@ struct PlainData {
   }
   CAIRN_DEVICE void One(int64_t i) const {
     const Place p = g.in.Of(i);
-    const int64_t in = g.in.channels.divisor(), out = g.out.channels.divisor(), places = int64_t{g.kernel[0]} * g.kernel[1];
+    const int64_t in = g.in.channels.divisor(), out = g.out.channels.divisor(),
+                  places = int64_t{g.kernel[0]} * g.kernel[1];
     float sum = 0;
     g.ForEachWindow(p.y, p.x, [&](int32_t out_y, int32_t out_x, int32_t place) {
       const int64_t from = g.out.Index(p.example, out_y, out_x, 0);
@@ -150,7 +155,8 @@ struct PlainFilter {
     const int64_t in = g.in.channels.divisor(), channel = block.index() % in, above = block.index() / in;
     const int32_t places = g.kernel[0] * g.kernel[1], place = static_cast<int32_t>(above % places);
     const int64_t out_channel = above / places;
-    const int32_t y0 = place / g.kernel[1] * g.dilation[0] - g.pad[0], x0 = place % g.kernel[1] * g.dilation[1] - g.pad[1];
+    const int32_t y0 = place / g.kernel[1] * g.dilation[0] - g.pad[0],
+                  x0 = place % g.kernel[1] * g.dilation[1] - g.pad[1];
     block.ForEachThread([&](int thread) {
       float sum = 0;
       for (int64_t row = thread; row < rows; row += kThreads) {
@@ -173,11 +179,13 @@ struct PlainFilter {
 
 Error Depthwise(Stream stream, const Window& w, const void* x, const void* kernel, void* y, DType type) {
   const int64_t multiplier = w.out[2] / w.in[2];
-  return LaunchForEach(stream, Count(w, w.out), multiplier == 1 && Wide(w.out[2]),
-                       DepthwiseForward{Geometry(w), Divider(multiplier, w.out[2]), {x, type}, {kernel, type}, {y, type}});
+  return LaunchForEach(
+      stream, Count(w, w.out), multiplier == 1 && Wide(w.out[2]),
+      DepthwiseForward{Geometry(w), Divider(multiplier, w.out[2]), {x, type}, {kernel, type}, {y, type}});
 }
 
-Error DepthwiseBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type, bool add) {
+Error DepthwiseBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type,
+                            bool add) {
   const int64_t multiplier = w.out[2] / w.in[2];
   return LaunchForEach(stream, Count(w, w.in), multiplier == 1 && Wide(w.out[2]),
                        DepthwiseData{Geometry(w), multiplier, add, {dy, type}, {kernel, type}, {dx, type}});
@@ -185,7 +193,8 @@ Error DepthwiseBackwardData(Stream stream, const Window& w, const void* dy, cons
 
 int64_t DepthwiseScratch(const Window& w) { return ColumnScratch<DepthwiseFilterSums>(DepthwiseShape(w)); }
 
-Error DepthwiseBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel, float* scratch, DType type) {
+Error DepthwiseBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel,
+                              float* scratch, DType type) {
   const DepthwiseFilterSums sums{Geometry(w), Divider(w.out[2] / w.in[2], w.out[2]), {x, type}, {dy, type}, dkernel};
   return LaunchColumns(stream, DepthwiseShape(w), sums, scratch);
 }
@@ -194,11 +203,14 @@ Error Convolution(Stream stream, const Window& w, const void* x, const void* ker
   return LaunchForEach(stream, Count(w, w.out), false, PlainForward{Geometry(w), {x, type}, {kernel, type}, {y, type}});
 }
 
-Error ConvolutionBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type, bool add) {
-  return LaunchForEach(stream, Count(w, w.in), false, PlainData{Geometry(w), add, {dy, type}, {kernel, type}, {dx, type}});
+Error ConvolutionBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type,
+                              bool add) {
+  return LaunchForEach(stream, Count(w, w.in), false,
+                       PlainData{Geometry(w), add, {dy, type}, {kernel, type}, {dx, type}});
 }
 
-Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel, DType type) {
+Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel,
+                                DType type) {
   return Launch(stream, w.out[2] * w.kernel[0] * w.kernel[1] * w.in[2],
                 PlainFilter{Geometry(w), w.examples * w.out[0] * w.out[1], {x, type}, {dy, type}, dkernel});
 }

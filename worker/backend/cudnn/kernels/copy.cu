@@ -88,7 +88,8 @@ struct Padding {
     const Place p = large.Of(i);
     const int64_t y = p.y - top, x = p.x - left;
     Numbers<V> n = {};
-    if (y >= 0 && y < small.height.divisor() && x >= 0 && x < small.width.divisor()) n = Load<V>(from, small.Index(p.example, y, x, p.channel));
+    if (y >= 0 && y < small.height.divisor() && x >= 0 && x < small.width.divisor())
+      n = Load<V>(from, small.Index(p.example, y, x, p.channel));
     Store<V>(to, i, n);
   }
 };
@@ -142,7 +143,8 @@ struct UpSample {
       const float up = 1 - row.share, left = 1 - column.share;
       CAIRN_UNROLL
       for (int k = 0; k < V; ++k) {
-        n.at[k] = up * (left * n.at[k] + column.share * right.at[k]) + row.share * (left * below.at[k] + column.share * last.at[k]);
+        n.at[k] = up * (left * n.at[k] + column.share * right.at[k]) +
+                  row.share * (left * below.at[k] + column.share * last.at[k]);
       }
     }
     Store<V>(to, i, n);
@@ -179,22 +181,30 @@ struct UpSampleBackward {
 
 }  // namespace
 
-Error Affine(Stream stream, int64_t n, float scale, float offset, const void* from, DType from_type, void* to, DType to_type, bool add) {
-  return LaunchForEach(stream, n, true, AffineMap{scale, offset, scale == 1 && offset == 0, add, {from, from_type}, {to, to_type}});
+Error Affine(Stream stream, int64_t n, float scale, float offset, const void* from, DType from_type, void* to,
+             DType to_type, bool add) {
+  return LaunchForEach(stream, n, true,
+                       AffineMap{scale, offset, scale == 1 && offset == 0, add, {from, from_type}, {to, to_type}});
 }
 
-Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, DType from_type, void* to, DType to_type) {
-  const int64_t across = CeilDivide(columns, Transposition::kTile), blocks = CeilDivide(rows, Transposition::kTile) * across;
-  return Launch(stream, blocks, Transposition{rows, columns, Divider(across, blocks), {from, from_type}, {to, to_type}});
+Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, DType from_type, void* to,
+                DType to_type) {
+  const int64_t across = CeilDivide(columns, Transposition::kTile),
+                blocks = CeilDivide(rows, Transposition::kTile) * across;
+  return Launch(stream, blocks,
+                Transposition{rows, columns, Divider(across, blocks), {from, from_type}, {to, to_type}});
 }
 
-Error CopyColumns(Stream stream, int64_t rows, int64_t width, const void* from, int64_t from_width, int64_t from_begin, void* to,
-                  int64_t to_width, int64_t to_begin, DType type, bool add) {
-  return LaunchForEach(stream, rows * width, Wide(width, from_width, from_begin, to_width, to_begin),
-                       ColumnCopy{Divider(width, rows * width), from_width, from_begin, to_width, to_begin, add, {from, type}, {to, type}});
+Error CopyColumns(Stream stream, int64_t rows, int64_t width, const void* from, int64_t from_width, int64_t from_begin,
+                  void* to, int64_t to_width, int64_t to_begin, DType type, bool add) {
+  return LaunchForEach(
+      stream, rows * width, Wide(width, from_width, from_begin, to_width, to_begin),
+      ColumnCopy{
+          Divider(width, rows * width), from_width, from_begin, to_width, to_begin, add, {from, type}, {to, type}});
 }
 
-Error Permute(Stream stream, const int64_t dims[4], const int64_t strides[4], const void* from, void* to, DType type, bool add) {
+Error Permute(Stream stream, const int64_t dims[4], const int64_t strides[4], const void* from, void* to, DType type,
+              bool add) {
   const int64_t n = dims[0] * dims[1] * dims[2] * dims[3];
   const bool wide = strides[3] == 1 && Wide(dims[3], strides[0], strides[1], strides[2]);
   return LaunchForEach(stream, n, wide,
@@ -207,27 +217,37 @@ Error Permute(Stream stream, const int64_t dims[4], const int64_t strides[4], co
 
 Error Pad(Stream stream, const Window& w, const void* from, void* to, DType type) {
   const int64_t n = Count(w, w.out);
-  return LaunchForEach(stream, n, Wide(w.in[2]), Padding{Places(w.in, n), Places(w.out, n), w.pad[0], w.pad[1], {from, type}, {to, type}});
+  return LaunchForEach(stream, n, Wide(w.in[2]),
+                       Padding{Places(w.in, n), Places(w.out, n), w.pad[0], w.pad[1], {from, type}, {to, type}});
 }
 
 Error Crop(Stream stream, const Window& w, const void* from, void* to, DType type, bool add) {
   const int64_t n = Count(w, w.in), large = Count(w, w.out);
-  return LaunchForEach(stream, n, Wide(w.in[2]),
-                       Cropping{Places(w.in, n), Places(w.out, large), w.pad[0], w.pad[1], add, {from, type}, {to, type}});
+  return LaunchForEach(
+      stream, n, Wide(w.in[2]),
+      Cropping{Places(w.in, n), Places(w.out, large), w.pad[0], w.pad[1], add, {from, type}, {to, type}});
 }
 
 Error UpSampling(Stream stream, const Window& w, bool bilinear, const void* x, void* y, DType type) {
   const int64_t n = Count(w, w.out);
   return LaunchForEach(
       stream, n, Wide(w.in[2]),
-      UpSample{Places(w.in, n), Places(w.out, n), w.out[0] / w.in[0], w.out[1] / w.in[1], bilinear, {x, type}, {y, type}});
+      UpSample{
+          Places(w.in, n), Places(w.out, n), w.out[0] / w.in[0], w.out[1] / w.in[1], bilinear, {x, type}, {y, type}});
 }
 
-Error UpSamplingBackward(Stream stream, const Window& w, bool bilinear, const void* dy, void* dx, DType type, bool add) {
+Error UpSamplingBackward(Stream stream, const Window& w, bool bilinear, const void* dy, void* dx, DType type,
+                         bool add) {
   const int64_t n = Count(w, w.in), large = Count(w, w.out);
-  return LaunchForEach(
-      stream, n, Wide(w.in[2]),
-      UpSampleBackward{Places(w.in, n), Places(w.out, large), w.out[0] / w.in[0], w.out[1] / w.in[1], bilinear, add, {dy, type}, {dx, type}});
+  return LaunchForEach(stream, n, Wide(w.in[2]),
+                       UpSampleBackward{Places(w.in, n),
+                                        Places(w.out, large),
+                                        w.out[0] / w.in[0],
+                                        w.out[1] / w.in[1],
+                                        bilinear,
+                                        add,
+                                        {dy, type},
+                                        {dx, type}});
 }
 
 }  // namespace cairn::cudnn::kernels

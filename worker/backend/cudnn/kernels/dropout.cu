@@ -56,15 +56,24 @@ struct DropChannels {
 
 }  // namespace
 
-Error Dropout(Stream stream, int64_t n, const StepKey* key, int node, float rate, const void* x, void* y, DType type, bool add) {
+Error Dropout(Stream stream, int64_t n, const StepKey* key, int node, float rate, const void* x, void* y, DType type,
+              bool add) {
   return LaunchForEach(stream, n, true, Drop{key, node, rate, 1.0f / (1.0f - rate), add, {x, type}, {y, type}});
 }
 
-Error SpatialDropout(Stream stream, int64_t examples, int64_t positions, int64_t channels, const StepKey* key, int node, float rate,
-                     const void* x, void* y, DType type, bool add) {
+Error SpatialDropout(Stream stream, int64_t examples, int64_t positions, int64_t channels, const StepKey* key, int node,
+                     float rate, const void* x, void* y, DType type, bool add) {
   const int64_t n = examples * positions * channels;
   return LaunchForEach(stream, n, Wide(channels),
-                       DropChannels{key, node, rate, 1.0f / (1.0f - rate), Divider(channels, n), Divider(positions, n), add, {x, type}, {y, type}});
+                       DropChannels{key,
+                                    node,
+                                    rate,
+                                    1.0f / (1.0f - rate),
+                                    Divider(channels, n),
+                                    Divider(positions, n),
+                                    add,
+                                    {x, type},
+                                    {y, type}});
 }
 
 }  // namespace cairn::cudnn::kernels

@@ -17,7 +17,8 @@ struct Gather {
   }
 };
 
-// A block has 32 rows of the table, 32 columns, and 8 lanes of places. It goes over all ids, 256 at a time; lane k adds the places k, k + 8,
+// A block has 32 rows of the table, 32 columns, and 8 lanes of places. It goes over all ids, 256 at a time; lane k adds
+// the places k, k + 8,
 // ... that have one of its rows; then the lanes are added as a tree.
 struct Scatter {
   static constexpr int kThreads = kBlockThreads;
@@ -68,17 +69,19 @@ struct Scatter {
 
 }  // namespace
 
-Error Embedding(Stream stream, int64_t count, int64_t width, const float* ids, const float* table, void* y, DType type) {
+Error Embedding(Stream stream, int64_t count, int64_t width, const float* ids, const float* table, void* y,
+                DType type) {
   const int64_t n = count * width;
   return LaunchForEach(stream, n, Wide(width), Gather{Divider(width, n), ids, {table, DType::kFloat32}, {y, type}});
 }
 
 int64_t EmbeddingScratch(int64_t, int64_t) { return 0; }
 
-Error EmbeddingBackward(Stream stream, int64_t count, int64_t rows, int64_t width, const float* ids, const void* dy, float* dtable, float*,
-                        DType type) {
+Error EmbeddingBackward(Stream stream, int64_t count, int64_t rows, int64_t width, const float* ids, const void* dy,
+                        float* dtable, float*, DType type) {
   const int64_t tiles = CeilDivide(width, Scatter::kAcross), blocks = tiles * CeilDivide(rows, Scatter::kRows);
-  return Launch(stream, blocks, Scatter{count, rows, Divider(width, count * width), Divider(tiles, blocks), ids, {dy, type}, dtable});
+  return Launch(stream, blocks,
+                Scatter{count, rows, Divider(width, count * width), Divider(tiles, blocks), ids, {dy, type}, dtable});
 }
 
 }  // namespace cairn::cudnn::kernels

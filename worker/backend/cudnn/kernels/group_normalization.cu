@@ -62,7 +62,8 @@ struct GroupNormalize {
       for (int64_t k = thread; k < places.count; k += kThreads) {
         int64_t channel;
         const int64_t i = begin + places.Place(k, &channel);
-        const float g = gamma == nullptr ? 1.0f : gamma[first + channel], b = beta == nullptr ? 0.0f : beta[first + channel];
+        const float g = gamma == nullptr ? 1.0f : gamma[first + channel],
+                    b = beta == nullptr ? 0.0f : beta[first + channel];
         Set(y, i, (At(x, i) - mean) * factor * g + b);
       }
       if (thread == 0) {
@@ -167,18 +168,23 @@ struct GroupGradientSums {
 constexpr int64_t kWarpCountMax = 1024;
 
 // Eight channels side by side are of one group.
-ColumnShape Shape(int64_t rows, int64_t channels, int64_t groups) { return ShapeOfColumns(1, rows, channels, Wide(channels / groups)); }
+ColumnShape Shape(int64_t rows, int64_t channels, int64_t groups) {
+  return ShapeOfColumns(1, rows, channels, Wide(channels / groups));
+}
 
 }  // namespace
 
-Error GroupNormalization(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups, float epsilon,
-                         const void* x, const float* gamma, const float* beta, void* y, float* mean, float* factor, DType type) {
+Error GroupNormalization(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups,
+                         float epsilon, const void* x, const float* gamma, const float* beta, void* y, float* mean,
+                         float* factor, DType type) {
   const int64_t width = channels / groups, count = positions * width;
   const GroupPlaces places{channels, groups, Divider(width, count), count};
   if (count <= kWarpCountMax) {
-    return Launch(stream, examples * groups, GroupNormalize<32>{places, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
+    return Launch(stream, examples * groups,
+                  GroupNormalize<32>{places, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
   }
-  return Launch(stream, examples * groups, GroupNormalize<kBlockThreads>{places, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
+  return Launch(stream, examples * groups,
+                GroupNormalize<kBlockThreads>{places, epsilon, gamma, beta, {x, type}, {y, type}, mean, factor});
 }
 
 int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t channels) {
@@ -190,22 +196,26 @@ int64_t GroupNormalizationScratch(int64_t examples, int64_t positions, int64_t c
   return wide > narrow ? wide : narrow;
 }
 
-Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups, const void* x,
-                                 const float* gamma, const float* mean, const float* factor, const void* dy, void* dx, float* dgamma,
-                                 float* dbeta, float* scratch, DType type, bool add) {
+Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, int64_t groups,
+                                 const void* x, const float* gamma, const float* mean, const float* factor,
+                                 const void* dy, void* dx, float* dgamma, float* dbeta, float* scratch, DType type,
+                                 bool add) {
   const int64_t width = channels / groups, count = positions * width, rows = examples * positions;
   if (dgamma != nullptr || dbeta != nullptr) {
-    const GroupGradientSums sums{channels, groups,     width,      Divider(positions, rows), mean, factor,
-                                 {x, type}, {dy, type}, dgamma, dbeta};
-    if (const Error error = LaunchColumns(stream, Shape(rows, channels, groups), sums, scratch); error != 0) return error;
+    const GroupGradientSums sums{channels,   groups, width, Divider(positions, rows), mean, factor, {x, type},
+                                 {dy, type}, dgamma, dbeta};
+    if (const Error error = LaunchColumns(stream, Shape(rows, channels, groups), sums, scratch); error != 0)
+      return error;
   }
   if (dx == nullptr) return 0;
   const GroupPlaces places{channels, groups, Divider(width, count), count};
   if (count <= kWarpCountMax) {
-    return Launch(stream, examples * groups, GroupNormalizeBackward<32>{places, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
+    return Launch(stream, examples * groups,
+                  GroupNormalizeBackward<32>{places, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
   }
-  return Launch(stream, examples * groups,
-                GroupNormalizeBackward<kBlockThreads>{places, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
+  return Launch(
+      stream, examples * groups,
+      GroupNormalizeBackward<kBlockThreads>{places, add, gamma, mean, factor, {x, type}, {dy, type}, {dx, type}});
 }
 
 }  // namespace cairn::cudnn::kernels

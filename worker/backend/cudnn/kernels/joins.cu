@@ -87,7 +87,8 @@ struct Strided {
 // Whether eight numbers along the last axis lie side by side in every input.
 bool WideJoin(const Broadcast& b, int count) {
   bool wide = Wide(b.dims[3]);
-  for (int k = 0; k < count; ++k) wide = wide && b.strides[k][3] == 1 && Wide(b.strides[k][0], b.strides[k][1], b.strides[k][2]);
+  for (int k = 0; k < count; ++k)
+    wide = wide && b.strides[k][3] == 1 && Wide(b.strides[k][0], b.strides[k][1], b.strides[k][2]);
   return wide;
 }
 
@@ -112,8 +113,8 @@ struct Product {
 
 // dy times the other inputs at place `at` of the output.
 template <int V>
-CAIRN_DEVICE Numbers<V> TimesOthers(const Strided& places, const Inputs& in, DType type, int which, const In& dy, int64_t i,
-                                    const int64_t at[4]) {
+CAIRN_DEVICE Numbers<V> TimesOthers(const Strided& places, const Inputs& in, DType type, int which, const In& dy,
+                                    int64_t i, const int64_t at[4]) {
   Numbers<V> product = Load<V>(dy, i);
   for (int k = 0; k < in.count; ++k) {
     if (k == which) continue;
@@ -164,7 +165,8 @@ struct RepeatedProductBackward {
       for (int64_t meeting = thread / kAcross; meeting < meetings && number < numbers; meeting += kLanes) {
         int64_t at[4], i = 0, of_number = number, of_meeting = meeting;
         CAIRN_UNROLL
-        for (int d = 3; d >= 0; --d) at[d] = kept[d].Split(of_number, &of_number) + repeated[d].Split(of_meeting, &of_meeting);
+        for (int d = 3; d >= 0; --d)
+          at[d] = kept[d].Split(of_number, &of_number) + repeated[d].Split(of_meeting, &of_meeting);
         CAIRN_UNROLL
         for (int d = 0; d < 4; ++d) i = i * places.dims[d].divisor() + at[d];
         sum += TimesOthers<1>(places, in, type, which, dy, i, at).at[0];
@@ -193,7 +195,8 @@ Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {
   return LaunchForEach(stream, n, true, MaximumOf{in, type, {y, type}});
 }
 
-Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type, bool add) {
+Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type,
+                      bool add) {
   return LaunchForEach(stream, n, true, MaximumOfBackward{in, which, add, type, {dy, type}, {dx, type}});
 }
 
@@ -202,12 +205,16 @@ Error Multiply(Stream stream, const Broadcast& b, const Inputs& in, void* y, DTy
   return LaunchForEach(stream, n, WideJoin(b, in.count), Product{Strided(b, n), in, type, {y, type}});
 }
 
-Error MultiplyBackward(Stream stream, const Broadcast& b, const Inputs& in, int which, const void* dy, void* dx, DType type, bool add) {
+Error MultiplyBackward(Stream stream, const Broadcast& b, const Inputs& in, int which, const void* dy, void* dx,
+                       DType type, bool add) {
   const int64_t n = b.dims[0] * b.dims[1] * b.dims[2] * b.dims[3];
   int64_t numbers = 1;
   for (int d = 0; d < 4; ++d) numbers *= b.strides[which][d] != 0 ? b.dims[d] : 1;
-  if (numbers == n) return LaunchForEach(stream, n, WideJoin(b, in.count), ProductBackward{Strided(b, n), in, which, add, type, {dy, type}, {dx, type}});
-  RepeatedProductBackward kernel{Strided(b, n), {}, {}, numbers, n / numbers, in, which, add, type, {dy, type}, {dx, type}};
+  if (numbers == n)
+    return LaunchForEach(stream, n, WideJoin(b, in.count),
+                         ProductBackward{Strided(b, n), in, which, add, type, {dy, type}, {dx, type}});
+  RepeatedProductBackward kernel{Strided(b, n), {},  {},   numbers,    n / numbers, in,
+                                 which,         add, type, {dy, type}, {dx, type}};
   for (int d = 0; d < 4; ++d) {
     const bool own = b.strides[which][d] != 0;
     kernel.kept[d] = Divider(own ? b.dims[d] : 1, n);

@@ -1,13 +1,16 @@
-// How a kernel is written once and runs on a GPU and on the CPU: as blocks of threads, with the same additions in the same order.
+// How a kernel is written once and runs on a GPU and on the CPU: as blocks of threads, with the same additions in the
+// same order.
 //
 // A kernel is a struct of its arguments with kThreads, kSharedBytes and
 //   template <class Block> CAIRN_DEVICE void operator()(Block& block) const;
-// Its body is a sequence of ForEachThread and Reduce: what stands between two of them is the same for all threads of a block. nvcc makes a
-// GPU kernel of it; g++ makes loops (the folder's README says what for), in either order of blocks and threads, so that a body whose
-// threads disturb one another gives other bits. Invariants of every body:
+// Its body is a sequence of ForEachThread and Reduce: what stands between two of them is the same for all threads of a
+// block. nvcc makes a GPU kernel of it; g++ makes loops (the folder's README says what for), in either order of blocks
+// and threads, so that a body whose threads disturb one another gives other bits. Invariants of every body:
 //   1. Blocks share nothing; each number of the output is written by one thread of one block.
-//   2. What is added up, in which order, is a function of the shapes alone: not of the device, not of the number of blocks running.
-//   3. Within one ForEachThread a thread reads of the shared memory what earlier ones wrote, and writes only its own places.
+//   2. What is added up, in which order, is a function of the shapes alone: not of the device, not of the number of
+//   blocks running.
+//   3. Within one ForEachThread a thread reads of the shared memory what earlier ones wrote, and writes only its own
+//   places.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +50,8 @@ class Block {
     fn(static_cast<int>(threadIdx.x));
     __syncthreads();
   }
-  // join over values[0 .. kThreads) of the shared memory as a tree of fixed shape: (i, i + half) for half = kThreads / 2, ..., 1. The values
-  // are lost.
+  // join over values[0 .. kThreads) of the shared memory as a tree of fixed shape: (i, i + half) for half = kThreads /
+  // 2, ..., 1. The values are lost.
   template <class T, class Join>
   CAIRN_DEVICE T Reduce(T* values, Join join) const {
     const int thread = static_cast<int>(threadIdx.x);
@@ -131,7 +134,8 @@ Error Launch(Stream, int64_t blocks, const Kernel& kernel) {
 
 #endif
 
-// Calls fn.Do<1>(i) for i in [0, n), a thread each; with `wide` fn.Do<8>(i) for whole groups of eight, and Do<1> for what is left.
+// Calls fn.Do<1>(i) for i in [0, n), a thread each; with `wide` fn.Do<8>(i) for whole groups of eight, and Do<1> for
+// what is left.
 template <class Fn>
 struct ForEach {
   static constexpr int kThreads = kBlockThreads;

@@ -38,7 +38,9 @@ struct LossOfExample {
     int32_t label;  // where the label is a class number, else -1
     float smoothing, share;
     CAIRN_DEVICE float Target(int32_t i) const { return label >= 0 ? (i == label ? 1.0f : 0.0f) : t[i]; }
-    CAIRN_DEVICE float Smoothed(int32_t i) const { return smoothing > 0 ? Target(i) * (1 - smoothing) + share : Target(i); }
+    CAIRN_DEVICE float Smoothed(int32_t i) const {
+      return smoothing > 0 ? Target(i) * (1 - smoothing) + share : Target(i);
+    }
   };
 
   template <class B, class Fn>
@@ -82,7 +84,11 @@ struct LossOfExample {
     const int32_t n = static_cast<int32_t>(a.outputs);
     const bool logits = a.fused || a.from_logits;
     const bool class_number = a.kind == kSparseCategorical || (a.softmax && a.label_size == 1);
-    Row row{outputs + example * a.outputs, labels + example * a.label_size, n, -1, a.label_smoothing,
+    Row row{outputs + example * a.outputs,
+            labels + example * a.label_size,
+            n,
+            -1,
+            a.label_smoothing,
             a.softmax ? a.label_smoothing / static_cast<float>(n) : a.label_smoothing / 2};
     if (class_number) row.label = static_cast<int32_t>(row.t[0]);
 
@@ -90,14 +96,16 @@ struct LossOfExample {
     const Largest most = LargestOf(block, n, [&](int32_t i) { return row.x[i]; });
     const int32_t own = class_number ? row.label : LargestOf(block, n, [&](int32_t i) { return row.Target(i); }).place;
     float sum = 1;  // of exp(x - max)
-    if (a.softmax && logits) sum = static_cast<float>(SumOf(block, n, [&](int32_t i) { return expf(row.x[i] - most.value); }));
+    if (a.softmax && logits)
+      sum = static_cast<float>(SumOf(block, n, [&](int32_t i) { return expf(row.x[i] - most.value); }));
 
     float weight = 1;
     if (a.weights > 0 && gradients != nullptr) {
       const int32_t of = n == 1 ? (row.Target(0) > 0.5f ? 1 : 0) : own;
       if (of < a.weights) weight = class_weights[of];
     }
-    const double loss = LossOf(block, row, own, most.value, sum, gradients == nullptr ? nullptr : gradients + example * a.outputs, weight);
+    const double loss = LossOf(block, row, own, most.value, sum,
+                               gradients == nullptr ? nullptr : gradients + example * a.outputs, weight);
     double* result = results + example * (1 + a.metrics);
     block.ForEachThread([&](int thread) {
       if (thread == 0) result[0] = weight == 1 ? loss : static_cast<double>(weight) * loss;
@@ -112,14 +120,16 @@ struct LossOfExample {
 
   // Writes the gradient, times weight, to g if it is not null.
   template <class B>
-  CAIRN_DEVICE double LossOf(B& block, const Row& row, int32_t own, float max, float sum, float* g, float weight) const {
+  CAIRN_DEVICE double LossOf(B& block, const Row& row, int32_t own, float max, float sum, float* g,
+                             float weight) const {
     const int32_t n = row.n;
     const bool logits = a.fused || a.from_logits;
     if (a.softmax && logits) {
       const float log_sum = max + logf(sum);
       const float total = static_cast<float>(SumOf(block, n, [&](int32_t i) { return row.Smoothed(i); }));
       if (g != nullptr) {
-        ForEachOutput(block, n, [&](int32_t i) { g[i] = (total * (expf(row.x[i] - max) / sum) - row.Smoothed(i)) * weight; });
+        ForEachOutput(block, n,
+                      [&](int32_t i) { g[i] = (total * (expf(row.x[i] - max) / sum) - row.Smoothed(i)) * weight; });
       }
       return SumOf(block, n, [&](int32_t i) {
         const float t = row.Smoothed(i);
@@ -141,7 +151,8 @@ struct LossOfExample {
     }
     if (a.softmax) {
       const float whole = static_cast<float>(SumOf(block, n, [&](int32_t i) { return row.x[i]; }));
-      const float weighted = static_cast<float>(SumOf(block, n, [&](int32_t i) { return Clipped(row.x[i] / whole) ? 0.0f : -row.Smoothed(i); }));
+      const float weighted = static_cast<float>(
+          SumOf(block, n, [&](int32_t i) { return Clipped(row.x[i] / whole) ? 0.0f : -row.Smoothed(i); }));
       if (g != nullptr) {
         ForEachOutput(block, n, [&](int32_t i) {
           const float p = row.x[i] / whole;
@@ -164,10 +175,12 @@ struct LossOfExample {
       }
       return mean * SumOf(block, n, [&](int32_t i) {
                const float x = row.x[i], t = row.Smoothed(i), p = Clip(x);
-               return logits ? (x > 0 ? x : 0.0f) - x * t + log1pf(expf(-fabsf(x))) : -(t * logf(p) + (1 - t) * logf(1 - p));
+               return logits ? (x > 0 ? x : 0.0f) - x * t + log1pf(expf(-fabsf(x)))
+                             : -(t * logf(p) + (1 - t) * logf(1 - p));
              });
     }
-    if (g != nullptr) ForEachOutput(block, n, [&](int32_t i) { g[i] = 2 * (row.x[i] - row.Smoothed(i)) * mean * weight; });
+    if (g != nullptr)
+      ForEachOutput(block, n, [&](int32_t i) { g[i] = 2 * (row.x[i] - row.Smoothed(i)) * mean * weight; });
     return mean * SumOf(block, n, [&](int32_t i) {
              const float error = row.x[i] - row.Smoothed(i);
              return error * error;
@@ -182,7 +195,9 @@ struct LossOfExample {
       case kAccuracy: {
         if (a.kind != kBinary && !(a.kind == kMeanSquared && n == 1)) return most.place == own ? 1 : 0;
         const float threshold = a.kind == kBinary && logits ? 0.0f : 0.5f;  // the logit of 0.5 is 0
-        return SumOf(block, n, [&](int32_t i) { return (row.x[i] > threshold) == (row.Target(i) > 0.5f) ? 1.0f : 0.0f; }) / n;
+        return SumOf(block, n,
+                     [&](int32_t i) { return (row.x[i] > threshold) == (row.Target(i) > 0.5f) ? 1.0f : 0.0f; }) /
+               n;
       }
       case kTopK: {
         const float of_own = row.x[own];
@@ -191,12 +206,13 @@ struct LossOfExample {
       case kMeanAbsolute:
       case kRootMeanSquared: {
         const bool square = a.metric_kind[m] == kRootMeanSquared;
-        return SumOf(block, n, [&](int32_t i) {
-                 float p = row.x[i];
-                 if (a.fused) p = a.softmax ? expf(p - most.value) / sum : Sigmoid(p);
-                 const double error = p - row.Target(i);
-                 return square ? error * error : fabs(error);
-               }) /
+        return SumOf(block, n,
+                     [&](int32_t i) {
+                       float p = row.x[i];
+                       if (a.fused) p = a.softmax ? expf(p - most.value) / sum : Sigmoid(p);
+                       const double error = p - row.Target(i);
+                       return square ? error * error : fabs(error);
+                     }) /
                n;
       }
       default:
@@ -210,12 +226,13 @@ constexpr int64_t kWarpOutputsMax = 512;
 
 }  // namespace
 
-Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights, float* gradients,
-           double* results) {
+Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights,
+           float* gradients, double* results) {
   if (a.outputs <= kWarpOutputsMax) {
     return Launch(stream, a.examples, LossOfExample<32>{a, outputs, labels, class_weights, gradients, results});
   }
-  return Launch(stream, a.examples, LossOfExample<kBlockThreads>{a, outputs, labels, class_weights, gradients, results});
+  return Launch(stream, a.examples,
+                LossOfExample<kBlockThreads>{a, outputs, labels, class_weights, gradients, results});
 }
 
 }  // namespace cairn::cudnn::kernels

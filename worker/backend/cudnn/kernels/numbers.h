@@ -50,7 +50,9 @@ CAIRN_DEVICE float FromFloat16(uint16_t h) {
   return FloatOf(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-CAIRN_DEVICE float FromBits(uint16_t h, DType type) { return type == DType::kBFloat16 ? FromBfloat16(h) : FromFloat16(h); }
+CAIRN_DEVICE float FromBits(uint16_t h, DType type) {
+  return type == DType::kBFloat16 ? FromBfloat16(h) : FromFloat16(h);
+}
 CAIRN_DEVICE uint16_t ToBits(float f, DType type) { return type == DType::kBFloat16 ? ToBfloat16(f) : ToFloat16(f); }
 
 // A tensor's numbers.
@@ -87,7 +89,8 @@ CAIRN_DEVICE Words LoadWords(const void* from) {
 }
 CAIRN_DEVICE void StoreWords(void* to, const Words& w) {
 #if defined(__CUDA_ARCH__)
-  __stwb(static_cast<uint4*>(to), make_uint4(w.at[0], w.at[1], w.at[2], w.at[3]));  // an assignment was compiled to four stores
+  __stwb(static_cast<uint4*>(to),
+         make_uint4(w.at[0], w.at[1], w.at[2], w.at[3]));  // an assignment was compiled to four stores
 #else
   *static_cast<Words*>(to) = w;
 #endif
@@ -100,7 +103,8 @@ template <int V>
 CAIRN_DEVICE Numbers<V> Load(const In& x, int64_t i) {
   Numbers<V> n;
   if constexpr (V == 1) {
-    n.at[0] = x.type == DType::kFloat32 ? static_cast<const float*>(x.data)[i] : FromBits(static_cast<const uint16_t*>(x.data)[i], x.type);
+    n.at[0] = x.type == DType::kFloat32 ? static_cast<const float*>(x.data)[i]
+                                        : FromBits(static_cast<const uint16_t*>(x.data)[i], x.type);
   } else if (x.type == DType::kFloat32) {
     const float* from = static_cast<const float*>(x.data) + i;
     const internal::Words low = internal::LoadWords(from), high = internal::LoadWords(from + 4);
@@ -145,7 +149,9 @@ CAIRN_DEVICE void Store(const Out& y, int64_t i, const Numbers<V>& n) {
 CAIRN_DEVICE float At(const In& x, int64_t i) { return Load<1>(x, i).at[0]; }
 CAIRN_DEVICE void Set(const Out& y, int64_t i, float value) { Store<1>(y, i, {{value}}); }
 // y[i] = value, or += where the tensor already holds another reader's gradient.
-CAIRN_DEVICE void SetOrAdd(const Out& y, int64_t i, float value, bool add) { Set(y, i, add ? At({y.data, y.type}, i) + value : value); }
+CAIRN_DEVICE void SetOrAdd(const Out& y, int64_t i, float value, bool add) {
+  Set(y, i, add ? At({y.data, y.type}, i) + value : value);
+}
 
 template <int V>
 CAIRN_DEVICE void StoreOrAdd(const Out& y, int64_t i, Numbers<V> n, bool add) {
@@ -157,15 +163,18 @@ CAIRN_DEVICE void StoreOrAdd(const Out& y, int64_t i, Numbers<V> n, bool add) {
   Store<V>(y, i, n);
 }
 
-// Division by a number that is known at launch: as a multiplication (Granlund & Montgomery 1994) where all dividends are below 2^31.
+// Division by a number that is known at launch: as a multiplication (Granlund & Montgomery 1994) where all dividends
+// are below 2^31.
 class Divider {
  public:
   Divider() = default;
   // For n in [0, end).
-  Divider(int64_t divisor, int64_t end) : divisor_(divisor), small_(end <= (int64_t{1} << 31) && divisor < (int64_t{1} << 31)) {
+  Divider(int64_t divisor, int64_t end)
+      : divisor_(divisor), small_(end <= (int64_t{1} << 31) && divisor < (int64_t{1} << 31)) {
     if (!small_) return;
     while ((int64_t{1} << shift_) < divisor) ++shift_;
-    factor_ = static_cast<uint32_t>(((uint64_t{1} << 32) * static_cast<uint64_t>((int64_t{1} << shift_) - divisor)) / divisor + 1);
+    factor_ = static_cast<uint32_t>(
+        ((uint64_t{1} << 32) * static_cast<uint64_t>((int64_t{1} << shift_) - divisor)) / divisor + 1);
   }
   CAIRN_DEVICE int64_t operator()(int64_t n) const {
     if (!small_) return n / divisor_;

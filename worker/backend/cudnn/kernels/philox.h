@@ -13,8 +13,8 @@ struct PhiloxBlock {
 CAIRN_DEVICE PhiloxBlock Philox(uint32_t key0, uint32_t key1, PhiloxBlock c) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * c.at[0], p1 = uint64_t{0xCD9E8D57} * c.at[2];
-    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.at[1] ^ key0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c.at[3] ^ key1,
-          static_cast<uint32_t>(p0)}};
+    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.at[1] ^ key0, static_cast<uint32_t>(p1),
+          static_cast<uint32_t>(p0 >> 32) ^ c.at[3] ^ key1, static_cast<uint32_t>(p0)}};
     key0 += 0x9E3779B9;
     key1 += 0xBB67AE85;
   }
@@ -27,8 +27,10 @@ struct Factors {
 };
 CAIRN_DEVICE Factors DropoutFactors(const StepKey& key, int node, float rate, float keep, int64_t block) {
   const uint32_t high = static_cast<uint32_t>(block >> 32) << 22;
-  const PhiloxBlock bits = Philox(key.key[0], key.key[1],
-                                  {{static_cast<uint32_t>(block), (static_cast<uint32_t>(node) | key.replica << 12) | high, key.step[0], key.step[1]}});
+  const PhiloxBlock bits =
+      Philox(key.key[0], key.key[1],
+             {{static_cast<uint32_t>(block), (static_cast<uint32_t>(node) | key.replica << 12) | high, key.step[0],
+               key.step[1]}});
   Factors f;
   CAIRN_UNROLL
   for (int k = 0; k < 4; ++k) f.at[k] = static_cast<float>(bits.at[k] >> 8) * 0x1.0p-24f >= rate ? keep : 0.0f;

@@ -27,6 +27,8 @@ struct Places {
 
 inline int64_t Count(const Window& w, const int64_t shape[3]) { return w.examples * shape[0] * shape[1] * shape[2]; }
 // Whether rows of these lengths, from these places, are whole groups of eight.
-inline bool Wide(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) { return (a | b | c | d | e) % kWide == 0; }
+inline bool Wide(int64_t a, int64_t b = 0, int64_t c = 0, int64_t d = 0, int64_t e = 0) {
+  return (a | b | c | d | e) % kWide == 0;
+}
 
 }  // namespace cairn::cudnn::kernels

@@ -12,7 +12,8 @@ struct Largest {
   int32_t place[V];
 };
 template <int V>
-CAIRN_DEVICE Largest<V> FindLargest(const Geometry& g, const In& x, int64_t example, int64_t out_y, int64_t out_x, int64_t channel) {
+CAIRN_DEVICE Largest<V> FindLargest(const Geometry& g, const In& x, int64_t example, int64_t out_y, int64_t out_x,
+                                    int64_t channel) {
   Largest<V> best = {};
   bool any = false;
   g.ForEachTap(out_y, out_x, [&](int32_t y, int32_t column, int32_t place) {
@@ -108,8 +109,9 @@ struct AveragePoolBackward {
     const Place p = g.in.Of(i);
     Numbers<V> sum = {};
     g.ForEachWindow(p.y, p.x, [&](int32_t out_y, int32_t out_x, int32_t) {
-      const float taps = static_cast<float>(Covered(out_y * g.strides[0] - g.pad[0], g.kernel[0], g.dilation[0], g.height()) *
-                                            Covered(out_x * g.strides[1] - g.pad[1], g.kernel[1], g.dilation[1], g.width()));
+      const float taps =
+          static_cast<float>(Covered(out_y * g.strides[0] - g.pad[0], g.kernel[0], g.dilation[0], g.height()) *
+                             Covered(out_x * g.strides[1] - g.pad[1], g.kernel[1], g.dilation[1], g.width()));
       const Numbers<V> d = Load<V>(dy, g.out.Index(p.example, out_y, out_x, p.channel));
       CAIRN_UNROLL
       for (int k = 0; k < V; ++k) sum.at[k] += d.at[k] / taps;
@@ -168,12 +170,16 @@ Error MaxPooling(Stream stream, const Window& w, const void* x, void* y, uint8_t
   return LaunchForEach(stream, Count(w, w.out), Wide(w.in[2]), MaxPool{Geometry(w), argmax, {x, type}, {y, type}});
 }
 
-Error MaxPoolingBackward(Stream stream, const Window& w, const uint8_t* argmax, const void* dy, void* dx, DType type, bool add) {
-  return LaunchForEach(stream, Count(w, w.in), Wide(w.in[2]), MaxPoolBackward{Geometry(w), argmax, add, {nullptr, type}, {dy, type}, {dx, type}});
+Error MaxPoolingBackward(Stream stream, const Window& w, const uint8_t* argmax, const void* dy, void* dx, DType type,
+                         bool add) {
+  return LaunchForEach(stream, Count(w, w.in), Wide(w.in[2]),
+                       MaxPoolBackward{Geometry(w), argmax, add, {nullptr, type}, {dy, type}, {dx, type}});
 }
 
-Error MaxPoolingBackwardSearch(Stream stream, const Window& w, const void* x, const void* dy, void* dx, DType type, bool add) {
-  return LaunchForEach(stream, Count(w, w.in), Wide(w.in[2]), MaxPoolBackward{Geometry(w), nullptr, add, {x, type}, {dy, type}, {dx, type}});
+Error MaxPoolingBackwardSearch(Stream stream, const Window& w, const void* x, const void* dy, void* dx, DType type,
+                               bool add) {
+  return LaunchForEach(stream, Count(w, w.in), Wide(w.in[2]),
+                       MaxPoolBackward{Geometry(w), nullptr, add, {x, type}, {dy, type}, {dx, type}});
 }
 
 Error AveragePooling(Stream stream, const Window& w, const void* x, void* y, DType type) {
@@ -181,20 +187,23 @@ Error AveragePooling(Stream stream, const Window& w, const void* x, void* y, DTy
 }
 
 Error AveragePoolingBackward(Stream stream, const Window& w, const void* dy, void* dx, DType type, bool add) {
-  return LaunchForEach(stream, Count(w, w.in), Wide(w.in[2]), AveragePoolBackward{Geometry(w), add, {dy, type}, {dx, type}});
+  return LaunchForEach(stream, Count(w, w.in), Wide(w.in[2]),
+                       AveragePoolBackward{Geometry(w), add, {dy, type}, {dx, type}});
 }
 
-Error GlobalAverage(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* x, void* y, DType type) {
+Error GlobalAverage(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* x, void* y,
+                    DType type) {
   ColumnShape s = ShapeOfColumns(examples, positions, channels, Wide(channels));
   s.chunks = 1;  // an example is not cut, so that no memory is needed between two kernels
   s.chunk_rows = positions;
   return LaunchColumns(stream, s, AverageSums{positions, channels, {x, type}, {y, type}}, nullptr);
 }
 
-Error GlobalAverageBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* dy, void* dx, DType type,
-                            bool add) {
+Error GlobalAverageBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* dy,
+                            void* dx, DType type, bool add) {
   const int64_t n = examples * positions * channels;
-  return LaunchForEach(stream, n, Wide(channels), SpreadAverage{Divider(channels, n), Divider(positions, n), add, {dy, type}, {dx, type}});
+  return LaunchForEach(stream, n, Wide(channels),
+                       SpreadAverage{Divider(channels, n), Divider(positions, n), add, {dy, type}, {dx, type}});
 }
 
 }  // namespace cairn::cudnn::kernels

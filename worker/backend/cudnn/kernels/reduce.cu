@@ -71,7 +71,8 @@ int64_t ColumnSumsScratch(int64_t rows, int64_t columns) {
 }
 
 Error ColumnSums(Stream stream, int64_t rows, int64_t columns, const void* x, float* sums, float* scratch, DType type) {
-  return LaunchColumns(stream, ShapeOfColumns(1, rows, columns, Wide(columns)), PlainSums{columns, {x, type}, sums}, scratch);
+  return LaunchColumns(stream, ShapeOfColumns(1, rows, columns, Wide(columns)), PlainSums{columns, {x, type}, sums},
+                       scratch);
 }
 
 Error SumDoubles(Stream stream, int64_t rows, int64_t columns, const double* in, double* out) {

@@ -22,7 +22,8 @@ struct Geometry {
   // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row.
   template <class Fn>
   CAIRN_DEVICE void ForEachTap(int64_t out_y, int64_t out_x, Fn fn) const {
-    const int32_t y0 = static_cast<int32_t>(out_y) * strides[0] - pad[0], x0 = static_cast<int32_t>(out_x) * strides[1] - pad[1];
+    const int32_t y0 = static_cast<int32_t>(out_y) * strides[0] - pad[0],
+                  x0 = static_cast<int32_t>(out_x) * strides[1] - pad[1];
     for (int32_t ky = 0; ky < kernel[0]; ++ky) {
       const int32_t y = y0 + ky * dilation[0];
       if (y < 0 || y >= height()) continue;
@@ -41,7 +42,8 @@ struct Geometry {
       if (from_y < 0 || from_y % strides[0] != 0 || out_y >= out.height.divisor()) continue;
       for (int32_t kx = kernel[1] - 1; kx >= 0; --kx) {
         const int32_t from_x = x - kx * dilation[1], out_x = from_x / strides[1];
-        if (from_x >= 0 && from_x % strides[1] == 0 && out_x < out.width.divisor()) fn(out_y, out_x, ky * kernel[1] + kx);
+        if (from_x >= 0 && from_x % strides[1] == 0 && out_x < out.width.divisor())
+          fn(out_y, out_x, ky * kernel[1] + kx);
       }
     }
   }
