@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/formats/onnx_file.h"
+
 namespace cairn {
 namespace {
 
@@ -85,6 +87,26 @@ TEST_F(JobFileOnDisk, OnlyRelativePathsThatExistBecomeAbsolute) {
   v1::JobSpec none;
   EXPECT_TRUE(MakeDataPathAbsolute(&none).ok());
   EXPECT_FALSE(none.has_data());
+}
+
+TEST_F(JobFileOnDisk, AModelOfAnOnnxFileComesWithItsWeights) {
+  const auto made = ParseJobText("model { layers { input { shape: [4] } } layers { name: \"out\" dense { units: 3 activation: SOFTMAX } } }", "f");
+  const Graph graph = Graph::Build(made->model()).value();
+  ASSERT_EQ(WriteOnnxFile("m.onnx", {.model_name = "m"}, graph, std::vector<float>(static_cast<size_t>(graph.space_size()), 0.5f)), absl::OkStatus());
+  v1::JobSpec spec;
+  spec.mutable_model()->mutable_ready_made()->set_name("lenet");
+  ASSERT_EQ(TakeModelFile("m.onnx", &spec), absl::OkStatus());
+  EXPECT_FALSE(spec.model().has_ready_made());
+  ASSERT_EQ(spec.model().layers_size(), 2);
+  EXPECT_EQ(spec.model().layers(1).dense().units(), 3);
+  EXPECT_EQ(spec.initial_weights(), (dir_ / "m.onnx").string());
+  spec.set_initial_weights("/shared/other");
+  ASSERT_EQ(TakeModelFile("m.onnx", &spec), absl::OkStatus());
+  EXPECT_EQ(spec.initial_weights(), "/shared/other");
+  std::ofstream("bad.onnx") << "no model";
+  EXPECT_EQ(std::string(TakeModelFile("bad.onnx", &spec).message()), "bad.onnx: not an ONNX file, or a damaged one");
+  EXPECT_EQ(std::string(TakeModelFile("m.pt", &spec).message()),
+            "--model m.pt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()");
 }
 
 }  // namespace

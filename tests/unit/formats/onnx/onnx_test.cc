@@ -5,10 +5,14 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 
+#include "common/formats/model_file.h"
 #include "common/formats/onnx/fold_batch_norm.h"
 #include "common/formats/onnx/onnx_export.h"
+#include "common/formats/weights.h"
 #include "common/model/ready_made/ready_made.h"
 #include "tests/unit/formats/onnx/onnx_cases.h"
 
@@ -125,6 +129,26 @@ TEST(OnnxImport, TheDescriptionHasToMatchTheGraph) {
   const auto imported = ImportOnnx(model);
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_EQ(imported->model.layers(imported->model.layers_size() - 1).activation().activation(), v1::TANH);
+}
+
+// What a ModelCheckpoint writes is what initial_weights and evaluations read.
+TEST(OnnxFile, HoldsEveryBitOfAModelsVariables) {
+  const auto graph = CaseGraph(MoreOnnxCases().back());
+  const std::vector<float> values = CaseValues(*graph, 5);
+  const std::string path = testing::TempDir() + "/onnx_test_model.onnx";
+  ASSERT_EQ(WriteModelFile(path, {"job", 7}, *graph, values), absl::OkStatus());
+  const auto file = LoadWeights(path, *graph);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->tensors.size(), graph->variables().size());
+  for (const Variable& v : graph->variables()) {
+    const auto tensor = std::find_if(file->tensors.begin(), file->tensors.end(), [&](const Safetensor& t) { return t.name == v.name; });
+    ASSERT_NE(tensor, file->tensors.end()) << v.name;
+    EXPECT_EQ(tensor->shape, v.shape);
+    EXPECT_TRUE(std::equal(tensor->data.floats().begin(), tensor->data.floats().end(), values.begin() + v.offset)) << v.name;
+  }
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  EXPECT_EQ(std::string(LoadWeights(path, *graph).status().message()), path + ": not an ONNX file, or a damaged one");
+  std::filesystem::remove(path);
 }
 
 }  // namespace
