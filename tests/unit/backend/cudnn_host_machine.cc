@@ -71,6 +71,7 @@ absl::StatusOr<int64_t> HostMachine::Prepare(const Product& product) {
 }
 
 absl::StatusOr<int64_t> HostMachine::Prepare(const Convolution& convolution) {
+  if ((convolution.bias || convolution.relu) && convolution.window.examples == 1) return absl::UnimplementedError("one example");
   convolutions_.insert(convolution);
   return 0;
 }
@@ -100,12 +101,23 @@ absl::Status HostMachine::Multiply(const Product& p, const void* a, const void* 
   return absl::OkStatus();
 }
 
-absl::Status HostMachine::Convolve(const Convolution& c, const void* first, const void* second, void* to, void*) {
+void HostMachine::Epilogue(const Convolution& c, const void* bias, void* to) const {
+  const kernels::Window& w = c.window;
+  const kernels::In offsets{bias, precision_.type};
+  for (int64_t i = 0; i < w.examples * w.out[0] * w.out[1] * w.out[2]; ++i) {
+    const float value = kernels::At({to, precision_.type}, i) + (c.bias ? kernels::At(offsets, i % w.out[2]) : 0.0f);
+    kernels::Set({to, precision_.type}, i, c.relu && !(value > 0) ? 0.0f : value);
+  }
+}
+
+absl::Status HostMachine::Convolve(const Convolution& c, const void* first, const void* second, const void* bias, void* to,
+                                   void*) {
   CAIRN_CHECK(convolutions_.contains(c), "Prepare was told of it");
   kernels::Error error = 0;
   switch (c.kind) {
     case Convolution::kForward:
       error = kernels::Convolution(nullptr, c.window, first, second, to, precision_.type);
+      if (c.bias || c.relu) Epilogue(c, bias, to);
       break;
     case Convolution::kBackwardData:
       error = kernels::ConvolutionBackwardData(nullptr, c.window, first, second, to, precision_.type, false);

@@ -264,6 +264,18 @@ arena 2560
 )");
 }
 
+TEST(CudnnLoweringTest, BiasAndReluGoIntoTheConvolutionWhereTheMachineCan) {
+  const auto graph = CaseGraph({"conv",
+                                "layers { input { shape: [4, 4, 2] } } layers { name: 'c' conv2d { filters: 2 kernel_size: 3 activation: "
+                                "RELU } } layers { flatten {} } layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
+  const auto forward = [&](int64_t examples) {
+    const auto plan = Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", examples, Mode::kPredict));
+    return plan == nullptr ? "" : plan->Text();
+  };
+  EXPECT_THAT(forward(2), testing::HasSubstr("%1 = convolution 2x4x4x2 3x3 -> 2x2x2 bias relu of inputs, %0, c/bias\n%2 = product"));
+  EXPECT_THAT(forward(1), testing::HasSubstr("%1 = convolution 1x4x4x2 3x3 -> 2x2x2 of inputs, %0\n%1 = bias RELU of %1, c/bias\n"));
+}
+
 TEST(CudnnLoweringTest, ReadyMadeModels) {
   for (const ReadyMadeInfo& info : ReadyMadeModels()) {
     SCOPED_TRACE(info.name);

@@ -2,9 +2,9 @@
 //
 // Pure host code: it asks the machine only which workspaces its products and convolutions need. One Build each; not thread-safe.
 //
-// What it does besides one launch a layer: the activation goes with the layer before it; a batch normalization takes the Add and the
-// relu behind it; ZeroPadding2D goes into the window that follows; Flatten and Reshape are names; a pointwise convolution is a matrix
-// product; a value that several layers read collects its gradient in place.
+// What it does besides one launch a layer: the activation goes with the layer before it, bias and relu into the product or the convolution;
+// a batch normalization takes the Add and the relu behind it; ZeroPadding2D goes into the window that follows; Flatten and Reshape are
+// names; a pointwise convolution is a matrix product; a value that several layers read collects its gradient in place.
 #pragma once
 
 #include <cstdint>
@@ -123,9 +123,12 @@ class Builder {
   kernels::Window WindowOf(const Node& node) const;  // with the pads of a ZeroPadding2D before it
   // y(w.out) of x(w.in) and so on, through padded copies where the padding is uneven.
   void EmitForward(const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y);
+  // + bias, then relu, in one launch; false, and nothing done, where the machine has no such launch.
+  bool EmitFused(const kernels::Window& w, bool relu, const Ref& x, const Ref& kernel, const Ref& bias, const Ref& y);
   void EmitBackwardData(const kernels::Window& w, const Ref& dy, const Ref& kernel, const Ref& dx, bool add);
   void EmitBackwardFilter(const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel);
-  void EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to);
+  void EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to, const Ref& bias = {});
+  Ref EmitPad(const kernels::Window& w, const kernels::Window& padded, const Ref& x);
 
   // ---- normalization.cc ----
   void LowerBatchNormalization(const Node& node, Value* in, Value* out);

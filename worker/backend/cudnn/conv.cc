@@ -25,7 +25,8 @@ cudnnDataType_t TypeOf(DType type) {
 }
 
 // [n, c, h, w] in the order that cuDNN names them, channels last in memory; of kernels [out, in, h, w].
-absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType type, const Dims& dims) {
+// inner: within the engine only.
+absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType type, const Dims& dims, bool inner = false) {
   CAIRN_ASSIGN_OR_RETURN(Descriptor tensor, Descriptor::Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor"));
   const Dims strides = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
   const cudnnDataType_t data_type = TypeOf(type);
@@ -34,6 +35,7 @@ absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType type, const Dims& dims) 
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data()));
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id));
   CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment));
+  CAIRN_RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner));
   CAIRN_RETURN_IF_ERROR(tensor.Finalize());
   return tensor;
 }
@@ -51,6 +53,51 @@ absl::StatusOr<Descriptor> MakeWindow(const kernels::Window& w) {
   CAIRN_RETURN_IF_ERROR(window.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, w.pad));
   CAIRN_RETURN_IF_ERROR(window.Finalize());
   return window;
+}
+
+// y = x + b (b may be none), or relu(x). `function` must stay as long as the operation.
+absl::StatusOr<Descriptor> MakePointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y,
+                                         Descriptor* function) {
+  CAIRN_ASSIGN_OR_RETURN(*function, Descriptor::Make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise function"));
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  CAIRN_RETURN_IF_ERROR(function->Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
+  CAIRN_RETURN_IF_ERROR(function->Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute));
+  CAIRN_RETURN_IF_ERROR(function->Finalize());
+  CAIRN_ASSIGN_OR_RETURN(Descriptor operation, Descriptor::Make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation"));
+  CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, *function));
+  CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x));
+  if (b != nullptr) CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b));
+  CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y));
+  CAIRN_RETURN_IF_ERROR(operation.Finalize());
+  return operation;
+}
+
+// Lets bias and relu follow the convolution, whose output is `sums` instead of the result.
+absl::Status AddEpilogue(const Convolution& c, const Precision& precision, const Descriptor& sums, ConvolutionOperation* o) {
+  const kernels::Window& w = c.window;
+  const Dims dims = {w.examples, w.out[2], w.out[0], w.out[1]};
+  const Descriptor* from = &sums;
+  o->inner.reserve(8);  // descriptors refer to one another
+  if (c.bias) {
+    CAIRN_ASSIGN_OR_RETURN(Descriptor bias, MakeTensor(ConvolutionOperation::kBias, precision.type, {1, w.out[2], 1, 1}));
+    const Descriptor* added = &o->result;
+    if (c.relu) {
+      CAIRN_ASSIGN_OR_RETURN(Descriptor between, MakeTensor('a', DType::kFloat32, dims, true));
+      added = &o->inner.emplace_back(std::move(between));
+    }
+    Descriptor function;
+    CAIRN_ASSIGN_OR_RETURN(Descriptor add, MakePointwise(CUDNN_POINTWISE_ADD, *from, &bias, *added, &function));
+    o->operations.push_back(add.get());
+    from = added;
+    for (Descriptor* kept : {&bias, &function, &add}) o->inner.push_back(std::move(*kept));
+  }
+  if (c.relu) {
+    Descriptor function;
+    CAIRN_ASSIGN_OR_RETURN(Descriptor relu, MakePointwise(CUDNN_POINTWISE_RELU_FWD, *from, nullptr, o->result, &function));
+    o->operations.push_back(relu.get());
+    for (Descriptor* kept : {&function, &relu}) o->inner.push_back(std::move(*kept));
+  }
+  return absl::OkStatus();
 }
 
 struct Names {
@@ -150,10 +197,20 @@ absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const P
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.window, o.window));
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.image, o.image));
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.kernel, o.kernel));
-  CAIRN_RETURN_IF_ERROR(o.operation.Set(names.result, o.result));
+  const bool epilogue = c.bias || c.relu;
+  Descriptor sums;
+  if (epilogue) {
+    CAIRN_ASSIGN_OR_RETURN(sums, MakeTensor('s', DType::kFloat32, {w.examples, w.out[2], w.out[0], w.out[1]}, true));
+  }
+  CAIRN_RETURN_IF_ERROR(o.operation.Set(names.result, epilogue ? sums : o.result));
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one));
   CAIRN_RETURN_IF_ERROR(o.operation.Set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero));
   CAIRN_RETURN_IF_ERROR(o.operation.Finalize());
+  o.operations.push_back(o.operation.get());
+  if (epilogue) {
+    CAIRN_RETURN_IF_ERROR(AddEpilogue(c, precision, sums, &o));
+    o.inner.push_back(std::move(sums));
+  }
   return o;
 }
 
@@ -193,7 +250,8 @@ absl::StatusOr<EngineChoice> ChooseEngine(const EngineTarget& target, const Conv
                                           DType filter_gradient) {
   CAIRN_ASSIGN_OR_RETURN(const ConvolutionOperation operation, MakeOperation(c, precision, filter_gradient));
   CAIRN_ASSIGN_OR_RETURN(Descriptor graph, Descriptor::Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph"));
-  CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation.operation));
+  CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                  static_cast<int64_t>(operation.operations.size()), operation.operations.data()));
   if (target.handle != nullptr) {
     CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle));
   }
@@ -251,7 +309,7 @@ absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
   }
   if (engine.ok()) {
     plan.engine = *std::move(engine);
-  } else if (!absl::IsUnimplemented(engine.status())) {
+  } else if (!absl::IsUnimplemented(engine.status()) || convolution.bias || convolution.relu) {
     return engine.status();
   }
   const int64_t bytes = plan.engine.workspace_bytes + plan.narrow_bytes;
@@ -261,7 +319,7 @@ absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
 
 // ---- launches ----
 
-absl::Status Conv::Run(const Convolution& c, const void* first, const void* second, void* to, void* workspace) {
+absl::Status Conv::Run(const Convolution& c, const void* first, const void* second, const void* bias, void* to, void* workspace) {
   const auto found = plans_.find(c);
   if (found == plans_.end()) return absl::InternalError(absl::StrCat("convolution ", ToString(c), " was not prepared"));
   const Plan& plan = found->second;
@@ -271,13 +329,18 @@ absl::Status Conv::Run(const Convolution& c, const void* first, const void* seco
   // Of kForward x, kernel -> y; of kBackwardData dy, kernel -> dx; of kBackwardFilter x, dy -> dkernel.
   void* const a = const_cast<void*>(first);
   void* const b = const_cast<void*>(second);
-  std::array<int64_t, 3> ids = {ConvolutionOperation::kImage, ConvolutionOperation::kKernel, ConvolutionOperation::kResult};
-  const std::array<void*, 3> pointers = c.kind == Convolution::kForward        ? std::array<void*, 3>{a, b, target}
-                                        : c.kind == Convolution::kBackwardData ? std::array<void*, 3>{target, b, a}
-                                                                               : std::array<void*, 3>{a, target, b};
+  std::vector<int64_t> ids = {ConvolutionOperation::kImage, ConvolutionOperation::kKernel, ConvolutionOperation::kResult};
+  std::vector<void*> pointers = c.kind == Convolution::kForward        ? std::vector<void*>{a, b, target}
+                                : c.kind == Convolution::kBackwardData ? std::vector<void*>{target, b, a}
+                                                                       : std::vector<void*>{a, target, b};
+  if (c.bias) {
+    ids.push_back(ConvolutionOperation::kBias);
+    pointers.push_back(const_cast<void*>(bias));
+  }
+  const int64_t count = static_cast<int64_t>(ids.size());
   CAIRN_ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "variant pack"));
-  CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids.data()));
-  CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data()));
+  CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data()));
+  CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data()));
   CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch));
   CAIRN_RETURN_IF_ERROR(pack.Finalize());
   CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle_, plan.engine.execution.get(), pack.get()), absl::StrCat("cudnnBackendExecute ", ToString(c))));

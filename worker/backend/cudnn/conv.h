@@ -45,9 +45,12 @@ class Descriptor {
 // A convolution as an operation of cuDNN: can be made without a device.
 struct ConvolutionOperation {
   // The unique ids of the tensors.
-  static constexpr int64_t kImage = 'x', kKernel = 'w', kResult = 'y';
+  static constexpr int64_t kImage = 'x', kKernel = 'w', kResult = 'y', kBias = 'b';
   Descriptor image, kernel, result;  // x, w, y; or their gradients
   Descriptor window, operation;
+  // Where bias or relu follow: tensors that exist only within the engine, and the operations.
+  std::vector<Descriptor> inner;
+  std::vector<cudnnBackendDescriptor_t> operations;  // all of them, in order
 };
 // filter_gradient: the type of the kernel's gradient.
 absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const Precision& precision, DType filter_gradient);
@@ -78,7 +81,7 @@ class Conv {
   Conv& operator=(const Conv&) = delete;
 
   absl::StatusOr<int64_t> Prepare(const Convolution& convolution);
-  absl::Status Run(const Convolution& convolution, const void* first, const void* second, void* to, void* workspace);
+  absl::Status Run(const Convolution& convolution, const void* first, const void* second, const void* bias, void* to, void* workspace);
 
  private:
   struct Plan {

@@ -74,25 +74,42 @@ kernels::Window Builder::WindowOf(const Node& node) const {
 
 // ---- launches ----
 
-void Builder::EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to) {
+void Builder::EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to, const Ref& bias) {
   absl::StatusOr<int64_t> bytes = machine_.Prepare(c);
   if (!bytes.ok()) return Fail(bytes.status());
   const Ref workspace = *bytes > 0 ? New(*bytes) : Ref{};
   const char* what = c.kind == Convolution::kForward        ? "convolution "
                      : c.kind == Convolution::kBackwardData ? "convolution backward data "
                                                             : "convolution backward filter ";
-  EmitChecked(absl::StrCat(what, ToString(c)), {first, second}, {to, workspace}, [=](const Run& r) {
-    return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(to), r.At<>(workspace));
+  EmitChecked(absl::StrCat(what, ToString(c)), {first, second, bias}, {to, workspace}, [=](const Run& r) {
+    return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace));
   });
+}
+
+Ref Builder::EmitPad(const kernels::Window& w, const kernels::Window& padded, const Ref& x) {
+  const kernels::Window around = Around(w, padded);
+  const DType t = type();
+  const Ref image = NewNumbers(Inputs(padded), t);
+  Emit("pad", {x}, {image}, [=](const Run& r) { return kernels::Pad(r.stream(), around, r.At<>(x), r.At<>(image), t); });
+  return image;
 }
 
 void Builder::EmitForward(const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y) {
   if (Even(w)) return EmitConvolution({Convolution::kForward, w}, x, kernel, y);
-  const kernels::Window padded = Padded(w), around = Around(w, padded);
-  const DType t = type();
-  const Ref image = NewNumbers(Inputs(padded), t);
-  Emit("pad", {x}, {image}, [=](const Run& r) { return kernels::Pad(r.stream(), around, r.At<>(x), r.At<>(image), t); });
-  EmitConvolution({Convolution::kForward, padded}, image, kernel, y);
+  const kernels::Window padded = Padded(w);
+  EmitConvolution({Convolution::kForward, padded}, EmitPad(w, padded, x), kernel, y);
+}
+
+bool Builder::EmitFused(const kernels::Window& w, bool relu, const Ref& x, const Ref& kernel, const Ref& bias, const Ref& y) {
+  const Convolution c{Convolution::kForward, Even(w) ? w : Padded(w), true, relu};
+  if (!machine_.Prepare(c).ok()) return false;
+  Ref offsets = bias;
+  if (type() != DType::kFloat32) {
+    offsets = NewNumbers(w.out[2], type());
+    EmitConvert(bias, DType::kFloat32, offsets, type(), w.out[2]);
+  }
+  EmitConvolution(c, Even(w) ? x : EmitPad(w, c.window, x), kernel, y, offsets);
+  return true;
 }
 
 void Builder::EmitBackwardData(const kernels::Window& w, const Ref& dy, const Ref& kernel, const Ref& dx, bool add) {
@@ -112,11 +129,8 @@ void Builder::EmitBackwardData(const kernels::Window& w, const Ref& dy, const Re
 
 void Builder::EmitBackwardFilter(const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel) {
   if (Even(w)) return EmitConvolution({Convolution::kBackwardFilter, w}, x, dy, dkernel);
-  const kernels::Window padded = Padded(w), around = Around(w, padded);
-  const DType t = type();
-  const Ref image = NewNumbers(Inputs(padded), t);
-  Emit("pad", {x}, {image}, [=](const Run& r) { return kernels::Pad(r.stream(), around, r.At<>(x), r.At<>(image), t); });
-  EmitConvolution({Convolution::kBackwardFilter, padded}, image, dy, dkernel);
+  const kernels::Window padded = Padded(w);
+  EmitConvolution({Convolution::kBackwardFilter, padded}, EmitPad(w, padded, x), dy, dkernel);
 }
 
 // ---- layers ----
@@ -151,13 +165,19 @@ void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
     return kernels::Transpose(r.stream(), rows, columns, r.At<>(values), DType::kFloat32, r.At<>(weights), t);
   });
   const Ref y = NewLike(*out);
-  if (transposed) {
-    EmitBackwardData(w, x, weights, y, false);
-  } else {
-    EmitForward(w, x, weights, y);
-  }
   const int64_t channels = node.output.back();
-  const Ref before = EmitActivation(f, y, ValueOf(bias), channels, out);
+  const bool relu = f.kind == v1::RELU;
+  Ref before;
+  if (!transposed && bias != nullptr && (f.linear() || relu) && EmitFused(w, relu, x, weights, ValueOf(bias), y)) {
+    out->data = y;
+  } else {
+    if (transposed) {
+      EmitBackwardData(w, x, weights, y, false);
+    } else {
+      EmitForward(w, x, weights, y);
+    }
+    before = EmitActivation(f, y, ValueOf(bias), channels, out);
+  }
   if (!training()) return;
   Backward([=, this] {
     EmitActivationBackward(f, before, channels, out);

@@ -201,8 +201,9 @@ class CudaMachine : public Machine {
   absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace) override {
     return gemm_->Run(stream_, product, a, b, bias, c, workspace);
   }
-  absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, void* to, void* workspace) override {
-    return conv_->Run(convolution, first, second, to, workspace);
+  absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias, void* to,
+                        void* workspace) override {
+    return conv_->Run(convolution, first, second, bias, to, workspace);
   }
 
  private:

@@ -49,6 +49,8 @@ struct Convolution {
   enum Kind { kForward, kBackwardData, kBackwardFilter };
   Kind kind = kForward;
   kernels::Window window;
+  // Of kForward: + bias[out channels] (of Precision.type), then relu.
+  bool bias = false, relu = false;
 };
 std::string ToString(const Convolution& c);
 bool operator<(const Convolution& a, const Convolution& b);
@@ -112,12 +114,15 @@ class Machine {
   virtual absl::Status WaitFor(int signal, absl::Duration patience) = 0;
   virtual absl::Status WaitForAll(absl::Duration patience) = 0;  // for all work
 
-  // Chooses the algorithms. Returns the bytes of workspace that it needs. Errors: UNIMPLEMENTED, no algorithm.
+  // Chooses the algorithms. Returns the bytes of workspace that it needs. Errors: UNIMPLEMENTED, no algorithm; of a convolution only with
+  // bias or relu, which have to follow it then.
   virtual absl::StatusOr<int64_t> Prepare(const Product& product) = 0;
   virtual absl::StatusOr<int64_t> Prepare(const Convolution& convolution) = 0;
   virtual absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace) = 0;
   // Of kForward x, kernel -> y; kBackwardData dy, kernel -> dx; kBackwardFilter x, dy -> dkernel.
-  virtual absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, void* to, void* workspace) = 0;
+  // bias: null without Convolution.bias.
+  virtual absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias, void* to,
+                                void* workspace) = 0;
 };
 
 }  // namespace cairn::cudnn

@@ -35,11 +35,13 @@ std::string ToString(const Convolution& c) {
   if (w.strides[0] != 1 || w.strides[1] != 1) absl::StrAppend(&text, "/", w.strides[0], "x", w.strides[1]);
   if (w.dilation[0] != 1 || w.dilation[1] != 1) absl::StrAppend(&text, " dilated ", w.dilation[0], "x", w.dilation[1]);
   if (w.pad[0] != 0 || w.pad[1] != 0) absl::StrAppend(&text, " pad ", w.pad[0], "x", w.pad[1]);
-  return absl::StrCat(text, " -> ", w.out[0], "x", w.out[1], "x", w.out[2]);
+  return absl::StrCat(text, " -> ", w.out[0], "x", w.out[1], "x", w.out[2], c.bias ? " bias" : "", c.relu ? " relu" : "");
 }
 
 bool operator<(const Convolution& a, const Convolution& b) {
   if (a.kind != b.kind) return a.kind < b.kind;
+  if (a.bias != b.bias) return a.bias < b.bias;
+  if (a.relu != b.relu) return a.relu < b.relu;
   const auto key = [](const kernels::Window& w) {
     return std::array<int64_t, 15>{w.examples,  w.in[0],      w.in[1],      w.in[2],    w.out[0],   w.out[1],  w.out[2], w.kernel[0],
                                    w.kernel[1], w.strides[0], w.strides[1], w.dilation[0], w.dilation[1], w.pad[0], w.pad[1]};

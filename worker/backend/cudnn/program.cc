@@ -63,6 +63,7 @@ class CudnnProgram : public Program {
     // Padding and frozen variables are never written: their gradients stay 0.
     CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
     CAIRN_ASSIGN_OR_RETURN(const Kept* const kept, FindPlan(Mode::kTrain, examples, LabelSize()));
+    if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
     LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB", kept->plan->steps().size(),
              arena_.bytes() >> 20, memory_bytes() >> 20);
     return absl::OkStatus();
