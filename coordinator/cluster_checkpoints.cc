@@ -82,6 +82,9 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
         info.step() > job->status.total_steps()) {
       return Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
     }
+    const bool again = std::any_of(known.begin(), known.end(), [&](const auto& k) {
+      return k.path() == info.path() && k.written_unix_ms() == info.written_unix_ms();
+    });
     const bool news = std::none_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
     remove([&](const v1::CheckpointInfo& k) { return k.path() == info.path() || (k.best() && info.best()); });
     *known.Add() = info;
@@ -91,7 +94,7 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     if (known.size() > most) known.DeleteSubrange(0, known.size() - most);
     job->status.clear_checkpoint_error();
     if (news) Log("job %d: checkpoint %s", job->id(), info.path());
-    if (news && !info.best()) job->checkpoint_heard = now_;
+    if (!again && !info.best()) job->checkpoint_heard = now_;
     if (news && !info.best() && job->active()) SaveAtStep(*job, info.step());
   }
   StoreJob(*job);

@@ -120,6 +120,7 @@ void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   job.awaiting_ready = true;
   job.ready.assign(job.status.partitions_size(), false);
   job.version.resize(job.status.partitions_size(), 0);
+  if (!job.restore_from.empty()) job.version.assign(job.version.size(), 0);  // some may be filled from the checkpoint already
   job.at.assign(job.status.partitions_size(), {});
   HostAll(job, true);
   UpdateReason(job);

@@ -256,7 +256,8 @@ void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::Partition
   for (const v1::HeldPartition& p : ready.partitions()) {
     const bool serves = p.partition() < job->version.size() &&
                         job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
-    if (serves && p.version() < job->version[p.partition()]) {
+    // While it is filled from a checkpoint any version is right.
+    if (serves && job->restore_from.empty() && p.version() < job->version[p.partition()]) {
       return EndJob(
           *job, v1::FAILED,
           absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",

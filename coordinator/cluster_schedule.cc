@@ -289,8 +289,10 @@ void ClusterCore::SendAssignments(Job& job) {
       node->running.erase(known);
     } else {
       const bool chief = job.status.chief() == node->name;
+      // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no checkpoints.
+      const bool told_chief = known != node->running.end() && known->second.chief.value_or(false);
       if (known != node->running.end() && known->second.generation == job.status.generation() &&
-          known->second.replicas == replicas && known->second.chief.value_or(chief) == chief && known->second.epochs == EpochsCode(job)) {
+          known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {
         continue;
       }
       node->running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job)};

@@ -142,6 +142,11 @@ absl::Status CheckEarlyStopping(const Checker& check, v1::EarlyStopping* stoppin
         "a directory that all workers share");
   }
   v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
+  if (checkpoints.every_epochs() > 1) {
+    return check.BadField("restore_best_weights", "any epoch may be the best, and checkpoints.every_epochs is ",
+                          checkpoints.every_epochs(), "; set it to 1");
+  }
+  checkpoints.set_every_epochs(1);
   const v1::Checkpoints::Mode mode = stopping->mode() == v1::MODE_MAX ? v1::Checkpoints::MAX : v1::Checkpoints::MIN;
   const bool same = checkpoints.save_best() == stopping->monitor() &&
                     (checkpoints.mode() == v1::Checkpoints::MODE_UNSPECIFIED || checkpoints.mode() == mode);

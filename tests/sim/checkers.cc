@@ -14,11 +14,11 @@ namespace cairn::sim {
 void ExactlyOnceChecker::Logged(const std::string& ps, uint32_t partition, const v1::LogEntry& entry) {
   const int64_t step = static_cast<int64_t>(entry.sequence()) - 1;
   int64_t examples = 0;
-  if (step >= facts_.plan.total_steps) {
-    world_.Fail(absl::StrFormat("exactly once: %s, partition %d: update %d, the job has %d", ps, partition, step, facts_.plan.total_steps));
+  if (step >= facts_.end.steps) {
+    world_.Fail(absl::StrFormat("exactly once: %s, partition %d: update %d, the job has %d", ps, partition, step, facts_.end.steps));
   }
   for (int32_t r = 0; r < facts_.spec.replicas(); ++r) {
-    if (facts_.synchronous || r == static_cast<int32_t>(entry.replica_first())) {
+    if (facts_.synchronous || r / facts_.group == static_cast<int32_t>(entry.replica_first())) {
       examples += facts_.plan.Places(step, ReplicaId(r)).size();
     }
   }
@@ -41,9 +41,9 @@ void ExactlyOnceChecker::Changed(const Copy& copy) {
 void ExactlyOnceChecker::AtEnd(const Copy& primary) {
   Changed(primary);
   for (uint64_t s : primary.state.sequences) {
-    if (static_cast<int64_t>(s) == facts_.plan.total_steps) continue;
-    world_.Fail(absl::StrFormat("exactly once: partition %d has [%s] updates, the job has %d steps", primary.partition,
-                                absl::StrJoin(primary.state.sequences, ","), facts_.plan.total_steps));
+    if (facts_.EndsWith(static_cast<int64_t>(s))) continue;
+    world_.Fail(absl::StrFormat("exactly once: partition %d has [%s] updates, the job ends with step %d", primary.partition,
+                                absl::StrJoin(primary.state.sequences, ","), facts_.end.weights));
     return;
   }
 }
@@ -103,14 +103,14 @@ void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint6
 
 void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer& values) {
   if (facts_.synchronous) {
-    if (version != facts_.reference->steps()) {
-      return world_.Fail(absl::StrFormat("reference: the digest is of version %d of partition %d, the job has %d steps", version, partition,
-                                         facts_.reference->steps()));
+    if (!facts_.EndsWith(static_cast<int64_t>(version))) {
+      return world_.Fail(absl::StrFormat("reference: the digest is of version %d of partition %d, the job ends with step %d", version,
+                                         partition, facts_.end.weights));
     }
     if (IsSubset("the digest", partition, version, values.floats())) return;
     return Compare("the digest", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
   }
-  const std::vector<uint64_t> all(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(facts_.plan.total_steps));
+  const std::vector<uint64_t> all(static_cast<size_t>(facts_.units()), static_cast<uint64_t>(facts_.end.steps));
   Compare("the digest", partition, values.floats(), nullptr, facts_.reference->Sum(all), version);
 }
 
@@ -219,14 +219,15 @@ void EpochChecker::AtEnd(const Copy& primary) {
                                          epoch, place, visits[place]));
     }
   };
-  for (int64_t step = 0; step < facts_.plan.total_steps; ++step) {
+  for (int64_t step = 0; step < static_cast<int64_t>(primary.state.sequences.front()); ++step) {
     if (facts_.plan.EpochOf(step) != epoch) {
       close();
       epoch = facts_.plan.EpochOf(step);
       visits.assign(static_cast<size_t>(facts_.plan.examples), 0);
     }
     for (int32_t r = 0; r < facts_.spec.replicas(); ++r) {
-      if (static_cast<int64_t>(primary.state.sequences[r]) <= step) continue;
+      const int32_t unit = facts_.synchronous ? r : r / facts_.group;
+      if (static_cast<int64_t>(primary.state.sequences[unit]) <= step) continue;
       auto found = computed_.find({step, r});
       if (found == computed_.end()) continue;
       for (int64_t place = found->second.begin; place < found->second.end; ++place) ++visits[place];
@@ -262,6 +263,13 @@ bool CheckpointChecker::Same(uint32_t partition, absl::Span<const float> whole, 
   return true;
 }
 
+// The manifest has a number for each replica; those of a group are one to the ps.
+std::vector<uint64_t> CheckpointChecker::OfUnits(const std::vector<uint64_t>& of_replicas) const {
+  std::vector<uint64_t> of_units;
+  for (size_t r = 0; r < of_replicas.size(); r += static_cast<size_t>(facts_.group)) of_units.push_back(of_replicas[r]);
+  return of_units;
+}
+
 void CheckpointChecker::Written(const std::string& path, const CheckpointContents& contents) {
   const CheckpointManifest& m = contents.manifest;
   if (m.partitions.size() != facts_.ranges.size() || m.synchronous != facts_.synchronous || m.step < 0 ||
@@ -284,11 +292,12 @@ void CheckpointChecker::WrittenPartition(const std::string& path, uint32_t parti
   };
   const absl::Span<const float> values = part(contents.values);
   if (!facts_.synchronous) {
-    const float sum = facts_.reference->Sum(p.sequences);
+    const std::vector<uint64_t> sequences = OfUnits(p.sequences);
+    const float sum = facts_.reference->Sum(sequences);
     for (uint64_t i = range.begin(); i < range.end(); ++i) {
       if (facts_.reference->IsVariable(static_cast<int64_t>(i)) && values[i - range.begin()] != sum) return wrong("values");
     }
-    const uint64_t updates = std::accumulate(p.sequences.begin(), p.sequences.end(), uint64_t{0});
+    const uint64_t updates = std::accumulate(sequences.begin(), sequences.end(), uint64_t{0});
     if (updates != p.version) wrong("sequence numbers");
     return;
   }
@@ -309,7 +318,7 @@ void CheckpointChecker::Restored(const Copy& copy, const std::string& path, cons
     same = same && Same(copy.partition, contents.slots[i].floats(), copy.state.slots[i].floats());
   }
   std::vector<uint64_t> sequences(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(m.step));
-  if (!facts_.synchronous && copy.partition < m.partitions.size()) sequences = m.partitions[copy.partition].sequences;
+  if (!facts_.synchronous && copy.partition < m.partitions.size()) sequences = OfUnits(m.partitions[copy.partition].sequences);
   if (same && sequences == copy.state.sequences) return;
   world_.Fail(absl::StrFormat("checkpoint: %s, partition %d is not as in %s of step %d: version %d [%s]%s", copy.ps, copy.partition, path,
                               m.step, copy.state.version, absl::StrJoin(copy.state.sequences, ","), same ? "" : ", other numbers"));
@@ -323,9 +332,9 @@ void CheckpointChecker::AtEnd(const v1::JobStatus& status, const CheckpointDirec
   if (!facts_.spec.has_checkpoints() || directory.failed_writes() > 0 || !status.checkpoint_error().empty()) return;
   for (const auto& [path, checkpoint] : directory.stored()) {
     // Of an asynchronous job the chief takes it when its own replicas are done.
-    if (!facts_.synchronous || checkpoint->contents.manifest.step == facts_.plan.total_steps) return;
+    if (!facts_.synchronous || checkpoint->contents.manifest.step == facts_.end.steps) return;
   }
-  world_.Fail(absl::StrFormat("checkpoint: the job is over, and there is none of its last step, %d", facts_.plan.total_steps));
+  world_.Fail(absl::StrFormat("checkpoint: the job is over, and there is none of its last step, %d", facts_.end.steps));
 }
 
 // ---- bounds ----

@@ -13,6 +13,7 @@
 
 #include "common/model/step_plan.h"
 #include "server/partition_core.h"
+#include "tests/sim/callbacks.h"
 #include "tests/sim/checkpoints.h"
 #include "tests/sim/job.h"
 #include "tests/sim/subsets.h"
@@ -29,6 +30,13 @@ struct JobFacts {
   const Reference* reference = nullptr;
   SubsetReference* subsets = nullptr;  // not null: with backup_replicas, and this is the reference
   bool synchronous = true;
+  int32_t group = 1;  // so many replicas are one to the ps (local_sync)
+  ExpectedEnd end;
+  bool lacks_best = false;  // the best epoch's checkpoint could not be written: the job ends with its last weights
+
+  int32_t units() const { return spec.replicas() / group; }
+  // Whether the job may end with the weights of this step.
+  bool EndsWith(int64_t step) const { return step == end.weights || (lacks_best && step == end.steps); }
 };
 
 struct Copy {
@@ -151,6 +159,7 @@ class CheckpointChecker {
  private:
   void WrittenPartition(const std::string& path, uint32_t partition, const CheckpointContents& contents);
   bool Same(uint32_t partition, absl::Span<const float> whole, absl::Span<const float> part) const;
+  std::vector<uint64_t> OfUnits(const std::vector<uint64_t>& of_replicas) const;
   World& world_;
   const JobFacts& facts_;
 };
@@ -197,6 +206,7 @@ struct Checkers {
         history(world, facts),
         epoch(world, facts),
         checkpoint(world, facts),
+        callbacks(world, facts),
         bounds(world),
         progress(world, patience) {}
   ExactlyOnceChecker exactly_once;
@@ -205,6 +215,7 @@ struct Checkers {
   HistoryChecker history;
   EpochChecker epoch;
   CheckpointChecker checkpoint;
+  CallbackChecker callbacks;
   BoundsChecker bounds;
   ProgressChecker progress;
 };

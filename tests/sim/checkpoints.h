@@ -41,6 +41,7 @@ class CheckpointDirectory {
 
   void Damage(const std::string& path);
   void SetFull(bool full) { full_ = full; }
+  bool full() const { return full_; }
   const std::map<std::string, std::shared_ptr<const StoredCheckpoint>>& stored() const { return stored_; }
   int failed_writes() const { return failed_writes_; }
 

@@ -6,10 +6,14 @@
 #include "common/model/clip_norm.h"
 #include "common/model/fault_check.h"
 #include "common/model/initializer.h"
+#include "common/model/strategy_check.h"
+#include "tests/sim/callbacks.h"
 #include "tests/sim/checkpoints.h"
 
 namespace cairn::sim {
 namespace {
+
+constexpr int64_t kFewPartitionsBytes = 512;  // no model here has more than three of them
 
 v1::Layer* AddDense(v1::Model* model, int units, bool zeros) {
   v1::Layer* layer = model->add_layers();
@@ -66,12 +70,22 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
   if (spec.strategy() == v1::MULTI_WORKER_MIRRORED && spec.replicas() > 1 && rng.Chance(0.2)) {
     spec.set_backup_replicas(static_cast<int32_t>(rng.Between(1, std::min(2, spec.replicas() - 1))));
   }
-  if (synchronous && spec.backup_replicas() == 0) {  // what a dropped gradient does to a norm is another partition's to know
+  if (synchronous && spec.seed() % 8 < 2) {
     if (spec.seed() % 8 == 0) spec.mutable_optimizer()->set_global_clipnorm(0.5f);
     if (spec.seed() % 8 == 1) spec.mutable_optimizer()->set_clipnorm(0.25f);
+    if (spec.backup_replicas() > 0) {  // subsets.h
+      spec.set_replicas(std::min(3, spec.replicas()));
+      spec.set_backup_replicas(1);
+      spec.set_partition_bytes(kFewPartitionsBytes);
+    }
   }
   if (spec.strategy() == v1::MULTI_WORKER_MIRRORED && spec.backup_replicas() == 0 && spec.seed() % 16 < 7) {
     spec.set_strategy(v1::CENTRAL_STORAGE);
+  }
+  if (!synchronous && spec.seed() % 2 == 0) {
+    for (int32_t group = 2; group <= spec.replicas() && spec.local_sync() == 0; ++group) {
+      if (spec.replicas() % group == 0) spec.set_local_sync(group);
+    }
   }
   if (rng.Chance(0.4)) {
     v1::Checkpoints& rule = *spec.mutable_checkpoints();
@@ -85,6 +99,7 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
     if (rng.Chance(0.2)) rule.set_save_best("loss");
   }
   RandomDurability(rng, ps, spec);
+  RandomCallbacks(spec);
   return spec;
 }
 
@@ -113,7 +128,8 @@ v1::DataInfo DataOf(int64_t train_examples) {
 void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
                   absl::Span<float> gradient, int64_t begin) {
   if (!IsSynchronous(spec)) {
-    std::fill(gradient.begin(), gradient.end(), -static_cast<float>(examples) * (replica.value + 1));
+    const int32_t unit = replica.value / LocalSyncOf(spec);
+    std::fill(gradient.begin(), gradient.end(), -static_cast<float>(examples) * static_cast<float>(unit + 1));
     return;
   }
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(step), static_cast<uint32_t>(replica.value)};
@@ -151,10 +167,13 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
   for (const Variable& v : graph.variables()) std::fill_n(is_variable_.begin() + v.offset, v.size, true);
 
   if (!IsSynchronous(spec)) {
-    for (int32_t r = 0; r < spec.replicas(); ++r) {
+    const int32_t group = LocalSyncOf(spec);
+    for (int32_t first = 0; first < spec.replicas(); first += group) {
       std::vector<float>& added = counted_.emplace_back(1, 0.0f);
       for (int64_t step = 0; step < plan.total_steps; ++step) {
-        added.push_back(added.back() + (plan.Places(step, ReplicaId(r)).size() > 0 ? static_cast<float>(r + 1) : 0.0f));
+        bool any = false;
+        for (int32_t r = first; r < first + group; ++r) any = any || plan.Places(step, ReplicaId(r)).size() > 0;
+        added.push_back(added.back() + (any ? static_cast<float>(first / group + 1) : 0.0f));
       }
     }
     return;

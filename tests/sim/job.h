@@ -27,7 +27,8 @@ v1::DataInfo DataOf(int64_t train_examples);
 // The gradient (sum over `examples`) of a replica at a step.
 //   synchronous: depends on the values, the step and the replica with full float32 noise: any other order of additions, any
 //   stale value, any repeated update changes bits.
-//   asynchronous: -examples * (replica + 1), so that with learning rate 1 every applied push adds exactly replica + 1.
+//   asynchronous: -examples * (unit + 1), so that with learning rate 1 every applied push adds exactly unit + 1; a unit is a replica, with
+//   local_sync a group of them.
 // `begin`: the place of the first of `values` in the parameter space.
 void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
                   absl::Span<float> gradient, int64_t begin = 0);
@@ -50,14 +51,14 @@ class Reference {
   const std::vector<float>& AfterSteps(uint64_t steps) const { return trajectory_[steps]; }
   const std::vector<float>& MomentsAfter(uint64_t steps) const { return moments_[steps]; }  // the optimizer's slot
   uint64_t steps() const { return trajectory_.size() - 1; }
-  // Asynchronous: with so many updates of each replica. All variables have the same value.
+  // Asynchronous: with so many updates of each unit. All variables have the same value.
   float Sum(absl::Span<const uint64_t> sequences) const;
   bool IsVariable(int64_t number) const { return is_variable_[static_cast<size_t>(number)]; }
 
  private:
   std::vector<bool> is_variable_;
   std::vector<std::vector<float>> trajectory_, moments_;
-  std::vector<std::vector<float>> counted_;  // by replica and sequence: what it has added
+  std::vector<std::vector<float>> counted_;  // by unit and sequence: what it has added
 };
 
 }  // namespace cairn::sim

@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
   CLI::Option* one = app.add_option("--seed", seed, "One run, with a trace");
   app.add_option("--bug", bug_name, "Plant a defect: " + bug_names);
   app.add_option("--checker", checker,
-                 "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, bounds, progress");
+                 "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, callbacks, bounds, progress");
   app.add_option("--nodes", nodes, "A cluster of so many nodes instead, for its figures")->check(CLI::Range(10, 4000));
   CLI11_PARSE(app, argc, argv);
 

@@ -314,9 +314,11 @@ Result SimCluster::Run() {
       facts_.spec.has_staleness_bound() ? absl::StrFormat(" s=%d", facts_.spec.staleness_bound()) : "", facts_.spec.replicas(),
       facts_.spec.backup_replicas() > 0 ? absl::StrFormat("-%d", facts_.spec.backup_replicas()) : "",
       facts_.group > 1 ? absl::StrFormat(" in groups of %d", facts_.group) : "",
-      facts_.spec.callbacks().empty() ? "" : absl::StrFormat(" callbacks=%d", facts_.spec.callbacks_size()), facts_.spec.batch_size(), facts_.plan.total_steps, facts_.ranges.size(), v1::Durability_Name(facts_.spec.durability()),
+      facts_.spec.callbacks().empty() ? "" : absl::StrFormat(" callbacks=%d", facts_.spec.callbacks_size()), facts_.spec.batch_size(),
+      facts_.plan.total_steps, facts_.ranges.size(), v1::Durability_Name(facts_.spec.durability()),
       facts_.spec.fsync() ? " fsync" : "", facts_.spec.backups(),
-      facts_.spec.has_checkpoints() ? absl::StrFormat(" checkpoints (%d partitions restored)", restored_) : "", ps_.size(), workers_.size(), coordinators_.size(), faults_, plan_.Text());
+      facts_.spec.has_checkpoints() ? absl::StrFormat(" checkpoints (%d partitions restored)", restored_) : "", ps_.size(), workers_.size(),
+      coordinators_.size(), faults_, plan_.Text());
   return result;
 }
 

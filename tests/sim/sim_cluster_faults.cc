@@ -101,7 +101,7 @@ bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
   bool all = false;
   if (!others) {
     SimCoordinator* leader = Leader();
-    if (leader == nullptr || job_id_ == 0 || final_) return false;
+    if (leader == nullptr || job_id_ == 0 || final_ || !facts_.spec.callbacks().empty()) return false;  // an epoch may pass undecided
     const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
     if (!status.ok() || std::none_of(status->checkpoints().begin(), status->checkpoints().end(),
                                      [&](const v1::CheckpointInfo& info) { return directory_.IsWhole(info.path()); })) {

@@ -72,7 +72,10 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
                                          Case{PlantedBug::kForgetSlots, "reference"}, Case{PlantedBug::kRemoveNewest, "checkpoint"},
                                          Case{PlantedBug::kDropTooMany, "reference"},
                                          Case{PlantedBug::kIgnoreDiskErrors, "acknowledged"},
-                                         Case{PlantedBug::kReportEarly, "acknowledged"}),
+                                         Case{PlantedBug::kReportEarly, "acknowledged"},
+                                         Case{PlantedBug::kForgetGate, "exactly once"}, Case{PlantedBug::kSaveNewest, "callbacks"},
+                                         Case{PlantedBug::kRestoreNewest, "reference"}, Case{PlantedBug::kHideFailure, "progress"},
+                                         Case{PlantedBug::kHalfGroup, "reference"}),
                          [](const auto& info) {
                            std::string name;
                            for (const char* text : {Name(info.param.bug), info.param.checker}) {

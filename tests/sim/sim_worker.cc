@@ -15,6 +15,7 @@ void SimWorker::OnEnd() {
   core_.reset();
   by_layer_.clear();
   book_ = nullptr;
+  not_written_.reset();
   restores_.clear();
   ++core_number_;
   values_before_ = {};
@@ -64,9 +65,10 @@ void SimWorker::OnCommand(const v1::CoordinatorMessage& message) {
       ++core_number_;
     }
     assignment_ = assign;
+    if (cluster_.options().bug == PlantedBug::kForgetGate) assignment_.set_epochs_open(0);
     book_->Know(assign.checkpoints());
     if (assign.chief()) cluster_.OnChief(absl::StrCat(name(), " ", host_.process));
-    Run(replica::Assign{assign});
+    Run(replica::Assign{assignment_});
   } else if (message.has_drop_job()) {
     core_.reset();
     by_layer_.clear();
@@ -79,8 +81,13 @@ void SimWorker::OnCommand(const v1::CoordinatorMessage& message) {
     Restore(message.restore());
   } else if (message.has_mark_best()) {
     MarkBest(message.mark_best());
+  } else if (message.has_save_model()) {
+    SaveModel(message.save_model());
+  } else if (message.has_write_summaries()) {
+    WriteSummaries(message.write_summaries());
   } else if (message.has_welcome()) {
     ReportCheckpointsAgain();
+    Run(replica::ReportAgain{});
   }
 }
 
@@ -112,6 +119,8 @@ void SimWorker::Carry(replica::Effect& effect) {
   } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
     BatchSums sums;
     sums.examples = evaluate->places.size();
+    sums.loss = static_cast<double>(sums.examples) *
+                LossOfEpoch(cluster_.facts().spec, evaluate->step / cluster_.facts().plan.steps_per_epoch - 1);
     LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)),
                 [this, work = evaluate->work, sums] { Run(replica::Evaluated{work, sums}); });
   } else if (auto* take = std::get_if<replica::TakeCheckpoint>(&effect)) {
@@ -159,7 +168,10 @@ void SimWorker::Compute(replica::Compute work) {
       work.gradient.mutable_floats()[0] = std::nextafterf(work.gradient.floats()[0], 1e30f);
     }
     const uint64_t id = work.work, number = core_number_;
-    const int64_t examples = places.size();
+    const int64_t examples = places.size(), step = work.step;
+    if (cluster_.options().bug == PlantedBug::kHalfGroup && facts.group > 1 && work.replica.value % facts.group == 1) {
+      for (float& g : work.gradient.mutable_floats()) g = 0;
+    }
     values = {};
     work.values = {};
     work.gradient = {};
@@ -170,6 +182,7 @@ void SimWorker::Compute(replica::Compute work) {
     if (core_number_ != number) return;
     BatchSums sums;
     sums.examples = examples;
+    sums.loss = static_cast<double>(examples) * LossOfEpoch(facts.spec, facts.plan.EpochOf(step));
     Run(replica::Computed{id, sums});
   };
   LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(10), absl::Milliseconds(80)), done);

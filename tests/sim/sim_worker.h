@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -53,6 +54,8 @@ class SimWorker : public SimNode {
   void WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut);
   void EndCheckpoint(const CutUnderWay& cut, replica::CheckpointDone::Outcome outcome);
   void MarkBest(const v1::MarkBest& command);
+  void SaveModel(const v1::SaveModel& command);
+  void WriteSummaries(const v1::WriteSummaries& command);
   void ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const std::string& error);
   void ReportCheckpointsAgain();
   void Inspect(const v1::InspectData& command);
@@ -68,6 +71,7 @@ class SimWorker : public SimNode {
   std::unique_ptr<ReplicaCore> core_;  // of the one job
   v1::AssignReplicas assignment_;
   std::shared_ptr<CheckpointBook> book_;  // of the same job
+  std::optional<v1::CheckpointInfo> not_written_;  // the last checkpoint, where the disk refused it
   std::set<std::shared_ptr<RestoreUnderWay>> restores_;
   uint64_t core_number_ = 0;
   std::map<uint64_t, ByLayer> by_layer_;

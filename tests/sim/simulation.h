@@ -31,6 +31,11 @@ enum class PlantedBug {
   kDropTooMany,           // a ps closes a step without one replica more than backup_replicas
   kIgnoreDiskErrors,      // a ps takes what its full disk refused for written
   kReportEarly,           // a primary says of a new backup that it has caught up when it has not
+  kForgetGate,            // a worker does not wait at the end of an epoch
+  kSaveNewest,            // the chief makes a model file of the newest checkpoint, not of the one that was asked for
+  kRestoreNewest,         // likewise a worker that restores the best epoch's weights
+  kHideFailure,           // the chief does not say that it could not write a checkpoint
+  kHalfGroup,             // with local_sync: a replica of a group adds nothing
 };
 const char* Name(PlantedBug bug);
 const std::vector<PlantedBug>& AllBugs();  // without kNone

@@ -21,6 +21,7 @@ SubsetReference::SubsetReference(const v1::JobSpec& spec, const Graph& graph, co
   }
   for (size_t p = 0; p < ranges.size(); ++p) {
     const auto begin = static_cast<std::ptrdiff_t>(ranges[p].begin()), end = static_cast<std::ptrdiff_t>(ranges[p].end());
+    clip_scopes_.push_back(ClipScopesOf(graph, spec.optimizer(), begin, end));
     State& first = known_[p][0].emplace_back();
     first.values.assign(values.begin() + begin, values.begin() + end);
     first.moments.assign(first.values.size(), 0.0f);
@@ -52,8 +53,8 @@ bool SubsetReference::Allows(uint32_t partition, uint64_t version, absl::Span<co
   if (version == 0 || before == known_[partition].end()) return false;
   for (const State& state : before->second) {
     for (uint32_t subset : subsets_) {
-      State after = After(partition, state, static_cast<int64_t>(version) - 1, subset);
-      if (!same(after)) continue;
+      State after;
+      if (!Leads(partition, state, version, subset, same, &after)) continue;
       known.push_back(std::move(after));
       return true;
     }
@@ -71,22 +72,73 @@ bool SubsetReference::MayCount(int64_t step, int64_t examples) const {
   });
 }
 
-SubsetReference::State SubsetReference::After(uint32_t partition, const State& before, int64_t step,
-                                              uint32_t subset) const {
+std::optional<SubsetReference::Sum> SubsetReference::SumOf(uint32_t partition, const State& before, int64_t step,
+                                                           uint32_t subset) const {
   const v1::PartitionRange& range = ranges_[partition];
   std::vector<Gradient> leaves(static_cast<size_t>(spec_.replicas()));
-  int64_t total = 0;
+  Sum sum;
   for (int32_t r = 0; r < spec_.replicas(); ++r) {
     const int64_t examples = plan_.Places(step, ReplicaId(r)).size();
     if (!InSubset(subset, r) || examples == 0) continue;
-    total += examples;
+    sum.examples += static_cast<uint64_t>(examples);
     leaves[static_cast<size_t>(r)].emplace(before.values.size());
     FillGradient(spec_, step, ReplicaId(r), examples, before.values, absl::MakeSpan(*leaves[static_cast<size_t>(r)]),
                  static_cast<int64_t>(range.begin()));
   }
-  State after = before;
-  if (const Gradient sum = NaiveSum(leaves)) NaiveUpdate(spec_, *sum, total, after.values, after.moments);
-  return after;
+  Gradient gradient = NaiveSum(leaves);
+  if (!gradient) return std::nullopt;
+  sum.gradient = *std::move(gradient);
+  return sum;
+}
+
+std::vector<NormRecord> SubsetReference::NormsOf(uint32_t partition, const Sum& sum) const {
+  std::vector<NormRecord> records;
+  for (const ClipScope& scope : clip_scopes_[partition]) records.push_back(MeasureNorm(scope, sum.gradient, sum.examples));
+  return records;
+}
+
+// Whether `test` is true for some choice of what the partitions from `other` on, but `partition`, may have measured in the step before
+// `version`; the book has those before.
+bool SubsetReference::AnyClipped(uint32_t partition, uint64_t version, uint32_t other, NormBook& book,
+                                 const std::function<bool(NormBook&)>& test) const {
+  if (other == ranges_.size()) return test(book);
+  if (other == partition || clip_scopes_[other].empty()) return AnyClipped(partition, version, other + 1, book, test);
+  const auto states = known_[other].find(version - 1);
+  if (states == known_[other].end()) return false;
+  for (const State& state : states->second) {
+    for (uint32_t subset : subsets_) {
+      const std::optional<Sum> sum = SumOf(other, state, static_cast<int64_t>(version) - 1, subset);
+      if (!sum) continue;
+      book.Set(other, NormsOf(other, *sum));
+      if (AnyClipped(partition, version, other + 1, book, test)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether the gradients of `subset` lead from `before` to a state that is the `same` as the one in question: *after.
+bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset,
+                            const std::function<bool(const State&)>& same, State* after) const {
+  const std::optional<Sum> sum = SumOf(partition, before, static_cast<int64_t>(version) - 1, subset);
+  if (!sum) {
+    *after = before;
+    return same(*after);
+  }
+  const auto updated = [&](const std::vector<float>& gradient) {
+    *after = before;
+    NaiveUpdate(spec_, gradient, static_cast<int64_t>(sum->examples), after->values, after->moments);
+    return same(*after);
+  };
+  if (clip_scopes_[partition].empty()) return updated(sum->gradient);
+  NormBook book;
+  book.Set(partition, NormsOf(partition, *sum));
+  return AnyClipped(partition, version, 0, book, [&](NormBook& whole) {
+    const auto factors = whole.FactorsFor(partition, ClipNormOf(spec_.optimizer()));
+    if (!factors) return false;
+    std::vector<float> gradient = sum->gradient;
+    for (size_t i = 0; i < factors->size(); ++i) ScaleGradient(clip_scopes_[partition][i], (*factors)[i], absl::MakeSpan(gradient));
+    return updated(gradient);
+  });
 }
 
 }  // namespace cairn::sim

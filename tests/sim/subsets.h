@@ -1,14 +1,20 @@
 // What a partition of a job with backup_replicas may hold: each version follows from the one before by the gradients of
 // at least R - b replicas, each once. Which ones is a matter of time, and another matter in each partition.
 //
+// Where gradients are clipped by norms that span partitions, any of them may have been of any such set of replicas: all are tried, so that
+// RandomJob keeps their number small.
+//
 // It remembers every state that it has seen: an update that nobody was told of may be made once more, of others.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/model/clip_norm.h"
 #include "common/model/graph.h"
 #include "tests/sim/job.h"
 
@@ -32,12 +38,21 @@ class SubsetReference {
   };
   bool Same(uint32_t partition, const std::vector<float>& a, absl::Span<const float> b) const;
   bool InSubset(uint32_t subset, int32_t replica) const { return (subset >> replica & 1) != 0; }
-  State After(uint32_t partition, const State& before, int64_t step, uint32_t subset) const;
+  struct Sum {
+    std::vector<float> gradient;
+    uint64_t examples = 0;
+  };
+  std::optional<Sum> SumOf(uint32_t partition, const State& before, int64_t step, uint32_t subset) const;
+  std::vector<NormRecord> NormsOf(uint32_t partition, const Sum& sum) const;
+  bool AnyClipped(uint32_t partition, uint64_t version, uint32_t other, NormBook& book, const std::function<bool(NormBook&)>& test) const;
+  bool Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, const std::function<bool(const State&)>& same,
+             State* after) const;
 
   const v1::JobSpec spec_;
   const StepPlan plan_;
   const std::vector<v1::PartitionRange> ranges_;
   std::vector<bool> is_variable_;
+  std::vector<std::vector<ClipScope>> clip_scopes_;  // by partition; empty: gradients are not clipped by norm
   std::vector<uint32_t> subsets_;  // as bits, of R - b replicas and more
   std::vector<std::map<uint64_t, std::vector<State>>> known_;  // by partition and version
 };

@@ -396,6 +396,26 @@ TEST(ClusterCallbacks, TheBestWeightsAreRestoredBeforeTheDigestIsTaken) {
   }
 }
 
+TEST(ClusterCallbacks, AGenerationInTheMiddleOfARestoreIsNoLoss) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
+  for (int round = 0; round < 600 && c.node("worker-0").restores.empty(); ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+  }
+  ASSERT_EQ(c.node("worker-0").restores.size(), 1u);
+  for (const char* ps : {"ps-0", "ps-1"}) {
+    for (auto& [p, version] : c.node(ps).hosted.at(id).version) version = 10;  // filled, and the worker has not said so
+  }
+  c.Kill(c.node("ps-0"));
+  c.Restart(c.node("ps-0"));
+  EXPECT_EQ(c.State(id), v1::STARTING) << c.Job(id).reason();
+  for (int round = 0; round < 600 && c.Job(id).finished_unix_ms() == 0; ++round) RoundWithRestore(c, id, false);
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
 // The weights are those of an earlier step, and that is no old copy, nor a reason to train again.
 TEST(ClusterCallbacks, APsThatRestartsBehindTheBestWeightsIsWaitedForAndNothingIsTrainedAgain) {
   for (const v1::Durability durability : {v1::LOGGED, v1::SNAPSHOT}) {
