@@ -5,6 +5,7 @@
 Logs of what failed stand above the table. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
 """
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -25,6 +26,7 @@ from cluster import Cluster, TestFailure, check  # noqa: E402
 from jobs import make_glyphs, small_job  # noqa: E402
 
 GPU = ("--device", "gpu")
+NO_GPU = "no GPU"
 CNN = """
 name: "cnn"
 model {
@@ -70,23 +72,38 @@ def program(name):
     return path
 
 
-def run(argv, timeout=1800):
+def gpu_name():
+    if shutil.which("nvidia-smi") is None:
+        return "no GPU"
+    if shutil.which("nvidia-smi") is None:
+        return NO_GPU
+    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else NO_GPU
+
+
+def without_gpu(reason):
+    """A program that finds no device is a skip only where there is none."""
+    return Skip(reason) if gpu_name() == NO_GPU else TestFailure(f"there is a GPU, but: {reason}")
+
+
+def run(argv, timeout=1800, environment=None):
     """The output. A test program that skips all it has is a skip, another exit code a failure."""
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+                          env={**os.environ, **(environment or {})})
     if done.returncode == 77:
-        raise Skip(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no reason given")
+        raise without_gpu(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no reason given")
     if done.returncode != 0:
         print(done.stdout[-8000:])
         raise TestFailure(f"{os.path.basename(argv[0])}: exit {done.returncode}")
     return done.stdout
 
 
-def gtest(argv):
-    out = run(argv)
-    passed = next((line.split("]")[1].strip() for line in out.splitlines() if line.startswith("[  PASSED  ]")), "")
-    skipped = sum(line.startswith("[  SKIPPED ]") for line in out.splitlines())
+def gtest(argv, environment=None):
+    out = run(argv, environment=environment)
+    lines = out.splitlines()
+    passed = next((line.split("]")[1].strip() for line in lines if line.startswith("[  PASSED  ]")), "")
     if passed.startswith("0 "):
-        raise Skip(next((line for line in out.splitlines() if "Skipped" in line), f"{skipped} tests skipped"))
+        raise without_gpu(next((after for line, after in zip(lines, lines[1:]) if line.endswith(": Skipped")), "no test ran"))
     return passed
 
 
@@ -123,7 +140,10 @@ def kernels():
 
 def layers():
     """every layer and loss against the reference: 1e-5 strict, 2e-3 tf32, 2e-2 bfloat16; the same bits again"""
-    return gtest([program("gpu_backend"), "--gtest_filter=-*OneStep*"])
+    argv, shards = [program("gpu_backend"), "--gtest_filter=-*OneStep*"], max(1, min(8, os.cpu_count() or 1))
+    with concurrent.futures.ThreadPoolExecutor(shards) as pool:  # the reference takes longer than the GPU
+        parts = [pool.submit(gtest, argv, {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}) for i in range(shards)]
+        return f"{sum(int(part.result().split()[0]) for part in parts)} tests"
 
 
 def sanitizer():
@@ -233,8 +253,11 @@ def job_rate(text, timeout=1800):
 
 
 def peer_rate(*arguments):
-    out = run([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)])
-    return json.loads(out.strip().splitlines()[-1])["images_per_second"]
+    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], capture_output=True, text=True, timeout=1800)
+    if done.returncode == 77:
+        raise Skip(done.stdout.strip())
+    check(done.returncode == 0, f"torch_peer.py: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])["images_per_second"]
 
 
 def alone(*arguments):
@@ -291,13 +314,6 @@ def roofline():
 
 CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
           roofline]
-
-
-def gpu_name():
-    if shutil.which("nvidia-smi") is None:
-        return "no GPU"
-    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "no GPU"
 
 
 def main():
