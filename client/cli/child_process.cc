@@ -66,6 +66,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   std::swap(pid_, other.pid_);
   std::swap(how_, other.how_);
+  std::swap(exit_code_, other.exit_code_);
   return *this;
 }
 
@@ -86,6 +87,7 @@ bool ChildProcess::Ended() {
   const pid_t done = waitpid(pid_, &status, WNOHANG);
   if (done != pid_) return false;
   pid_ = 0;
+  exit_code_ = WIFSIGNALED(status) ? -1 : WEXITSTATUS(status);
   how_ = WIFSIGNALED(status) ? absl::StrFormat("signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)))
                              : absl::StrFormat("exit code %d", WEXITSTATUS(status));
   return true;

@@ -34,10 +34,12 @@ class ChildProcess {
   // Does not wait: true once it has ended; then how() says how.
   bool Ended();
   const std::string& how() const { return how_; }  // "exit code 1", "signal 9 (Killed)"
+  int exit_code() const { return exit_code_; }     // -1: a signal ended it
 
  private:
   pid_t pid_ = 0;
   std::string how_;
+  int exit_code_ = -1;
 };
 
 // The end of a log for an error message: at most `lines` lines.

@@ -19,6 +19,19 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   return spec;
 }
 
+bool Failed(const v1::JobStatus& job) { return job.state() == v1::FAILED || job.state() == v1::CANCELLED; }
+
+// The newest job of that name, where it did not fail; else a new one.
+absl::StatusOr<v1::SubmitResponse> SubmitOnce(JobClient& client, const v1::JobSpec& spec) {
+  if (spec.name().empty()) return absl::InvalidArgumentError("name: missing; a job that is submitted once is known by it");
+  const auto known = client.Get({0, spec.name()});
+  if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
+  if (!known.ok() || Failed(*known)) return client.Submit(spec);
+  v1::SubmitResponse response;
+  *response.mutable_job() = *known;
+  return response;
+}
+
 }  // namespace
 
 int RunSubmit(const Globals& globals, const SubmitOptions& options) {
@@ -27,7 +40,8 @@ int RunSubmit(const Globals& globals, const SubmitOptions& options) {
     Fail(spec.status());
     return kExitUsage;
   }
-  const auto response = JobClient(globals.client).Submit(*spec);
+  JobClient client(globals.client);
+  const auto response = options.once ? SubmitOnce(client, *spec) : client.Submit(*spec);
   if (!response.ok()) return Fail(response.status());
   const v1::JobStatus& job = response->job();
   if (globals.json) {

@@ -28,6 +28,7 @@ struct SubmitOptions {
   std::string model;  // a file in place of the job's model
   std::vector<std::string> settings;
   bool watch = false;
+  bool once = false;  // a job of this name that was submitted before is taken instead, unless it failed or was cancelled
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
@@ -82,7 +83,8 @@ struct BenchExchangeOptions {
   std::string bin_dir;  // where the daemons' programs are
 };
 
-int RunRun(const Globals& globals, const TfRunOptions& options);
+// job.file: what the chief submits, to end with it; empty: nothing.
+int RunRun(const Globals& globals, const TfRunOptions& options, const SubmitOptions& job);
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);
 int RunJobs(const Globals& globals);

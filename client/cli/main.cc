@@ -57,6 +57,14 @@ void AddJobArgument(CLI::App* command, std::string* job) {
   command->add_option("JOB", *job, "The job's number, or its name (the newest one)")->required();
 }
 
+// What changes the job of a file.
+void AddJobChanges(CLI::App* command, SubmitOptions* options) {
+  command->add_option("--set", options->settings, "PATH=VALUE: set a field of the job, as optimizer.adam.beta_1=0.8")
+      ->allow_extra_args(false);
+  command->add_option("--model", options->model, "The model from this file: Keras' model.json, .keras or .onnx")
+      ->check(CLI::ExistingFile);
+}
+
 void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
   AddJobArgument(command, &options->job);
   command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
@@ -76,6 +84,7 @@ void AddUp(CLI::App& app, Invocation& call) {
       ->capture_default_str();
   up->add_option("--slots", call.up.slots, "Replicas that a worker computes at once; 0: hardware threads / workers")
       ->capture_default_str();
+  up->add_option("--device", call.up.device, "What workers compute on: auto, cpu, gpu or gpu:N")->capture_default_str();
   call.up.dir = "cairn-data";
   up->add_option("--dir", call.up.dir, "Data and logs; the cluster of a directory resumes when it is started again")
       ->capture_default_str();
@@ -85,12 +94,14 @@ void AddUp(CLI::App& app, Invocation& call) {
 
 void AddRun(CLI::App& app, Invocation& call) {
   CLI::App* run = AddCommand(app, "run", "Run what TF_CONFIG names for this container: ps, worker, chief or evaluator",
-                             call, [&call] { return RunRun(call.globals, call.tf_run); });
+                             call, [&call] { return RunRun(call.globals, call.tf_run, call.submit); });
   call.tf_run.dir = "cairn-data";
   run->add_option("--dir", call.tf_run.dir, "Data of the daemons; the same one again resumes")->capture_default_str();
   run->add_option("--slots", call.tf_run.slots, "Replicas that a worker computes at once; 0: the machine's threads")
       ->capture_default_str();
   run->add_option("--log-level", call.tf_run.log_level, "debug, info, warning or error")->capture_default_str();
+  run->add_option("--job", call.submit.file, "The chief, or worker 0, submits this job once and ends with it");
+  AddJobChanges(run, &call.submit);
 }
 
 void AddJobCommands(CLI::App& app, Invocation& call) {
@@ -98,11 +109,9 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
   CLI::App* submit =
       AddCommand(app, "submit", "Submit a job", call, [&call] { return RunSubmit(call.globals, call.submit); });
   submit->add_option("FILE", call.submit.file, "The job: text protobuf of a JobSpec")->required();
-  submit->add_option("--set", call.submit.settings, "PATH=VALUE: set a field of the job, as optimizer.adam.beta_1=0.8")
-      ->allow_extra_args(false);
-  submit->add_option("--model", call.submit.model, "The model from this file: Keras' model.json, .keras or .onnx")
-      ->check(CLI::ExistingFile);
+  AddJobChanges(submit, &call.submit);
   submit->add_flag("--watch", call.submit.watch, "Show its progress until it ends");
+  submit->add_flag("--once", call.submit.once, "Take the job of this name that was submitted before, unless it failed");
   AddCommand(app, "jobs", "List the jobs", call, [&globals] { return RunJobs(globals); });
   const auto add_with_job = [&](const char* name, const char* help, int (*run)(const Globals&, const std::string&)) {
     AddJobArgument(AddCommand(app, name, help, call, [&call, run] { return run(call.globals, call.job); }), &call.job);

@@ -124,6 +124,13 @@ std::vector<std::string> ListenFlags(const std::string& host, const std::string&
   return {"--listen", absl::StrCat("0.0.0.0:", port), "--advertise", port == "0" ? host : absl::StrCat(host, ":", port)};
 }
 
+const char* HeadType(const TfConfig& config) { return config.cluster.contains("chief") ? "chief" : "worker"; }
+
+std::string AddressOf(const TfConfig& config, const std::string& type, int index) {
+  const auto entries = config.cluster.find(type);
+  return entries == config.cluster.end() || !entries->second.contains(index) ? "" : entries->second.at(index);
+}
+
 }  // namespace
 
 absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text) {
@@ -137,21 +144,20 @@ absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text) {
   return config;
 }
 
+bool IsHead(const TfConfig& config) { return config.task_type == HeadType(config) && config.task_index == 0; }
+
+std::string CoordinatorOf(const TfConfig& config, const TfRunOptions& options) {
+  return options.coordinator.empty() ? AddressOf(config, HeadType(config), 0) : options.coordinator;
+}
+
 absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const TfRunOptions& options) {
-  const auto address_of = [&](const std::string& type, int index) {
-    const auto entries = config.cluster.find(type);
-    return entries == config.cluster.end() || !entries->second.contains(index) ? std::string()
-                                                                               : entries->second.at(index);
-  };
-  const std::string head_type = config.cluster.contains("chief") ? "chief" : "worker";
-  const std::string head = address_of(head_type, 0);
-  if (head.empty() && options.coordinator.empty()) {
+  const std::string coordinator = CoordinatorOf(config, options);
+  if (coordinator.empty()) {
     return Bad("cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
                "CAIRN_COORDINATOR");
   }
-  const std::string coordinator = options.coordinator.empty() ? head : options.coordinator;
   const std::string& type = config.task_type;
-  const std::string own = address_of(type, config.task_index);
+  const std::string own = AddressOf(config, type, config.task_index);
   const std::string name = type == "chief" ? type : absl::StrCat(type, "-", config.task_index);
 
   std::vector<TfDaemon> daemons;
@@ -171,7 +177,7 @@ absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const Tf
     return daemons;
   }
   const bool computes = type != "evaluator";
-  if (computes && options.coordinator.empty() && type == head_type && config.task_index == 0) {
+  if (options.coordinator.empty() && IsHead(config)) {
     std::vector<std::string> flags = ListenFlags(HostOf(own), own.substr(own.rfind(':') + 1));
     flags.insert(flags.end(), {"--data-dir", absl::StrCat(options.dir, "/coordinator")});
     add("coordinator", "cairn-coordinator", std::move(flags));

@@ -40,6 +40,10 @@ struct TfRunOptions {
   std::string log_level = "info";
 };
 
+// The task that a TFJob waits for, the chief or, without one, worker 0; and where the coordinator is, empty: nowhere.
+bool IsHead(const TfConfig& config);
+std::string CoordinatorOf(const TfConfig& config, const TfRunOptions& options);
+
 struct TfDaemon {
   std::string name;               // "ps-0"
   std::vector<std::string> argv;  // [0]: the program's path

@@ -51,6 +51,7 @@ TEST_F(ChildProcessTest, OutputGoesToTheLogAndTheEndIsTold) {
   ASSERT_TRUE(child.ok()) << child.status();
   ASSERT_TRUE(Until([&] { return child->Ended(); }));
   EXPECT_EQ(child->how(), "exit code 3");
+  EXPECT_EQ(child->exit_code(), 3);
   EXPECT_FALSE(child->running());
   EXPECT_EQ(TailOfFile(log(), 10), "out\nerr");
   EXPECT_EQ(TailOfFile(log(), 1), "err");
@@ -60,6 +61,7 @@ TEST_F(ChildProcessTest, OutputGoesToTheLogAndTheEndIsTold) {
   ASSERT_TRUE(killed.ok());
   ASSERT_TRUE(Until([&] { return killed->Ended(); }));
   EXPECT_EQ(killed->how(), "signal 9 (Killed)");
+  EXPECT_EQ(killed->exit_code(), -1);
 }
 
 TEST_F(ChildProcessTest, SignalsReachItAndItsHandleKillsIt) {

@@ -55,6 +55,24 @@ TEST(TfConfig, CoordinatorOfTheEnvironment) {
             "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-0 --data-dir /data/ps-0 --listen localhost:1\n");
 }
 
+// Whose end a TFJob waits for, and where the cluster is reached.
+TEST(TfConfig, TheHeadIsTheChiefOrElseTheFirstWorker) {
+  const auto head = [](const char* cluster, const char* task) { return IsHead(ParseTfConfig(Text(cluster, task)).value()); };
+  EXPECT_TRUE(head(kFull, R"({"type": "chief", "index": 0})"));
+  EXPECT_FALSE(head(kFull, R"({"type": "worker", "index": 0})"));
+  EXPECT_FALSE(head(kFull, R"({"type": "ps", "index": 0})"));
+  EXPECT_FALSE(head(kFull, R"({"type": "evaluator", "index": 0})"));
+  const char* workers = R"({"worker": ["127.0.0.1:5000", "h:5001"]})";
+  EXPECT_TRUE(head(workers, R"({"type": "worker", "index": 0})"));
+  EXPECT_FALSE(head(workers, R"({"type": "worker", "index": 1})"));
+  const TfConfig config = ParseTfConfig(Text(workers, R"({"type": "worker", "index": 1})")).value();
+  TfRunOptions options;
+  EXPECT_EQ(CoordinatorOf(config, options), "127.0.0.1:5000");
+  options.coordinator = "c:7070";
+  EXPECT_EQ(CoordinatorOf(config, options), "c:7070");
+  EXPECT_EQ(CoordinatorOf(ParseTfConfig(Text(R"({"ps": ["h:1"]})", R"({"type": "ps", "index": 0})")).value(), {}), "");
+}
+
 // MultiWorkerMirroredStrategy's: workers alone. Indices as text and as keys, as some tools write them; "master".
 TEST(TfConfig, WorkersWithoutPs) {
   const char* workers = R"({"worker": ["127.0.0.1:5000", "h:5001"]})";
