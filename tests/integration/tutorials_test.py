@@ -5,6 +5,7 @@
   multi_worker        "Multi-worker training with Keras": the same job on two workers: the same digest
   parameter_server    "Parameter server training": 2 ps, 4 workers
   resnet              CIFAR-10 with a residual network: every synchronous strategy, the same digest
+  text                "Text classification with a Transformer": embedding, attention, the mean over the words; mirrored and two workers
 
     tutorials_test.py [CASE]...
 """
@@ -117,10 +118,48 @@ def resnet():
     check(len(set(digests.values())) == 1, f"digests differ: {digests}")
 
 
+TEXT = """
+name: "text"
+model {
+  layers { input { shape: [64] } }
+  layers { name: "words" embedding { input_dim: 2000 output_dim: 16 } }
+  layers { name: "attention" inputs: ["words", "words"] multi_head_attention { num_heads: 2 key_dim: 8 dropout: 0.1 } }
+  layers { name: "sum" inputs: ["words", "attention"] add { } }
+  layers { layer_normalization { epsilon: 1e-6 } }
+  layers { global_average_pooling1d { } }
+  layers { dropout { rate: 0.1 } }
+  layers { dense { units: 4 activation: SOFTMAX } }
+}
+data { path: "%(data)s" format: TFRECORD validation_split: 0.1 }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+metrics { kind: ACCURACY }
+optimizer { adam { } learning_rate: 0.01 }
+batch_size: 50
+epochs: 2
+replicas: 2
+seed: 5
+"""
+
+
+def text():
+    results = {}
+    for strategy, ps, workers, slots in (("MIRRORED", 1, 1, 2), ("MULTI_WORKER_MIRRORED", 2, 2, 1)):
+        with Cluster(ps=ps, workers=workers, slots=slots) as c:
+            data = os.path.join(c.dir, "texts")
+            subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "texts", data, "--count", "2000", "--test-count", "400"],
+                           check=True, stdout=subprocess.DEVNULL)
+            job = c.submit(write_job(c, "text", TEXT, data), {"strategy": strategy, "partition_bytes": 16384})
+            status = c.wait(job)
+            results[strategy] = (status["digest"], c.evaluate(job)["accuracy"])
+    print(results, flush=True)
+    check(len({digest for digest, _ in results.values()}) == 1, f"digests differ: {results}")
+    check(results["MIRRORED"][1] > 0.9, f"it learned little: {results}")
+
+
 def main():
     wanted = sys.argv[1:]
     digests = []
-    for case in (mirrored, multi_worker, parameter_server, resnet):
+    for case in (mirrored, multi_worker, parameter_server, resnet, text):
         if not wanted or case.__name__ in wanted:
             digest = case()
             print(f"{case.__name__}: ok", flush=True)
