@@ -1,5 +1,6 @@
 """`cairn run` in the processes of a TFJob: chief, ps, workers and an evaluator find each other by TF_CONFIG alone and train a job; workers
-without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its field; SIGTERM ends all."""
+without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its field; SIGTERM ends all. With --job the chief
+submits the job and ends with it, as a TFJob waits for; a chief that was killed meanwhile finds its job again."""
 
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from cluster import BIN, SOURCE, check, free_port
+from cluster import BIN, TooLate, attempts, check, free_port
 from jobs import make_glyphs, small_job
 
 CAIRN = os.path.join(BIN, "cairn")
@@ -17,9 +18,10 @@ CAIRN = os.path.join(BIN, "cairn")
 class Tasks:
     """One `cairn run` for each task, as containers would be started."""
 
-    def __init__(self, directory, cluster, extra=()):
+    def __init__(self, directory, cluster, extra=(), flags=()):
         self.directory = directory
         self.cluster = cluster
+        self.flags = flags
         self.processes = {}
         tasks = [(kind, i) for kind, entries in cluster.items() for i in range(len(entries))] + list(extra)
         for kind, index in tasks:
@@ -32,7 +34,7 @@ class Tasks:
         env = {k: v for k, v in os.environ.items() if k != "CAIRN_COORDINATOR"}
         name = f"{kind}-{index}"
         with open(f"{self.directory}/{name}.log", "a") as log:
-            self.processes[name] = subprocess.Popen([CAIRN, "run", "--slots", "1", "--dir", f"{self.directory}/{name}"],
+            self.processes[name] = subprocess.Popen([CAIRN, "run", "--slots", "1", "--dir", f"{self.directory}/{name}", *self.flags],
                                                     env={**env, "TF_CONFIG": json.dumps(config)}, stdout=log, stderr=log,
                                                     stdin=subprocess.DEVNULL, start_new_session=True)
 
@@ -130,6 +132,34 @@ def without_ps(directory):
         return digest
 
 
+def submits(directory):
+    ports = addresses(3)
+    cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
+    job = small_job(directory, make_glyphs(directory), epochs=60)
+    with Tasks(directory, cluster, flags=["--job", job, "--set", "seed=9"]) as tasks:
+        def step():
+            done = subprocess.run([CAIRN, "--json", "job", "small"], env=tasks.env, capture_output=True, text=True, timeout=60)
+            return int(json.loads(done.stdout).get("step", 0)) if done.returncode == 0 else 0
+        end = time.monotonic() + 60
+        while step() < 5:
+            if tasks.processes["chief-0"].poll() is not None:
+                raise TooLate("the job ended before the chief was killed")
+            check(time.monotonic() < end, "the chief submits its job")
+            time.sleep(0.05)
+        # As Kubernetes would: the container dies and is started again.
+        tasks.processes["chief-0"].send_signal(signal.SIGKILL)
+        tasks.processes["chief-0"].wait()
+        tasks.start("chief", 0)
+        code = tasks.processes["chief-0"].wait(timeout=120)
+        with open(f"{directory}/chief-0.log") as f:
+            log = f.read()
+        check(code == 0 and "the job ended: exit code 0" in log, f"exit {code}")
+        check(log.count("job 1 ") >= 2 and "job 2 " not in log, "submitted once")
+        check(all(tasks.processes[name].poll() is None for name in ("worker-0", "ps-0")), "the others are ended by whoever started them")
+    with Tasks(directory, {"worker": addresses(1)}, flags=["--job", job, "--set", "epochs=-1"]) as tasks:
+        check(tasks.processes["worker-0"].wait(timeout=60) == 2, "a job that is refused: exit code 2")
+
+
 def refused():
     env = {k: v for k, v in os.environ.items() if k not in ("CAIRN_COORDINATOR", "TF_CONFIG")}
     for text, error in (
@@ -143,6 +173,7 @@ def refused():
 
 def main():
     refused()
+    attempts(lambda: ports_taken(submits))
     digests = {ports_taken(with_ps), ports_taken(without_ps)}
     print(digests)
     check(len(digests) == 1, f"digests differ: {digests}")
