@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs what the tests need, builds everything and runs every test. Arguments go to ctest:
+# Installs what the tests need, builds everything and runs every test, a fixed number of inputs of every fuzz target included. Arguments go to
+# ctest:
 #
 #   tests/run.sh                 all
 #   tests/run.sh -R safetensors  those whose name matches
@@ -7,6 +8,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ./deploy/install_deps.sh build test
-cmake --preset release -DCAIRN_TESTS=ON > /dev/null
+cmake --preset release -DCAIRN_TESTS=ON -DCAIRN_FUZZ_TEST=ON > /dev/null
 cmake --build --preset release
 exec ctest --test-dir build/release --output-on-failure -j2 "$@"
