@@ -129,7 +129,7 @@ Error GlobalAverageBackward(Stream stream, int64_t examples, int64_t positions, 
 
 // ---- normalization (normalization.cu) ----
 
-// Batch normalization over [rows, channels]. Variance: of the population, from the squares of x - mean.
+// Batch normalization over [rows, channels]. Variance: of the population, also of numbers far from 0.
 int64_t BatchStatisticsScratch(int64_t rows, int64_t channels);
 Error BatchStatistics(Stream stream, int64_t rows, int64_t channels, const void* x, float* mean, float* variance, float* scratch,
                       DType type);
@@ -175,7 +175,7 @@ Error SpatialDropout(Stream stream, int64_t examples, int64_t positions, int64_t
 
 // ids: float32 whole numbers, checked before. table: float32 [ids_max, width]. y: [count, width].
 Error Embedding(Stream stream, int64_t count, int64_t width, const float* ids, const float* table, void* y, DType type);
-// dtable [rows, width], every number written: the rows of dy with that id, added in their order.
+// dtable [rows, width], every number written: the rows of dy with that id, in an order that their places decide.
 int64_t EmbeddingScratch(int64_t count, int64_t rows);
 Error EmbeddingBackward(Stream stream, int64_t count, int64_t rows, int64_t width, const float* ids, const void* dy, float* dtable,
                         float* scratch, DType type);
