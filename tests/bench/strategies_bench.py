@@ -4,7 +4,7 @@
 
   beans   tutorial_resnet (TensorFlow's tutorials) on the photographs of beans at 224x224; needs the data set (CAIRN_DATA)
   cifar   resnet18 on generated pictures in CIFAR-10's format (`cairn data make colour-glyphs`)
-  small   tutorial_resnet on the same pictures: what ctest runs
+  small   two residual blocks on the same pictures: what ctest runs
 
 Each strategy gets the same job: R = 2, --steps steps of plain gradient descent. Checked: the mean loss of the last fifth of the steps is
 below that of the first fifth, and every synchronous strategy ends with the same digest. Printed: both losses, images a second of the whole job, and the largest
@@ -31,7 +31,7 @@ STRATEGIES = (  # name, workers, settings, whether the digest is everybody's
 )
 JOB = """
 name: "%(model)s"
-model { ready_made { name: "%(model)s" input_shape: %(shape)s classes: %(classes)d } }
+model { %(layers)s }
 data { path: "%(data)s" }
 loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
 metrics { kind: ACCURACY }
@@ -43,6 +43,27 @@ replicas: 2
 seed: 3
 validation_freq: 1000
 """
+
+READY_MADE = 'ready_made { name: "%s" input_shape: %s classes: %d }'
+SMALL = """
+  layers { input { shape: [32, 32, 3] } }
+  layers { rescaling { scale: 0.003921569 } }
+  layers { conv2d { filters: 16 kernel_size: 3 strides: 2 padding: SAME use_bias: false } }
+  layers { batch_normalization { } }
+  layers { name: "one" activation { activation: RELU } }
+  layers { conv2d { filters: 16 kernel_size: 3 padding: SAME use_bias: false } }
+  layers { name: "one_bn" batch_normalization { } }
+  layers { inputs: ["one_bn", "one"] add { } }
+  layers { name: "two" activation { activation: RELU } }
+  layers { conv2d { filters: 32 kernel_size: 3 strides: 2 padding: SAME use_bias: false } }
+  layers { name: "two_bn" batch_normalization { } }
+  layers { name: "short" inputs: "two" conv2d { filters: 32 kernel_size: 1 strides: 2 } }
+  layers { inputs: ["two_bn", "short"] add { } }
+  layers { activation { activation: RELU } }
+  layers { global_average_pooling2d { } }
+  layers { dense { units: 10 activation: SOFTMAX } }
+"""
+
 
 class PeakMemory:
     """The largest VmHWM of the workers, MiB."""
@@ -102,14 +123,13 @@ def main():
     what = args.what or ["beans", "cifar"]
     if "beans" in what:
         check(data_dir() is not None, "no data sets (set CAIRN_DATA)")
-        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "shape": "[224, 224, 3]", "classes": 3},
+        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "layers": READY_MADE % ("tutorial_resnet", "[224, 224, 3]", 3)},
             os.path.join(data_dir(), "beans"), args)
     if "cifar" in what:
-        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "shape": "[32, 32, 3]", "classes": 10},
+        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "layers": READY_MADE % ("resnet18", "[32, 32, 3]", 10)},
             None, args)
     if "small" in what:
-        run("tutorial_resnet on colour-glyphs, 32x32", {"model": "tutorial_resnet", "shape": "[32, 32, 3]", "classes": 10},
-            None, args)
+        run("two residual blocks on colour-glyphs, 32x32", {"model": "small", "layers": SMALL}, None, args)
 
 
 if __name__ == "__main__":

@@ -317,7 +317,30 @@ def asynchronous():
     print("asynchronous: stopped", flush=True)
 
 
-CASES = (early_stopping, best_weights, reduce_lr, files, backup, not_finite, asynchronous)
+def keras_archives():
+    """What ModelCheckpoint writes as .keras is loaded again, as weights and as a model: the same figures to the last digit."""
+    with Cluster(ps=2, workers=2) as c:
+        more = """
+            callbacks { model_checkpoint { filepath: '%(dir)s/m-{epoch}.keras' } }
+            callbacks { model_checkpoint { filepath: '%(dir)s/best.keras' monitor: 'val_accuracy' mode: MODE_MAX save_best_only: true } }"""
+        job_file = small_job(c.dir, make_glyphs(c.dir), 3, more % {"dir": c.dir})
+        job = c.submit(job_file)
+        status = c.wait(job)
+        wanted = c.evaluate(job)
+        again = c.evaluate_with(job, "--weights", f"{c.dir}/m-3.keras")
+        check((again["loss"], again["accuracy"]) == (wanted["loss"], wanted["accuracy"]), f"{again}, {wanted}")
+        best = max(figures(status, "validation", "accuracy"))
+        kept = c.evaluate_with(job, "--weights", f"{c.dir}/best.keras", "--split", "validation")
+        check(kept["accuracy"] == best, f"the best epoch's: {kept['accuracy']}, {best}")
+        plain = small_job(c.dir, f"{c.dir}/glyphs", 1, name="plain.textproto")
+        other = str(json.loads(c.cairn("submit", plain, "--model", f"{c.dir}/m-3.keras", "--set", "steps_per_epoch=1", as_json=True).stdout)["job_id"])
+        c.wait(other)
+        again = c.evaluate_with(other, "--weights", f"{c.dir}/m-3.keras")
+        check((again["loss"], again["accuracy"]) == (wanted["loss"], wanted["accuracy"]), f"as a model: {again}, {wanted}")
+        print(f"keras_archives: accuracy {wanted['accuracy']}, best of validation {best}", flush=True)
+
+
+CASES = (early_stopping, best_weights, reduce_lr, files, keras_archives, backup, not_finite, asynchronous)
 
 
 def main():
