@@ -9,6 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/unit/backend/layer_cases.h"
+#include "worker/backend/plugin.h"
+#include "worker/backend/reference/reference_backend.h"
+
 namespace cairn {
 namespace {
 
@@ -52,6 +56,36 @@ TEST(PluginFoldersTest, TheNamedOnesThenTheProgramsOwn) {
   EXPECT_EQ(folders[0], "/a");
   EXPECT_EQ(folders[1], "/b");
   EXPECT_EQ(std::filesystem::path(folders[3]).filename(), "lib");
+}
+
+// A whole backend across the boundary: what the plugin computes with the program's symbols is what the reference computes.
+TEST(LoadPluginTest, ABackendOfAPluginTrains) {
+  const auto backend = LoadPlugin({HOST_GPU}, "libcairn_cudnn.so", kAllDevices);
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_EQ((*backend)->name(), "cudnn");
+  EXPECT_EQ((*backend)->slots_default(), 1);
+  const LayerCase c{"cnn", Between("layers { batch_normalization {} } layers { activation { activation: RELU } } layers { dropout { rate: 0.5 } }")};
+  const auto graph = CaseGraph(c);
+  ProgramOptions options;
+  options.batch_max = 5;
+  options.loss = FromText<v1::Loss>(c.loss);
+  const auto program = (*backend)->Compile(graph, options), reference = MakeReferenceBackend()->Compile(graph, options);
+  ASSERT_TRUE(program.ok() && reference.ok()) << program.status();
+  const Batch batch = CaseBatch(*graph, options.loss, 5, 7);
+  const std::vector<float> values = CaseValues(*graph, 5);
+  std::vector<float> actual(graph->space_size()), expected(graph->space_size());
+  const StepInfo info{.seed = 1, .step = 2, .replica = 3};
+  const auto sums = (*program)->TrainStep(batch, info, values, absl::MakeSpan(actual), nullptr);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_NEAR(sums->loss, (*reference)->TrainStep(batch, info, values, absl::MakeSpan(expected), nullptr)->loss, 1e-4);
+  EXPECT_THAT(actual, testing::Pointwise(testing::FloatNear(1e-4f), expected));
+  // An error that the plugin made.
+  Batch short_batch = batch;
+  short_batch.labels = Buffer::Zeros(4);
+  EXPECT_EQ((*program)->TrainStep(short_batch, info, values, absl::MakeSpan(actual), nullptr).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  options.compute = v1::FLOAT16;
+  EXPECT_THAT(std::string((*backend)->Compile(graph, options).status().message()), HasSubstr("compute_dtype: FLOAT16"));
 }
 
 // With the build's own plugin where there is one: this test passes with and without a GPU.
