@@ -230,8 +230,8 @@ class BusyShare:
 
     def sample(self):
         while not self.over.wait(0.5):
-            done = subprocess.run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"], capture_output=True, text=True)
-            with contextlib.suppress(ValueError, IndexError):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                done = subprocess.run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"], capture_output=True, text=True)
                 self.samples.append(float(done.stdout.splitlines()[0]))
 
     def __exit__(self, *_):
