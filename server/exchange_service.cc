@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -16,6 +17,12 @@
 #include "common/rpc/byte_buffer.h"
 
 namespace cairn {
+namespace {
+
+// A snapshot that waits for its turn asks again so often.
+constexpr absl::Duration kSnapshotPoll = absl::Milliseconds(5);
+
+}  // namespace
 
 // One call. It lives until OnDone has run and nobody holds a reference (the map of streams, credits, senders).
 // gRPC's rule: no operation may be started after Finish; Finish is started once, when nobody writes.
@@ -167,7 +174,15 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
       absl::MutexLock lock(&mutex_);
       outgoing_bulk_ = queue_.empty();
       std::deque<FrameSplitter>& queue = outgoing_bulk_ ? bulk_ : queue_;
-      if (!queue.empty() && !broken_) {
+      const absl::Duration wait = queue.empty() || broken_ ? absl::ZeroDuration() : WaitToSend();
+      if (wait > absl::ZeroDuration()) {
+        writing_ = false;
+        if (!std::exchange(resuming_, true)) {
+          service_->pacer_.PostAfter(wait, [weak = weak_from_this()] {
+            if (const auto self = weak.lock()) self->Resume();
+          });
+        }
+      } else if (!queue.empty() && !broken_) {
         chunk = queue.front().Next();
         outgoing_bytes_ = chunk->payload.size();
         if (queue.front().done()) {
@@ -189,6 +204,27 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
     } else if (finish.has_value()) {
       Finish(*finish);
     }
+  }
+
+  // Before the next chunk.
+  absl::Duration WaitToSend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (ending_.has_value()) return absl::ZeroDuration();
+    const size_t left = outgoing_bulk_ ? bulk_.front().bytes_left() : queue_.front().bytes_left();
+    const size_t bytes = kFrameOverheadBytes + std::min(left, kFramePayloadBytesMax);
+    if (outgoing_bulk_) return service_->WaitForSnapshot(bytes);
+    service_->NoteTraffic(bytes);
+    return absl::ZeroDuration();
+  }
+
+  // The snapshot's turn has come.
+  void Resume() {
+    {
+      absl::MutexLock lock(&mutex_);
+      resuming_ = false;
+      if (writing_) return;
+      writing_ = true;
+    }
+    Pump();
   }
 
   void OnWriteDone(bool ok) override {
@@ -236,6 +272,7 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   size_t bulk_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t handling_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool resuming_ ABSL_GUARDED_BY(mutex_) = false;  // Resume comes
   bool read_paused_ ABSL_GUARDED_BY(mutex_) = false;
   int starting_reads_ ABSL_GUARDED_BY(mutex_) = 1;  // the first: Start
   int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -269,8 +306,12 @@ class ExchangeService::Service
   ExchangeService* const owner_;
 };
 
-ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes_max)
-    : handler_(handler), received_(received_bytes_max), service_(std::make_unique<Service>(this)) {}
+ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes_max, const SnapshotPace& pace)
+    : handler_(handler),
+      received_(received_bytes_max),
+      service_(std::make_unique<Service>(this)),
+      pace_(pace),
+      pacer_("snapshots") {}
 
 ExchangeService::~ExchangeService() = default;
 
@@ -285,6 +326,26 @@ void ExchangeService::Send(uint64_t client, Frame frame) {
     stream = it->second;
   }
   stream->Send(std::move(frame));
+}
+
+void ExchangeService::NoteTraffic(size_t bytes) {
+  absl::MutexLock lock(&pace_mutex_);
+  traffic_at_ = absl::Now();
+  const bool wanted = traffic_at_ - wanted_at_ < pace_.idle_after;
+  snapshot_bytes_ = wanted ? snapshot_bytes_ + pace_.share * static_cast<double>(bytes) : static_cast<double>(pace_.free_bytes);
+}
+
+absl::Duration ExchangeService::WaitForSnapshot(size_t bytes) {
+  absl::MutexLock lock(&pace_mutex_);
+  wanted_at_ = absl::Now();
+  if (wanted_at_ - traffic_at_ >= pace_.idle_after) return absl::ZeroDuration();
+  if (snapshot_bytes_ >= static_cast<double>(bytes)) {
+    snapshot_bytes_ -= static_cast<double>(bytes);
+  } else if (wanted_at_ < snapshot_due_) {
+    return kSnapshotPoll;
+  }
+  snapshot_due_ = wanted_at_ + absl::Seconds(static_cast<double>(bytes) / pace_.bytes_per_second_min);
+  return absl::ZeroDuration();
 }
 
 void ExchangeService::Forget(uint64_t client) {
