@@ -88,6 +88,15 @@ TEST(LoadPluginTest, ABackendOfAPluginTrains) {
   EXPECT_THAT(std::string((*backend)->Compile(graph, options).status().message()), HasSubstr("compute_dtype: FLOAT16"));
 }
 
+// Also where there is no driver, and so no worker would open it.
+TEST(LoadPluginTest, TheBuiltPluginFindsAllItsSymbols) {
+  if (!std::filesystem::exists(BUILT_PLUGINS "/libcairn_cudnn.so")) GTEST_SKIP() << "built without the CUDA toolkit";
+  const absl::Status status = LoadPlugin({BUILT_PLUGINS}, "libcairn_cudnn.so", kAllDevices).status();
+  if (status.ok()) return;
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("could not be loaded"))) << status;
+}
+
 // With the build's own plugin where there is one: this test passes with and without a GPU.
 TEST(SelectBackendTest, AutoFallsBackAndSaysWhyGpuIsAnError) {
   setenv("CAIRN_PLUGINS", BUILT_PLUGINS, 1);
