@@ -1,6 +1,7 @@
 // SimCluster: the nodes of one run, the network between them, the coordinators, the user and the faults.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +47,10 @@ class SimCluster {
   void Updated(uint32_t partition, uint64_t version);  // a primary's
   // From now on this ps answers for the partition. rolled_back: to a version that the coordinator chose.
   void OnServes(const SimPs& ps, uint32_t partition, uint64_t generation, bool rolled_back);
+  // It did before, and goes on in this generation: who comes late with an older one answers nobody.
+  void OnStillServes(uint32_t partition, uint64_t generation) {
+    served_in_[partition] = std::max(served_in_[partition], generation);
+  }
   // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);

@@ -189,6 +189,7 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
     AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}};
     // Serving begins with the event: what is told before it is the last owner's word.
     if (!range.backup() && (!served || back)) cluster_.OnServes(*this, partition, host.generation(), back);
+    if (!range.backup()) cluster_.OnStillServes(partition, host.generation());
     Run(partition, std::move(assign));
     if (!cores_.contains(partition)) return;  // its store failed, and that was told
     if (cluster_.options().bug == PlantedBug::kReportEarly) {

@@ -396,6 +396,21 @@ TEST(ClusterCallbacks, TheBestWeightsAreRestoredBeforeTheDigestIsTaken) {
   }
 }
 
+// The checkpoint of the best epoch would be removed as the oldest, and its weights with it.
+TEST(ClusterCallbacks, TheBestCheckpointIsMarkedAlsoWhereTheCommandWasLost) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.SubmitOk(RestoringBest(v1::LOGGED));
+  c.Train(kSteps);
+  FakeNode& chief = c.node("worker-0");
+  ASSERT_EQ(chief.marks.size(), 1u);
+  c.BreakSession(chief);
+  c.Connect(chief);
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_EQ(chief.marks.size(), 2u);
+  EXPECT_EQ(chief.marks.back().step(), kSteps);
+}
+
 TEST(ClusterCallbacks, AGenerationInTheMiddleOfARestoreIsNoLoss) {
   Cluster c(2, 2);
   c.write_checkpoints = true;
