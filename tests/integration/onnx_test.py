@@ -143,8 +143,8 @@ def foreign_models_train(c, runtime, job_file, x):
         check(np.abs(runtime.run([(path, channels_first)])[0] - outputs).max() < TOLERANCE, "torch.onnx: onnxruntime has other outputs")
     job = submit_model(c, job_file, path, {"optimizer": "{ adam { } learning_rate: 0.001 }"})
     epochs = c.wait(job)["epochs"]
-    losses = [float(e["train"]["loss"]) for e in epochs]
-    check(losses[-1] < 0.8 * losses[0] and c.evaluate(job)["accuracy"] > 0.5, f"torch.onnx does not train: {epochs}")
+    losses, accuracies = ([float(e["train"][name]) for e in epochs] for name in ("loss", "accuracy"))
+    check(losses[-1] < 0.8 * losses[0] and accuracies[-1] > 2 * accuracies[0], f"torch.onnx does not train: {epochs}")
     layers = json.loads(c.cairn("models", path, as_json=True).stdout)["layers"]
     names = [layer["name"] for layer in layers]
     check(names[:3] == ["input", "Conv_0", "conv1"] and "fc" in names, names)  # pads of their own before conv1
