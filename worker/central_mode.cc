@@ -187,7 +187,10 @@ void CentralMode::ComputeAgain(Own& own) {
 
 void CentralMode::Release(Own& own) {
   const bool at_work = own.state == Own::State::kEvaluating || own.state == Own::State::kComputing;
-  if (at_work) context_.effects.emplace_back(StopWork{own.work});
+  if (at_work) {
+    context_.effects.emplace_back(StopWork{own.work});
+    OnWorkEnded(own.work);  // a slot that only begins with it comes to hear that nobody wants it when it asks for values
+  }
   if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());
   again_.erase(own.id);
   SynchronousMode::Release(own);

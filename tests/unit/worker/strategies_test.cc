@@ -303,6 +303,27 @@ TEST_F(CentralStorageTest, ALostGradientIsComputedAgain) {
   EXPECT_EQ(TakeComputes().at(0).step, 1);
 }
 
+// A slot may begin with a work only after it was told to stop it: it hears so when it asks for values. Else it would wait for values of a step
+// that is over, and its slot with it.
+TEST_F(CentralStorageTest, AWorkWhoseReplicaIsGoneIsStoppedWheneverItBegins) {
+  Begin({0, 1});
+  const std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_EQ(work.size(), size_t{2});
+  v1::AssignReplicas without = Assignment(v1::CENTRAL_STORAGE, 2, {0});
+  without.set_assignment(2);
+  Feed(replica::Assign{without});
+  EXPECT_EQ(stopped, (std::vector<uint64_t>{work[1].work}));
+  stopped.clear();
+  Want(work[1].work, 0, 1);
+  EXPECT_EQ(stopped, (std::vector<uint64_t>{work[1].work}));
+  EXPECT_TRUE(pulls.empty());
+  Feed(replica::WeightsDone{work[1].work, 0, 1});
+  Feed(replica::Computed{work[1].work, absl::CancelledError("stopped")});
+  EXPECT_EQ(failure, "");
+  Want(work[0].work, 0, 1);
+  EXPECT_EQ(pulls.size(), size_t{1}) << "the other one goes on";
+}
+
 TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
   Begin({0});
   const std::vector<replica::Compute> work = TakeComputes();
