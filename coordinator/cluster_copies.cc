@@ -114,8 +114,9 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
     bool changed =
         RemoveBackups(p, [&](const auto& b) { return !b.former() && UsablePs(job, b.node()) == nullptr; });
     for (v1::BackupPlacement& b : *p.mutable_backups()) {
-      if (job.returned.erase({p.partition(), b.node()}) == 0) continue;
-      b.set_former(b.former() && StaysComplete(job, b.node(), /*returned=*/true));
+      if (!returned(b.node())) continue;
+      b.set_former(b.former() && StaysComplete(job, p.partition(), b.node()));
+      job.returned.erase({p.partition(), b.node()});
       b.set_in_sync(false);
       changed = true;
     }
@@ -216,11 +217,14 @@ void ClusterCore::LoseWeights(Job& job, const std::string& why) {
   DropFromNodes(job.id(), v1::PS);
 }
 
-// Whether a copy that had every acknowledged update has them still: in memory, or on its disk.
-bool ClusterCore::StaysComplete(const Job& job, const NodeName& name, bool returned) const {
+// Whether a copy that had every acknowledged update has them still: in memory, or on its disk, which may be another one now.
+bool ClusterCore::StaysComplete(const Job& job, uint32_t partition, const NodeName& name) const {
   const ClusterNode* node = members_.Find(name);
   if (node != nullptr && LeftOut(job, *node)) return false;
-  return !returned || LogsBeforeReply(job.status.spec().durability());
+  const auto returned = job.returned.find({partition, name});
+  if (returned == job.returned.end()) return true;
+  const auto& held = returned->second.held;
+  return LogsBeforeReply(job.status.spec().durability()) && held && held->version() >= LeastVersion(job, partition);
 }
 
 // The old primary, where it is alive, and the other backups follow the new one from now on, and begin with its image. Those that have
@@ -235,12 +239,12 @@ void ClusterCore::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeNam
   };
   RemoveBackups(p, [&](const auto& b) { return b.node() == heir; });
   for (v1::BackupPlacement& b : *p.mutable_backups()) {
-    const bool stays = Complete(b) && StaysComplete(job, b.node(), returned(b.node()));
+    const bool stays = Complete(b) && StaysComplete(job, p.partition(), b.node());
     b.set_in_sync(b.in_sync() && UsablePs(job, b.node()) != nullptr && !returned(b.node()));
     b.set_former(stays && !b.in_sync());
   }
   RemoveBackups(p, [&](const auto& b) { return !b.former() && UsablePs(job, b.node()) == nullptr; });
-  const bool stays = StaysComplete(job, old, returned(old));
+  const bool stays = StaysComplete(job, p.partition(), old);
   if (there(old) || stays) {
     v1::BackupPlacement& b = *p.add_backups();
     b.set_node(old);

@@ -149,7 +149,7 @@ class ClusterCore {
   SettleResult SettleFromDisk(Job& job, v1::PartitionPlacement& p);
   void LoseWeights(Job& job, const std::string& why);
   void MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned = false);
-  bool StaysComplete(const Job& job, const NodeName& name, bool returned) const;
+  bool StaysComplete(const Job& job, uint32_t partition, const NodeName& name) const;
   void BeginCopiesAnew(Job& job);
   bool EndFormers(Job& job);
   bool Draining(const NodeName& name) const;

@@ -126,9 +126,12 @@ void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   UpdateReason(job);
 }
 
-// Tells every ps what it has to hold, where that is news to it.
+// Tells every ps what it has to hold, where that is news to it. One that was started anew serves nothing before it is settled what of it is
+// taken: its disk may be behind, or another one.
 void ClusterCore::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : members_.Connected(v1::PS)) {
+    const bool unsettled = std::any_of(job.returned.begin(), job.returned.end(), [&](const auto& r) { return r.first.second == ps->name; });
+    if (unsettled) continue;
     if (job.UsesPs(ps->name)) {
       Host(job, *ps, anew);
     } else if (ps->hosting.erase(job.id()) > 0) {
