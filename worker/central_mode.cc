@@ -93,7 +93,7 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   held.here = true;
   context_.CopyValues(*reply.frame, values_);
   for (const auto& [work, counts] : uses_) {
-    if (counts[partition] > 0) context_.effects.emplace_back(WeightsHere{work, partition});
+    context_.effects.insert(context_.effects.end(), counts[partition], WeightsHere{work, partition});  // each wish is granted
   }
 }
 

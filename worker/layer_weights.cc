@@ -6,7 +6,7 @@ namespace cairn {
 
 LayerWeights::LayerWeights(uint64_t work, const std::vector<v1::PartitionRange>& ranges,
                            std::function<void(replica::Event)> post)
-    : work_(work), ranges_(ranges), post_(std::move(post)), held_(ranges.size()), here_(ranges.size()) {}
+    : work_(work), ranges_(ranges), post_(std::move(post)), wanted_(ranges.size()), granted_(ranges.size()) {}
 
 LayerWeights::Range LayerWeights::PartitionsOf(int64_t begin, int64_t end) const {
   const auto from = static_cast<uint64_t>(begin), to = static_cast<uint64_t>(end);
@@ -19,7 +19,7 @@ LayerWeights::Range LayerWeights::PartitionsOf(int64_t begin, int64_t end) const
 void LayerWeights::Want(Range range) {
   {
     absl::MutexLock lock(&mutex_);
-    for (uint32_t p = range.begin; p < range.end; ++p) ++held_[p];
+    for (uint32_t p = range.begin; p < range.end; ++p) ++wanted_[p];
   }
   post_(replica::WeightsWanted{work_, range.begin, range.end});
 }
@@ -35,7 +35,7 @@ absl::Status LayerWeights::Acquire(int64_t begin, int64_t end) {
   absl::MutexLock lock(&mutex_);
   const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (stopped_) return true;
-    return std::all_of(here_.begin() + range.begin, here_.begin() + range.end, [](char here) { return here != 0; });
+    return std::equal(wanted_.begin() + range.begin, wanted_.begin() + range.end, granted_.begin() + range.begin);
   };
   mutex_.Await(absl::Condition(&ready));
   return stopped_ ? absl::CancelledError("the step is not wanted any more") : absl::OkStatus();
@@ -43,18 +43,12 @@ absl::Status LayerWeights::Acquire(int64_t begin, int64_t end) {
 
 void LayerWeights::Release(int64_t begin, int64_t end) {
   const Range range = PartitionsOf(begin, end);
-  {
-    absl::MutexLock lock(&mutex_);
-    for (uint32_t p = range.begin; p < range.end; ++p) {
-      if (--held_[p] == 0) here_[p] = 0;
-    }
-  }
   post_(replica::WeightsDone{work_, range.begin, range.end});
 }
 
 void LayerWeights::Here(uint32_t partition) {
   absl::MutexLock lock(&mutex_);
-  if (partition < here_.size() && held_[partition] > 0) here_[partition] = 1;
+  if (partition < granted_.size()) ++granted_[partition];
 }
 
 void LayerWeights::Stop() {

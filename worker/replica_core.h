@@ -68,7 +68,7 @@ struct Evaluated {
   uint64_t work = 0;
   absl::StatusOr<BatchSums> sums;
 };
-// The layers that a work with by_layer comes to need the values of these partitions: WeightsHere follows for each, or
+// The layers that a work with by_layer comes to need the values of these partitions: one WeightsHere follows for each, or
 // StopWork. WeightsDone: they do not any more; as often as WeightsWanted.
 struct WeightsWanted {
   uint64_t work = 0;
@@ -122,7 +122,7 @@ struct Evaluate {
   Buffer values;
   bool by_layer = false;  // as Compute
 };
-// The values of the partition stand in the work's `values`, until WeightsDone.
+// The values of the partition stand in the work's `values`, until WeightsDone. As often as WeightsWanted.
 struct WeightsHere {
   uint64_t work = 0;
   uint32_t partition = 0;

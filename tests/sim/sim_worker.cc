@@ -189,10 +189,11 @@ void SimWorker::Compute(replica::Compute work) {
 }
 
 void SimWorker::ComputeByLayer(replica::Compute work) {
-  const uint64_t id = work.work;
-  by_layer_[id] = {std::move(work), 1, 0};
-  LaterInCore(host_.cpu * absl::Milliseconds(1), [this, id] {
-    if (by_layer_.contains(id)) Run(replica::WeightsWanted{id, 0, 1});
+  // It waits for a slot; the word to stop it is lost until then.
+  LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(40)), [this, work = std::move(work)] {
+    const uint64_t id = work.work;
+    by_layer_[id] = {work, 1, 0};
+    Run(replica::WeightsWanted{id, 0, 1});
   });
 }
 

@@ -250,8 +250,12 @@ TEST_F(CentralStorageTest, ValuesComeWhenWantedAndGoWhenDone) {
   EXPECT_TRUE(pulls.empty()) << "still wanted by the second layer";
   Feed(replica::WeightsDone{id, 0, 1});
   Feed(replica::WeightsDone{id, 0, 2});
+  here.clear();
+  Want(id, 0, 1);
   Want(id, 0, 1);
   ASSERT_EQ(pulls.size(), size_t{1}) << "forgotten, pulled anew";
+  AnswerPulls(0);
+  EXPECT_EQ(here, (Places{{id, 0}, {id, 0}})) << "each wish is granted";
   Want(99, 0, 1);
   EXPECT_EQ(stopped, (std::vector<uint64_t>{99})) << "a work that nobody knows";
 }
