@@ -19,7 +19,7 @@ import time
 
 
 def sockets_of(pid):
-    """Inodes of the process' sockets."""
+    """Inodes of the process' sockets, as the kernel writes them."""
     found = set()
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -35,19 +35,26 @@ def sockets_of(pid):
 
 
 def tcp_table():
-    """(local port, state, inode) of every TCP socket; state 0A is listening. gRPC's are IPv6 sockets that speak IPv4 too."""
+    """(local port, remote port, state, inode) of every TCP socket; state 0A is listening. gRPC's are IPv6 sockets that speak IPv4 too."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         if not os.path.exists(path):
             continue
         with open(path) as f:
             for line in f.readlines()[1:]:
                 fields = line.split()
-                yield int(fields[1].rsplit(":", 1)[1], 16), fields[3], fields[9]
+                yield *(int(field.rsplit(":", 1)[1], 16) for field in fields[1:3]), fields[3], fields[9]
 
 
 def listening_port(pid):
     own = sockets_of(pid)
-    return next((port for port, state, inode in tcp_table() if state == "0A" and inode in own), None)
+    return next((port for port, _, state, inode in tcp_table() if state == "0A" and inode in own), None)
+
+
+def owner_of(local, remote):
+    """The process that holds the socket between these two ports; None when it is closed. Both ports count: the system gives a local port to
+    several connections that go to different places."""
+    inode = next((i for here, there, _, i in tcp_table() if (here, there) == (local, remote) and i != "0"), None)
+    return inode and next((int(pid) for pid in os.listdir("/proc") if pid.isdigit() and inode in sockets_of(pid)), None)
 
 
 class Proxy:
@@ -58,7 +65,8 @@ class Proxy:
         self.seconds = 0.0
         self.bytes = {"up": 0, "down": 0}
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.port = self.listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -94,15 +102,20 @@ class Proxy:
         self.loop.close()
 
     async def connection(self, reader, writer):
+        # Once and for good: what a process sent before it closed its end is held back too. The table is read while others write it, so that
+        # one look may miss a line.
         peer = writer.get_extra_info("peername")[1]
-        inode = next((i for port, state, i in tcp_table() if state != "0A" and port == peer), None)
+        owner = next(filter(None, (owner_of(peer, self.port) for _ in range(5))), None)
+        if owner is None:  # it has left again
+            writer.transport.abort()
+            return
         try:
             out_reader, out_writer = await asyncio.open_connection("127.0.0.1", self.target_port())
         except (OSError, TypeError):  # nobody listens there
             writer.transport.abort()
             return
-        pumps = [asyncio.ensure_future(self.pump("up", inode, reader, out_writer)),
-                 asyncio.ensure_future(self.pump("down", inode, out_reader, writer))]
+        pumps = [asyncio.ensure_future(self.pump("up", owner, reader, out_writer)),
+                 asyncio.ensure_future(self.pump("down", owner, out_reader, writer))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -111,12 +124,10 @@ class Proxy:
             writer.transport.abort()
             out_writer.transport.abort()
 
-    def is_cut(self, direction, inode):
-        if not (self.up_cut if direction == "up" else self.down_cut):
-            return False
-        return self.whose is None or any(inode in sockets_of(pid) for pid in self.whose)
+    def is_cut(self, direction, owner):
+        return (self.up_cut if direction == "up" else self.down_cut) and (self.whose is None or owner in self.whose)
 
-    async def pump(self, direction, inode, reader, writer):
+    async def pump(self, direction, owner, reader, writer):
         """Ends when either side is gone. A client that gives up on a silent link is seen when the link is healed."""
         arrived = asyncio.Queue(64)  # (when it may go on, data)
 
@@ -124,7 +135,7 @@ class Proxy:
             while True:
                 when, data = await arrived.get()
                 await asyncio.sleep(max(0.0, when - time.monotonic()))
-                while self.is_cut(direction, inode):
+                while self.is_cut(direction, owner):
                     await asyncio.sleep(0.02)
                 if not data:
                     return
