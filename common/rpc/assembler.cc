@@ -14,7 +14,8 @@ bool SameRequest(const Frame& a, const Frame& b) {
          a.replica_first == b.replica_first && a.replica_count == b.replica_count && a.sequence == b.sequence &&
          a.version == b.version && a.want_version == b.want_version && a.examples == b.examples && a.dtype == b.dtype &&
          a.reply_dtype == b.reply_dtype && a.tensor == b.tensor && a.tensors == b.tensors &&
-         a.ema_overwrite == b.ema_overwrite && a.norms_xxh3 == b.norms_xxh3 && a.payload_total == b.payload_total;
+         a.ema_overwrite == b.ema_overwrite && a.norms_xxh3 == b.norms_xxh3 && a.loss_scale == b.loss_scale &&
+         a.not_finite == b.not_finite && a.payload_total == b.payload_total;
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ struct Frame {
   std::string scalars;  // NORMS, CLIP, and VALUES and REPLICATE of an update that was clipped by them
   bool ema_overwrite = false;
   uint64_t norms_xxh3 = 0;  // CLIP: of the NORMS that the factors are of
+  float loss_scale = 0;     // jobs that have one: of the gradient (PUSH, REPLICATE), for the next one (VALUES)
+  bool not_finite = false;  // PUSH, REPLICATE: the gradient was not, and is left out
   Buffer payload;
 };
 

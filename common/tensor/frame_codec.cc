@@ -38,7 +38,9 @@ enum Field : uint32_t {
   kScalars = 22,        // (V)
   kEmaOverwrite = 23,   // (W)
   kNormsXxh3 = 24,      // (X)
-  kPayload = 100,       // (Y)
+  kLossScale = 25,      // (Y)
+  kNotFinite = 26,      // (Z)
+  kPayload = 100,       // (AA)
 };
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
@@ -238,6 +240,9 @@ void SetNumber(uint32_t field, uint64_t v, Frame* f, StatusFields* status) {
     case kEmaOverwrite:
       f->ema_overwrite = v != 0;
       break;
+    case kNotFinite:
+      f->not_finite = v != 0;
+      break;
     default:
       break;  // unknown
   }
@@ -299,6 +304,7 @@ absl::Status ReadField(Reader* in, DecodedFrame* out, StatusFields* status) {
       uint32_t bits;
       if (!in->Fixed(&bits)) return Malformed(at, absl::StrFormat("field %d: cut off", field));
       if (field == kLearningRate) out->frame.learning_rate = std::bit_cast<float>(bits);
+      if (field == kLossScale) out->frame.loss_scale = std::bit_cast<float>(bits);
       return absl::OkStatus();
     }
     case kFixed64: {
@@ -363,7 +369,9 @@ std::string EncodeFrameHeader(const Frame& f) {
   }
   w.Number(kEmaOverwrite, f.ema_overwrite ? 1 : 0);  // (W)
   w.Fixed64(kNormsXxh3, f.norms_xxh3);               // (X)
-  if (!f.payload.empty()) {                          // (Y)
+  w.Float(kLossScale, f.loss_scale);                 // (Y)
+  w.Number(kNotFinite, f.not_finite ? 1 : 0);        // (Z)
+  if (!f.payload.empty()) {                          // (AA)
     w.Tag(kPayload, kLengthDelimited);
     w.Varint(f.payload.size());
   }
