@@ -38,8 +38,7 @@ void BufferPool::Resize(size_t bytes, size_t spares_max) {
 
 Buffer BufferPool::Acquire() {
   for (size_t i = spares_.size(); i-- > 0;) {
-    if (!spares_[i].unique()) continue;                   // a connection or stale work still reads it
-    std::atomic_thread_fence(std::memory_order_acquire);  // what the last holder did is done
+    if (!spares_[i].unique()) continue;  // a connection or stale work still reads it
     Buffer buffer = std::move(spares_[i]);
     spares_.erase(spares_.begin() + static_cast<int64_t>(i));
     return buffer;
