@@ -66,7 +66,7 @@ struct OptimizerRule {
 
 // One update. values, gradient and every slot have the same size.
 struct Update {
-  uint64_t step = 0;      // of this update, from 1: the version that it leads to
+  uint64_t step = 0;      // of this update, from 1: the version that it leads to, less the updates that were left out
   uint64_t examples = 0;  // > 0; the gradient is a sum over them
   float learning_rate = 0;
   bool ema_overwrite = false;  // the new values are the moving average, after it has taken in what the rule made of them

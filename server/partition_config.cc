@@ -79,8 +79,9 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
     }
     c.backup_replicas = static_cast<uint32_t>(spec.backup_replicas());
     c.clip_norm = ClipNormOf(spec.optimizer());
-    c.clip_scopes = ClipScopesOf(*graph, spec.optimizer(), c.begin, c.end);
+    c.clip_scopes = StepScopesOf(*graph, spec, c.begin, c.end);
   }
+  c.loss_scale = LossScaleRuleOf(spec);
   c.backup = range.backup();
   c.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
     InitializeRange(*graph, seed, begin, out);

@@ -137,6 +137,14 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
     return bad("learning_rate: ", f.learning_rate, " is not a number >= 0");
   }
   if (f.ema_overwrite && !config_.optimizer.ema) return bad("ema_overwrite: the job keeps no moving average");
+  if (config_.loss_scale ? !IsLossScale(f.loss_scale) : f.loss_scale != 0 || f.not_finite) {
+    return bad("loss_scale: ", f.loss_scale, config_.loss_scale ? ", but the job computes in FLOAT16; say the scale of its gradient, 1 to 2^24"
+                                                                : ", but the job has none");
+  }
+  if (f.not_finite && config_.mode == UpdateMode::kSynchronous) {
+    return bad("not_finite: a synchronous job pushes its gradients as they are");
+  }
+  if (f.not_finite && f.examples > 0) return bad("not_finite: the gradient is left out; send examples = 0 and no payload");
   if (f.examples > kPushExamplesMax) return bad("examples: ", f.examples, " is more than ", kPushExamplesMax);
   if (f.examples == 0) {
     if (!f.payload.empty()) return bad("payload: ", f.payload.size(), " bytes with examples = 0; send none");
@@ -186,6 +194,10 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
     return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", frame.learning_rate, ", but update ", next,
                                                    " began with ", *learning_rate_, "; all replicas use the same"));
   }
+  if (config_.loss_scale && frame.loss_scale != state_.loss_scale.scale) {  // of a history that was taken back
+    return absl::OutOfRangeError(absl::StrCat("loss_scale: ", frame.loss_scale, ", but ", config_.Name(), " is at ",
+                                              state_.loss_scale.scale, "; pull its values and go on from there"));
+  }
   const TreeNode node{static_cast<uint32_t>(frame.replica_first.value), frame.replica_count};
   if (pending_.Holds(node)) return absl::OkStatus();
 
@@ -234,6 +246,8 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
   entry.set_learning_rate(frame.learning_rate);
   // The average takes the values' place once in a step of the job: with the last of the replicas.
   entry.set_ema_overwrite(frame.ema_overwrite && std::all_of(accepted_.begin(), accepted_.end(),
+  entry.set_loss_scale(frame.loss_scale);
+  entry.set_not_finite(frame.not_finite);
                                                              [&](uint64_t a) { return a >= frame.sequence; }));
   Accept(std::move(entry), GradientOf(frame), effects);
   return absl::OkStatus();

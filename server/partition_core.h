@@ -241,6 +241,8 @@ class PartitionCore {
   // ---- clipping by norm: partition_core_clip.cc ----
   void AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, PartitionEffects& effects);
   absl::Status Clip(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
+  void AcceptMeasured(v1::LogEntry entry, Buffer gradient, bool finite, PartitionEffects& effects);
+  absl::StatusOr<bool> FiniteBy(absl::Span<const double> factors) const;
   bool ClipsInTwoPhases() const;
   PartitionReply MakeNorms(const Waiter& waiter) const;
 

@@ -79,6 +79,7 @@ PartitionReply PartitionCore::MakeValues(const Waiter& w) {
     f.sequence = config_.mode == UpdateMode::kSynchronous ? f.version : state_.sequences[w.replica.value];
   }
   if (w.is_push) f.scalars = state_.norms;
+  f.loss_scale = wants_previous ? state_.previous_loss_scale : state_.loss_scale.scale;
   if (!w.wants_values) return reply;
   f.dtype = w.reply_dtype;
   f.payload = wants_previous ? Convert(state_.previous, w.reply_dtype) : ConvertedValues(w.reply_dtype);

@@ -1,6 +1,8 @@
-// PartitionCore and clipping by norm (synchronous jobs; common/model/clip_norm.h).
+// PartitionCore, clipping by norm (synchronous jobs; common/model/clip_norm.h) and gradients that are not finite (loss_scale.h), whose scope is
+// the whole parameter space.
 //
-// The complete sum of a step is clipped before it is accepted, so that the log, the backups and images know the clipped gradient alone. Norms
+// The complete sum of a step is clipped before it is accepted, so that the log, the backups and images know the clipped gradient alone; where it
+// is not finite, the update is accepted without one. Norms
 // that lie in this partition are known at once. One that spans partitions takes two phases:
 //
 //   open ──the sum is complete──▶ measured: pushes are answered by NORMS ──the first CLIP──▶ accepted, as any other update
@@ -22,16 +24,18 @@ void PartitionCore::AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, Partitio
   if (!sum.gradient.empty() && !sum.gradient.unique()) sum.gradient = Buffer::CopyOf(sum.gradient.data(), sum.gradient.size());
   std::vector<NormRecord> spanning;
   for (const ClipScope& scope : config_.clip_scopes) {
+  bool finite = true;
     NormRecord record = MeasureNorm(scope, sum.gradient.empty() ? absl::Span<const float>() : sum.gradient.floats(), sum.examples);
     if (scope.whole()) {
       if (!sum.gradient.empty()) {
-        ScaleGradient(scope, ClipFactor(config_.clip_norm, record.squares), sum.gradient.mutable_floats());
+      if (scope.id == kFiniteScope) finite = record.squares.finite();
+        ScaleGradient(scope, ScopeFactor(scope.id, config_.clip_norm, record.squares), sum.gradient.mutable_floats());
       }
     } else {
       spanning.push_back(std::move(record));
     }
   }
-  if (spanning.empty()) return Accept(std::move(entry), std::move(sum.gradient), effects);
+  if (spanning.empty()) return AcceptMeasured(std::move(entry), std::move(sum.gradient), finite, effects);
   entry.set_norms(EncodeNorms(spanning));
   measured_ = MeasuredSum{std::move(entry), std::move(sum.gradient), spanning.size()};
   ReleaseWaiters(effects);
@@ -70,19 +74,40 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
     }
     CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, DecodeFactors(frame.scalars, measured_->spanning));
     MeasuredSum sum = *std::exchange(measured_, std::nullopt);
+    CAIRN_ASSIGN_OR_RETURN(const bool finite, FiniteBy(factors));
     size_t i = 0;
     for (const ClipScope& scope : config_.clip_scopes) {
       if (scope.whole()) continue;
       if (!sum.gradient.empty()) ScaleGradient(scope, factors[i], sum.gradient.mutable_floats());
       ++i;
     }
-    Accept(std::move(sum.entry), std::move(sum.gradient), effects);
+    AcceptMeasured(std::move(sum.entry), std::move(sum.gradient), finite, effects);
   }
   return AnswerOrWait(std::move(w), effects);
 }
 
 bool PartitionCore::ClipsInTwoPhases() const {
   return std::any_of(config_.clip_scopes.begin(), config_.clip_scopes.end(), [](const ClipScope& s) { return !s.whole(); });
+void PartitionCore::AcceptMeasured(v1::LogEntry entry, Buffer gradient, bool finite, PartitionEffects& effects) {
+  if (!finite) {
+    entry.set_not_finite(true);
+    entry.set_examples(0);
+    gradient = {};
+  }
+  Accept(std::move(entry), std::move(gradient), effects);
+}
+
+// Whether the measured sum is to be applied, as the factors of a CLIP say.
+absl::StatusOr<bool> PartitionCore::FiniteBy(absl::Span<const double> factors) const {
+  if (!config_.loss_scale || config_.clip_scopes.back().whole()) return true;
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<NormRecord> records, DecodeNorms(measured_->entry.norms()));
+  const double factor = factors.back();
+  const bool own = records.back().squares.finite();
+  if (factor == 0 || (factor == 1 && own)) return factor == 1;
+  return absl::InvalidArgumentError(absl::StrCat("scalars: factor ", factor, " of whether the gradient is finite; that of ", config_.Name(),
+                                                 own ? " is: send 0 or 1" : " is not: send 0"));
+}
+
 }
 
 PartitionReply PartitionCore::MakeNorms(const Waiter& w) const {

@@ -25,6 +25,8 @@ v1::LogEntry EntryOf(const Frame& f) {
   entry.set_learning_rate(f.learning_rate);
   entry.set_ema_overwrite(f.ema_overwrite);
   entry.set_norms(f.scalars);
+  entry.set_loss_scale(f.loss_scale);
+  entry.set_not_finite(f.not_finite);
   return entry;
 }
 
@@ -165,6 +167,8 @@ void PartitionCore::Replicate(BackupLink& link, const InFlight& update, Partitio
   f.learning_rate = update.entry.learning_rate();
   f.ema_overwrite = update.entry.ema_overwrite();
   f.scalars = update.entry.norms();
+  f.loss_scale = update.entry.loss_scale();
+  f.not_finite = update.entry.not_finite();
   f.dtype = v1::FLOAT32;
   f.payload = update.gradient;
   f.payload_total = f.payload.size();

@@ -21,6 +21,7 @@ absl::Status CheckReceived(const PartitionConfig& c, const v1::PartitionImage& h
   const uint32_t slots = static_cast<uint32_t>(c.optimizer.slots());
   if (h.slots() != slots) return Bad(c, "slots: ", h.slots(), ", the job's optimizer has ", slots);
   if (h.norms().size() > kFrameScalarsBytesMax) return Bad(c, "norms: ", h.norms().size(), " bytes");
+  if (h.has_loss_scale() && !IsLossScale(h.loss_scale().scale())) return Bad(c, "loss_scale: ", h.loss_scale().scale());
   if (tensors != slots + 1 && tensors != slots + 2) return Bad(c, "tensors: ", tensors, " with ", slots, " slots");
   if (h.sequences().last_sequence_size() != static_cast<int>(c.replicas)) {
     return Bad(c, "sequences: of ", h.sequences().last_sequence_size(), " replicas, the job has ", c.replicas);
@@ -49,6 +50,10 @@ Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool
   image.header.set_end(static_cast<uint64_t>(config.end));
   image.header.set_slots(static_cast<uint32_t>(state.slots.size()));
   image.header.set_norms(state.norms);
+  if (config.loss_scale) {
+    *image.header.mutable_loss_scale() = state.loss_scale.ToProto();
+    image.header.set_previous_loss_scale(state.previous_loss_scale);
+  }
   for (uint64_t s : state.sequences) image.header.mutable_sequences()->add_last_sequence(s);
   image.tensors.push_back(state.values);
   for (const Buffer& slot : state.slots) image.tensors.push_back(slot);
@@ -64,10 +69,17 @@ PartitionState StateFrom(const PartitionConfig& config, Image image) {
   state.values = std::move(image.tensors[0]);
   for (size_t i = 1; i <= slots; ++i) state.slots.push_back(std::move(image.tensors[i]));
   state.norms = image.header.norms();
+  TakeLossScale(config, image.header, state);
   if (image.tensors.size() == slots + 2) state.previous = std::move(image.tensors[slots + 1]);
   state.sequences.assign(image.header.sequences().last_sequence().begin(),
                          image.header.sequences().last_sequence().end());
   return state;
+}
+
+void TakeLossScale(const PartitionConfig& config, const v1::PartitionImage& header, PartitionState& state) {
+  if (!config.loss_scale) return;
+  state.loss_scale = LossScale::From(*config.loss_scale, header.loss_scale());
+  state.previous_loss_scale = IsLossScale(header.previous_loss_scale()) ? header.previous_loss_scale() : state.loss_scale.scale;
 }
 
 std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image, uint64_t request_id) {

@@ -31,6 +31,8 @@ struct Image {
 Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool with_previous);
 // The state that the image holds; image_version is its version: Persistence::ResetTo stores it.
 PartitionState StateFrom(const PartitionConfig& config, Image image);
+// The part of it that is about the loss scale.
+void TakeLossScale(const PartitionConfig& config, const v1::PartitionImage& header, PartitionState& state);
 // One IMAGE frame a tensor, to be sent in this order with one request_id.
 std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image, uint64_t request_id);
 

@@ -25,6 +25,8 @@ PartitionState PartitionState::Initial(const PartitionConfig& config) {
     s.slots.push_back(std::move(slot));
   }
   s.sequences.assign(config.replicas, 0);
+  if (config.loss_scale) s.loss_scale = LossScale::Initial(*config.loss_scale);
+  s.previous_loss_scale = s.loss_scale.scale;
   return s;
 }
 
@@ -38,6 +40,10 @@ absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::S
   if (gradient_bytes != bytes) return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes);
   if (entry.norms().size() > kFrameScalarsBytesMax) return bad("norms: ", entry.norms().size(), " bytes");
   if (entry.ema_overwrite() && !config.optimizer.ema) return bad("ema_overwrite, but the job keeps no moving average");
+  if (config.loss_scale ? !IsLossScale(entry.loss_scale()) : entry.loss_scale() != 0 || entry.not_finite()) {
+    return bad("loss_scale ", entry.loss_scale(), config.loss_scale ? ", of a job that has one" : ", of a job that has none");
+  }
+  if (entry.not_finite() && entry.examples() != 0) return bad("it is left out, and has ", entry.examples(), " examples");
   if (config.mode == UpdateMode::kSynchronous) {
     if (entry.replica_first() != 0 || entry.replica_count() != config.replicas || entry.sequence() != entry.version()) {
       return bad("it is not a synchronous update of ", config.replicas, " replicas");
@@ -64,14 +70,16 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
   } else {
     if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
     Update update;
-    update.step = entry.version();
+    update.step = entry.version() - std::min(state.loss_scale.skipped, entry.version() - 1);
     update.examples = entry.examples();
     update.learning_rate = entry.learning_rate();
     update.ema_overwrite = entry.ema_overwrite();
     update.values = state.values.floats();
     update.gradient = gradient.mutable_floats();
-    for (Buffer& slot : state.slots) {
-      if (!slot.unique()) slot = Buffer::CopyOf(slot.data(), slot.size());
+    std::vector<Buffer> shared(state.slots.size());  // with an image; alive until they are copied
+    for (size_t i = 0; i < shared.size(); ++i) {
+      Buffer& slot = state.slots[i];
+      if (!slot.unique()) shared[i] = std::exchange(slot, Buffer::Allocate(slot.size()));
       update.slots.push_back(slot.mutable_floats());
     }
     ApplyUpdate(config.optimizer, config.segments, update);
@@ -80,6 +88,10 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
   state.version = entry.version();
   state.norms = entry.norms();
   for (uint32_t r = 0; r < entry.replica_count(); ++r) state.sequences[entry.replica_first() + r] = entry.sequence();
+  state.previous_loss_scale = state.loss_scale.scale;
+  if (config.loss_scale && (entry.not_finite() || entry.examples() > 0)) {
+    state.loss_scale.Update(*config.loss_scale, entry.loss_scale(), !entry.not_finite());
+  }
 }
 
 }  // namespace cairn

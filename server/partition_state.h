@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,9 +82,11 @@ struct PartitionState {
 
   static PartitionState Initial(const PartitionConfig& config);
 };
+  LossScale loss_scale;             // of jobs that have one
+  float previous_loss_scale = 0;    // of version - 1
 
 // Checks an entry against a partition that is at `version` with these sequence numbers: version, replica range, sequence,
-// gradient size. DATA_LOSS: the entry is not of this partition.
+// gradient size, loss scale. DATA_LOSS: the entry is not of this partition.
 absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::Span<const uint64_t> sequences,
                         const v1::LogEntry& entry, size_t gradient_bytes);
 inline absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,

@@ -38,6 +38,7 @@ absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& 
   PartitionState state;
   state.version = state.image_version = header.version();
   state.norms = header.norms();
+  TakeLossScale(c, header, state);
   state.sequences.assign(header.sequences().last_sequence().begin(), header.sequences().last_sequence().end());
   for (int t = 0; t < header.xxh3_size(); ++t) {
     CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> bytes, store.Get(TensorKey(c, header.version(), t)));

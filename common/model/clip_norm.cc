@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -16,6 +17,16 @@ namespace {
 
 CAIRN_VECTORIZED void Scale(float* __restrict numbers, int64_t n, double factor) {
   for (int64_t i = 0; i < n; ++i) numbers[i] = static_cast<float>(static_cast<double>(numbers[i]) * factor);
+}
+
+// Of float32 bits: an exponent of all ones.
+CAIRN_VECTORIZED bool AllFinite(const float* __restrict numbers, int64_t n) {
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(numbers[i]);
+    bad |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+  }
+  return bad == 0;
 }
 
 void AppendWord(uint64_t word, std::string* out) {
@@ -68,16 +79,30 @@ double ClipFactor(double clip, const SquareSum& squares) {
   if (std::isnan(norm)) return norm;
   return norm > clip ? clip / norm : 1;
 }
+    if (scope.id == kFiniteScope) {
+      if (AllFinite(gradient.data() + begin, end - begin)) continue;
+      const float infinite = std::numeric_limits<float>::infinity();
+      record.squares.Add({&infinite, 1}, 1);
+      continue;
+    }
 
 void ScaleGradient(const ClipScope& scope, double factor, absl::Span<float> gradient) {
-  if (factor == 1 || gradient.empty()) return;
+  if (factor == 1 || gradient.empty() || scope.id == kFiniteScope) return;
   for (const auto& [begin, end] : scope.ranges) Scale(gradient.data() + begin, end - begin, factor);
 }
 
-void ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient) {
+bool ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient) {
+  bool finite = true;
   for (const ClipScope& scope : scopes) {
-    ScaleGradient(scope, ClipFactor(clip, MeasureNorm(scope, gradient, examples).squares), gradient);
+    const SquareSum squares = MeasureNorm(scope, gradient, examples).squares;
+    if (scope.id == kFiniteScope) finite = squares.finite();
+    ScaleGradient(scope, ScopeFactor(scope.id, clip, squares), gradient);
   }
+}
+
+double ScopeFactor(uint64_t scope, double clip, const SquareSum& squares) {
+  if (scope == kFiniteScope) return squares.finite() ? 1 : 0;
+  return ClipFactor(clip, squares);
 }
 
 std::string EncodeNorms(absl::Span<const NormRecord> records) {
@@ -89,6 +114,7 @@ std::string EncodeNorms(absl::Span<const NormRecord> records) {
   return out;
 }
 
+  return finite;
 uint64_t HashOfNorms(const std::string& scalars) { return Checksum(scalars.data(), scalars.size()); }
 
 std::string EncodeFactors(absl::Span<const double> factors) {
@@ -102,7 +128,7 @@ absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars) 
     return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
   }
   std::vector<NormRecord> records;
-  for (size_t at = 0; at < scalars.size(); at += kNormRecordBytes) {
+  for (size_t at = 0; at < count * kNormRecordBytes; at += kNormRecordBytes) {
     NormRecord& r = records.emplace_back();
     r.scope = WordAt(scalars, at);
     r.numbers = WordAt(scalars, at + 8);
@@ -129,12 +155,14 @@ absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, si
 std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> records) {
   Forget(partition);
   std::set<uint32_t> sharing;
-  for (const NormRecord& r : records) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    const NormRecord& r = records[i];
     Scope& scope = scopes_[r.scope];
     scope.numbers += r.numbers;
     scope.squares.Add(r.squares);
     scope.partitions.insert(partition);
-    if (scope.numbers == r.total) sharing.insert(scope.partitions.begin(), scope.partitions.end());
+    if (i < factors.size()) scope.applied = factors[i];
+    if (scope.applied || scope.numbers == r.total) sharing.insert(scope.partitions.begin(), scope.partitions.end());
   }
   records_[partition] = std::move(records);
   std::vector<uint32_t> known;

@@ -29,6 +29,10 @@ struct ClipScope {
   uint64_t id = 0;
   uint64_t numbers = 0;                             // of it in the range
   uint64_t total = 0;                               // of it in all
+// The scope of all numbers, of which it is only asked whether they are finite (loss_scale.h): its sum of squares is 0 or not finite, its factor 1
+// or 0.
+inline constexpr uint64_t kFiniteScope = UINT64_MAX;
+
   std::vector<std::pair<int64_t, int64_t>> ranges;  // where they lie, from the range's beginning
   bool whole() const { return numbers == total; }
 };
@@ -46,16 +50,18 @@ inline constexpr size_t kNormRecordBytes = 3 * sizeof(uint64_t) + SquareSum::kBy
 // `gradient`: the range's, summed over `examples`; may be empty where examples == 0.
 NormRecord MeasureNorm(const ClipScope& scope, absl::Span<const float> gradient, uint64_t examples);
 double ClipFactor(double clip, const SquareSum& squares);
-// Multiplies the scope's numbers of `gradient`, in float64, rounded once. Does nothing for 1.
+double ScopeFactor(uint64_t scope, double clip, const SquareSum& squares);
+// Multiplies the scope's numbers of `gradient`, in float64, rounded once. Does nothing for 1, or to kFiniteScope.
 void ScaleGradient(const ClipScope& scope, double factor, absl::Span<float> gradient);
 // Of a gradient that lies in one place.
-void ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient);
+// False, and what is left of the gradient means nothing: kFiniteScope is among the scopes, and it is not finite.
+bool ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t examples, absl::Span<float> gradient);
 
 std::string EncodeNorms(absl::Span<const NormRecord> records);
 // Of what EncodeNorms gave: names the gradients that the records are of (ExchangeFrame.norms_xxh3).
 uint64_t HashOfNorms(const std::string& scalars);
 std::string EncodeFactors(absl::Span<const double> factors);
-// Errors: INVALID_ARGUMENT, `scalars: 7 bytes are no records of norms`.
+// With or without factors after them. Errors: INVALID_ARGUMENT, `scalars: 7 bytes are no records of norms`.
 absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars);
 // `count` of them, each within [0, 1] or NaN.
 absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, size_t count);
@@ -86,3 +92,4 @@ class NormBook {
 };
 
 }  // namespace cairn
+    std::optional<double> applied;  // by one of them
