@@ -220,6 +220,8 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
   entry.set_examples(root.examples);
   entry.set_learning_rate(frame.learning_rate);
   entry.set_ema_overwrite(frame.ema_overwrite);
+  entry.set_loss_scale(frame.loss_scale);
+  root.gradient = WithPenalty(std::move(root.gradient), root.examples);
   AcceptSum(std::move(entry), std::move(root), effects);
   return absl::OkStatus();
 }
@@ -244,13 +246,20 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
   entry.set_sequence(frame.sequence);
   entry.set_examples(frame.examples);
   entry.set_learning_rate(frame.learning_rate);
-  // The average takes the values' place once in a step of the job: with the last of the replicas.
-  entry.set_ema_overwrite(frame.ema_overwrite && std::all_of(accepted_.begin(), accepted_.end(),
   entry.set_loss_scale(frame.loss_scale);
   entry.set_not_finite(frame.not_finite);
+  // The average takes the values' place once in a step of the job: with the last of the replicas.
+  entry.set_ema_overwrite(frame.ema_overwrite && std::all_of(accepted_.begin(), accepted_.end(),
                                                              [&](uint64_t a) { return a >= frame.sequence; }));
-  Accept(std::move(entry), GradientOf(frame), effects);
+  Accept(std::move(entry), WithPenalty(GradientOf(frame), frame.examples), effects);
   return absl::OkStatus();
+}
+
+Buffer PartitionCore::WithPenalty(Buffer gradient, uint64_t examples) const {
+  if (config_.penalties.empty() || gradient.empty()) return gradient;
+  if (!gradient.unique()) gradient = Buffer::CopyOf(gradient.data(), gradient.size());
+  AddPenaltyGradient(config_.penalties, examples, state_.values.floats(), gradient.mutable_floats());
+  return gradient;
 }
 
 void PartitionCore::Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects& effects) {

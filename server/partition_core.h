@@ -254,6 +254,8 @@ class PartitionCore {
   absl::Status AcceptSynchronous(Frame& frame, PartitionEffects& effects);
   absl::Status AcceptAsynchronous(Frame& frame, PartitionEffects& effects);
   void Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects& effects);
+  // The gradient of a sum or push with the regularizers' in it: the log, the backups and images know that one alone.
+  Buffer WithPenalty(Buffer gradient, uint64_t examples) const;
   absl::Status AnswerOrWait(Waiter waiter, PartitionEffects& effects);
 
   static absl::StatusOr<v1::DataType> ReplyType(const Frame& frame);

@@ -23,6 +23,8 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/model/clip_norm.h"
+#include "common/model/loss_scale.h"
+#include "common/model/penalty.h"
 #include "common/tensor/buffer.h"
 #include "server/optimizer.h"
 
@@ -55,7 +57,9 @@ struct PartitionConfig {
   std::vector<Segment> segments;
   OptimizerRule optimizer;
   double clip_norm = 0;                // kSynchronous
-  std::vector<ClipScope> clip_scopes;  // kSynchronous; empty: gradients are not clipped by norm
+  std::vector<ClipScope> clip_scopes;  // kSynchronous; empty: nothing is measured of a gradient
+  std::optional<LossScaleRule> loss_scale;
+  std::vector<PenaltyRange> penalties;  // whose gradient is added to each sum (synchronous) or push, before it is clipped
   uint32_t replicas = 1;
   UpdateMode mode = UpdateMode::kSynchronous;
   uint64_t staleness_bound = 0;  // kBoundedStaleness: >= 1
@@ -78,12 +82,12 @@ struct PartitionState {
   uint64_t image_version = 0;       // of the newest base image on disk; 0: none, the initial values stand for it
   uint64_t log_bytes = 0;           // logged since that image
   std::string norms;                // LogEntry.norms of the last update
+  LossScale loss_scale;             // of jobs that have one
+  float previous_loss_scale = 0;    // of version - 1
   Buffer previous;                  // values of version - 1; empty where they are not kept
 
   static PartitionState Initial(const PartitionConfig& config);
 };
-  LossScale loss_scale;             // of jobs that have one
-  float previous_loss_scale = 0;    // of version - 1
 
 // Checks an entry against a partition that is at `version` with these sequence numbers: version, replica range, sequence,
 // gradient size, loss scale. DATA_LOSS: the entry is not of this partition.

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "worker/penalized_program.h"
+
 namespace cairn {
 namespace {
 
@@ -44,6 +46,7 @@ absl::StatusOr<Program*> ProgramCache::Get(const std::shared_ptr<const JobModel>
   }
   if (entries_.size() >= kProgramsMax) entries_.erase(entries_.begin());
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, backend_.Compile(model->graph, model->options));
+  program = WithPenalty(std::move(program), *model->graph);
   entries_.push_back({model, std::move(program)});
   return entries_.back().program.get();
 }

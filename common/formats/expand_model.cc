@@ -9,9 +9,10 @@
 namespace cairn {
 namespace {
 
-// What the expanded model replaces: everything but a name that the user gave.
+// What the expanded model replaces: everything but a name that the user gave, and what is said of the layers to come.
 void Replace(v1::Model expanded, v1::Model* model) {
   if (!model->name().empty()) expanded.set_name(model->name());
+  *expanded.mutable_trainable_layers() = std::move(*model->mutable_trainable_layers());
   *model = std::move(expanded);
 }
 

@@ -89,6 +89,21 @@ class Config {
   void Nulls(std::initializer_list<const char*> keys) {
     for (const char* key : keys) json_[key] = nullptr;
   }
+  void Regularizer(const char* key, bool given, const v1::Regularizer& regularizer) {
+    json_[key] = nullptr;
+    if (!given) return;
+    OrderedJson config = OrderedJson::object();
+    const bool both = regularizer.l1() != 0 && regularizer.l2() != 0;
+    if (regularizer.l1() != 0) config["l1"] = Decimal(regularizer.l1());
+    if (regularizer.l2() != 0) config["l2"] = Decimal(regularizer.l2());
+    json_[key] = KerasObject("keras.regularizers", both ? "L1L2" : regularizer.l1() != 0 ? "L1" : "L2", std::move(config));
+  }
+  // Of what the bias is and the outputs are, behind the kernel's.
+  template <typename Layer>
+  void BiasRegularizer(const Layer& layer) {
+    Regularizer("bias_regularizer", layer.has_bias_regularizer(), layer.bias_regularizer());
+    json_["activity_regularizer"] = nullptr;
+  }
   template <typename Layer>
   void ActivationAndBias(const Layer& layer) {
     absl::StatusOr<std::string> text = ActivationText(node_, layer.activation());
@@ -100,7 +115,9 @@ class Config {
   void KernelAndBias(const Layer& layer) {
     json_["kernel_initializer"] = InitializerJson(layer.kernel_initializer());
     json_["bias_initializer"] = InitializerJson(layer.bias_initializer());
-    Nulls({"kernel_regularizer", "bias_regularizer", "activity_regularizer", "kernel_constraint", "bias_constraint"});
+    Regularizer("kernel_regularizer", layer.has_kernel_regularizer(), layer.kernel_regularizer());
+    BiasRegularizer(layer);
+    Nulls({"kernel_constraint", "bias_constraint"});
   }
   template <typename Layer>
   void ScaleAndCenter(const Layer& layer) {
@@ -109,7 +126,9 @@ class Config {
     json_["scale"] = layer.scale();
     json_["beta_initializer"] = InitializerJson(v1::Initializer::ZEROS);
     json_["gamma_initializer"] = InitializerJson(v1::Initializer::ONES);
-    Nulls({"beta_regularizer", "gamma_regularizer", "beta_constraint", "gamma_constraint"});
+    Regularizer("beta_regularizer", layer.has_beta_regularizer(), layer.beta_regularizer());
+    Regularizer("gamma_regularizer", layer.has_gamma_regularizer(), layer.gamma_regularizer());
+    Nulls({"beta_constraint", "gamma_constraint"});
   }
 
   absl::StatusOr<OrderedJson> Take() {
@@ -142,7 +161,9 @@ void AddDepthwiseConv2D(const v1::DepthwiseConv2D& conv, Config* c) {
   c->ActivationAndBias(conv);
   (*c)["depthwise_initializer"] = InitializerJson(conv.depthwise_initializer());
   (*c)["bias_initializer"] = InitializerJson(conv.bias_initializer());
-  c->Nulls({"depthwise_regularizer", "bias_regularizer", "activity_regularizer", "depthwise_constraint", "bias_constraint"});
+  c->Regularizer("depthwise_regularizer", conv.has_depthwise_regularizer(), conv.depthwise_regularizer());
+  c->BiasRegularizer(conv);
+  c->Nulls({"depthwise_constraint", "bias_constraint"});
 }
 
 void AddSeparableConv2D(const v1::SeparableConv2D& conv, Config* c) {
@@ -155,8 +176,10 @@ void AddSeparableConv2D(const v1::SeparableConv2D& conv, Config* c) {
   (*c)["depthwise_initializer"] = InitializerJson(conv.depthwise_initializer());
   (*c)["pointwise_initializer"] = InitializerJson(conv.pointwise_initializer());
   (*c)["bias_initializer"] = InitializerJson(conv.bias_initializer());
-  c->Nulls({"depthwise_regularizer", "pointwise_regularizer", "bias_regularizer", "activity_regularizer",
-            "depthwise_constraint", "pointwise_constraint", "bias_constraint"});
+  c->Regularizer("depthwise_regularizer", conv.has_depthwise_regularizer(), conv.depthwise_regularizer());
+  c->Regularizer("pointwise_regularizer", conv.has_pointwise_regularizer(), conv.pointwise_regularizer());
+  c->BiasRegularizer(conv);
+  c->Nulls({"depthwise_constraint", "pointwise_constraint", "bias_constraint"});
 }
 
 void AddConv2DTranspose(const v1::Conv2DTranspose& conv, Config* c) {
@@ -391,7 +414,8 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c["input_dim"] = layer.embedding().input_dim();
       c["output_dim"] = layer.embedding().output_dim();
       c["embeddings_initializer"] = InitializerJson(layer.embedding().embeddings_initializer());
-      c.Nulls({"embeddings_regularizer", "activity_regularizer", "embeddings_constraint"});
+      c.Regularizer("embeddings_regularizer", layer.embedding().has_embeddings_regularizer(), layer.embedding().embeddings_regularizer());
+      c.Nulls({"activity_regularizer", "embeddings_constraint"});
       c["mask_zero"] = false;
       break;
     }

@@ -38,11 +38,38 @@ void ReadCommon(KerasConfig& c, v1::Layer* layer) {
   }
 }
 
-void NoRegularizers(KerasConfig& c) {
+void NoConstraints(KerasConfig& c) {
   for (const char* key : {"kernel_constraint", "bias_constraint", "depthwise_constraint", "pointwise_constraint",
                           "beta_constraint", "gamma_constraint", "embeddings_constraint"}) {
     c.Only(key, nullptr, kLeaveAway);
   }
+}
+
+// get: the layer's mutable field; called where the key holds a regularizer that does something.
+template <typename Get>
+void Regularizer(KerasConfig& c, const char* key, Get get) {
+  v1::Regularizer regularizer;
+  c.Regularizer(key, &regularizer);
+  if (regularizer.l1() != 0 || regularizer.l2() != 0) *get() = regularizer;
+}
+
+template <typename Layer>
+void Kernel(KerasConfig& c, Layer* layer) {
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", layer->mutable_kernel_initializer());
+  Regularizer(c, "kernel_regularizer", [&] { return layer->mutable_kernel_regularizer(); });
+}
+
+template <typename Layer>
+void Bias(KerasConfig& c, Layer* layer) {
+  bool use_bias = true;
+  c.Bool("use_bias", &use_bias);
+  layer->set_use_bias(use_bias);
+  if (!use_bias) {
+    c.Ignore("bias_initializer");
+    c.Ignore("bias_regularizer");
+  }
+  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", layer->mutable_bias_initializer());
+  if (use_bias) Regularizer(c, "bias_regularizer", [&] { return layer->mutable_bias_regularizer(); });
 }
 
 void ChannelsLast(KerasConfig& c) {
@@ -56,12 +83,8 @@ void BiasAndActivation(KerasConfig& c, Layer* layer) {
   v1::Activation activation = v1::ACTIVATION_UNSPECIFIED;
   c.Activation("activation", &activation);
   layer->set_activation(activation);
-  bool use_bias = true;
-  c.Bool("use_bias", &use_bias);
-  layer->set_use_bias(use_bias);
-  if (!use_bias) c.Ignore("bias_initializer");
-  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", layer->mutable_bias_initializer());
-  NoRegularizers(c);
+  Bias(c, layer);
+  NoConstraints(c);
 }
 
 template <typename Layer>
@@ -88,6 +111,7 @@ void DepthMultiplier(KerasConfig& c, Layer* layer) {
   c.Int("depth_multiplier", &multiplier);
   layer->set_depth_multiplier(multiplier);
   if (c.Has("depthwise_initializer")) c.Initializer("depthwise_initializer", layer->mutable_depthwise_initializer());
+  Regularizer(c, "depthwise_regularizer", [&] { return layer->mutable_depthwise_regularizer(); });
   c.Ignore("kernel_initializer");  // of the class that Keras derives from
 }
 
@@ -95,7 +119,7 @@ void ReadConv2D(KerasConfig& c, v1::Conv2D* conv) {
   Filters(c, conv);
   Windowed(c, conv);
   c.Ints("dilation_rate", conv->mutable_dilation_rate());
-  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", conv->mutable_kernel_initializer());
+  Kernel(c, conv);
   BiasAndActivation(c, conv);
 }
 
@@ -112,6 +136,7 @@ void ReadSeparableConv2D(KerasConfig& c, v1::SeparableConv2D* conv) {
   c.Ints("dilation_rate", conv->mutable_dilation_rate());
   DepthMultiplier(c, conv);
   if (c.Has("pointwise_initializer")) c.Initializer("pointwise_initializer", conv->mutable_pointwise_initializer());
+  Regularizer(c, "pointwise_regularizer", [&] { return conv->mutable_pointwise_regularizer(); });
   BiasAndActivation(c, conv);
 }
 
@@ -124,7 +149,7 @@ void ReadConv2DTranspose(KerasConfig& c, v1::Conv2DTranspose* conv) {
     if (rate != 1) c.Refuse("dilation_rate: above 1 is not supported; use 1");
   }
   c.Only("output_padding", nullptr, kLeaveAway);
-  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", conv->mutable_kernel_initializer());
+  Kernel(c, conv);
   BiasAndActivation(c, conv);
 }
 
@@ -146,7 +171,7 @@ void ReadConv1D(KerasConfig& c, v1::Conv1D* conv) {
   conv->set_padding(padding);
   ChannelsLast(c);
   c.Only("groups", 1, "use 1");
-  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", conv->mutable_kernel_initializer());
+  Kernel(c, conv);
   BiasAndActivation(c, conv);
 }
 
@@ -154,7 +179,7 @@ void ReadDense(KerasConfig& c, v1::Dense* dense) {
   int32_t units = 0;
   c.Int("units", &units);
   dense->set_units(units);
-  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", dense->mutable_kernel_initializer());
+  Kernel(c, dense);
   BiasAndActivation(c, dense);
 }
 
@@ -165,34 +190,31 @@ void ReadEmbedding(KerasConfig& c, v1::Embedding* embedding) {
   embedding->set_input_dim(input_dim);
   embedding->set_output_dim(output_dim);
   if (c.Has("embeddings_initializer")) c.Initializer("embeddings_initializer", embedding->mutable_embeddings_initializer());
+  Regularizer(c, "embeddings_regularizer", [&] { return embedding->mutable_embeddings_regularizer(); });
   c.Only("mask_zero", false, "Cairn has no masks; leave it away");
   c.Only("sparse", false, kLeaveAway);
   c.Ignore("input_length");
-  NoRegularizers(c);
+  NoConstraints(c);
 }
 
 void ReadMultiHeadAttention(KerasConfig& c, v1::MultiHeadAttention* attention) {
   int32_t heads = 0, key_dim = 0, value_dim = 0;
   float dropout = 0;
-  bool use_bias = true;
   c.Int("num_heads", &heads);
   c.Int("key_dim", &key_dim);
   c.Int("value_dim", &value_dim);
   c.Float("dropout", &dropout);
-  c.Bool("use_bias", &use_bias);
   attention->set_num_heads(heads);
   attention->set_key_dim(key_dim);
   attention->set_value_dim(value_dim);
   attention->set_dropout(dropout);
-  attention->set_use_bias(use_bias);
   c.Only("output_shape", nullptr, kLeaveAway);
   c.Only("attention_axes", Json::array({1}), "attention is over the steps alone");  // as Keras writes null once it is built
   c.Only("use_gate", false, kLeaveAway);
   for (const char* key : {"query_shape", "key_shape", "value_shape", "flash_attention"}) c.Ignore(key);
-  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", attention->mutable_kernel_initializer());
-  if (!use_bias) c.Ignore("bias_initializer");
-  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", attention->mutable_bias_initializer());
-  NoRegularizers(c);
+  Kernel(c, attention);
+  Bias(c, attention);
+  NoConstraints(c);
 }
 
 // ---- normalization and activation ----
@@ -210,7 +232,11 @@ void Scaled(KerasConfig& c, Layer* layer) {
   c.Axis("axis");
   c.InitializerOnly("beta_initializer", v1::Initializer::ZEROS);
   c.InitializerOnly("gamma_initializer", v1::Initializer::ONES);
-  NoRegularizers(c);
+  if (scale) Regularizer(c, "gamma_regularizer", [&] { return layer->mutable_gamma_regularizer(); });
+  if (center) Regularizer(c, "beta_regularizer", [&] { return layer->mutable_beta_regularizer(); });
+  if (!scale) c.Ignore("gamma_regularizer");
+  if (!center) c.Ignore("beta_regularizer");
+  NoConstraints(c);
 }
 
 void ReadBatchNormalization(KerasConfig& c, v1::BatchNormalization* bn) {

@@ -48,6 +48,7 @@ struct Variable {
   int node = 0;
   v1::Initializer initializer;  // kind is never INITIALIZER_UNSPECIFIED
   int64_t fan_in = 0, fan_out = 0;  // for the scaled initializers, as Keras computes them
+  float l1 = 0, l2 = 0;  // of its regularizer; counts where it is kTrainable
 };
 
 // Geometry of a window over [height, width, channels], for convolutions and pooling. A sequence [steps, channels] is an

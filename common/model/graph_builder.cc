@@ -149,6 +149,7 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
         absl::StrCat("model.layers: ", model_.layers_size(), " layers; at most ", kLayersMax, " are allowed"));
   }
   CAIRN_RETURN_IF_ERROR(CreateNodes());
+  CAIRN_RETURN_IF_ERROR(FreezeOthers());
   for (Node& node : graph_.nodes_) {
     CAIRN_RETURN_IF_ERROR(ConnectInputs(&node));
     CAIRN_RETURN_IF_ERROR(InferNode(&node));
@@ -210,6 +211,28 @@ void GraphBuilder::NameTheNameless() {
     }
     node.layer.set_name(node.name);
   }
+}
+
+absl::Status GraphBuilder::FreezeOthers() {
+  if (model_.trainable_layers().empty()) return absl::OkStatus();
+  std::vector<bool> named(graph_.nodes_.size(), false);
+  for (const std::string& name : model_.trainable_layers()) {
+    const auto found = ids_.find(name);
+    if (found == ids_.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("model.trainable_layers: \"", Shown(name), "\" is no layer of the model; the last one is \"",
+                                                     graph_.nodes_.back().name, "\""));
+    }
+    if (!graph_.nodes_[found->second].trainable) {
+      return LayerError(name, "trainable: false, but model.trainable_layers names it; leave one of the two away");
+    }
+    named[found->second] = true;
+  }
+  for (Node& node : graph_.nodes_) {
+    if (named[node.id]) continue;
+    node.trainable = false;
+    node.layer.set_trainable(false);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GraphBuilder::ConnectInputs(Node* node) {

@@ -47,6 +47,11 @@ absl::Status ReadMultiplier(Conv* conv) {
   return absl::OkStatus();
 }
 
+template <typename Conv>
+absl::Status RegularizeDepthwise(const Conv& conv, std::vector<Variable>* variables) {
+  return Regularize("depthwise_regularizer", conv.has_depthwise_regularizer(), conv.depthwise_regularizer(), variables);
+}
+
 }  // namespace
 
 absl::Status InferConv2D(const Shape& input, Node* node, std::vector<Variable>* variables) {
@@ -92,6 +97,7 @@ absl::Status InferDepthwiseConv2D(const Shape& input, Node* node, std::vector<Va
   CAIRN_RETURN_IF_ERROR(
       AddVariable(*node, "kernel", {node->window.kernel[0], node->window.kernel[1], input[2], conv->depth_multiplier()},
                   conv->depthwise_initializer(), variables));
+  CAIRN_RETURN_IF_ERROR(RegularizeDepthwise(*conv, variables));
   return AddBias(*node, node->output[2], conv, variables);
 }
 
@@ -110,8 +116,11 @@ absl::Status InferSeparableConv2D(const Shape& input, Node* node, std::vector<Va
   CAIRN_RETURN_IF_ERROR(AddVariable(*node, "depthwise_kernel",
                                     {node->window.kernel[0], node->window.kernel[1], input[2], multiplier},
                                     conv->depthwise_initializer(), variables));
+  CAIRN_RETURN_IF_ERROR(RegularizeDepthwise(*conv, variables));
   CAIRN_RETURN_IF_ERROR(AddVariable(*node, "pointwise_kernel", {1, 1, input[2] * multiplier, conv->filters()},
                                     conv->pointwise_initializer(), variables));
+  CAIRN_RETURN_IF_ERROR(
+      Regularize("pointwise_regularizer", conv->has_pointwise_regularizer(), conv->pointwise_regularizer(), variables));
   return AddBias(*node, conv->filters(), conv, variables);
 }
 

@@ -156,6 +156,21 @@ absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallbac
   }
 }
 
+absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer, std::vector<Variable>* variables) {
+  if (!given) return absl::OkStatus();
+  for (const auto& [name, factor] : {std::pair("l1", regularizer.l1()), std::pair("l2", regularizer.l2())}) {
+    if (!(factor >= 0 && std::isfinite(factor))) {
+      return Bad(field, ".", name, " ", factor, " is not a number from 0; use one such as 0.0001");
+    }
+  }
+  if (regularizer.l1() == 0 && regularizer.l2() == 0) {
+    return Bad(field, ": neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it away");
+  }
+  variables->back().l1 = regularizer.l1();
+  variables->back().l2 = regularizer.l2();
+  return absl::OkStatus();
+}
+
 v1::Initializer OfKind(v1::Initializer::Kind kind) {
   v1::Initializer initializer;
   initializer.set_kind(kind);

@@ -42,6 +42,8 @@ absl::Status ResolvePadding(v1::Padding* padding);
 // Arguments that the kind does not have are refused, those that it has are filled in.
 absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer);
 v1::Initializer OfKind(v1::Initializer::Kind kind);
+// Gives the newest variable the regularizer that the layer's field holds, if any.
+absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer, std::vector<Variable>* variables);
 
 template <typename Layer>
 absl::Status ReadPadding(Layer* layer) {
@@ -80,7 +82,8 @@ template <typename Layer>
 absl::Status AddKernel(const Node& node, Shape shape, Layer* layer, std::vector<Variable>* variables) {
   CAIRN_RETURN_IF_ERROR(
       ResolveInitializer("kernel_initializer", v1::Initializer::GLOROT_UNIFORM, layer->mutable_kernel_initializer()));
-  return AddVariable(node, "kernel", std::move(shape), layer->kernel_initializer(), variables);
+  CAIRN_RETURN_IF_ERROR(AddVariable(node, "kernel", std::move(shape), layer->kernel_initializer(), variables));
+  return Regularize("kernel_regularizer", layer->has_kernel_regularizer(), layer->kernel_regularizer(), variables);
 }
 
 template <typename Layer>
@@ -89,7 +92,8 @@ absl::Status AddBias(const Node& node, int64_t size, Layer* layer, std::vector<V
       ResolveInitializer("bias_initializer", v1::Initializer::ZEROS, layer->mutable_bias_initializer()));
   if (!layer->has_use_bias()) layer->set_use_bias(true);
   if (!layer->use_bias()) return absl::OkStatus();
-  return AddVariable(node, "bias", {size}, layer->bias_initializer(), variables);
+  CAIRN_RETURN_IF_ERROR(AddVariable(node, "bias", {size}, layer->bias_initializer(), variables));
+  return Regularize("bias_regularizer", layer->has_bias_regularizer(), layer->bias_regularizer(), variables);
 }
 
 // gamma and beta over the last axis, as `scale` and `center` say (default: both).
@@ -99,9 +103,11 @@ absl::Status AddScaleAndCenter(const Node& node, int64_t channels, Layer* layer,
   if (!layer->has_scale()) layer->set_scale(true);
   if (layer->scale()) {
     CAIRN_RETURN_IF_ERROR(AddVariable(node, "gamma", {channels}, OfKind(v1::Initializer::ONES), variables));
+    CAIRN_RETURN_IF_ERROR(Regularize("gamma_regularizer", layer->has_gamma_regularizer(), layer->gamma_regularizer(), variables));
   }
   if (layer->center()) {
     CAIRN_RETURN_IF_ERROR(AddVariable(node, "beta", {channels}, OfKind(v1::Initializer::ZEROS), variables));
+    CAIRN_RETURN_IF_ERROR(Regularize("beta_regularizer", layer->has_beta_regularizer(), layer->beta_regularizer(), variables));
   }
   return absl::OkStatus();
 }

@@ -78,8 +78,9 @@ TEST(KerasModel, ReadsSequentialOfKeras2) {
       KerasLayerText("Conv2D", R"("name": "conv2d", "trainable": true, "dtype": "float32", "filters": 32, "kernel_size": [3, 3],
         "strides": [1, 1], "padding": "same", "data_format": "channels_last", "dilation_rate": [1, 1], "groups": 1,
         "activation": "relu", "use_bias": true, "kernel_initializer": {"class_name": "HeNormal", "config": {"seed": null}},
-        "bias_initializer": {"class_name": "Constant", "config": {"value": 0.25}}, "kernel_regularizer": null,
-        "bias_regularizer": null, "activity_regularizer": null, "kernel_constraint": null, "bias_constraint": null)"), ",",
+        "bias_initializer": {"class_name": "Constant", "config": {"value": 0.25}},
+        "kernel_regularizer": {"class_name": "L2", "config": {"l2": 9.999999747378752e-05}},
+        "bias_regularizer": {"class_name": "L1L2", "config": {"l1": 0.0, "l2": 0.0}}, "activity_regularizer": null, "kernel_constraint": null, "bias_constraint": null)"), ",",
       KerasLayerText("BatchNormalization", R"("name": "bn", "axis": [3], "momentum": 0.9, "epsilon": 1e-05, "center": true,
         "scale": false, "beta_initializer": {"class_name": "Zeros", "config": {}}, "gamma_initializer":
         {"class_name": "Ones", "config": {}}, "moving_mean_initializer": {"class_name": "Zeros", "config": {}},
@@ -100,7 +101,7 @@ TEST(KerasModel, ReadsSequentialOfKeras2) {
     layers { name: "rescaling" inputs: "input_1" rescaling { scale: 0.5 } }
     layers { name: "conv2d" inputs: "rescaling" conv2d { filters: 32 kernel_size: [3, 3] strides: [1, 1] padding: SAME
              dilation_rate: [1, 1] activation: RELU use_bias: true kernel_initializer { kind: HE_NORMAL }
-             bias_initializer { kind: CONSTANT value: 0.25 } } }
+             bias_initializer { kind: CONSTANT value: 0.25 } kernel_regularizer { l2: 0.0001 } } }
     layers { name: "bn" inputs: "conv2d" batch_normalization { momentum: 0.9 epsilon: 1e-5 center: true scale: false } }
     layers { name: "leaky" inputs: "bn" activation { activation: LEAKY_RELU negative_slope: 0.1 } }
     layers { name: "relu6" inputs: "leaky" activation { activation: RELU6 } }

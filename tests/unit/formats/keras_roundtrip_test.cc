@@ -159,6 +159,12 @@ std::vector<std::unique_ptr<Message>> Altered(const Message& base, const FieldDe
       }
       break;
     case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (field->message_type() == v1::Regularizer::descriptor()) {
+        for (const char* text : {"l1: 0.3", "l2: 0.0001", "l1: 0.1 l2: 0.01"}) {
+          add([&](Message* m) { r->MutableMessage(m, field)->CopyFrom(FromText<v1::Regularizer>(text)); });
+        }
+        break;
+      }
       for (const auto& initializer : Initializers()) add([&](Message* m) { r->MutableMessage(m, field)->CopyFrom(*initializer); });
       break;
     default:

@@ -57,6 +57,16 @@ TEST(GraphErrors, Structure) {
       {kImage + "layers { name: \"lost\" conv2d { filters: 1 kernel_size: 1 } } layers { inputs: \"input_layer\" "
                 "flatten {} }",
        "layer \"lost\": its output does not reach the model's output \"flatten\"; use it as an input or remove it"},
+      {kImage + "layers { dense { units: 1 } } trainable_layers: \"fc\"",
+       "model.trainable_layers: \"fc\" is no layer of the model; the last one is \"dense\""},
+      {kImage + "layers { trainable: false dense { units: 1 } } trainable_layers: \"dense\"",
+       "layer \"dense\": trainable: false, but model.trainable_layers names it; leave one of the two away"},
+      {kImage + "layers { dense { units: 1 kernel_regularizer { l2: -1 } } }",
+       "layer \"dense\": kernel_regularizer.l2 -1 is not a number from 0; use one such as 0.0001"},
+      {kImage + "layers { dense { units: 1 bias_regularizer { l1: nan } } }",
+       "layer \"dense\": bias_regularizer.l1 nan is not a number from 0; use one such as 0.0001"},
+      {kImage + "layers { batch_normalization { gamma_regularizer { } } }",
+       "layer \"batch_normalization\": gamma_regularizer: neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it away"},
   });
 }
 

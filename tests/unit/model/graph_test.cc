@@ -21,6 +21,15 @@ Graph OneLayer(const std::string& shape, const std::string& layer) {
   return BuildText("layers { input { shape: " + shape + " } } layers { " + layer + " }");
 }
 
+TEST(Graph, LayersThatAreNotNamedAsTrainableAreFrozen) {
+  const Graph graph = BuildText(MnistConvnet() + " trainable_layers: [\"dense\", \"dropout\"]");
+  EXPECT_EQ(graph.trainable_parameters(), 16010);
+  for (const Node& node : graph.nodes()) {
+    EXPECT_EQ(node.trainable, node.name == "dense" || node.name == "dropout") << node.name;
+    EXPECT_EQ(node.layer.has_trainable(), !node.trainable) << node.name;
+  }
+}
+
 TEST(Graph, MnistConvnetAsKerasSummarizesIt) {
   const Graph graph = BuildText(MnistConvnet());
   const std::vector<std::string> names = {"input_layer",     "rescaling", "conv2d",  "max_pooling2d", "conv2d_1",
