@@ -233,6 +233,42 @@ void ApplyTrainable(const OptimizerRule& rule, Coefficients c, const Update& u, 
   }
 }
 
+void ApplySegment(const OptimizerRule& rule, const Coefficients& c, const Update& u, const Segment& s) {
+  if (s.frozen) {
+    std::copy(u.values.begin() + s.begin, u.values.begin() + s.end, u.gradient.begin() + s.begin);
+  } else if (s.moving_average) {
+    MovingAverage(u.values.data() + s.begin, u.gradient.data() + s.begin, s.end - s.begin, c.examples, s.momentum,
+                  static_cast<float>(1 - Decimal(s.momentum)));
+  } else {
+    ApplyTrainable(rule, c, u, s);
+  }
+}
+
+// Of [begin, end); numbers that no segment names become 0.
+void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<const Segment> segments, const Update& u, int64_t begin,
+                int64_t end) {
+  int64_t done = begin;  // everything before it holds new values
+  for (const Segment& whole : segments) {
+    Segment s = whole;
+    s.begin = std::max(s.begin, begin);
+    s.end = std::min(s.end, end);
+    if (s.begin >= s.end) continue;
+    std::fill(u.gradient.begin() + done, u.gradient.begin() + s.begin, 0.0f);
+    ApplySegment(rule, c, u, s);
+    done = s.end;
+  }
+  std::fill(u.gradient.begin() + done, u.gradient.begin() + end, 0.0f);
+}
+
+constexpr int64_t kCopiedBlock = 4 << 10;  // numbers: with the old values, the gradient and its slots still in the cache of a core
+
+void CopySlots(const Update& u, int64_t begin, int64_t end) {
+  for (size_t i = 0; i < u.copied_from.size(); ++i) {
+    const absl::Span<const float> from = u.copied_from[i];
+    if (!from.empty()) std::copy(from.begin() + begin, from.begin() + end, u.slots[i].begin() + begin);
+  }
+}
+
 }  // namespace
 
 OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
@@ -303,21 +339,16 @@ int OptimizerRule::rule_slots() const {
 void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& u) {
   CAIRN_CHECK(u.examples > 0 && u.step > 0, "an update counts from 1 and has examples");
   CAIRN_CHECK(u.gradient.size() == u.values.size() && u.slots.size() == static_cast<size_t>(rule.slots()), "sizes");
+  CAIRN_CHECK(u.copied_from.empty() || u.copied_from.size() == u.slots.size(), "sizes");
   const Coefficients c = MakeCoefficients(rule, u);
-  int64_t done = 0;  // everything before it holds new values
-  for (const Segment& s : segments) {
-    std::fill(u.gradient.begin() + done, u.gradient.begin() + s.begin, 0.0f);
-    if (s.frozen) {
-      std::copy(u.values.begin() + s.begin, u.values.begin() + s.end, u.gradient.begin() + s.begin);
-    } else if (s.moving_average) {
-      MovingAverage(u.values.data() + s.begin, u.gradient.data() + s.begin, s.end - s.begin, c.examples, s.momentum,
-                    static_cast<float>(1 - Decimal(s.momentum)));
-    } else {
-      ApplyTrainable(rule, c, u, s);
-    }
-    done = s.end;
+  const auto size = static_cast<int64_t>(u.gradient.size());
+  const bool copies = std::any_of(u.copied_from.begin(), u.copied_from.end(), [](absl::Span<const float> from) { return !from.empty(); });
+  const int64_t step = copies ? kCopiedBlock : size;
+  for (int64_t begin = 0, end; begin < size; begin = end) {
+    end = std::min(begin + step, size);
+    CopySlots(u, begin, end);
+    ApplyRange(rule, c, segments, u, begin, end);
   }
-  std::fill(u.gradient.begin() + done, u.gradient.end(), 0.0f);
 }
 
 void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values) {

@@ -73,6 +73,9 @@ struct Update {
   absl::Span<const float> values;
   absl::Span<float> gradient;  // in: the summed gradient; out: the new values
   std::vector<absl::Span<float>> slots;
+  // Empty, or for each slot nothing (it holds the old values), or the old values: the slot's memory is new then. They are copied a block at a
+  // time, just before the block is updated: that costs little more than writing to new memory.
+  std::vector<absl::Span<const float>> copied_from;
 };
 void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& update);
 // The values of segments that the optimizer updates become the moving average; an update without examples that has ema_overwrite does no more.

@@ -81,17 +81,18 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
       Buffer& slot = state.slots[i];
       if (!slot.unique()) shared[i] = std::exchange(slot, Buffer::Allocate(slot.size()));
       update.slots.push_back(slot.mutable_floats());
+      update.copied_from.push_back(shared[i].floats());
     }
     ApplyUpdate(config.optimizer, config.segments, update);
     state.previous = std::exchange(state.values, std::move(gradient));
   }
   state.version = entry.version();
   state.norms = entry.norms();
-  for (uint32_t r = 0; r < entry.replica_count(); ++r) state.sequences[entry.replica_first() + r] = entry.sequence();
   state.previous_loss_scale = state.loss_scale.scale;
   if (config.loss_scale && (entry.not_finite() || entry.examples() > 0)) {
     state.loss_scale.Update(*config.loss_scale, entry.loss_scale(), !entry.not_finite());
   }
+  for (uint32_t r = 0; r < entry.replica_count(); ++r) state.sequences[entry.replica_first() + r] = entry.sequence();
 }
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/thread_priority.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "worker/checkpoint_writer.h"
@@ -34,6 +35,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
       summaries_(options.host, &clock_, [this](v1::NodeMessage message) { Send(std::move(message)); }),
       datasets_(clock_),
       pool_(options.slots, *backend_) {
+  files_.Post(LowerThreadPriority);  // a checkpoint that is written later delays no step
   Commands::Services services;
   services.pool = &pool_;
   services.datasets = &datasets_;

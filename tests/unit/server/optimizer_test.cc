@@ -120,6 +120,7 @@ struct Subject {
   OptimizerRule rule;
   std::vector<float> values;
   std::vector<std::vector<float>> slots;
+  bool slots_shared = false;  // an image holds them
 
   Subject(const OptimizerRule& r, std::vector<float> v) : rule(r), values(std::move(v)) {
     for (int i = 0; i < rule.slots(); ++i) slots.emplace_back(values.size(), rule.initial_slot_value(i));
@@ -134,7 +135,13 @@ struct Subject {
     u.ema_overwrite = ema_overwrite;
     u.values = values;
     u.gradient = absl::MakeSpan(gradient);
-    for (auto& s : slots) u.slots.push_back(absl::MakeSpan(s));
+    const std::vector<std::vector<float>> image = slots;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      u.slots.push_back(absl::MakeSpan(slots[i]));
+      if (!slots_shared) continue;
+      std::fill(slots[i].begin(), slots[i].end(), NAN);  // new memory
+      u.copied_from.push_back(image[i]);
+    }
     ApplyUpdate(rule, segments, u);
     EXPECT_EQ(values, before) << "the old values were written to";
     values = std::move(gradient);
@@ -206,6 +213,26 @@ TEST_P(OptimizerTest, BitsDoNotDependOnTheCut) {
     for (size_t s = 0; s < whole.slots.size(); ++s) {
       EXPECT_EQ(std::memcmp(pieces[p].slots[s].data(), whole.slots[s].data() + cuts[p], bytes), 0);
     }
+  }
+}
+
+TEST_P(OptimizerTest, SlotsThatAnImageHoldsAreCopiedOnTheWay) {
+  std::mt19937 rng(1);
+  std::normal_distribution<float> normal;
+  constexpr int n = 50001;  // several blocks
+  std::vector<float> start(n), gradient(n);
+  for (float& v : start) v = normal(rng);
+  const OptimizerRule rule = OptimizerRule::From(Parse(GetParam().text));
+  Subject alone(rule, start), shared(rule, start);
+  shared.slots_shared = true;
+  const std::vector<Segment> segments = {{0, 10}, {16, 16385}, {16385, 16390, true, 0.75f}, {16400, 40000}, {40010, 49000, false, 0, true, true}};
+  for (int t = 1; t <= 3; ++t) {
+    for (float& g : gradient) g = normal(rng);
+    for (Subject* s : {&alone, &shared}) s->Step(segments, gradient, 7, 0.02f, t);
+  }
+  EXPECT_EQ(std::memcmp(shared.values.data(), alone.values.data(), n * sizeof(float)), 0);
+  for (size_t s = 0; s < alone.slots.size(); ++s) {
+    EXPECT_EQ(std::memcmp(shared.slots[s].data(), alone.slots[s].data(), n * sizeof(float)), 0) << "slot " << s;
   }
 }
 
