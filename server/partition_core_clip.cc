@@ -9,8 +9,9 @@
 //
 // Which gradients are in the sum is fixed when it is measured; pushes that come later are answered by the same NORMS. A measured sum is lost
 // with its primary, like an open one: CLIP gets ABORTED there, and the workers push again. With backup_replicas the next sum may be of other
-// gradients: a CLIP names the norms that its factors are of, and gets ABORTED where they are not this sum's. The records go with the update into the log, the
-// backups and images, and into VALUES: a worker may find this partition updated and another one still measured, whose factors need both.
+// gradients: a CLIP names this partition's norms that its sender knows, and gets ABORTED where they are not this sum's; its factors may be those
+// that another partition applied (NormBook). The records and the factors go with the update into the log, the backups and images, and into
+// VALUES: a worker may find this partition updated and another one still measured, whose factors need both.
 #include <algorithm>
 #include <utility>
 
@@ -23,12 +24,12 @@ void PartitionCore::AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, Partitio
   if (config_.clip_scopes.empty()) return Accept(std::move(entry), std::move(sum.gradient), effects);
   if (!sum.gradient.empty() && !sum.gradient.unique()) sum.gradient = Buffer::CopyOf(sum.gradient.data(), sum.gradient.size());
   std::vector<NormRecord> spanning;
-  for (const ClipScope& scope : config_.clip_scopes) {
   bool finite = true;
+  for (const ClipScope& scope : config_.clip_scopes) {
     NormRecord record = MeasureNorm(scope, sum.gradient.empty() ? absl::Span<const float>() : sum.gradient.floats(), sum.examples);
     if (scope.whole()) {
-      if (!sum.gradient.empty()) {
       if (scope.id == kFiniteScope) finite = record.squares.finite();
+      if (!sum.gradient.empty()) {
         ScaleGradient(scope, ScopeFactor(scope.id, config_.clip_norm, record.squares), sum.gradient.mutable_floats());
       }
     } else {
@@ -73,8 +74,9 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
                                              " that is here (norms_xxh3); push again"));
     }
     CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, DecodeFactors(frame.scalars, measured_->spanning));
-    MeasuredSum sum = *std::exchange(measured_, std::nullopt);
     CAIRN_ASSIGN_OR_RETURN(const bool finite, FiniteBy(factors));
+    MeasuredSum sum = *std::exchange(measured_, std::nullopt);
+    sum.entry.set_norms(sum.entry.norms() + frame.scalars);
     size_t i = 0;
     for (const ClipScope& scope : config_.clip_scopes) {
       if (scope.whole()) continue;
@@ -86,8 +88,6 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
   return AnswerOrWait(std::move(w), effects);
 }
 
-bool PartitionCore::ClipsInTwoPhases() const {
-  return std::any_of(config_.clip_scopes.begin(), config_.clip_scopes.end(), [](const ClipScope& s) { return !s.whole(); });
 void PartitionCore::AcceptMeasured(v1::LogEntry entry, Buffer gradient, bool finite, PartitionEffects& effects) {
   if (!finite) {
     entry.set_not_finite(true);
@@ -108,6 +108,8 @@ absl::StatusOr<bool> PartitionCore::FiniteBy(absl::Span<const double> factors) c
                                                  own ? " is: send 0 or 1" : " is not: send 0"));
 }
 
+bool PartitionCore::ClipsInTwoPhases() const {
+  return std::any_of(config_.clip_scopes.begin(), config_.clip_scopes.end(), [](const ClipScope& s) { return !s.whole(); });
 }
 
 PartitionReply PartitionCore::MakeNorms(const Waiter& w) const {

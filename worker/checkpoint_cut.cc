@@ -94,6 +94,10 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
     p.begin = part.range.begin();
     p.end = part.range.end();
     p.version = part.image.version();
+    if (&part == &parts_.front()) m.loss_scale = part.image.loss_scale();
+    if (m.synchronous && part.image.loss_scale().SerializeAsString() != m.loss_scale.SerializeAsString()) {
+      return absl::InternalError(absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
+    }
     if (m.synchronous) continue;
     for (uint64_t sequence : part.image.sequences().last_sequence()) {  // of a unit
       p.sequences.insert(p.sequences.end(), static_cast<size_t>(LocalSyncOf(m.spec)), sequence);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
 #include "common/base/limits.h"
+#include "common/model/loss_scale.h"
 
 namespace cairn {
 namespace {
@@ -64,6 +65,12 @@ ordered_json ToJson(const CheckpointManifest& m) {
   json["synchronous"] = m.synchronous;
   json["written_unix_ms"] = m.written_unix_ms;
   if (!m.synchronous) json["replica_step"] = m.replica_step;
+  if (m.loss_scale.scale() > 0) {
+    ordered_json& scale = json["loss_scale"];
+    scale["scale"] = static_cast<uint64_t>(m.loss_scale.scale());  // a power of two
+    scale["finite_steps"] = m.loss_scale.finite_steps();
+    scale["skipped"] = m.loss_scale.skipped();
+  }
   ordered_json& files = json["files"] = ordered_json::object();
   for (const auto& [name, file] : m.files) {
     files[name]["bytes"] = file.bytes;
@@ -123,6 +130,20 @@ absl::Status ReadFiles(const ordered_json& json, CheckpointManifest& m) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLossScale(const ordered_json& json, CheckpointManifest& m) {
+  const auto scale = json.find("loss_scale");
+  if (scale == json.end()) return absl::OkStatus();
+  if (!scale->is_object()) return Bad("loss_scale is no object");
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t of, Count(*scale, "scale", static_cast<uint64_t>(kLossScaleMax)));
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t finite_steps, Count(*scale, "finite_steps", INT32_MAX));
+  CAIRN_ASSIGN_OR_RETURN(const uint64_t skipped, Count(*scale, "skipped"));
+  if (of == 0) return Bad("loss_scale.scale is 0");
+  m.loss_scale.set_scale(static_cast<float>(of));
+  m.loss_scale.set_finite_steps(static_cast<uint32_t>(finite_steps));
+  m.loss_scale.set_skipped(skipped);
+  return absl::OkStatus();
+}
+
 absl::Status ReadPartitions(const ordered_json& json, CheckpointManifest& m) {
   const auto partitions = json.find("partitions");
   if (partitions == json.end() || !partitions->is_array() || partitions->empty() ||
@@ -178,6 +199,7 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
     if (m.step != *std::min_element(m.replica_step.begin(), m.replica_step.end()))
       return Bad("step is not the slowest");
   }
+  CAIRN_RETURN_IF_ERROR(ReadLossScale(json, m));
   CAIRN_RETURN_IF_ERROR(ReadFiles(json, m));
   CAIRN_RETURN_IF_ERROR(ReadPartitions(json, m));
   return m;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/storage.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {
@@ -47,6 +48,7 @@ struct CheckpointManifest {
   int64_t total_steps = 0;
   uint64_t train_examples = 0;
   int64_t written_unix_ms = 0;
+  v1::LossScaleState loss_scale;  // of jobs that have one; asynchronous: the first partition's
   std::vector<CheckpointPartition> partitions;  // in order, without gaps
   std::map<std::string, CheckpointFile> files;  // kModelFile and kOptimizerFile
 };

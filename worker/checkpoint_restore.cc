@@ -204,6 +204,7 @@ v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint6
       }
     }
   }
+  if (!state.weights_only && state.manifest.loss_scale.scale() > 0) *image.mutable_loss_scale() = state.manifest.loss_scale;
   for (size_t unit = 0; unit < sequences.size(); unit += static_cast<size_t>(local_sync)) {
     const auto first = sequences.begin() + static_cast<int64_t>(unit);
     image.mutable_sequences()->add_last_sequence(*std::min_element(first, first + local_sync));

@@ -108,6 +108,7 @@ void IndependentMode::OnPullReply(Own& own, uint32_t partition, Reply& reply) {
   }
   own.requests[partition] = Request();
   context_.CopyValues(*reply.frame, own.values);
+  if (partition == 0) own.loss_scale = reply.frame->loss_scale;
   own.versions[partition] = reply.frame->version;
   own.sequences[partition] = reply.frame->sequence;
   own.filled[partition] = 1;
@@ -175,6 +176,7 @@ void IndependentMode::StartCompute(Own& own) {
   }
   own.state = Own::State::kComputed;
   own.examples = 0;
+  own.not_finite = false;
   for (Member& member : own.members) {
     member.examples = static_cast<uint64_t>(context_.plan.Places(own.step, member.id).size());
     own.examples += member.examples;
@@ -184,7 +186,8 @@ void IndependentMode::StartCompute(Own& own) {
     own.state = Own::State::kComputing;
     member.work = context_.NewWork();
     member.gradient = context_.pool.Acquire();
-    context_.effects.emplace_back(Compute{member.work, member.id, own.step, own.values, member.gradient});
+    context_.effects.emplace_back(
+        Compute{member.work, member.id, own.step, own.values, member.gradient, /*by_layer=*/false, own.loss_scale});
   }
   if (own.examples > 0) return;
   for (uint32_t p = 0; p < context_.parts.size(); ++p) TryPush(own, p);
@@ -225,15 +228,17 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
     frame.replica_count = 1;
     frame.sequence = own.clock;
   } else {
-    frame = context_.MakePush(partition, own.unit, 1, own.step, own.examples,
-                              own.examples > 0 ? SumOf(own, partition) : Buffer());
+    const uint64_t examples = own.not_finite ? 0 : own.examples;
+    frame = context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer());
+    frame.loss_scale = own.loss_scale;
+    frame.not_finite = own.not_finite;
   }
   context_.SendRequest(own.requests[partition], own.unit, std::move(frame));
 }
 
 void IndependentMode::OnGradient(const GradientReady& event) {
   const auto [own, member] = FindWork(event.work);
-  if (own == nullptr || own->state != Own::State::kComputing || !clip_scopes_.empty()) return;
+  if (own == nullptr || own->state != Own::State::kComputing || !clipping_.scopes.empty()) return;
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     member->ready[p] = 1;
@@ -249,12 +254,12 @@ void IndependentMode::OnComputed(uint64_t work, BatchSums sums) {
   const auto at_work = [](const Member& m) { return m.work != 0; };
   if (std::any_of(own->members.begin(), own->members.end(), at_work)) return;
   own->state = Own::State::kComputed;
-  if (!clip_scopes_.empty()) ClipGradient(*own);
+  if (!clipping_.scopes.empty()) CheckAndClip(*own);
   FinishStep(*own);
 }
 
 // Of the members' sum. It is gathered in the first of them that has examples.
-void IndependentMode::ClipGradient(Own& own) {
+void IndependentMode::CheckAndClip(Own& own) {
   const auto first = std::find_if(own.members.begin(), own.members.end(), [](const Member& m) { return m.examples > 0; });
   const auto place = static_cast<int32_t>(first - own.members.begin());
   for (uint32_t p = 0; p < context_.parts.size(); ++p) {
@@ -265,7 +270,9 @@ void IndependentMode::ClipGradient(Own& own) {
       std::copy(from.begin(), from.end(), first->gradient.mutable_floats().begin() + static_cast<int64_t>(part.range.begin()));
     }
   }
-  ClipByNorm(clip_scopes_, ClipNormOf(context_.spec.optimizer()), own.examples, first->gradient.mutable_floats());
+  AddPenaltyGradient(clipping_.penalties, own.examples, own.values.floats(), first->gradient.mutable_floats());
+  own.not_finite =
+      !ClipByNorm(clipping_.scopes, ClipNormOf(context_.spec.optimizer()), own.examples, first->gradient.mutable_floats());
   for (Member& member : own.members) member.ready.assign(member.ready.size(), 1);
   for (uint32_t p = 0; p < context_.parts.size(); ++p) TryPush(own, p);
 }
@@ -320,6 +327,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
   own.versions[partition] = version;
   if (own.next.empty()) own.next = context_.pool.Acquire();
   context_.CopyValues(*reply.frame, own.next);
+  if (partition == 0) own.next_loss_scale = reply.frame->loss_scale;
   own.filled[partition] = 1;
   ++own.filled_count;
   FinishStep(own);
@@ -337,6 +345,7 @@ void IndependentMode::FinishStep(Own& own) {
     if (!member.gradient.empty()) context_.pool.Release(std::exchange(member.gradient, {}));
   }
   own.pull_attempts = 0;
+  own.loss_scale = own.next_loss_scale;
   ++own.step;
   Checkpoint();
   BeginStep(own);

@@ -13,14 +13,19 @@
 #include <vector>
 
 #include "common/model/clip_norm.h"
+#include "common/model/penalty.h"
 #include "worker/replica_context.h"
 
 namespace cairn::replica {
 
 class IndependentMode : public Mode {
  public:
-  IndependentMode(Context& context, std::vector<ClipScope> clip_scopes)
-      : context_(context), clip_scopes_(std::move(clip_scopes)) {}
+  // clipping: what is of the whole parameter space; nothing where gradients are not clipped by norm, and the job has no loss scale.
+  struct Clipping {
+    std::vector<ClipScope> scopes;
+    std::vector<PenaltyRange> penalties;  // whose gradient is added before the norms are taken
+  };
+  IndependentMode(Context& context, Clipping clipping) : context_(context), clipping_(std::move(clipping)) {}
 
   void OnAssigned(const std::vector<char>& moved, bool raised) override;
   void OnReply(RequestName name, Reply& reply) override;
@@ -60,6 +65,8 @@ class IndependentMode : public Mode {
     Staleness staleness;                     // of the step, as its answers come
     uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica of this clock has to
     int pull_attempts = 0;
+    float loss_scale = 0, next_loss_scale = 0;  // of the step, of the next one: what partition 0 says of it
+    bool not_finite = false;                    // the step's gradient is not: every partition leaves it out
   };
 
   void StartPull(Own& own, absl::Duration pause);
@@ -69,7 +76,7 @@ class IndependentMode : public Mode {
   void Checkpoint();
   void StartCompute(Own& own);
   const Buffer& SumOf(Own& own, uint32_t partition);
-  void ClipGradient(Own& own);
+  void CheckAndClip(Own& own);
   void TryPush(Own& own, uint32_t partition);
   void SendAgain(Own& own, uint32_t partition);  // the pull or the push
   void OnPushReply(Own& own, uint32_t partition, Reply& reply);
@@ -81,7 +88,7 @@ class IndependentMode : public Mode {
   std::pair<Own*, Member*> FindWork(uint64_t work);
 
   Context& context_;
-  std::vector<ClipScope> clip_scopes_;  // of the whole parameter space; empty: gradients are not clipped by norm
+  const Clipping clipping_;
   std::vector<Own> own_;  // sorted by unit
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/model/learning_rate.h"
+#include "common/model/loss_scale.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn::replica {
@@ -104,6 +105,11 @@ void Context::FailJob(std::string message) {
   effects.emplace_back(Fail{std::move(message)});
 }
 
+absl::Status Context::CheckLossScale(const Frame& frame) const {
+  if (!has_loss_scale || IsLossScale(frame.loss_scale)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("the answer says ", frame.loss_scale, " of the loss scale; use a newer ps"));
+}
+
 absl::Status Context::CheckValues(const Frame& frame, uint32_t partition) const {
   if (frame.kind != v1::ExchangeFrame::VALUES) return absl::UnavailableError("the answer holds no values");
   if (frame.partition.value != partition) return absl::UnavailableError("the answer is of another partition");
@@ -112,7 +118,7 @@ absl::Status Context::CheckValues(const Frame& frame, uint32_t partition) const 
     return absl::UnavailableError(absl::StrCat("partition ", partition, ": ", frame.payload.size(),
                                                " bytes of values, expected ", parts[partition].numbers(), " numbers"));
   }
-  return absl::OkStatus();
+  return CheckLossScale(frame);
 }
 
 void Context::CopyValues(const Frame& frame, Buffer& into) const {

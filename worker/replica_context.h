@@ -73,6 +73,7 @@ struct Context {
   EpochRates rates;
   int64_t validation_examples = 0;
   v1::DataType wire = v1::FLOAT32;
+  bool has_loss_scale = false;
   std::vector<int32_t> replicas;  // sorted
   std::vector<Part> parts;        // by partition number
   std::vector<v1::PartitionRange> ranges;
@@ -114,6 +115,8 @@ struct Context {
   absl::Duration Pause(int attempt);
   void FailJob(std::string message);
 
+  // VALUES names the loss scale where the job has one.
+  absl::Status CheckLossScale(const Frame& frame) const;
   // The frame holds values of the partition, whole.
   absl::Status CheckValues(const Frame& frame, uint32_t partition) const;
   void CopyValues(const Frame& frame, Buffer& into) const;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/loss_scale.h"
 #include "common/tensor/dtype.h"
 #include "worker/central_mode.h"
 #include "worker/independent_mode.h"
@@ -63,13 +64,16 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
-absl::StatusOr<std::vector<ClipScope>> ClipScopesOfSpace(const v1::JobSpec& spec, uint64_t space_size) {
-  if (ClipNormOf(spec.optimizer()) == 0) return std::vector<ClipScope>();
+absl::StatusOr<replica::IndependentMode::Clipping> ClippingOf(const v1::JobSpec& spec, uint64_t space_size) {
+  const bool clips = ClipNormOf(spec.optimizer()) != 0;
+  if (!clips && !LossScaleRuleOf(spec)) return replica::IndependentMode::Clipping();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
   if (static_cast<uint64_t>(graph.space_size()) != space_size) {
     return absl::InvalidArgumentError("assignment: the routes are of another model");
   }
-  return ClipScopesOf(graph, spec.optimizer(), 0, graph.space_size());
+  replica::IndependentMode::Clipping clipping{StepScopesOf(graph, spec, 0, graph.space_size()), {}};
+  if (clips) clipping.penalties = PenaltyRangesOf(graph, 0, graph.space_size());
+  return clipping;
 }
 
 }  // namespace
@@ -179,6 +183,7 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     c.job = JobId(message.job_id());
     c.validation_examples = static_cast<int64_t>(message.data().validation_examples());
     c.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
+    c.has_loss_scale = LossScaleRuleOf(spec).has_value();
     c.spec = std::move(*message.mutable_spec());
     c.space_bytes = parts.back().range.end() * sizeof(float);
     for (const replica::Part& part : parts) c.ranges.push_back(part.range);
@@ -188,8 +193,8 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     } else if (IsSynchronous(c.spec)) {
       mode_ = std::make_unique<replica::MirroredMode>(c);
     } else {
-      CAIRN_ASSIGN_OR_RETURN(std::vector<ClipScope> scopes, ClipScopesOfSpace(c.spec, c.ranges.back().end()));
-      mode_ = std::make_unique<replica::IndependentMode>(c, std::move(scopes));
+      CAIRN_ASSIGN_OR_RETURN(auto clipping, ClippingOf(c.spec, c.ranges.back().end()));
+      mode_ = std::make_unique<replica::IndependentMode>(c, std::move(clipping));
     }
   } else {
     if (parts.size() != c.parts.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");

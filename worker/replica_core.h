@@ -112,6 +112,7 @@ struct Compute {
   int64_t step = 0;
   Buffer values, gradient;
   bool by_layer = false;  // `values` holds what WeightsWanted asked for, and nothing else
+  float loss_scale = 0;   // of jobs that have one: the loss is multiplied by it, the gradient divided
 };
 // Evaluate the places of the validation split. Never empty.
 struct Evaluate {

@@ -96,6 +96,7 @@ void SynchronousMode::StartFinding(absl::Duration pause) {
   const size_t partitions = context_.parts.size();
   finds_.assign(partitions, Request());
   versions_.assign(partitions, 0);
+  found_scales_.assign(partitions, 0);
   wanted_.assign(partitions, std::nullopt);
   found_ = 0;
   for (uint32_t p = 0; p < partitions; ++p) {
@@ -129,6 +130,7 @@ void SynchronousMode::OnFindReply(uint32_t partition, Reply& reply) {
   if (!status.ok()) return context_.Retry(request, partition, status);
   request = Request();
   versions_[partition] = reply.frame->version;
+  found_scales_[partition] = reply.frame->loss_scale;
   OnFound(*reply.frame);
   if (++found_ == versions_.size()) OnAllFound();
 }
@@ -140,6 +142,9 @@ void SynchronousMode::Run(uint64_t version) {
     return;
   }
   phase_ = Phase::kRunning;
+  for (size_t p = 0; p < versions_.size(); ++p) {  // some partition is there
+    if (versions_[p] == version) loss_scale_ = found_scales_[p];
+  }
   for (const Own& own : own_) context_.reports.Forget(own.id, step_, context_.plan.steps_per_epoch);
   BeginStep();
 }
@@ -173,7 +178,7 @@ void SynchronousMode::BeginStep() {
   Checkpoint();
   done_.assign(context_.parts.size(), 0);
   done_count_ = 0;
-  norms_.Clear();
+  norms_.Clear(/*one_decides=*/context_.spec.backup_replicas() > 0);
   clips_.assign(context_.parts.size(), Request());
   for (Own& own : own_) StartOwn(own);
   pushes_.clear();
@@ -215,7 +220,7 @@ void SynchronousMode::StartCompute(Own& own) {
   OnWorkBegins(own.work);
   if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
   own.gradient = context_.pool.Acquire();
-  context_.effects.emplace_back(Compute{own.work, own.id, step_, values_, own.gradient, by_layer_});
+  context_.effects.emplace_back(Compute{own.work, own.id, step_, values_, own.gradient, by_layer_, loss_scale_});
 }
 
 // The pushes of this step for the present own replicas. Nodes that were there before keep what they sent.
@@ -261,7 +266,9 @@ void SynchronousMode::TryPush(Push& push, uint32_t partition) {
 }
 
 void SynchronousMode::SendPush(Push& push, uint32_t partition) {
-  context_.SendRequest(push.requests[partition], push.node.first + 1, MakePush(push, partition));
+  Frame frame = MakePush(push, partition);
+  frame.loss_scale = loss_scale_;
+  context_.SendRequest(push.requests[partition], push.node.first + 1, std::move(frame));
 }
 
 void SynchronousMode::OnGradient(const GradientReady& event) {
@@ -310,6 +317,7 @@ void SynchronousMode::FinishStep() {
     Release(own);
   }
   ++step_;
+  loss_scale_ = next_loss_scale_;
   find_attempts_ = 0;
   OnStepDone();
   BeginStep();

@@ -8,8 +8,9 @@
 //     ◀──none left──     ◀──── somebody is beyond step + 1 ────    ◀┘
 //
 // Where gradients are clipped by norms that span partitions (common/model/clip_norm.h) a push is answered by NORMS; when the shares of all
-// partitions in a partition's norms are there, CLIP takes the factors to it, and is answered by the values. A ps that has another sum, or
-// none, says ABORTED, and is pushed to again.
+// partitions in a partition's norms are there, CLIP takes the factors to it, and is answered by the values. With backup_replicas the first
+// partition of a norm's gets its CLIP before the others, which take over the factor that it applied. A ps that has another sum, or none, says
+// ABORTED, and is pushed to again.
 #pragma once
 
 #include <cstdint>
@@ -113,6 +114,7 @@ class SynchronousMode : public Mode {
   std::vector<Push> pushes_;
   std::vector<char> done_;  // by partition: it is at step_ + 1
   std::vector<uint64_t> versions_;  // by partition, as found
+  float loss_scale_ = 0;            // of step_, where the job has one
   int find_attempts_ = 0;           // since the last step
 
  private:
@@ -139,8 +141,10 @@ class SynchronousMode : public Mode {
   const size_t spares_;
   std::vector<Request> finds_;                   // by partition
   std::vector<std::optional<uint64_t>> wanted_;  // by partition: the version that is asked for
+  std::vector<float> found_scales_;              // by partition: the loss scale of versions_
   size_t found_ = 0;
   size_t done_count_ = 0;
+  float next_loss_scale_ = 0;   // as the partitions that are done say, all the same
   NormBook norms_;              // of the running step
   std::vector<Request> clips_;  // by partition
 };

@@ -32,6 +32,7 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
                      reply.frame->sequence == expected;
   absl::Status status = reply.frame.status();
   if (status.ok() && !norms) status = CheckAnswer(*reply.frame, partition);
+  if (status.ok() && !norms) status = context_.CheckLossScale(*reply.frame);
   if (status.ok() && !norms && reply.frame->version < expected) {
     status = absl::UnavailableError("the answer to a push shows values from before it");
   }
@@ -55,6 +56,11 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
   } else if (reply.frame->version > expected) {
     StartFinding(absl::ZeroDuration());  // our replicas were computed elsewhere, and the job went on
   } else {
+    if (done_count_ > 0 && reply.frame->loss_scale != next_loss_scale_) {
+      return context_.FailJob(absl::StrCat("the partitions differ in the loss scale after step ", step_, ": ", reply.frame->loss_scale,
+                                           " in partition ", partition, ", ", next_loss_scale_, " in others; resume from a checkpoint"));
+    }
+    next_loss_scale_ = reply.frame->loss_scale;
     TakeValues(*reply.frame);
     done_[partition] = 1;
     clips_[partition] = Request();
@@ -74,7 +80,8 @@ absl::StatusOr<std::vector<uint32_t>> SynchronousMode::TakeNorms(const Frame& fr
     return absl::InvalidArgumentError(absl::StrCat("partition ", partition, ": NORMS without records"));
   }
   CAIRN_ASSIGN_OR_RETURN(std::vector<NormRecord> records, DecodeNorms(frame.scalars));
-  return norms_.Set(partition, std::move(records));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, AppliedFactors(frame.scalars));
+  return norms_.Set(partition, std::move(records), factors);
 }
 
 void SynchronousMode::SendClips(const std::vector<uint32_t>& known) {

@@ -39,6 +39,17 @@ uint64_t WordAt(const std::string& bytes, size_t at) {
   return word;
 }
 
+// How many records so many bytes hold, with or without a factor for each; 0: they hold none. A partition has kRecordsMax at most, so that no
+// number of bytes means both.
+size_t RecordsIn(size_t bytes) {
+  constexpr size_t kRecordsMax = 8;
+  static_assert(kRecordsMax * sizeof(double) < kNormRecordBytes);
+  for (size_t each : {kNormRecordBytes, kNormRecordBytes + sizeof(double)}) {
+    if (bytes % each == 0 && bytes / each <= kRecordsMax) return bytes / each;
+  }
+  return 0;
+}
+
 }  // namespace
 
 double ClipNormOf(const v1::Optimizer& optimizer) {
@@ -68,6 +79,12 @@ NormRecord MeasureNorm(const ClipScope& scope, absl::Span<const float> gradient,
   NormRecord record{scope.id, scope.numbers, scope.total, {}};
   if (examples == 0) return record;
   for (const auto& [begin, end] : scope.ranges) {
+    if (scope.id == kFiniteScope) {
+      if (AllFinite(gradient.data() + begin, end - begin)) continue;
+      const float infinite = std::numeric_limits<float>::infinity();
+      record.squares.Add({&infinite, 1}, 1);
+      continue;
+    }
     record.squares.Add(gradient.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
                        static_cast<float>(examples));
   }
@@ -79,12 +96,11 @@ double ClipFactor(double clip, const SquareSum& squares) {
   if (std::isnan(norm)) return norm;
   return norm > clip ? clip / norm : 1;
 }
-    if (scope.id == kFiniteScope) {
-      if (AllFinite(gradient.data() + begin, end - begin)) continue;
-      const float infinite = std::numeric_limits<float>::infinity();
-      record.squares.Add({&infinite, 1}, 1);
-      continue;
-    }
+
+double ScopeFactor(uint64_t scope, double clip, const SquareSum& squares) {
+  if (scope == kFiniteScope) return squares.finite() ? 1 : 0;
+  return ClipFactor(clip, squares);
+}
 
 void ScaleGradient(const ClipScope& scope, double factor, absl::Span<float> gradient) {
   if (factor == 1 || gradient.empty() || scope.id == kFiniteScope) return;
@@ -98,11 +114,7 @@ bool ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t exampl
     if (scope.id == kFiniteScope) finite = squares.finite();
     ScaleGradient(scope, ScopeFactor(scope.id, clip, squares), gradient);
   }
-}
-
-double ScopeFactor(uint64_t scope, double clip, const SquareSum& squares) {
-  if (scope == kFiniteScope) return squares.finite() ? 1 : 0;
-  return ClipFactor(clip, squares);
+  return finite;
 }
 
 std::string EncodeNorms(absl::Span<const NormRecord> records) {
@@ -114,7 +126,13 @@ std::string EncodeNorms(absl::Span<const NormRecord> records) {
   return out;
 }
 
-  return finite;
+absl::StatusOr<std::vector<double>> AppliedFactors(const std::string& scalars) {
+  const size_t count = RecordsIn(scalars.size());
+  if (count == 0) return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
+  if (scalars.size() == count * kNormRecordBytes) return std::vector<double>();
+  return DecodeFactors(scalars.substr(count * kNormRecordBytes), count);
+}
+
 uint64_t HashOfNorms(const std::string& scalars) { return Checksum(scalars.data(), scalars.size()); }
 
 std::string EncodeFactors(absl::Span<const double> factors) {
@@ -124,9 +142,8 @@ std::string EncodeFactors(absl::Span<const double> factors) {
 }
 
 absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars) {
-  if (scalars.empty() || scalars.size() % kNormRecordBytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
-  }
+  const size_t count = RecordsIn(scalars.size());
+  if (count == 0) return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
   std::vector<NormRecord> records;
   for (size_t at = 0; at < count * kNormRecordBytes; at += kNormRecordBytes) {
     NormRecord& r = records.emplace_back();
@@ -152,7 +169,13 @@ absl::StatusOr<std::vector<double>> DecodeFactors(const std::string& scalars, si
   return factors;
 }
 
-std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> records) {
+bool NormBook::Known(uint32_t partition, const NormRecord& record) const {
+  const Scope& scope = scopes_.at(record.scope);
+  if (scope.applied) return true;
+  return scope.numbers == record.total && (!one_decides_ || partition == *scope.partitions.begin());
+}
+
+std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> records, absl::Span<const double> factors) {
   Forget(partition);
   std::set<uint32_t> sharing;
   for (size_t i = 0; i < records.size(); ++i) {
@@ -168,7 +191,7 @@ std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> 
   std::vector<uint32_t> known;
   for (uint32_t p : sharing) {
     const std::vector<NormRecord>& of = records_.at(p);
-    if (std::all_of(of.begin(), of.end(), [this](const NormRecord& r) { return Complete(r); })) known.push_back(p);
+    if (std::all_of(of.begin(), of.end(), [&](const NormRecord& r) { return Known(p, r); })) known.push_back(p);
   }
   return known;
 }
@@ -193,7 +216,8 @@ void NormBook::Forget(uint32_t partition) {
 
 uint64_t NormBook::HashOf(uint32_t partition) const { return HashOfNorms(EncodeNorms(records_.at(partition))); }
 
-void NormBook::Clear() {
+void NormBook::Clear(bool one_decides) {
+  one_decides_ = one_decides;
   records_.clear();
   scopes_.clear();
 }
@@ -201,8 +225,9 @@ void NormBook::Clear() {
 std::optional<std::vector<double>> NormBook::FactorsFor(uint32_t partition, double clip) const {
   std::vector<double> factors;
   for (const NormRecord& r : records_.at(partition)) {
-    if (!Complete(r)) return std::nullopt;
-    factors.push_back(ClipFactor(clip, scopes_.at(r.scope).squares));
+    if (!Known(partition, r)) return std::nullopt;
+    const Scope& scope = scopes_.at(r.scope);
+    factors.push_back(scope.applied ? *scope.applied : ScopeFactor(r.scope, clip, scope.squares));
   }
   return factors;
 }

@@ -89,7 +89,7 @@ TEST_F(PartitionCoreClipTest, TwoPhases) {
   EXPECT_FLOAT_EQ(logged[0], whole);
   EXPECT_EQ(logged[8], 16) << "in no scope";
   EXPECT_EQ(logged[16], 4) << "the log has the clipped gradient";
-  EXPECT_EQ(clipped.persists[0].entry.norms(), measured.replies[0].frame.scalars);
+  EXPECT_EQ(clipped.persists[0].entry.norms(), measured.replies[0].frame.scalars + EncodeFactors(std::vector<double>{0.25}));
 
   const PartitionEffects done = Persisted(1);
   ASSERT_EQ(done.replies.size(), 1u);
@@ -108,11 +108,12 @@ TEST_F(PartitionCoreClipTest, RepetitionsAreAnsweredByWhatTheirStepHasComeTo) {
   clipped.persists.clear();
   EXPECT_EQ(Persisted(1).replies.size(), 3u);
   const float after = Value(16);
-  // VALUES tells the norms: another partition may still wait for its factors.
+  // VALUES tells the norms, and the first CLIP's factors: another partition may still wait for its own.
   const PartitionEffects late = Send(Push(1, 1, 8), kB);
   ASSERT_EQ(late.replies.size(), 1u);
   EXPECT_EQ(late.replies[0].frame.kind, v1::ExchangeFrame::VALUES);
   EXPECT_EQ(DecodeNorms(late.replies[0].frame.scalars).value()[0].squares.Root(), std::sqrt(32.0));
+  EXPECT_EQ(AppliedFactors(late.replies[0].frame.scalars).value(), std::vector<double>{0.25});
   EXPECT_EQ(Send(Clip(1, {0.75})).replies.at(0).frame.kind, v1::ExchangeFrame::VALUES);
   EXPECT_EQ(Value(16), after);
   // The next step.

@@ -86,6 +86,24 @@ TEST(CheckpointCut, AnAsynchronousOneHasTheTables) {
   EXPECT_THAT(contents->manifest.partitions[1].sequences, ElementsAre(5, 2));
 }
 
+TEST(CheckpointCut, HasTheLossScaleOfAllPartitions) {
+  const auto cut_with = [](float first, float second) {
+    CheckpointCut cut(7, 7, Assignment(true, 0));
+    for (uint32_t p = 0; p < 2; ++p) {
+      Frame tensor = Tensor(p, 0, 1, 0, 7, {7, 7});
+      v1::PartitionImage image;
+      EXPECT_TRUE(image.ParseFromString(tensor.image));
+      image.mutable_loss_scale()->set_scale(p == 0 ? first : second);
+      tensor.image = image.SerializeAsString();
+      cut.Add(p, tensor);
+      EXPECT_TRUE(cut.End(p, absl::OkStatus()).ok());
+    }
+    return cut.Contents(JobId(3));
+  };
+  EXPECT_EQ(cut_with(8, 8)->manifest.loss_scale.scale(), 8);
+  EXPECT_THAT(std::string(cut_with(8, 4).status().message()), HasSubstr("ps \"b\": its partition has another loss scale than the others"));
+}
+
 TEST(CheckpointCut, WhatDoesNotFitIsNamed) {
   const auto end = [](const Frame& frame, absl::Status status = absl::OkStatus()) {
     CheckpointCut cut(7, 7, Assignment(true, 0));

@@ -144,6 +144,26 @@ TEST_F(CheckpointTest, ComesBackAsItWasWritten) {
   EXPECT_THAT(image.sequences().last_sequence(), testing::ElementsAre(12, 12, 12, 12, 12));
 }
 
+TEST_F(CheckpointTest, TheLossScaleGoesOnWhereItWas) {
+  v1::JobSpec spec = Spec();
+  spec.set_compute_dtype(v1::FLOAT16);
+  CheckpointContents c = Contents(spec, 12);
+  c.manifest.loss_scale.set_scale(1 << 24);
+  c.manifest.loss_scale.set_finite_steps(5);
+  c.manifest.loss_scale.set_skipped(3);
+  const RestoredState state = RestoreCheckpoint(spec, Write(c), {}, kStepsPerEpoch).value();
+  for (uint64_t begin : {0, 16}) {
+    const v1::LossScaleState scale = ImageHeader(state, begin, begin + 16, 5).loss_scale();
+    EXPECT_EQ(scale.scale(), 1 << 24);
+    EXPECT_EQ(scale.finite_steps(), 5u);
+    EXPECT_EQ(scale.skipped(), 3u);
+  }
+  EXPECT_FALSE(ImageHeader(RestoreWeights(spec, dir_ + "/step-12", {}).value(), 0, 16, 5).has_loss_scale()) << "a new job's first step";
+  c.manifest.files[kModelFile] = c.manifest.files[kOptimizerFile] = {10, "ab"};
+  c.manifest.loss_scale.set_scale(1 << 25);
+  EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()), HasSubstr("scale: 33554432 is more than 16777216"));
+}
+
 TEST_F(CheckpointTest, ManifestSaysWhereTheJobIs) {
   CheckpointContents c = Contents(Spec(), 12);
   c.manifest.files[kModelFile] = {10, "ab"};

@@ -1,6 +1,7 @@
 #include "tests/unit/worker/fake_cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/model/learning_rate.h"
@@ -8,6 +9,7 @@
 namespace cairn {
 namespace {
 constexpr uint64_t kPartitionNumbers = 32;
+constexpr int kGrowthSteps = 2;
 }
 
 FakeCluster::FakeCluster(const ClusterOptions& options)
@@ -34,6 +36,11 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
   if (options.global_clipnorm > 0) {
     spec_.mutable_optimizer()->set_global_clipnorm(static_cast<float>(options.global_clipnorm));
   }
+  if (options.loss_scale > 0) {
+    spec_.set_compute_dtype(v1::FLOAT16);
+    spec_.mutable_loss_scaling()->set_initial_scale(options.loss_scale);
+    spec_.mutable_loss_scaling()->set_dynamic_growth_steps(kGrowthSteps);
+  }
   for (int p = 0; p < options.partitions; ++p) {
     v1::PartitionRange range;
     range.set_partition(static_cast<uint32_t>(p));
@@ -47,6 +54,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
                              options.synchronous, options.staleness,
                              ClipScopes(static_cast<int64_t>(range.begin()), static_cast<int64_t>(range.end())),
                              ClipNormOf(spec_.optimizer()));
+    partitions_.back().UseLossScale(options.loss_scale, kGrowthSteps);
     home_.push_back(p % 2);
   }
   workers_.resize(static_cast<size_t>(options.workers));
@@ -60,8 +68,12 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
 
 std::vector<ClipScope> FakeCluster::ClipScopes(int64_t begin, int64_t end) const {
   std::vector<ClipScope> scopes;
-  if (ClipNormOf(spec_.optimizer()) == 0) return scopes;
   const int64_t space = static_cast<int64_t>(kPartitionNumbers) * options_.partitions - 16;
+  const ClipScope finite{kFiniteScope, static_cast<uint64_t>(end - begin), static_cast<uint64_t>(space), {{0, end - begin}}};
+  if (ClipNormOf(spec_.optimizer()) == 0) {
+    if (options_.loss_scale > 0) scopes.push_back(finite);
+    return scopes;
+  }
   ClipScope all;
   for (int64_t offset = 0; offset < space; offset += 48) {
     const int64_t size = std::min<int64_t>(40, space - offset);
@@ -78,11 +90,13 @@ std::vector<ClipScope> FakeCluster::ClipScopes(int64_t begin, int64_t end) const
     scopes.push_back(std::move(scope));
   }
   if (options_.global_clipnorm > 0) scopes = {all};
+  if (options_.loss_scale > 0) scopes.push_back(finite);
   return scopes;
 }
 
 // Of the sum over the replica's examples of the step. Rounding is the point: the order of additions shows in the bits.
-float FakeCluster::Gradient(int64_t step, int replica, size_t i, float value) const {
+float FakeCluster::Gradient(int64_t step, int replica, size_t i, float value, float loss_scale) const {
+  if (loss_scale >= 16 && (step * 31 + replica * 57 + static_cast<int64_t>(i)) % 89 == 0) return i % 2 == 0 ? INFINITY : NAN;
   const PlaceRange places = plan_.Places(step, ReplicaId(replica));
   float sum = 0;
   for (int64_t e = places.begin; e < places.end; ++e) {
@@ -94,6 +108,9 @@ float FakeCluster::Gradient(int64_t step, int replica, size_t i, float value) co
 
 std::vector<float> FakeCluster::ReferenceValues() const {
   std::vector<float> values = initial_;
+  float loss_scale = options_.loss_scale;
+  int finite_steps = 0;
+  reference_skips_ = 0;
   const auto on_wire = [&](std::vector<float>& v) {
     if (options_.wire == v1::FLOAT32) return;
     std::vector<uint8_t> bytes(v.size() * SizeOf(options_.wire));
@@ -109,11 +126,17 @@ std::vector<float> FakeCluster::ReferenceValues() const {
           NaiveSum leaf;
           leaf.examples = plan_.Places(step, ReplicaId(r)).size();
           for (size_t i = 0; i < seen.size() && leaf.examples > 0; ++i) {
-            leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i]));
+            leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i], loss_scale));
           }
           if (leaf.examples > 0) on_wire(leaf.gradient);
           return leaf;
         });
+    const bool finite = loss_scale == 0 || std::all_of(sum.gradient.begin(), sum.gradient.end(), [](float g) { return std::isfinite(g); });
+    if (loss_scale > 0) loss_scale = NaiveLossScale(loss_scale, finite_steps, finite, kGrowthSteps);
+    if (!finite) {
+      ++reference_skips_;
+      continue;
+    }
     NaiveClip(sum, ClipScopes(0, static_cast<int64_t>(values.size())), ClipNormOf(spec_.optimizer()));
     NaiveApply(values, sum, LearningRateAt(spec_, step));
   }
@@ -202,6 +225,7 @@ void FakeCluster::Feed(int w, replica::Event event) {
       running.examples = static_cast<uint64_t>(plan_.Places(compute->step, compute->replica).size());
       running.values = std::move(compute->values);
       running.gradient = std::move(compute->gradient);
+      running.loss_scale = compute->loss_scale;
       for (uint32_t p = 0; p < ranges_.size(); ++p) running.unannounced.push_back(p);
       worker.running.push_back(std::move(running));
     } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
@@ -233,7 +257,7 @@ void FakeCluster::Compute(int w) {
     const auto values = running.values.floats();
     const auto gradient = running.gradient.mutable_floats();
     for (size_t i = 0; i < values.size(); ++i) {
-      gradient[i] = Gradient(running.step, running.replica.value, i, values[i]);
+      gradient[i] = Gradient(running.step, running.replica.value, i, values[i], running.loss_scale);
     }
   }
   if (running.training && !running.unannounced.empty()) {

@@ -25,6 +25,8 @@ struct ClusterOptions {
   v1::DataType wire = v1::FLOAT32;
   // Variables of 40 numbers (the last one shorter), each from a multiple of 16 on, so that some lie across partitions.
   double clipnorm = 0, global_clipnorm = 0;
+  // Synchronous: FLOAT16 from this loss scale on, doubled after two finite steps; gradients overflow at 16 now and then. 0: FLOAT32.
+  float loss_scale = 0;
   double loss = 0;  // of a request, or of its answer
   bool gated = false;  // an epoch begins when every replica's validation of the one before it is reported
   int stop_after = 0;  // gated: the job ends with this epoch (from 1)
@@ -40,6 +42,7 @@ class FakeCluster {
   std::vector<float> FinalValues() const;
   // What one computer computes, one replica after the other.
   std::vector<float> ReferenceValues() const;
+  int ReferenceSkips() const { return reference_skips_; }  // of the last ReferenceValues
   const NaivePartition& partition(int p) const { return partitions_[static_cast<size_t>(p)]; }
   const StepPlan& plan() const { return plan_; }
 
@@ -59,6 +62,7 @@ class FakeCluster {
     int64_t step = 0;
     uint64_t examples = 0;
     Buffer values, gradient;
+    float loss_scale = 0;
     std::vector<uint32_t> unannounced;
     bool begun = false;
   };
@@ -85,7 +89,7 @@ class FakeCluster {
   size_t Pick(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
   bool Chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
   std::string AddressOf(int p) const { return "ps-" + std::to_string(home_[static_cast<size_t>(p)]); }
-  float Gradient(int64_t step, int replica, size_t i, float value) const;
+  float Gradient(int64_t step, int replica, size_t i, float value, float loss_scale) const;
   // Of the numbers [begin, end).
   std::vector<ClipScope> ClipScopes(int64_t begin, int64_t end) const;
   void Feed(int worker, replica::Event event);
@@ -101,6 +105,7 @@ class FakeCluster {
   bool Finished() const { return static_cast<int>(finished_.size()) == options_.replicas; }
 
   const ClusterOptions options_;
+  mutable int reference_skips_ = 0;
   std::mt19937_64 random_;
   StepPlan plan_;
   v1::JobSpec spec_;

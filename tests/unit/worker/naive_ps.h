@@ -51,6 +51,17 @@ inline void NaiveClip(NaiveSum& sum, const std::vector<ClipScope>& scopes, doubl
   }
 }
 
+// The scale of the next step.
+inline float NaiveLossScale(float scale, int& finite_steps, bool finite, int growth_steps) {
+  if (!finite) {
+    finite_steps = 0;
+    return scale > 1 ? scale / 2 : 1;
+  }
+  if (++finite_steps < growth_steps) return scale;
+  finite_steps = 0;
+  return scale * 2;
+}
+
 struct NaiveAnswer {
   uint64_t ticket = 0;
   absl::StatusOr<Frame> frame;
@@ -96,6 +107,12 @@ class NaivePartition {
     waiting_.clear();
     return answers;
   }
+  // Synchronous: steps that are not finite are left out. initial 0: the job has no loss scale.
+  void UseLossScale(float initial, int growth_steps) {
+    scale_ = previous_scale_ = initial;
+    growth_steps_ = growth_steps;
+  }
+  float scale() const { return scale_; }
   void RaiseGeneration(uint64_t generation) { generation_ = std::max(generation_, generation); }
 
   const std::vector<float>& values() const { return values_; }
@@ -123,6 +140,7 @@ class NaivePartition {
     if (f.sequence <= version_) return absl::OkStatus();
     if (f.sequence != version_ + 1) return absl::InvalidArgumentError("a step from the future");
     if (measured_) return absl::OkStatus();
+    if (f.loss_scale != scale_) return absl::InvalidArgumentError("another loss scale");
     for (const auto& [node, s] : sums_) {
       if (node.first <= first && first + f.replica_count <= node.first + node.second) return absl::OkStatus();
     }
@@ -141,16 +159,18 @@ class NaivePartition {
         });
     sums_.clear();
     std::vector<NormRecord> shares;
+    bool finite = true;
     for (const ClipScope& scope : clip_scopes_) {
       const NormRecord record = MeasureNorm(scope, total.gradient, total.examples);
       if (scope.whole()) {
+        if (scope.id == kFiniteScope) finite = record.squares.finite();
         ScaleGradient(scope, ClipFactor(clip_, record.squares), absl::MakeSpan(total.gradient));
       } else {
         shares.push_back(record);
       }
     }
     if (shares.empty()) {
-      Update(total, f.learning_rate, "");
+      Update(total, f.learning_rate, "", finite);
     } else {
       measured_ = Measured{std::move(total), f.learning_rate, EncodeNorms(shares), shares.size()};
     }
@@ -169,13 +189,16 @@ class NaivePartition {
     for (const ClipScope& scope : clip_scopes_) {
       if (!scope.whole()) ScaleGradient(scope, (*factors)[i++], absl::MakeSpan(measured_->sum.gradient));
     }
+    const bool skipped = scale_ > 0 && !clip_scopes_.back().whole() && factors->back() == 0;
     const Measured measured = *std::exchange(measured_, std::nullopt);
-    Update(measured.sum, measured.learning_rate, measured.norms);
+    Update(measured.sum, measured.learning_rate, measured.norms + f.scalars, !skipped);
     return absl::OkStatus();
   }
-  void Update(const NaiveSum& sum, float learning_rate, std::string norms) {
+  void Update(const NaiveSum& sum, float learning_rate, std::string norms, bool finite) {
     previous_ = values_;
-    NaiveApply(values_, sum, learning_rate);
+    previous_scale_ = scale_;
+    if (finite) NaiveApply(values_, sum, learning_rate);
+    if (scale_ > 0) scale_ = NaiveLossScale(scale_, finite_steps_, finite, growth_steps_);
     norms_ = std::move(norms);
     ++version_;
     for (uint64_t& last : last_) last = version_;
@@ -236,6 +259,7 @@ class NaivePartition {
     reply.partition = PartitionId(id_);
     reply.version = version;
     if (pushes) reply.scalars = norms_;
+    reply.loss_scale = version < version_ ? previous_scale_ : scale_;
     if (f.replica_count > 0) reply.sequence = last_[static_cast<size_t>(f.replica_first.value)];
     reply.dtype = f.reply_dtype;
     reply.payload = Buffer::Allocate(values->size() * SizeOf(f.reply_dtype));
@@ -260,6 +284,8 @@ class NaivePartition {
   std::vector<std::pair<uint64_t, Frame>> waiting_;
   const bool synchronous_;
   const int staleness_;
+  float scale_ = 0, previous_scale_ = 0;
+  int growth_steps_ = 0, finite_steps_ = 0;
   const std::vector<ClipScope> clip_scopes_;
   const double clip_;
 };

@@ -112,6 +112,36 @@ TEST(ReplicaCoreTest, ClippingByNormGivesTheBitsOfOneComputerWhateverHappens) {
   }
 }
 
+// Overflows come and go with the scale, which is doubled every other step: all partitions leave the same steps out, whoever fails.
+TEST(ReplicaCoreTest, StepsThatAreNotFiniteAreLeftOutByAllPartitionsWhateverHappens) {
+  int skips = 0;
+  for (uint64_t seed = 1; seed <= 1000; ++seed) {
+    ClusterOptions options;
+    options.seed = seed;
+    options.loss_scale = seed % 2 == 0 ? 64 : 4;
+    options.replicas = 1 + static_cast<int>(seed % 6);
+    options.workers = 1 + static_cast<int>(seed / 6 % 3);
+    options.partitions = 1 + static_cast<int>(seed / 18 % 5);
+    if (seed % 5 == 0) options.global_clipnorm = 0.5;
+    if (seed % 5 == 1) options.clipnorm = 0.4;
+    const bool faults = seed % 3 != 0;
+    options.loss = faults && seed % 4 < 2 ? 0.1 : 0;
+    options.reassignments = faults ? static_cast<int>(seed % 5) : 0;
+    options.ps_restarts = faults ? static_cast<int>(seed % 4) : 0;
+    options.partition_moves = faults ? static_cast<int>(seed % 3) : 0;
+    options.crashes = faults ? static_cast<int>(seed / 3 % 3) : 0;
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    FakeCluster cluster(options);
+    const bool done = cluster.Run();
+    ASSERT_THAT(cluster.failures, IsEmpty());
+    ASSERT_TRUE(done);
+    ASSERT_THAT(cluster.FinalValues(), ElementsAreArray(cluster.ReferenceValues()));
+    skips += cluster.ReferenceSkips();
+    for (int p = 1; p < options.partitions; ++p) EXPECT_EQ(cluster.partition(p).scale(), cluster.partition(0).scale());
+  }
+  EXPECT_GT(skips, 1000);
+}
+
 TEST(ReplicaCoreTest, ShortWireTypesRoundAsTheReferenceDoes) {
   // One replica a worker: sums of several are formed before rounding, which the reference here does not do.
   for (const v1::DataType wire : {v1::BFLOAT16, v1::FLOAT16}) {

@@ -69,12 +69,14 @@ class StrategiesTest : public ::testing::Test {
     }
   }
   // The answer to a pull or a push: values of this version, each the partition's number + version.
-  void Answer(const replica::Send& send, uint64_t version, uint64_t sequence = 0) {
+  void Answer(const replica::Send& send, uint64_t version, uint64_t sequence = 0, std::string scalars = "") {
     Frame frame;
+    frame.scalars = std::move(scalars);
     frame.kind = v1::ExchangeFrame::VALUES;
     frame.partition = send.frame.partition;
     frame.version = version;
     frame.sequence = sequence;
+    frame.loss_scale = loss_scale;
     if (send.frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) {  // of a push that wants no values
       Feed(replica::Reply{send.request, std::move(frame)});
       return;
@@ -140,6 +142,7 @@ class StrategiesTest : public ::testing::Test {
   std::vector<uint64_t> stopped;
   std::vector<v1::ReplicaReport> reports;
   std::string failure;
+  float loss_scale = 0;  // of the answers
 };
 
 // Of 8 replicas this worker has the upper half: one push a partition and step, not four.
@@ -202,18 +205,56 @@ TEST_F(StrategiesTest, AClipNamesItsNorms) {
   AnswerNorms(sent[0], 3);
   EXPECT_TRUE(clips.empty()) << "a share is missing";
   AnswerNorms(sent[1], 4);
-  ASSERT_EQ(clips.size(), size_t{2});
+  ASSERT_EQ(clips.size(), size_t{1}) << "the first partition decides";
+  EXPECT_EQ(clips[0].frame.partition.value, 0u);
   EXPECT_EQ(clips[0].frame.norms_xxh3, HashOfNorms(Norms(3)));
-  EXPECT_EQ(clips[1].frame.norms_xxh3, HashOfNorms(Norms(4)));
-  const replica::Send refused = clips[1];
+  const replica::Send refused = clips[0];
   clips.clear();
   Feed(replica::Reply{refused.request, absl::AbortedError("the factors are of other norms")});
   sent = TakePushes();
   ASSERT_EQ(sent.size(), size_t{1}) << "pushed again";
   AnswerNorms(sent[0], 5);
   ASSERT_EQ(clips.size(), size_t{1});
+  EXPECT_EQ(clips[0].frame.partition.value, 0u);
   EXPECT_EQ(clips[0].frame.norms_xxh3, HashOfNorms(Norms(5)));
-  EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], 1 / std::sqrt(16.0 * (9 + 25)));
+  EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], 1 / std::sqrt(16.0 * (16 + 25)));
+}
+
+// Partition 0 was clipped by a factor of a sum that partition 1 lost then, with its primary. What that one measures anew is of other gradients,
+// and would give another factor: a step is clipped by one.
+TEST_F(StrategiesTest, AStepIsClippedByOneFactorThoughASumIsLost) {
+  v1::AssignReplicas assignment = Assignment(v1::MULTI_WORKER_MIRRORED, 4, {0});
+  assignment.mutable_spec()->set_backup_replicas(1);
+  assignment.mutable_spec()->mutable_optimizer()->set_global_clipnorm(1);
+  Feed(replica::Assign{assignment});
+  AnswerPulls(0);
+  Finish(TakeComputes().at(0), 1);
+  std::vector<replica::Send> sent = TakePushes();
+  ASSERT_EQ(sent.size(), size_t{2});
+  AnswerNorms(sent[0], 3);
+  AnswerNorms(sent[1], 4);
+  ASSERT_FALSE(clips.empty());
+  const replica::Send first = clips[0];
+  EXPECT_EQ(first.frame.partition.value, 0u);
+  clips.clear();
+  // Another worker's CLIP came first, with a factor of other norms of partition 1.
+  const double applied = 1 / std::sqrt(16.0 * (9 + 36));
+  Answer(first, 1, 1, Norms(3) + EncodeFactors({&applied, 1}));
+  ASSERT_EQ(clips.size(), size_t{1}) << "what partition 0 applied is known";
+  EXPECT_EQ(clips[0].frame.partition.value, 1u);
+  EXPECT_EQ(clips[0].frame.norms_xxh3, HashOfNorms(Norms(4)));
+  EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], applied);
+  const replica::Send refused = clips[0];
+  clips.clear();
+  Feed(replica::Reply{refused.request, absl::AbortedError("the sum is not here")});
+  sent = TakePushes();
+  ASSERT_EQ(sent.size(), size_t{1});
+  AnswerNorms(sent[0], 100);
+  ASSERT_EQ(clips.size(), size_t{1});
+  EXPECT_EQ(clips[0].frame.norms_xxh3, HashOfNorms(Norms(100)));
+  EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], applied) << "that of the step";
+  Answer(clips[0], 1, 1, Norms(100) + EncodeFactors({&applied, 1}));
+  EXPECT_EQ(TakeComputes().size(), size_t{1}) << "the next step";
 }
 
 // ---- CENTRAL_STORAGE ----
@@ -405,6 +446,76 @@ TEST_F(StrategiesTest, AGroupPushesItsSumAsOne) {
   EXPECT_EQ(reports[0].staleness_count() + reports[1].staleness_count(), 2u);
   EXPECT_EQ(std::max(reports[0].staleness_max(), reports[1].staleness_max()), 3u);
   EXPECT_EQ(TakeComputes().size(), size_t{2});
+}
+
+// ---- FLOAT16 ----
+
+// Asynchronous: who computes a gradient sees all of it, and says that it is left out to every partition.
+TEST_F(StrategiesTest, AnAsynchronousGradientThatIsNotFiniteIsLeftOutAsAWhole) {
+  v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 2, {0});
+  v1::JobSpec& spec = *assignment.mutable_spec();
+  spec.set_compute_dtype(v1::FLOAT16);
+  v1::Model& model = *spec.mutable_model();  // one kernel as large as the space
+  model.add_layers()->mutable_input()->add_shape(static_cast<int64_t>(kPartitions * kNumbers));
+  model.add_layers()->mutable_dense()->set_units(1);
+  model.mutable_layers(1)->mutable_dense()->set_use_bias(false);
+  Feed(replica::Assign{assignment});
+  ASSERT_EQ(failure, "");
+  AnswerPulls(0, 0);
+  EXPECT_TRUE(TakeComputes().empty()) << "an answer without a scale is asked for again";
+  now_ += absl::Seconds(2);
+  loss_scale = 8;
+  Feed(replica::Timer{});
+  AnswerPulls(0, 0);
+  std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0].loss_scale, 8);
+  replica::Compute compute = std::move(work[0]);
+  work.clear();
+  for (float& g : compute.gradient.mutable_floats()) g = 1;
+  compute.gradient.mutable_floats()[kNumbers + 3] = NAN;
+  const uint64_t number = compute.work;
+  compute = {};
+  Feed(replica::GradientReady{number, 0, kPartitions});
+  EXPECT_TRUE(pushes.empty()) << "the rest may not be finite";
+  Feed(replica::Computed{number, BatchSums{4, 1, {}}});
+  loss_scale = 4;
+  ASSERT_EQ(pushes.size(), size_t{kPartitions});
+  for (const replica::Send& push : TakePushes()) {
+    EXPECT_TRUE(push.frame.not_finite);
+    EXPECT_EQ(push.frame.loss_scale, 8);
+    EXPECT_EQ(push.frame.examples, 0u);
+    EXPECT_TRUE(push.frame.payload.empty());
+    Answer(push, 1, 1);
+  }
+  work = TakeComputes();
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0].loss_scale, 4);
+  Finish(std::move(work[0]), 1);
+  ASSERT_EQ(pushes.size(), size_t{kPartitions});
+  for (const replica::Send& push : TakePushes()) {
+    EXPECT_FALSE(push.frame.not_finite);
+    EXPECT_EQ(push.frame.loss_scale, 4);
+    EXPECT_EQ(push.frame.examples, 4u);
+  }
+}
+
+TEST_F(StrategiesTest, PartitionsThatDifferInTheLossScaleFailTheJob) {
+  v1::AssignReplicas assignment = Assignment(v1::MULTI_WORKER_MIRRORED, 1, {0});
+  assignment.mutable_spec()->set_compute_dtype(v1::FLOAT16);
+  Feed(replica::Assign{assignment});
+  loss_scale = 8;
+  AnswerPulls(2);
+  std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_EQ(work.size(), 1u);
+  EXPECT_EQ(work[0].loss_scale, 8);
+  Finish(std::move(work[0]), 1);
+  for (const replica::Send& push : TakePushes()) {
+    EXPECT_EQ(push.frame.loss_scale, 8);
+    Answer(push, 3);
+    loss_scale /= 2;
+  }
+  EXPECT_EQ(failure, "the partitions differ in the loss scale after step 2: 4 in partition 1, 8 in others; resume from a checkpoint");
 }
 
 TEST_F(StrategiesTest, ASplitGroupIsRefused) {
