@@ -2,11 +2,17 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
 
 namespace cairn {
+namespace {
+
+constexpr absl::Duration kDelayMax = absl::Hours(24 * 365);  // beyond, a time would not fit into the clock's
+
+}  // namespace
 
 SerialExecutor::SerialExecutor(std::string name) {
   thread_ = std::thread([this, name = name.substr(0, 15)] {
@@ -19,26 +25,28 @@ SerialExecutor::~SerialExecutor() { Stop(); }
 
 void SerialExecutor::Stop() {
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     stopping_ = true;
-    wake_.Signal();
+    wake_.notify_one();
   }
   CAIRN_CHECK(!OnThread(), "an executor cannot stop itself");
   if (thread_.joinable()) thread_.join();
 }
 
 void SerialExecutor::Post(std::function<void()> fn) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (stopping_) return;
   ready_.push_back(std::move(fn));
-  if (ready_.size() == 1) wake_.Signal();
+  if (ready_.size() == 1) wake_.notify_one();
 }
 
 void SerialExecutor::PostAfter(absl::Duration delay, std::function<void()> fn) {
-  absl::MutexLock lock(&mutex_);
+  const SteadyTime at = std::chrono::steady_clock::now() +
+                        absl::ToChronoNanoseconds(std::clamp(delay, absl::ZeroDuration(), kDelayMax));
+  std::lock_guard lock(mutex_);
   if (stopping_) return;
-  timers_.emplace(absl::Now() + delay, std::move(fn));
-  wake_.Signal();
+  timers_.emplace(at, std::move(fn));
+  wake_.notify_one();
 }
 
 void SerialExecutor::RunAndWait(std::function<void()> fn) {
@@ -51,31 +59,31 @@ void SerialExecutor::RunAndWait(std::function<void()> fn) {
   done.WaitForNotification();
 }
 
+void SerialExecutor::TakeDue() {
+  const SteadyTime now = std::chrono::steady_clock::now();
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    ready_.push_back(std::move(timers_.begin()->second));
+    timers_.erase(timers_.begin());
+  }
+}
+
 void SerialExecutor::Loop() {
   std::vector<std::function<void()>> batch;
   while (true) {
     {
-      absl::MutexLock lock(&mutex_);
+      std::unique_lock lock(mutex_);
       while (ready_.empty()) {
         if (stopping_) return;
-        const absl::Time now = absl::Now();
-        while (!timers_.empty() && timers_.begin()->first <= now) {
-          ready_.push_back(std::move(timers_.begin()->second));
-          timers_.erase(timers_.begin());
-        }
+        TakeDue();
         if (!ready_.empty()) break;
         if (timers_.empty()) {
-          wake_.Wait(&mutex_);
+          wake_.wait(lock);
         } else {
-          wake_.WaitWithDeadline(&mutex_, timers_.begin()->first);
+          wake_.wait_until(lock, timers_.begin()->first);
         }
       }
       // Timers that came due while closures were queued run after them.
-      const absl::Time now = absl::Now();
-      while (!stopping_ && !timers_.empty() && timers_.begin()->first <= now) {
-        ready_.push_back(std::move(timers_.begin()->second));
-        timers_.erase(timers_.begin());
-      }
+      if (!stopping_) TakeDue();
       batch.swap(ready_);
     }
     for (auto& fn : batch) {

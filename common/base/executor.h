@@ -5,19 +5,21 @@
 // Invariants:
 //   1. Closures never overlap and run in the order of Post.
 //   2. A closure posted by PostAfter runs not before its time, after the closures posted before it was due.
+//   3. Time is the steady clock: a wall clock that is set back or ahead delays or hastens no timer.
 // The queue itself has no bound: who posts on behalf of a peer holds that peer's credit (bytes) until its closure ran.
 #pragma once
 
-#include <cstdint>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace cairn {
@@ -37,13 +39,16 @@ class SerialExecutor {
   bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
-  void Loop();
+  using SteadyTime = std::chrono::steady_clock::time_point;
 
-  absl::Mutex mutex_;
-  absl::CondVar wake_;
+  void Loop();
+  void TakeDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::mutex mutex_;  // with a condition of the standard library: that of Abseil waits by the wall clock
+  std::condition_variable wake_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> ready_ ABSL_GUARDED_BY(mutex_);
-  std::multimap<absl::Time, std::function<void()>> timers_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<SteadyTime, std::function<void()>> timers_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
