@@ -171,6 +171,49 @@ TEST(NormBook, WaitsForEveryShare) {
   EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known());
 }
 
+// Where one partition decides, the others wait for what it applied, which is kept, also when its own records or theirs are gone.
+TEST(NormBook, OneDecides) {
+  using Known = std::vector<uint32_t>;
+  using Factors = std::vector<double>;
+  NormBook book;
+  book.Clear(/*one_decides=*/true);
+  SquareSum nine, sixteen;
+  nine.Add(std::vector<float>{3}, 1);
+  sixteen.Add(std::vector<float>{4}, 1);
+  EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known());
+  EXPECT_EQ(book.Set(1, {{4, 8, 9, nine}, {5, 6, 16, sixteen}}), Known());
+  EXPECT_EQ(book.FactorsFor(2, 1), std::nullopt) << "partition 1 decides of scope 5";
+  EXPECT_EQ(book.FactorsFor(1, 1), std::nullopt) << "scope 4 lacks a share";
+  EXPECT_EQ(book.Set(0, {{4, 1, 9, sixteen}}), Known({0}));
+  EXPECT_EQ(book.FactorsFor(0, 1), Factors{0.2});
+  EXPECT_EQ(book.FactorsFor(1, 1), std::nullopt) << "partition 0 decides of scope 4";
+  EXPECT_EQ(book.Set(0, {{4, 1, 9, sixteen}}, Factors{0.5}), Known({0, 1})) << "applied, with other norms of partition 1";
+  EXPECT_EQ(book.FactorsFor(1, 1), (Factors{0.5, 0.2}));
+  EXPECT_EQ(book.Set(1, {{4, 8, 9, nine}, {5, 6, 16, sixteen}}, Factors{0.5, 0.25}), Known({0, 1, 2}));
+  EXPECT_EQ(book.FactorsFor(2, 1), Factors{0.25});
+  book.Forget(2);
+  EXPECT_EQ(book.Set(2, {{5, 10, 16, sixteen}}), Known({1, 2})) << "measured anew";
+  EXPECT_EQ(book.FactorsFor(2, 1), Factors{0.25});
+  book.Clear(true);
+  EXPECT_EQ(book.Set(2, {{5, 16, 16, nine}}), Known({2})) << "another step";
+  EXPECT_EQ(book.FactorsFor(2, 1), Factors{1.0 / 3});
+}
+
+TEST(ClipNorm, FactorsAfterRecords) {
+  for (size_t n : {1, 2, 3}) {
+    const std::string records = EncodeNorms(std::vector<NormRecord>(n, {5, 10, 16, {}}));
+    EXPECT_TRUE(AppliedFactors(records).value().empty());
+    const std::vector<double> factors(n, 0.5);
+    const std::string both = records + EncodeFactors(factors);
+    EXPECT_EQ(AppliedFactors(both).value(), factors);
+    EXPECT_EQ(DecodeNorms(both).value().size(), n);
+  }
+  const std::string record = EncodeNorms({{{5, 10, 16, {}}}});
+  EXPECT_FALSE(AppliedFactors(record + EncodeFactors(std::vector<double>{2})).ok());
+  EXPECT_FALSE(AppliedFactors(record + "1234567").ok());
+  EXPECT_FALSE(AppliedFactors("").ok());
+}
+
 TEST(ClipNorm, BadBytes) {
   EXPECT_EQ(DecodeNorms("").status().message(), "scalars: 0 bytes are no records of norms");
   EXPECT_EQ(DecodeNorms(std::string(105, 'x')).status().message(), "scalars: 105 bytes are no records of norms");
