@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "tests/unit/model/model_text.h"
 
 namespace cairn {
 namespace {
@@ -68,8 +69,9 @@ TEST(ComputePoolTest, CompilesOnceAndDropsWithTheModel) {
     });
     done.WaitForNotification();
   };
-  auto a = std::make_shared<const JobModel>(), b = std::make_shared<const JobModel>(),
-       c = std::make_shared<const JobModel>();
+  JobModel model;
+  model.graph = std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>("layers { input { shape: 2 } } layers { flatten {} }")).value());
+  auto a = std::make_shared<const JobModel>(model), b = std::make_shared<const JobModel>(model), c = std::make_shared<const JobModel>(model);
   run(a);
   run(b);
   run(a);
