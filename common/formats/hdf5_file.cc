@@ -1,7 +1,11 @@
 #include "common/formats/hdf5_file.h"
 
+#include <fcntl.h>
 #include <hdf5_hl.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -22,6 +26,7 @@ constexpr int kDimensionsMax = 8;
 constexpr size_t kLibraryBytesMax = size_t{256} << 20;  // what it may take beside the file and the numbers
 constexpr uint64_t kBytesPerSecondMin = uint64_t{10} << 20;  // of a slow processor, inflating
 constexpr int kReadSeconds = 10;
+constexpr size_t kGrowBytes = size_t{4} << 20;  // of a file that is made in memory
 
 // The library's: see the header.
 ABSL_CONST_INIT absl::Mutex library_mutex(absl::kConstInit);
@@ -36,7 +41,22 @@ class Library {
 };
 
 absl::Status WriteError(const std::string& path, const std::string& what) {
-  return absl::InternalError(absl::StrCat(path, ": cannot write ", what, "; is the disk full?"));
+  return absl::InternalError(absl::StrCat(path, ": cannot write ", what, "; is there memory enough?"));
+}
+
+absl::Status WriteBytes(const std::string& path, const char* data, size_t size) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool written = fd >= 0;
+  while (written && size > 0) {
+    const ssize_t n = write(fd, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    written = n > 0;
+    data += written ? n : 0;
+    size -= written ? static_cast<size_t>(n) : 0;
+  }
+  const int error = errno;
+  if (fd >= 0 && close(fd) != 0 && written) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
+  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, absl::StrCat(path, ": cannot be written"));
 }
 
 // Of a link by link: `a/b/c` is there and is no way out of the file. NOT_FOUND where it is missing.
@@ -111,8 +131,12 @@ absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out)
 
 absl::StatusOr<std::unique_ptr<Hdf5Writer>> Hdf5Writer::Create(const std::string& path) {
   const Library library;
-  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  if (file < 0) return absl::InternalError(absl::StrCat(path, ": cannot create a file there"));
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  if (!access.ok() || H5Pset_fapl_core(access.get(), kGrowBytes, /*backing_store=*/false) < 0) {
+    return absl::InternalError(absl::StrCat(path, ": the HDF5 library makes no files in memory"));
+  }
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
+  if (file < 0) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to make it in"));
   return std::unique_ptr<Hdf5Writer>(new Hdf5Writer(path, file));
 }
 
@@ -156,7 +180,14 @@ absl::Status Hdf5Writer::AddArray(const std::string& group, const std::string& n
 absl::Status Hdf5Writer::Close() {
   const Library library;
   const hid_t file = static_cast<hid_t>(std::exchange(file_, -1));
-  return H5Fclose(file) < 0 ? WriteError(path_, "its end") : absl::OkStatus();
+  void** memory = nullptr;  // it reaches to the file's end after a flush
+  absl::Status status = WriteError(path_, "its end");
+  if (H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 && H5Fget_vfd_handle(file, H5P_DEFAULT, reinterpret_cast<void**>(&memory)) >= 0) {
+    const ssize_t size = H5Fget_file_image(file, nullptr, 0);
+    if (size > 0) status = WriteBytes(path_, static_cast<const char*>(*memory), static_cast<size_t>(size));
+  }
+  H5Fclose(file);
+  return status;
 }
 
 absl::StatusOr<int64_t> Hdf5Reader::CountIn(const std::string& group) const {

@@ -20,9 +20,10 @@
 
 namespace cairn {
 
+// Makes the file in memory, and writes it with its end: the library loses its head over a disk that is full, and crashes when the process ends.
 class Hdf5Writer {
  public:
-  // Makes the file anew. Errors: INTERNAL names it.
+  // Errors name the file.
   static absl::StatusOr<std::unique_ptr<Hdf5Writer>> Create(const std::string& path);
   ~Hdf5Writer();
   Hdf5Writer(const Hdf5Writer&) = delete;
@@ -33,7 +34,7 @@ class Hdf5Writer {
   // values.size() == NumElements(shape); the group is there.
   absl::Status AddArray(const std::string& group, const std::string& name, const Shape& shape,
                         absl::Span<const float> values);
-  // Nothing is whole before this returns OK.
+  // Nothing is there before this returns OK. Errors: RESOURCE_EXHAUSTED the disk is full, NOT_FOUND, PERMISSION_DENIED and others of the system.
   absl::Status Close();
 
  private:

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -270,6 +271,36 @@ TEST(Apart, EndsWhatDoesNot) {
               return absl::OkStatus();
             }).code(),
             absl::StatusCode::kDataLoss);
+}
+
+void SetFileBytesMax(rlim_t bytes) {
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{bytes, RLIM_INFINITY};
+  CAIRN_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit");
+}
+
+// In a process of its own. Code 0: each file was refused, and none is open.
+[[noreturn]] void WriteWithoutRoom(const std::string& path) {
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto before = open_files();
+  bool refused = true;
+  for (const int64_t numbers : {4096, 262144}) {  // kept back by the library until the end, or written at once
+    const auto writer = Hdf5Writer::Create(path).value();
+    SetFileBytesMax(8192);
+    absl::Status status = writer->AddGroup("layers/a/vars", "a");
+    const std::vector<float> values(static_cast<size_t>(numbers), 1.0f);
+    status.Update(writer->AddArray("layers/a/vars", "0", {numbers}, values));
+    status.Update(writer->Close());
+    refused = refused && !status.ok();
+    SetFileBytesMax(RLIM_INFINITY);
+  }
+  std::exit(refused && open_files() == before ? 0 : 1);
+}
+
+TEST_F(Hdf5File, OneForWhichThereIsNoRoomIsAnErrorAndIsNotKeptOpen) {
+  EXPECT_EXIT(WriteWithoutRoom((dir_ / "full.h5").string()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
