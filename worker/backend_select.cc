@@ -23,7 +23,7 @@ constexpr char kNvidiaDriver[] = "libcuda.so.1";
 constexpr int kDevicesMax = 1024;
 
 // An opened library is never closed: its threads and the types of its errors outlive any backend.
-absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, int device, const char* driver) {
+absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, const PluginOptions& options, const char* driver) {
   if (driver[0] != 0 && dlopen(driver, RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return absl::UnavailableError(absl::StrCat("no driver on this machine (", dlerror(), ")"));
   }
@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, int devic
     return absl::UnavailableError(
         absl::StrCat(path, " is of another build (", version, ", this worker: ", PluginVersion(), "); take both from one"));
   }
-  return plugin->make(device);
+  return plugin->make(options);
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ std::vector<std::string> PluginFolders() {
   return folders;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::string>& folders, const std::string& file, int device,
-                                                    const char* driver) {
+absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::string>& folders, const std::string& file,
+                                                    const PluginOptions& options, const char* driver) {
   for (const std::string& folder : folders) {
     const std::filesystem::path path = std::filesystem::path(folder) / file;
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;
-    absl::StatusOr<std::unique_ptr<Backend>> backend = Open(path.string(), device, driver);
+    absl::StatusOr<std::unique_ptr<Backend>> backend = Open(path.string(), options, driver);
     if (backend.ok()) return backend;
     return absl::Status(backend.status().code(), absl::StrCat(file, ": ", backend.status().message()));
   }
@@ -69,17 +69,17 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::strin
                                              "; build with the CUDA toolkit, or name its folder in CAIRN_PLUGINS"));
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback) {
+absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback, PluginOptions options) {
   if (device == "cpu") return MakeOnednnBackend();
-  int index = kAllDevices;
+  options.device = kAllDevices;
   if (absl::StartsWith(device, "gpu:")) {
-    if (!absl::SimpleAtoi(device.substr(4), &index) || index < 0 || index >= kDevicesMax) {
+    if (!absl::SimpleAtoi(device.substr(4), &options.device) || options.device < 0 || options.device >= kDevicesMax) {
       return absl::InvalidArgumentError(absl::StrCat("--device=", device, ": the number of a GPU is missing, as in gpu:0"));
     }
   } else if (device != "auto" && device != "gpu") {
     return absl::InvalidArgumentError(absl::StrCat("--device=", device, ": use auto, cpu, gpu or gpu:N"));
   }
-  absl::StatusOr<std::unique_ptr<Backend>> gpu = LoadPlugin(PluginFolders(), kCudnnPlugin, index, kNvidiaDriver);
+  absl::StatusOr<std::unique_ptr<Backend>> gpu = LoadPlugin(PluginFolders(), kCudnnPlugin, options, kNvidiaDriver);
   if (gpu.ok()) return gpu;
   const std::string why(gpu.status().message());
   if (device != "auto") return absl::UnavailableError(absl::StrCat("--device=", device, ": ", why, "; use --device=cpu, or auto"));

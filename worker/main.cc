@@ -23,6 +23,8 @@ struct Flags {
   cairn::WorkerOptions worker;
   cairn::DaemonOptions common;
   std::string device = "auto";
+  bool autotune = false;
+  std::string cache_dir;
   std::optional<int> slots;
   std::string role = "worker";
 };
@@ -46,9 +48,21 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("--slots", flags->slots, "replicas computed at the same time [the machine's threads; on a GPU 1]");
   app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");
   app->add_option("--device", flags->device, "auto, cpu, gpu or gpu:N")->capture_default_str();
+  app->add_flag("--cudnn-autotune", flags->autotune,
+                "on a GPU, in jobs with deterministic: false: take the engines that are measured to be the fastest, not those "
+                "that cuDNN's heuristics name first");
+  app->add_option("--cache-dir", flags->cache_dir,
+                  "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads that decode examples, for each job")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
+}
+
+// "" where the environment names no home.
+std::string DefaultCacheDir() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') return std::string(cache) + "/cairn";
+  const char* home = std::getenv("HOME");
+  return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/cairn" : "";
 }
 
 int Run(Flags& flags) {
@@ -68,12 +82,17 @@ int Run(Flags& flags) {
   }
   options.role = flags.role == "evaluator" ? cairn::v1::EVALUATOR : cairn::v1::WORKER;
   std::string fallback;
-  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = cairn::SelectBackend(flags.device, &fallback);
+  cairn::PluginOptions plugin;
+  plugin.autotune = flags.autotune;
+  if (flags.cache_dir.empty()) flags.cache_dir = DefaultCacheDir();
+  if (!flags.cache_dir.empty()) plugin.tuning_file = flags.cache_dir + "/cudnn-tuning.txt";
+  absl::StatusOr<std::unique_ptr<cairn::Backend>> backend = cairn::SelectBackend(flags.device, &fallback, plugin);
   if (!backend.ok()) {
     cairn::LogError("%s", backend.status().message());
     return 2;
   }
   if (!fallback.empty()) cairn::LogInfo("no GPU, computing on the CPU: %s", fallback);
+  if (flags.autotune && (*backend)->name() != "cudnn") cairn::LogInfo("--cudnn-autotune: nothing to choose on %s", (*backend)->device());
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int slots = (*backend)->slots_default();
   options.slots = flags.slots.value_or(slots > 0 ? slots : threads);

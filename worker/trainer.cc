@@ -320,10 +320,26 @@ void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
   Post(replica::Computed{work, std::move(sums)});
 }
 
+bool Trainer::OnlyReplica() const {
+  absl::MutexLock lock(&mutex_);
+  return assignment_ != nullptr && assignment_->replicas_size() == 1;
+}
+
 void Trainer::NoteReplicaTime(absl::Duration time) {
   const double ms = absl::ToDoubleMilliseconds(time);
   const double mean = replica_ms_.load(std::memory_order_relaxed);
   replica_ms_.store(mean == 0 ? ms : mean + kReplicaTimeWeight * (ms - mean), std::memory_order_relaxed);
+}
+
+void Trainer::NoteLossScale(const replica::Compute& compute) {
+  const float before = loss_scale_.exchange(compute.loss_scale, std::memory_order_relaxed);
+  if (before == compute.loss_scale) return;
+  if (before == 0) {
+    LogInfo("job %d: step %d: loss scale %g", job_.value, compute.step, compute.loss_scale);
+  } else {
+    LogInfo("job %d: step %d: loss scale %g, was %g%s", job_.value, compute.step, compute.loss_scale, before,
+            compute.loss_scale < before ? ": a gradient was not finite" : "");
+  }
 }
 
 absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, ProgramCache& programs) {
@@ -335,14 +351,21 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   info.seed = prepared->model->spec.seed();
   info.step = static_cast<uint64_t>(compute.step);
   info.replica = static_cast<uint32_t>(compute.replica.value);
+  if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
+  NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
   Buffer gradient = compute.gradient;
+  // The next batch goes to the device while this one's gradients come: if it will be this slot's. Of several replicas any slot may get any.
+  bool ahead = OnlyReplica();
   const auto train = [&] {
     return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
                        [&](int64_t begin, int64_t end) {
                          tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
                            Post(replica::GradientReady{compute.work, first, last});
                          });
+                         if (std::exchange(ahead, false)) {
+                           if (const auto next = prepared->batches->Peek(compute.step + 1, compute.replica)) program->Prefetch(*next);
+                         }
                        });
   };
   absl::StatusOr<BatchSums> sums = compute.by_layer ? ByLayer(compute.work, *prepared, *program, train) : train();

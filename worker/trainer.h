@@ -88,6 +88,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   absl::StatusOr<std::shared_ptr<const Prepared>> Prepare();
   absl::StatusOr<std::shared_ptr<const Prepared>> OpenAll(const v1::AssignReplicas& assignment);
   void NoteReplicaTime(absl::Duration time);
+  void NoteLossScale(const replica::Compute& compute);
+  bool OnlyReplica() const;  // this worker has one replica of the job
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
@@ -99,6 +101,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   std::atomic<bool> dropped_{false};
   std::atomic<int64_t> step_{-1};
   std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
+  std::atomic<float> loss_scale_{0};         // as computed with last
   std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
 
   // Whoever sets driving_ drives core_ until the queue is empty.

@@ -1,15 +1,19 @@
 """What must hold on a machine with a GPU; run.sh finds the libraries and calls this. One table at the end; exit 1 if a row says FAILED.
 
-    checks.py [--list] [CHECK]...
+    checks.py [--list] [--minutes N] [CHECK]...
 
-Logs of what failed stand above the table. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
+Logs of what failed stand above the table, which is printed whatever fails, also when this is told to stop (TERM) and after N minutes: a check that was
+under way then has FAILED, the others were not run. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
+CAIRN_DRY=1 (run.sh --dry-run): the same on small sizes, for a machine without a GPU: it shows that the pieces fit, not what they compute.
 """
 
 import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
@@ -27,6 +31,7 @@ from jobs import make_glyphs, small_job  # noqa: E402
 
 GPU = ("--device", "gpu")
 NO_GPU = "no GPU"
+DRY = os.environ.get("CAIRN_DRY") == "1"
 CNN = """
 name: "cnn"
 model {
@@ -48,11 +53,11 @@ replicas: 1
 """
 RESNET = """
 name: "resnet50"
-model { ready_made { name: "resnet50" } }
+model { ready_made { name: "resnet50" input_shape: [%(side)d, %(side)d, 3] } }
 data { path: "%(data)s" cache_mib: 4096 }
 loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
 optimizer { sgd { momentum: 0.9 } learning_rate: 0.01 }
-batch_size: 256
+batch_size: %(batch)d
 epochs: %(epochs)d
 steps_per_epoch: %(steps)d
 replicas: 1
@@ -65,6 +70,30 @@ class Skip(Exception):
     pass
 
 
+class Stopped(BaseException):
+    pass
+
+
+class Deadline:
+    """When all must be over."""
+
+    def __init__(self):
+        self.end = None
+
+    def set(self, minutes):
+        self.end = time.monotonic() + 60 * minutes
+
+    def within(self, seconds):
+        """So many seconds, or what is left."""
+        return seconds if self.end is None else max(1, min(seconds, self.end - time.monotonic()))
+
+    def over(self):
+        return self.end is not None and time.monotonic() >= self.end
+
+
+DEADLINE = Deadline()
+
+
 def program(name):
     path = os.path.join(BIN, name)
     if not os.path.exists(path):
@@ -73,8 +102,6 @@ def program(name):
 
 
 def gpu_name():
-    if shutil.which("nvidia-smi") is None:
-        return "no GPU"
     if shutil.which("nvidia-smi") is None:
         return NO_GPU
     done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
@@ -88,7 +115,7 @@ def without_gpu(reason):
 
 def run(argv, timeout=1800, environment=None):
     """The output. A test program that skips all it has is a skip, another exit code a failure."""
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE.within(timeout),
                           env={**os.environ, **(environment or {})})
     if done.returncode == 77:
         raise without_gpu(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no reason given")
@@ -140,7 +167,7 @@ def kernels():
 
 def layers():
     """every layer and loss against the reference: 1e-5 strict, 2e-3 tf32, 2e-2 bfloat16; the same bits again"""
-    argv, shards = [program("gpu_backend"), "--gtest_filter=-*OneStep*"], max(1, min(8, os.cpu_count() or 1))
+    argv, shards = [program("gpu_backend"), "--gtest_filter=" + ("Layers/*Dense*" if DRY else "-*OneStep*")], max(1, min(8, os.cpu_count() or 1))
     with concurrent.futures.ThreadPoolExecutor(shards) as pool:  # the reference takes longer than the GPU
         parts = [pool.submit(gtest, argv, {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}) for i in range(shards)]
         return f"{sum(int(part.result().split()[0]) for part in parts)} tests"
@@ -149,8 +176,8 @@ def layers():
 def sanitizer():
     """compute-sanitizer memcheck and racecheck on one step of a small CNN"""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    if not os.path.exists(tool):
-        raise Skip("no compute-sanitizer")
+    if DRY or not os.path.exists(tool):
+        raise Skip("a dry run" if DRY else "no compute-sanitizer")
     for kind in ("memcheck", "racecheck"):
         gtest([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), "--gtest_filter=*OneStep*"])
     return "memcheck, racecheck: no error"
@@ -159,11 +186,11 @@ def sanitizer():
 def accuracy():
     """the generated digits to the accuracy that a CPU reaches"""
     with Cluster(ps=2, workers=1, slots=2, worker_flags=GPU) as c:
-        data = make_glyphs(c.dir, 12000, 2000)
-        job = c.submit(os.path.join(HERE, "../../examples/glyphs/job.textproto"), {"data.path": data})
-        c.wait(job)
+        data = make_glyphs(c.dir, *((64, 16) if DRY else (12000, 2000)))
+        job = c.submit(os.path.join(HERE, "../../examples/glyphs/job.textproto"), {"data.path": data, **({"epochs": 1} if DRY else {})})
+        c.wait(job, timeout=DEADLINE.within(600))
         value = float(c.evaluate(job)["accuracy"])
-        check(value >= 0.97, f"accuracy {value}")
+        check(DRY or value >= 0.97, f"accuracy {value}")
         return f"test accuracy {value:.4f}"
 
 
@@ -174,7 +201,7 @@ def fashion_mnist():
         raise Skip("CAIRN_FASHION_MNIST names no folder")
     with Cluster(ps=2, workers=1, slots=2, worker_flags=GPU) as c:
         job = c.submit(os.path.join(HERE, "../../examples/fashion_mnist/job.textproto"), {"data.path": data})
-        c.wait(job, timeout=1800)
+        c.wait(job, timeout=DEADLINE.within(1800))
         value = float(c.evaluate(job)["accuracy"])
         check(value >= 0.90, f"accuracy {value}")
         return f"test accuracy {value:.4f}"
@@ -186,6 +213,72 @@ def digests():
     check(len(set(found.values())) == 1, f"digests differ: {found}")
     check(digest_of(1, settings={"seed": 8}) not in found.values(), "the seed does not matter")
     return f"{next(iter(found.values()))}"
+
+
+def scaled_job(c, **settings):
+    """A job whose first steps overflow, and one every few steps after: the scale is doubled all the time."""
+    scaling = {"compute_dtype": "FLOAT16", "loss_scaling.initial_scale": 1 << 24, "loss_scaling.dynamic_growth_steps": 4}
+    return c.submit(small_job(c.dir, make_glyphs(c.dir), epochs=3), {**scaling, "partition_bytes": 4096, **settings})
+
+
+def scaled_digest(disturb=None, workers=1, ps=1, **settings):
+    with Cluster(ps=ps, workers=workers, slots=4, worker_flags=GPU) as c:
+        job = scaled_job(c, **settings)
+        if disturb is not None:
+            disturb(c, job)
+        digest, log = c.wait(job)["digest"], "".join(c.log(f"worker-{w}") for w in range(workers))
+        check("loss scale 8388608, was 16777216: a gradient was not finite" in log, "the scale is not halved")
+        check(re.search(r"loss scale (\d+), was (\d+)\n", log), "the scale is never doubled")
+        return digest
+
+
+def lose_a_ps(c, job):
+    c.wait_for_step(job, 40)
+    c.kill("ps-0")
+
+
+def resumed_digest():
+    """From a checkpoint in the middle, in another cluster."""
+    with folder() as d:
+        keep = {"checkpoints.dir": d, "checkpoints.every_steps": 45, "checkpoints.keep_max": 10}
+        with Cluster(ps=1, workers=1, slots=4, worker_flags=GPU) as c:
+            whole = c.wait(scaled_job(c, **keep))["digest"]
+        with open(os.path.join(d, "step-45", "manifest.json")) as f:
+            scale = json.load(f)["loss_scale"]
+        check(scale["scale"] < 1 << 24 and scale["skipped"] > 5, f"the checkpoint's loss scale: {scale}")
+        with Cluster(ps=2, workers=2, slots=4, worker_flags=GPU) as c:
+            resumed = c.wait(scaled_job(c, resume_from=os.path.join(d, "step-45"), partition_bytes=8192))["digest"]
+        check(resumed == whole, f"resumed: {resumed}, not {whole}")
+        return whole
+
+
+def float16():
+    """float16 with overflows: one digest for 1 x 4, 4 x 1, layer by layer, a ps lost, resumed; asynchronously it trains"""
+    found = {"1 worker": scaled_digest(), "4 workers": scaled_digest(workers=4, ps=2), "a ps lost": scaled_digest(lose_a_ps, 2, 2, backups=1),
+             "CENTRAL_STORAGE": scaled_digest(strategy="CENTRAL_STORAGE"), "resumed": resumed_digest()}
+    check(len(set(found.values())) == 1, f"digests differ: {found}")
+    scaled_digest(workers=2, ps=2, strategy="PARAMETER_SERVER")
+    clipped = {scaled_digest(workers=w, **{"optimizer.global_clipnorm": 0.5}) for w in (1, 2)}
+    check(len(clipped) == 1 and found["1 worker"] not in clipped, f"clipped: {clipped}, {found}")
+    return found["1 worker"]
+
+
+def several_gpus():
+    """one worker on all GPUs of the machine, replicas shared out among them: the digest of one GPU"""
+    one = digest_of(1, device=("--device", "gpu:0"))
+    simulated = "CAIRN_HOST_GPUS" in os.environ
+    counts = [2, 4] if simulated else [len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())]
+    if counts == [1]:
+        raise Skip("one GPU: its replicas share it, see digests")
+    for count in counts:
+        if simulated:
+            os.environ["CAIRN_HOST_GPUS"] = str(count)
+        with Cluster(ps=1, workers=1, slots=4, worker_flags=GPU) as c:
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir)))
+            digest, log = c.wait(job)["digest"], c.log("worker-0")
+        check(f"slots on gpu:0..{count - 1}: {count} of " in log, f"the worker does not say that it is on {count} GPUs: {log[:400]}")
+        check(digest == one, f"{count} GPUs: {digest}, one: {one}")
+    return f"{', '.join(map(str, counts))} GPUs: {one}"
 
 
 def fallback():
@@ -247,13 +340,14 @@ def job_rate(text, timeout=1800):
     """images/s of the epochs after the first, and the GPU's busy share."""
     with Cluster(ps=1, workers=1, slots=1, worker_flags=GPU) as c:
         with BusyShare() as busy:
-            status = c.wait(c.submit(write_job(c.dir, text)), timeout)
+            status = c.wait(c.submit(write_job(c.dir, text)), DEADLINE.within(timeout))
         epochs = status["epochs"][1:]
         return statistics.median(float(e["images_per_second"]) for e in epochs), busy.median()
 
 
 def peer_rate(*arguments):
-    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], capture_output=True, text=True, timeout=1800)
+    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=DEADLINE.within(1800))
     if done.returncode == 77:
         raise Skip(done.stdout.strip())
     check(done.returncode == 0, f"torch_peer.py: {done.stderr[-2000:]}")
@@ -273,11 +367,14 @@ def beside_peer(ours, *peer):
 
 
 def resnet(compute, tf32, name):
+    size = {"batch": 2, "side": 32, "epochs": 2, "steps": 1} if DRY else {"batch": 256, "side": 224, "epochs": 5, "steps": 40}
     with folder() as data:
-        write_idx(data, 1024, 224, 1000)
-        ours, busy = job_rate(RESNET % {"data": data, "epochs": 5, "steps": 40, "compute": compute, "tf32": tf32})
-    bare = alone("resnet50", 256, name)
-    return f"{ours:.0f} images/s, {beside_peer(ours, 'resnet50', 256, name, 40)}; busy {busy:.0f} %, waits {100 * max(0, 1 - ours / bare):.0f} % of a step"
+        write_idx(data, 4 * size["batch"], size["side"], 1000)
+        ours, busy = job_rate(RESNET % {"data": data, "compute": compute, "tf32": tf32, **size})
+    text = f"{ours:.0f} images/s, {beside_peer(ours, 'resnet50', size['batch'], name, size['steps'])}; busy {busy:.0f} %"
+    if DRY:
+        return text
+    return f"{text}, waits {100 * max(0, 1 - ours / alone('resnet50', size['batch'], name)):.0f} % of a step"
 
 
 def resnet50_bfloat16():
@@ -298,7 +395,7 @@ def resnet50_float32():
 def small_cnn():
     """the small CNN, batch 64, beside PyTorch with a CUDA graph"""
     with folder() as d:
-        data = make_glyphs(d, 64000, 100)
+        data = make_glyphs(d, 128 if DRY else 64000, 100)
         ours, busy = job_rate(CNN % {"data": data, "batch": 64, "epochs": 4})
     return f"{ours / 64:.0f} steps/s, {beside_peer(ours, 'cnn', 64, 'float32', 500)}; busy {busy:.0f} %"
 
@@ -312,8 +409,22 @@ def roofline():
     return f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
 
 
-CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
+CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, several_gpus, float16, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
           roofline]
+
+
+def stop(number, _):
+    raise Stopped(f"signal {number}")
+
+
+def outcome(c):
+    """state and text of a check's row."""
+    try:
+        return "passed", c()
+    except Skip as why:
+        return "skipped", str(why)
+    except Exception as why:  # a row of the table, whatever it was
+        return "FAILED", f"{type(why).__name__}: {why}".replace("\n", " ")[:300]
 
 
 def main():
@@ -322,27 +433,30 @@ def main():
         for c in CHECKS:
             print(f"{c.__name__:20} {c.__doc__}")
         return 0
+    if wanted[:1] == ["--minutes"]:
+        DEADLINE.set(float(wanted[1]))
+        wanted = wanted[2:]
     unknown = set(wanted) - {c.__name__ for c in CHECKS}
     if unknown:
         print(f"no such check: {', '.join(sorted(unknown))}; --list names them", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, stop)
     rows = []
+    stopped = False
     for c in CHECKS:
         if wanted and c.__name__ not in wanted:
             continue
         begin = time.monotonic()
         try:
-            result = ("passed", c())
-        except Skip as why:
-            result = ("skipped", str(why))
-        except (TestFailure, subprocess.TimeoutExpired, OSError, KeyError, ValueError, IndexError) as why:
-            result = ("FAILED", f"{type(why).__name__}: {why}"[:300])
+            result = ("not run", "no time left") if stopped or DEADLINE.over() else outcome(c)
+        except (Stopped, KeyboardInterrupt) as why:
+            stopped, result = True, ("FAILED", f"stopped: {why}")
         rows.append((c.__name__, *result, time.monotonic() - begin))
         print(f"{c.__name__}: {result[0]}: {result[1]}", flush=True)
-    print(f"\n{gpu_name()}, {time.strftime('%Y-%m-%d')}\n\n| check | | result | s |\n|---|---|---|---|")
+    print(f"\n{gpu_name()}, {time.strftime('%Y-%m-%d')}{', dry run' if DRY else ''}\n\n| check | | result | s |\n|---|---|---|---|")
     for name, state, text, seconds in rows:
         print(f"| {name} | {state} | {text} | {seconds:.0f} |")
-    return 1 if any(state == "FAILED" for _, state, _, _ in rows) else 0
+    return 1 if stopped or any(state == "FAILED" for _, state, _, _ in rows) else 0
 
 
 if __name__ == "__main__":

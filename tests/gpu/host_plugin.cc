@@ -1,29 +1,39 @@
 // A libcairn_cudnn.so without a GPU: the backend's own programs on the machine of the unit tests, whose kernels, products and convolutions
-// are loops on the CPU (test_backend_select).
+// are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset.
+#include <cstdlib>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
-#include "worker/backend/cudnn/program.h"
+#include "worker/backend/cudnn/gpu_backend.h"
 #include "worker/backend/plugin.h"
 
 namespace cairn {
 namespace {
 
-class HostBackend : public Backend {
- public:
-  std::string name() const override { return "cudnn"; }
-  std::string device() const override { return "gpu:0: none, loops on the CPU"; }
-  std::string fingerprint() const override { return "cudnn on the host"; }
-  int slots_default() const override { return 1; }
+// Copies are late: a copy that is not waited for is missing.
+absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo&, const cudnn::Precision& precision, cudnn::Tuner* tuner) {
+  return std::make_unique<cudnn::HostMachine>(precision, cudnn::HostMachine::Copies::kLate, tuner,
+                                              [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; });
+}
 
-  absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph, const ProgramOptions& options) override {
-    CAIRN_ASSIGN_OR_RETURN(const cudnn::Precision precision, cudnn::PrecisionOf(options));
-    return cudnn::MakeProgram(std::move(graph), options, precision, std::make_unique<cudnn::HostMachine>(precision));
+absl::StatusOr<std::unique_ptr<Backend>> MakeHostBackend(const PluginOptions& options) {
+  const char* named = std::getenv("CAIRN_HOST_GPUS");
+  int count = 1;
+  if (named != nullptr && (!absl::SimpleAtoi(named, &count) || count < 1)) {
+    return absl::UnavailableError(absl::StrCat("CAIRN_HOST_GPUS: ", named, " is no number of devices"));
   }
-};
-
-absl::StatusOr<std::unique_ptr<Backend>> MakeHostBackend(int) { return std::make_unique<HostBackend>(); }
+  std::vector<cudnn::DeviceInfo> devices;
+  for (int i = 0; i < count; ++i) {
+    if (options.device != kAllDevices && options.device != i) continue;
+    devices.push_back({.index = i, .name = "none, loops on the CPU", .fingerprint = "cudnn on the host"});
+  }
+  if (devices.empty()) return absl::UnavailableError(absl::StrCat("there is no GPU ", options.device));
+  return cudnn::MakeGpuBackend(std::move(devices), options, &MakeHostMachine);
+}
 
 }  // namespace
 }  // namespace cairn

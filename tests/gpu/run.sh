@@ -1,7 +1,8 @@
 #!/bin/bash
 # Runs what needs a GPU, from an unpacked bundle (deploy/bundle.sh) or from a build, and prints one table (checks.py says of what).
 #
-#   tests/gpu/run.sh [CHECK]...           default: all; --list names them
+#   tests/gpu/run.sh [--minutes N] [CHECK]...           default: all; --list names them
+#   tests/gpu/run.sh --dry-run [--minutes N] [CHECK]... where there is no GPU: small sizes on the build's plugin whose machine is the CPU
 #
 # Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN and cuBLAS are taken from the loader's own places, from
 # $CUDA_HOME or /usr/local/cuda, else from Python's `nvidia` packages. $CAIRN_PYTHON (default: the python3 that has torch, else any) runs the checks;
@@ -61,6 +62,13 @@ PY
 }
 
 if [[ ${1:-} == --list ]]; then exec "$python" "$here/checks.py" --list; fi
+if [[ ${1:-} == --dry-run ]]; then
+  shift
+  host_gpu=$(cd "$CAIRN_BIN/.." && pwd)/tests/host_gpu
+  [[ -e $host_gpu/libcairn_cudnn.so ]] || skip "no $host_gpu/libcairn_cudnn.so: a dry run needs a build with its tests"
+  export CAIRN_DRY=1 CAIRN_HOST_GPUS=1 CAIRN_PLUGINS=$host_gpu LD_LIBRARY_PATH=$host_gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  exec "$python" "$here/checks.py" "$@"
+fi
 command -v nvidia-smi > /dev/null || skip "no nvidia-smi: this machine has no NVIDIA driver"
 nvidia-smi -L 2> /dev/null | grep -q GPU || skip "nvidia-smi names no GPU"
 for library in libcudnn.so.9 libcublasLt.so.13 libcublas.so.13; do add_folder_of $library; done

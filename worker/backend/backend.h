@@ -34,6 +34,7 @@ struct StepInfo {
   uint64_t seed = 0;    // of the job
   uint64_t step = 0;    // of the job
   uint32_t replica = 0;
+  float loss_scale = 1;  // a power of two: the loss is multiplied by it, its gradients divided by it in float32 (ProgramOptions.compute FLOAT16)
 };
 
 struct BatchSums {
@@ -73,6 +74,10 @@ class Program {
   // The same; outputs: float32 [examples, output shape...].
   virtual absl::StatusOr<Buffer> Predict(const Batch& batch, absl::Span<const float> values) = 0;
 
+  // What the next TrainStep's batch will be, if the caller has it: a program may bring its inputs to the device meanwhile. They are not
+  // written to until then. From within GradientReady, or between calls.
+  virtual void Prefetch(const Batch& /*next*/) {}
+
   // From the next call on values are asked of `source`, which outlives it or is taken back with null (the default: they are
   // all there). Errors: UNIMPLEMENTED.
   virtual absl::Status UseWeightSource(WeightSource* source) {
@@ -86,7 +91,7 @@ class Program {
 struct ProgramOptions {
   int64_t batch_max = 0;  // examples
   int threads = 1;
-  v1::DataType compute = v1::FLOAT32;  // JobSpec.compute_dtype: FLOAT32 or BFLOAT16; losses and gradients are FLOAT32
+  v1::DataType compute = v1::FLOAT32;  // JobSpec.compute_dtype; losses and gradients are FLOAT32
   bool deterministic = true;           // JobSpec.deterministic
   bool allow_tf32 = false;             // JobSpec.allow_tf32
   v1::Loss loss;

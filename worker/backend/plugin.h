@@ -9,16 +9,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/plugin_options.h"
 
 namespace cairn {
-
-inline constexpr int kAllDevices = -1;
 
 struct Plugin {
   // Of the tree that the library was built from.
   std::string (*version)() = nullptr;
-  // The backend of device `index`, or of kAllDevices of one model. Errors: UNAVAILABLE says what this machine lacks.
-  absl::StatusOr<std::unique_ptr<Backend>> (*make)(int index) = nullptr;
+  // The backend of one device, or of all of one model. Errors: UNAVAILABLE says what this machine lacks.
+  absl::StatusOr<std::unique_ptr<Backend>> (*make)(const PluginOptions& options) = nullptr;
 };
 
 inline constexpr char kPluginEntry[] = "cairn_backend_plugin";
@@ -26,7 +25,7 @@ using PluginEntry = const Plugin* (*)();
 
 // What must be the same on both sides: the release, and how what they pass to each other lies in memory.
 inline std::string PluginVersion() {
-  return absl::StrCat(CAIRN_VERSION, "/", sizeof(ProgramOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
+  return absl::StrCat(CAIRN_VERSION, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
                       sizeof(Node), ".", sizeof(Variable), ".", sizeof(v1::Layer), ".", sizeof(v1::Loss));
 }
 

@@ -124,6 +124,15 @@ class BatchSource::Impl {
     return Decode(step, replica);
   }
 
+  std::optional<Batch> Peek(int64_t of_step, ReplicaId replica, int32_t piece) {
+    absl::MutexLock lock(&mutex_);
+    const auto of_replica = replicas_.find(replica.value);
+    if (of_replica == replicas_.end()) return std::nullopt;
+    const auto slot = of_replica->second.slots.find(of_step * plan_.pieces + piece);
+    if (slot == of_replica->second.slots.end() || !slot->second->ready || !slot->second->batch.ok()) return std::nullopt;
+    return *slot->second->batch;
+  }
+
   void Forget(ReplicaId replica) {
     absl::MutexLock lock(&mutex_);
     const auto it = replicas_.find(replica.value);
@@ -273,6 +282,9 @@ BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan&
 BatchSource::~BatchSource() = default;
 absl::StatusOr<Batch> BatchSource::Get(int64_t step, ReplicaId replica, int32_t piece) {
   return impl_->Get(step, replica, piece);
+}
+std::optional<Batch> BatchSource::Peek(int64_t step, ReplicaId replica, int32_t piece) {
+  return impl_->Peek(step, replica, piece);
 }
 void BatchSource::Forget(ReplicaId replica) { impl_->Forget(replica); }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cairn/v1/cluster.pb.h"
@@ -53,6 +54,8 @@ class BatchSource {
   // Waits until it is decoded; starts decoding the replica's next batches in the background. May return a batch of 0
   // examples. With gradient accumulation a batch is a piece of the replica's examples of the step (StepPlan::Piece).
   absl::StatusOr<Batch> Get(int64_t step, ReplicaId replica, int32_t piece = 0);
+  // What the replica's Get of the step will return, if it is decoded by now.
+  std::optional<Batch> Peek(int64_t step, ReplicaId replica, int32_t piece = 0);
   // The replica is computed elsewhere now: drop what was decoded for it.
   void Forget(ReplicaId replica);
 

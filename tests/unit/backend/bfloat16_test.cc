@@ -2,6 +2,7 @@
 // needs where the processor lacks it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -90,11 +91,40 @@ TEST(Bfloat16, GradientsOfFloat32WithinItsPrecision) {
   EXPECT_EQ(std::memcmp(again.gradient.data(), rounded.gradient.data(), again.gradient.size() * sizeof(float)), 0);
 }
 
+// Of bfloat16's eight bits: 257 would be read as 256, 999 as 1000.
+TEST(Bfloat16, IdsOfAnEmbeddingAreReadAsTheyAre) {
+  const auto model = FromText<v1::Model>(R"(
+    layers { input { shape: [4] } } layers { embedding { input_dim: 1000 output_dim: 4 } }
+    layers { flatten {} } layers { dense { units: 3 activation: SOFTMAX } })");
+  const auto graph = std::make_shared<const Graph>(Graph::Build(model).value());
+  ProgramOptions options;
+  options.batch_max = 1;
+  options.loss.set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
+  options.compute = v1::BFLOAT16;
+  auto program = MakeOnednnBackend()->Compile(graph, options);
+  if (absl::IsUnimplemented(program.status())) GTEST_SKIP() << program.status().message();
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::vector<float> ids = {257, 999, 511, 3};
+  Batch batch;
+  batch.examples = 1;
+  batch.inputs = Buffer::CopyOf(ids.data(), ids.size() * sizeof(float));
+  batch.labels = Buffer::Zeros(sizeof(float));
+  std::vector<float> values(graph->space_size(), 0.1f), gradient(graph->space_size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  ASSERT_TRUE((*program)->TrainStep(batch, {}, values, absl::MakeSpan(gradient), nullptr).ok());
+  const Variable& table = graph->variables()[0];
+  for (int64_t row = 0; row < 1000; ++row) {
+    const bool read = std::find(ids.begin(), ids.end(), static_cast<float>(row)) != ids.end();
+    EXPECT_EQ(gradient[table.offset + row * 4] != 0, read) << "row " << row;
+  }
+}
+
 TEST(Bfloat16, OtherTypesAreRefused) {
   const auto program = Compiled(v1::FLOAT16);
   EXPECT_EQ(program.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(std::string(program.status().message()).find("compute_dtype: FLOAT16 is not computed by this worker ("), 0u)
       << program.status();
+  EXPECT_NE(std::string(program.status().message()).find("); FLOAT16 needs a GPU; use FLOAT32"), std::string::npos) << program.status();
 }
 
 }  // namespace

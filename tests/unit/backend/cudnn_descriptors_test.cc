@@ -11,7 +11,7 @@
 #include "tests/unit/backend/cudnn_host_machine.h"
 #include "tests/unit/backend/layer_cases.h"
 #include "worker/backend/cudnn/builder.h"
-#include "worker/backend/cudnn/conv.h"
+#include "worker/backend/cudnn/engine.h"
 #include "worker/backend/cudnn/gemm.h"
 
 namespace cairn::cudnn {
@@ -77,7 +77,8 @@ Collector CollectFrom(const ReadyMadeInfo& info, const Precision& precision) {
 
 TEST(CudnnDescriptorsTest, OfAllReadyMadeModels) {
   int products = 0, convolutions = 0;
-  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16}}) {
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16},
+                                     Precision{DType::kFloat16}}) {
     for (const ReadyMadeInfo& info : ReadyMadeModels()) {
       SCOPED_TRACE(info.name);
       const Collector machine = CollectFrom(info, precision);
@@ -107,20 +108,45 @@ TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
   const EngineTarget target{.device = &*device};
   int chosen = 0;
   int64_t workspace_bytes = 0;
-  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16}}) {
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16},
+                                     Precision{DType::kFloat16}}) {
     for (const ReadyMadeInfo& info : ReadyMadeModels()) {
       const Collector machine = CollectFrom(info, precision);
       for (const Convolution& c : machine.convolutions) {
         const DType filter_gradient = c.kind == Convolution::kBackwardFilter ? precision.type : DType::kFloat32;
-        const auto engine = ChooseEngine(target, c, precision, filter_gradient);
-        EXPECT_TRUE(engine.ok()) << info.name << ", " << Name(precision.type) << (precision.tf32 ? " tf32" : "") << ": " << engine.status();
-        if (!engine.ok()) continue;
-        workspace_bytes = std::max(workspace_bytes, engine->workspace_bytes);
+        const auto engines = FindEngines(target, c, precision, filter_gradient, 1);
+        EXPECT_TRUE(engines.ok()) << info.name << ", " << Name(precision.type) << (precision.tf32 ? " tf32" : "") << ": " << engines.status();
+        if (!engines.ok()) continue;
+        workspace_bytes = std::max(workspace_bytes, engines->front().workspace_bytes);
         ++chosen;
       }
     }
   }
   std::printf("%d engines, at most %.0f MB of workspace\n", chosen, static_cast<double>(workspace_bytes) / 1e6);
+}
+
+// What --cudnn-autotune chooses from: several engines, each with a name of its own, the heuristics' choice first.
+TEST(CudnnDescriptorsTest, EnginesHaveNames) {
+  const auto device = DescribeDevice(kH100);
+  if (!device.ok()) GTEST_SKIP() << "this cuDNN cannot be told of a device: " << device.status();
+  const EngineTarget target{.device = &*device};
+  Convolution c;
+  c.window = {.examples = 32, .in = {56, 56, 64}, .out = {56, 56, 64}, .kernel = {3, 3}, .pad = {1, 1}};
+  for (const Convolution::Kind kind : {Convolution::kForward, Convolution::kBackwardData, Convolution::kBackwardFilter}) {
+    c.kind = kind;
+    const Precision precision{DType::kBFloat16, false, false};
+    const auto one = FindEngines(target, c, precision, DType::kBFloat16, 1), all = FindEngines(target, c, precision, DType::kBFloat16, 12);
+    ASSERT_TRUE(one.ok() && all.ok()) << one.status() << all.status();
+    EXPECT_EQ(one->size(), 1u);
+    EXPECT_GT(all->size(), 2u);
+    std::set<std::string> names;
+    for (const Engine& engine : *all) {
+      EXPECT_THAT(engine.name, testing::StartsWith("engine "));
+      names.insert(engine.name);
+    }
+    EXPECT_EQ(names.size(), all->size());
+    std::printf("%zu engines: %s, %s ...\n", all->size(), all->front().name.c_str(), all->back().name.c_str());
+  }
 }
 
 TEST(CudnnDescriptorsTest, AWindowThatDoesNotFitItsOutputIsRefusedWithItsName) {

@@ -34,8 +34,24 @@ absl::StatusOr<Block> HostMachine::Allocate(int64_t bytes) {
   });
 }
 
+void HostMachine::Do(std::vector<LateCopy>* copies, std::vector<bool>* arrived) {
+  for (const LateCopy& c : *copies) {
+    std::memcpy(c.to, c.from, c.bytes);
+    if (c.signal < 0) continue;
+    CAIRN_CHECK(!arrived->at(c.signal), "each signal is given once");
+    arrived->at(c.signal) = true;
+  }
+  copies->clear();
+}
+
 absl::Status HostMachine::CopyIn(void* to, const void* pinned, int64_t bytes) {
-  std::memcpy(to, pinned, bytes);
+  late_in_.push_back({to, pinned, bytes, -1});
+  if (copies_ == Copies::kEarly) Do(&late_in_, nullptr);
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::JoinCopiesIn() {
+  Do(&late_in_, nullptr);
   return absl::OkStatus();
 }
 
@@ -44,10 +60,25 @@ absl::Status HostMachine::Zero(void* to, int64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status HostMachine::Copy(void* to, const void* from, int64_t bytes) {
+  std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
 absl::Status HostMachine::CopyOut(void* pinned, const void* from, int64_t bytes, int signal) {
-  std::memcpy(pinned, from, bytes);
-  CAIRN_CHECK(!arrived_.at(signal), "each signal is given once");
-  arrived_[signal] = true;
+  late_out_.push_back({pinned, from, bytes, signal});
+  if (copies_ == Copies::kEarly) Do(&late_out_, &arrived_);
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::JoinCopiesOut() {
+  Do(&late_out_, &arrived_);
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::WaitForAll(absl::Duration) {
+  Do(&late_in_, nullptr);
+  Do(&late_out_, &arrived_);
   return absl::OkStatus();
 }
 
@@ -66,7 +97,8 @@ absl::Status HostMachine::WaitFor(int signal, absl::Duration) {
 }
 
 absl::StatusOr<int64_t> HostMachine::Prepare(const Product& product) {
-  products_.insert(product);
+  if (products_.contains(product)) return 0;
+  products_[product] = tuner_ == nullptr ? 0 : tuner_->Choose(absl::StrCat("product ", ToString(product)), {"forward", "backward"}, microseconds_);
   return 0;
 }
 
@@ -77,14 +109,16 @@ absl::StatusOr<int64_t> HostMachine::Prepare(const Convolution& convolution) {
 }
 
 absl::Status HostMachine::Multiply(const Product& p, const void* a, const void* b, const void* bias, void* c, void*) {
-  CAIRN_CHECK(products_.contains(p), "Prepare was told of it");
+  const auto prepared = products_.find(p);
+  CAIRN_CHECK(prepared != products_.end(), "Prepare was told of it");
   const kernels::In x{a, precision_.type}, y{b, precision_.type}, offsets{bias, precision_.type};
   const kernels::Out z{c, p.out};
   for (int64_t i = 0; i < p.batch; ++i) {
     for (int64_t r = 0; r < p.m; ++r) {
       for (int64_t s = 0; s < p.n; ++s) {
         float sum = 0;
-        for (int64_t k = 0; k < p.k; ++k) {
+        for (int64_t turn = 0; turn < p.k; ++turn) {
+          const int64_t k = prepared->second == 0 ? turn : p.k - 1 - turn;
           const int64_t ia = i * p.m * p.k + (p.transpose_a ? k * p.m + r : r * p.k + k);
           const int64_t ib = i * p.k * p.n + (p.transpose_b ? s * p.k + k : k * p.n + s);
           sum += kernels::At(x, ia) * kernels::At(y, ib);

@@ -1,34 +1,45 @@
-// HostMachine: a Machine without a GPU. Launches are the kernels' host build, products and convolutions are loops, and all is done when
-// the call returns; so whole programs of the cuDNN backend run here.
+// HostMachine: a Machine without a GPU. Launches are the kernels' host build, products and convolutions are loops, done when the call
+// returns; so whole programs of the cuDNN backend run here. Copies are done as early as a GPU may do them, at once, or as late: those in
+// when they are joined, those out at the end of all work; what a program computes must not depend on it.
+//
+// With a tuner there are two ways to compute a product, the sum along k forward and backward: another way, other bits.
 //
 // Memory is filled with NaN when it is allocated, and between any two it keeps room that must not be written.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <vector>
 
 #include "worker/backend/cudnn/machine.h"
+#include "worker/backend/cudnn/tuning.h"
 
 namespace cairn::cudnn {
 
 class HostMachine : public Machine {
  public:
-  explicit HostMachine(const Precision& precision) : precision_(precision) {}
+  enum class Copies { kEarly, kLate };
+  // microseconds: of the two ways to compute a product.
+  using Times = std::function<absl::StatusOr<double>(size_t way)>;
+  explicit HostMachine(const Precision& precision, Copies copies = Copies::kEarly, Tuner* tuner = nullptr, Times microseconds = nullptr)
+      : precision_(precision), copies_(copies), tuner_(tuner), microseconds_(std::move(microseconds)) {}
 
   absl::StatusOr<Block> Allocate(int64_t bytes) override;
   absl::StatusOr<Block> AllocatePinned(int64_t bytes) override { return Allocate(bytes); }
   kernels::Stream stream() override { return nullptr; }
   absl::Status CopyIn(void* to, const void* pinned, int64_t bytes) override;
+  absl::Status JoinCopiesIn() override;
   absl::Status Zero(void* to, int64_t bytes) override;
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override;
   absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) override;
-  absl::Status JoinCopies() override { return absl::OkStatus(); }
+  absl::Status JoinCopiesOut() override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) override;
   absl::Status Launch(Recording& recording) override;
   void ResetSignals(int count) override { arrived_.assign(count, false); }
   absl::Status WaitFor(int signal, absl::Duration patience) override;
-  absl::Status WaitForAll(absl::Duration) override { return absl::OkStatus(); }
+  absl::Status WaitForAll(absl::Duration) override;
   absl::StatusOr<int64_t> Prepare(const Product& product) override;
   // Has no launch with bias or relu for a single example: so tests see both ways.
   absl::StatusOr<int64_t> Prepare(const Convolution& convolution) override;
@@ -39,11 +50,22 @@ class HostMachine : public Machine {
   int launches() const { return launches_; }  // of recordings
 
  private:
+  struct LateCopy {
+    void* to;
+    const void* from;
+    int64_t bytes;
+    int signal;
+  };
+  static void Do(std::vector<LateCopy>* copies, std::vector<bool>* arrived);
   void Epilogue(const Convolution& c, const void* bias, void* to) const;
 
   const Precision precision_;
+  const Copies copies_;
+  Tuner* const tuner_;
+  const Times microseconds_;
+  std::vector<LateCopy> late_in_, late_out_;
   std::vector<bool> arrived_;
-  std::set<Product> products_;  // that Prepare was told of
+  std::map<Product, size_t> products_;  // that Prepare was told of: the way to compute each
   std::set<Convolution> convolutions_;
   int launches_ = 0;
 };

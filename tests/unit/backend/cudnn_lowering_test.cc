@@ -94,6 +94,29 @@ void CheckReleases(const Graph& graph, const Plan& plan) {
   EXPECT_EQ(end, 0);
 }
 
+// A step reads no value that does not stand there by then. Returns how many segments there are.
+size_t CheckSegments(const Graph& graph, const Plan& plan) {
+  const std::vector<Plan::Segment>& segments = plan.segments();
+  EXPECT_FALSE(segments.empty());
+  EXPECT_EQ(segments.front().begin, 0);
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const int end = s + 1 < segments.size() ? segments[s + 1].begin : static_cast<int>(plan.steps().size());
+    EXPECT_LT(segments[s].begin, end);
+    EXPECT_TRUE(s == 0 || segments[s].values_end > segments[s - 1].values_end);
+    EXPECT_LE(segments[s].values_end, graph.space_size());
+    for (int i = segments[s].begin; i < end; ++i) {
+      for (const Ref& ref : plan.steps()[i].reads) {
+        if (ref.place != Ref::kValues) continue;
+        for (const Variable& v : graph.variables()) {
+          if (ref.offset / 4 < v.offset || ref.offset / 4 >= v.offset + v.size) continue;
+          EXPECT_LE(v.offset + v.size, segments[s].values_end) << plan.steps()[i].text;
+        }
+      }
+    }
+  }
+  return segments.size();
+}
+
 // Memory of one place, and what stood in it before a step.
 struct Watched {
   Ref::Place place;
@@ -163,6 +186,7 @@ TEST(CudnnLoweringTest, StepsTouchWhatTheyName) {
         const auto plan = Lower(*graph, options);
         ASSERT_NE(plan, nullptr);
         CheckArena(*plan);
+        CheckSegments(*graph, *plan);
         if (mode == Mode::kTrain) CheckReleases(*graph, *plan);
         if (mode == Mode::kTrain) CheckTouches(*graph, *plan, options);
       }
@@ -259,6 +283,7 @@ d c/kernel = transpose of %14
 %13 = add f32 f32 of %15, %13
 d x/bias = column sums 32x2 of %13
 d x/kernel = product 2x2x32 ta f32 of inputs, %13
+from 0: values [0, 176)
 after 22: gradients [0, 176)
 arena 2560
 )");
@@ -290,8 +315,12 @@ TEST(CudnnLoweringTest, ReadyMadeModels) {
     ASSERT_NE(plan, nullptr);
     CheckArena(*plan);
     CheckReleases(*graph, *plan);
-    std::printf("%s: %zu steps, arena %.1f MB, %zu ranges\n", info.name, plan->steps().size(), plan->arena_bytes() / 1e6,
-                plan->releases().size());
+    const size_t segments = CheckSegments(*graph, *plan);
+    EXPECT_EQ(segments > 1, graph->space_size() > (1 << 20)) << segments;
+    // Gradients leave while the backward pass runs.
+    EXPECT_TRUE(plan->releases().size() == 1 || plan->releases().front().after + 1 < static_cast<int>(plan->steps().size()));
+    std::printf("%s: %zu steps, arena %.1f MB, %zu segments, %zu ranges\n", info.name, plan->steps().size(), plan->arena_bytes() / 1e6,
+                segments, plan->releases().size());
   }
 }
 

@@ -1,162 +1,202 @@
 // Goal: a program of the cuDNN backend computes what the reference computes in float64, for every layer, option and loss, frozen
-// layers too: lowering, order of steps, places in the arena, what is announced when. All but the GPU itself and NVIDIA's libraries:
-// the kernels are their host build, products and convolutions are loops (cudnn_host_machine.h).
+// layers too: lowering, order of steps, places in the arena, what is announced when; and the same bits whenever its copies are done, however
+// its values come and whatever was brought ahead. All but the GPU itself and NVIDIA's libraries: the kernels are their host build, products
+// and convolutions are loops (cudnn_host_machine.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "tests/unit/backend/beside_reference.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
-#include "tests/unit/backend/frozen_cases.h"
-#include "tests/unit/backend/layer_cases.h"
-#include "tests/unit/backend/wide_cases.h"
-#include "tests/unit/backend/wide_feature_cases.h"
 #include "worker/backend/cudnn/program.h"
-#include "worker/backend/reference/reference_backend.h"
 
 namespace cairn {
 namespace {
 
-std::vector<LayerCase> AllCases() {
-  std::vector<LayerCase> cases = LayerCases();
-  for (const LayerCase& c : WideCases()) cases.push_back(c);
-  for (const LayerCase& c : WideFeatureCases()) cases.push_back(c);
-  for (const LayerCase& c : FrozenCases()) cases.push_back(c);
-  return cases;
+using cudnn::HostMachine;
+
+BesideReference::Compile OnHost(HostMachine::Copies copies) {
+  return [copies](std::shared_ptr<const Graph> graph, const ProgramOptions& options) -> absl::StatusOr<std::unique_ptr<Program>> {
+    CAIRN_ASSIGN_OR_RETURN(const cudnn::Precision precision, cudnn::PrecisionOf(options));
+    return cudnn::MakeProgram(std::move(graph), options, precision, std::make_unique<HostMachine>(precision, copies));
+  };
 }
 
-double Norm(absl::Span<const float> x) {
-  double sum = 0;
-  for (float v : x) sum += double{v} * v;
-  return std::sqrt(sum);
+constexpr StepInfo kInfo{.seed = 11, .step = 5, .replica = 3};
+
+std::vector<float> Gradient(Program& program, const Graph& graph, const Batch& batch, absl::Span<const float> values,
+                            const GradientReady& ready = nullptr) {
+  std::vector<float> gradient(graph.space_size(), std::numeric_limits<float>::quiet_NaN());
+  const auto sums = program.TrainStep(batch, kInfo, values, absl::MakeSpan(gradient), ready);
+  EXPECT_TRUE(sums.ok()) << sums.status();
+  return gradient;
 }
 
-double Distance(absl::Span<const float> x, absl::Span<const float> y) {
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
-  return std::sqrt(sum);
+bool Same(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph, const ProgramOptions& options) {
-  CAIRN_ASSIGN_OR_RETURN(const cudnn::Precision precision, cudnn::PrecisionOf(options));
-  return cudnn::MakeProgram(std::move(graph), options, precision, std::make_unique<cudnn::HostMachine>(precision));
-}
-
-class CudnnProgramTest : public testing::TestWithParam<LayerCase> {
- protected:
-  void SetUp() override {
-    graph_ = CaseGraph(GetParam());
-    options_.batch_max = 9;
-    options_.loss = FromText<v1::Loss>(GetParam().loss);
-    options_.metrics = {FromText<v1::Metric>("kind: ACCURACY"), FromText<v1::Metric>("kind: MEAN_ABSOLUTE_ERROR")};
-    reference_ = MakeReferenceBackend()->Compile(graph_, options_).value();
-    values_ = CaseValues(*graph_, 5);
-    // Kernels as an initializer would have them, so that wide layers do not saturate.
-    for (const Variable& v : graph_->variables()) {
-      if (v.fan_in < 8) continue;
-      for (int64_t i = v.offset; i < v.offset + v.size; ++i) values_[i] *= 3.0f / std::sqrt(float(v.fan_in));
-    }
-  }
-
-  void Use(v1::DataType compute) {
-    options_.compute = compute;
-    auto program = Compile(graph_, options_);
-    ASSERT_TRUE(program.ok()) << program.status();
-    program_ = *std::move(program);
-  }
-
-  // tolerance: relative.
-  void CompareTraining(int64_t examples, double tolerance) {
-    const Batch batch = CaseBatch(*graph_, options_.loss, examples, 7);
-    const StepInfo info{.seed = 11, .step = 5, .replica = 3};
-    std::vector<float> expected(graph_->space_size()), actual(graph_->space_size());
-    std::fill(actual.begin(), actual.end(), std::numeric_limits<float>::quiet_NaN());
-    const auto reference = reference_->TrainStep(batch, info, values_, absl::MakeSpan(expected), nullptr);
-    ASSERT_TRUE(reference.ok()) << reference.status();
-    std::vector<int> announced(graph_->space_size() / 16, 0);
-    const auto sums = program_->TrainStep(batch, info, values_, absl::MakeSpan(actual), [&](int64_t begin, int64_t end) {
-      EXPECT_EQ(begin % 16, 0);
-      EXPECT_EQ(end % 16, 0);
-      for (int64_t i = begin; i < end; ++i) EXPECT_FALSE(std::isnan(actual[i])) << "announced before it was written: " << i;
-      for (int64_t i = begin / 16; i < end / 16; ++i) ++announced[i];
-    });
-    ASSERT_TRUE(sums.ok()) << sums.status();
-    ExpectSums(*reference, *sums, tolerance);
-    EXPECT_EQ(std::count(announced.begin(), announced.end(), 1), static_cast<int64_t>(announced.size()));
-    const double all = Norm(expected);
-    int64_t end = 0;
-    for (const Variable& v : graph_->variables()) {
-      for (int64_t i = end; i < v.offset; ++i) EXPECT_EQ(actual[i], 0) << "padding before " << v.name;
-      end = v.offset + v.size;
-      const auto a = absl::MakeSpan(actual).subspan(v.offset, v.size);
-      const auto e = absl::MakeSpan(expected).subspan(v.offset, v.size);
-      // A gradient that cancels out (a bias before a normalization) is as exact as its terms.
-      EXPECT_LE(Distance(a, e), tolerance * std::max(Norm(e), 0.05 * all)) << v.name << ", norm " << Norm(e);
-    }
-    for (int64_t i = end; i < graph_->space_size(); ++i) EXPECT_EQ(actual[i], 0) << "padding at the end";
-    // The recorded step: the same bits.
-    for (int again = 0; again < 2; ++again) {
-      std::vector<float> repeated(graph_->space_size(), 1.0f);
-      ASSERT_TRUE(program_->TrainStep(batch, info, values_, absl::MakeSpan(repeated), nullptr).ok());
-      EXPECT_EQ(std::memcmp(repeated.data(), actual.data(), actual.size() * 4), 0);
-    }
-  }
-
-  void CompareInference(int64_t examples, double tolerance) {
-    const Batch batch = CaseBatch(*graph_, options_.loss, examples, 9);
-    const auto expected = reference_->Predict(batch, values_), actual = program_->Predict(batch, values_);
-    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
-    ASSERT_EQ(actual->size(), expected->size());
-    EXPECT_LE(Distance(actual->floats(), expected->floats()), tolerance * Norm(expected->floats()));
-    const auto reference = reference_->Evaluate(batch, values_), sums = program_->Evaluate(batch, values_);
-    ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
-    ExpectSums(*reference, *sums, tolerance);
-  }
-
-  static void ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance) {
-    EXPECT_EQ(actual.examples, expected.examples);
-    EXPECT_NEAR(actual.loss, expected.loss, tolerance * std::abs(expected.loss) + 1e-6);
-    ASSERT_EQ(actual.metrics.size(), expected.metrics.size());
-    if (tolerance > 1e-3) return;  // an accuracy may jump
-    for (size_t m = 0; m < actual.metrics.size(); ++m) {
-      EXPECT_NEAR(actual.metrics[m], expected.metrics[m], 1e-4 * std::abs(expected.metrics[m]) + 1e-6);
-    }
-  }
-
-  std::shared_ptr<const Graph> graph_;
-  ProgramOptions options_;
-  std::unique_ptr<Program> reference_, program_;
-  std::vector<float> values_;
-};
+class CudnnProgramTest : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(CudnnProgramTest, Float32AsTheReference) {
-  Use(v1::FLOAT32);
+  BesideReference beside(GetParam(), 9);
+  beside.Make(OnHost(HostMachine::Copies::kEarly));
   if (HasFatalFailure()) return;
   for (int64_t examples : {9, 1}) {
     SCOPED_TRACE(testing::Message() << examples << " examples");
-    CompareTraining(examples, 3e-5);
-    CompareInference(examples, 1e-5);
+    beside.Training(examples, {.loss = 3e-5});
+    beside.Inference(examples, {});
   }
+}
+
+// A copy out may be done when the backward pass is over: what it copies must still stand there. A copy in, when it is waited for.
+TEST_P(CudnnProgramTest, CopiesMayBeLate) {
+  BesideReference early(GetParam(), 3), late(GetParam(), 3);
+  early.Make(OnHost(HostMachine::Copies::kEarly));
+  late.Make(OnHost(HostMachine::Copies::kLate));
+  if (HasFatalFailure()) return;
+  const Batch batch = CaseBatch(*early.graph(), early.options().loss, 3, 7);
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_TRUE(Same(Gradient(*late.program(), *late.graph(), batch, late.values()),
+                     Gradient(*early.program(), *early.graph(), batch, early.values())));
+  }
+  const auto expected = early.program()->Predict(batch, early.values()), actual = late.program()->Predict(batch, late.values());
+  ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+  EXPECT_EQ(std::memcmp(actual->data(), expected->data(), expected->size()), 0);
 }
 
 // Coarse: what is compared is that nothing reads a number of another type. A gradient's error is measured by the whole space.
 TEST_P(CudnnProgramTest, BFloat16NearTheReference) {
-  Use(v1::BFLOAT16);
+  BesideReference beside(GetParam(), 9, v1::BFLOAT16);
+  beside.Make(OnHost(HostMachine::Copies::kEarly));
   if (HasFatalFailure()) return;
-  const Batch batch = CaseBatch(*graph_, options_.loss, 9, 7);
-  const StepInfo info{.seed = 11, .step = 5, .replica = 3};
-  std::vector<float> expected(graph_->space_size()), actual(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
-  const auto reference = reference_->TrainStep(batch, info, values_, absl::MakeSpan(expected), nullptr);
-  const auto sums = program_->TrainStep(batch, info, values_, absl::MakeSpan(actual), nullptr);
+  const Graph& graph = *beside.graph();
+  const Batch batch = CaseBatch(graph, beside.options().loss, 9, 7);
+  std::vector<float> expected(graph.space_size()), actual(graph.space_size(), std::numeric_limits<float>::quiet_NaN());
+  const auto reference = beside.reference().TrainStep(batch, kInfo, beside.values(), absl::MakeSpan(expected), nullptr);
+  const auto sums = beside.program()->TrainStep(batch, kInfo, beside.values(), absl::MakeSpan(actual), nullptr);
   ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
   EXPECT_NEAR(sums->loss, reference->loss, 5e-2 * std::abs(reference->loss) + 1e-2);
   EXPECT_LE(Distance(actual, expected), 15e-2 * Norm(expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()), [](const auto& info) { return info.param.name; });
+
+// ---- ids ----
+
+// Of bfloat16's eight bits: 257 would be read as 256, 999 as 1000.
+TEST(CudnnEmbeddingTest, IdsAreReadAsTheyAreInBFloat16) {
+  for (const char* between : {"", "layers { reshape { target_shape: [2, 3] } } layers { flatten {} }"}) {
+    BesideReference beside({"ids", absl::StrCat("layers { input { shape: [6] } } ", between, " layers { embedding { input_dim: 1000 output_dim: 4 } } "
+                                   "layers { flatten {} } layers { dense { units: 3 activation: SOFTMAX } }")},
+                           2, v1::BFLOAT16);
+    beside.Make(OnHost(HostMachine::Copies::kEarly));
+    if (HasFatalFailure()) return;
+    Batch batch = CaseBatch(*beside.graph(), beside.options().loss, 2, 7);
+    const std::vector<float> ids = {257, 511, 513, 999, 3, 258, 255, 997, 769, 0, 260, 301};
+    std::copy(ids.begin(), ids.end(), batch.inputs.mutable_floats().begin());
+    const std::vector<float> gradient = Gradient(*beside.program(), *beside.graph(), batch, beside.values());
+    const Variable& table = beside.graph()->variables()[0];
+    for (int64_t row = 0; row < 1000; ++row) {
+      const bool read = std::find(ids.begin(), ids.end(), static_cast<float>(row)) != ids.end();
+      EXPECT_EQ(Norm(absl::MakeConstSpan(gradient).subspan(table.offset + row * 4, 4)) > 0, read) << "row " << row;
+    }
+  }
+}
+
+// ---- values by segments, batches ahead ----
+
+// 2.2 million numbers: in three segments.
+constexpr char kWide[] =
+    "layers { input { shape: [6] } } layers { dense { units: 1100 activation: RELU } } layers { dense { units: 1000 activation: RELU } } "
+    "layers { dense { units: 1100 activation: RELU } } layers { dense { units: 4 activation: SOFTMAX } }";
+
+// Shows the values of what was acquired, NaN elsewhere.
+class Shown : public WeightSource {
+ public:
+  explicit Shown(const std::vector<float>& values) : values_(values), shown(values.size(), std::numeric_limits<float>::quiet_NaN()) {}
+  void Prefetch(int64_t begin, int64_t end) override { prefetched_ = {begin, end}; }
+  absl::Status Acquire(int64_t begin, int64_t end) override {
+    if (acquired > 0) {
+      EXPECT_EQ(prefetched_, std::pair(begin, end)) << "what was said to come next";
+    }
+    if (++acquired == fail_at) return absl::CancelledError("stopped");
+    std::copy(values_.begin() + begin, values_.begin() + end, shown.begin() + begin);
+    return absl::OkStatus();
+  }
+  void Release(int64_t begin, int64_t end) override {
+    std::fill(shown.begin() + begin, shown.begin() + end, std::numeric_limits<float>::quiet_NaN());
+    ++released;
+  }
+
+ private:
+  const std::vector<float>& values_;
+  std::pair<int64_t, int64_t> prefetched_;
+
+ public:
+  std::vector<float> shown;
+  int acquired = 0, released = 0, fail_at = 0;
+};
+
+TEST(CudnnSegmentsTest, ValuesOfASourceAreReadWhileTheyAreThere) {
+  for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
+    BesideReference beside({"wide", kWide}, 2);
+    beside.Make(OnHost(copies));
+    if (HasFatalFailure()) return;
+    const Graph& graph = *beside.graph();
+    const Batch batch = CaseBatch(graph, beside.options().loss, 2, 7);
+    Shown source(beside.values());
+    ASSERT_TRUE(beside.program()->UseWeightSource(&source).ok());
+    const std::vector<float> by_source = Gradient(*beside.program(), graph, batch, source.shown);
+    EXPECT_EQ(source.acquired, 3);
+    EXPECT_EQ(source.released, 3);
+    // Nobody wants the result any more, when the first segment is under way. The next step is as if that had not been.
+    source.acquired = 0;
+    source.fail_at = 2;
+    std::vector<float> gradient(graph.space_size());
+    EXPECT_TRUE(absl::IsCancelled(beside.program()->TrainStep(batch, kInfo, source.shown, absl::MakeSpan(gradient), nullptr).status()));
+    ASSERT_TRUE(beside.program()->UseWeightSource(nullptr).ok());
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(Same(Gradient(*beside.program(), graph, batch, beside.values()), by_source));
+  }
+}
+
+TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
+  for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
+    BesideReference beside({"conv", Between("")}, 4);
+    beside.Make(OnHost(copies));
+    if (HasFatalFailure()) return;
+    const Graph& graph = *beside.graph();
+    Program& program = *beside.program();
+    const auto batch = [&](int64_t examples, uint32_t seed) { return CaseBatch(graph, beside.options().loss, examples, seed); };
+    const Batch first = batch(4, 1), last = batch(2, 3);
+    Batch second = batch(4, 2);
+    const std::vector<float> of_second = Gradient(program, graph, second, beside.values());
+    const std::vector<float> of_last = Gradient(program, graph, last, beside.values());
+    int calls = 0;
+    Gradient(program, graph, first, beside.values(), [&](int64_t, int64_t) {
+      if (calls++ == 0) program.Prefetch(second);
+    });
+    EXPECT_GT(calls, 0);
+    // That the inputs were read before is seen by writing to them now.
+    std::fill(second.inputs.mutable_floats().begin(), second.inputs.mutable_floats().end(), 0.25f);
+    EXPECT_TRUE(Same(Gradient(program, graph, second, beside.values()), of_second));
+    EXPECT_FALSE(Same(Gradient(program, graph, second, beside.values()), of_second)) << "brought ahead for one step only";
+    // Another batch comes than was said, a short one; then one that nobody spoke of.
+    program.Prefetch(first);
+    EXPECT_TRUE(Same(Gradient(program, graph, last, beside.values()), of_last));
+    program.Prefetch(last);
+    EXPECT_TRUE(Same(Gradient(program, graph, last, beside.values()), of_last));
+    program.Prefetch(batch(4, 9));
+    ASSERT_TRUE(program.Evaluate(first, beside.values()).ok());
+    EXPECT_TRUE(Same(Gradient(program, graph, last, beside.values()), of_last));
+    program.Prefetch({});
+  }
+}
 
 }  // namespace
 }  // namespace cairn

@@ -117,12 +117,17 @@ TEST(Loss, IsThatOfTheCpu) {
                         .ok());
         want.assign(short_want.begin(), short_want.end());
       }
+      StepKey key;
+      key.loss_scale = 4;
+      if (c.weights) {
+        for (double& g : want) g *= key.loss_scale;
+      }
       const int64_t columns = 1 + a.metrics;
       std::vector<uint8_t> results;
       const auto launch = [&](float* gradients) {
         Memory out(examples * columns * 8);
         const Error error = kernels::Loss(nullptr, a, x.floats(), t.floats(), c.weights ? weights.floats() : nullptr,
-                                          gradients, static_cast<double*>(out.data()));
+                                          c.weights ? &key : nullptr, gradients, static_cast<double*>(out.data()));
         const std::vector<uint8_t> bytes = out.Get();
         EXPECT_TRUE(results.empty() || results == bytes) << "the bits depend on the order of threads";
         results = bytes;

@@ -7,8 +7,8 @@ namespace {
 
 std::string OtherVersion() { return "of another tree"; }
 
-absl::StatusOr<std::unique_ptr<cairn::Backend>> MakeNone(int index) {
-  return absl::UnavailableError(absl::StrCat("device ", index, " is not plugged in"));
+absl::StatusOr<std::unique_ptr<cairn::Backend>> MakeNone(const cairn::PluginOptions& options) {
+  return absl::UnavailableError(absl::StrCat("device ", options.device, " is not plugged in"));
 }
 
 }  // namespace

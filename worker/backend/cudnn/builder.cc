@@ -1,6 +1,7 @@
 #include "worker/backend/cudnn/builder.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -16,6 +17,8 @@ static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 && static_cast
 
 // Gradients are handed out in ranges of at least this many numbers: 1 MiB.
 constexpr int64_t kReleaseNumbersMin = 1 << 18;
+// A segment brings at least this many more numbers of the values: 4 MiB. Each is launched by itself.
+constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
 
 // Layers that apply an activation themselves.
@@ -59,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
   CAIRN_RETURN_IF_ERROR(LowerLoss());
   if (training()) LowerBackward();
   if (!error_.ok()) return error_;
+  MakeSegments();
   std::vector<ArenaBuffer*> buffers;
   for (ArenaBuffer& buffer : plan_->buffers_) buffers.push_back(&buffer);
   plan_->arena_bytes_ = PlaceBuffers(buffers, kArenaAlignment);
@@ -280,9 +284,10 @@ absl::Status Builder::LowerLoss() {
     gradients = last->type == DType::kFloat32 ? last->gradient : NewNumbers(last->numbers, DType::kFloat32);
   }
   const Ref labels{Ref::kLabels}, results{Ref::kResults};
-  Emit("loss", {outputs, labels, weights}, {by_example, gradients}, [=](const Run& r) {
-    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights), r.At<float>(gradients),
-                         r.At<double>(by_example));
+  const Ref key = gradients && type() == DType::kFloat16 ? Ref{Ref::kKey} : Ref{};  // of the loss scale
+  Emit("loss", {outputs, labels, weights, key}, {by_example, gradients}, [=](const Run& r) {
+    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights), r.At<kernels::StepKey>(key),
+                         r.At<float>(gradients), r.At<double>(by_example));
   });
   Emit("sums", {by_example}, {results}, [=](const Run& r) {
     return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));
@@ -320,6 +325,30 @@ void Builder::LowerBackward() {
     if (begins[id] >= 0 && end - begins[id] >= kReleaseNumbersMin) release(begins[id]);
   }
   release(0);
+}
+
+// A new one begins where a step reads values behind those that stand there already.
+void Builder::MakeSegments() {
+  const std::vector<Variable>& variables = graph_.variables();
+  std::vector<Plan::Segment>& segments = plan_->segments_;
+  segments.push_back({});
+  for (int i = 0; i < static_cast<int>(plan_->steps_.size()); ++i) {
+    int64_t end = 0;
+    for (const Ref& ref : plan_->steps_[i].reads) {
+      if (ref.place != Ref::kValues) continue;
+      const auto next = std::upper_bound(variables.begin(), variables.end(), ref.offset / 4,
+                                         [](int64_t offset, const Variable& v) { return offset < v.offset; });
+      CAIRN_CHECK(next != variables.begin(), "a place in the space is a variable's");
+      end = std::max(end, std::prev(next)->offset + std::prev(next)->size);
+    }
+    if (end <= segments.back().values_end) continue;
+    end = std::min((end + kSegmentNumbersMin - 1) / kSegmentNumbersMin * kSegmentNumbersMin, graph_.space_size());
+    if (segments.back().values_end == 0) {
+      segments.back().values_end = end;
+    } else {
+      segments.push_back({i, end});
+    }
+  }
 }
 
 }  // namespace cairn::cudnn

@@ -74,6 +74,7 @@ class Builder {
   absl::Status Lower(const Node& node);
   absl::Status LowerLoss();
   void LowerBackward();
+  void MakeSegments();
   void Backward(std::function<void()> fn) { backward_.push_back({current_, std::move(fn)}); }
   Activation ActivationOf(const Node& node) const;
   Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "worker/backend/cudnn/conv.h"
 #include "worker/backend/cudnn/gemm.h"
+#include "worker/backend/cudnn/mailbox.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -17,33 +16,20 @@ namespace {
 // How often a wait looks whether the device has failed.
 constexpr absl::Duration kLook = absl::Milliseconds(200);
 
-// Which signals arrived: set by CUDA's own thread, read by the program's.
-class Mailbox {
- public:
-  void Reset(int count) {
-    absl::MutexLock lock(&mutex_);
-    arrived_.assign(count, false);
-  }
-  void Put(int signal) {
-    absl::MutexLock lock(&mutex_);
-    if (signal < static_cast<int>(arrived_.size())) arrived_[signal] = true;
-  }
-  bool Wait(int signal, absl::Duration patience) {
-    absl::MutexLock lock(&mutex_);
-    const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return static_cast<bool>(arrived_.at(signal)); };
-    return mutex_.AwaitWithTimeout(absl::Condition(&there), patience);
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::vector<bool> arrived_ ABSL_GUARDED_BY(mutex_);
-};
-
 struct Letter {
   Mailbox* mailbox = nullptr;
   int signal = 0;
 };
 void CUDART_CB Deliver(void* letter) { static_cast<Letter*>(letter)->mailbox->Put(static_cast<Letter*>(letter)->signal); }
+
+struct Drain {
+  Mailbox* mailbox = nullptr;
+  uint64_t number = 0;
+};
+void CUDART_CB DeliverDrain(void* drain) {
+  const std::unique_ptr<Drain> owned(static_cast<Drain*>(drain));
+  owned->mailbox->PutDrain(owned->number);
+}
 
 class CudaRecording : public Recording {
  public:
@@ -57,29 +43,32 @@ class CudaRecording : public Recording {
 
 class CudaMachine : public Machine {
  public:
-  explicit CudaMachine(const DeviceInfo& device) : device_(device) {}
+  explicit CudaMachine(const DeviceInfo& device) : device_(device), mailbox_(device.name) {}
 
-  absl::Status Init(const Precision& precision) {
+  absl::Status Init(const Precision& precision, Tuner* tuner) {
     CAIRN_RETURN_IF_ERROR(Current());
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate"));
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming), "cudaEventCreate"));
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventCreateWithFlags(&join_, cudaEventDisableTiming), "cudaEventCreate"));
-    CAIRN_ASSIGN_OR_RETURN(gemm_, Gemm::Make(precision));
-    CAIRN_ASSIGN_OR_RETURN(conv_, Conv::Make(precision, stream_));
+    for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_}) {
+      CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate"));
+    }
+    for (cudaEvent_t* event : {&fork_, &join_out_, &join_in_}) {
+      CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate"));
+    }
+    CAIRN_ASSIGN_OR_RETURN(gemm_, Gemm::Make(precision, tuner));
+    CAIRN_ASSIGN_OR_RETURN(conv_, Conv::Make(precision, stream_, tuner));
     return absl::OkStatus();
   }
 
   ~CudaMachine() override {
     cudaSetDevice(device_.index);
-    if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-    if (copies_ != nullptr) cudaStreamSynchronize(copies_);
+    for (cudaStream_t stream : {copies_in_, stream_, copies_out_}) {
+      if (stream != nullptr) cudaStreamSynchronize(stream);
+    }
     conv_.reset();
     gemm_.reset();
-    for (cudaEvent_t event : {fork_, join_}) {
+    for (cudaEvent_t event : {fork_, join_out_, join_in_}) {
       if (event != nullptr) cudaEventDestroy(event);
     }
-    for (cudaStream_t stream : {stream_, copies_}) {
+    for (cudaStream_t stream : {copies_in_, stream_, copies_out_}) {
       if (stream != nullptr) cudaStreamDestroy(stream);
     }
   }
@@ -117,7 +106,18 @@ class CudaMachine : public Machine {
 
   absl::Status CopyIn(void* to, const void* pinned, int64_t bytes) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    return FromCuda(cudaMemcpyAsync(to, pinned, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_), "copy to the device");
+    return FromCuda(cudaMemcpyAsync(to, pinned, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, copies_in_), "copy to the device");
+  }
+
+  absl::Status JoinCopiesIn() override {
+    CAIRN_RETURN_IF_ERROR(Current());
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(join_in_, copies_in_), "cudaEventRecord"));
+    return FromCuda(cudaStreamWaitEvent(stream_, join_in_), "cudaStreamWaitEvent");
+  }
+
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override {
+    CAIRN_RETURN_IF_ERROR(Current());
+    return FromCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "copy on the device");
   }
 
   absl::Status Zero(void* to, int64_t bytes) override {
@@ -127,18 +127,18 @@ class CudaMachine : public Machine {
 
   absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) override {
     CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(fork_, stream_), "cudaEventRecord"));
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(copies_, fork_), "cudaStreamWaitEvent"));
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(copies_out_, fork_), "cudaStreamWaitEvent"));
     CAIRN_RETURN_IF_ERROR(
-        FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, copies_), "copy from the device"));
+        FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, copies_out_), "copy from the device"));
     while (static_cast<int>(letters_.size()) <= signal) {
       letters_.push_back(std::make_unique<Letter>(Letter{&mailbox_, static_cast<int>(letters_.size())}));
     }
-    return FromCuda(cudaLaunchHostFunc(copies_, Deliver, letters_[signal].get()), "cudaLaunchHostFunc");
+    return FromCuda(cudaLaunchHostFunc(copies_out_, Deliver, letters_[signal].get()), "cudaLaunchHostFunc");
   }
 
-  absl::Status JoinCopies() override {
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(join_, copies_), "cudaEventRecord"));
-    return FromCuda(cudaStreamWaitEvent(stream_, join_), "cudaStreamWaitEvent");
+  absl::Status JoinCopiesOut() override {
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(join_out_, copies_out_), "cudaEventRecord"));
+    return FromCuda(cudaStreamWaitEvent(stream_, join_out_), "cudaStreamWaitEvent");
   }
 
   absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) override {
@@ -164,28 +164,18 @@ class CudaMachine : public Machine {
 
   absl::Status WaitFor(int signal, absl::Duration patience) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    while (true) {
-      if (mailbox_.Wait(signal, std::min(kLook, patience))) return absl::OkStatus();
-      if (const cudaError_t error = cudaStreamQuery(stream_); error != cudaErrorNotReady) {
-        // All work is done or lost; what arrives now was under way.
-        if (mailbox_.Wait(signal, kLook)) return absl::OkStatus();
-        CAIRN_RETURN_IF_ERROR(FromCuda(error, absl::StrCat(device_.name, ": a step")));
-        return absl::InternalError(absl::StrCat(device_.name, ": a step ended without its results"));
-      }
-      patience -= kLook;
-      if (patience <= absl::ZeroDuration()) return absl::DeadlineExceededError(absl::StrCat(device_.name, ": a step does not end"));
-    }
+    return mailbox_.Wait(signal, patience, kLook, [this] { return Ended(stream_); });
   }
 
   absl::Status WaitForAll(absl::Duration patience) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    const absl::Time end = absl::Now() + patience;
-    while (true) {
-      const cudaError_t error = cudaStreamQuery(stream_);
-      if (error != cudaErrorNotReady) return FromCuda(error, absl::StrCat(device_.name, ": a step"));
-      if (absl::Now() > end) return absl::DeadlineExceededError(absl::StrCat(device_.name, ": a step does not end"));
-      absl::SleepFor(absl::Microseconds(100));
-    }
+    CAIRN_RETURN_IF_ERROR(JoinCopiesIn());
+    CAIRN_RETURN_IF_ERROR(JoinCopiesOut());
+    auto drain = std::make_unique<Drain>(Drain{&mailbox_, mailbox_.AskDrain()});
+    const uint64_t number = drain->number;
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaLaunchHostFunc(stream_, DeliverDrain, drain.get()), "cudaLaunchHostFunc"));
+    (void)drain.release();  // DeliverDrain's; a device that failed does not call it
+    return mailbox_.WaitForDrain(number, patience, kLook, [this] { return Ended(stream_); });
   }
 
   // ---- the libraries ----
@@ -209,9 +199,16 @@ class CudaMachine : public Machine {
  private:
   absl::Status Current() const { return FromCuda(cudaSetDevice(device_.index), "cudaSetDevice"); }
 
+  // What Mailbox asks: whether the stream has come to its end, and how.
+  std::optional<absl::Status> Ended(cudaStream_t stream) const {
+    const cudaError_t error = cudaStreamQuery(stream);
+    if (error == cudaErrorNotReady) return std::nullopt;
+    return FromCuda(error, absl::StrCat(device_.name, ": a step"));
+  }
+
   const DeviceInfo device_;
-  cudaStream_t stream_ = nullptr, copies_ = nullptr;
-  cudaEvent_t fork_ = nullptr, join_ = nullptr;
+  cudaStream_t stream_ = nullptr, copies_in_ = nullptr, copies_out_ = nullptr;
+  cudaEvent_t fork_ = nullptr, join_out_ = nullptr, join_in_ = nullptr;
   Mailbox mailbox_;
   std::vector<std::unique_ptr<Letter>> letters_;  // by signal: recordings point to them
   std::unique_ptr<Gemm> gemm_;
@@ -220,9 +217,9 @@ class CudaMachine : public Machine {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision) {
+absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision, Tuner* tuner) {
   auto machine = std::make_unique<CudaMachine>(device);
-  CAIRN_RETURN_IF_ERROR(machine->Init(precision));
+  CAIRN_RETURN_IF_ERROR(machine->Init(precision, tuner));
   return machine;
 }
 

@@ -1,4 +1,4 @@
-// CudaMachine: the Machine of a GPU: two streams (work; copies out), cuBLASLt, cuDNN.
+// CudaMachine: the Machine of a GPU: three streams (copies in, work, copies out), cuBLASLt, cuDNN.
 //
 // As every Machine of one thread at a time. Whatever thread calls, the device is made current first.
 #pragma once
@@ -7,9 +7,11 @@
 
 #include "worker/backend/cudnn/device.h"
 #include "worker/backend/cudnn/machine.h"
+#include "worker/backend/cudnn/tuning.h"
 
 namespace cairn::cudnn {
 
-absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision);
+// tuner: null: engines and algorithms by heuristics. It outlives the machine.
+absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision, Tuner* tuner);
 
 }  // namespace cairn::cudnn

@@ -72,6 +72,7 @@ absl::StatusOr<DeviceInfo> FindDevice(int index) {
   DeviceInfo info;
   info.index = index;
   info.name = properties.name;
+  info.driver = driver;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info.fingerprint = absl::StrCat("cudnn ", cudnnGetVersion(), " cublaslt ", cublasLtGetVersion(), " cuda ", runtime, " ",
                                   properties.name, " sm_", capability, " ", properties.multiProcessorCount);

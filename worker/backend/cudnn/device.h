@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "worker/backend/cudnn/machine.h"
 
 namespace cairn::cudnn {
 
@@ -18,13 +19,6 @@ absl::Status FromCuda(cudaError_t error, const std::string& what);
 // UNIMPLEMENTED where the library has no way to do it, else INTERNAL.
 absl::Status FromCudnn(cudnnStatus_t status, const std::string& what);
 absl::Status FromCublas(cublasStatus_t status, const std::string& what);
-
-struct DeviceInfo {
-  int index = 0;
-  std::string name;         // "NVIDIA H100 80GB HBM3"
-  std::string fingerprint;  // what decides the bits: model, libraries
-  int64_t memory_bytes = 0;
-};
 
 // Device `index` of those that CUDA sees. Errors: UNAVAILABLE says which of driver, device or compute capability is missing.
 absl::StatusOr<DeviceInfo> FindDevice(int index);

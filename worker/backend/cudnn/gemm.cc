@@ -1,8 +1,11 @@
 #include "worker/backend/cudnn/gemm.h"
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/backend/cudnn/stopwatch.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -91,8 +94,8 @@ ProductDescriptors::~ProductDescriptors() {
   if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
 }
 
-absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Make(const Precision& precision) {
-  std::unique_ptr<Gemm> gemm(new Gemm(precision));
+absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Make(const Precision& precision, Tuner* tuner) {
+  std::unique_ptr<Gemm> gemm(new Gemm(precision, tuner));
   CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtCreate(&gemm->handle_), "cublasLtCreate"));
   return gemm;
 }
@@ -102,10 +105,21 @@ Gemm::~Gemm() {
 }
 
 absl::StatusOr<int64_t> Gemm::Prepare(const Product& product) {
-  if (const auto found = plans_.find(product); found != plans_.end()) return found->second->workspace_bytes;
+  if (const auto found = plans_.find(product); found != plans_.end()) return found->second->workspace_bytes();
   auto plan = std::make_unique<Plan>();
   CAIRN_ASSIGN_OR_RETURN(plan->descriptors, ProductDescriptors::Make(product, precision_));
-  const ProductDescriptors& d = *plan->descriptors;
+  CAIRN_ASSIGN_OR_RETURN(const auto candidates, Candidates(product, *plan->descriptors));
+  if (candidates.empty()) {
+    return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for the product ", ToString(product)));
+  }
+  plan->algorithm = candidates[Choose(product, *plan->descriptors, candidates)];
+  const int64_t bytes = plan->workspace_bytes();
+  plans_.emplace(product, std::move(plan));
+  return bytes;
+}
+
+// In the order of the heuristics.
+absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(const Product& product, const ProductDescriptors& d) const {
   cublasLtMatmulPreference_t preference = nullptr;
   CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, void (*)(cublasLtMatmulPreference_t)> owner(
@@ -114,13 +128,13 @@ absl::StatusOr<int64_t> Gemm::Prepare(const Product& product) {
   CAIRN_RETURN_IF_ERROR(FromCublas(
       cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes_max, sizeof(bytes_max)),
       "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES"));
-  // Parameters in the space start on 64 bytes, buffers of the arena on 256.
   if (precision_.deterministic) {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     CAIRN_RETURN_IF_ERROR(FromCublas(
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),
         "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK"));
   }
+  // Parameters in the space start on 64 bytes, buffers of the arena on 256.
   const uint32_t alignment = 64;
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -133,15 +147,38 @@ absl::StatusOr<int64_t> Gemm::Prepare(const Product& product) {
   CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatmulAlgoGetHeuristic(handle_, d.operation, d.first, d.second, d.result, d.result, preference,
                                                                   kCandidates, results.data(), &found),
                                    absl::StrCat("cublasLtMatmulAlgoGetHeuristic of ", ToString(product))));
-  for (int i = 0; i < found; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS || (precision_.deterministic && !FixedOrder(results[i].algo))) continue;
-    plan->algorithm = results[i].algo;
-    plan->workspace_bytes = static_cast<int64_t>(results[i].workspaceSize);
-    const int64_t bytes = plan->workspace_bytes;
-    plans_.emplace(product, std::move(plan));
-    return bytes;
+  results.resize(found);
+  std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& r) {
+    return r.state != CUBLAS_STATUS_SUCCESS || (precision_.deterministic && !FixedOrder(r.algo));
+  });
+  return results;
+}
+
+size_t Gemm::Choose(const Product& p, ProductDescriptors& d, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates) {
+  if (tuner_ == nullptr || candidates.size() == 1) return 0;
+  std::vector<std::string> names;
+  for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {
+    names.push_back("algorithm");
+    for (const uint64_t word : candidate.algo.data) absl::StrAppend(&names.back(), ".", absl::Hex(word));
   }
-  return absl::UnimplementedError(absl::StrCat("cuBLASLt has no algorithm for the product ", ToString(product)));
+  Stopwatch watch;
+  void *a = nullptr, *b = nullptr, *c = nullptr, *bias = nullptr, *workspace = nullptr;
+  const auto allocate = [&]() -> absl::Status {
+    const int64_t in = SizeOf(precision_.type);
+    CAIRN_ASSIGN_OR_RETURN(a, watch.Memory(p.batch * p.m * p.k * in));
+    CAIRN_ASSIGN_OR_RETURN(b, watch.Memory(p.batch * p.k * p.n * in));
+    CAIRN_ASSIGN_OR_RETURN(c, watch.Memory(p.batch * p.m * p.n * SizeOf(p.out)));
+    CAIRN_ASSIGN_OR_RETURN(workspace, watch.Memory(kWorkspaceBytesMax));
+    CAIRN_ASSIGN_OR_RETURN(bias, watch.Memory(p.n * in));
+    return p.bias ? d.SetBias(bias) : absl::OkStatus();
+  };
+  std::optional<absl::Status> allocated;  // only where something is measured
+  const auto measure = [&](size_t i) -> absl::StatusOr<double> {
+    if (!allocated) allocated = allocate();
+    CAIRN_RETURN_IF_ERROR(*allocated);
+    return watch.Microseconds([&](cudaStream_t stream) { return Launch(stream, p, d, candidates[i], a, b, c, workspace); });
+  };
+  return tuner_->Choose(absl::StrCat("product ", ToString(p), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : ""), names, measure);
 }
 
 absl::Status Gemm::Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias, void* c,
@@ -149,10 +186,14 @@ absl::Status Gemm::Run(cudaStream_t stream, const Product& product, const void* 
   const auto found = plans_.find(product);
   if (found == plans_.end()) return absl::InternalError(absl::StrCat("product ", ToString(product), " was not prepared"));
   Plan& plan = *found->second;
-  ProductDescriptors& d = *plan.descriptors;
-  if (product.bias) CAIRN_RETURN_IF_ERROR(d.SetBias(bias));
+  if (product.bias) CAIRN_RETURN_IF_ERROR(plan.descriptors->SetBias(bias));
+  return Launch(stream, product, *plan.descriptors, plan.algorithm, a, b, c, workspace);
+}
+
+absl::Status Gemm::Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d,
+                          const cublasLtMatmulHeuristicResult_t& algorithm, const void* a, const void* b, void* c, void* workspace) const {
   return FromCublas(cublasLtMatmul(handle_, d.operation, &product.alpha, b, d.first, a, d.second, &product.beta, c, d.result, c, d.result,
-                                   &plan.algorithm, workspace, static_cast<size_t>(plan.workspace_bytes), stream),
+                                   &algorithm.algo, workspace, algorithm.workspaceSize, stream),
                     absl::StrCat("cublasLtMatmul ", ToString(product)));
 }
 

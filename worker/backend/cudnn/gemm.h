@@ -1,14 +1,16 @@
 // Matrix products by cuBLASLt.
 //
-// Of one CudaMachine. The algorithm is chosen when Prepare sees a product first and kept: the heuristics' first one that adds up in a
-// fixed order (no split along k that is summed by atomics) in a workspace that the caller brings.
+// Of one CudaMachine. The algorithm is chosen when Prepare sees a product first and kept: of those that add up in a fixed order (no split
+// along k that is summed by atomics) in a workspace that the caller brings, the heuristics' first one, or with a Tuner the fastest.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "worker/backend/cudnn/device.h"
 #include "worker/backend/cudnn/machine.h"
+#include "worker/backend/cudnn/tuning.h"
 
 namespace cairn::cudnn {
 
@@ -33,7 +35,7 @@ class ProductDescriptors {
 
 class Gemm {
  public:
-  static absl::StatusOr<std::unique_ptr<Gemm>> Make(const Precision& precision);
+  static absl::StatusOr<std::unique_ptr<Gemm>> Make(const Precision& precision, Tuner* tuner);
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
@@ -44,12 +46,17 @@ class Gemm {
  private:
   struct Plan {
     std::unique_ptr<ProductDescriptors> descriptors;
-    cublasLtMatmulAlgo_t algorithm;
-    int64_t workspace_bytes = 0;
+    cublasLtMatmulHeuristicResult_t algorithm = {};
+    int64_t workspace_bytes() const { return static_cast<int64_t>(algorithm.workspaceSize); }
   };
-  explicit Gemm(const Precision& precision) : precision_(precision) {}
+  Gemm(const Precision& precision, Tuner* tuner) : precision_(precision), tuner_(tuner) {}
+  absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(const Product& product, const ProductDescriptors& d) const;
+  size_t Choose(const Product& p, ProductDescriptors& d, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates);
+  absl::Status Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d, const cublasLtMatmulHeuristicResult_t& algorithm,
+                      const void* a, const void* b, void* c, void* workspace) const;
 
   const Precision precision_;
+  Tuner* const tuner_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Product, std::unique_ptr<Plan>> plans_;
 };

@@ -1,8 +1,8 @@
 // Machine: what a program needs of a GPU, and nothing more: memory, the order of work, matrix products, convolutions. CudaMachine is
 // the real one; tests run whole programs on one that computes on the host.
 //
-// A Machine belongs to one Program and so to one thread at a time. Work is enqueued and done in order on one stream; copies out are
-// done beside it. Invariants:
+// A Machine belongs to one Program and so to one thread at a time. Work is enqueued and done in order on one stream; copies in and copies out
+// are done beside it, each kind in its order. Invariants:
 //   1. What Prepare was told of can be enqueued without allocating and without waiting, also while a Recording is made.
 //   2. With Precision.deterministic the bits of a product or a convolution depend on its arguments and the kind of device only.
 #pragma once
@@ -19,6 +19,14 @@
 namespace cairn::cudnn {
 
 using kernels::DType;
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name;         // "NVIDIA H100 80GB HBM3"
+  std::string fingerprint;  // what decides the bits: model, libraries
+  int driver = 0;           // the newest CUDA that the driver knows: 13000
+  int64_t memory_bytes = 0;
+};
 
 inline int64_t SizeOf(DType type) { return type == DType::kFloat32 ? 4 : 2; }
 const char* Name(DType type);  // "f32", "bf16", "f16"
@@ -98,11 +106,14 @@ class Machine {
   virtual absl::StatusOr<Block> AllocatePinned(int64_t bytes) = 0;  // on the host, for CopyIn and CopyOut
 
   virtual kernels::Stream stream() = 0;
+  // Begins at once, beside all work, also beside what was enqueued before: that must not read or write `to`.
   virtual absl::Status CopyIn(void* to, const void* pinned, int64_t bytes) = 0;
+  virtual absl::Status JoinCopiesIn() = 0;  // later work waits for the copies in so far; not while a Recording is made
   virtual absl::Status Zero(void* to, int64_t bytes) = 0;
+  virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;  // on the device, in the order of work
   // After all work enqueued so far, beside what is enqueued later; then Arrived(signal) becomes true.
   virtual absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) = 0;
-  virtual absl::Status JoinCopies() = 0;  // later work waits for the copies out
+  virtual absl::Status JoinCopiesOut() = 0;  // later work waits for them
 
   // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) = 0;

@@ -52,6 +52,7 @@ bool operator<(const Convolution& a, const Convolution& b) {
 std::string Plan::Text() const {
   std::string text;
   for (const Step& step : steps_) absl::StrAppend(&text, step.text, "\n");
+  for (const Segment& s : segments_) absl::StrAppend(&text, "from ", s.begin, ": values [0, ", s.values_end, ")\n");
   for (const Release& r : releases_) absl::StrAppend(&text, "after ", r.after, ": gradients [", r.begin, ", ", r.end, ")\n");
   return absl::StrCat(text, "arena ", arena_bytes_, "\n");
 }

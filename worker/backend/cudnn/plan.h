@@ -64,6 +64,11 @@ class Plan {
     std::vector<Ref> reads, writes;
     std::function<absl::Status(const Run&)> enqueue;
   };
+  // The steps from `begin` on read nothing of the values behind `values_end`, until the next segment begins.
+  struct Segment {
+    int begin = 0;
+    int64_t values_end = 0;
+  };
   // The gradients of [begin, end) of the space are final after step `after`.
   struct Release {
     int after = 0;
@@ -74,6 +79,8 @@ class Plan {
   int64_t arena_bytes() const { return arena_bytes_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<ArenaBuffer>& buffers() const { return buffers_; }
+  // Not empty, the first from step 0. So values that later layers read are copied to the device while earlier ones compute.
+  const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Release>& releases() const { return releases_; }
   const Ref& outputs() const { return outputs_; }  // float32 [examples, output shape...]
   // All steps as text, one a line, with the arena's size: for tests and --log-level=debug.
@@ -88,6 +95,7 @@ class Plan {
   int64_t arena_bytes_ = 0;
   std::vector<Step> steps_;
   std::vector<ArenaBuffer> buffers_;
+  std::vector<Segment> segments_;
   std::vector<Release> releases_;
   Ref outputs_;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <list>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -81,6 +82,7 @@ class CudnnProgram : public Program {
       CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
       const int64_t begin = releases[i].begin, end = releases[i].end;
       std::memcpy(gradients.data() + begin, gradients_.pinned.as<float>() + begin, (end - begin) * sizeof(float));
+      if (info.loss_scale != 1) TakeOut(info.loss_scale, begin, end, gradients);
       if (ready) ready(begin, end);
     }
     return Sums(*kept->plan);
@@ -101,6 +103,22 @@ class CudnnProgram : public Program {
     return Buffer::CopyOf(predictions_.data(), bytes);
   }
 
+  void Prefetch(const Batch& next) override {
+    const auto bytes = static_cast<int64_t>(next.inputs.size());
+    if (bytes == 0 || bytes > inputs_.device.bytes() || next.inputs.data() == next_inputs_.data()) return;
+    if (next_.device.bytes() == 0) {
+      if (prefetch_refused_) return;
+      if (const absl::Status status = Allocate(inputs_.device.bytes(), &next_); !status.ok()) {
+        prefetch_refused_ = true;
+        next_ = {};
+        return LogInfo("no memory to bring the next batch to the GPU ahead: %s", status.message());
+      }
+    }
+    // What was brought before is read by nobody: its step began with a copy of it, and that is over.
+    std::memcpy(next_.pinned.data(), next.inputs.data(), bytes);
+    next_inputs_ = machine_->CopyIn(next_.device.data(), next_.pinned.data(), bytes).ok() ? next.inputs : Buffer();
+  }
+
   absl::Status UseWeightSource(WeightSource* source) override {
     source_ = source;
     return absl::OkStatus();
@@ -108,7 +126,7 @@ class CudnnProgram : public Program {
 
   uint64_t memory_bytes() const override {
     int64_t bytes = arena_.bytes();
-    for (const Pair* pair : {&values_, &gradients_, &inputs_, &labels_, &key_, &results_, &class_weights_}) bytes += pair->device.bytes();
+    for (const Pair* pair : {&values_, &gradients_, &inputs_, &next_, &labels_, &key_, &results_, &class_weights_}) bytes += pair->device.bytes();
     return static_cast<uint64_t>(bytes);
   }
 
@@ -118,13 +136,22 @@ class CudnnProgram : public Program {
     int64_t label_size = 1;
     std::unique_ptr<Plan> plan;
     bool warm = false;  // has run: libraries have loaded their kernels
-    std::unique_ptr<Recording> recording;
+    std::vector<std::unique_ptr<Recording>> recordings;  // by segment; of a warm one
   };
 
   absl::Status Allocate(int64_t bytes, Pair* pair) {
     CAIRN_ASSIGN_OR_RETURN(pair->device, machine_->Allocate(bytes));
     CAIRN_ASSIGN_OR_RETURN(pair->pinned, machine_->AllocatePinned(bytes));
     return absl::OkStatus();
+  }
+
+  // The loss scale of the gradients in [begin, end); a moving average's range holds no gradient.
+  void TakeOut(float loss_scale, int64_t begin, int64_t end, absl::Span<float> gradients) const {
+    const float factor = 1 / loss_scale;
+    for (const Variable& v : graph_->variables()) {
+      if (v.kind != VariableKind::kTrainable) continue;
+      for (int64_t i = std::max(v.offset, begin); i < std::min(v.offset + v.size, end); ++i) gradients[i] *= factor;
+    }
   }
 
   // Of a label where the batch does not say: the program is prepared before it sees one.
@@ -161,23 +188,44 @@ class CudnnProgram : public Program {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, values));
     CAIRN_ASSIGN_OR_RETURN(Kept* const kept, FindPlan(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
-    CAIRN_RETURN_IF_ERROR(CopyBatch(mode, batch, info));
-    CAIRN_RETURN_IF_ERROR(CopyValues(values));
-    if (kept->warm && kept->recording == nullptr) {
-      CAIRN_ASSIGN_OR_RETURN(kept->recording, machine_->Record([this, kept] { return Enqueue(*kept); }));
+    const absl::Status started = Launch(mode, batch, info, values, kept);
+    if (!started.ok()) {
+      machine_->WaitForAll(kPatience).IgnoreError();  // for the segments before the one that failed
+      return started;
     }
-    if (kept->recording != nullptr) {
-      CAIRN_RETURN_IF_ERROR(machine_->Launch(*kept->recording));
-    } else {
-      CAIRN_RETURN_IF_ERROR(Enqueue(*kept));
-      kept->warm = true;
-    }
+    kept->warm = true;
     return kept;
   }
 
+  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, Kept* kept) {
+    CAIRN_RETURN_IF_ERROR(CopyBatch(mode, batch, info));
+    const size_t segments = kept->plan->segments().size();
+    kept->recordings.resize(segments);
+    int64_t copied = 0;
+    for (size_t s = 0; s < segments; ++s) {
+      const int64_t end = kept->plan->segments()[s].values_end;
+      CAIRN_RETURN_IF_ERROR(CopyValues(values, copied, end, kept->plan->segments().back().values_end));
+      copied = end;
+      CAIRN_RETURN_IF_ERROR(machine_->JoinCopiesIn());
+      std::unique_ptr<Recording>& recording = kept->recordings[s];
+      if (kept->warm && recording == nullptr) {
+        CAIRN_ASSIGN_OR_RETURN(recording, machine_->Record([this, kept, s] { return Enqueue(*kept, s); }));
+      }
+      CAIRN_RETURN_IF_ERROR(recording != nullptr ? machine_->Launch(*recording) : Enqueue(*kept, s));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CopyBatch(Mode mode, const Batch& batch, const StepInfo& info) {
-    std::memcpy(inputs_.pinned.data(), batch.inputs.data(), batch.inputs.size());
-    CAIRN_RETURN_IF_ERROR(machine_->CopyIn(inputs_.device.data(), inputs_.pinned.data(), static_cast<int64_t>(batch.inputs.size())));
+    const auto bytes = static_cast<int64_t>(batch.inputs.size());
+    if (batch.inputs.data() == next_inputs_.data() && batch.inputs.size() == next_inputs_.size()) {
+      CAIRN_RETURN_IF_ERROR(machine_->JoinCopiesIn());
+      CAIRN_RETURN_IF_ERROR(machine_->Copy(inputs_.device.data(), next_.device.data(), bytes));
+    } else {
+      std::memcpy(inputs_.pinned.data(), batch.inputs.data(), bytes);
+      CAIRN_RETURN_IF_ERROR(machine_->CopyIn(inputs_.device.data(), inputs_.pinned.data(), bytes));
+    }
+    next_inputs_ = Buffer();
     if (mode == Mode::kPredict) return absl::OkStatus();
     const int64_t labels = batch.examples * batch.label_size * 4;
     std::memcpy(labels_.pinned.data(), batch.labels.data(), labels);
@@ -185,18 +233,19 @@ class CudnnProgram : public Program {
     if (mode != Mode::kTrain) return absl::OkStatus();
     const auto key = StreamKey(info.seed, RandomStream::kDropout);
     *key_.pinned.as<kernels::StepKey>() = {
-        {key[0], key[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica};
+        {key[0], key[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica,
+        info.loss_scale};
     return machine_->CopyIn(key_.device.data(), key_.pinned.data(), sizeof(kernels::StepKey));
   }
 
   // Chunk by chunk: one travels while the next is copied to pinned memory (and, with a source, waited for).
-  absl::Status CopyValues(absl::Span<const float> values) {
-    const int64_t space = graph_->space_size();
-    for (int64_t begin = 0; begin < space; begin += kChunkNumbers) {
-      const int64_t end = std::min(begin + kChunkNumbers, space);
+  // wanted_end: of all values that the plan reads.
+  absl::Status CopyValues(absl::Span<const float> values, int64_t from, int64_t to, int64_t wanted_end) {
+    for (int64_t begin = from; begin < to; begin += kChunkNumbers) {
+      const int64_t end = std::min(begin + kChunkNumbers, to);
       if (source_ != nullptr) {
         CAIRN_RETURN_IF_ERROR(source_->Acquire(begin, end));
-        if (end < space) source_->Prefetch(end, std::min(end + kChunkNumbers, space));
+        if (end < wanted_end) source_->Prefetch(end, std::min(end + kChunkNumbers, wanted_end));
       }
       std::memcpy(values_.pinned.as<float>() + begin, values.data() + begin, (end - begin) * sizeof(float));
       if (source_ != nullptr) source_->Release(begin, end);
@@ -206,7 +255,7 @@ class CudnnProgram : public Program {
     return absl::OkStatus();
   }
 
-  absl::Status Enqueue(const Kept& kept) {
+  absl::Status Enqueue(const Kept& kept, size_t segment) {
     const Plan& plan = *kept.plan;
     const Run run{*machine_,
                   plan,
@@ -218,24 +267,28 @@ class CudnnProgram : public Program {
                   class_weights_.device.as<float>(),
                   key_.device.as<kernels::StepKey>(),
                   results_.device.as<double>()};
+    const std::vector<Plan::Segment>& segments = plan.segments();
     const std::vector<Plan::Release>& releases = plan.releases();
-    size_t next = 0;
-    for (int i = 0; i < static_cast<int>(plan.steps().size()); ++i) {
+    const bool last = segment + 1 == segments.size();
+    const int begin = segments[segment].begin, end = last ? static_cast<int>(plan.steps().size()) : segments[segment + 1].begin;
+    size_t next = std::partition_point(releases.begin(), releases.end(), [&](const Plan::Release& r) { return r.after < begin; }) - releases.begin();
+    bool copies = last;
+    for (int i = begin; i < end; ++i) {
       CAIRN_RETURN_IF_ERROR(plan.Enqueue(i, run));
       for (; next < releases.size() && releases[next].after <= i; ++next) {
-        const int64_t begin = releases[next].begin, bytes = (releases[next].end - begin) * static_cast<int64_t>(sizeof(float));
-        CAIRN_RETURN_IF_ERROR(machine_->CopyOut(gradients_.pinned.as<float>() + begin, gradients_.device.as<float>() + begin, bytes,
+        const int64_t first = releases[next].begin, bytes = (releases[next].end - first) * static_cast<int64_t>(sizeof(float));
+        CAIRN_RETURN_IF_ERROR(machine_->CopyOut(gradients_.pinned.as<float>() + first, gradients_.device.as<float>() + first, bytes,
                                                 static_cast<int>(next)));
+        copies = true;
       }
     }
-    CAIRN_CHECK(next == releases.size(), "every range is released by a step of the plan");
-    const int last = static_cast<int>(next);
-    if (kept.mode == Mode::kPredict) {
-      CAIRN_RETURN_IF_ERROR(machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()), plan.examples() * outputs_ * 4, last));
-    } else {
-      CAIRN_RETURN_IF_ERROR(machine_->CopyOut(results_.pinned.data(), results_.device.data(), results_.pinned.bytes(), last));
+    if (last) {
+      CAIRN_CHECK(next == releases.size(), "every range is released by a step of the plan");
+      CAIRN_RETURN_IF_ERROR(kept.mode == Mode::kPredict
+                                ? machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()), plan.examples() * outputs_ * 4, static_cast<int>(next))
+                                : machine_->CopyOut(results_.pinned.data(), results_.device.data(), results_.pinned.bytes(), static_cast<int>(next)));
     }
-    return machine_->JoinCopies();
+    return copies ? machine_->JoinCopiesOut() : absl::OkStatus();
   }
 
   absl::StatusOr<BatchSums> Sums(const Plan& plan) {
@@ -269,7 +322,7 @@ class CudnnProgram : public Program {
     CAIRN_RETURN_IF_ERROR(machine_->WaitForAll(kPatience));  // before a recording or the arena goes
     const int64_t arena = plan->arena_bytes();
     if (arena > arena_.bytes()) {
-      for (Kept& kept : plans_) kept.recording.reset();  // they point into the old arena
+      for (Kept& kept : plans_) kept.recordings.clear();  // they point into the old arena
       arena_ = Block();  // before the larger one, so that both never stand side by side
       CAIRN_ASSIGN_OR_RETURN(arena_, machine_->Allocate(arena));
     }
@@ -290,6 +343,9 @@ class CudnnProgram : public Program {
   const int64_t outputs_;                   // numbers of an example's output
   std::vector<Embedding> embeddings_;       // they read the batch's inputs
   Pair values_, gradients_, inputs_, labels_, key_, results_, class_weights_;
+  Pair next_;           // of Prefetch
+  Buffer next_inputs_;  // what stands in next_, or is on its way there; empty: nothing
+  bool prefetch_refused_ = false;
   Block predictions_;  // pinned
   Block arena_;
   WeightSource* source_ = nullptr;
@@ -306,9 +362,12 @@ absl::StatusOr<Precision> PrecisionOf(const ProgramOptions& options) {
     case v1::BFLOAT16:
       precision.type = DType::kBFloat16;
       break;
+    case v1::FLOAT16:
+      precision.type = DType::kFloat16;
+      break;
     default:
-      return absl::UnimplementedError(absl::StrCat("compute_dtype: ", v1::DataType_Name(options.compute),
-                                                   " is not computed on a GPU: its gradients need a loss scale; use BFLOAT16 or FLOAT32"));
+      return absl::UnimplementedError(absl::StrCat("compute_dtype: ", static_cast<int>(options.compute),
+                                                   " is not computed on a GPU; use FLOAT16, BFLOAT16 or FLOAT32"));
   }
   precision.tf32 = options.allow_tf32;
   precision.deterministic = options.deterministic;

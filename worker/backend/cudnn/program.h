@@ -1,9 +1,11 @@
 // The Program of the cuDNN backend: plans by purpose and batch size, the memory that they share, and the traffic between host and
 // device. All of it through a Machine, so that tests run it without a GPU.
 //
-// One thread at a time, as every Program. A step: values, inputs and labels through pinned memory to the device; the plan's launches
-// (as they are the first time, recorded and launched as one the times after); the gradients' ranges back as they become final, each
-// handed to the caller while the rest is computed. Nothing in between waits for the device.
+// One thread at a time, as every Program. A step: inputs, labels and values through pinned memory to the device, values segment by segment
+// (plan.h), each segment launched as soon as its values are on their way; the launches as they are the first time, recorded and launched as
+// one a segment the times after; the gradients' ranges back as they become final, each handed to the caller while the rest is computed. The
+// inputs of the next step are brought to the device meanwhile, if the caller has them (Prefetch). Nothing in between waits for the device.
+// Invariant: when a call returns, nothing that it enqueued is under way but the copy of Prefetch.
 #pragma once
 
 #include <memory>

@@ -52,7 +52,8 @@ absl::Status CheckCompute(v1::DataType compute) {
   if (compute == v1::BFLOAT16 && native) return absl::OkStatus();
   return absl::UnimplementedError(
       absl::StrCat("compute_dtype: ", v1::DataType_Name(compute), " is not computed by this worker (", CpuModel(), ", ",
-                   IsaName(isa), "); BFLOAT16 needs AVX-512 BF16 or AMX; use FLOAT32"));
+                   IsaName(isa), "); ", compute == v1::FLOAT16 ? "FLOAT16 needs a GPU" : "BFLOAT16 needs AVX-512 BF16 or AMX",
+                   "; use FLOAT32"));
 }
 
 class OnednnBackend : public Backend {

@@ -160,10 +160,11 @@ Error GroupNormalizationBackward(Stream stream, int64_t examples, int64_t positi
 // ---- dropout (dropout.cu): the masks of worker/backend/dropout.h, bit for bit ----
 
 // On the device: a captured step is replayed with other numbers in it.
-struct StepKey {
+struct StepKey {  // of Loss, too
   uint32_t key[2] = {0, 0};   // StreamKey(seed, kDropout)
   uint32_t step[2] = {0, 0};  // low word first
   uint32_t replica = 0;
+  float loss_scale = 1;  // the gradients of Loss are multiplied by it
 };
 // y = x * factor of each number; backward is the same with dy and dx. y may be x where not `add`.
 Error Dropout(Stream stream, int64_t n, const StepKey* key, int node, float rate, const void* x, void* y, DType type, bool add);
@@ -210,8 +211,8 @@ struct LossArguments {
   int64_t weights = 0;                    // class weights; 0: all 1
 };
 // results: [examples, 1 + metrics], the loss first. gradients: [examples, outputs] of the sum over examples, or null (evaluation:
-// no class weights then). class_weights: [weights].
-Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights, float* gradients,
-           double* results);
+// no class weights then), times key->loss_scale where there is a key. class_weights: [weights].
+Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights, const StepKey* key,
+           float* gradients, double* results);
 
 }  // namespace cairn::cudnn::kernels

@@ -28,6 +28,7 @@ struct LossOfExample {
   static constexpr int kSharedBytes = threads * 8;
   LossArguments a;
   const float *outputs, *labels, *class_weights;
+  const StepKey* key;  // may be null
   float* gradients;
   double* results;
 
@@ -105,7 +106,8 @@ struct LossOfExample {
       if (of < a.weights) weight = class_weights[of];
     }
     const double loss = LossOf(block, row, own, most.value, sum,
-                               gradients == nullptr ? nullptr : gradients + example * a.outputs, weight);
+                               gradients == nullptr ? nullptr : gradients + example * a.outputs,
+                               key == nullptr ? weight : weight * key->loss_scale);
     double* result = results + example * (1 + a.metrics);
     block.ForEachThread([&](int thread) {
       if (thread == 0) result[0] = weight == 1 ? loss : static_cast<double>(weight) * loss;
@@ -227,12 +229,12 @@ constexpr int64_t kWarpOutputsMax = 512;
 }  // namespace
 
 Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights,
-           float* gradients, double* results) {
+           const StepKey* key, float* gradients, double* results) {
   if (a.outputs <= kWarpOutputsMax) {
-    return Launch(stream, a.examples, LossOfExample<32>{a, outputs, labels, class_weights, gradients, results});
+    return Launch(stream, a.examples, LossOfExample<32>{a, outputs, labels, class_weights, key, gradients, results});
   }
   return Launch(stream, a.examples,
-                LossOfExample<kBlockThreads>{a, outputs, labels, class_weights, gradients, results});
+                LossOfExample<kBlockThreads>{a, outputs, labels, class_weights, key, gradients, results});
 }
 
 }  // namespace cairn::cudnn::kernels

@@ -1,0 +1,124 @@
+#include "tests/unit/backend/beside_reference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/unit/backend/frozen_cases.h"
+#include "tests/unit/backend/wide_cases.h"
+#include "tests/unit/backend/wide_feature_cases.h"
+#include "worker/backend/reference/reference_backend.h"
+
+namespace cairn {
+namespace {
+
+constexpr StepInfo kInfo{.seed = 11, .step = 5, .replica = 3};
+
+}  // namespace
+
+std::vector<LayerCase> AllCases() {
+  std::vector<LayerCase> cases = LayerCases();
+  for (const LayerCase& c : WideCases()) cases.push_back(c);
+  for (const LayerCase& c : WideFeatureCases()) cases.push_back(c);
+  for (const LayerCase& c : FrozenCases()) cases.push_back(c);
+  return cases;
+}
+
+double Norm(absl::Span<const float> x) {
+  double sum = 0;
+  for (float v : x) sum += double{v} * v;
+  return std::sqrt(sum);
+}
+
+double Distance(absl::Span<const float> x, absl::Span<const float> y) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+  return std::sqrt(sum);
+}
+
+BesideReference::BesideReference(const LayerCase& c, int64_t batch_max, v1::DataType compute, bool tf32) : graph_(CaseGraph(c)) {
+  options_.batch_max = batch_max;
+  options_.loss = FromText<v1::Loss>(c.loss);
+  options_.metrics = {FromText<v1::Metric>("kind: ACCURACY"), FromText<v1::Metric>("kind: MEAN_ABSOLUTE_ERROR")};
+  reference_ = MakeReferenceBackend()->Compile(graph_, options_).value();
+  options_.compute = compute;
+  options_.allow_tf32 = tf32;
+  values_ = CaseValues(*graph_, 5);
+  // Kernels as an initializer would have them, so that wide layers do not saturate.
+  for (const Variable& v : graph_->variables()) {
+    if (v.fan_in < 8) continue;
+    for (int64_t i = v.offset; i < v.offset + v.size; ++i) values_[i] *= 3.0f / std::sqrt(static_cast<float>(v.fan_in));
+  }
+}
+
+void BesideReference::Make(const Compile& compile) {
+  auto program = compile(graph_, options_);
+  ASSERT_TRUE(program.ok()) << program.status();
+  program_ = *std::move(program);
+}
+
+void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
+  ASSERT_NE(program_, nullptr);
+  const Batch batch = CaseBatch(*graph_, options_.loss, examples, 7);
+  std::vector<float> expected(graph_->space_size()), actual(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
+  const auto reference = reference_->TrainStep(batch, kInfo, values_, absl::MakeSpan(expected), nullptr);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  std::vector<int> announced(graph_->space_size() / 16, 0);
+  const auto sums = program_->TrainStep(batch, kInfo, values_, absl::MakeSpan(actual), [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(begin % 16, 0);
+    EXPECT_EQ(end % 16, 0);
+    for (int64_t i = begin; i < end; ++i) EXPECT_FALSE(std::isnan(actual[i])) << "announced before it was written: " << i;
+    for (int64_t i = begin / 16; i < end / 16; ++i) ++announced[i];
+  });
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  ExpectSums(*reference, *sums, tolerance.loss);
+  EXPECT_EQ(std::count(announced.begin(), announced.end(), 1), static_cast<int64_t>(announced.size()));
+  ExpectGradients(expected, actual, tolerance);
+  for (int again = 0; again < 2; ++again) {  // on a GPU what was recorded
+    std::vector<float> repeated(graph_->space_size(), 1.0f);
+    ASSERT_TRUE(program_->TrainStep(batch, kInfo, values_, absl::MakeSpan(repeated), nullptr).ok());
+    EXPECT_EQ(std::memcmp(repeated.data(), actual.data(), actual.size() * sizeof(float)), 0) << "other bits the next time";
+  }
+}
+
+void BesideReference::ExpectGradients(absl::Span<const float> expected, absl::Span<const float> actual, const Tolerance& tolerance) const {
+  const double all = Norm(expected);
+  int64_t end = 0;
+  const auto expect_padding = [&](int64_t to, const std::string& where) {
+    for (int64_t i = end; i < to; ++i) EXPECT_EQ(actual[i], 0) << "padding " << where;
+  };
+  for (const Variable& v : graph_->variables()) {
+    expect_padding(v.offset, "before " + v.name);
+    end = v.offset + v.size;
+    const auto a = actual.subspan(v.offset, v.size), e = expected.subspan(v.offset, v.size);
+    EXPECT_LE(Distance(a, e), tolerance.gradient * std::max(Norm(e), tolerance.share * all)) << v.name << ", norm " << Norm(e);
+  }
+  expect_padding(graph_->space_size(), "at the end");
+}
+
+void BesideReference::Inference(int64_t examples, const Tolerance& tolerance) {
+  ASSERT_NE(program_, nullptr);
+  const Batch batch = CaseBatch(*graph_, options_.loss, examples, 9);
+  const auto expected = reference_->Predict(batch, values_), actual = program_->Predict(batch, values_);
+  ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+  ASSERT_EQ(actual->size(), expected->size());
+  EXPECT_LE(Distance(actual->floats(), expected->floats()), tolerance.forward * Norm(expected->floats()));
+  const auto reference = reference_->Evaluate(batch, values_), sums = program_->Evaluate(batch, values_);
+  ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
+  ExpectSums(*reference, *sums, tolerance.loss);
+}
+
+void BesideReference::ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance) const {
+  EXPECT_EQ(actual.examples, expected.examples);
+  EXPECT_NEAR(actual.loss, expected.loss, tolerance * std::abs(expected.loss) + 1e-6);
+  ASSERT_EQ(actual.metrics.size(), expected.metrics.size());
+  if (tolerance > 1e-4) return;  // an accuracy may jump
+  for (size_t m = 0; m < actual.metrics.size(); ++m) {
+    EXPECT_NEAR(actual.metrics[m], expected.metrics[m], 1e-4 * std::abs(expected.metrics[m]) + 1e-6);
+  }
+}
+
+}  // namespace cairn

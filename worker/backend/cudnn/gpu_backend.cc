@@ -1,0 +1,61 @@
+#include "worker/backend/cudnn/gpu_backend.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "worker/backend/cudnn/program.h"
+
+namespace cairn::cudnn {
+namespace {
+
+class GpuBackend : public Backend {
+ public:
+  GpuBackend(std::vector<DeviceInfo> devices, const PluginOptions& options, MachineMaker make_machine)
+      : devices_(std::move(devices)), make_machine_(std::move(make_machine)) {
+    CAIRN_CHECK(!devices_.empty(), "a backend of no device");
+    if (!options.autotune) return;
+    tuning_file_ = std::make_unique<TuningFile>(options.tuning_file);
+    tuner_ = std::make_unique<Tuner>(*tuning_file_, absl::StrCat(devices_.front().fingerprint, " driver ", devices_.front().driver));
+  }
+
+  std::string name() const override { return "cudnn"; }
+  std::string device() const override {
+    const DeviceInfo& first = devices_.front();
+    const std::string text = absl::StrCat(first.name, " (", first.memory_bytes >> 20, " MiB)");
+    if (devices_.size() == 1) return absl::StrCat("gpu:", first.index, ": ", text);
+    return absl::StrCat("gpu:", first.index, "..", devices_.back().index, ": ", devices_.size(), " of ", text);
+  }
+  std::string fingerprint() const override { return devices_.front().fingerprint; }
+  int slots_default() const override { return static_cast<int>(devices_.size()); }
+
+  absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph, const ProgramOptions& options) override {
+    thread_local const size_t seat = seats_.fetch_add(1);
+    CAIRN_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(options));
+    if (tuner_ != nullptr && precision.deterministic && !said_.exchange(true)) {
+      LogInfo("--cudnn-autotune: not in this job: deterministic jobs take the engines that the heuristics name, on every worker the same; "
+              "deterministic: false lets time decide");
+    }
+    Tuner* const tuner = precision.deterministic ? nullptr : tuner_.get();
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Machine> machine, make_machine_(devices_[seat % devices_.size()], precision, tuner));
+    return MakeProgram(std::move(graph), options, precision, std::move(machine));
+  }
+
+ private:
+  const std::vector<DeviceInfo> devices_;
+  const MachineMaker make_machine_;
+  std::unique_ptr<TuningFile> tuning_file_;
+  std::unique_ptr<Tuner> tuner_;  // null without --cudnn-autotune
+  std::atomic<size_t> seats_ = 0;
+  std::atomic<bool> said_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeGpuBackend(std::vector<DeviceInfo> devices, const PluginOptions& options, MachineMaker make_machine) {
+  return std::make_unique<GpuBackend>(std::move(devices), options, std::move(make_machine));
+}
+
+}  // namespace cairn::cudnn

@@ -1,0 +1,37 @@
+// Stopwatch: how long launches take on the current device, with memory of its own to work on.
+//
+// Of one choice among candidates (tuning.h) and one thread; what it holds goes with it. On a stream of its own: what others do on the
+// device at the same time is measured too.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace cairn::cudnn {
+
+class Stopwatch {
+ public:
+  Stopwatch() = default;
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  // Filled with small numbers, not with 0: those are faster than real data. null of 0 bytes. Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<void*> Memory(int64_t bytes);
+  // The shortest of a few runs, after one that loads what is needed. Waits for the device.
+  absl::StatusOr<double> Microseconds(const std::function<absl::Status(cudaStream_t)>& enqueue);
+  // The stream of its runs.
+  absl::StatusOr<cudaStream_t> stream();
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  std::vector<void*> memory_;
+};
+
+}  // namespace cairn::cudnn
