@@ -335,9 +335,9 @@ void Trainer::NoteLossScale(const replica::Compute& compute) {
   const float before = loss_scale_.exchange(compute.loss_scale, std::memory_order_relaxed);
   if (before == compute.loss_scale) return;
   if (before == 0) {
-    LogInfo("job %d: step %d: loss scale %g", job_.value, compute.step, compute.loss_scale);
+    LogInfo("job %d: step %d: loss scale %.0f", job_.value, compute.step, compute.loss_scale);
   } else {
-    LogInfo("job %d: step %d: loss scale %g, was %g%s", job_.value, compute.step, compute.loss_scale, before,
+    LogInfo("job %d: step %d: loss scale %.0f, was %.0f%s", job_.value, compute.step, compute.loss_scale, before,
             compute.loss_scale < before ? ": a gradient was not finite" : "");
   }
 }

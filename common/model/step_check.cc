@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/loss_scale.h"
 
 namespace cairn {
 namespace {
@@ -15,15 +16,15 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
   switch (spec->compute_dtype()) {
     case v1::DATA_TYPE_UNSPECIFIED:
       spec->set_compute_dtype(v1::FLOAT32);
-      return absl::OkStatus();
+      break;
     case v1::FLOAT32:
     case v1::BFLOAT16:
-      return absl::OkStatus();
     case v1::FLOAT16:
-      return Bad("compute_dtype: FLOAT16 is not supported, whose gradients need scaling; use BFLOAT16 or FLOAT32");
+      break;
     default:
-      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32 or BFLOAT16");
+      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
   }
+  return ResolveLossScaling(spec);
 }
 
 }  // namespace

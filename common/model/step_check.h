@@ -1,4 +1,4 @@
-// What a step is made of, as a part of CheckJob: accumulate_steps and compute_dtype.
+// What a step is made of, as a part of CheckJob: accumulate_steps, compute_dtype and loss_scaling.
 #pragma once
 
 #include <string>
