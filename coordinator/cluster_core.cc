@@ -21,6 +21,8 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
                          absl::Time now)
     : options_(options),
       incarnation_(incarnation),
+      cluster_id_(stored.cluster.cluster_id() != 0 ? stored.cluster.cluster_id() : std::max<uint64_t>(1, incarnation)),
+      cluster_id_stored_(stored.cluster.cluster_id() != 0),
       members_(options, stored.cluster, now),
       next_job_id_(std::max<uint64_t>(1, stored.cluster.next_job_id())),
       last_request_id_(incarnation),  // answers to requests of an earlier life match nothing
@@ -221,6 +223,8 @@ std::set<NodeName> ClusterCore::Unsettled() const {
 void ClusterCore::StoreCluster() {
   v1::StoredCluster stored;
   stored.set_next_job_id(next_job_id_);
+  stored.set_cluster_id(cluster_id_);
+  cluster_id_stored_ = true;
   members_.Save(stored);
   unsettled_stored_ = Unsettled();
   for (int i = 0; i < stored.incarnation_size(); ++i) {

@@ -77,6 +77,7 @@ class ClusterCore {
     NodeName first_failed;
   };
   // cluster_nodes.cc
+  absl::Status CheckCluster(const v1::Hello& hello) const;
   void OnNodeUp(const NodeUp& event);
   void OnNodeSays(const NodeSays& event);
   void OnSessionClosed(const SessionClosed& event);
@@ -289,6 +290,8 @@ class ClusterCore {
 
   const CoordinatorOptions options_;
   const uint64_t incarnation_;
+  const uint64_t cluster_id_;
+  bool cluster_id_stored_;
   Membership members_;
   std::map<uint64_t, Job> jobs_;  // by id, so by age
   uint64_t next_job_id_ = 1;

@@ -46,8 +46,18 @@ const v1::HeldPartitions* FindHeld(const v1::Hello& hello, uint64_t job_id) {
 
 }  // namespace
 
+// A ps drops the jobs that its coordinator does not know: it must be the one that gave them to it.
+absl::Status ClusterCore::CheckCluster(const v1::Hello& hello) const {
+  if (hello.cluster_id() == 0 || hello.cluster_id() == cluster_id_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("hello.cluster_id: the data directory of ps \"%s\" holds jobs of cluster %016x, this coordinator's cluster is %016x; check the ps' "
+                      "--coordinator and this coordinator's --data-dir or --state; if what the ps holds is not needed, start it with an empty --data-dir",
+                      hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
+}
+
 void ClusterCore::OnNodeUp(const NodeUp& event) {
-  absl::StatusOr<Membership::Admission> admission = members_.Admit(event.session, event.hello, now_);
+  const absl::Status ours = CheckCluster(event.hello);
+  absl::StatusOr<Membership::Admission> admission = ours.ok() ? members_.Admit(event.session, event.hello, now_) : ours;
   if (!admission.ok()) {
     Warn("a node called \"%s\" was refused: %s", event.hello.name().substr(0, 63), admission.status().message());
     Emit(CloseSession{event.session, admission.status()});
@@ -70,6 +80,8 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
   welcome.set_heartbeat_interval_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.heartbeat_interval)));
   welcome.set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.lease)));
   welcome.set_coordinator_incarnation(incarnation_);
+  welcome.set_cluster_id(cluster_id_);
+  if (!cluster_id_stored_) StoreCluster();
   Send(node, std::move(message));
   if (node.role == v1::PS) {
     ReconcilePs(*admission, event.hello);

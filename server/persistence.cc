@@ -114,6 +114,25 @@ absl::Status ReplayLog(KvStore& store, const PartitionConfig& c, PartitionState&
 
 }  // namespace
 
+absl::StatusOr<uint64_t> Persistence::ClusterId() const {
+  CAIRN_ASSIGN_OR_RETURN(const std::optional<std::string> stored, store_.Get(kClusterIdKey));
+  if (!stored) return 0;
+  const std::string_view id = std::string_view(*stored).substr(0, 8);
+  if (stored->size() != 16 || ReadBigEndian(stored->substr(8)) != Checksum(id.data(), id.size())) {
+    return absl::DataLossError("the cluster's id is damaged");
+  }
+  return ReadBigEndian(id);
+}
+
+absl::Status Persistence::SetClusterId(uint64_t id) {
+  std::string value;
+  AppendBigEndian(value, id, 8);
+  AppendBigEndian(value, Checksum(value.data(), value.size()), 8);
+  KvBatch batch;
+  batch.Put(std::string(kClusterIdKey), std::move(value));
+  return store_.Write(batch, /*sync=*/true);
+}
+
 absl::StatusOr<std::vector<v1::HostPartitions>> Persistence::ListHostedJobs() const {
   std::vector<v1::HostPartitions> jobs;
   absl::Status status;

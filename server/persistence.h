@@ -3,6 +3,7 @@
 // Thread-safe as the store is; the calls for one partition come one at a time, but WriteImage may run beside Append.
 // Grammar (numbers in keys big-endian, so that keys are in order; lengths in values little-endian):
 //
+//   key "c"                                                  the cluster's id:u64, xxh3:u64 of its bytes
 //   key "j" job:u64                                          HostedJob, sealed
 //   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  tensor 0: PartitionImage, sealed; tensor n: bytes (values,
 //   then slots) key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes
@@ -34,6 +35,10 @@ namespace cairn {
 class Persistence {
  public:
   explicit Persistence(KvStore& store) : store_(store) {}
+
+  // The cluster whose jobs these are; 0: none yet. Errors: DATA_LOSS.
+  absl::StatusOr<uint64_t> ClusterId() const;
+  absl::Status SetClusterId(uint64_t id);  // survives power loss
 
   // In order of job id.
   absl::StatusOr<std::vector<v1::HostPartitions>> ListHostedJobs() const;

@@ -15,6 +15,7 @@
 #include "common/rpc/daemon.h"
 #include "server/exchange_service.h"
 #include "server/partition_host.h"
+#include "server/persistence.h"
 
 namespace cairn {
 namespace {
@@ -111,7 +112,9 @@ absl::Status PsNode::StartServer() {
   control_ = std::make_unique<SerialExecutor>("control");
   host_ = std::make_unique<PartitionHost>(*store_, clock_, options_.threads, std::move(callbacks));
   exchange_ = std::make_unique<ExchangeService>(host_.get());
-  if (absl::Status status = host_->LoadHeld(); !status.ok()) {
+  absl::StatusOr<uint64_t> cluster_id = Persistence(*store_).ClusterId();
+  if (cluster_id.ok()) cluster_id_ = *cluster_id;
+  if (absl::Status status = cluster_id.ok() ? host_->LoadHeld() : cluster_id.status(); !status.ok()) {
     return Annotate(status,
                     absl::StrCat("data-dir ", options_.data_dir,
                                  ": its list of jobs is damaged; restore it from a copy, or start with an empty one"));
@@ -136,6 +139,7 @@ void PsNode::StartSession() {
     hello.set_incarnation(incarnation_);
     for (v1::HeldPartitions& held : host_->Held()) *hello.add_held() = std::move(held);
     hello.set_fault(Fault());
+    hello.set_cluster_id(cluster_id_);
     return hello;
   };
   callbacks.heartbeat = [this] {
@@ -172,7 +176,9 @@ std::string PsNode::Fault() const {
 void PsNode::Command(const v1::CoordinatorMessage& message) {
   if (session_ == nullptr) return;  // stopping
   v1::NodeMessage answer;
-  if (message.has_host_partitions()) {
+  if (message.has_welcome()) {
+    JoinCluster(message.welcome().cluster_id());
+  } else if (message.has_host_partitions()) {
     const v1::HostPartitions& host = message.host_partitions();
     absl::StatusOr<v1::PartitionsReady> ready = host_->Host(host);
     if (ready.ok()) {
@@ -193,6 +199,17 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
   } else if (message.has_drop_job()) {
     const absl::Status status = host_->Drop(JobId(message.drop_job().job_id()));
     if (!status.ok()) LogError("job %d: cannot be dropped: %s", message.drop_job().job_id(), status.ToString());
+  }
+}
+
+// Before it is given anything to hold.
+void PsNode::JoinCluster(uint64_t id) {
+  if (id == 0 || cluster_id_ != 0) return;
+  const absl::Status status = Persistence(*store_).SetClusterId(id);
+  if (status.ok()) {
+    cluster_id_ = id;
+  } else {
+    LogError("data directory %s: it cannot be noted which cluster's it is: %s", options_.data_dir, status.ToString());
   }
 }
 

@@ -5,6 +5,7 @@
 //   2. The session with the coordinator begins when the server listens and what was on disk is recovered.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,11 +54,13 @@ class PsNode {
   absl::Status StartServer();
   void StartSession();
   void Command(const v1::CoordinatorMessage& message);
+  void JoinCluster(uint64_t id);
   std::string Fault() const;
 
   PsNodeOptions options_;
   std::string address_;
   uint64_t incarnation_ = 0;
+  std::atomic<uint64_t> cluster_id_ = 0;  // Persistence::ClusterId
   bool stopped_ = false;
   RealClock clock_;
   std::unique_ptr<KvStore> store_;

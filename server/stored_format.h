@@ -24,6 +24,7 @@ inline uint64_t ReadBigEndian(std::string_view in) {
   return v;
 }
 
+inline constexpr std::string_view kClusterIdKey = "c";
 inline std::string HostedKey(JobId job) {
   std::string key = "j";
   AppendBigEndian(key, job.value, 8);

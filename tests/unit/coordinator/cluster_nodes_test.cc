@@ -253,6 +253,53 @@ TEST(ClusterCore, TwinsAreRefusedUntilTheFirstIsGone) {
   for (const auto& node : list.nodes()) EXPECT_TRUE(node.alive()) << node.name();
 }
 
+TEST(ClusterCore, APsOfAnotherClusterIsRefusedAndKeepsItsJobs) {
+  Cluster c(1, 1);
+  FakeNode& ps = c.node("ps-0");
+  const uint64_t ours = ps.hello.cluster_id();
+  ASSERT_NE(ours, 0u);
+  ps.hosted[1].generation = 1;  // this coordinator knows of no job
+
+  c.disk.clear();  // its state was deleted
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  c.Settle();
+  ASSERT_TRUE(ps.closed.has_value());
+  EXPECT_EQ(ps.closed->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(ps.closed->message().find("hello.cluster_id: the data directory of ps \"ps-0\" holds jobs of cluster "), std::string::npos) << *ps.closed;
+  EXPECT_TRUE(ps.hosted.contains(1)) << "dropped";
+  ps.closed.reset();
+  ps.hello.clear_cluster_id();  // an empty directory
+  c.Connect(ps);
+  c.Settle();
+  EXPECT_FALSE(ps.closed.has_value());
+  const uint64_t anew = ps.hello.cluster_id();
+  EXPECT_NE(anew, ours);
+
+  c.RestartCoordinator();  // with its state: the same cluster
+  c.ReconnectAll();
+  c.Settle();
+  EXPECT_FALSE(ps.closed.has_value());
+  EXPECT_EQ(ps.hello.cluster_id(), anew);
+}
+
+TEST(ClusterCore, TheClusterIsStoredBeforeANodeHearsOfIt) {
+  bool crashed = true;
+  for (int effect = 0; crashed; ++effect) {
+    FakeCluster c;
+    c.CrashAt(effect);
+    c.AddPs("ps-0");
+    c.Settle();
+    crashed = c.crashed();
+    c.RestartCoordinator();
+    c.ReconnectAll();
+    c.Settle();
+    EXPECT_FALSE(c.node("ps-0").closed.has_value()) << "refused after a crash before effect " << effect << ": " << *c.node("ps-0").closed;
+    EXPECT_NE(c.node("ps-0").hello.cluster_id(), 0u);
+    ASSERT_LT(effect, 100);
+  }
+}
+
 TEST(ClusterCore, DeadNodesAreListedForAWhile) {
   Cluster c(0, 1);
   c.Kill(c.node("worker-0"));

@@ -247,6 +247,7 @@ void FakeCluster::Deliver(FakeNode& node) {
 
 void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) {
   if (!message.has_welcome()) ++node.commands;
+  if (message.has_welcome() && node.hello.role() == v1::PS && node.hello.cluster_id() == 0) node.hello.set_cluster_id(message.welcome().cluster_id());
   if (message.has_host_partitions()) {
     HostPartitions(node, message.host_partitions());
   } else if (message.has_drop_job()) {

@@ -37,6 +37,7 @@ class FakeCoordinator : public v1::Coordinator::Service {
     v1::CoordinatorMessage welcome;
     welcome.mutable_welcome()->set_heartbeat_interval_ms(100);
     welcome.mutable_welcome()->set_lease_ms(3000);
+    welcome.mutable_welcome()->set_cluster_id(++cluster_id_);
     stream->Write(welcome);
     {
       absl::MutexLock lock(&mutex_);
@@ -82,6 +83,7 @@ class FakeCoordinator : public v1::Coordinator::Service {
   std::unique_ptr<RpcServer> server_;
   absl::Mutex mutex_;
   grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::NodeMessage>* stream_ = nullptr;
+  uint64_t cluster_id_ = 0x123456789abcdef0;  // of the last session: another one each time
   std::deque<v1::NodeMessage> received_;
 };
 
@@ -127,6 +129,7 @@ TEST_F(PsNodeTest, RestartsOnItsDataDirectory) {
   EXPECT_EQ(hello->hello().role(), v1::PS);
   EXPECT_EQ(hello->hello().address(), node_->address());
   EXPECT_EQ(hello->hello().held_size(), 0);
+  EXPECT_EQ(hello->hello().cluster_id(), 0u);
   const std::string name = hello->hello().name();
   EXPECT_EQ(name.substr(0, 3), "ps-");
   EXPECT_TRUE(coordinator_.Next(v1::NodeMessage::kHeartbeat).has_value());
@@ -145,6 +148,7 @@ TEST_F(PsNodeTest, RestartsOnItsDataDirectory) {
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->hello().name(), name);
   EXPECT_NE(again->hello().incarnation(), hello->hello().incarnation());
+  EXPECT_EQ(again->hello().cluster_id(), 0x123456789abcdef1) << "that of the first Welcome";
   ASSERT_EQ(again->hello().held_size(), 1);
   EXPECT_EQ(again->hello().held(0).job_id(), 9u);
   EXPECT_EQ(again->hello().held(0).generation(), 2u);

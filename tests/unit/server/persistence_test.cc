@@ -367,5 +367,16 @@ TEST(PersistenceTest, RocksDbKeepsAPartitionAcrossReopen) {
   std::filesystem::remove_all(directory);
 }
 
+TEST(PersistenceClusterId, IsKeptAndChecked) {
+  const std::unique_ptr<KvStore> store = NewMemoryKvStore();
+  EXPECT_EQ(*Persistence(*store).ClusterId(), 0u);
+  ASSERT_TRUE(Persistence(*store).SetClusterId(0x8000'0000'0000'0001).ok());
+  EXPECT_EQ(*Persistence(*store).ClusterId(), 0x8000'0000'0000'0001u);
+  KvBatch damage;
+  damage.Put("c", std::string(16, '\1'));
+  ASSERT_TRUE(store->Write(damage, false).ok());
+  EXPECT_TRUE(absl::IsDataLoss(Persistence(*store).ClusterId().status()));
+}
+
 }  // namespace
 }  // namespace cairn
