@@ -58,6 +58,9 @@ absl::Status CheckOutput(const std::string& output) {
   if (std::filesystem::is_directory(output, error)) {
     return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a folder; name a file in it", output));
   }
+  if (std::filesystem::exists(output, error) && !std::filesystem::is_regular_file(output, error)) {  // it would be replaced
+    return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a device or a pipe; name a file", output));
+  }
   const std::filesystem::path folder = std::filesystem::absolute(output, error).parent_path();
   if (!std::filesystem::is_directory(folder, error)) {
     return absl::InvalidArgumentError(
