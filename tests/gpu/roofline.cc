@@ -237,7 +237,7 @@ int Main() {
   }
   std::printf("%s\n", device->name.c_str());
   Kernels();
-  Products(*Must(cudnn::MakeCudaMachine(*device, {.type = DType::kBFloat16})));
+  Products(*Must(cudnn::MakeCudaMachine(*device, {.type = DType::kBFloat16}, nullptr)));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "worker/backend/fusion.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -20,26 +21,6 @@ constexpr int64_t kReleaseNumbersMin = 1 << 18;
 // A segment brings at least this many more numbers of the values: 4 MiB. Each is launched by itself.
 constexpr int64_t kSegmentNumbersMin = 1 << 20;
 constexpr int64_t kArenaAlignment = 256;
-
-// Layers that apply an activation themselves.
-bool HasKernel(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kConv2D:
-    case LayerKind::kConv1D:
-    case LayerKind::kDepthwiseConv2D:
-    case LayerKind::kSeparableConv2D:
-    case LayerKind::kConv2DTranspose:
-    case LayerKind::kDense:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Layers that can take a ZeroPadding2D before them into their own window.
-bool TakesPads(LayerKind kind) {
-  return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kSeparableConv2D;
-}
 
 }  // namespace
 
@@ -143,7 +124,7 @@ bool Builder::JoinsProducer(const Node& node) const {
       if (f.linear()) return true;
       if (!alone) return false;
       if (producer.kind == LayerKind::kBatchNormalization || TakenByNormalization(producer)) return f.kind == v1::RELU;
-      return HasKernel(producer.kind) && ActivationOf(producer).linear();
+      return AppliesActivation(producer.kind) && ActivationOf(producer).linear();
     }
     default:
       return false;

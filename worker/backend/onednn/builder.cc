@@ -4,32 +4,10 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "worker/backend/fusion.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
-namespace {
-
-// Layers that apply an activation themselves.
-bool HasKernel(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kConv2D:
-    case LayerKind::kConv1D:
-    case LayerKind::kDepthwiseConv2D:
-    case LayerKind::kSeparableConv2D:
-    case LayerKind::kConv2DTranspose:
-    case LayerKind::kDense:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Layers that can take a ZeroPadding2D before them into their own window.
-bool TakesPads(LayerKind kind) {
-  return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kSeparableConv2D;
-}
-
-}  // namespace
 
 Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag) { return Desc(dims, dnnl::memory::data_type::f32, tag); }
 
@@ -159,7 +137,7 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
       if (activation.linear()) return true;
       if (!alone) return false;
       if (producer.kind == LayerKind::kBatchNormalization) return activation.kind == v1::RELU;
-      return HasKernel(producer.kind) && ActivationOf(producer).linear() && Fusible(activation);
+      return AppliesActivation(producer.kind) && ActivationOf(producer).linear() && Fusible(activation);
     }
     default:
       return false;
@@ -213,10 +191,10 @@ void PlanBuilder::CompileNode(const Node& node) {
     if (next.kind == LayerKind::kActivation && joined_[next.id]) {
       const Activation joined = ActivationOf(next);
       relu = joined.kind == v1::RELU;
-      if (activation.linear() && HasKernel(node.kind)) activation = joined;
+      if (activation.linear() && AppliesActivation(node.kind)) activation = joined;
     }
   }
-  if (HasKernel(node.kind)) return CompileKernel(node, activation, in[0], out);
+  if (AppliesActivation(node.kind)) return CompileKernel(node, activation, in[0], out);
   if (node.kind == LayerKind::kInput) return CompileInput(node);
   if (node.kind == LayerKind::kMultiHeadAttention) return CompileAttention(node, in, out);
   AddOp(node.variables, out, MakeOp(node, activation, relu, in, out));

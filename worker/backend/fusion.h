@@ -1,0 +1,28 @@
+// Which layers take others into their own launches, in every backend that fuses.
+#pragma once
+
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// Layers that apply an activation themselves: those with a kernel.
+inline bool AppliesActivation(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kConv2D:
+    case LayerKind::kConv1D:
+    case LayerKind::kDepthwiseConv2D:
+    case LayerKind::kSeparableConv2D:
+    case LayerKind::kConv2DTranspose:
+    case LayerKind::kDense:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Layers that can take a ZeroPadding2D before them into their own window.
+inline bool TakesPads(LayerKind kind) {
+  return kind == LayerKind::kConv2D || kind == LayerKind::kDepthwiseConv2D || kind == LayerKind::kSeparableConv2D;
+}
+
+}  // namespace cairn
