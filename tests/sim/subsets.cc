@@ -97,20 +97,20 @@ std::vector<NormRecord> SubsetReference::NormsOf(uint32_t partition, const Sum& 
   return records;
 }
 
-// Whether `test` is true for some choice of what the partitions from `other` on, but `partition`, may have measured in the step before
-// `version`; the book has those before.
-bool SubsetReference::AnyClipped(uint32_t partition, uint64_t version, uint32_t other, NormBook& book,
+// Whether `test` is true for some choice of what the partitions from `other` on may have measured in the step before `version`; the book has
+// those before.
+bool SubsetReference::AnyClipped(uint64_t version, uint32_t other, NormBook& book,
                                  const std::function<bool(NormBook&)>& test) const {
   if (other == ranges_.size()) return test(book);
-  if (other == partition || clip_scopes_[other].empty()) return AnyClipped(partition, version, other + 1, book, test);
+  if (clip_scopes_[other].empty()) return AnyClipped(version, other + 1, book, test);
   const auto states = known_[other].find(version - 1);
   if (states == known_[other].end()) return false;
   for (const State& state : states->second) {
     for (uint32_t subset : subsets_) {
       const std::optional<Sum> sum = SumOf(other, state, static_cast<int64_t>(version) - 1, subset);
-      if (!sum) continue;
-      book.Set(other, NormsOf(other, *sum));
-      if (AnyClipped(partition, version, other + 1, book, test)) return true;
+      // In a short step those that were not dropped may have no examples: a share of nothing, which counts in the norm all the same.
+      book.Set(other, NormsOf(other, sum.value_or(Sum())));
+      if (AnyClipped(version, other + 1, book, test)) return true;
     }
   }
   return false;
@@ -130,9 +130,9 @@ bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t ve
     return same(*after);
   };
   if (clip_scopes_[partition].empty()) return updated(sum->gradient);
+  // Its own share, too: the factor may be one that another partition applied before this one lost its sum and measured another.
   NormBook book;
-  book.Set(partition, NormsOf(partition, *sum));
-  return AnyClipped(partition, version, 0, book, [&](NormBook& whole) {
+  return AnyClipped(version, 0, book, [&](NormBook& whole) {
     const auto factors = whole.FactorsFor(partition, ClipNormOf(spec_.optimizer()));
     if (!factors) return false;
     std::vector<float> gradient = sum->gradient;

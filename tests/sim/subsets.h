@@ -44,7 +44,7 @@ class SubsetReference {
   };
   std::optional<Sum> SumOf(uint32_t partition, const State& before, int64_t step, uint32_t subset) const;
   std::vector<NormRecord> NormsOf(uint32_t partition, const Sum& sum) const;
-  bool AnyClipped(uint32_t partition, uint64_t version, uint32_t other, NormBook& book, const std::function<bool(NormBook&)>& test) const;
+  bool AnyClipped(uint64_t version, uint32_t other, NormBook& book, const std::function<bool(NormBook&)>& test) const;
   bool Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, const std::function<bool(const State&)>& same,
              State* after) const;
 
