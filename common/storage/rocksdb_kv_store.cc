@@ -259,7 +259,7 @@ class RocksDbKvStore : public KvStore {
                                       const std::vector<std::optional<ValueLog::Place>>& written) {
     std::vector<ValueLog::Place> dead;
     absl::MutexLock lock(&mutex_);
-    const auto erase = [&](PlaceMap::iterator from, PlaceMap::iterator to) {
+    const auto erase = [&](PlaceMap::iterator from, PlaceMap::iterator to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       for (auto it = from; it != to; ++it) dead.push_back(it->second);
       places_.erase(from, to);
     };
