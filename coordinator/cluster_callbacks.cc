@@ -14,6 +14,7 @@
 #include "common/base/text.h"
 #include "common/model/callback_check.h"
 #include "common/model/epoch_rates.h"
+#include "common/model/strategy_check.h"
 #include "coordinator/callbacks.h"
 #include "coordinator/cluster_core.h"
 
@@ -128,7 +129,6 @@ void ClusterCore::Decide(Job& job, int epoch) {
     SendSummaries(job);  // the worker writes them before it is told to drop the job
     return EndJob(job, v1::FAILED, decision.reason);
   }
-  ConsiderBest(job);
   SendSaves(job);
   SendAssignments(job);
 }
@@ -164,6 +164,18 @@ const v1::CheckpointInfo* ClusterCore::BestCheckpoint(const Job& job) {
   return info;
 }
 
+// Where they can be read: the copy that is kept, then the epoch's own.
+std::vector<std::string> ClusterCore::BestPaths(const Job& job) {
+  std::vector<std::string> paths;
+  const v1::CheckpointInfo* best = BestCheckpoint(job);
+  if (best == nullptr) return paths;
+  paths.push_back(best->path());
+  for (const v1::CheckpointInfo& known : job.status.checkpoints()) {
+    if (known.step() == best->step() && known.path() != best->path()) paths.push_back(known.path());
+  }
+  return paths;
+}
+
 // early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
 // weights are those that the job ends with.
 bool ClusterCore::RestoreBest(Job& job) {
@@ -176,12 +188,39 @@ bool ClusterCore::RestoreBest(Job& job) {
   }
   AddNote(job, best, "early_stopping", "the best epoch; its weights are restored");
   Log("job %d: ends with the weights of epoch %d, from %s", job.id(), best + 1, info->path());
-  job.restore_from = {info->path()};
+  job.restore_from = BestPaths(job);
   job.restores_best = true;
   job.restore_worker.clear();
   job.restore_attempts = 0;
   job.status.set_state(v1::STARTING);
   job.version.assign(job.version.size(), 0);
+  NewGeneration(job);
+  return true;
+}
+
+// The best epoch's weights cannot be read. The job ends with those of its last epoch where the partitions have them still, else it goes on
+// from another checkpoint. False: there is none.
+bool ClusterCore::EndWithoutBest(Job& job, const std::string& why) {
+  const std::string path = job.restore_from.front();
+  const uint64_t updates_of_each = static_cast<uint64_t>(job.status.total_steps());
+  const int32_t units = job.synchronous() ? 1 : job.status.spec().replicas() / LocalSyncOf(job.status.spec());
+  const uint64_t last = updates_of_each * static_cast<uint64_t>(units);
+  const bool there = std::all_of(job.at.begin(), job.at.end(), [&](const v1::HeldPartition& at) { return at.version() == last; });
+  std::vector<std::string> others = CheckpointsToGoOnFrom(job);
+  std::erase(others, path);
+  if (!there && others.empty()) return false;
+  AddNote(job, std::max(0, BestEpoch(job.status.spec(), job.callbacks)), "early_stopping",
+          absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
+  Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
+  job.restores_best = false;
+  job.restore_attempts = 0;
+  job.restore_from.clear();
+  if (there) {
+    job.status.set_state(v1::FINALIZING);
+    job.version.assign(job.version.size(), last);  // an attempt that came half way is seen by it
+  } else {
+    job.restore_from = std::move(others);
+  }
   NewGeneration(job);
   return true;
 }

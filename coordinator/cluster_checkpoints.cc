@@ -25,6 +25,8 @@ constexpr absl::Duration kRestoreAgainAfter = absl::Milliseconds(250);
 constexpr size_t kPathMax = 4096 + 64;
 // Beyond keep_max: those that wait to be compared, the best one, and what is being replaced.
 constexpr int kCheckpointsExtra = 8;
+// Between two commands to keep the same checkpoint as the best.
+constexpr absl::Duration kMarkAgainAfter = absl::Seconds(5);
 // Epochs whose checkpoint may still be named the best.
 constexpr int kEpochsCompared = 4;
 
@@ -73,7 +75,7 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // that of this step does not come any more
-      job->checkpoint_failed_step = report.checkpoint().step();
+      NoteFailedCheckpoint(*job, report.checkpoint().step());
       job->checkpoint_heard = now_;
     }
   } else if (report.has_checkpoint()) {
@@ -82,6 +84,10 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
         info.step() > job->status.total_steps()) {
       return Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
     }
+    // A chief that was says again which was the best in its time; the copy is of a later one now.
+    const bool outdated = info.best() && info.step() != job->best_asked_step &&
+                          std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
+    if (outdated) return;
     const bool again = std::any_of(known.begin(), known.end(), [&](const auto& k) {
       return k.path() == info.path() && k.written_unix_ms() == info.written_unix_ms();
     });
@@ -101,6 +107,12 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   ConsiderBest(*job);
   if (job->active()) SendSaves(*job);
   if (job->running()) Advance(*job);  // the end of an epoch may have waited for it
+}
+
+// Of the epoch that is to be decided. A chief that was may say only now of an earlier one what has long been decided without it.
+void ClusterCore::NoteFailedCheckpoint(Job& job, int64_t step) {
+  const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
+  if (step > begin && step <= end) job.checkpoint_failed_step = std::max(job.checkpoint_failed_step, step);
 }
 
 // Has the chief keep the checkpoint of the best epoch, where that is another one than before.
@@ -125,11 +137,20 @@ void ClusterCore::ConsiderBest(Job& job) {
   if (step >= 0) SendMarkBest(job, step, best);
 }
 
+// The chief may have been given the job before another one wrote the checkpoint: it is told of it first. Asked again and again until it
+// reports the best one: its disk may have been full, and what is not kept is removed as the oldest later.
 void ClusterCore::SendMarkBest(Job& job, int64_t step, double monitored) {
   const ClusterNode* chief = members_.Find(job.status.chief());
-  if (chief == nullptr || !chief->connected()) return;
-  const std::pair<NodeName, int64_t> asked{chief->name, step};
-  if (std::exchange(job.best_asked, asked) == asked) return;
+  if (chief == nullptr || !chief->connected() || !job.running() || job.awaiting_ready) return;
+  const auto given = chief->running.find(job.id());
+  if (given == chief->running.end() || !given->second.chief.value_or(false) || given->second.generation != job.status.generation() ||
+      given->second.replicas != job.ReplicasOf(chief->name)) {
+    return;  // SendAssignments comes back to it
+  }
+  if (job.best_asked.worker == chief->name && job.best_asked_step == step && now_ < job.best_asked.until) return;
+  job.best_asked = {chief->name, now_ + kMarkAgainAfter, absl::InfinitePast()};
+  job.best_asked_step = step;
+  Send(*chief, MakeAssignReplicas(job, chief->name));
   v1::CoordinatorMessage message;
   v1::MarkBest& mark = *message.mutable_mark_best();
   mark.set_job_id(job.id());
@@ -193,8 +214,8 @@ void ClusterCore::RefreshRestoreFrom(Job& job) {
   std::vector<std::string> from;
   if (!job.restores_best) {
     from = CheckpointsToGoOnFrom(job);
-  } else if (const v1::CheckpointInfo* best = BestCheckpoint(job)) {
-    from = {best->path()};
+  } else {
+    from = BestPaths(job);
   }
   if (from.empty() || from == job.restore_from) return;
   job.restore_from = std::move(from);
@@ -222,6 +243,11 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
     Warn("job %d: passed over: %s", job->id(), CutUtf8(skipped, kErrorTextMax));
   }
   const int64_t step = *std::min_element(steps.begin(), steps.end());
+  const v1::CheckpointInfo* best = job->restores_best && job->synchronous() ? BestCheckpoint(*job) : nullptr;
+  if (best != nullptr && step != best->step()) {
+    return RestoreFailed(*job, absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name,
+                                               CutUtf8(reply.path(), kPathMax), step, best->step()), false);
+  }
   Log("job %d: restored from %s: goes on from step %d", job->id(), CutUtf8(reply.path(), kPathMax), step);
   job->version.assign(job->version.size(), 0);  // they may have been further
   if (job->restores_best) {  // all that it has done stays done
@@ -261,6 +287,7 @@ void ClusterCore::RestoreFailed(Job& job, const std::string& why, bool silent) {
   const bool each_once = !silent && job.status.started_unix_ms() == 0;  // what a user named is there or not
   const size_t most = each_once ? std::min<size_t>(options_.attempts_max, workers) : options_.attempts_max;
   if (static_cast<size_t>(++job.restore_attempts) >= most) {
+    if (job.restores_best && EndWithoutBest(job, why)) return;
     return EndJob(job, v1::FAILED, absl::StrCat("the job's partitions could not be restored: ", why));
   }
   if (!each_once) job.restore_not_before = now_ + kRestoreAgainAfter * (1 << std::min(job.restore_attempts, 6));
@@ -294,12 +321,13 @@ std::vector<std::string> ClusterCore::CheckpointsToGoOnFrom(const Job& job) {
 // checkpoint.
 bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
-  const v1::CheckpointInfo* best = job.has_best ? BestCheckpoint(job) : nullptr;
-  std::vector<std::string> from = best != nullptr ? std::vector<std::string>{best->path()} : CheckpointsToGoOnFrom(job);
+  std::vector<std::string> from = job.has_best ? BestPaths(job) : std::vector<std::string>();
+  const bool best = !from.empty();
+  if (!best) from = CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;
   Warn("job %d: %s; it goes on from checkpoint %s", job.id(), why, from.front());
   job.restore_from = std::move(from);
-  job.restores_best = best != nullptr;
+  job.restores_best = best;
   job.has_best = false;
   job.restore_worker.clear();
   job.restore_attempts = 0;

@@ -86,6 +86,7 @@ class ClusterCore {
   void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
   void ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello);
   void OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat);
+  void NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   void OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready);
   void OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report);
   void OnJobError(const ClusterNode& node, const v1::JobError& error);
@@ -183,6 +184,7 @@ class ClusterCore {
 
   // cluster_checkpoints.cc
   void OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report);
+  static void NoteFailedCheckpoint(Job& job, int64_t step);
   void ConsiderBest(Job& job);
   void SendMarkBest(Job& job, int64_t step, double monitored);
   static void TakeFacts(const v1::CheckpointFacts& facts, v1::JobSpec& spec);
@@ -215,6 +217,8 @@ class ClusterCore {
   bool FilesWritten(Job& job);
   std::string StopText(const Job& job) const;
   static const v1::CheckpointInfo* BestCheckpoint(const Job& job);
+  static std::vector<std::string> BestPaths(const Job& job);
+  bool EndWithoutBest(Job& job, const std::string& why);
   bool RestoreBest(Job& job);
   void MarkBestEpoch(Job& job);
   void RemoveBackup(Job& job);

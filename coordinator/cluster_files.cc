@@ -213,7 +213,7 @@ void ClusterCore::ReleaseCallbacks(const NodeName& worker) {
   for (auto& [id, job] : jobs_) {
     if (job.save_asked.worker == worker) job.save_asked = {};
     if (job.summaries_asked.worker == worker) job.summaries_asked = {};
-    if (job.best_asked.first == worker) job.best_asked = {};
+    if (job.best_asked.worker == worker) job.best_asked = {};
     if (job.active()) TickCallbacks(job);
   }
 }

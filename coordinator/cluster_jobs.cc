@@ -140,7 +140,9 @@ void ClusterCore::HostAll(Job& job, bool anew) {
   }
 }
 
+// One that is left out serves nothing more before it is started anew: what it has may not be what it acknowledged.
 void ClusterCore::Host(const Job& job, ClusterNode& ps, bool anew) {
+  if (LeftOut(job, ps)) return;
   v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
   const size_t hash = std::hash<std::string>()(message.SerializeAsString());
   if (std::exchange(ps.hosting[job.id()], hash) == hash && !anew) return;

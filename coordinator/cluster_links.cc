@@ -40,6 +40,8 @@ bool ClusterCore::TakeLostAway(Job& job, bool* stored) {
   std::set<std::pair<NodeName, NodeName>> links;
   for (const auto& [copy, why] : std::exchange(job.lost, {})) {
     const NodeName& primary = job.status.partitions(static_cast<int>(copy.first)).primary();
+    // One that is left out has its own troubles: the copies of its backups are what the job goes on from.
+    if (UsablePs(job, primary) == nullptr) continue;
     const ClusterNode* backup = members_.Find(copy.second);
     // One that is silent here, too, is no matter of the link: its lease decides. It is reported again.
     if (backup == nullptr || !backup->connected() || now_ - backup->last_heard > 2 * options_.heartbeat_interval) continue;

@@ -241,6 +241,7 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
                                       node.name, job.id(), held_generation, generation));
   }
   if (anew && job.ran()) NoteReturned(job, node, held);
+  if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return NewGeneration(job, held_generation);
   // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
   // amiss.
@@ -259,6 +260,27 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   const bool complete = covered == job.PartitionsOn(node.name);
   if (!complete || job.HasBackups()) Host(job, node, held_generation < generation);
   AllReady(job);
+}
+
+// The process is the same, but it does not name a copy that had everything: its store failed, and the copy went with it. It says so itself
+// (OnJobError), but perhaps of an earlier generation, and in any case later.
+void ClusterCore::NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
+  if (LeftOut(job, node)) return;
+  // It is on its way from one generation to another, and names nothing for a moment.
+  if (held != nullptr && held->partitions().empty() && held->generation() != job.status.generation()) return;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    const v1::BackupPlacement* backup = FindBackup(p, node.name);
+    if (p.primary() != node.name && (backup == nullptr || !Complete(*backup))) continue;
+    if (job.returned.contains({p.partition(), node.name})) continue;  // it was given no role yet
+    const bool named = held != nullptr && std::any_of(held->partitions().begin(), held->partitions().end(),
+                                                      [&](const auto& h) { return h.partition() == p.partition(); });
+    if (named) continue;
+    const std::string why = absl::StrFormat(
+        "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name, p.partition());
+    Warn("job %d: goes on without %s", job.id(), why);
+    job.left_out[node.name] = {node.incarnation, why};
+    return;
+  }
 }
 
 void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready) {

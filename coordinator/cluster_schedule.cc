@@ -299,6 +299,7 @@ void ClusterCore::SendAssignments(Job& job) {
     }
     Send(*node, MakeAssignReplicas(job, node->name));
   }
+  ConsiderBest(job);  // whoever is the chief now may not have been asked
 }
 
 }  // namespace cairn

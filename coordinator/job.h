@@ -85,9 +85,6 @@ struct Job {
   absl::Time restore_not_before = absl::InfinitePast();
   int restore_attempts = 0;
   uint64_t restored_in = 0;  // the generation in which all partitions are filled
-  // RUNNING: the chief and step of the last MarkBest.
-  std::pair<NodeName, int64_t> best_asked;
-
   // Of its checkpoints, by step: how often an evaluator could not evaluate one (evaluators.cc).
   std::map<int64_t, int> evaluator_failures;
 
@@ -104,11 +101,12 @@ struct Job {
     absl::Time until = absl::InfinitePast();
     absl::Time not_before = absl::InfinitePast();  // not asked again before
   };
-  Asked save_asked, summaries_asked;
+  Asked save_asked, summaries_asked, best_asked;
+  int64_t best_asked_step = 0;                                  // of the last MarkBest
   int save_failures = 0;                                        // of the first of `saves`
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
-  int64_t checkpoint_failed_step = -1;                          // of the last one that could not be written
+  int64_t checkpoint_failed_step = -1;                          // that could not be written, of the epoch to be decided
   absl::Time files_until = absl::InfiniteFuture();              // all steps are done: its files are waited for
   int64_t validations_sent = 0, validations_written = 0;        // for TensorBoard, up to these steps
   std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not written yet

@@ -128,6 +128,7 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
     const Generation generation = slot->core->generation();
     slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", stored.message()));
     EndCore(*slot);
+    slot->failed = true;
     LogError("%s", slot->status.message());
     (void)NoteFault(stored);
     if (client != 0) Refuse(client, request, slot->status);

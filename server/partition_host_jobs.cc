@@ -39,7 +39,9 @@ std::vector<v1::HeldPartitions> PartitionHost::Held() const {
       held.set_job_id(id);
       held.set_generation(job.generation.value);
       std::vector<std::shared_ptr<const Slot>>& of_job = slots.emplace_back();
-      for (const auto& [partition, slot] : job.slots) of_job.push_back(slot);
+      for (const auto& [partition, slot] : job.slots) {
+        if (!slot->failed) of_job.push_back(slot);  // else it does not have what it was in sync with
+      }
     }
   }
   for (size_t i = 0; i < out.size(); ++i) {
@@ -201,6 +203,7 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
           slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
           slot->version = slot->core->version();
           slot->backup = slot->config.backup;
+          slot->failed = false;
           if (std::find(lane.slots.begin(), lane.slots.end(), slot) == lane.slots.end()) lane.slots.push_back(slot);
         } else {
           absl::MutexLock lock(&failed_mutex);

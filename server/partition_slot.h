@@ -18,6 +18,7 @@ struct PartitionHost::Slot {
   size_t lane = 0;
   std::atomic<uint64_t> version{0};
   std::atomic<bool> backup{false};
+  std::atomic<bool> failed{false};  // its store failed: what it had in memory is gone
   // On the executor only:
   std::unique_ptr<PartitionCore> core;  // null: not loaded, failed or removed
   absl::Status status;                  // why it is null

@@ -12,6 +12,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -409,6 +410,142 @@ TEST(ClusterCallbacks, TheBestCheckpointIsMarkedAlsoWhereTheCommandWasLost) {
   c.Pass(absl::Milliseconds(300));
   EXPECT_EQ(chief.marks.size(), 2u);
   EXPECT_EQ(chief.marks.back().step(), kSteps);
+}
+
+v1::NodeMessage Written(uint64_t id, int64_t step, const std::string& path, const std::string& error = "") {
+  v1::NodeMessage message;
+  v1::CheckpointReport& report = *message.mutable_checkpoint();
+  report.set_job_id(id);
+  report.set_error(error);
+  report.mutable_checkpoint()->set_path(path);
+  report.mutable_checkpoint()->set_step(step);
+  report.mutable_checkpoint()->set_best(path == "/run/best");
+  return message;
+}
+
+// Its disk may have been full, or the command lost on its way.
+TEST(ClusterCallbacks, TheBestCheckpointIsMarkedUntilTheChiefSaysThatItIsKept) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
+  c.Train(kSteps);
+  FakeNode& chief = c.node("worker-0");
+  ASSERT_EQ(chief.marks.size(), 1u);
+  c.Pass(absl::Seconds(11));
+  EXPECT_EQ(chief.marks.size(), 3u) << "every 5 s";
+  c.Say(chief, Written(id, kSteps, "/run/best"));
+  c.Pass(absl::Minutes(1));
+  EXPECT_EQ(chief.marks.size(), 3u);
+}
+
+TEST(ClusterCallbacks, AChiefThatWasNotGivenTheJobYetIsNotAskedToKeepACheckpoint) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.SubmitOk(RestoringBest(v1::LOGGED));
+  c.Train(kSteps);
+  FakeNode& chief = c.node("worker-0");
+  ASSERT_THAT(chief.kept, ElementsAre(kSteps));
+  c.Kill(chief);
+  c.RestartCoordinator();
+  c.Restart(chief);
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_TRUE(chief.assigned.empty()) << "while the ps is away nobody is given anything";
+  c.Connect(c.node("ps-0"));
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_EQ(chief.marks.size(), chief.kept.size());
+  EXPECT_THAT(chief.kept, ElementsAre(kSteps, kSteps));
+}
+
+TEST(ClusterCallbacks, WhatWasTheBestInAnOldChiefsTimeIsNotTheBestNow) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}};
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
+  const auto best = [&] {
+    const v1::JobStatus job = c.Job(id);
+    for (const v1::CheckpointInfo& info : job.checkpoints()) {
+      if (info.best()) return info.step();
+    }
+    return int64_t{-1};
+  };
+  c.Train(kSteps);
+  c.Say(c.node("worker-0"), Written(id, kSteps, "/run/best"));
+  EXPECT_EQ(best(), kSteps);
+  c.Train(kSteps);
+  c.Say(c.node("worker-0"), Written(id, 2 * kSteps, "/run/best"));
+  EXPECT_EQ(best(), 2 * kSteps);
+  c.Say(c.node("worker-0"), Written(id, kSteps, "/run/best"));
+  EXPECT_EQ(best(), 2 * kSteps);
+}
+
+// A chief that was cut off says again which checkpoint it could not write; the one that is waited for is a later one.
+TEST(ClusterCallbacks, ALateWordOfAnEarlierFailureChangesNothing) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 3));
+  c.Say(c.node("worker-0"), Written(id, kSteps, "", "no space left on device"));
+  c.Train(kSteps);
+  ASSERT_EQ(c.Job(id).epochs_open(), 2);
+  c.Train(kSteps - 1);
+  c.Say(c.node("worker-0"), Written(id, 2 * kSteps, "", "no space left on device"));
+  c.Say(c.node("worker-1"), Written(id, kSteps, "", "no space left on device"));
+  c.Train(1);
+  EXPECT_EQ(c.Job(id).epochs_open(), 3) << c.Job(id).reason();
+}
+
+// Trains, and answers every restore with an error, until the job is over or `until`. How many restores there were.
+int FailRestores(Cluster& c, uint64_t id, const std::string& error, const std::string& until) {
+  int asked = 0;
+  for (int round = 0; round < 600 && c.Job(id).finished_unix_ms() == 0 && !c.Logged(until); ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+    for (const char* name : {"worker-0", "worker-1"}) {
+      for (const v1::Restore& restore : std::exchange(c.node(name).restores, {})) {
+        ++asked;
+        v1::NodeMessage message;
+        message.mutable_restored()->set_request_id(restore.request_id());
+        message.mutable_restored()->set_job_id(id);
+        message.mutable_restored()->set_error(error);
+        c.Say(c.node(name), message);
+      }
+    }
+  }
+  return asked;
+}
+
+TEST(ClusterCallbacks, ABestCheckpointThatIsDamagedCostsItsWeightsAndNotTheJob) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
+  EXPECT_EQ(FailRestores(c, id, "/run/step-10/model.safetensors: it was altered", "never"), 3);
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
+  EXPECT_EQ(job.digest(), "d1e5");
+  EXPECT_EQ(job.total_steps(), 20);
+  for (const char* ps : {"ps-0", "ps-1"}) {
+    for (const auto& [p, version] : c.node(ps).hosted.at(id).version) EXPECT_EQ(version, 20u);
+  }
+  EXPECT_THAT(NotesOf(job).back(),
+              AllOf(HasSubstr("2 early_stopping: its weights are not restored from /run/step-10, the job ends with those of its last epoch"),
+                    HasSubstr("/run/step-10/model.safetensors: it was altered")));
+}
+
+// An attempt may have filled one ps before it failed: then these are no weights of any epoch.
+TEST(ClusterCallbacks, WeightsThatAreMixedAreNotTheLastOnes) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+  const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
+  for (int round = 0; round < 600 && c.State(id) != v1::STARTING; ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+  }
+  for (auto& [p, version] : c.node("ps-0").hosted.at(id).version) version = 10;
+  EXPECT_EQ(FailRestores(c, id, "it was altered", "its weights are not restored"), 3);
+  c.Pass(absl::Milliseconds(200));
+  ASSERT_EQ(c.State(id), v1::STARTING) << c.Job(id).reason();
+  ASSERT_EQ(c.node("worker-0").restores.size(), 1u);
+  EXPECT_EQ(c.node("worker-0").restores[0].path(), "/run/step-20") << "it goes on from its newest checkpoint";
 }
 
 TEST(ClusterCallbacks, AGenerationInTheMiddleOfARestoreIsNoLoss) {

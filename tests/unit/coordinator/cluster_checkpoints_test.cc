@@ -119,6 +119,23 @@ TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
   EXPECT_EQ(c.node("worker-0").marks.size(), 1u);
 }
 
+// The last chief wrote it, and said so when another one had its place.
+TEST(ClusterCheckpoints, AChiefIsToldOfTheBestBeforeItIsToKeepIt) {
+  Cluster c(1, 2);
+  v1::JobSpec spec = SpecWithCheckpoints("val_loss");
+  spec.set_strategy(v1::MIRRORED);  // one worker has it all
+  const uint64_t id = c.SubmitOk(spec);
+  c.Train(5);
+  c.BreakSession(c.node("worker-0"));
+  c.Pass(absl::Seconds(1));
+  ASSERT_EQ(c.Job(id).chief(), "worker-1");
+  c.Connect(c.node("worker-0"));
+  c.Say(c.node("worker-0"), Written(id, 5));
+  c.Pass(absl::Milliseconds(300));
+  ASSERT_EQ(c.node("worker-1").marks.size(), 1u);
+  EXPECT_EQ(c.node("worker-1").kept, std::vector<int64_t>{5});
+}
+
 TEST(ClusterCheckpoints, AJobBeginsWithWhatAWorkerRestored) {
   Cluster c(2, 2);
   v1::JobSpec spec = SpecWithCheckpoints();

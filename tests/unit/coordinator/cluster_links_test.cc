@@ -163,6 +163,27 @@ TEST(ClusterLinks, WhoIsBelieved) {
   EXPECT_LT(c.Job(id).reason().size(), 1000u);
 }
 
+// A primary that is left out says that it cannot reach its backup, which was started anew: that one's disk is all that is left.
+TEST(ClusterLinks, APrimaryThatIsLeftOutTakesNobodyAway) {
+  Cluster c(2, 1);
+  v1::JobSpec spec = SpecWith(1);
+  spec.set_partition_bytes(4 << 20);  // one partition, on ps-0
+  const uint64_t id = c.SubmitOk(spec);
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  c.Kill(c.node("ps-1"));
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  message.mutable_job_error()->set_message("/data: no space left on device");
+  c.Say(c.node("ps-0"), message);
+  c.Restart(c.node("ps-1"));
+  c.CutLink("ps-0", "ps-1");
+  c.Pass(absl::Seconds(10));
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-1"), 1) << c.Job(id).reason();
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 5);
+}
+
 // ---- former copies ----
 
 TEST(FormerCopies, TheOldPrimaryIsTakenAgainWhereItsHeirIsDead) {

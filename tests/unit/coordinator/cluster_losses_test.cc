@@ -104,6 +104,72 @@ TEST(ClusterLosses, AFormerCopyCanTakeTheJobOverFromAPsThatGivesUp) {
   EXPECT_EQ(c.TrueStep(id), 5);
 }
 
+// A former copy whose disk is another one now, or an old one, has nothing of what it acknowledged.
+TEST(ClusterLosses, AFormerCopyWithoutItsDiskIsNoCopy) {
+  for (const bool emptied : {true, false}) {
+    Cluster c(2, 1);
+    const uint64_t id = PromoteADeadPs(c, SpecWithCopies(40, 1, v1::LOGGED_AND_REPLICATED));
+    c.Kill(c.node("ps-0"));
+    if (emptied) c.node("ps-0").hosted.clear();
+    if (!emptied) SetVersions(c, "ps-0", id, 0);
+    c.Restart(c.node("ps-0"));
+    c.Pass(absl::Seconds(10));
+    EXPECT_EQ(PrimariesOn(c.Job(id), "ps-0"), 0);
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("waits for ps \"ps-1\""));
+    c.node("ps-1").silent = false;
+    c.Kill(c.node("ps-1"));
+    c.Restart(c.node("ps-1"));
+    c.Pass(absl::Seconds(1));
+    c.Train(2);
+    EXPECT_EQ(c.TrueStep(id), 5) << c.Job(id).reason();
+  }
+}
+
+// Its disk may be behind: it is waited for who knows more, and meanwhile it serves nothing, though others begin a generation.
+TEST(ClusterLosses, APsThatIsNotSettledServesNothing) {
+  Cluster c(3, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(40, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(5);
+  for (const char* name : {"ps-0", "ps-1", "ps-2"}) c.Kill(c.node(name));
+  SetVersions(c, "ps-0", id, 3);
+  c.Restart(c.node("ps-2"));
+  c.Pass(absl::Seconds(3));
+  c.Restart(c.node("ps-0"));
+  const uint64_t generation = c.Job(id).generation();
+  c.Pass(absl::Milliseconds(2500));
+  ASSERT_GT(c.Job(id).generation(), generation) << "what ps-2 has is taken";
+  ASSERT_THAT(c.Job(id).reason(), HasSubstr("ps-1"));
+  EXPECT_FALSE(c.node("ps-0").hosted.at(id).serving);
+}
+
+// Its store failed, and its copy went with it: it names the others, in the same process.
+TEST(ClusterLosses, ABackupThatLostItsMemoryIsNotPromoted) {
+  Cluster c(2, 1);
+  v1::JobSpec spec = SpecWithCopies(40, 1, v1::LOGGED_AND_REPLICATED);
+  spec.set_partition_bytes(4 << 20);  // one partition, on ps-0
+  const uint64_t id = c.SubmitOk(spec);
+  c.Pass(absl::Milliseconds(300));
+  c.Train(3);
+  c.BreakSession(c.node("ps-1"));
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  c.node("ps-1").hosted.at(id).version.clear();
+  c.Connect(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(PrimariesOn(c.Job(id), "ps-1"), 0);
+  EXPECT_TRUE(c.Logged("goes on without ps \"ps-1\": partition 0 is not in its memory any more: its store failed (see its log); restart it"));
+  EXPECT_TRUE(c.node("ps-1").hosted.at(id).version.empty()) << "it is left out";
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  c.Train(2);
+  EXPECT_EQ(c.TrueStep(id), 5) << c.Job(id).reason();
+  c.Kill(c.node("ps-1"));
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(InSync(c.Job(id)), 1) << "a restart may have mended it";
+}
+
 // Both are primaries of something, and both are gone for good.
 TEST(ClusterLosses, AJobThatHasLostItsCopiesSaysSoWithin30s) {
   Cluster c(2, 1);

@@ -297,7 +297,12 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
   } else if (message.has_restore()) {
     node.restores.push_back(message.restore());
   } else if (message.has_mark_best()) {
-    node.marks.push_back(message.mark_best());
+    const v1::MarkBest& mark = node.marks.emplace_back(message.mark_best());
+    const auto given = node.assigned.find(mark.job_id());
+    if (given == node.assigned.end()) return;
+    for (const v1::CheckpointInfo& known : given->second.checkpoints()) {
+      if (known.step() == mark.step() && !known.best()) node.kept.push_back(mark.step());
+    }
   }
 }
 

@@ -43,6 +43,7 @@ struct FakeNode {
   std::vector<v1::Finalize> finalizes;              // worker: asked, not answered
   std::vector<v1::Restore> restores;                // worker: asked
   std::vector<v1::MarkBest> marks;                  // worker: asked
+  std::vector<int64_t> kept;                        // worker: of those, the steps of checkpoints that it knew of
   std::map<uint64_t, std::vector<v1::NodeMessage>> reported;  // worker: by job; told again with each new session
   std::vector<v1::WriteSummaries> summaries;        // worker: asked
   std::vector<v1::SaveModel> saves;                 // worker: asked

@@ -62,6 +62,44 @@ void RoundTrip(TestPs& ps, const v1::HostPartitions& host) {
   EXPECT_EQ(again->payload.floats()[0], after->payload.floats()[0]);
 }
 
+// From a moment on there is no room for anything.
+class FullStore : public KvStore {
+ public:
+  explicit FullStore(KvStore& store) : store_(store) {}
+  absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override { return store_.Get(key); }
+  absl::Status Write(const KvBatch& batch, bool sync) override {
+    return full ? absl::ResourceExhaustedError("no space left on device") : store_.Write(batch, sync);
+  }
+  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+    return store_.Scan(prefix, fn);
+  }
+  std::atomic<bool> full{false};
+
+ private:
+  KvStore& store_;
+};
+
+// Whoever is told that it holds a copy believes that this has what it acknowledged.
+TEST(PartitionHost, ACopyThatWentWithItsStoreIsNotNamed) {
+  const std::unique_ptr<KvStore> memory = NewMemoryKvStore();
+  FullStore store(*memory);
+  TestPs ps(store);
+  v1::JobSpec spec = DenseJob(8, 4, 1, true);
+  spec.set_durability(v1::LOGGED);
+  const v1::HostPartitions host = HostAll(kJob, kGeneration, spec, 64);
+  ASSERT_TRUE(ps.host().Host(host).ok());
+  const int all = host.partitions_size();
+  ASSERT_GE(all, 2);
+  ASSERT_EQ(ps.host().Held().at(0).partitions_size(), all);
+  store.full = true;
+  PsConnection connection(ps.address(), {});
+  EXPECT_TRUE(absl::IsUnavailable(Call(connection, PushOf(host, 1, 0, 1, 2.0f)).status()));
+  const std::vector<v1::HeldPartitions> held = ps.host().Held();
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(held[0].partitions_size(), all - 1);
+  for (const v1::HeldPartition& p : held[0].partitions()) EXPECT_NE(p.partition(), 1u);
+}
+
 TEST_F(ExchangeTest, PushAndPullOverTcp) {
   Start(DenseJob(8, 4, 1, true), 1 << 20);
   RoundTrip(*ps_, host_);
