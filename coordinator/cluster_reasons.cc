@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/model/callback_check.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -89,6 +90,11 @@ std::string ClusterCore::Reason(const Job& job) const {
   if (job.running() && now_ - job.checkpoint_wanted_since >= kStalledAfter) {
     return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log", job.status.chief(),
                            job.status.epochs_open());
+  }
+  if (job.running() && job.files_until != absl::InfiniteFuture()) {
+    return absl::StrFormat("all steps are done; %d model files and the summaries of %d epochs are not written yet, it waits at most a minute for them: see "
+                           "its notes and the workers' logs",
+                           job.saves.size(), WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries_written : 0);
   }
   if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
