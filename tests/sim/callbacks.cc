@@ -42,7 +42,7 @@ double LossOfEpoch(const v1::JobSpec& spec, int64_t epoch) {
   return 0.125 * (1 + noise[0] % 12);
 }
 
-ExpectedEnd EndOf(const v1::JobSpec& spec, const StepPlan& plan) {
+ExpectedEnd EndOf(const v1::JobSpec& spec, const StepPlan& plan, int64_t first_epoch) {
   const v1::EarlyStopping* stopping = nullptr;
   const v1::ModelCheckpoint* model = nullptr;
   for (const v1::Callback& c : spec.callbacks()) {
@@ -52,8 +52,8 @@ ExpectedEnd EndOf(const v1::JobSpec& spec, const StepPlan& plan) {
   ExpectedEnd end;
   end.epochs = plan.total_steps / plan.steps_per_epoch;
   double best = std::numeric_limits<double>::infinity(), best_saved = best;
-  int64_t best_epoch = 0, wait = 0;
-  for (int64_t epoch = 0; epoch < end.epochs; ++epoch) {
+  int64_t best_epoch = end.epochs - 1, wait = 0;
+  for (int64_t epoch = first_epoch; epoch < end.epochs; ++epoch) {
     const double loss = LossOfEpoch(spec, epoch);
     if (model != nullptr && (!model->save_best_only() || loss < best_saved)) {
       best_saved = loss;
@@ -81,6 +81,19 @@ void CallbackChecker::Saved(const std::string& path, const CheckpointContents& c
                                         : step > epoch * facts_.plan.steps_per_epoch && step <= expected->second;
   if (!right) return world_.Fail(absl::StrCat("callbacks: ", path, " is made of step ", step, ", not of ", expected->second));
   saved_.insert(path);
+}
+
+void CallbackChecker::Restart(int64_t first_epoch) {
+  saved_.clear();
+  epochs_.clear();
+  for (int32_t epoch = 0; epoch < first_epoch; ++epoch) epochs_.insert(epoch);
+}
+
+void CallbackChecker::EndsWithoutBest(const v1::JobStatus& status) {
+  const bool told = std::any_of(status.notes().begin(), status.notes().end(), [](const auto& note) {
+    return note.callback() == "early_stopping" && absl::StartsWith(note.text(), "its weights");
+  });
+  if (!told) world_.Fail("callbacks: the job ends with other weights than those of its best epoch, and nobody is told");
 }
 
 void CallbackChecker::Wrote(const v1::WriteSummaries& write) {

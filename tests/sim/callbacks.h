@@ -28,7 +28,8 @@ struct ExpectedEnd {
   int64_t weights = 0;  // the step whose weights the job ends with
   std::map<std::string, int64_t> files;  // model files, with the last step of their epochs
 };
-ExpectedEnd EndOf(const v1::JobSpec& spec, const StepPlan& plan);
+// first_epoch: of a job that goes on from a checkpoint; its callbacks begin with it.
+ExpectedEnd EndOf(const v1::JobSpec& spec, const StepPlan& plan, int64_t first_epoch);
 
 // Callbacks are decided once, by the figures, and what they ask for is written; what could not be is told.
 class CallbackChecker {
@@ -36,7 +37,11 @@ class CallbackChecker {
   CallbackChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
   void Saved(const std::string& path, const CheckpointContents& contents);
   void Wrote(const v1::WriteSummaries& write);
-  void Failed() { ++failures_; }  // the disk refused a file or a checkpoint
+  void Failed() { ++failures_; }  // the disk refused a file or a checkpoint, or lost one
+  // Another job goes on from the end of so many epochs.
+  void Restart(int64_t first_epoch);
+  // It ends with its last weights, where it was to end with those of its best epoch.
+  void EndsWithoutBest(const v1::JobStatus& status);
   void AtEnd(const v1::JobStatus& status);
   int failures() const { return failures_; }
 

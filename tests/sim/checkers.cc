@@ -116,8 +116,9 @@ void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer&
 
 // ---- acknowledged ----
 
-void AcknowledgedChecker::Told(uint32_t partition, uint64_t version, uint32_t replica, uint64_t sequence) {
+void AcknowledgedChecker::Told(uint32_t partition, uint64_t generation, uint64_t version, uint32_t replica, uint64_t sequence) {
   Partition& p = told_[partition];
+  if (generation < p.forgiven) return;
   if (facts_.synchronous) {
     p.version = std::max(p.version, version);
   } else if (sequence > 0) {
@@ -147,6 +148,7 @@ void AcknowledgedChecker::Serves(const Copy& copy, bool may_lose) {
   if (!may_lose) return world_.Fail("acknowledged: " + missing);
   world_.Trace("allowed loss: %s", missing);
   Partition& p = told_[copy.partition];
+  p.forgiven = copy.generation;
   p.version = std::min(p.version, copy.state.version);
   for (auto& [replica, sequence] : p.sequence) sequence = std::min(sequence, copy.state.sequences[replica]);
 }

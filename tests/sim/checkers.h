@@ -80,8 +80,8 @@ class ReferenceChecker {
 class AcknowledgedChecker {
  public:
   AcknowledgedChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts), told_(facts.ranges.size()) {}
-  // A worker was told: the partition is at `version`, this replica's updates up to `sequence` are in it.
-  void Told(uint32_t partition, uint64_t version, uint32_t replica, uint64_t sequence);
+  // A worker was told in `generation`: the partition is at `version`, this replica's updates up to `sequence` are in it.
+  void Told(uint32_t partition, uint64_t generation, uint64_t version, uint32_t replica, uint64_t sequence);
   // From now on this copy answers. False: it lacks something, and nothing forgives it.
   void Serves(const Copy& copy, bool may_lose);
   void AtEnd(const Copy& primary) { Serves(primary, false); }
@@ -92,6 +92,7 @@ class AcknowledgedChecker {
   struct Partition {
     uint64_t version = 0;
     std::map<uint32_t, uint64_t> sequence;  // asynchronous, by replica
+    uint64_t forgiven = 0;  // a late word of an older generation is of what was lost
   };
   std::string Missing(const Copy& copy) const;
   World& world_;

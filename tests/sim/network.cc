@@ -75,6 +75,7 @@ void Stream::Close(End end) {
 void Stream::Break(End end) {
   if (!ends_[end].open) return;
   auto self = shared_from_this();
+  const auto fn = std::exchange(ends_[end].on_broken, nullptr);
   ends_[end].open = false;
   ends_[end].incoming.clear();
   ends_[end].scheduled = 0;
@@ -85,20 +86,23 @@ void Stream::Break(End end) {
   } else {
     network_->Forget(id_);
   }
-  if (InProcess(end) && ends_[end].on_broken) {
-    auto fn = std::move(ends_[end].on_broken);
-    fn();
-  }
+  if (InProcess(end) && fn) fn();
 }
 
 // ---- network ----
 
-Network::~Network() {  // what waits on a stream holds on to it
-  for (auto& [id, stream] : streams_) {
-    for (Stream::Endpoint& end : stream->ends_) {
-      end.on_broken = nullptr;
-      end.incoming.clear();
-    }
+Network::~Network() {
+  while (!streams_.empty()) Forget(streams_.begin()->first);
+}
+
+// What waits on a stream, and what never arrived, holds on to it.
+void Network::Forget(uint64_t id) {
+  const auto gone = streams_.extract(id);
+  if (gone.empty()) return;
+  for (Stream::Endpoint& end : gone.mapped()->ends_) {
+    const auto on_broken = std::exchange(end.on_broken, nullptr);
+    const auto incoming = std::exchange(end.incoming, {});
+    end.scheduled = 0;
   }
 }
 

@@ -108,7 +108,7 @@ class Network {
   friend class Stream;
   using Link = std::pair<const Host*, const Host*>;
   void Keepalive(const std::shared_ptr<Stream>& stream, Stream::End end);
-  void Forget(uint64_t id) { streams_.erase(id); }
+  void Forget(uint64_t id);
 
   World& world_;
   uint64_t next_id_ = 0;

@@ -1,5 +1,6 @@
 #include "tests/sim/sim_cluster.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/model/fault_check.h"
@@ -23,7 +24,8 @@ const std::vector<PlantedBug>& AllBugs() {
       PlantedBug::kNoSync,             PlantedBug::kNoRetry,           PlantedBug::kLeakRequests,        PlantedBug::kMixedCut,
       PlantedBug::kForgetTables,       PlantedBug::kForgetSlots,       PlantedBug::kRemoveNewest,        PlantedBug::kDropTooMany,
       PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
-      PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup};
+      PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup,
+      PlantedBug::kWrongFactor};
   return *all;
 }
 
@@ -53,6 +55,7 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kRestoreNewest: return "restore-newest";
     case PlantedBug::kHideFailure: return "hide-failure";
     case PlantedBug::kHalfGroup: return "half-group";
+    case PlantedBug::kWrongFactor: return "wrong-factor";
   }
   return "?";
 }
@@ -100,7 +103,8 @@ void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const Checkpo
   facts_.synchronous = IsSynchronous(facts_.spec);
   facts_.plan = StepPlan::Make(examples, facts_.spec.batch_size(), facts_.spec.replicas(), 0, facts_.spec.epochs());
   facts_.group = LocalSyncOf(facts_.spec);
-  facts_.end = EndOf(facts_.spec, facts_.plan);
+  facts_.end = EndOf(facts_.spec, facts_.plan, resumed == nullptr ? 0 : resumed->manifest.step / facts_.plan.steps_per_epoch);
+  facts_.lacks_best = false;
   const int64_t partition_bytes = facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
   facts_.partition_bytes = partition_bytes;
   facts_.ranges = CutPartitions(graph_->space_size(), partition_bytes);
@@ -229,9 +233,23 @@ void SimCluster::OnRestored(const SimPs& ps, uint32_t partition, uint64_t genera
 // As `cairn watch`: asks whoever leads.
 void SimCluster::Watch() {
   if (SimCoordinator* leader = Leader(); leader != nullptr && job_id_ != 0) {
-    if (const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host())); status.ok()) OnJobChanged(*status);
+    if (const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host())); status.ok()) {
+      OnJobChanged(*status);
+      RestartAsTold(status->reason());
+    }
   }
   world_.After(absl::Seconds(1), [this] { Watch(); });
+}
+
+// A ps that failed is left out until it is started anew; the job's reason tells the user which.
+void SimCluster::RestartAsTold(const std::string& reason) {
+  if (world_.now() < faults_end_ || !absl::StrContains(reason, "; restart")) return;
+  for (auto& ps : ps_) {
+    if (!ps->up() || ps->host().started > faults_end_ || !absl::StrContains(reason, absl::StrCat("\"", ps->name(), "\""))) continue;
+    world_.Trace("the user starts %s anew", ps->name());
+    ps->End();
+    ps->Start();
+  }
 }
 
 // ---- the run ----
@@ -269,6 +287,7 @@ void SimCluster::CheckEnd() {
   checkers_->callbacks.AtEnd(*final_);
   // A chief that is lost while it writes the last one takes it along: the others may be done.
   if (chiefs_.size() == 1) checkers_->checkpoint.AtEnd(*final_, directory_);
+  bool last = false;
   // A ps that is down holds the rest; the digest has seen all of them.
   for (const v1::PartitionPlacement& placement : final_->partitions()) {
     for (auto& ps : ps_) {
@@ -280,8 +299,10 @@ void SimCluster::CheckEnd() {
       checkers_->reference.Changed(copy);
       checkers_->acknowledged.AtEnd(copy);
       checkers_->epoch.AtEnd(copy);
+      last = last || static_cast<int64_t>(copy.state.version) == facts_.end.steps;
     }
   }
+  if (facts_.synchronous && facts_.end.weights != facts_.end.steps && last) checkers_->callbacks.EndsWithoutBest(*final_);
 }
 
 Result SimCluster::Run() {

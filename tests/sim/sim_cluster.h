@@ -54,7 +54,7 @@ class SimCluster {
   // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
-  // The disk refused a checkpoint or a model file.
+  // The disk refused a checkpoint or a model file, or lost one.
   void OnFileRefused() {
     facts_.lacks_best = true;
     checkers_->callbacks.Failed();
@@ -67,6 +67,7 @@ class SimCluster {
   bool Starting();  // the job's partitions serve nobody yet
   void SubmitUntilAccepted();
   void Watch();
+  void RestartAsTold(const std::string& reason);
   void PlanFaults();
   bool OneFault(Fault fault);  // false: not now
   void StopFaults();

@@ -70,6 +70,7 @@ bool SimCluster::MayGo(const SimPs& ps) {
     if (!other->up() || other->disk().failing()) return false;
     if (other->host().process > 1 && world_.now() - other->host().started < absl::Seconds(5)) return false;
   }
+  if (facts_.spec.backups() == 0) return false;  // a copy that is there for a move goes when that is done
   SimCoordinator* leader = Leader();
   if (leader == nullptr || job_id_ == 0 || !LogsBeforeReply(facts_.spec.durability())) return false;
   const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
@@ -124,7 +125,8 @@ bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
 // Everything but the checkpoints; the user submits the job once more, perhaps with other wishes.
 bool SimCluster::LoseAll(absl::Duration away) {
   if (job_id_ == 0 || final_ || gone_ != nullptr) return false;
-  if (!facts_.spec.callbacks().empty()) return false;  // they begin anew, and with them what is expected
+  // Callbacks begin anew. What an asynchronous chief's checkpoint leaves of the epochs' figures is not known beforehand.
+  if (!facts_.spec.callbacks().empty() && !facts_.synchronous) return false;
   world_.Trace("the whole cluster is lost");
   for (SimNode* node : Nodes()) node->End();
   for (auto& c : coordinators_) {
@@ -169,6 +171,7 @@ bool SimCluster::LoseAll(absl::Duration away) {
                facts_.spec.replicas());
   power_losses_ = power_losses_ && facts_.spec.fsync() && LogsBeforeReply(facts_.spec.durability());
   if (other_replicas) checkers_->epoch.Resumed(step);
+  checkers_->callbacks.Restart(std::max<int64_t>(0, step) / facts_.plan.steps_per_epoch);
   checkers_->acknowledged.Restart();
   checkers_->history.Restart();
   restores_.clear();
@@ -309,13 +312,14 @@ bool SimCluster::OneFault(Fault fault) {
     case Fault::kAllLost:
       return LoseAll(away);
     case Fault::kCheckpointDamaged: {
-      if (directory_.whole() < 2 || !facts_.spec.callbacks().empty()) return false;  // files are made of them
+      if (directory_.whole() < 2) return false;
       auto which = directory_.stored().begin();
       std::advance(which, rng.Between(0, static_cast<int64_t>(directory_.stored().size()) - 1));
       const std::string path = which->first;
       if (!directory_.IsWhole(path)) return false;
       world_.Trace("%s is damaged", path);
       directory_.Damage(path);
+      OnFileRefused();  // a model file cannot be made of it, nor the best weights be taken from it
       return true;
     }
     case Fault::kCheckpointDiskFull:

@@ -165,6 +165,7 @@ std::string Describe(const v1::NodeMessage& m) {
   }
   if (m.has_backup_report()) {
     const v1::BackupReport& b = m.backup_report();
+    if (!b.lost().empty()) return absl::StrFormat("partition %d: %s is not reached, generation %d", b.partition(), b.node(), b.generation());
     return absl::StrFormat("partition %d: %s has caught up at %d, generation %d", b.partition(), b.node(), b.version(), b.generation());
   }
   if (m.has_finalized()) return m.finalized().error().empty() ? "the digest" : "no digest: " + m.finalized().error();

@@ -74,6 +74,7 @@ void SimPs::OnEnd() {
   hosting_ = false;
   generation_ = 0;
   failure_.reset();
+  failed_.clear();
   restoring_.reset();
   cores_.clear();
   clients_.clear();
@@ -129,6 +130,7 @@ v1::Hello SimPs::Hello() {
         *held->add_partitions() = Held(core->second->config(), core->second->version(), core->second->config().backup);
         continue;
       }
+      if (failed_.contains(range.partition())) continue;
       auto config = MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()), Generation(host.generation()));
       config->image = SmallImages();
       const auto state = persistence_.Recover(*config);
@@ -149,6 +151,7 @@ void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
     while (!cores_.empty()) Forget(cores_.begin()->first, absl::NotFoundError("the job is dropped"));
     hosting_ = false;
     generation_ = 0;
+    failed_.clear();
     const absl::Status dropped = persistence_.DropJob(JobId(message.drop_job().job_id()));
     if (!dropped.ok() && !disk_->failing()) world_.Fail(dropped.ToString());
   }
@@ -184,7 +187,10 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
       core = cores_.end();
     }
     if (!cores_.contains(partition)) {
-      if (auto s = Load(host, range); !s.ok()) return JobFails(host.generation(), s);
+      if (auto s = Load(host, range); !s.ok()) {
+        failed_.insert(partition);
+        return JobFails(host.generation(), s);
+      }
     }
     AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}};
     // Serving begins with the event: what is told before it is the last owner's word.
@@ -226,6 +232,7 @@ absl::Status SimPs::Load(const v1::HostPartitions& host, const v1::PartitionRang
   if (cluster_.options().bug == PlantedBug::kForgetSequences) std::fill(state.sequences.begin(), state.sequences.end(), 0);
   world_.Trace("%s loads partition %d at version %d", name(), range.partition(), state.version);
   serials_[range.partition()] = ++last_serial_;
+  failed_.erase(range.partition());
   cores_[range.partition()] = std::make_unique<PartitionCore>(std::move(config), std::move(state));
   cluster_.checkers().exactly_once.Changed(CopyOf(range.partition()));
   cluster_.checkers().reference.Changed(CopyOf(range.partition()));
@@ -281,6 +288,7 @@ void SimPs::JobFails(uint64_t generation, const absl::Status& status) {
 
 void SimPs::StoreFailed(uint32_t partition, const absl::Status& status) {
   const uint64_t generation = cores_.at(partition)->generation().value;
+  failed_.insert(partition);
   Forget(partition, absl::UnavailableError(status.message()));
   JobFails(generation, status);
 }
@@ -339,7 +347,7 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
       if (!f.payload.empty()) checkers.reference.Answered(name(), partition, f.version, f.payload);
       if (f.version == core.version()) checkers.history.Answers(CopyOf(partition));
       if (f.replica_count > 0) {
-        checkers.acknowledged.Told(partition, f.version, static_cast<uint32_t>(f.replica_first.value), f.sequence);
+        checkers.acknowledged.Told(partition, core.generation().value, f.version, static_cast<uint32_t>(f.replica_first.value), f.sequence);
       }
     }
     Answer(r.client, std::move(r.frame));

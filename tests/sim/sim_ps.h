@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "server/partition_core.h"
@@ -73,6 +74,7 @@ class SimPs : public SimNode {
   uint64_t job_ = 0, generation_ = 0;
   bool hosting_ = false;  // HostPartitions came since the start
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
+  std::set<uint32_t> failed_;  // partitions that the store took along: as PartitionSlot::failed
   std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started
   uint64_t last_serial_ = 0;
   std::map<uint64_t, std::shared_ptr<PsClient>> clients_;  // by stream

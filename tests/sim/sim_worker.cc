@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/model/clip_norm.h"
 #include "tests/sim/sim_cluster.h"
 
 namespace cairn::sim {
@@ -242,6 +243,12 @@ void SimWorker::Send(replica::Send send) {
     if (cluster_.options().bug == PlantedBug::kNoRetry && !frame.ok()) return;
     Run(replica::Reply{request, std::move(frame)});
   };
+  if (cluster_.options().bug == PlantedBug::kWrongFactor && cluster_.facts().subsets != nullptr &&
+      send.frame.kind == v1::ExchangeFrame::CLIP) {
+    std::vector<double> factors = *DecodeFactors(send.frame.scalars, send.frame.scalars.size() / sizeof(double));
+    for (double& f : factors) f /= 2;
+    send.frame.scalars = EncodeFactors(factors);
+  }
   const std::shared_ptr<Exchange> exchange = ExchangeTo(send.address);
   if (exchange == nullptr) {
     return LaterInCore(absl::Milliseconds(1), [answered] { answered(absl::UnavailableError("connection refused")); });

@@ -36,6 +36,7 @@ enum class PlantedBug {
   kRestoreNewest,         // likewise a worker that restores the best epoch's weights
   kHideFailure,           // the chief does not say that it could not write a checkpoint
   kHalfGroup,             // with local_sync: a replica of a group adds nothing
+  kWrongFactor,           // with backup_replicas: gradients are clipped by another factor than their norms give
 };
 const char* Name(PlantedBug bug);
 const std::vector<PlantedBug>& AllBugs();  // without kNone
