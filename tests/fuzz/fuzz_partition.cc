@@ -114,6 +114,11 @@ class Partition {
     f.dtype = v1::FLOAT32;
     f.reply_dtype = v1::FLOAT32;
     f.ema_overwrite = config_.optimizer.ema && in.Below(4) == 0;
+    if (config_.loss_scale) {
+      f.loss_scale = core_->state().loss_scale.scale;
+      if (in.Below(8) == 0) f.loss_scale = static_cast<float>(in.Edge());
+      f.not_finite = f.examples == 0 && in.Below(2) == 0;
+    }
     if (f.examples > 0) f.payload = Gradient(in, static_cast<size_t>(config_.size()) * sizeof(float));
     f.payload_total = f.payload.size();
     return f;
@@ -124,7 +129,7 @@ class Partition {
     f.kind = v1::ExchangeFrame::CLIP;
     f.payload = Buffer();
     f.payload_total = 0;
-    const double factors[] = {0.5, std::numeric_limits<double>::quiet_NaN(), 2.0};
+    const double factors[] = {config_.loss_scale ? 1 : 0.5, std::numeric_limits<double>::quiet_NaN(), config_.loss_scale ? 0 : 2.0};
     f.scalars = EncodeFactors({&factors[in.Below(3)], 1});
     f.norms_xxh3 = in.Below(8) == 0 ? in.Edge() : norms_xxh3_;
     if (in.Below(8) == 0) f.scalars.resize(in.Byte());
@@ -196,6 +201,7 @@ class Partition {
       CAIRN_CHECK(state->version >= before.version, "an older version");
       const bool same = state->version == before.version;
       CAIRN_CHECK(!same || state->sequences == before.sequences, "other sequences");
+      CAIRN_CHECK(!same || state->loss_scale == before.loss_scale, "another loss scale");
       CAIRN_CHECK(!same || std::memcmp(state->values.data(), before.values.data(), before.values.size()) == 0, "other values");
     }
     sent_.clear();

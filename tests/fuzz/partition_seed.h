@@ -12,15 +12,19 @@
 
 namespace cairn {
 
-// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and momentum, or clipping by norm and a moving average). Built once for each.
+// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and momentum, or clipping by norm and a moving average, or a loss scale). Built
+// once for each.
 inline const PartitionConfig& SmallPartition(ByteSource& in) {
-  static PartitionConfig configs[6];
-  const size_t n = in.Below(6);
+  static PartitionConfig configs[9];
+  const size_t n = in.Below(9);
   PartitionConfig& config = configs[n];
   if (config.replicas == 1) {  // not built yet: the job has two
     v1::JobSpec spec = SmallJob(n % 3 != 0);
     if (n % 3 == 2) spec.set_staleness_bound(1);
-    if (n >= 3) {
+    if (n >= 6) {
+      spec.set_compute_dtype(v1::FLOAT16);
+      spec.mutable_loss_scaling()->set_dynamic_growth_steps(2);
+    } else if (n >= 3) {
       spec.mutable_optimizer()->mutable_sgd()->clear_momentum();
       spec.mutable_optimizer()->set_global_clipnorm(1);
       spec.mutable_optimizer()->mutable_ema();

@@ -294,12 +294,14 @@ void StoredStates(Seeds& seeds) {
 }
 
 void Partitions(Seeds& seeds) {
-  for (int mode = 0; mode < 6; ++mode) {
+  for (int mode = 0; mode < 9; ++mode) {
     ByteSink run;
     run.Byte(mode);
     for (int update = 0; update < 8; ++update) {
       for (int who = 0; who < (mode % 3 == 0 ? 3 : 2); ++who) {
-        run.Byte(0).Byte(1).Byte(update).Byte(who).Byte(1).Byte(1).Byte(0x3e);
+        run.Byte(0).Byte(1).Byte(update).Byte(who).Byte(1).Byte(1);
+        if (mode >= 6) run.Byte(1);  // the right loss scale
+        run.Byte(0x3e);
       }
       if (update == 5) run.Byte(6).Byte(1);
     }

@@ -28,7 +28,8 @@ struct PrecisionCase {
   double tolerance;
 };
 constexpr PrecisionCase kPrecisions[] = {
-    {"Strict", v1::FLOAT32, false, 1e-5}, {"Tf32", v1::FLOAT32, true, 2e-3}, {"Bfloat16", v1::BFLOAT16, false, 2e-2}};
+    {"Strict", v1::FLOAT32, false, 1e-5}, {"Tf32", v1::FLOAT32, true, 2e-3}, {"Bfloat16", v1::BFLOAT16, false, 2e-2},
+    {"Float16", v1::FLOAT16, false, 1e-2}};
 
 class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCase>> {
  protected:

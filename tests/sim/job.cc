@@ -1,6 +1,7 @@
 #include "tests/sim/job.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/random.h"
 #include "common/model/clip_norm.h"
@@ -21,6 +22,11 @@ v1::Layer* AddDense(v1::Model* model, int units, bool zeros) {
   if (zeros) layer->mutable_dense()->mutable_kernel_initializer()->set_kind(v1::Initializer::ZEROS);
   return layer;
 }
+
+bool HasLossScale(const v1::JobSpec& spec) { return spec.compute_dtype() == v1::FLOAT16; }
+
+// Of an asynchronous job.
+bool Overflows(const v1::JobSpec& spec, int64_t step, int32_t unit) { return HasLossScale(spec) && (step * 31 + unit * 17) % 7 == 0; }
 
 // The sum over replicas [first, first + width) of which those below R exist; width is a power of two.
 Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t width) {
@@ -82,6 +88,11 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
   if (spec.strategy() == v1::MULTI_WORKER_MIRRORED && spec.backup_replicas() == 0 && spec.seed() % 16 < 7) {
     spec.set_strategy(v1::CENTRAL_STORAGE);
   }
+  if (spec.backup_replicas() == 0 && spec.seed() % 5 == 0) {
+    spec.set_compute_dtype(v1::FLOAT16);
+    spec.mutable_loss_scaling()->set_initial_scale(spec.seed() % 3 == 0 ? 64 : 8);
+    spec.mutable_loss_scaling()->set_dynamic_growth_steps(2);
+  }
   if (!synchronous && spec.seed() % 2 == 0) {
     for (int32_t group = 2; group <= spec.replicas() && spec.local_sync() == 0; ++group) {
       if (spec.replicas() % group == 0) spec.set_local_sync(group);
@@ -126,16 +137,18 @@ v1::DataInfo DataOf(int64_t train_examples) {
 }
 
 void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
-                  absl::Span<float> gradient, int64_t begin) {
+                  absl::Span<float> gradient, int64_t begin, float loss_scale) {
   if (!IsSynchronous(spec)) {
     const int32_t unit = replica.value / LocalSyncOf(spec);
     std::fill(gradient.begin(), gradient.end(), -static_cast<float>(examples) * static_cast<float>(unit + 1));
+    if (Overflows(spec, step, unit)) gradient[static_cast<size_t>(step) % gradient.size()] = INFINITY;
     return;
   }
   const std::array<uint32_t, 2> key = {static_cast<uint32_t>(step), static_cast<uint32_t>(replica.value)};
   for (size_t i = 0; i < gradient.size(); ++i) {
     const PhiloxBlock noise = Philox(key, {static_cast<uint32_t>(begin + static_cast<int64_t>(i)), 0, 0, 0});
     gradient[i] = static_cast<float>(examples) * (values[i] * 0.3f + ToUniform(noise[0]) - 0.5f);
+    if (loss_scale >= 16 && noise[1] < UINT32_MAX / 200) gradient[i] = noise[2] % 2 == 0 ? INFINITY : NAN;
   }
 }
 
@@ -173,6 +186,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
       for (int64_t step = 0; step < plan.total_steps; ++step) {
         bool any = false;
         for (int32_t r = first; r < first + group; ++r) any = any || plan.Places(step, ReplicaId(r)).size() > 0;
+        any = any && !Overflows(spec, step, first / group);
         added.push_back(added.back() + (any ? static_cast<float>(first / group + 1) : 0.0f));
       }
     }
@@ -181,10 +195,13 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
   std::vector<float> moments(values.size(), 0.0f);
   trajectory_.push_back(values);
   moments_.push_back(moments);
+  Scale scale{spec.loss_scaling().initial_scale()};
+  scales_.push_back(scale);
   for (int64_t step = 0; step < plan.total_steps; ++step) {
     if (before != nullptr && step < steps_before) {
       values = before->AfterSteps(static_cast<uint64_t>(step) + 1);
       moments = before->MomentsAfter(static_cast<uint64_t>(step) + 1);
+      scale = before->scales_[static_cast<size_t>(step) + 1];
     } else {
       std::vector<Gradient> leaves(spec.replicas());
       int64_t total = 0;
@@ -193,9 +210,19 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
         if (examples == 0) continue;
         total += examples;
         leaves[r].emplace(values.size());
-        FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]));
+        FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]), 0, scale.scale);
       }
-      if (Gradient sum = NaiveSum(leaves)) {
+      Gradient sum = NaiveSum(leaves);
+      if (sum && HasLossScale(spec)) {
+        const bool finite = std::all_of(sum->begin(), sum->end(), [](float g) { return std::isfinite(g); });
+        if (!finite) {
+          sum.reset();
+          scale = {std::max(scale.scale / 2, 1.0f)};
+        } else if (++scale.finite_steps == spec.loss_scaling().dynamic_growth_steps()) {
+          scale = {std::min(scale.scale * 2, 16777216.0f)};
+        }
+      }
+      if (sum) {
         // In one place, where the partitions do it in two phases.
         ClipByNorm(ClipScopesOf(graph, spec.optimizer(), 0, graph.space_size()), ClipNormOf(spec.optimizer()),
                    static_cast<uint64_t>(total), absl::MakeSpan(*sum));
@@ -204,6 +231,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
     }
     trajectory_.push_back(values);
     moments_.push_back(moments);
+    scales_.push_back(scale);
   }
 }
 

@@ -29,9 +29,10 @@ v1::DataInfo DataOf(int64_t train_examples);
 //   stale value, any repeated update changes bits.
 //   asynchronous: -examples * (unit + 1), so that with learning rate 1 every applied push adds exactly unit + 1; a unit is a replica, with
 //   local_sync a group of them.
-// `begin`: the place of the first of `values` in the parameter space.
+// `begin`: the place of the first of `values` in the parameter space. FLOAT16 jobs overflow here and there: synchronous ones where the scale is
+// large, asynchronous ones (whose scale depends on who came first) in certain steps.
 void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
-                  absl::Span<float> gradient, int64_t begin = 0);
+                  absl::Span<float> gradient, int64_t begin = 0, float loss_scale = 0);
 
 using Gradient = std::optional<std::vector<float>>;  // none: no examples
 // The sum over the tree of those that are there; by replica.
@@ -57,7 +58,12 @@ class Reference {
 
  private:
   std::vector<bool> is_variable_;
+  struct Scale {
+    float scale = 0;
+    int finite_steps = 0;
+  };
   std::vector<std::vector<float>> trajectory_, moments_;
+  std::vector<Scale> scales_;  // after so many steps
   std::vector<std::vector<float>> counted_;  // by unit and sequence: what it has added
 };
 

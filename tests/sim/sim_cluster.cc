@@ -25,7 +25,7 @@ const std::vector<PlantedBug>& AllBugs() {
       PlantedBug::kForgetTables,       PlantedBug::kForgetSlots,       PlantedBug::kRemoveNewest,        PlantedBug::kDropTooMany,
       PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
       PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup,
-      PlantedBug::kWrongFactor};
+      PlantedBug::kWrongFactor,        PlantedBug::kForgetScale,       PlantedBug::kSkipAlone};
   return *all;
 }
 
@@ -56,6 +56,8 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kHideFailure: return "hide-failure";
     case PlantedBug::kHalfGroup: return "half-group";
     case PlantedBug::kWrongFactor: return "wrong-factor";
+    case PlantedBug::kForgetScale: return "forget-scale";
+    case PlantedBug::kSkipAlone: return "skip-alone";
   }
   return "?";
 }

@@ -230,6 +230,7 @@ absl::Status SimPs::Load(const v1::HostPartitions& host, const v1::PartitionRang
   if (host.has_rollback_to() && !range.backup()) CAIRN_RETURN_IF_ERROR(persistence_.RollBack(config, host.rollback_to()));
   CAIRN_ASSIGN_OR_RETURN(PartitionState state, persistence_.Recover(config));
   if (cluster_.options().bug == PlantedBug::kForgetSequences) std::fill(state.sequences.begin(), state.sequences.end(), 0);
+  if (cluster_.options().bug == PlantedBug::kForgetScale && config.loss_scale) state.loss_scale = LossScale::Initial(*config.loss_scale);
   world_.Trace("%s loads partition %d at version %d", name(), range.partition(), state.version);
   serials_[range.partition()] = ++last_serial_;
   failed_.erase(range.partition());
@@ -260,6 +261,10 @@ void SimPs::OnFrame(const std::shared_ptr<PsClient>& client, Frame frame) {
   }
   if (frame.kind == v1::ExchangeFrame::IMAGE && !cores_.at(partition)->config().backup && frame.tensor + 1 == frame.tensors) {
     restoring_ = {token, frame.request_id, frame.generation};
+  }
+  if (cluster_.options().bug == PlantedBug::kSkipAlone && frame.kind == v1::ExchangeFrame::CLIP && partition == 0 &&
+      cores_.at(partition)->config().loss_scale && world_.rng.Chance(0.1)) {
+    std::fill(frame.scalars.end() - sizeof(double), frame.scalars.end(), '\0');  // the factor of its last scope
   }
   Run(partition, FrameEvent{token, std::move(frame)});
   restoring_.reset();

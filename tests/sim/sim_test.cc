@@ -93,7 +93,8 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
                                          Case{PlantedBug::kReportEarly, "acknowledged"},
                                          Case{PlantedBug::kForgetGate, "exactly once"}, Case{PlantedBug::kSaveNewest, "callbacks"},
                                          Case{PlantedBug::kRestoreNewest, "reference"}, Case{PlantedBug::kHideFailure, "progress"},
-                                         Case{PlantedBug::kHalfGroup, "reference"}, Case{PlantedBug::kWrongFactor, "reference"}),
+                                         Case{PlantedBug::kHalfGroup, "reference"}, Case{PlantedBug::kWrongFactor, "reference"},
+                                         Case{PlantedBug::kForgetScale, ""}, Case{PlantedBug::kSkipAlone, ""}),
                          [](const auto& info) {
                            std::string name;
                            for (const char* text : {Name(info.param.bug), info.param.checker}) {

@@ -163,7 +163,8 @@ void SimWorker::Compute(replica::Compute work) {
         break;
     }
     cluster_.checkers().epoch.Computed(work.step, work.replica, places);
-    FillGradient(facts.spec, work.step, work.replica, places.size(), values.floats(), work.gradient.mutable_floats());
+    FillGradient(facts.spec, work.step, work.replica, places.size(), values.floats(), work.gradient.mutable_floats(), 0,
+                 work.loss_scale);
     if (cluster_.options().bug == PlantedBug::kAddInOrderOfArrival && facts.spec.replicas() > 2) {
       // Rounding as another order of additions would leave it.
       work.gradient.mutable_floats()[0] = std::nextafterf(work.gradient.floats()[0], 1e30f);

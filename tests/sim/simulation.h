@@ -36,6 +36,8 @@ enum class PlantedBug {
   kRestoreNewest,         // likewise a worker that restores the best epoch's weights
   kHideFailure,           // the chief does not say that it could not write a checkpoint
   kHalfGroup,             // with local_sync: a replica of a group adds nothing
+  kForgetScale,           // a restarted ps begins with the first loss scale
+  kSkipAlone,             // one partition leaves a step out that is finite
   kWrongFactor,           // with backup_replicas: gradients are clipped by another factor than their norms give
 };
 const char* Name(PlantedBug bug);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -71,18 +72,23 @@ TEST_P(CudnnProgramTest, CopiesMayBeLate) {
 }
 
 // Coarse: what is compared is that nothing reads a number of another type. A gradient's error is measured by the whole space.
-TEST_P(CudnnProgramTest, BFloat16NearTheReference) {
-  BesideReference beside(GetParam(), 9, v1::BFLOAT16);
-  beside.Make(OnHost(HostMachine::Copies::kEarly));
-  if (HasFatalFailure()) return;
-  const Graph& graph = *beside.graph();
-  const Batch batch = CaseBatch(graph, beside.options().loss, 9, 7);
-  std::vector<float> expected(graph.space_size()), actual(graph.space_size(), std::numeric_limits<float>::quiet_NaN());
-  const auto reference = beside.reference().TrainStep(batch, kInfo, beside.values(), absl::MakeSpan(expected), nullptr);
-  const auto sums = beside.program()->TrainStep(batch, kInfo, beside.values(), absl::MakeSpan(actual), nullptr);
-  ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
-  EXPECT_NEAR(sums->loss, reference->loss, 5e-2 * std::abs(reference->loss) + 1e-2);
-  EXPECT_LE(Distance(actual, expected), 15e-2 * Norm(expected));
+TEST_P(CudnnProgramTest, SixteenBitsNearTheReference) {
+  for (const auto& [compute, tolerance, loss_scale] : {std::tuple(v1::BFLOAT16, 5e-2, 1.0f), std::tuple(v1::FLOAT16, 1e-2, 64.0f)}) {
+    SCOPED_TRACE(v1::DataType_Name(compute));
+    BesideReference beside(GetParam(), 9, compute);
+    beside.Make(OnHost(HostMachine::Copies::kEarly));
+    if (HasFatalFailure()) return;
+    const Graph& graph = *beside.graph();
+    const Batch batch = CaseBatch(graph, beside.options().loss, 9, 7);
+    StepInfo info = kInfo;
+    info.loss_scale = loss_scale;
+    std::vector<float> expected(graph.space_size()), actual(graph.space_size(), std::numeric_limits<float>::quiet_NaN());
+    const auto reference = beside.reference().TrainStep(batch, info, beside.values(), absl::MakeSpan(expected), nullptr);
+    const auto sums = beside.program()->TrainStep(batch, info, beside.values(), absl::MakeSpan(actual), nullptr);
+    ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
+    EXPECT_NEAR(sums->loss, reference->loss, tolerance * std::abs(reference->loss) + 1e-2);
+    EXPECT_LE(Distance(actual, expected), 3 * tolerance * Norm(expected));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()), [](const auto& info) { return info.param.name; });
