@@ -13,7 +13,7 @@ if(CAIRN_SANITIZE)
   target_link_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE})
 endif()
 if(CAIRN_SANITIZE MATCHES thread)  # linked into every program: tests/tsan/README.md
-  add_library(cairn_tsan OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan/absl_mutex.cc)
+  add_library(cairn_tsan OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan/absl_mutex.cc ${CMAKE_SOURCE_DIR}/tests/tsan/receive.cc)
   target_link_libraries(cairn_tsan PUBLIC absl::synchronization PRIVATE cairn_flags)
   set(CAIRN_PROGRAM_PARTS cairn_tsan)
   set(CAIRN_TEST_ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
