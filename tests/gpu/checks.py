@@ -281,6 +281,22 @@ def several_gpus():
     return f"{', '.join(map(str, counts))} GPUs: {one}"
 
 
+def autotune():
+    """--cudnn-autotune: has no say in a deterministic job; another one's choices are kept, and found again"""
+    with folder() as d:
+        flags, kept = (*GPU, "--cudnn-autotune", "--cache-dir", d), os.path.join(d, "cudnn-tuning.txt")
+        plain, tuned = digest_of(1), digest_of(1, device=flags)
+        check(plain == tuned and not os.path.exists(kept), f"a deterministic job: {tuned}, not {plain}")
+        digest_of(1, device=flags, settings={"deterministic": "false"})
+        with open(kept) as f:
+            first = f.read()
+        check(first.startswith("cairn cudnn tuning 1\n"), f"the file begins with {first[:60]!r}")
+        digest_of(1, device=flags, settings={"deterministic": "false"})
+        with open(kept) as f:
+            check(f.read() == first, "shapes were measured again")
+        return f"{len(first.splitlines()) - 2} choices"
+
+
 def fallback():
     """a worker without the plugin: --device=gpu is an error that says so, auto takes the CPU and says why"""
     with folder() as d:
@@ -409,7 +425,7 @@ def roofline():
     return f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
 
 
-CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, several_gpus, float16, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
+CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, several_gpus, autotune, float16, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
           roofline]
 
 
