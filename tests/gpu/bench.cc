@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/base/digest.h"
 #include "common/model/initializer.h"
 #include "common/model/ready_made/ready_made.h"
 #include "worker/backend_select.h"
@@ -74,9 +75,10 @@ int Step(const std::string& name, int64_t batch_size, const std::string& precisi
   const double median = Median(seconds);
   std::printf(
       "{\"model\": \"%s\", \"batch\": %lld, \"precision\": \"%s\", \"step_ms\": %.3f, \"images_per_second\": %.1f, "
-      "\"memory_bytes\": %llu}\n",
+      "\"memory_bytes\": %llu, \"gradients_xxh3\": \"%016llx\"}\n",
       name.c_str(), static_cast<long long>(batch_size), precision.c_str(), median * 1e3,
-      static_cast<double>(batch_size) / median, static_cast<unsigned long long>((*program)->memory_bytes()));
+      static_cast<double>(batch_size) / median, static_cast<unsigned long long>((*program)->memory_bytes()),
+      static_cast<unsigned long long>(Checksum(gradients.data(), gradients.size() * sizeof(float))));
   return 0;
 }
 
