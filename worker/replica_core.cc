@@ -237,7 +237,10 @@ void ReplicaCore::SetEpochs(const v1::AssignReplicas& message) {
 
 int64_t ReplicaCore::step() const {
   const int64_t step = mode_ == nullptr ? -1 : mode_->step();
-  return context_->finished_later.empty() ? step : std::min(step, context_->plan.total_steps - 1);
+  if (step < context_->plan.total_steps) return step;
+  const bool over = std::all_of(context_->replicas.begin(), context_->replicas.end(),
+                                [&](int32_t replica) { return context_->reports.Finished(ReplicaId(replica)); });
+  return over ? step : context_->plan.total_steps - 1;
 }
 Generation ReplicaCore::generation() const { return context_->generation; }
 const std::vector<int32_t>& ReplicaCore::replicas() const { return context_->replicas; }

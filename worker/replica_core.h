@@ -188,7 +188,7 @@ class ReplicaCore {
   replica::Effects Step(replica::Event event, absl::Time now);
 
   // For Hello and heartbeats. The lowest step that an own replica has not finished (the last one is not over before its
-  // checkpoint); -1: not known yet, or no replicas.
+  // validation, however long it takes, and its checkpoint); -1: not known yet, or no replicas.
   int64_t step() const;
   Generation generation() const;
   const std::vector<int32_t>& replicas() const;

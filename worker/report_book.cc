@@ -86,6 +86,11 @@ void ReportBook::AddStepValidation(ReplicaId replica, int64_t step, const BatchS
   Keep(std::move(report));
 }
 
+bool ReportBook::Finished(ReplicaId replica) const {
+  const auto it = entries_.find(replica);
+  return it != entries_.end() && it->second.finished;
+}
+
 void ReportBook::Finish(ReplicaId replica, absl::Time now) {
   Entry& entry = entries_[replica];
   if (entry.finished) return;

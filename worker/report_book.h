@@ -45,6 +45,7 @@ class ReportBook {
   void AddValidation(ReplicaId replica, int32_t epoch, const BatchSums& sums);
   void AddStepValidation(ReplicaId replica, int64_t step, const BatchSums& sums);
   void Finish(ReplicaId replica, absl::Time now);
+  bool Finished(ReplicaId replica) const;
   // What is gathered for it leaves with the next Take.
   void Remove(ReplicaId replica);
   // The coordinator may have lost what it was told: what is kept leaves again with the next Take.

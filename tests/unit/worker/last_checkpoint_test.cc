@@ -1,4 +1,4 @@
-// Goal: the checkpoint after the last step outlasts a failover: a cut that fails is tried again with back-off, for a time that is bounded,
+// Goal: the last step is over with its validation and its checkpoint. The checkpoint after the last step outlasts a failover: a cut that fails is tried again with back-off, for a time that is bounded,
 // and no replica is told to be finished before.
 #include <gtest/gtest.h>
 
@@ -42,6 +42,8 @@ class LastCheckpointTest : public ::testing::Test {
         send_ = std::move(*send);
       } else if (const auto* compute = std::get_if<replica::Compute>(&effect)) {
         work_ = compute->work;
+      } else if (const auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
+        work_ = evaluate->work;
       } else if (const auto* take = std::get_if<replica::TakeCheckpoint>(&effect)) {
         taken_ = take->number;
         last_try_ = take->last_try;
@@ -99,6 +101,21 @@ TEST_F(LastCheckpointTest, IsTriedAgainUntilAFailoverIsOver) {
   EXPECT_EQ(core_.step(), static_cast<int64_t>(kSteps) - 1) << "it is not over";
   End(Outcome::kWritten);
   EXPECT_TRUE(finished_);
+}
+
+// Heartbeats that say that all is done would end the job without the figures.
+TEST_F(LastCheckpointTest, TheLastValidationIsPartOfTheLastStep) {
+  v1::AssignReplicas assignment = Assignment();
+  assignment.mutable_spec()->clear_checkpoints();
+  assignment.mutable_data()->set_validation_examples(16);
+  Feed(replica::Assign{assignment});
+  AnswerValues(kSteps);
+  ASSERT_NE(work_, 0u);
+  EXPECT_EQ(core_.step(), static_cast<int64_t>(kSteps) - 1);
+  EXPECT_FALSE(finished_);
+  Feed(replica::Evaluated{work_, BatchSums{16, 1, {}}});
+  EXPECT_TRUE(finished_);
+  EXPECT_EQ(core_.step(), static_cast<int64_t>(kSteps));
 }
 
 TEST_F(LastCheckpointTest, IsGivenUpAfterABoundedTime) {

@@ -401,6 +401,10 @@ TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
   for (const replica::Send& push : TakePushes()) Answer(push, 4);  // somebody else had pushed replica 1's
   EXPECT_EQ(core_.step(), 3) << "replica 1 has not validated";
   EndEvaluation(evaluations[1]);
+  ASSERT_EQ(evaluations.size(), size_t{4}) << "all steps are done: the epoch's validation";
+  EXPECT_EQ(core_.step(), 3) << "the last step is over with it";
+  EndEvaluation(evaluations[2]);
+  EndEvaluation(evaluations[3]);
   EXPECT_EQ(core_.step(), 4);
   now_ += absl::Seconds(1);
   Feed(replica::Timer{});
