@@ -25,6 +25,7 @@ class StoredCheckTest : public testing::Test {
     cluster_.AddPs("ps0");
     cluster_.AddPs("ps1");
     cluster_.AddWorker("worker0", 2);
+    cluster_.AddWorker("evaluator0", 1, v1::EVALUATOR);
     const ReplyToken token = cluster_.Submit(FakeCluster::Spec());
     cluster_.Settle();
     id_ = cluster_.SubmittedId(token);
