@@ -1,4 +1,5 @@
 // cairn job ID: everything that the coordinator knows of a job, on a page.
+#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -78,14 +79,16 @@ std::string PlacementText(const v1::JobStatus& job) {
   return absl::StrJoin(parts, "; ");
 }
 
-// The last column. Rows may be shorter than the header: an epoch without validation.
-void AddRates(const v1::JobStatus& job, std::vector<std::string>& header, std::vector<std::vector<std::string>>& rows) {
+// Another last column. Rows may be shorter than the header: an epoch without validation.
+template <typename Cell>
+void AddColumn(const v1::JobStatus& job, const char* name, const Cell& cell, std::vector<std::string>& header,
+               std::vector<std::vector<std::string>>& rows) {
   const int first = job.epochs_size() - static_cast<int>(rows.size());  // those before have no figures
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i].resize(header.size());
-    rows[i].push_back(absl::StrFormat("%g", job.epochs(first + static_cast<int>(i)).learning_rate()));
+    rows[i].push_back(cell(job.epochs(first + static_cast<int>(i))));
   }
-  header.push_back("learning_rate");
+  header.push_back(name);
 }
 
 std::string EpochTable(const v1::JobStatus& job) {
@@ -107,7 +110,13 @@ std::string EpochTable(const v1::JobStatus& job) {
     }
     rows.push_back(std::move(row));
   }
-  if (last.learning_rate() > 0) AddRates(job, header, rows);
+  if (last.learning_rate() > 0) {
+    AddColumn(job, "learning_rate", [](const v1::EpochResult& e) { return absl::StrFormat("%g", e.learning_rate()); }, header, rows);
+  }
+  if (std::any_of(job.epochs().begin(), job.epochs().end(), [](const v1::EpochResult& e) { return e.staleness_max() > 0; })) {
+    AddColumn(job, "staleness",
+              [](const v1::EpochResult& e) { return absl::StrFormat("%.2f (at most %d)", e.staleness_mean(), e.staleness_max()); }, header, rows);
+  }
   rows.insert(rows.begin(), header);
   return Table(rows);
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/text_hints.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/onnx_file.h"
 #include "common/formats/safetensors.h"
@@ -25,12 +26,12 @@ constexpr size_t kJobFileBytesMax = size_t{4} << 20;  // what a control message 
 
 class Errors : public google::protobuf::io::ErrorCollector {
  public:
-  explicit Errors(std::string where) : where_(std::move(where)) {}
+  Errors(std::string where, const google::protobuf::Descriptor* type) : where_(std::move(where)), type_(type) {}
 
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
     // Line -1: about the whole text.
-    lines_.push_back(line < 0 ? absl::StrCat(where_, ": ", message)
-                              : absl::StrFormat("%s:%d:%d: %s", where_, line + 1, column + 1, message));
+    const std::string hint = WithHint(message, type_);
+    lines_.push_back(line < 0 ? absl::StrCat(where_, ": ", hint) : absl::StrFormat("%s:%d:%d: %s", where_, line + 1, column + 1, hint));
   }
 
   std::string Text() const {
@@ -41,13 +42,14 @@ class Errors : public google::protobuf::io::ErrorCollector {
 
  private:
   const std::string where_;
+  const google::protobuf::Descriptor* const type_;
   std::vector<std::string> lines_;
 };
 
 }  // namespace
 
 absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message) {
-  Errors errors(where);
+  Errors errors(where, message->GetDescriptor());
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   if (parser.MergeFromString(text, message)) return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -239,6 +240,11 @@ int Main(int argc, char** argv) {
   AddBench(app, call);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {  // which does not tell what was there instead
+    const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+    if (unknown.empty() || unknown[0].empty() || unknown[0][0] == '-') return app.exit(error), kExitUsage;
+    std::fprintf(stderr, "cairn: there is no command \"%s\"; `cairn --help` lists them\n", unknown[0].c_str());
+    return kExitUsage;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }

@@ -2,10 +2,8 @@
 
 #include <google/protobuf/descriptor.h>
 
-#include <algorithm>
 #include <limits>
 #include <memory>
-#include <numeric>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -15,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/job_file.h"
+#include "common/model/nearest.h"
 
 namespace cairn {
 namespace {
@@ -251,36 +250,7 @@ absl::Status Apply(const std::string& path, const std::string& value, Message* m
   return Put(target, value);
 }
 
-// Levenshtein's distance, one row at a time.
-size_t Edits(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replace = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
-
-std::string Nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_edits = std::max<size_t>(1, word.size() / 2) + 1;
-  for (const std::string& candidate : candidates) {
-    const size_t edits = Edits(absl::AsciiStrToLower(word), absl::AsciiStrToLower(candidate));
-    if (edits < best_edits) {
-      best_edits = edits;
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 absl::Status ApplySetting(const std::string& setting, Message* message) {
   const size_t equals = setting.find('=');

@@ -23,7 +23,4 @@ namespace cairn {
 // range.
 absl::Status ApplySetting(const std::string& setting, google::protobuf::Message* message);
 
-// The candidate with the fewest edits to `word`, or empty where none is near. For "did you mean".
-std::string Nearest(const std::string& word, const std::vector<std::string>& candidates);
-
 }  // namespace cairn

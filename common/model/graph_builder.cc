@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/limits.h"
 #include "common/model/graph_shapes.h"
+#include "common/model/nearest.h"
 
 namespace cairn {
 namespace {
@@ -108,22 +109,6 @@ Arity ArityOf(LayerKind kind) {
   }
 }
 
-// Levenshtein's distance, for "did you mean".
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 // A name that was not checked, as a message may hold it.
 std::string Shown(const std::string& name) { return absl::CEscape(name.substr(0, kNameBytesMax)); }
 
@@ -219,8 +204,12 @@ absl::Status GraphBuilder::FreezeOthers() {
   for (const std::string& name : model_.trainable_layers()) {
     const auto found = ids_.find(name);
     if (found == ids_.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("model.trainable_layers: \"", Shown(name), "\" is no layer of the model; the last one is \"",
-                                                     graph_.nodes_.back().name, "\""));
+      std::vector<std::string> names;
+      for (const Node& node : graph_.nodes_) names.push_back(node.name);
+      const std::string nearest = Nearest(Shown(name), names);
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model.trainable_layers: \"", Shown(name), "\" is no layer of the model; ",
+          nearest.empty() ? absl::StrCat("the last one is \"", names.back(), "\"") : absl::StrCat("did you mean \"", nearest, "\"?")));
     }
     if (!graph_.nodes_[found->second].trainable) {
       return LayerError(name, "trainable: false, but model.trainable_layers names it; leave one of the two away");
@@ -276,18 +265,11 @@ absl::StatusOr<int> GraphBuilder::FindInput(const Node& node, const std::string&
                                               "\" before this layer"));
   }
   const std::string shown = Shown(name);
-  const Node* nearest = nullptr;
-  size_t distance = shown.size() / 2 + 1;  // farther is no likeness
-  for (int id = 0; id < node.id; ++id) {
-    const size_t d = EditDistance(shown, graph_.nodes_[id].name);
-    if (d < distance) {
-      distance = d;
-      nearest = &graph_.nodes_[id];
-    }
-  }
-  const std::string hint = nearest == nullptr
-                               ? absl::StrCat("the layer before this one is \"", graph_.nodes_[node.id - 1].name, "\"")
-                               : absl::StrCat("did you mean \"", nearest->name, "\"?");
+  std::vector<std::string> names;
+  for (int id = 0; id < node.id; ++id) names.push_back(graph_.nodes_[id].name);
+  const std::string nearest = Nearest(shown, names);
+  const std::string hint = nearest.empty() ? absl::StrCat("the layer before this one is \"", names.back(), "\"")
+                                           : absl::StrCat("did you mean \"", nearest, "\"?");
   return LayerError(node.name, absl::StrCat("its input \"", shown, "\" is no layer of the model; ", hint));
 }
 

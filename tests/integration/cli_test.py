@@ -95,7 +95,8 @@ def check_without_cluster(directory):
     error = run("--coordinator", "127.0.0.1:1", "jobs", code=1).stderr
     check("cannot reach the coordinator at 127.0.0.1:1" in error and "cairn up" in error, error)
     run(code=2)
-    run("frobnicate", code=2)
+    for command in (["frobnicate"], ["data", "frobnicate"]):
+        check('there is no command "frobnicate"' in run(*command, code=2).stderr, f"{command} is named")
     run("submit", code=2)
     run("--help")
     check(run("version").stdout.startswith("cairn "), "version")
@@ -133,6 +134,8 @@ def check_jobs(up, directory, data):
     check("none of train, validation, test" in up.cairn("evaluate", "1", "--split", "all", code=2).stderr, "a split that is none")
 
     check("is a folder" in up.cairn("export", "1", "-o", directory, code=2).stderr, "a folder as the output")
+    os.mkfifo(f"{directory}/pipe")
+    check("is a device or a pipe" in up.cairn("export", "1", "-o", f"{directory}/pipe", code=2).stderr, "a pipe as the output")
     check("no folder" in up.cairn("export", "1", "-o", f"{directory}/absent/m", code=2).stderr, "an output in no folder")
     for _ in range(10):  # ends cleanly every time, not most times
         up.cairn("export", "1", "--format", "safetensors", "-o", f"{directory}/m.safetensors")

@@ -115,6 +115,8 @@ def parameter_server():
             check(result["accuracy"] >= 0.8, f"{settings}: {result}")
             stale = [(e.get("staleness_mean", 0), int(e.get("staleness_max", 0))) for e in status["epochs"]]
             print(settings, disturb, result["accuracy"], stale, flush=True)
+            shown = "(at most " in c.cairn("job", job).stdout
+            check(shown == any(most > 0 for _, most in stale), f"`cairn job` shows the staleness of its epochs: {shown}")
             return units, stale
 
     units, stale = run({})

@@ -58,6 +58,7 @@ class OnnxImporter {
   absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
   absl::StatusOr<std::vector<float>> FloatsOf(int input, const char* what, int64_t count) const;
   absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
+  absl::StatusOr<std::vector<int64_t>> AxesGiven() const;  // as an attribute (before opset 13) or as input 1; none: empty
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
   // Adds a layer, named after the node (or `weight`, the name of its weights), and infers its shape. Variables' names lack
   // the layer's.

@@ -239,14 +239,17 @@ absl::Status OnnxImporter::Flatten() {
   return absl::OkStatus();
 }
 
-absl::Status OnnxImporter::Squeeze() {
-  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
+absl::StatusOr<std::vector<int64_t>> OnnxImporter::AxesGiven() const {
   OnnxAttributes attributes(*node_);
   std::vector<int64_t> axes = attributes.Ints("axes");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (HasInput(1)) {
-    CAIRN_ASSIGN_OR_RETURN(axes, IntsOf(1, "axes"));
-  }
+  if (HasInput(1)) return IntsOf(1, "axes");
+  return axes;
+}
+
+absl::Status OnnxImporter::Squeeze() {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, AxesGiven());
   if (axes.empty()) return Lacks("it names no axes; a batch of one would go too");
   std::set<int> gone;
   for (const int64_t given : axes) {
@@ -264,12 +267,7 @@ absl::Status OnnxImporter::Squeeze() {
 
 absl::Status OnnxImporter::Unsqueeze() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
-  OnnxAttributes attributes(*node_);
-  std::vector<int64_t> axes = attributes.Ints("axes");
-  CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (HasInput(1)) {
-    CAIRN_ASSIGN_OR_RETURN(axes, IntsOf(1, "axes"));
-  }
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, AxesGiven());
   const int64_t rank = static_cast<int64_t>(x.dims.size() + axes.size()) + 1;
   if (rank > static_cast<int64_t>(kAxesMax)) return Lacks("a shape of ", rank, " dimensions; at most ", kAxesMax, " are read");
   std::set<int64_t> ones;

@@ -39,6 +39,20 @@ TEST(JobFile, ErrorsNameLineAndColumn) {
   EXPECT_EQ(ErrorOf(""), "no error");
 }
 
+TEST(JobFile, ErrorsSayWhatToWrite) {
+  EXPECT_EQ(ErrorOf("epocs: 3"), "job.textproto:1:6: Message type \"cairn.v1.JobSpec\" has no field named \"epocs\"; did you mean \"epochs\"?");
+  EXPECT_EQ(ErrorOf("metrics { knid: ACCURACY }"),
+            "job.textproto:1:15: Message type \"cairn.v1.Metric\" has no field named \"knid\"; did you mean \"kind\"?");
+  EXPECT_EQ(ErrorOf("model { layers { permute { xyz: 1 } } }"),
+            "job.textproto:1:31: Message type \"cairn.v1.Permute\" has no field named \"xyz\"; it has dims");
+  EXPECT_EQ(ErrorOf("strategy: FASTEST"),
+            "job.textproto:1:18: Unknown enumeration value of \"FASTEST\" for field \"strategy\"; use one of MIRRORED, "
+            "MULTI_WORKER_MIRRORED, PARAMETER_SERVER, CENTRAL_STORAGE");
+  EXPECT_EQ(ErrorOf("metrics { kind: TOP_K_CATEGORICAL_ACCURACY }"),
+            "job.textproto:1:44: Unknown enumeration value of \"TOP_K_CATEGORICAL_ACCURACY\" for field \"kind\"; did you mean TOP_K_ACCURACY?");
+  EXPECT_EQ(ErrorOf("callbacks { model_checkpoint { save_freq: 5 } }"), "job.textproto:1:43: Expected string, got: 5; put it in quotes");
+}
+
 TEST(JobFile, DeepNestingIsAnErrorNotACrash) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += "model {";

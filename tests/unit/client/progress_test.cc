@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -234,6 +236,7 @@ TEST(Figures, TextsForPeople) {
   EXPECT_EQ(ShortBytes(512), "512 B");
   EXPECT_EQ(ShortBytes(1536 * 1024), "1.5 MiB");
   EXPECT_EQ(FigureText(0), "0.0000");
+  EXPECT_EQ(FigureText(-std::numeric_limits<double>::quiet_NaN()), "nan");
   EXPECT_EQ(FigureText(1.2e-5), "1.2000e-05");
   EXPECT_EQ(Table({{"A", "BB"}, {"long", "x"}}), "A     BB\nlong  x\n");
 }
