@@ -180,7 +180,7 @@ std::vector<std::string> ClusterCore::BestPaths(const Job& job) {
 // weights are those that the job ends with.
 bool ClusterCore::RestoreBest(Job& job) {
   const int best = BestEpoch(job.status.spec(), job.callbacks);
-  if (best < 0 || best + 1 >= job.progress->epochs()) return false;
+  if (best < 0 || best + 1 >= job.progress->epochs() || job.best_given_up) return false;
   const v1::CheckpointInfo* info = BestCheckpoint(job);
   if (info == nullptr) {
     AddNote(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
@@ -213,6 +213,7 @@ bool ClusterCore::EndWithoutBest(Job& job, const std::string& why) {
           absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
   Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
   job.restores_best = false;
+  job.best_given_up = true;
   job.restore_attempts = 0;
   job.restore_from.clear();
   if (there) {

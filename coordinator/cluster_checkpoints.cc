@@ -245,8 +245,12 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   const int64_t step = *std::min_element(steps.begin(), steps.end());
   const v1::CheckpointInfo* best = job->restores_best && job->synchronous() ? BestCheckpoint(*job) : nullptr;
   if (best != nullptr && step != best->step()) {
+    // A chief that was has put its own in the place of the best: what is in that place is another one.
+    auto& known = *job->status.mutable_checkpoints();
+    const int64_t wanted = best->step();
+    known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == reply.path(); }), known.end());
     return RestoreFailed(*job, absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name,
-                                               CutUtf8(reply.path(), kPathMax), step, best->step()), false);
+                                               CutUtf8(reply.path(), kPathMax), step, wanted), false);
   }
   Log("job %d: restored from %s: goes on from step %d", job->id(), CutUtf8(reply.path(), kPathMax), step);
   job->version.assign(job->version.size(), 0);  // they may have been further

@@ -11,6 +11,7 @@
 #include "common/base/text.h"
 #include "common/model/step_plan.h"
 #include "coordinator/cluster_core.h"
+#include "coordinator/copies.h"
 
 namespace cairn {
 namespace {
@@ -110,7 +111,11 @@ void ClusterCore::PlaceAnew(Job& job) {
 }
 
 void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
+  // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back meanwhile, it is
+  // decided anew (FallBack).
+  const bool goes_back = job.synchronous() && job.awaiting_ready && !job.recovered && job.rollback_generation == job.status.generation();
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
+  if (goes_back) job.rollback_generation = job.status.generation();
   job.caught_up.clear();
   job.lost.clear();
   job.repair_due = true;
@@ -127,10 +132,15 @@ void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
 }
 
 // Tells every ps what it has to hold, where that is news to it. One that was started anew serves nothing before it is settled what of it is
-// taken: its disk may be behind, or another one.
+// taken: its disk may be behind, or another one. A copy that was not complete is none to be taken.
 void ClusterCore::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : members_.Connected(v1::PS)) {
-    const bool unsettled = std::any_of(job.returned.begin(), job.returned.end(), [&](const auto& r) { return r.first.second == ps->name; });
+    const bool unsettled = std::any_of(job.returned.begin(), job.returned.end(), [&](const auto& r) {
+      if (r.first.second != ps->name) return false;
+      v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(r.first.first));
+      const v1::BackupPlacement* backup = FindBackup(p, ps->name);
+      return p.primary() == ps->name || (backup != nullptr && Complete(*backup));
+    });
     if (unsettled) continue;
     if (job.UsesPs(ps->name)) {
       Host(job, *ps, anew);

@@ -88,6 +88,7 @@ void ClusterCore::OnNodeUp(const NodeUp& event) {
   } else {
     ReconcileWorker(*admission, event.hello);
   }
+  if (admission->superseded.value != 0) ReleaseWork(node.name);  // what it answered in the old session is not heard
   // Last: while the new incarnation is not stored, a restart of ours takes the node for one that was started anew, and
   // reconciles again.
   StoreCluster();
@@ -376,7 +377,9 @@ void ClusterCore::LeavePsOut(Job& job, const ClusterNode& node, const std::strin
   const bool others = !job.ran() || OthersServe(job, node.name);
   job.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
   if (!job.active()) return Warn("job %d: %s", job.id(), message);
-  if (!others || (!job.ran() && PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups()))) {
+  // One that was started goes on with fewer copies: it is filled from a checkpoint just now.
+  const size_t least = job.status.started_unix_ms() == 0 ? static_cast<size_t>(1 + job.status.spec().backups()) : 1;
+  if (!others || (!job.ran() && PsThere(job) < least)) {
     return EndJob(job, v1::FAILED, message);
   }
   Warn("job %d: %s without %s", job.id(), job.ran() ? "goes on" : "begins", message);

@@ -103,6 +103,7 @@ struct Job {
   };
   Asked save_asked, summaries_asked, best_asked;
   int64_t best_asked_step = 0;                                  // of the last MarkBest
+  bool best_given_up = false;                                   // its weights could not be read: they are not tried again
   int save_failures = 0;                                        // of the first of `saves`
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision

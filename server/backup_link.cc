@@ -12,7 +12,7 @@ absl::Time BackupLink::wake_at() const {
   return retries && unanswered_ == 0 ? retry_at_ : absl::InfiniteFuture();
 }
 
-void BackupLink::Assign(const v1::BackupRoute& route, bool newer) {
+void BackupLink::Assign(const v1::BackupRoute& route, bool newer, bool missed) {
   route_ = route;
   if (!newer) {
     in_sync_ = in_sync_ || route.in_sync();
@@ -21,6 +21,10 @@ void BackupLink::Assign(const v1::BackupRoute& route, bool newer) {
   in_sync_ = route.in_sync();
   reported_ = false;
   if (stage_ != Stage::kFollowing && stage_ != Stage::kRefused) joined_ = false;
+  if (missed && !in_sync_ && (stage_ == Stage::kFollowing || stage_ == Stage::kRefused)) {
+    EndAttempt(sent_.empty() ? first_request_id_ : sent_.back().request_id + 1);
+    NeedImage(absl::InfinitePast());
+  }
   retry_at_ = absl::InfinitePast();  // what was refused for the old generation
   retry_ = kLinkRetryMin;
   progress_at_ = attempt_at_ = absl::InfinitePast();

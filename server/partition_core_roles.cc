@@ -49,6 +49,8 @@ absl::Status PartitionCore::CheckServes() const {
 void PartitionCore::OnAssign(const AssignEvent& event, PartitionEffects& effects) {
   if (event.generation < config_.generation) return;
   const bool newer = event.generation > config_.generation;
+  // In a generation that this ps has not heard of a backup may have dropped its copy, and begun with a new one.
+  const bool missed = event.generation.value > config_.generation.value + 1;
   config_.generation = event.generation;
   if (newer) {
     fenced_ = false;
@@ -72,7 +74,7 @@ void PartitionCore::OnAssign(const AssignEvent& event, PartitionEffects& effects
       effects.connect.push_back(route.address());
     } else {
       links.push_back(std::move(*same));
-      links.back().Assign(route, newer);
+      links.back().Assign(route, newer, missed);
     }
   }
   links_ = std::move(links);

@@ -530,6 +530,27 @@ TEST(ClusterCallbacks, ABestCheckpointThatIsDamagedCostsItsWeightsAndNotTheJob) 
                     HasSubstr("/run/step-10/model.safetensors: it was altered")));
 }
 
+// It goes on with the ps that are left, though these are too few for all copies.
+TEST(ClusterCallbacks, APsThatFailsWhileTheBestWeightsAreRestoredDoesNotEndTheJob) {
+  Cluster c(2, 2);
+  c.write_checkpoints = true;
+  c.validation_loss = {{0, 2}, {1, 1}, {2, 1.5}, {3, 1.25}};
+  v1::JobSpec spec = RestoringBest(v1::REPLICATED);
+  spec.set_backups(1);
+  const uint64_t id = c.SubmitOk(spec);
+  for (int round = 0; round < 600 && c.State(id) != v1::STARTING; ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+  }
+  v1::NodeMessage message;
+  message.mutable_job_error()->set_job_id(id);
+  message.mutable_job_error()->set_message("/data: no space left on device");
+  c.Say(c.node("ps-1"), message);
+  c.Settle();
+  ASSERT_EQ(c.State(id), v1::STARTING) << c.Job(id).reason();
+  for (const v1::JobStatus job = c.Job(id); const auto& p : job.partitions()) EXPECT_EQ(p.primary(), "ps-0");
+}
+
 // An attempt may have filled one ps before it failed: then these are no weights of any epoch.
 TEST(ClusterCallbacks, WeightsThatAreMixedAreNotTheLastOnes) {
   Cluster c(2, 2);

@@ -341,5 +341,22 @@ TEST(ClusterCore, AnEpochsSecondsAreThoseOfItsTraining) {
   EXPECT_NEAR(c.Job(id).epochs(1).seconds(), 2, 0.11);
 }
 
+// The coordinator has not seen that the old session broke; what was answered in it is not heard.
+TEST(ClusterCore, AWorkerWithANewerSessionIsAskedAgain) {
+  Cluster c(1, 1);
+  c.answer_finalizes = false;
+  const uint64_t id = c.SubmitOk(c.Spec());
+  for (int round = 0; round < 200 && c.State(id) != v1::FINALIZING; ++round) {
+    c.Pass(absl::Milliseconds(100));
+    c.TrainStep();
+  }
+  c.Settle();
+  ASSERT_EQ(c.node("worker-0").finalizes.size(), 1u);
+  c.node("worker-0").finalizes.clear();
+  c.Connect(c.node("worker-0"));
+  c.Settle();
+  EXPECT_EQ(c.node("worker-0").finalizes.size(), 1u);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -84,6 +84,26 @@ TEST(ClusterLosses, AfterAFallBackTheDeadAreNotAmongTheCopies) {
   EXPECT_EQ(PrimariesOn(c.Job(id), "ps-2"), 2) << "it takes its share";
 }
 
+// The generation that takes all back does not reach one of them; the next one does.
+TEST(ClusterLosses, APsThatHasNotHeardOfAFallBackGoesBackLater) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(8, 0, v1::SNAPSHOT));
+  c.Train(11);
+  for (const char* name : {"ps-0", "ps-1"}) c.node(name).kept_versions = {9};
+  c.Kill(c.node("ps-1"));
+  SetVersions(c, "ps-1", id, 9);
+  c.node("ps-0").breaks_at_rollback = true;
+  c.Restart(c.node("ps-1"));
+  ASSERT_TRUE(c.Logged("falls back from step 11 to 9"));
+  for (const auto& [p, version] : c.node("ps-0").hosted.at(id).version) EXPECT_EQ(version, 11u);
+  c.Pass(absl::Seconds(1));
+  c.Connect(c.node("ps-0"));
+  c.Settle();
+  for (const auto& [p, version] : c.node("ps-0").hosted.at(id).version) EXPECT_EQ(version, 9u);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
 TEST(ClusterLosses, AFormerCopyCanTakeTheJobOverFromAPsThatGivesUp) {
   Cluster c(2, 1);
   const uint64_t id = PromoteADeadPs(c, SpecWithCopies(40, 1));
@@ -141,6 +161,23 @@ TEST(ClusterLosses, APsThatIsNotSettledServesNothing) {
   ASSERT_GT(c.Job(id).generation(), generation) << "what ps-2 has is taken";
   ASSERT_THAT(c.Job(id).reason(), HasSubstr("ps-1"));
   EXPECT_FALSE(c.node("ps-0").hosted.at(id).serving);
+}
+
+// A backup that had not caught up is nothing to wait with: what else the ps has is served.
+TEST(ClusterLosses, ACopyThatWasNotCompleteHoldsNothingUp) {
+  Cluster c(2, 1);
+  c.replicate = false;
+  const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1, v1::LOGGED_AND_REPLICATED));
+  c.Train(3);
+  c.Kill(c.node("ps-0"));
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  c.Restart(c.node("ps-1"));
+  c.Pass(absl::Milliseconds(300));
+  EXPECT_TRUE(c.node("ps-1").hosted.at(id).serving);
+  c.Restart(c.node("ps-0"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
 // Its store failed, and its copy went with it: it names the others, in the same process.

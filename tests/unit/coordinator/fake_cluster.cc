@@ -318,6 +318,7 @@ v1::HeldPartition FakeCluster::HeldOf(const FakeNode& node, uint64_t job_id, uin
 }
 
 void FakeCluster::HostPartitions(FakeNode& node, const v1::HostPartitions& host) {
+  if (host.has_rollback_to() && std::exchange(node.breaks_at_rollback, false)) return BreakSession(node);
   FakeNode::Hosted& hosted = node.hosted[host.job_id()];
   if (host.generation() < hosted.generation) return;
   const bool anew = host.generation() > hosted.generation || !hosted.serving;

@@ -23,6 +23,7 @@ struct FakeNode {
   std::vector<v1::CoordinatorMessage> inbox;
   std::string fault;  // ps: what it says of its store
   std::string blind;  // worker: why it does not see the data
+  bool breaks_at_rollback = false;  // ps: its session breaks before it hears that it is to go back
   bool stuck = false;  // worker: beats, and answers no evaluation
   int commands = 0;  // received since the last ClearCommands, Welcome not counted
 
