@@ -216,6 +216,9 @@ std::set<NodeName> ClusterCore::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_) {
     for (const auto& [copy, returned] : job.returned) names.insert(copy.second);
+    for (const NodeName& ps : job.untold) {
+      if (job.active() && job.UsesPs(ps)) names.insert(ps);
+    }
   }
   return names;
 }

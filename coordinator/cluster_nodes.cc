@@ -241,6 +241,7 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
                                       "directory is another cluster's, or damaged; start it with an empty one",
                                       node.name, job.id(), held_generation, generation));
   }
+  if (anew) job.untold.insert(node.name);
   if (anew && job.ran()) NoteReturned(job, node, held);
   if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return NewGeneration(job, held_generation);
@@ -255,7 +256,7 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
   int covered = 0;
-  if (!anew && held_generation == generation && held != nullptr) {
+  if (!job.untold.contains(node.name) && held_generation == generation && held != nullptr) {
     for (const v1::HeldPartition& p : held->partitions()) covered += MarkReady(job, node.name, p);
   }
   const bool complete = covered == job.PartitionsOn(node.name);
@@ -288,6 +289,7 @@ void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::Partition
   Job* job = Find(ready.job_id());
   if (job == nullptr) return Send(node, MakeDropJob(ready.job_id()));
   if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
+  job->untold.erase(node.name);
   for (const v1::HeldPartition& p : ready.partitions()) {
     const bool serves = p.partition() < job->version.size() &&
                         job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;

@@ -51,6 +51,8 @@ struct Job {
   };
   // Copies whose process was started anew and that were given no role since: what their disk holds.
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
+  // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in Hello is its disk's.
+  std::set<NodeName> untold;
   std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
   std::map<std::pair<uint32_t, NodeName>, std::string> lost;  // backups that their primary cannot reach, likewise; why
   std::map<uint32_t, NodeName> moves;                 // partitions whose primary is to be elsewhere, for balance

@@ -253,6 +253,45 @@ TEST(ClusterCore, TwinsAreRefusedUntilTheFirstIsGone) {
   for (const auto& node : list.nodes()) EXPECT_TRUE(node.alive()) << node.name();
 }
 
+// The command to serve goes with the session, and what the ps names in its next Hello is its disk's.
+TEST(ClusterCore, ARestartedPsThatWasNotToldToServeIsTold) {
+  bool crashed = true;
+  for (int effects = 0; crashed; ++effects) {
+    for (const bool coordinator_too : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("a crash after ", effects, " effects", coordinator_too ? ", and another" : ""));
+      Cluster c(1, 1);
+      c.CrashSoon(effects);
+      v1::JobSpec spec = FakeCluster::Spec();
+      spec.set_backups(0);
+      c.Submit(spec, "key");
+      c.Settle();
+      crashed = c.crashed();
+      FakeNode& ps = c.node("ps-0");
+      c.Kill(ps);  // before the next coordinator hears of it
+      if (crashed) c.RestartCoordinator();
+      c.ReconnectAll();
+      const v1::ListJobsResponse jobs = c.core().ListJobs(c.clock().Now());
+      if (jobs.jobs_size() == 0) continue;  // it was not stored
+      const uint64_t id = jobs.jobs(0).job_id();
+      ps.running = true;
+      ps.hello.set_incarnation(4711);
+      c.Connect(ps);
+      c.BreakSession(ps);  // nothing was delivered
+      if (coordinator_too) {
+        c.RestartCoordinator();
+        c.ReconnectAll();
+      } else {
+        c.Connect(ps);
+      }
+      c.Settle();
+      EXPECT_TRUE(ps.hosted[id].serving);
+      EXPECT_TRUE(c.RunToEnd(id));
+      EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+    }
+    ASSERT_LT(effects, 200);
+  }
+}
+
 TEST(ClusterCore, APsOfAnotherClusterIsRefusedAndKeepsItsJobs) {
   Cluster c(1, 1);
   FakeNode& ps = c.node("ps-0");

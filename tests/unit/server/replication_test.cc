@@ -50,7 +50,7 @@ TEST_P(PairTest, ClippingAndMovingAverageReachTheBackup) {
     pass(primary.Run(FrameEvent{1, clip}));
     ASSERT_EQ(primary.core.version(), sequence);
     ASSERT_EQ(backup.core.version(), sequence);
-    EXPECT_EQ(backup.core.state().norms, measured.replies[0].frame.scalars);
+    EXPECT_EQ(backup.core.state().norms, measured.replies[0].frame.scalars + clip.scalars) << "with the factor that was applied";
     if (sequence == 2) {
       EXPECT_EQ(primary.core.state().values.floats()[3], primary.core.state().slots.back().floats()[3]);
     }
