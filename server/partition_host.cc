@@ -127,8 +127,8 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
   if (!stored.ok()) {
     const Generation generation = slot->core->generation();
     slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", stored.message()));
+    slot->failed = true;  // before anybody hears of it
     EndCore(*slot);
-    slot->failed = true;
     LogError("%s", slot->status.message());
     (void)NoteFault(stored);
     if (client != 0) Refuse(client, request, slot->status);

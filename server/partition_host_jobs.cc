@@ -122,12 +122,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   v1::PartitionsReady ready;
   ready.set_job_id(host.job_id());
   ready.set_generation(host.generation());
-  for (const auto& [partition, slot] : slots) {
-    v1::HeldPartition* p = ready.add_partitions();
-    p->set_partition(partition);
-    p->set_version(slot->version.load());
-    p->set_backup(slot->backup.load());
-  }
+  for (const auto& [partition, slot] : slots) DescribeHeld(*slot, ready.add_partitions());
   {
     absl::MutexLock lock(&mutex_);
     jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups)};

@@ -169,6 +169,20 @@ TEST_F(PsNodeTest, RestartsOnItsDataDirectory) {
   EXPECT_EQ(repeated->version, 3u);
 }
 
+TEST_F(PsNodeTest, SaysHowFarBackAPartitionCanBeTaken) {
+  Start();
+  v1::HostPartitions host = HostAll(9, 2, DenseJob(100, 10, 1, true), 1024);
+  host.mutable_spec()->set_durability(v1::SNAPSHOT);
+  Host(host);
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) ASSERT_TRUE(CallOnce(PushOf(host, 1, 0, sequence, 1.0f)).ok());
+  host.set_generation(3);
+  Host(host);
+  ASSERT_EQ(ready_.partitions(1).version(), 3u);
+  EXPECT_EQ(ready_.partitions(1).version_min(), 3u) << "it has no log";
+  ASSERT_EQ(ready_.partitions(1).versions_size(), 1);
+  EXPECT_EQ(ready_.partitions(1).versions(0), 0u) << "the initial values";
+}
+
 TEST_F(PsNodeTest, LowerGenerationsAreIgnoredAndUnnamedPartitionsGo) {
   Start();
   v1::HostPartitions host = HostAll(1, 5, DenseJob(100, 10, 1, true), 1024);
