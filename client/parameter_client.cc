@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <atomic>
 #include <deque>
 #include <optional>
@@ -97,7 +98,7 @@ class PsConnection::Impl : public std::enable_shared_from_this<PsConnection::Imp
   std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);  // not yet handed to the stream
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;         // the open one
   bool opening_ ABSL_GUARDED_BY(mutex_) = false;             // Open is about to run
-  absl::Time open_not_before_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  std::chrono::steady_clock::time_point open_not_before_ ABSL_GUARDED_BY(mutex_);  // steady: a clock that is set back delays nothing
   Backoff backoff_ ABSL_GUARDED_BY(mutex_);
   int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // streams that live and callbacks that run outside of them
   // Of the last stream that ended. gRPC joins its callback threads when the process' last channel with callbacks goes,
@@ -262,7 +263,7 @@ void PsConnection::Impl::Pump(Stream* stream) {
 void PsConnection::Impl::OpenOrWait() {
   if (opening_ || closed_) return;
   opening_ = true;
-  const absl::Duration wait = std::max(open_not_before_ - absl::Now(), absl::ZeroDuration());
+  const absl::Duration wait = std::max(absl::FromChrono(open_not_before_ - std::chrono::steady_clock::now()), absl::ZeroDuration());
   RunLater(wait, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->Open();
   });
@@ -278,7 +279,7 @@ void PsConnection::Impl::Open() {
     {
       absl::MutexLock lock(&mutex_);
       opening_ = false;
-      open_not_before_ = absl::Now() + backoff_.Next();
+      open_not_before_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(backoff_.Next());
     }
     FailAll(channel.status());
     return;
@@ -348,7 +349,7 @@ void PsConnection::Impl::OnReply(Frame reply) {
 void PsConnection::Impl::ForgetStream(Stream* stream) {
   absl::MutexLock lock(&mutex_);
   if (stream_ == stream) stream_ = nullptr;
-  open_not_before_ = absl::Now() + backoff_.Next();
+  open_not_before_ = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(backoff_.Next());
 }
 
 void PsConnection::Impl::OnStreamDone(const absl::Status& status, std::shared_ptr<grpc::Channel> channel) {

@@ -1,6 +1,7 @@
 #include "worker/restorer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "client/parameter_client.h"
 #include "common/base/log.h"
 #include "common/model/callback_check.h"
@@ -69,7 +69,8 @@ class Sender {
   };
 
   absl::Status SendAll(const std::atomic<bool>& stop) {
-    absl::Time progress = absl::Now(), retry_at = absl::InfinitePast();
+    using Steady = std::chrono::steady_clock;  // a clock that is set anew delays nothing
+    Steady::time_point progress = Steady::now(), retry_at;
     while (true) {
       std::vector<Part*> sending;
       {
@@ -80,7 +81,7 @@ class Sender {
           if (part.done || part.under_way || under_way_ >= kUnderWayMax) continue;
           if (!part.status.ok()) {
             if (!Retryable(part.status)) return part.status;
-            if (absl::Now() < retry_at) continue;
+            if (Steady::now() < retry_at) continue;
           }
           part.under_way = true;
           ++under_way_;
@@ -90,13 +91,13 @@ class Sender {
         if (sending.empty()) mutex_.AwaitWithTimeout(absl::Condition(&more), kStopPoll);
         if (done_ != done_before_) {
           done_before_ = done_;
-          progress = absl::Now();
+          progress = Steady::now();
           backoff_.Reset();
         }
       }
       if (stop) return absl::CancelledError("the worker is stopping");
-      if (absl::Now() - progress > kNoProgressMax) return Stuck();
-      if (absl::Now() >= retry_at) retry_at = absl::Now() + backoff_.Next();
+      if (absl::FromChrono(Steady::now() - progress) > kNoProgressMax) return Stuck();
+      if (Steady::now() >= retry_at) retry_at = Steady::now() + absl::ToChronoNanoseconds(backoff_.Next());
       for (Part* part : sending) Send(*part);
     }
   }
