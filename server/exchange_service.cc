@@ -3,13 +3,13 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -21,6 +21,9 @@ namespace {
 
 // A snapshot that waits for its turn asks again so often.
 constexpr absl::Duration kSnapshotPoll = absl::Milliseconds(5);
+
+// A clock that is set back would hold snapshots up for as long.
+absl::Time SteadyNow() { return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
 }  // namespace
 
@@ -330,14 +333,14 @@ void ExchangeService::Send(uint64_t client, Frame frame) {
 
 void ExchangeService::NoteTraffic(size_t bytes) {
   absl::MutexLock lock(&pace_mutex_);
-  traffic_at_ = absl::Now();
+  traffic_at_ = SteadyNow();
   const bool wanted = traffic_at_ - wanted_at_ < pace_.idle_after;
   snapshot_bytes_ = wanted ? snapshot_bytes_ + pace_.share * static_cast<double>(bytes) : static_cast<double>(pace_.free_bytes);
 }
 
 absl::Duration ExchangeService::WaitForSnapshot(size_t bytes) {
   absl::MutexLock lock(&pace_mutex_);
-  wanted_at_ = absl::Now();
+  wanted_at_ = SteadyNow();
   if (wanted_at_ - traffic_at_ >= pace_.idle_after) return absl::ZeroDuration();
   if (snapshot_bytes_ >= static_cast<double>(bytes)) {
     snapshot_bytes_ -= static_cast<double>(bytes);

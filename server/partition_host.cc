@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/base/thread_priority.h"
 #include "server/partition_slot.h"
 
 namespace cairn {
@@ -23,6 +24,7 @@ PartitionHost::PartitionHost(KvStore& store, Clock& clock, int threads, Partitio
     lanes_[i].executor->PostAfter(kTickInterval, [this, i] { Tick(i); });
   }
   image_writer_ = std::make_unique<SerialExecutor>("images");
+  image_writer_->Post(LowerThreadPriority);  // an image that is written later delays no step
 }
 
 PartitionHost::~PartitionHost() { Stop(); }

@@ -293,6 +293,7 @@ absl::Status Persistence::Append(const PartitionConfig& config, const Persist& p
 
 absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image& image) {
   KvBatch batch;
+  batch.set_background();
   PutImage(config, image, batch);
   if (config.durability == v1::SNAPSHOT) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));

@@ -38,11 +38,15 @@ class KvBatch {
   }
   void Delete(std::string key) { ops_.push_back(DeleteOp{std::move(key)}); }
   void DeleteRange(std::string begin, std::string end) { ops_.push_back(DeleteRangeOp{std::move(begin), std::move(end)}); }
+  // Nobody waits for this batch: its large values delay no other batch, and it may take longer.
+  void set_background() { background_ = true; }
+  bool background() const { return background_; }
   const std::vector<Op>& ops() const { return ops_; }
   bool empty() const { return ops_.empty(); }
 
  private:
   std::vector<Op> ops_;
+  bool background_ = false;
 };
 
 class KvStore {

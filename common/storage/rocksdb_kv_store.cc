@@ -203,11 +203,12 @@ class RocksDbKvStore : public KvStore {
 
   absl::Status WriteBodies(const KvBatch& batch, bool sync, std::vector<std::optional<ValueLog::Place>>& written) {
     std::set<uint64_t> segments;
+    const auto urgency = batch.background() ? ValueLog::Urgency::kLater : ValueLog::Urgency::kNow;
     for (const KvBatch::Op& op : batch.ops()) {
       written.emplace_back();
       const auto* put = std::get_if<KvBatch::PutOp>(&op);
       if (put == nullptr || put->body.size() < kBodyBytesMin) continue;
-      CAIRN_ASSIGN_OR_RETURN(written.back(), values_->Append(put->body.data(), put->body.size()));
+      CAIRN_ASSIGN_OR_RETURN(written.back(), values_->Append(put->body.data(), put->body.size(), urgency));
       segments.insert(written.back()->segment);
     }
     if (!sync) return absl::OkStatus();

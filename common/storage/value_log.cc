@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -130,7 +131,7 @@ void ValueLog::Sweep() {
   absl::MutexLock lock(&mutex_);
   std::vector<uint64_t> dead;
   for (const auto& [number, segment] : segments_) {
-    if (segment.bodies == 0 && number != active_) dead.push_back(number);
+    if (segment.bodies == 0 && !IsActive(number)) dead.push_back(number);
   }
   for (uint64_t number : dead) Retire(number);
 }
@@ -144,7 +145,11 @@ void ValueLog::Retire(uint64_t segment) {
   }
 }
 
-absl::Status ValueLog::StartSegment() {
+bool ValueLog::IsActive(uint64_t segment) const {
+  return std::any_of(active_.begin(), active_.end(), [segment](const Active& a) { return a.segment == segment; });
+}
+
+absl::Status ValueLog::StartSegment(Active& active) {
   const uint64_t number = last_segment_ + 1;
   const std::string path = PathOf(number);
   if (!spares_.empty()) {
@@ -153,26 +158,27 @@ absl::Status ValueLog::StartSegment() {
     if (rename(spare.c_str(), path.c_str()) != 0 && errno != ENOENT)
       return FileError(spare, "cannot be renamed", errno);
   }
-  CAIRN_ASSIGN_OR_RETURN(active_file_, File::Open(path, O_WRONLY | O_CREAT));
+  CAIRN_ASSIGN_OR_RETURN(active.file, File::Open(path, O_WRONLY | O_CREAT));
   last_segment_ = number;
-  const uint64_t before = std::exchange(active_, number);
-  active_end_ = 0;
+  const uint64_t before = std::exchange(active.segment, number);
+  active.end = 0;
   segments_[number];
   if (const auto it = segments_.find(before); it != segments_.end() && it->second.bodies == 0) Retire(before);
   return absl::OkStatus();
 }
 
-absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size) {
+absl::StatusOr<ValueLog::Place> ValueLog::Append(const void* data, size_t size, Urgency urgency) {
   CAIRN_CHECK(size > 0, "an empty body");
   std::shared_ptr<File> file;
   Place place;
   {
     absl::MutexLock lock(&mutex_);
-    if (active_file_ == nullptr || active_end_ >= kSegmentBytes) CAIRN_RETURN_IF_ERROR(StartSegment());
-    file = active_file_;
-    place = {active_, active_end_, size};
-    active_end_ += (size + kPageBytes - 1) / kPageBytes * kPageBytes;
-    ++segments_[active_].bodies;
+    Active& active = active_[static_cast<size_t>(urgency)];
+    if (active.file == nullptr || active.end >= kSegmentBytes) CAIRN_RETURN_IF_ERROR(StartSegment(active));
+    file = active.file;
+    place = {active.segment, active.end, size};
+    active.end += (size + kPageBytes - 1) / kPageBytes * kPageBytes;
+    ++segments_[active.segment].bodies;
   }
   // Outside of the lock: others write beside us.
   if (absl::Status status = file->WritePages(static_cast<const char*>(data), size, place.offset); !status.ok()) {
@@ -186,7 +192,9 @@ absl::Status ValueLog::Sync(uint64_t segment) {
   std::shared_ptr<File> file;
   {
     absl::MutexLock lock(&mutex_);
-    if (segment == active_) file = active_file_;
+    for (const Active& active : active_) {
+      if (active.segment == segment) file = active.file;
+    }
   }
   if (file == nullptr) {
     CAIRN_ASSIGN_OR_RETURN(file, File::Open(PathOf(segment), O_WRONLY));
@@ -221,7 +229,7 @@ void ValueLog::Release(const Place& place) {
   absl::MutexLock lock(&mutex_);
   const auto it = segments_.find(place.segment);
   CAIRN_CHECK(it != segments_.end() && it->second.bodies > 0, "released twice");
-  if (--it->second.bodies == 0 && place.segment != active_) Retire(place.segment);
+  if (--it->second.bodies == 0 && !IsActive(place.segment)) Retire(place.segment);
 }
 
 }  // namespace cairn

@@ -11,9 +11,12 @@
 //   2. A file is used again or deleted only when all bodies in it were released, and the caller releases a body only
 //   after the batch that
 //      forgets its place is confirmed.
-//   3. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).
+//   3. Bodies of either urgency fill files of their own: who appends an urgent one never waits for a file that a large body of the other kind
+//      is being written to. (The system lets one thread at a time write to a file.)
+//   4. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -38,6 +41,9 @@ class ValueLog {
   // Numbers of files stay below this: a larger one, in a file's name or in a place, is not ours.
   static constexpr uint64_t kSegmentsMax = uint64_t{1} << 48;
 
+  // kLater: what nobody waits for, and what lives longer.
+  enum class Urgency { kNow, kLater };
+
   struct Place {
     uint64_t segment = 0;
     uint64_t offset = 0;
@@ -52,7 +58,7 @@ class ValueLog {
   void Sweep();  // drops the files that nothing was retained in
 
   // Retained. size > 0. Errors: RESOURCE_EXHAUSTED no space, UNAVAILABLE; both name the file.
-  absl::StatusOr<Place> Append(const void* data, size_t size);
+  absl::StatusOr<Place> Append(const void* data, size_t size, Urgency urgency = Urgency::kNow);
   absl::Status Sync(uint64_t segment);  // to the disk
   // Appends the bytes to *out. Errors: DATA_LOSS where the file is missing or too short.
   absl::Status Read(const Place& place, std::string* out) const;
@@ -66,16 +72,21 @@ class ValueLog {
 
   explicit ValueLog(std::string directory) : directory_(std::move(directory)) {}
   std::string PathOf(uint64_t segment) const;
-  absl::Status StartSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is being filled.
+  struct Active {
+    std::shared_ptr<File> file;
+    uint64_t segment = 0;  // 0: none yet
+    uint64_t end = 0;
+  };
+  absl::Status StartSegment(Active& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsActive(uint64_t segment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(uint64_t segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> spares_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<File> active_file_ ABSL_GUARDED_BY(mutex_);
-  uint64_t active_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none yet
-  uint64_t active_end_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::array<Active, 2> active_ ABSL_GUARDED_BY(mutex_);  // by urgency
   uint64_t last_segment_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t named_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;  // files up to it have their names on the disk
 };

@@ -7,8 +7,9 @@
 
 A client asks one partition, long before, for each of the coming versions, so that each answer comes at the moment of its update. A step's
 time is what lies between two answers. The WINDOW steps from a checkpoint's own on are those that its cut, its transfer and its writing
-may delay; all others are what it is compared with. The machine's own noise stands beside it: the same figures for steps as far away from
-any checkpoint as can be. The excess of a checkpoint is its longest step over the median of the others.
+may delay. Each is compared with the median of the steps nearby that are in no checkpoint's window, because the machine's speed drifts; what
+such a step itself differs from that median by is the machine's noise, and stands beside it. The mean's standard error says how far to believe it.
+EVERY is odd: a ps writes an image of its own at each fourth log of its size, which are eight steps here, and would meet every second checkpoint.
 """
 
 import argparse
@@ -28,8 +29,8 @@ from jobs import make_glyphs  # noqa: E402
 from training_bench import BATCH, CNN, JOB  # noqa: E402
 from wire import Frame, exchange, open_channel, types_pb2  # noqa: E402
 
-EVERY = 20  # steps
-WINDOW = 4  # steps that are the checkpoint's
+EVERY = 25  # steps
+WINDOW = 16  # steps that are the checkpoint's
 AHEAD = 24  # versions asked for in advance
 MODELS = {
     "cnn": CNN,
@@ -94,19 +95,26 @@ def measure(name, checkpoints):
     check(written >= EVERY * (steps // EVERY - 2), f"the last checkpoint is of step {written}, of {steps}")
     times = {v: 1000 * (seen[v] - seen[v - 1]) for v in range(first + 1, steps + 1)}
     # Step v + 1 is the first that finds the cut of version v.
-    at = [v for v in range(EVERY, steps - EVERY, EVERY) if v > first]
+    at = [v for v in range(EVERY, steps - EVERY, EVERY) if v - EVERY > first]
     near = {v + i for v in at for i in range(1, WINDOW + 1)}
     others = [t for v, t in times.items() if v not in near]
     median = statistics.median(others)
-    print(f"{name}: {len(times)} steps, {len(at)} checkpoints; ms a step", flush=True)
-    print(f"  others           {percentiles(others)}")
-    print(f"  at checkpoints   {percentiles([t for v, t in times.items() if v in near])}")
+    print(f"{name}: {len(times)} steps, {len(at)} checkpoints; ms a step: {percentiles(others)}; excess over the steps nearby:", flush=True)
+
+    def excess(v):
+        return times[v] - statistics.median(t for u, t in times.items() if abs(u - v) <= EVERY and u not in near and u != v)
+
+    def show(text, ms):
+        mean, error = statistics.mean(ms), statistics.stdev(ms) / len(ms) ** 0.5
+        print(f"  {text:22s} mean {mean:+7.2f} +- {error:5.2f} ms ({100 * mean / median:+5.1f} %)   {percentiles(ms)}", flush=True)
     for i in range(1, WINDOW + 1):
-        print(f"    step {i} after it  {percentiles([times[v + i] for v in at])}")
-    for text, base in (("at checkpoints", 0), ("far from them", EVERY // 2)):
-        excess = sorted(max(times[v + base + i] for i in range(1, WINDOW + 1)) - median for v in at)
-        print(f"  excess of the longest step {text:16s} median {statistics.median(excess):6.2f} ms   largest {excess[-1]:6.2f} ms   "
-              f"({100 * statistics.median(excess) / median:.0f} %, {100 * excess[-1] / median:.0f} % of a step)", flush=True)
+        show(f"step {i} after a cut", [excess(v + i) for v in at])
+    show("all of them", [excess(v + i) for v in at for i in range(1, WINDOW + 1)])
+    far = [[excess(v + i) for i in range(WINDOW + 1, EVERY)] for v in at]
+    show("steps far from any", [ms for group in far for ms in group])
+    count = EVERY - WINDOW - 1  # of a longest one: the same on both sides
+    show("longest of first ones", [max(excess(v + i) for i in range(1, count + 1)) for v in at])
+    show("longest of far ones", [max(group) for group in far])
 
 
 def main():

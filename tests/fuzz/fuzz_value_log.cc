@@ -42,7 +42,8 @@ void Check(ByteSource in) {
     }
     std::string body(in.Bytes(in.Byte() % 64 + 1));
     if (body.empty() || kept.contains(body)) continue;
-    const auto place = (*log)->Append(body.data(), body.size());
+    const auto urgency = in.Below(2) == 0 ? ValueLog::Urgency::kNow : ValueLog::Urgency::kLater;
+    const auto place = (*log)->Append(body.data(), body.size(), urgency);
     MustBeOk(place.status());
     kept.emplace(std::move(body), *place);
   }

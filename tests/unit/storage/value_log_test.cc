@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -65,6 +66,31 @@ TEST_F(ValueLogTest, AFileWithTheHighestNumberIsNotOurs) {
   std::string out;
   EXPECT_TRUE(log->Read(*place, &out).ok());
   EXPECT_EQ(out, "abc");
+}
+
+TEST_F(ValueLogTest, WhatMayComeLaterFillsFilesOfItsOwn) {
+  using Urgency = ValueLog::Urgency;
+  const auto log = *ValueLog::Open(directory_);
+  const auto now = *log->Append("now", 3);
+  const auto later = *log->Append("later", 5, Urgency::kLater);
+  const auto more = *log->Append("more", 4);
+  const auto latest = *log->Append("latest", 6, Urgency::kLater);
+  EXPECT_NE(now.segment, later.segment);
+  EXPECT_EQ(more.segment, now.segment);
+  EXPECT_EQ(latest.segment, later.segment);
+  // A file that is being filled stays, though nothing in it is named any more; its next body goes behind.
+  log->Release(later);
+  log->Release(latest);
+  log->Sweep();
+  const auto again = *log->Append("again", 5, Urgency::kLater);
+  EXPECT_EQ(again.segment, later.segment);
+  EXPECT_GT(again.offset, latest.offset);
+  for (const auto& [place, body] : {std::pair{now, "now"}, {more, "more"}, {again, "again"}}) {
+    std::string out;
+    EXPECT_TRUE(log->Sync(place.segment).ok());
+    EXPECT_TRUE(log->Read(place, &out).ok());
+    EXPECT_EQ(out, body);
+  }
 }
 
 TEST_F(ValueLogTest, AFullDiskIsNamedAndLaterThereIsRoomAgain) {
