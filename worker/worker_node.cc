@@ -103,6 +103,10 @@ v1::Hello WorkerNode::MakeHello() {
   hello.set_slots(options_.slots);
   hello.set_device(backend_->device());
   hello.set_fingerprint(backend_->fingerprint());
+  hello.set_device_kind(backend_->kind());
+  for (const v1::DataType compute : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}) {
+    if (backend_->Computes(compute)) hello.add_compute_dtypes(compute);
+  }
   hello.set_incarnation(incarnation_);
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) *hello.add_running() = trainer->held();
   return hello;

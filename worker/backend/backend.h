@@ -19,6 +19,7 @@
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
+#include "worker/backend/gradient_join.h"
 
 namespace cairn {
 
@@ -35,6 +36,7 @@ struct StepInfo {
   uint64_t step = 0;    // of the job
   uint32_t replica = 0;
   float loss_scale = 1;  // a power of two: the loss is multiplied by it, its gradients divided by it in float32 (ProgramOptions.compute FLOAT16)
+  v1::DataType values = v1::FLOAT32;  // every value is a number of this type: so it may cross to a device as one
 };
 
 struct BatchSums {
@@ -69,6 +71,12 @@ class Program {
   // batch.examples is in [1, batch_max]. Errors: INVALID_ARGUMENT where a label is out of range.
   virtual absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
                                               absl::Span<float> gradients, const GradientReady& ready) = 0;
+  // The same, but the gradient becomes that of replica join.node.first + leaf; the caller gets the sum only. ready: of the own gradient,
+  // whose numbers are nowhere in the caller's memory. Errors: UNIMPLEMENTED, the backend does not join.
+  virtual absl::StatusOr<BatchSums> TrainJoined(const Batch& /*batch*/, const StepInfo& /*info*/, absl::Span<const float> /*values*/,
+                                                const std::shared_ptr<GradientJoin>& /*join*/, uint32_t /*leaf*/, const GradientReady& /*ready*/) {
+    return absl::UnimplementedError("this backend does not add up gradients");
+  }
   // Forward with moving statistics and without dropout.
   virtual absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) = 0;
   // The same; outputs: float32 [examples, output shape...].
@@ -105,8 +113,16 @@ class Backend {
   virtual std::string name() const = 0;         // "onednn"
   virtual std::string device() const = 0;       // "cpu: Intel Xeon ... (AVX-512)"
   virtual std::string fingerprint() const = 0;  // what decides the bits: ISA, library version
+  virtual v1::Device kind() const { return v1::CPU; }
+  // JobSpec.compute_dtype: Compile refuses others.
+  virtual bool Computes(v1::DataType compute) const { return compute == v1::FLOAT32; }
   // Replicas that a worker computes at the same time unless it is told otherwise; 0: one for each of the machine's threads.
   virtual int slots_default() const { return 0; }
+  // Whether it adds up gradients itself (GradientJoin); else Join is UNIMPLEMENTED.
+  virtual bool joins() const { return false; }
+  virtual absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>& /*graph*/, JoinOptions /*options*/) {
+    return absl::UnimplementedError("this backend does not add up gradients");
+  }
   // Errors: UNIMPLEMENTED names the layer that this backend lacks.
   virtual absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                            const ProgramOptions& options) = 0;

@@ -29,6 +29,12 @@ class GpuBackend : public Backend {
     return absl::StrCat("gpu:", first.index, "..", devices_.back().index, ": ", devices_.size(), " of ", text);
   }
   std::string fingerprint() const override { return devices_.front().fingerprint; }
+  v1::Device kind() const override { return v1::GPU; }
+  bool Computes(v1::DataType compute) const override {
+    ProgramOptions options;
+    options.compute = compute;
+    return PrecisionOf(options).ok();
+  }
   int slots_default() const override { return static_cast<int>(devices_.size()); }
 
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph, const ProgramOptions& options) override {

@@ -71,6 +71,8 @@ class OnednnBackend : public Backend {
                         absl::Hex(static_cast<int>(dnnl::get_effective_cpu_isa())));
   }
 
+  bool Computes(v1::DataType compute) const override { return CheckCompute(compute).ok(); }
+
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                    const ProgramOptions& options) override {
     CAIRN_RETURN_IF_ERROR(CheckCompute(options.compute));
