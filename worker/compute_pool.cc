@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kProgramsMax = 2;
 // Training tasks in a row of one slot while evaluation waits.
 constexpr int kTrainingRun = 4;
+constexpr int kPassesMax = 8;
 
 }  // namespace
 
@@ -55,7 +56,7 @@ void ProgramCache::DropGone() {
   std::erase_if(entries_, [](const Entry& e) { return e.model.expired(); });
 }
 
-ComputePool::ComputePool(int slots, Backend& backend) : slots_(slots), backend_(backend) {
+ComputePool::ComputePool(int slots, Backend& backend) : slots_(slots), backend_(backend), states_(static_cast<size_t>(slots)) {
   for (int i = 0; i < slots; ++i) {
     threads_.emplace_back([this, i] {
       pthread_setname_np(pthread_self(), ("slot-" + std::to_string(i)).c_str());
@@ -67,55 +68,105 @@ ComputePool::ComputePool(int slots, Backend& backend) : slots_(slots), backend_(
 ComputePool::~ComputePool() { Stop(); }
 
 void ComputePool::Stop() {
-  std::deque<Task> dropped[2];  // destroyed without the lock
+  std::vector<Task> dropped;  // destroyed without the lock
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    dropped[0].swap(training_);
-    dropped[1].swap(evaluation_);
-    wake_.SignalAll();
+    for (Queue* queue : {&training_, &evaluation_}) {
+      for (Queued& queued : *queue) dropped.push_back(std::move(queued.task));
+      queue->clear();
+    }
+    for (Slot& slot : states_) {
+      dropped.push_back(std::exchange(slot.next, nullptr));
+      slot.wake.Signal();
+    }
   }
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
 }
 
-void ComputePool::Submit(Priority priority, Task task) {
+void ComputePool::Submit(Priority priority, Task task, int home) {
   absl::MutexLock lock(&mutex_);
   if (stopping_) return;
-  (priority == Priority::kTraining ? training_ : evaluation_).push_back(std::move(task));
-  wake_.Signal();
+  const int slot = SlotFor(home);
+  if (slot == kNoSlot) {
+    (priority == Priority::kTraining ? training_ : evaluation_).push_back({std::move(task), home});
+    return;
+  }
+  Slot& taker = states_[static_cast<size_t>(slot)];
+  taker.next = std::move(task);
+  taker.next_priority = priority;
+  taker.wake.Signal();
+}
+
+// Who takes a task at once: its home, else the first that is idle; kNoSlot: nobody.
+int ComputePool::SlotFor(int home) const {
+  const auto open = [this](int i, Slot::State least) ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    const Slot& slot = states_[static_cast<size_t>(i)];
+    return (slot.state == Slot::State::kIdle || slot.state == least) && !slot.next;
+  };
+  if (home >= 0 && home < slots_ && open(home, Slot::State::kEnding)) return home;
+  for (int i = 0; i < slots_; ++i) {
+    if (open(i, Slot::State::kIdle)) return i;
+  }
+  return kNoSlot;
+}
+
+void ComputePool::Ending(int slot) {
+  absl::MutexLock lock(&mutex_);
+  states_[static_cast<size_t>(slot)].state = Slot::State::kEnding;
 }
 
 void ComputePool::Purge() {
   absl::MutexLock lock(&mutex_);
   ++purge_;
-  wake_.SignalAll();
+  for (Slot& slot : states_) slot.wake.Signal();
 }
 
-bool ComputePool::Take(int& training_run, Task& task) {
-  const bool turn_of_evaluation = training_.empty() || training_run >= kTrainingRun;
-  std::deque<Task>& queue = turn_of_evaluation && !evaluation_.empty() ? evaluation_ : training_;
-  if (queue.empty()) return false;
-  training_run = &queue == &training_ ? std::min(training_run + 1, kTrainingRun) : 0;
-  task = std::move(queue.front());
-  queue.pop_front();
-  return true;
+ComputePool::Task ComputePool::Take(int slot) {
+  Slot& taker = states_[static_cast<size_t>(slot)];
+  Task task;
+  Priority priority = taker.next_priority;
+  if (taker.next) {
+    task = std::exchange(taker.next, nullptr);
+  } else {
+    const bool turn_of_evaluation = training_.empty() || taker.training_run >= kTrainingRun;
+    priority = turn_of_evaluation && !evaluation_.empty() ? Priority::kEvaluation : Priority::kTraining;
+    task = TakeFrom(priority == Priority::kTraining ? training_ : evaluation_, slot);
+  }
+  if (task) taker.training_run = priority == Priority::kTraining ? std::min(taker.training_run + 1, kTrainingRun) : 0;
+  return task;
 }
 
-void ComputePool::Loop(int /*slot*/) {
-  ProgramCache cache(backend_);
-  int training_run = 0;
+ComputePool::Task ComputePool::TakeFrom(Queue& queue, int slot) {
+  if (queue.empty()) return nullptr;
+  auto taken = std::find_if(queue.begin(), queue.end(), [slot](const Queued& queued) { return queued.home == slot; });
+  if (taken == queue.end() || queue.front().passed >= kPassesMax) taken = queue.begin();
+  for (auto before = queue.begin(); before != taken; ++before) ++before->passed;
+  Task task = std::move(taken->task);
+  queue.erase(taken);
+  return task;
+}
+
+void ComputePool::Loop(int slot) {
+  ProgramCache cache(slot, backend_);
   uint64_t purged = 0;
   while (true) {
     Task task;
     bool purge = false;
     {
       absl::MutexLock lock(&mutex_);
-      while (!stopping_ && purged == purge_ && training_.empty() && evaluation_.empty()) wake_.Wait(&mutex_);
+      Slot& own = states_[static_cast<size_t>(slot)];
+      while (!stopping_) {
+        purge = std::exchange(purged, purge_) != purge_;
+        task = Take(slot);
+        if (task || purge) break;
+        own.state = Slot::State::kIdle;
+        own.wake.Wait(&mutex_);
+      }
       if (stopping_) return;
-      purge = std::exchange(purged, purge_) != purge_;
-      Take(training_run, task);
+      own.state = Slot::State::kBusy;
     }
     if (purge) cache.DropGone();
     if (task) task(cache);

@@ -72,6 +72,12 @@ class PenalizedProgram : public Program {
     penalties_.Begin(values);
     return program_->Predict(batch, values);
   }
+  absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
+                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf, const GradientReady& ready) override {
+    Begin(values);
+    return Penalized(program_->TrainJoined(batch, info, values, join, leaf, ready));
+  }
+  void Prefetch(const Batch& next) override { program_->Prefetch(next); }
   absl::Status UseWeightSource(WeightSource* source) override {
     source_ = source == nullptr ? nullptr : std::make_unique<TakingSource>(*source, penalties_);
     return program_->UseWeightSource(source_.get());

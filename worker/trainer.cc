@@ -49,6 +49,9 @@ void Trainer::Assign(const v1::AssignReplicas& message) {
     if (assignment_ != nullptr && message.assignment() < assignment_->assignment()) return;
     if (assignment_ != nullptr) left.assign(assignment_->replicas().begin(), assignment_->replicas().end());
     assignment_ = std::make_shared<const v1::AssignReplicas>(message);
+    std::erase_if(seats_, [&](const auto& seat) {
+      return std::find(message.replicas().begin(), message.replicas().end(), seat.first) == message.replicas().end();
+    });
     prepared = prepared_;
   }
   checkpointer_->Know(message);
@@ -118,18 +121,22 @@ void Trainer::CarryOut(replica::Effects effects) {
     std::visit(Overloaded{
                    [&](replica::Send& send) { SendToPs(std::move(send)); },
                    [&](replica::Compute& compute) {
+                     const int home = HomeOf(compute.replica);
                      services_.pool->Submit(
                          ComputePool::Priority::kTraining,
                          [self = shared_from_this(), compute = std::move(compute)](ProgramCache& programs) mutable {
                            self->RunCompute(std::move(compute), programs);
-                         });
+                         },
+                         home);
                    },
                    [&](replica::Evaluate& evaluate) {
+                     const int home = HomeOf(evaluate.replica);
                      services_.pool->Submit(
                          ComputePool::Priority::kTraining,
                          [self = shared_from_this(), evaluate = std::move(evaluate)](ProgramCache& programs) mutable {
                            self->RunEvaluate(std::move(evaluate), programs);
-                         });
+                         },
+                         home);
                    },
                    [&](replica::WeightsHere& here) {
                      if (const auto weights = Weights(here.work)) weights->Here(here.partition);
@@ -208,7 +215,7 @@ std::optional<v1::JobError> Trainer::error() const {
   error.set_job_id(job_.value);
   if (assignment_ != nullptr) error.set_generation(assignment_->generation());
   error.set_message(failure_);
-  error.set_worker_only(data_trouble_);
+  error.set_worker_only(data_trouble_ || device_trouble_);
   return error;
 }
 
@@ -219,6 +226,7 @@ std::optional<v1::JobProgress> Trainer::progress() const {
   progress.set_job_id(job_.value);
   progress.set_step(step);
   progress.set_replica_ms(replica_ms_.load(std::memory_order_relaxed));
+  progress.set_loss_scale(loss_scale_.load(std::memory_order_relaxed));
   absl::MutexLock lock(&mutex_);
   if (assignment_ != nullptr) progress.set_generation(assignment_->generation());
   return progress;
@@ -314,15 +322,34 @@ void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
   const uint64_t work = compute.work;
   absl::StatusOr<BatchSums> sums = Train(compute, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
+    if (absl::IsUnimplemented(sums.status()) || absl::IsResourceExhausted(sums.status())) device_trouble_ = true;
     sums = Annotate(sums.status(), absl::StrCat("step ", compute.step, ", replica ", compute.replica.value));
   }
   compute = {};  // the core may write to the buffers from now on
+  services_.pool->Ending(programs.slot());
   Post(replica::Computed{work, std::move(sums)});
 }
 
-bool Trainer::OnlyReplica() const {
+int Trainer::HomeOf(ReplicaId replica) const {
   absl::MutexLock lock(&mutex_);
-  return assignment_ != nullptr && assignment_->replicas_size() == 1;
+  const auto seat = seats_.find(replica.value);
+  return seat == seats_.end() ? ComputePool::kNoSlot : seat->second.slot;
+}
+
+// Replicas of one slot take turns in their order.
+void Trainer::TakeSeat(const replica::Compute& compute, int slot) {
+  absl::MutexLock lock(&mutex_);
+  seats_[compute.replica.value] = {slot, compute.step};
+}
+
+Trainer::Turn Trainer::NextOn(int slot, ReplicaId replica) const {
+  absl::MutexLock lock(&mutex_);
+  auto next = seats_.upper_bound(replica.value);
+  for (size_t i = 0; i < seats_.size(); ++i, ++next) {
+    if (next == seats_.end()) next = seats_.begin();
+    if (next->second.slot == slot) return {ReplicaId(next->first), next->second.step + 1};
+  }
+  return {replica, 0};  // it was taken away meanwhile
 }
 
 void Trainer::NoteReplicaTime(absl::Duration time) {
@@ -355,17 +382,18 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
   Buffer gradient = compute.gradient;
-  // The next batch goes to the device while this one's gradients come: if it will be this slot's. Of several replicas any slot may get any.
-  bool ahead = OnlyReplica();
+  // The slot's next batch goes to the device while this one's gradients come.
+  TakeSeat(compute, programs.slot());
+  bool ahead = true;
   const auto train = [&] {
     return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
                        [&](int64_t begin, int64_t end) {
                          tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
                            Post(replica::GradientReady{compute.work, first, last});
                          });
-                         if (std::exchange(ahead, false)) {
-                           if (const auto next = prepared->batches->Peek(compute.step + 1, compute.replica)) program->Prefetch(*next);
-                         }
+                         if (!std::exchange(ahead, false)) return;
+                         const Turn turn = NextOn(programs.slot(), compute.replica);
+                         if (const auto next = prepared->batches->Peek(turn.step, turn.replica)) program->Prefetch(*next);
                        });
   };
   absl::StatusOr<BatchSums> sums = compute.by_layer ? ByLayer(compute.work, *prepared, *program, train) : train();
@@ -378,9 +406,11 @@ void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
   const uint64_t work = evaluate.work;
   absl::StatusOr<BatchSums> sums = EvaluateShare(evaluate, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
+    if (absl::IsUnimplemented(sums.status()) || absl::IsResourceExhausted(sums.status())) device_trouble_ = true;
     sums = Annotate(sums.status(), absl::StrCat("validation after step ", evaluate.step));
   }
   evaluate = {};
+  services_.pool->Ending(programs.slot());
   Post(replica::Evaluated{work, std::move(sums)});
 }
 

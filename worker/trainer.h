@@ -89,7 +89,13 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   absl::StatusOr<std::shared_ptr<const Prepared>> OpenAll(const v1::AssignReplicas& assignment);
   void NoteReplicaTime(absl::Duration time);
   void NoteLossScale(const replica::Compute& compute);
-  bool OnlyReplica() const;  // this worker has one replica of the job
+  struct Turn {
+    ReplicaId replica;
+    int64_t step = 0;
+  };
+  int HomeOf(ReplicaId replica) const;  // the slot that computed it last
+  void TakeSeat(const replica::Compute& compute, int slot);
+  Turn NextOn(int slot, ReplicaId replica) const;  // what the slot computes after the replica's present step, if nothing moves
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
@@ -103,6 +109,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
   std::atomic<float> loss_scale_{0};         // as computed with last
   std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
+  std::atomic<bool> device_trouble_{false};  // what this worker computes on cannot do it, or has too little memory
 
   // Whoever sets driving_ drives core_ until the queue is empty.
   absl::Mutex queue_mutex_;
@@ -114,6 +121,11 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   mutable absl::Mutex mutex_;
   std::shared_ptr<const v1::AssignReplicas> assignment_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Prepared> prepared_ ABSL_GUARDED_BY(mutex_);
+  struct Seat {
+    int slot = ComputePool::kNoSlot;
+    int64_t step = 0;
+  };
+  std::map<int32_t, Seat> seats_ ABSL_GUARDED_BY(mutex_);  // by own replica: where it was computed last, and which step
   std::string failure_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
 };

@@ -1,5 +1,5 @@
-// Goal: slots run all tasks, neither training nor evaluation starves, programs are compiled once a slot and dropped
-// with their model.
+// Goal: slots run all tasks, a task runs at home where that costs no waiting, neither training nor evaluation nor a task without a home
+// starves, programs are compiled once a slot and dropped with their model.
 #include "worker/compute_pool.h"
 
 #include <gtest/gtest.h>
@@ -56,6 +56,79 @@ TEST(ComputePoolTest, EvaluationGetsItsTurnAndTrainingTheRest) {
   begin.Notify();
   done.Wait();
   EXPECT_EQ(order, "tttettttettt");
+}
+
+constexpr auto kTraining = ComputePool::Priority::kTraining;
+
+// A task that holds its slot until it is let go.
+class Block {
+ public:
+  Block(ComputePool& pool, int home) {
+    pool.Submit(kTraining, [this](ProgramCache& programs) {
+      slot_ = programs.slot();
+      runs_.Notify();
+      go_.WaitForNotification();
+      over_.Notify();
+    }, home);
+    runs_.WaitForNotification();
+  }
+  ~Block() {
+    if (!go_.HasBeenNotified()) go_.Notify();
+    over_.WaitForNotification();
+  }
+  int slot() const { return slot_; }
+  void LetGo() { go_.Notify(); }
+
+ private:
+  int slot_ = -1;
+  absl::Notification runs_, go_, over_;
+};
+
+TEST(ComputePoolTest, ATaskRunsAtHomeOrWhereASlotIsIdle) {
+  FakeBackend backend;
+  ComputePool pool(3, backend);
+  Block one(pool, 1), other(pool, 1), third(pool, 17);
+  EXPECT_EQ(one.slot(), 1);
+  EXPECT_EQ(other.slot(), 0) << "does not wait for its home";
+  EXPECT_EQ(third.slot(), 2) << "there is no such slot";
+}
+
+TEST(ComputePoolTest, ASlotTakesFirstWhatIsAtHomeThereAndThenWhatWaits) {
+  FakeBackend backend;
+  ComputePool pool(2, backend);
+  Block first(pool, 0), second(pool, 1);
+  std::string order;
+  absl::BlockingCounter done(17);
+  const auto submit = [&](const std::string& name, int home) {
+    pool.Submit(kTraining, [&, name](ProgramCache&) { order += name, done.DecrementCount(); }, home);
+  };
+  submit("1", 1);  // its home stays busy
+  submit("-", ComputePool::kNoSlot);
+  for (int i = 0; i < 15; ++i) submit("0", 0);
+  first.LetGo();
+  done.Wait();
+  EXPECT_EQ(order, "000000001-0000000") << "passed over eight times at most";
+}
+
+TEST(ComputePoolTest, WhatATaskSubmitsAtItsEndStaysAtHome) {
+  FakeBackend backend;
+  for (const bool ending : {true, false}) {
+    ComputePool pool(2, backend);
+    absl::Notification ran;
+    int slot = -1, after = -1;
+    pool.Submit(kTraining, [&](ProgramCache& programs) {
+      slot = programs.slot();
+      if (ending) pool.Ending(slot);
+      pool.Submit(kTraining, [&](ProgramCache& next) {
+        after = next.slot();
+        ran.Notify();
+      }, slot);
+      if (!ending) ran.WaitForNotification();  // the other slot has it, though this one is busy
+    }, 0);
+    ran.WaitForNotification();
+    EXPECT_EQ(slot, 0);
+    EXPECT_EQ(after, ending ? 0 : 1);
+  }
 }
 
 TEST(ComputePoolTest, CompilesOnceAndDropsWithTheModel) {

@@ -42,7 +42,9 @@ class FakeProgram : public Program {
     source_ = source;
     return absl::OkStatus();
   }
+  void Prefetch(const Batch& next) override { prefetched = next.examples; }
   uint64_t memory_bytes() const override { return 77; }
+  int64_t prefetched = 0;
 
  private:
   absl::Status Ask() {
@@ -132,6 +134,14 @@ TEST_F(PenalizedProgramTest, AlsoWhereValuesComeLayerByLayer) {
   EXPECT_EQ(program_->Evaluate(batch_, here).status().code(), absl::StatusCode::kCancelled);
   ASSERT_TRUE(program_->UseWeightSource(nullptr).ok());
   EXPECT_EQ(program_->Evaluate(batch_, values_)->loss, 20 + 4 * penalty_);
+}
+
+TEST_F(PenalizedProgramTest, TheNextBatchIsToldToTheProgram) {
+  auto own = std::make_unique<FakeProgram>(graph_);
+  const FakeProgram& inner = *own;
+  const std::unique_ptr<Program> program = WithPenalty(std::move(own), graph_);
+  program->Prefetch(batch_);
+  EXPECT_EQ(inner.prefetched, 4);
 }
 
 TEST_F(PenalizedProgramTest, AModelWithoutRegularizersKeepsItsProgram) {
