@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/leader_finder.h"
+#include "common/base/clock.h"
 #include "common/rpc/channel.h"
 
 namespace cairn {
@@ -145,7 +146,8 @@ struct JobClient::Connection {
   absl::StatusOr<Response> Call(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                              Response*),
                                 const Request& request, absl::Duration timeout) {
-    const absl::Time begin = absl::Now();
+    RealClock clock;
+    const absl::Time begin = clock.Now();
     Backoff backoff;
     size_t unreached = 0;  // coordinators, since one answered
     while (true) {
@@ -160,7 +162,7 @@ struct JobClient::Connection {
       if (!several || !hint.elsewhere) return status;
       unreached = hint.standby ? 0 : unreached + 1;
       // While one stands by, a leader is being elected; where none is reached there is nothing to wait for.
-      if (unreached >= parsed->size() || absl::Now() - begin > kElectionPatience) return status;
+      if (unreached >= parsed->size() || clock.Now() - begin > kElectionPatience) return status;
       if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
     }
   }
@@ -251,7 +253,8 @@ absl::StatusOr<v1::EvaluateResponse> JobClient::Evaluate(const v1::EvaluateReque
 
 absl::Status JobClient::Predict(const v1::PredictRequest& request,
                                 const std::function<absl::Status(const v1::PredictResponse&)>& on_part) {
-  const absl::Time begin = absl::Now();
+  RealClock clock;
+  const absl::Time begin = clock.Now();
   Backoff backoff;
   size_t unreached = 0;  // coordinators, since one answered
   while (true) {
@@ -278,7 +281,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
     // What was handed out is not handed out again: the call begins anew only where there was nothing yet.
     if (status.ok() || next > 0 || !connection_->several || !hint.elsewhere) return status;
     unreached = hint.standby ? 0 : unreached + 1;
-    if (unreached >= connection_->parsed->size() || absl::Now() - begin > kElectionPatience) return status;
+    if (unreached >= connection_->parsed->size() || clock.Now() - begin > kElectionPatience) return status;
     if (!hint.at_once && unreached == 0) absl::SleepFor(backoff.Next());
   }
 }
@@ -299,7 +302,8 @@ absl::StatusOr<v1::NodeStatus> JobClient::DrainNode(const std::string& name, boo
 absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
   v1::GetJobRequest request = ToRequest(job);
   Backoff backoff;
-  absl::Time last_heard = absl::Now();
+  RealClock clock;  // one that is set anew ends no watch
+  absl::Time last_heard = clock.Now();
   int redirects = 0;  // in a row
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
@@ -326,7 +330,7 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
     if (final) return absl::OkStatus();
     redirects = hint.at_once ? redirects + 1 : 0;
     if (redirects > 0 && redirects <= kRedirectsInARow) continue;
-    const absl::Time now = absl::Now();
+    const absl::Time now = clock.Now();
     if (heard) {
       last_heard = now;
       backoff.Reset();

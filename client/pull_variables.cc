@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "client/parameter_client.h"
+#include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/daemon.h"
@@ -25,8 +25,8 @@ bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) 
 // One PullVariables. Replies arrive on gRPC threads; each writes its own range of `values`.
 class Puller {
  public:
-  Puller(uint64_t job_id, const std::vector<v1::Route>& routes, absl::Time deadline)
-      : job_id_(job_id), deadline_(deadline), backoff_({}, RandomBits()) {
+  Puller(uint64_t job_id, const std::vector<v1::Route>& routes, absl::Duration timeout)
+      : job_id_(job_id), deadline_(clock_.Now() + timeout), backoff_({}, RandomBits()) {
     for (const v1::Route& route : routes) parts_.push_back(Part{route});
   }
 
@@ -90,7 +90,7 @@ class Puller {
         transient = part.status;
       }
       if (transient.ok()) return transient;
-      const absl::Time now = absl::Now();
+      const absl::Time now = clock_.Now();
       refused_since = std::min(refused_since, now);
       const absl::Duration wait = backoff_.Next();
       if (now + wait >= std::min(deadline_, refused_since + kRefusedMax)) return transient;
@@ -124,7 +124,7 @@ class Puller {
     }
     absl::MutexLock lock(&mutex_);
     const auto all_answered = [&] { return answered_ == sent; };
-    if (mutex_.AwaitWithDeadline(absl::Condition(&all_answered), deadline_)) return absl::OkStatus();
+    if (mutex_.AwaitWithTimeout(absl::Condition(&all_answered), deadline_ - clock_.Now())) return absl::OkStatus();
     std::string silent;
     for (const Part& part : parts_) {
       if (!part.pulled) silent = part.route.ps();
@@ -150,6 +150,7 @@ class Puller {
   static bool NotPulled(const Part& part) { return !part.pulled; }
   static bool Less(const Part& a, const Part& b) { return a.version < b.version; }
 
+  RealClock clock_;  // a clock that is set anew is no deadline
   const uint64_t job_id_;
   const absl::Time deadline_;
   Backoff backoff_;
@@ -164,7 +165,7 @@ class Puller {
 
 absl::StatusOr<PulledVariables> PullVariables(uint64_t job_id, const std::vector<v1::Route>& routes, bool consistent,
                                               absl::Duration timeout) {
-  return Puller(job_id, routes, absl::Now() + timeout).Run(consistent);
+  return Puller(job_id, routes, timeout).Run(consistent);
 }
 
 }  // namespace cairn

@@ -1,25 +1,11 @@
-// Goal: SerialExecutor's timers are of the steady clock. Here the wall clock is set back and ahead under it: this program's clock_gettime is
-// what every library in it reads.
+// Goal: SerialExecutor's timers are of the steady clock. Here the wall clock is set back and ahead under it.
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <future>
 
 #include "common/base/executor.h"
-
-namespace {
-std::atomic<int64_t> wall_clock_ahead_s{0};
-}  // namespace
-
-extern "C" int clock_gettime(clockid_t clock, timespec* time) {
-  const long result = syscall(SYS_clock_gettime, clock, time);
-  if (clock == CLOCK_REALTIME) time->tv_sec += wall_clock_ahead_s;
-  return static_cast<int>(result);
-}
+#include "tests/unit/base/wall_clock.h"
 
 namespace cairn {
 namespace {

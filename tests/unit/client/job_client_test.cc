@@ -12,6 +12,7 @@
 
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "cairn/v1/parameter.grpc.pb.h"
+#include "tests/unit/base/wall_clock.h"
 
 namespace cairn {
 namespace {
@@ -48,7 +49,7 @@ class FakeCoordinator : public v1::JobService::Service {
       status.set_state(state);
       writer->Write(status);
     }
-    return IsFinal(states.back()) ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping");
+    return !states.empty() && IsFinal(states.back()) ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping");
   }
   grpc::Status Evaluate(grpc::ServerContext*, const v1::EvaluateRequest* request,
                         v1::EvaluateResponse* response) override {
@@ -155,6 +156,17 @@ TEST_F(JobClientTest, WatchGoesOnAfterABrokenStreamWithTheSameJob) {
   EXPECT_EQ(coordinator_.watched[0].name(), "fashion");
   EXPECT_EQ(coordinator_.watched[1].job_id(), 7u);
   EXPECT_EQ(coordinator_.watched[1].name(), "");
+}
+
+TEST_F(JobClientTest, AClockThatIsSetAheadEndsNoWatch) {
+  options_.reconnect_max = absl::Minutes(1);
+  coordinator_.streams = {{v1::RUNNING}, {}, {v1::SUCCEEDED}};
+  JobClient::WatchCallbacks callbacks;
+  callbacks.on_status = [](const v1::JobStatus&) { return true; };
+  callbacks.on_interrupted = [](const absl::Status&) { wall_clock_ahead_s = 3600; };
+  const absl::Status status = JobClient(options_).Watch(*JobRef::Parse("7"), callbacks);
+  wall_clock_ahead_s = 0;
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(JobClientTest, WatchEndsWhenToldAndWhenItCannotGoOn) {

@@ -1,11 +1,15 @@
 // Goal: a snapshot that is sent beside training goes out chunk by chunk, as a share of what else is sent; a stream that ends sends all of it.
+// In one test the wall clock is set back.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+
+#include <future>
 
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/base/limits.h"
 #include "common/rpc/server.h"
 #include "server/exchange_service.h"
+#include "tests/unit/base/wall_clock.h"
 
 namespace cairn {
 namespace {
@@ -97,6 +101,22 @@ TEST_F(SnapshotPaceTest, ASmallOneIsNotHeldBack) {
   Ask(v1::ExchangeFrame::SNAPSHOT);
   for (const char* chunk : {"IMAGE at 0", "IMAGE at 1", "IMAGE at 2"}) EXPECT_EQ(Next(), chunk);
   stream_->WritesDone();
+  EXPECT_EQ(Next(), "");
+}
+
+TEST_F(SnapshotPaceTest, AClockThatIsSetBackHoldsNothingUp) {
+  Start({/*free_bytes=*/0, /*share=*/0, /*bytes_per_second_min=*/4 << 20, /*idle_after=*/absl::Minutes(30)});
+  Ask(v1::ExchangeFrame::PULL);
+  EXPECT_EQ(Next(), "VALUES");
+  Ask(v1::ExchangeFrame::SNAPSHOT);
+  EXPECT_EQ(Next(), "IMAGE at 0");
+  wall_clock_ahead_s = -3600;
+  std::future<std::string> next = std::async(std::launch::async, [this] { return Next(); });
+  if (next.wait_for(std::chrono::seconds(20)) != std::future_status::ready) context_.TryCancel();
+  EXPECT_EQ(next.get(), "IMAGE at 1");
+  wall_clock_ahead_s = 0;
+  stream_->WritesDone();
+  EXPECT_EQ(Next(), "IMAGE at 2");
   EXPECT_EQ(Next(), "");
 }
 
