@@ -37,7 +37,12 @@ absl::Status CheckName(v1::JobSpec* spec) {
   const bool plain = std::all_of(spec->name().begin(), spec->name().end(), [](unsigned char c) {
     return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
   });
-  if (plain && spec->name().size() <= kJobNameBytesMax) return absl::OkStatus();
+  if (plain && spec->name().size() <= kJobNameBytesMax) {
+    // What the commands take for a job's number, or for a flag.
+    const bool number = std::all_of(spec->name().begin(), spec->name().end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
+    if (!number && spec->name()[0] != '-') return absl::OkStatus();
+    return Bad("name: \"", spec->name(), "\" would be taken for ", number ? "a job's number" : "a flag", "; put a letter before it");
+  }
   return Bad("name: it may have letters, digits, '-', '_' and '.', at most ", kJobNameBytesMax, "; choose another");
 }
 

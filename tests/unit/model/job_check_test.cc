@@ -103,6 +103,8 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"name: 'a b'", "name: it may have letters, digits, '-', '_' and '.', at most 63; choose another"},
       {"name: '" + std::string(64, 'a') + "'",
        "name: it may have letters, digits, '-', '_' and '.', at most 63; choose another"},
+      {"name: '2026'", "name: \"2026\" would be taken for a job's number; put a letter before it"},
+      {"name: '-a'", "name: \"-a\" would be taken for a flag; put a letter before it"},
       {"optimizer { learning_rate: -1 }", "optimizer.learning_rate: -1 is not positive; use a number such as 0.01"},
       {"optimizer { learning_rate: 0 }", "optimizer.learning_rate: 0 is not positive; use a number such as 0.01"},
       {"optimizer { learning_rate: nan }", "optimizer.learning_rate: nan is not positive; use a number such as 0.01"},
