@@ -44,6 +44,77 @@ TEST_F(BusyLinkTest, AFullLinkIsWaitedForOrStartsAgain) {
   EXPECT_FALSE(link_.wants_image(kNow));
 }
 
+// ---- generations that a primary has not heard of ----
+
+// The coordinator's word on a copy; what becomes of a link that follows it.
+TEST_F(BusyLinkTest, AMissedGenerationMayHaveBegunTheCopyAnew) {
+  const auto after = [&](bool in_sync, bool newer, bool missed) {
+    BackupLink link = link_;
+    link.UpdateSent(2, Generation(1), 11, 100);
+    link.Assign(PrimaryOf(3, in_sync).backups[0], newer, missed);
+    return link;
+  };
+  EXPECT_EQ(after(false, true, false).stage(), BackupLink::Stage::kFollowing) << "the next generation: it is the same copy";
+  EXPECT_EQ(after(true, true, true).stage(), BackupLink::Stage::kFollowing) << "in sync: the coordinator knows that it lived on";
+  EXPECT_EQ(after(false, false, true).stage(), BackupLink::Stage::kFollowing) << "this generation once more";
+  BackupLink anew = after(false, true, true);
+  EXPECT_EQ(anew.stage(), BackupLink::Stage::kNeedsImage);
+  EXPECT_FALSE(anew.required());
+  EXPECT_FALSE(anew.has_confirmed(1)) << "that was the copy before";
+  EXPECT_EQ(anew.unconfirmed_bytes(), 0u);
+  EXPECT_FALSE(anew.wants_image(kNow)) << "an answer is on its way";
+  Frame late;
+  late.kind = v1::ExchangeFrame::ACK;
+  late.request_id = 2;
+  EXPECT_EQ(anew.Answer(late, Generation(3), 3, kNow), BackupLink::Verdict::kNothing);
+  EXPECT_FALSE(anew.has_confirmed(1));
+  EXPECT_TRUE(anew.wants_image(kNow));
+}
+
+TEST_F(BusyLinkTest, ACopyThatRefusedBeginsAnewAfterAMissedGenerationToo) {
+  link_.UpdateSent(2, Generation(1), 11, 100);
+  Frame refused;
+  refused.kind = v1::ExchangeFrame::ERROR;
+  refused.request_id = 2;
+  refused.generation = Generation(3);
+  refused.status = absl::FailedPreconditionError("generation 1 is over");
+  EXPECT_EQ(link_.Answer(refused, Generation(1), 3, kNow), BackupLink::Verdict::kFenced);
+  ASSERT_EQ(link_.stage(), BackupLink::Stage::kRefused);
+  link_.Assign(PrimaryOf(3, false).backups[0], /*newer=*/true, /*missed=*/true);
+  EXPECT_EQ(link_.stage(), BackupLink::Stage::kNeedsImage);
+  EXPECT_TRUE(link_.wants_image(kNow)) << "the pause was for the old generation";
+}
+
+TEST_F(BusyLinkTest, AnImageOnItsWayIsConfirmedInAnyGeneration) {
+  link_.ImageSent(2, Generation(1), 20, 100);
+  link_.Assign(PrimaryOf(3, false).backups[0], /*newer=*/true, /*missed=*/true);
+  EXPECT_EQ(link_.stage(), BackupLink::Stage::kImage) << "the new copy begins with it, or refuses it";
+}
+
+// The same in a partition: what the copy that was had confirmed is not taken for the new one's.
+class MissedGenerationTest : public PairTest {};
+
+INSTANTIATE_TEST_SUITE_P(Durabilities, MissedGenerationTest, testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
+
+TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedBeforeItHasAnImage) {
+  Sync();
+  Answer(Pass(Push(1)));
+  ASSERT_TRUE(primary_.core.links()[0].has_confirmed(1));
+  EXPECT_TRUE(primary_.Run(PrimaryOf(7, false)).reports.empty());
+  EXPECT_EQ(primary_.core.links()[0].stage(), BackupLink::Stage::kNeedsImage);
+  EXPECT_TRUE(primary_.core.image_to_send(kNow));
+  EXPECT_TRUE(primary_.Run(TickEvent{}).reports.empty());
+  Copy anew(Config(GetParam(), true), AssignEvent{Generation(7), true, {}});
+  for (const PeerSend& send : primary_.Run(SendImageEvent{}).sends) {
+    for (Frame f : send.frames) {
+      for (PartitionReply& r : anew.Run(FrameEvent{kStream, std::move(f)}).replies) {
+        EXPECT_EQ(Answer({r.frame}).reports.size(), 1u);
+      }
+    }
+  }
+  EXPECT_EQ(anew.core.version(), 1u);
+}
+
 // ---- a backup that stands still ----
 
 // It reads nothing, so that nothing that is sent to it goes away; an asynchronous job pushes on. What the primary holds for it
