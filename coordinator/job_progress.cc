@@ -52,7 +52,9 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
   next_.resize(replicas_, 0);
   finished_.resize(replicas_, false);
   if (total_steps_ > 0) epochs_ = static_cast<int32_t>(std::min<int64_t>(epochs_, total_steps_ / steps_per_epoch_));
-  // Nothing of an open epoch is counted yet: after a restart of the coordinator the workers report it again.
+  // Of an open epoch nothing is counted yet: after a restart of the coordinator the workers report it again. One that was lost meanwhile took
+  // its replicas' validation along, and where these were finished nobody would compute it again.
+  if (status.epochs_size() < epochs_) finished_.assign(finished_.size(), false);
   const int64_t begin = std::max(status.restored_step(), status.epochs_size() * steps_per_epoch_);
   covered_.resize(replicas_);
   if (begin > 0) {

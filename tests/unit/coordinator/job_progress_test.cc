@@ -133,6 +133,20 @@ TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
   }
 }
 
+// The coordinator and the workers that had finished are gone at once, and with them what their last validation came to: it is computed again.
+TEST(JobProgress, NobodyHasFinishedWhileTheLastEpochIsNotClosed) {
+  v1::JobStatus status = Status(true);
+  const std::vector<int64_t> steps(kReplicas, 2 * kSteps);
+  status.add_epochs();
+  JobProgress open(status, steps, std::vector<bool>(kReplicas, true), absl::UnixEpoch());
+  EXPECT_EQ(open.finished(), std::vector<bool>(kReplicas, false));
+  EXPECT_EQ(open.step(), 2 * kSteps) << "its steps are done";
+  EXPECT_FALSE(open.Done(absl::UnixEpoch() + absl::Hours(1), status));
+  status.add_epochs();
+  const JobProgress closed(status, steps, std::vector<bool>(kReplicas, true), absl::UnixEpoch());
+  EXPECT_EQ(closed.finished(), std::vector<bool>(kReplicas, true));
+}
+
 TEST(JobProgress, AJobThatIsStoppedEndsWithItsEpoch) {
   v1::JobStatus status = Status(true);
   const absl::Time now = absl::FromUnixSeconds(100);
