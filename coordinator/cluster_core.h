@@ -19,7 +19,7 @@
 // cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
 // cluster_repair.cc (copies are replaced and moved), cluster_links.cc (ps that cannot reach each other),
 // cluster_rollback.cc (going back to a common version), cluster_checkpoints.cc (checkpoints, restores),
-// cluster_schedule.cc (queue, replicas), cluster_evaluate.cc, cluster_predict.cc,
+// cluster_schedule.cc (queue, replicas), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc, cluster_predict.cc,
 // evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model files, summaries).
 #pragma once
 
@@ -105,7 +105,7 @@ class ClusterCore {
   void OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
   void NoWorkerForInspection(const Inspection& inspection);
   void LeaveOutBlind(Job& job, const Inspection& inspection);
-  std::vector<ClusterNode*> Askable(v1::Role role, const Job* job);
+  std::vector<ClusterNode*> Askable(v1::Role role, const Job* job, bool computes = false);
   // reply: a worker's; null: there is none.
   void Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection = nullptr);
   void ResolveDefaults(Job& job);
@@ -228,7 +228,7 @@ class ClusterCore {
   std::map<NodeName, int32_t> SlotsUsed() const;
   std::vector<WorkerCapacity> FreeWorkers(const Job& job);
   bool MayWork(const Job& job, const ClusterNode& worker) const;
-  std::vector<WorkerCapacity> WorkersFor(const Job& job);
+  std::vector<WorkerCapacity> WorkersFor(const Job& job, bool may_change_device);
   bool StartQueued();
   static std::vector<NodeName> PlaceUnits(const Job& job, std::vector<WorkerCapacity> workers);
   void Rebalance(Job& job, bool may_grow);
@@ -238,6 +238,17 @@ class ClusterCore {
   void RelieveStragglers(Job& job);
   void SetOwners(Job& job, const std::vector<NodeName>& owners);
   void SendAssignments(Job& job);
+
+  // cluster_devices.cc
+  static bool Computes(const v1::JobSpec& spec, const ClusterNode& node);
+  static bool Fits(const v1::JobSpec& spec, const ClusterNode& worker);
+  static std::vector<v1::Device> PreferredDevices(const Job& job);
+  static size_t WorkersNeeded(const Job& job);
+  size_t MostOfOneDevice(const Job& job, bool free) const;
+  void NoteDevices(Job& job) const;
+  std::string NobodyComputesText(const Job& job, v1::Role role) const;
+  std::string NobodyFitsText(const Job& job) const;
+  std::string BitsText(const Job& job) const;
 
   // cluster_evaluate.cc
   void BeginEvaluation(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline);

@@ -99,6 +99,7 @@ void ClusterCore::BeginEvaluation(ReplyToken reply, const v1::EvaluateRequest& r
   if (absl::Status status = CheckEvaluate(*job, evaluation); !status.ok()) return ReplyError(reply, std::move(status));
   if (members_.Connected(v1::WORKER).empty())
     return ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));
+  if (std::string text = NobodyComputesText(*job, v1::WORKER); !text.empty()) return ReplyError(reply, absl::UnavailableError(text));
   Log("job %d: %s its %s split%s%s", job->id(), predict ? "predicts" : "evaluates", SplitText(evaluation.split),
       evaluation.data ? absl::StrCat(" of ", std::string(CutUtf8(evaluation.data->path(), kPathShownMax))) : "",
       evaluation.weights.empty() ? "" : absl::StrCat(" with ", std::string(CutUtf8(evaluation.weights, kPathShownMax))));
@@ -165,7 +166,7 @@ void ClusterCore::CutIntoShards(uint64_t request_id, uint64_t examples) {
     if (absl::Status status = CutPrediction(*job, evaluation); !status.ok()) return EndEvaluation(request_id, status);
   } else {
     const uint64_t computing =
-        std::max<uint64_t>(1, Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job).size());
+        std::max<uint64_t>(1, Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true).size());
     const uint64_t batches = examples / static_cast<uint64_t>(std::max(1, job->status.spec().batch_size())) + 1;
     evaluation.shards = static_cast<uint32_t>(
         std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)}));
@@ -181,7 +182,7 @@ void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
   const Job* job = Find(evaluation.job);
   if (job == nullptr || evaluation.shards == 0) return;
   if (evaluation.weights.empty() && !MissingPs(*job).empty()) return;  // TickEvaluations comes back to it
-  const std::vector<ClusterNode*> nodes = Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job);
+  const std::vector<ClusterNode*> nodes = Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true);
   // Two at a time for each node: the next one waits there while one is computed.
   uint32_t end = evaluation.shards;
   if (evaluation.predict) {

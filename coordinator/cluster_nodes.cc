@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
+#include "common/model/loss_scale.h"
 #include "coordinator/cluster_core.h"
 #include "coordinator/copies.h"
 
@@ -335,6 +336,8 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
     if (progress.generation() < std::max(job->rollback_generation, job->restored_in)) continue;
     if (progress.replica_ms() > 0 && std::isfinite(progress.replica_ms()) && !job->ReplicasOf(node.name).empty())
       job->speed[node.name] = {progress.replica_ms(), now_};
+    if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 && IsLossScale(progress.loss_scale()))
+      job->status.set_loss_scale(progress.loss_scale());
     job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
     Advance(*job);
     Changed(*job);

@@ -20,7 +20,7 @@ absl::Status ClusterCore::CutPrediction(const Job& job, Evaluation& evaluation) 
   }
   const auto examples = static_cast<int64_t>(evaluation.examples);
   const int64_t batch = std::max<int64_t>(1, (spec.batch_size() + spec.replicas() - 1) / std::max(1, spec.replicas()));
-  const auto workers = static_cast<int64_t>(std::max<size_t>(1, Askable(v1::WORKER, &job).size()));
+  const auto workers = static_cast<int64_t>(std::max<size_t>(1, Askable(v1::WORKER, &job, /*computes=*/true).size()));
   // Whole batches, and at least two shards a worker, as far as the block allows.
   int64_t shard = (examples / (2 * workers) / batch + 1) * batch;
   const int64_t most = Evaluation::kBlockBytesMax / bytes;

@@ -40,15 +40,11 @@ NodeName ClusterCore::MissingPs(const Job& job) const {
 }
 
 std::string ClusterCore::QueuedReason(const Job& job) const {
-  int workers = 0, ps = 0, free = 0;
-  const std::map<NodeName, int32_t> used = SlotsUsed();
+  int workers = 0, ps = 0;
   for (const auto& [name, node] : members_.nodes()) {
     if (!node.connected()) continue;
     ps += node.role == v1::PS && !node.leaving();
-    if (node.role != v1::WORKER || !MayWork(job, node)) continue;
-    ++workers;
-    auto it = used.find(name);
-    free += it == used.end() || it->second < node.slots;
+    workers += node.role == v1::WORKER && (MayWork(job, node) || !Fits(job.status.spec(), node));
   }
   if (!job.has_data()) {
     if (workers == 0) return "waits for a worker to look at the data: none is alive";
@@ -60,10 +56,11 @@ std::string ClusterCore::QueuedReason(const Job& job) const {
     return absl::StrFormat("waits for ps: %d alive, %d are needed for backups: %d%s", ps,
                            1 + job.status.spec().backups(), job.status.spec().backups(), FaultsText());
   }
-  const int needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
-  if (workers < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", workers, needed);
+  if (std::string text = NobodyFitsText(job); !text.empty()) return text;
+  const size_t needed = WorkersNeeded(job), usable = MostOfOneDevice(job, /*free=*/false), free = MostOfOneDevice(job, /*free=*/true);
+  if (usable < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", usable, needed);
   if (free < needed)
-    return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, workers, needed);
+    return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, usable, needed);
   return "waits for its turn";
 }
 
@@ -85,7 +82,9 @@ std::string ClusterCore::Reason(const Job& job) const {
     return worker ? "" : "waits for a worker to take the digest: none is alive";
   }
   for (const v1::ReplicaPlacement& r : job.status.replicas()) {
-    if (r.worker().empty()) return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
+    if (!r.worker().empty()) continue;
+    if (std::string text = NobodyFitsText(job); !text.empty()) return text;
+    return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
   }
   if (job.running() && now_ - job.checkpoint_wanted_since >= kStalledAfter) {
     return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log", job.status.chief(),
@@ -116,6 +115,7 @@ std::string ClusterCore::WarningText(const Job& job) const {
                            "optimizer.learning_rate, or check the data",
                            epoch);
   }
+  if (const std::string bits = BitsText(job); !bits.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", bits);
   if (const std::string links = LinksText(job); !links.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", links);
   if (const std::string evaluators = EvaluatorsText(job); !evaluators.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", evaluators);

@@ -89,9 +89,10 @@ std::map<NodeName, int32_t> ClusterCore::SlotsUsed() const {
 }
 
 // Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not asked
-// while there is another one. `job`: whose speeds count; null: nobody's.
-std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job) {
-  const std::vector<ClusterNode*> all = members_.Connected(role);
+// while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its compute_dtype.
+std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job, bool computes) {
+  std::vector<ClusterNode*> all = members_.Connected(role);
+  if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });
   std::vector<ClusterNode*> good;
   for (ClusterNode* node : all) {
     const bool silent = now_ - node->last_heard > 2 * options_.heartbeat_interval;
@@ -102,7 +103,7 @@ std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job) {
 }
 
 bool ClusterCore::MayWork(const Job& job, const ClusterNode& worker) const {
-  return worker.alive && !worker.leaving() && !LeftOut(job, worker);
+  return worker.alive && !worker.leaving() && !LeftOut(job, worker) && Fits(job.status.spec(), worker);
 }
 
 std::vector<WorkerCapacity> ClusterCore::FreeWorkers(const Job& job) {
@@ -110,7 +111,7 @@ std::vector<WorkerCapacity> ClusterCore::FreeWorkers(const Job& job) {
   std::vector<WorkerCapacity> free;
   for (const ClusterNode* node : members_.Connected(v1::WORKER)) {
     if (!MayWork(job, *node)) continue;
-    if (const int32_t slots = node->slots - used[node->name]; slots > 0) free.push_back({node->name, slots});
+    if (const int32_t slots = node->slots - used[node->name]; slots > 0) free.push_back({node->name, slots, node->device_kind});
   }
   return free;
 }
@@ -124,23 +125,21 @@ bool ClusterCore::StartQueued() {
   if (queue.empty()) return false;
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.at(id);
-    const size_t needed = job.mirrored() ? 1 : std::max(1, job.status.spec().min_workers());
+    const size_t needed = WorkersNeeded(job);
     if (PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) continue;
-    std::vector<WorkerCapacity> free = FreeWorkers(job);
-    const std::vector<ClusterNode*> all = members_.Connected(v1::WORKER);
-    const auto workers = std::count_if(all.begin(), all.end(), [&](const ClusterNode* w) { return MayWork(job, *w); });
-    if (free.size() >= needed) {
+    std::vector<WorkerCapacity> free = OfOneDevice(FreeWorkers(job), PreferredDevices(job), needed);
+    if (!free.empty()) {
       StartJob(job, std::move(free));
-    } else if (static_cast<size_t>(workers) >= needed) {
+    } else if (MostOfOneDevice(job, /*free=*/false) >= needed) {
       return true;  // later jobs do not overtake it
     }               // else: this cluster is too small for it, others need not wait
   }
   return false;
 }
 
-// The workers that may share the job, with the slots that it can have on each: those that have replicas of it, then
-// free ones.
-std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job) {
+// The workers that may share the job, of one kind of device, with the slots that it can have on each: those that have replicas of it, then
+// free ones. Without may_change_device it stays on the kind that it is on, as long as a worker has replicas of it.
+std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job, bool may_change_device) {
   std::map<NodeName, int32_t> used = SlotsUsed();
   std::vector<WorkerCapacity> members, others, all;
   for (const auto& [name, node] : members_.nodes()) {
@@ -148,18 +147,21 @@ std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job) {
     const int32_t own = static_cast<int32_t>(job.ReplicasOf(name).size());
     const int32_t free = node.slots - used[name];
     if (own > 0) {
-      members.push_back({name, std::clamp(own + free, 1, node.slots)});
+      members.push_back({name, std::clamp(own + free, 1, node.slots), node.device_kind});
     } else if (node.connected() && free > 0) {
-      others.push_back({name, free});
+      others.push_back({name, free, node.device_kind});
     }
-    if (node.connected()) all.push_back({name, node.slots});
+    if (node.connected()) all.push_back({name, node.slots, node.device_kind});
   }
   MostSlotsFirst(others);
+  std::vector<v1::Device> preferred = PreferredDevices(job);
+  if (!may_change_device && !members.empty()) preferred.insert(preferred.begin(), members.front().device);
   members.insert(members.end(), others.begin(), others.end());
   if (members.empty()) {  // all are busy with other jobs: rather slow than not at all
     MostSlotsFirst(all);
     members = std::move(all);
   }
+  members = OfOneDevice(std::move(members), preferred);
   size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
   if (most > 0 && members.size() > most) members.resize(most);
   return members;
@@ -196,7 +198,7 @@ void ClusterCore::RelieveStragglers(Job& job) {
   if (!job.running() || !job.synchronous() || job.awaiting_ready || now_ < job.relieve_at) return;
   job.relieve_at = now_ + kStragglerInterval;
   std::vector<NodeName> owners = job.owners();
-  const std::vector<WorkerCapacity> workers = WorkersFor(job);
+  const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
   const bool straggled =
       std::any_of(workers.begin(), workers.end(), [&](auto& w) { return Slowness(job, w.name) > 1; });
   if (std::exchange(job.straggled, straggled) && !straggled) reschedule_ = true;  // it takes its share again
@@ -232,7 +234,7 @@ std::vector<NodeName> ClusterCore::PlaceUnits(const Job& job, std::vector<Worker
 void ClusterCore::Rebalance(Job& job, bool may_grow) {
   const int32_t group = LocalSyncOf(job.status.spec());
   const std::vector<NodeName> before = OwnersOfUnits(job.owners(), group);
-  const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job), group);
+  const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
     std::vector<WorkerCapacity> by_speed = workers;
@@ -254,6 +256,7 @@ void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
     if (!owners[r].empty() && (chief.empty() || owners[r] < chief)) chief = owners[r];
   }
   job.status.set_chief(chief);
+  NoteDevices(job);
   ++job.assignment;
   if (job.progress) job.progress->Restart(now_);
   StoreJob(job);

@@ -235,7 +235,13 @@ void ClusterCore::ResolveDefaults(Job& job) {
   if ((!spec.resume_from().empty() || BackupOf(spec) != nullptr) && !job.has_data()) return;
   if (spec.replicas() == 0) {
     std::vector<int32_t> slots;
-    for (const ClusterNode* worker : members_.Connected(v1::WORKER)) slots.push_back(worker->slots);
+    std::vector<WorkerCapacity> fit;
+    for (const ClusterNode* worker : members_.Connected(v1::WORKER)) {
+      if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->device_kind});
+    }
+    std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
+    if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));  // more are to come
+    for (const WorkerCapacity& worker : one_kind) slots.push_back(worker.slots);
     std::sort(slots.rbegin(), slots.rend());
     size_t workers = slots.size();
     if (spec.max_workers() > 0) workers = std::min<size_t>(workers, spec.max_workers());

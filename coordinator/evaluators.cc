@@ -81,7 +81,7 @@ std::string ClusterCore::EvaluatorsText(const Job& job) const {
   const bool any = std::any_of(members_.nodes().begin(), members_.nodes().end(), [](const auto& n) {
     return n.second.role == v1::EVALUATOR && n.second.alive && n.second.connected();
   });
-  if (any) return "";
+  if (any) return NobodyComputesText(job, v1::EVALUATOR);
   return "no evaluator is there: checkpoints are not evaluated; start one with cairn-worker --role evaluator";
 }
 

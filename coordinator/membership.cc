@@ -14,6 +14,15 @@ namespace {
 constexpr size_t kNameMax = 63;
 constexpr size_t kTextMax = 1024;  // address, host, device, fingerprint
 constexpr int32_t kSlotsMax = 1024;
+constexpr int kComputeTypesMax = 16;
+
+v1::Device KindOf(v1::Device said) { return said == v1::DEVICE_UNSPECIFIED ? v1::CPU : said; }
+
+std::vector<v1::DataType> TypesOf(const google::protobuf::RepeatedField<int>& said) {
+  std::vector<v1::DataType> types;
+  for (const int type : said) types.push_back(static_cast<v1::DataType>(type));
+  return types;
+}
 
 }  // namespace
 
@@ -31,6 +40,8 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
   status.set_draining(node.draining);
   status.set_fault(node.fault);
+  if (node.role != v1::PS) status.set_device_kind(node.device_kind);
+  status.mutable_compute_dtypes()->Assign(node.compute_dtypes.begin(), node.compute_dtypes.end());
   return status;
 }
 
@@ -53,6 +64,13 @@ absl::Status CheckHello(const v1::Hello& hello) {
           absl::StrFormat("hello: address, host, device and fingerprint have at most %d bytes each", kTextMax));
     }
   }
+  if (const v1::Device kind = hello.device_kind(); kind != v1::DEVICE_UNSPECIFIED && kind != v1::CPU && kind != v1::GPU) {
+    return absl::InvalidArgumentError(absl::StrFormat("hello.device_kind: %d is neither CPU nor GPU", kind));
+  }
+  if (hello.compute_dtypes_size() > kComputeTypesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.compute_dtypes: %d are more than %d", hello.compute_dtypes_size(), kComputeTypesMax));
+  }
   if (hello.role() == v1::PS && hello.address().empty()) {
     return absl::InvalidArgumentError("hello.address: empty; a ps must say where workers reach it (--advertise)");
   }
@@ -73,6 +91,8 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     node.address = status.address();
     node.host = status.host();
     node.device = status.device();
+    node.device_kind = KindOf(status.device_kind());
+    node.compute_dtypes = TypesOf(status.compute_dtypes());
     node.slots = status.slots();
     node.alive = status.alive();
     node.draining = status.draining();
@@ -119,6 +139,8 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   node.host = hello.host();
   node.device = hello.device();
   node.fingerprint = hello.fingerprint();
+  node.device_kind = KindOf(hello.device_kind());
+  node.compute_dtypes = TypesOf(hello.compute_dtypes());
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
   node.incarnation = hello.incarnation();
   node.fault = std::string(CutUtf8(hello.fault(), kFaultTextMax));

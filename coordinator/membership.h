@@ -42,6 +42,8 @@ struct ClusterNode {
   std::string host;
   std::string device;
   std::string fingerprint;
+  v1::Device device_kind = v1::CPU;          // worker, evaluator
+  std::vector<v1::DataType> compute_dtypes;  // likewise: that it computes; empty: not known
   int32_t slots = 0;
   uint64_t incarnation = 0;  // 0: not known
   bool expected = false;     // was alive in our earlier life and is not back yet

@@ -1,6 +1,7 @@
 #include "coordinator/placement.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -197,6 +198,16 @@ std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, con
     }
   }
   return best;
+}
+
+std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred, size_t at_least) {
+  for (const v1::Device device : preferred) {
+    const auto has_it = [&](const WorkerCapacity& w) { return w.device == device; };
+    if (static_cast<size_t>(std::count_if(workers.begin(), workers.end(), has_it)) < at_least) continue;
+    std::erase_if(workers, std::not_fn(has_it));
+    return workers;
+  }
+  return {};
 }
 
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers) {

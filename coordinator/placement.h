@@ -11,6 +11,7 @@
 //      larger ones first, so that shares that are powers of two are whole subtrees of the summation tree (design §4).
 //   4. A change moves as few replicas as it can.
 //   5. The copies of a partition lie on different ps, and on different host labels where there is a choice.
+//   6. The replicas of a job are on one kind of device at a time.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ struct PartitionCopies {
 struct WorkerCapacity {
   NodeName name;
   int32_t slots = 1;  // >= 1
+  v1::Device device = v1::CPU;
 };
 
 // The ps of each partition, with `backups` followers each, fewer where there are not so many ps. `ps` is not empty.
@@ -65,6 +67,10 @@ struct BackupMove {
 };
 std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, const std::vector<PartitionCopies>& copies,
                                          const std::vector<PsLoad>& ps);
+
+// Those workers that have the first kind of device in `preferred` of which there are so many (at_least >= 1), in their order; of the kinds
+// that `preferred` leaves out none is taken.
+std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred, size_t at_least = 1);
 
 // The owner of each replica of a job that starts. `workers` is not empty.
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers);

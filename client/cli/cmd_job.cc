@@ -51,6 +51,13 @@ std::string TrainingText(const v1::JobSpec& spec) {
   return text;
 }
 
+// "GPU", "GPU, then CPU"
+std::string DevicesText(const v1::JobStatus& job) {
+  std::vector<std::string> names;
+  for (const int device : job.devices()) names.push_back(v1::Device_Name(device));
+  return absl::StrJoin(names, ", then ");
+}
+
 std::string PlacementText(const v1::JobStatus& job) {
   std::map<std::string, std::vector<int>> replicas;
   for (const auto& r : job.replicas()) replicas[r.worker().empty() ? "(waiting)" : r.worker()].push_back(r.replica());
@@ -147,6 +154,8 @@ std::string JobText(const v1::JobStatus& job) {
   if (job.state() == v1::RUNNING) {
     Field(&text, "speed", absl::StrFormat("%s images/s", Thousands(static_cast<uint64_t>(job.images_per_second()))));
   }
+  Field(&text, "device", DevicesText(job));
+  if (job.loss_scale() > 0) Field(&text, "loss scale", absl::StrFormat("%.0f", job.loss_scale()));
   if (job.state() == v1::RUNNING && job.staleness_max() > 0) {
     Field(&text, "staleness", absl::StrFormat("%.2f in the mean, at most %d", job.staleness_mean(), job.staleness_max()));
   }

@@ -30,6 +30,10 @@ std::string FigureList(const Figures& figures, const char* prefix = "") {
   return text;
 }
 
+std::string ScaleText(const v1::JobStatus& job) {
+  return job.loss_scale() > 0 ? absl::StrFormat(" - loss_scale: %.0f", job.loss_scale()) : "";
+}
+
 std::string RateText(float rate) {
   return rate > 0 ? absl::StrCat(" - learning_rate: ", FigureText(rate)) : "";
 }
@@ -165,6 +169,7 @@ std::string Progress::EpochResults(const v1::JobStatus& job) {
     if (result.staleness_max() > 0) {
       absl::StrAppendFormat(&figures, " - staleness: %.2f (at most %d)", result.staleness_mean(), result.staleness_max());
     }
+    if (epochs_printed_ + 1 == job.epochs_size()) figures += ScaleText(job);
     if (options_.terminal) {
       const int64_t steps = job.steps_per_epoch();
       const std::string rest = absl::StrCat(steps, "/", steps, figures);
@@ -187,7 +192,7 @@ std::string Progress::RunningEpoch(const v1::JobStatus& job) {
   const v1::MetricSums& sums = pending                ? job.epochs(epochs_printed_).train()
                                : epoch == job.epoch() ? job.epoch_sums()
                                                       : v1::MetricSums::default_instance();
-  std::string rest = absl::StrCat(done, "/", steps, FigureList(MeanFigures(job.spec(), sums)));
+  std::string rest = absl::StrCat(done, "/", steps, FigureList(MeanFigures(job.spec(), sums)), ScaleText(job));
   if (pending) {
     rest += " - validating";
   } else if (job.images_per_second() > 0) {

@@ -24,6 +24,11 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
     default:
       return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
   }
+  if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::ANY);
+  if (!v1::Device_IsValid(spec->device())) return Bad("device: ", static_cast<int>(spec->device()), " is not known; use ANY, CPU or GPU");
+  if (spec->compute_dtype() == v1::FLOAT16 && spec->device() == v1::CPU) {
+    return Bad("device: CPU does not compute compute_dtype FLOAT16; use GPU, or BFLOAT16 or FLOAT32");
+  }
   return ResolveLossScaling(spec);
 }
 

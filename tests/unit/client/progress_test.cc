@@ -74,6 +74,18 @@ TEST(Progress, BarOfARunningEpoch) {
   EXPECT_THAT(progress.Update(job), Not(HasSubstr("\n")));
 }
 
+TEST(Progress, TheLossScaleOfJobsThatHaveOne) {
+  v1::JobStatus job = Job();
+  job.set_loss_scale(32768);
+  job.set_step(450);
+  EXPECT_THAT(Progress({true, 120}).Update(job), HasSubstr("450/938 - loss_scale: 32768"));
+  AddEpoch(&job, false);
+  AddEpoch(&job, false);
+  const std::string plain = Progress({false, 80}).Update(job);
+  EXPECT_THAT(plain, HasSubstr("epoch 2/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891 - loss_scale: 32768\n")) << "that of the present step";
+  EXPECT_THAT(plain, HasSubstr("epoch 1/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891\n"));
+}
+
 TEST(Progress, NotesOfCallbacksAndTheLearningRate) {
   v1::JobStatus job = Job();
   AddEpoch(&job, false);

@@ -56,12 +56,16 @@ FakeNode& FakeCluster::AddPs(const std::string& name, const std::string& host) {
   return *node;
 }
 
-FakeNode& FakeCluster::AddWorker(const std::string& name, int slots, v1::Role role) {
+FakeNode& FakeCluster::AddWorker(const std::string& name, int slots, v1::Role role, v1::Device device) {
   auto& node = nodes_[name] = std::make_unique<FakeNode>();
   node->hello.set_name(name);
   node->hello.set_role(role);
   node->hello.set_slots(slots);
-  node->hello.set_device("cpu");
+  node->hello.set_device(device == v1::GPU ? "gpu:0: fake" : "cpu");
+  node->hello.set_device_kind(device);
+  node->hello.add_compute_dtypes(v1::FLOAT32);
+  node->hello.add_compute_dtypes(v1::BFLOAT16);
+  if (device == v1::GPU) node->hello.add_compute_dtypes(v1::FLOAT16);
   node->hello.set_incarnation(++last_incarnation_);
   Connect(*node);
   Settle();

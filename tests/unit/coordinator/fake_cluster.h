@@ -74,7 +74,8 @@ class FakeCluster {
   bool take_predictions = true;
 
   FakeNode& AddPs(const std::string& name, const std::string& host = "");
-  FakeNode& AddWorker(const std::string& name, int slots = 1, v1::Role role = v1::WORKER);
+  // On a GPU it computes every compute_dtype, on a CPU all but FLOAT16.
+  FakeNode& AddWorker(const std::string& name, int slots = 1, v1::Role role = v1::WORKER, v1::Device device = v1::CPU);
   FakeNode& node(const std::string& name) { return *nodes_.at(name); }
 
   // Between two ps, both ways. A primary says so after 3 s of it.

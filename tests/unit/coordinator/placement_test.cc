@@ -49,6 +49,21 @@ TEST(PlaceReplicas, TwoWorkersHoldASubtreeEach) {
   EXPECT_EQ(owners, (std::vector<NodeName>{"worker-0", "worker-0", "worker-1", "worker-1"}));
 }
 
+TEST(OfOneDevice, TheFirstKindThatThereIsEnoughOf) {
+  const std::vector<WorkerCapacity> workers = {{"a", 1, v1::CPU}, {"b", 2, v1::GPU}, {"c", 3, v1::CPU}};
+  const auto names = [](const std::vector<WorkerCapacity>& chosen) {
+    std::string text;
+    for (const WorkerCapacity& w : chosen) absl::StrAppend(&text, w.name, w.slots);
+    return text;
+  };
+  EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU})), "b2");
+  EXPECT_EQ(names(OfOneDevice(workers, {v1::CPU, v1::GPU})), "a1c3");
+  EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU}, 2)), "a1c3") << "one GPU is not enough, and the kinds are not mixed";
+  EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU}, 3)), "");
+  EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU})), "b2");
+  EXPECT_EQ(names(OfOneDevice({}, {v1::GPU, v1::CPU})), "");
+}
+
 TEST(PlaceReplicas, InProportionToSlots) {
   const std::vector<NodeName> owners = PlaceReplicas(6, {{"small", 1}, {"big", 2}});
   EXPECT_EQ(owners, (std::vector<NodeName>{"big", "big", "big", "big", "small", "small"}));

@@ -115,6 +115,7 @@ TEST(StepCheck, ExactErrors) {
        "accumulate_steps: 2000 batches of 1024 make steps of 2048000 examples, above the limit of 1048576; use fewer"},
       {"compute_dtype: FLOAT16 loss_scaling { initial_scale: 1000 }",
        "loss_scaling.initial_scale: 1000 is no power of two from 1 to 16777216; use one such as 32768"},
+      {"compute_dtype: FLOAT16 device: CPU", "device: CPU does not compute compute_dtype FLOAT16; use GPU, or BFLOAT16 or FLOAT32"},
       {"loss_scaling {}", "loss_scaling: gradients of compute_dtype FLOAT32 need no scale; leave it out, or use compute_dtype FLOAT16"},
       {"optimizer { ema {} } callbacks { early_stopping {} }",
        "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should become the "
