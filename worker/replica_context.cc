@@ -198,7 +198,6 @@ void Context::AddValidation(ReplicaId replica, int64_t step, const BatchSums& su
 void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version) {
   if (!chief || checkpoint_step || failed || !checkpoint_rule->Due(step, now)) return;
   if (now < next_cut) {
-    last_cut_owed |= step == plan.total_steps;
     retry_earliest = std::min(retry_earliest, next_cut);
     return;
   }
@@ -223,13 +222,11 @@ void Context::CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version
 bool Context::EndCheckpoint(const CheckpointDone& event) {
   if (!checkpoint_step || event.number != checkpoints) return false;
   const bool last = *checkpoint_step == plan.total_steps;  // there is no later step to try it at
-  last_cut_owed = false;
   if (event.outcome != CheckpointDone::Outcome::kNoCut || cut_is_last_try) {
     checkpoint_rule->Taken(*checkpoint_step, now);
     cuts_failed = 0;
     last_cut_fails_since = absl::InfiniteFuture();
   } else {
-    last_cut_owed = last;
     if (last) last_cut_fails_since = std::min(last_cut_fails_since, now);
     next_cut = now + Pause(cuts_failed++);
     retry_earliest = std::min(retry_earliest, next_cut);  // no step may come at which it would be tried again

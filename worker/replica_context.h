@@ -98,8 +98,7 @@ struct Context {
   absl::Time last_cut_fails_since = absl::InfiniteFuture();  // the one after the last step: when it failed first
   bool cut_is_last_try = false;                // the one under way
   absl::Time next_cut = absl::InfinitePast();  // not before, after one that failed
-  bool last_cut_owed = false;                  // the one after the last step waits for next_cut
-  std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is under way
+  std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is owed
 
   uint64_t NewWork() { return ++works; }
   bool AtGate(int64_t step) const { return step >= gate && step < plan.total_steps; }
@@ -139,10 +138,9 @@ struct Context {
   void CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version);
   // Whether it was the one under way.
   bool EndCheckpoint(const CheckpointDone& event);
-  // The job must not end yet: a checkpoint is under way, or the last one is to be tried again.
-  bool CheckpointOwed() const {
-    return checkpoint_step || (last_cut_owed && chief && checkpoint_rule->Due(plan.total_steps, now));
-  }
+  // The job must not end yet: a checkpoint is under way, or the last one is not taken. It is taken when all own replicas are at the end; an
+  // asynchronous one may move away before, and then those that were there earlier are all that holds the job's end back.
+  bool CheckpointOwed() const { return checkpoint_step || (chief && checkpoint_rule->Due(plan.total_steps, now)); }
   // The replica has done all its steps: reported now, or when no checkpoint is owed any more.
   void Finish(ReplicaId replica);
   void FinishLater();

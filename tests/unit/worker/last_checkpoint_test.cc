@@ -2,6 +2,8 @@
 // and no replica is told to be finished before.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "worker/replica_core.h"
 
 namespace cairn {
@@ -40,6 +42,7 @@ class LastCheckpointTest : public ::testing::Test {
     for (replica::Effect& effect : core_.Step(std::move(event), now_)) {
       if (auto* send = std::get_if<replica::Send>(&effect)) {
         send_ = std::move(*send);
+        if (send_.frame.kind == v1::ExchangeFrame::PULL) pulls_[send_.frame.replica_first.value] = send_.request;
       } else if (const auto* compute = std::get_if<replica::Compute>(&effect)) {
         work_ = compute->work;
       } else if (const auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
@@ -55,14 +58,16 @@ class LastCheckpointTest : public ::testing::Test {
       }
     }
   }
-  void AnswerValues(uint64_t version) {
+  static Frame Values(uint64_t version, uint64_t sequence = 0) {
     Frame frame;
     frame.kind = v1::ExchangeFrame::VALUES;
     frame.version = version;
+    frame.sequence = sequence;
     frame.dtype = v1::FLOAT32;
     frame.payload = Buffer::Zeros(kNumbers * sizeof(float));
-    Feed(replica::Reply{send_.request, std::move(frame)});
+    return frame;
   }
+  void AnswerValues(uint64_t version) { Feed(replica::Reply{send_.request, Values(version)}); }
   // All steps are done: what is left is the checkpoint.
   void BeginAtTheEnd() {
     Feed(replica::Assign{Assignment()});
@@ -86,6 +91,7 @@ class LastCheckpointTest : public ::testing::Test {
   ReplicaCore core_;
   absl::Time now_ = absl::FromUnixSeconds(1000), timer_;
   replica::Send send_;
+  std::map<int, uint64_t> pulls_;  // by replica, of asynchronous ones
   uint64_t work_ = 0, taken_ = 0;
   int takes_ = 0;
   bool last_try_ = false;
@@ -167,6 +173,27 @@ TEST_F(LastCheckpointTest, WaitsForThePauseOfTheOneBefore) {
   now_ = timer_;
   Feed(replica::Timer{});
   EXPECT_EQ(takes_, 2);
+  End(Outcome::kWritten);
+  EXPECT_TRUE(finished_);
+}
+
+// Asynchronous replicas come to their end one by one. The slowest of the chief's moves away shortly before it: what is left is at the end, and
+// the job would be over before the checkpoint is written.
+TEST_F(LastCheckpointTest, IsWaitedForByReplicasThatWereThereEarlier) {
+  v1::AssignReplicas assignment = Assignment();
+  assignment.mutable_spec()->set_strategy(v1::PARAMETER_SERVER);
+  assignment.mutable_spec()->set_replicas(2);
+  assignment.add_replicas(1);
+  Feed(replica::Assign{assignment});
+  Feed(replica::Reply{pulls_.at(0), Values(2 * kSteps - 1, kSteps)});
+  Feed(replica::Reply{pulls_.at(1), Values(2 * kSteps - 1, kSteps - 1)});
+  EXPECT_EQ(takes_, 0) << "replica 1 is a step behind";
+  EXPECT_FALSE(finished_);
+  assignment.set_assignment(2);
+  assignment.mutable_replicas()->RemoveLast();
+  Feed(replica::Assign{assignment});
+  EXPECT_EQ(takes_, 1);
+  EXPECT_FALSE(finished_);
   End(Outcome::kWritten);
   EXPECT_TRUE(finished_);
 }
