@@ -72,6 +72,7 @@ class ComputePool {
   // Waits for the tasks that run; the waiting ones are dropped.
   void Stop();
   int slots() const { return slots_; }
+  Backend& backend() const { return backend_; }
 
  private:
   struct Queued {

@@ -55,7 +55,8 @@ Buffer& MirroredMode::SumOf(Push& push, uint32_t partition) {
 
 Frame MirroredMode::MakePush(Push& push, uint32_t partition) {
   const Buffer gradient = push.examples > 0 ? SumOf(push, partition) : Buffer();
-  return context_.MakePush(partition, push.node.first, push.node.count, step_, push.examples, gradient);
+  const bool rounded = push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
+  return context_.MakePush(partition, push.node.first, push.node.count, step_, push.examples, gradient, rounded);
 }
 
 absl::Status MirroredMode::CheckAnswer(const Frame& frame, uint32_t partition) const {

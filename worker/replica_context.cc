@@ -137,7 +137,7 @@ Frame Context::MakePull(uint32_t partition) const {
 }
 
 Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
-                        const Buffer& gradient) const {
+                        const Buffer& gradient, bool rounded) const {
   const Part& part = parts[partition];
   Frame frame;
   frame.kind = v1::ExchangeFrame::PUSH;
@@ -153,8 +153,8 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   frame.dtype = wire;
   frame.reply_dtype = wire;
   if (examples > 0) {
-    if (wire == v1::FLOAT32) {
-      frame.payload = gradient.Slice(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
+    if (wire == v1::FLOAT32 || rounded) {
+      frame.payload = gradient.Slice(part.range.begin() * SizeOf(wire), part.numbers() * SizeOf(wire));
     } else {
       frame.payload = Buffer::Allocate(part.numbers() * SizeOf(wire));
       FromFloat(gradient.floats().subspan(part.range.begin(), part.numbers()), wire,

@@ -120,9 +120,10 @@ struct Context {
   absl::Status CheckValues(const Frame& frame, uint32_t partition) const;
   void CopyValues(const Frame& frame, Buffer& into) const;
   Frame MakePull(uint32_t partition) const;
-  // sum: the gradient, empty where examples == 0. Shared, not copied, where the wire type is FLOAT32.
+  // sum: the gradient, empty where examples == 0; float32, or rounded: of the wire type already. Shared, not copied, where it is of the wire
+  // type.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
-                 const Buffer& gradient) const;
+                 const Buffer& gradient, bool rounded = false) const;
   Frame MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const;
   // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or
   // both at once.
@@ -157,6 +158,7 @@ class Mode {
   virtual void OnAssigned(const std::vector<char>& moved, bool raised) = 0;
   virtual void OnReply(RequestName name, Reply& reply) = 0;
   virtual void OnGradient(const GradientReady& event) = 0;
+  virtual void OnSummed(const GradientSummed& /*event*/) {}  // modes whose Computes have joints
   virtual void OnComputed(uint64_t work, BatchSums sums) = 0;
   virtual void OnEvaluated(uint64_t work, const BatchSums& sums) = 0;
   // Modes that compute by layer. OnWorkEnded: before OnComputed or OnEvaluated, for stale works too.

@@ -130,6 +130,8 @@ void ReplicaCore::Dispatch(replica::Event& event) {
     mode_->OnReply(replica::NameOf(reply->request), *reply);
   } else if (auto* ready = std::get_if<replica::GradientReady>(&event)) {
     mode_->OnGradient(*ready);
+  } else if (const auto* summed = std::get_if<replica::GradientSummed>(&event)) {
+    mode_->OnSummed(*summed);
   } else if (const auto* wanted = std::get_if<replica::WeightsWanted>(&event)) {
     mode_->OnWeightsWanted(*wanted);
   } else if (const auto* unwanted = std::get_if<replica::WeightsDone>(&event)) {

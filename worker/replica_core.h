@@ -37,6 +37,7 @@
 #include "common/model/step_plan.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/frame.h"
+#include "common/tensor/summation_tree.h"
 #include "worker/backend/backend.h"
 
 namespace cairn {
@@ -57,6 +58,11 @@ struct Reply {
 // They may come in any order, or all at once. Every partition is announced before Computed.
 struct GradientReady {
   uint64_t work = 0;
+  uint32_t partition_begin = 0, partition_end = 0;
+};
+// The sum of Joint `joint` is final in these partitions. Each is announced before the last Computed of the joint's replicas.
+struct GradientSummed {
+  uint64_t joint = 0;
   uint32_t partition_begin = 0, partition_end = 0;
 };
 // The node holds neither values nor gradient of the work any more.
@@ -94,7 +100,7 @@ struct ReportAgain {};
 // Stop everything and forget the job. The only event that has an effect after Fail.
 struct Drop {};
 
-using Event = std::variant<Assign, Reply, GradientReady, Computed, Evaluated, WeightsWanted, WeightsDone, CheckpointDone,
+using Event = std::variant<Assign, Reply, GradientReady, GradientSummed, Computed, Evaluated, WeightsWanted, WeightsDone, CheckpointDone,
                            Timer, ReportAgain, Drop>;
 
 // ---- effects ----
@@ -103,6 +109,16 @@ struct Send {
   uint64_t request = 0;  // of the core; frame.request_id is the connection's business
   std::string address;
   Frame frame;
+};
+// Replicas of one step whose gradients are wanted as their sum only, rounded to the wire's type: number i of the space at byte i * its size
+// of `gradient`. It is the node's to write until the last of them is Computed. All of them start with their step; those that are not wanted
+// any more, as the replicas are others, end like any stale work.
+struct Joint {
+  uint64_t number = 0;
+  TreeNode node;
+  std::vector<bool> leaves;  // of node.count: whether that replica has examples, and so a Compute
+  v1::DataType type = v1::FLOAT32;
+  Buffer gradient;
 };
 // TrainStep of (step, replica). values and gradient span the parameter space; gradient is the node's to write until
 // Computed.
@@ -113,6 +129,7 @@ struct Compute {
   Buffer values, gradient;
   bool by_layer = false;  // `values` holds what WeightsWanted asked for, and nothing else
   float loss_scale = 0;   // of jobs that have one: the loss is multiplied by it, the gradient divided
+  std::shared_ptr<const Joint> joint;  // set: the gradient goes there, `gradient` is empty
 };
 // Evaluate the places of the validation split. Never empty.
 struct Evaluate {
@@ -173,6 +190,8 @@ struct ReplicaCoreOptions {
   absl::Duration retry_min = absl::Milliseconds(20);
   absl::Duration retry_max = absl::Seconds(1);
   uint64_t jitter_seed = 1;
+  // The node adds up own replicas' gradients, and rounds them to the wire's type: Compute.joint.
+  bool joins = false;
   // The cut after the last step is tried again for so long: a failover in that moment, or a coordinator that is being replaced, must not cost
   // the job's last checkpoint. Longer: a job whose ps stay away ends that much later.
   absl::Duration last_cut_max = absl::Minutes(2);

@@ -72,6 +72,7 @@ void SynchronousMode::GoIdle() {
 void SynchronousMode::Release(Own& own) {
   if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
   own.work = 0;
+  own.joint = nullptr;
   own.state = Own::State::kIdle;
   own.touched = own.anew = false;
 }
@@ -180,6 +181,7 @@ void SynchronousMode::BeginStep() {
   done_count_ = 0;
   norms_.Clear(/*one_decides=*/context_.spec.backup_replicas() > 0);
   clips_.assign(context_.parts.size(), Request());
+  MakeJoints();
   for (Own& own : own_) StartOwn(own);
   pushes_.clear();
   BuildPushes();
@@ -218,20 +220,56 @@ void SynchronousMode::StartCompute(Own& own) {
   own.ready.assign(context_.parts.size(), 0);
   own.work = context_.NewWork();
   OnWorkBegins(own.work);
-  if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
-  own.gradient = context_.pool.Acquire();
-  context_.effects.emplace_back(Compute{own.work, own.id, step_, values_, own.gradient, by_layer_, loss_scale_});
+  own.touched = own.joint != nullptr;
+  if (own.joint == nullptr) {
+    if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
+    own.gradient = context_.pool.Acquire();
+  }
+  context_.effects.emplace_back(Compute{own.work, own.id, step_, values_, own.joint == nullptr ? own.gradient : Buffer(), by_layer_, loss_scale_,
+                                        own.joint});
+}
+
+std::vector<TreeNode> SynchronousMode::OwnNodes() const {
+  std::vector<uint32_t> held;
+  for (const Own& own : own_) held.push_back(static_cast<uint32_t>(own.id.value));
+  return NodesOf(held);
+}
+
+// Of the nodes that have something to be added up or rounded. Only for a step that all own replicas begin together: who comes later, or
+// computes again, brings a gradient of its own.
+void SynchronousMode::MakeJoints() {
+  if (!joins() || step_ == context_.plan.total_steps || context_.plan.pieces > 1) return;
+  size_t begin = 0;
+  for (const TreeNode& node : OwnNodes()) {
+    auto joint = std::make_shared<Joint>();
+    joint->node = node;
+    Own* first = nullptr;
+    int computing = 0;
+    for (uint32_t i = 0; i < node.count; ++i) {
+      Own& own = own_[begin + i];
+      joint->leaves.push_back(context_.plan.Places(step_, own.id).size() > 0);
+      if (!joint->leaves.back()) continue;
+      if (computing++ == 0) first = &own;
+    }
+    if (computing > 1 || (computing == 1 && context_.wire != v1::FLOAT32)) {
+      joint->number = ++joints_;
+      joint->type = context_.wire;
+      first->gradient = joint->gradient = context_.pool.Acquire();
+      for (uint32_t i = 0; i < node.count; ++i) {
+        if (joint->leaves[i]) own_[begin + i].joint = joint;
+      }
+    }
+    begin += node.count;
+  }
 }
 
 // The pushes of this step for the present own replicas. Nodes that were there before keep what they sent.
 void SynchronousMode::BuildPushes() {
   if (step_ == context_.plan.total_steps) return;
-  std::vector<uint32_t> held;
-  for (const Own& own : own_) held.push_back(static_cast<uint32_t>(own.id.value));
   std::vector<Push> former = std::exchange(pushes_, {});
   std::vector<size_t> anew;  // own replicas whose gradient was used in a sum that is not wanted any more
   size_t begin = 0;
-  for (const TreeNode& node : NodesOf(held)) {
+  for (const TreeNode& node : OwnNodes()) {
     const auto same = std::find_if(former.begin(), former.end(), [&](const Push& p) { return p.node == node; });
     if (same != former.end()) {
       pushes_.push_back(std::move(*same));
@@ -242,7 +280,9 @@ void SynchronousMode::BuildPushes() {
       push.summed_in.assign(context_.parts.size(), -1);
       for (size_t i = begin; i < begin + node.count; ++i) {
         push.examples += own_[i].examples;
-        if (own_[i].touched) anew.push_back(i);
+        const bool joined = own_[i].joint != nullptr && own_[i].joint->node == node;
+        if (!joined) own_[i].joint = nullptr;
+        if (own_[i].touched && !joined) anew.push_back(i);
       }
     }
     pushes_.back().own_begin = begin;
@@ -279,6 +319,19 @@ void SynchronousMode::OnGradient(const GradientReady& event) {
   Push& push = PushOf(*own);
   for (uint32_t p = event.partition_begin; p < end; ++p) TryPush(push, p);
   OnPushed(*own, event.partition_begin, end);
+}
+
+void SynchronousMode::OnSummed(const GradientSummed& event) {
+  if (phase_ != Phase::kRunning) return;
+  const auto first = std::find_if(own_.begin(), own_.end(), [&](const Own& o) { return o.joint != nullptr && o.joint->number == event.joint; });
+  if (first == own_.end()) return;  // of replicas that were computed anew
+  Push& push = PushOf(*first);
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  for (uint32_t p = event.partition_begin; p < end; ++p) {
+    push.summed_in[p] = static_cast<int32_t>(first - (own_.begin() + static_cast<int64_t>(push.own_begin)));
+    for (size_t i = push.own_begin; i < push.own_begin + push.node.count; ++i) own_[i].ready[p] = 1;
+    TryPush(push, p);
+  }
 }
 
 void SynchronousMode::OnComputed(uint64_t work, BatchSums sums) {

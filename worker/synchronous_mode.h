@@ -28,6 +28,7 @@ class SynchronousMode : public Mode {
   void OnAssigned(const std::vector<char>& moved, bool raised) override;
   void OnReply(RequestName name, Reply& reply) override;
   void OnGradient(const GradientReady& event) override;
+  void OnSummed(const GradientSummed& event) override;
   void OnComputed(uint64_t work, BatchSums sums) override;
   void OnEvaluated(uint64_t work, const BatchSums& sums) override;
   void ResendDue() override;
@@ -44,9 +45,10 @@ class SynchronousMode : public Mode {
     State state = State::kIdle;
     uint64_t work = 0;  // of the present Compute or Evaluate
     uint64_t examples = 0;
-    Buffer gradient;          // kComputing, kComputed; empty without examples
+    std::shared_ptr<const Joint> joint;  // its gradient goes there; the sum of all is the gradient of the first of them
+    Buffer gradient;          // kComputing, kComputed; empty without examples, and of all but the first of a joint
     std::vector<char> ready;  // by partition: the gradient there is final, and here
-    // It was added to another's, or may be on its way: the gradient cannot be the start of another sum.
+    // It was added to another's, or may be on its way, or is rounded: the gradient cannot be the start of another sum.
     bool touched = false;
     bool anew = false;  // kComputing: to be computed again when that ends
     BatchSums sums;
@@ -72,6 +74,7 @@ class SynchronousMode : public Mode {
   virtual void OnValues(uint32_t /*partition*/, Reply& /*reply*/) {}  // owner kValuesOwner, while running
   virtual void OnWorkBegins(uint64_t /*work*/) {}
   virtual std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const = 0;
+  virtual bool joins() const { return false; }  // the node makes the sums of pushes
   virtual Frame MakePush(Push& push, uint32_t partition) = 0;
   virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // after OnGradient
   // The answer to a push or a CLIP that shows an update: whether it is what was asked for; what becomes of it.
@@ -125,6 +128,8 @@ class SynchronousMode : public Mode {
   void BeginStep();
   void OpenGate();
   void StartOwn(Own& own);
+  std::vector<TreeNode> OwnNodes() const;
+  void MakeJoints();
   void BuildPushes();
   void FinishStep();
   Own* FindWork(uint64_t work);
@@ -143,6 +148,7 @@ class SynchronousMode : public Mode {
   std::vector<std::optional<uint64_t>> wanted_;  // by partition: the version that is asked for
   std::vector<float> found_scales_;              // by partition: the loss scale of versions_
   size_t found_ = 0;
+  uint64_t joints_ = 0;  // the number of the last one
   size_t done_count_ = 0;
   float next_loss_scale_ = 0;   // as the partitions that are done say, all the same
   NormBook norms_;              // of the running step

@@ -24,8 +24,9 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
-ReplicaCoreOptions CoreOptions(JobId job) {
+ReplicaCoreOptions CoreOptions(JobId job, const TrainerServices& services) {
   ReplicaCoreOptions options;
+  options.joins = services.pool->backend().joins();
   options.jitter_seed = job.value;
   return options;
 }
@@ -37,7 +38,7 @@ Trainer::Trainer(JobId job, const TrainerServices& services)
       services_(services),
       checkpointer_(std::make_shared<Checkpointer>(
           job, CheckpointerServices{services.connections, services.files, services.clock, services.send})),
-      core_(CoreOptions(job)) {}
+      core_(CoreOptions(job, services)) {}
 
 // ---- the core ----
 
@@ -88,6 +89,7 @@ void Trainer::Drop() {
   std::shared_ptr<const Prepared> prepared;  // destroyed without the lock
   absl::MutexLock lock(&mutex_);
   for (const auto& [work, weights] : weights_) weights->Stop();
+  joins_.clear();
   prepared.swap(prepared_);
 }
 
@@ -352,6 +354,36 @@ Trainer::Turn Trainer::NextOn(int slot, ReplicaId replica) const {
   return {replica, 0};  // it was taken away meanwhile
 }
 
+// Made by the first replica that comes.
+absl::StatusOr<std::shared_ptr<GradientJoin>> Trainer::JoinOf(const std::shared_ptr<const replica::Joint>& joint, const Prepared& prepared) {
+  absl::MutexLock lock(&mutex_);
+  if (dropped_) return absl::CancelledError("the job was dropped");
+  std::erase_if(joins_, [](const auto& each) { return each.second.joint.expired(); });
+  const auto [it, made] = joins_.try_emplace(joint->number);
+  if (!made) return it->second.join;
+  JoinOptions options;
+  options.node = joint->node;
+  options.leaves = joint->leaves;
+  for (const v1::PartitionRange& range : prepared.ranges) options.ends.push_back(static_cast<int64_t>(range.end()));
+  options.type = joint->type;
+  options.into = joint->gradient;
+  // On the thread of a task, which holds this.
+  options.ready = [this, number = joint->number](uint32_t range) { Post(replica::GradientSummed{number, range, range + 1}); };
+  auto join = services_.pool->backend().Join(prepared.model->graph, std::move(options));
+  if (!join.ok()) {
+    joins_.erase(it);
+    return join.status();
+  }
+  it->second = {joint, *join, std::count(joint->leaves.begin(), joint->leaves.end(), true)};
+  return *std::move(join);
+}
+
+void Trainer::LeaveJoin(uint64_t joint) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = joins_.find(joint);
+  if (it != joins_.end() && --it->second.missing == 0) joins_.erase(it);
+}
+
 void Trainer::NoteReplicaTime(absl::Duration time) {
   const double ms = absl::ToDoubleMilliseconds(time);
   const double mean = replica_ms_.load(std::memory_order_relaxed);
@@ -378,6 +410,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   info.seed = prepared->model->spec.seed();
   info.step = static_cast<uint64_t>(compute.step);
   info.replica = static_cast<uint32_t>(compute.replica.value);
+  if (const v1::DataType wire = prepared->model->spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = wire;  // what ps answer in
   if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
   NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
@@ -385,18 +418,31 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   // The slot's next batch goes to the device while this one's gradients come.
   TakeSeat(compute, programs.slot());
   bool ahead = true;
+  const auto bring_next = [&] {
+    if (!std::exchange(ahead, false)) return;
+    const Turn turn = NextOn(programs.slot(), compute.replica);
+    if (const auto next = prepared->batches->Peek(turn.step, turn.replica)) program->Prefetch(*next);
+  };
   const auto train = [&] {
     return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
                        [&](int64_t begin, int64_t end) {
                          tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
                            Post(replica::GradientReady{compute.work, first, last});
                          });
-                         if (!std::exchange(ahead, false)) return;
-                         const Turn turn = NextOn(programs.slot(), compute.replica);
-                         if (const auto next = prepared->batches->Peek(turn.step, turn.replica)) program->Prefetch(*next);
+                         bring_next();
                        });
   };
-  absl::StatusOr<BatchSums> sums = compute.by_layer ? ByLayer(compute.work, *prepared, *program, train) : train();
+  const auto train_joined = [&]() -> absl::StatusOr<BatchSums> {
+    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<GradientJoin> join, JoinOf(compute.joint, *prepared));
+    CAIRN_ASSIGN_OR_RETURN(const Batch examples, batch(0));
+    auto sums = program->TrainJoined(examples, info, compute.values.floats(), join, info.replica - compute.joint->node.first,
+                                     [&](int64_t, int64_t) { bring_next(); });
+    LeaveJoin(compute.joint->number);
+    return sums;
+  };
+  absl::StatusOr<BatchSums> sums = compute.joint != nullptr ? train_joined()
+                                   : compute.by_layer       ? ByLayer(compute.work, *prepared, *program, train)
+                                                            : train();
   NoteReplicaTime(services_.clock->Now() - start);
   return sums;
 }

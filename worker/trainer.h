@@ -96,6 +96,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   int HomeOf(ReplicaId replica) const;  // the slot that computed it last
   void TakeSeat(const replica::Compute& compute, int slot);
   Turn NextOn(int slot, ReplicaId replica) const;  // what the slot computes after the replica's present step, if nothing moves
+  absl::StatusOr<std::shared_ptr<GradientJoin>> JoinOf(const std::shared_ptr<const replica::Joint>& joint, const Prepared& prepared);
+  void LeaveJoin(uint64_t joint);
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
@@ -126,6 +128,12 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
     int64_t step = 0;
   };
   std::map<int32_t, Seat> seats_ ABSL_GUARDED_BY(mutex_);  // by own replica: where it was computed last, and which step
+  struct Join {
+    std::weak_ptr<const replica::Joint> joint;  // gone: nobody wants it any more
+    std::shared_ptr<GradientJoin> join;
+    int64_t missing = 0;  // replicas that have not left it
+  };
+  std::map<uint64_t, Join> joins_ ABSL_GUARDED_BY(mutex_);  // by number
   std::string failure_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
 };

@@ -1,14 +1,17 @@
 // Goal: on a GPU every layer, option and loss computes what the reference computes in float64, as exactly as the
 // precision asked for allows, overwrites all of what it is given, and computes the same bits again. Without a device
-// every test is skipped with the reason.
+// every test is skipped with the reason. Sums of replicas on the devices have the bits of those on the host.
 //
 // OneStep is small on purpose: compute-sanitizer runs it.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 
+#include "common/tensor/dtype.h"
 #include "tests/unit/backend/beside_reference.h"
 #include "worker/backend_select.h"
 
@@ -59,6 +62,66 @@ INSTANTIATE_TEST_SUITE_P(Layers, GpuTest,
                          [](const auto& info) {
                            return std::string(std::get<1>(info.param).name) + "_" + std::get<0>(info.param).name;
                          });
+
+// Three replicas, each on a thread of its own: on three GPUs where there are, else they share one or two.
+class Joined : public testing::TestWithParam<PrecisionCase> {};
+
+TEST_P(Joined, AsTheSumOnTheHost) {
+  if (!Gpu().ok()) GTEST_SKIP() << Gpu().status().message();
+  constexpr size_t kReplicas = 3;
+  Backend& gpu = **Gpu();
+  const BesideReference beside({"joined", "layers { input { shape: [12, 12, 3] } } layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_normalization {} } "
+                                          "layers { activation { activation: RELU } } layers { flatten {} } layers { dense { units: 300 activation: RELU } } "
+                                          "layers { dense { units: 5 activation: SOFTMAX } }"},
+                               16, GetParam().compute, GetParam().tf32);
+  const std::shared_ptr<const Graph>& graph = beside.graph();
+  const auto space = static_cast<size_t>(graph->space_size());
+  const auto on_threads = [](const std::function<void(uint32_t)>& task) {
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < kReplicas; ++i) threads.emplace_back(task, i);
+    for (std::thread& thread : threads) thread.join();
+  };
+  const auto batch = [&](uint32_t i) { return CaseBatch(*graph, beside.options().loss, i == 2 ? 7 : 16, i + 1); };
+  const auto info = [&](uint32_t i) {
+    return StepInfo{.seed = 11, .step = 5, .replica = i, .loss_scale = GetParam().compute == v1::FLOAT16 ? 64.0f : 1.0f};
+  };
+  std::vector<std::unique_ptr<Program>> programs(kReplicas);
+  std::vector<std::vector<float>> gradients(kReplicas, std::vector<float>(space));
+  on_threads([&](uint32_t i) {  // what a thread compiles is on one device
+    auto program = gpu.Compile(graph, beside.options());
+    ASSERT_TRUE(program.ok()) << program.status();
+    programs[i] = *std::move(program);
+    const auto sums = programs[i]->TrainStep(batch(i), info(i), beside.values(), absl::MakeSpan(gradients[i]), nullptr);
+    ASSERT_TRUE(sums.ok()) << sums.status();
+  });
+  if (HasFatalFailure()) return;
+  std::vector<GradientSum> leaves;
+  for (std::vector<float>& gradient : gradients) leaves.push_back({absl::MakeSpan(gradient), 1});
+  const absl::Span<const float> sum = SumSubtree({0, kReplicas}, leaves).gradient;
+  for (const v1::DataType type : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}) {
+    std::vector<uint8_t> expected(space * SizeOf(type));
+    FromFloat(sum, type, absl::MakeSpan(expected));
+    for (int step = 0; step < 4; ++step) {  // recorded from the second on
+      JoinOptions options;
+      options.node = {0, kReplicas};
+      options.leaves.assign(kReplicas, true);
+      for (int64_t end = 16 * 1024; end < graph->space_size(); end += 16 * 1024) options.ends.push_back(end);
+      options.ends.push_back(graph->space_size());
+      options.type = type;
+      options.into = Buffer::Zeros(expected.size());
+      options.ready = [](uint32_t) {};
+      const auto join = gpu.Join(graph, options);
+      ASSERT_TRUE(join.ok()) << join.status();
+      on_threads([&](uint32_t i) {
+        const auto sums = programs[i]->TrainJoined(batch(i), info(i), beside.values(), *join, i, nullptr);
+        ASSERT_TRUE(sums.ok()) << sums.status();
+      });
+      EXPECT_EQ(std::memcmp(options.into.data(), expected.data(), expected.size()), 0) << v1::DataType_Name(type) << ", step " << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sums, Joined, testing::ValuesIn(kPrecisions), [](const auto& info) { return info.param.name; });
 
 class OneStep : public GpuTest {};
 TEST_P(OneStep, OfASmallCnn) { beside_->Training(3, Of(std::get<1>(GetParam()).tolerance)); }

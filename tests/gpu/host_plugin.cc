@@ -15,9 +15,9 @@ namespace cairn {
 namespace {
 
 // Copies are late: a copy that is not waited for is missing.
-absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo&, const cudnn::Precision& precision, cudnn::Tuner* tuner) {
+absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo& device, const cudnn::Precision& precision, cudnn::Tuner* tuner) {
   return std::make_unique<cudnn::HostMachine>(precision, cudnn::HostMachine::Copies::kLate, tuner,
-                                              [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; });
+                                              [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; }, device.index);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeHostBackend(const PluginOptions& options) {

@@ -36,7 +36,7 @@ absl::StatusOr<Block> HostMachine::Allocate(int64_t bytes) {
 
 void HostMachine::Do(std::vector<LateCopy>* copies, std::vector<bool>* arrived) {
   for (const LateCopy& c : *copies) {
-    std::memcpy(c.to, c.from, c.bytes);
+    if (c.bytes > 0) std::memcpy(c.to, c.from, c.bytes);
     if (c.signal < 0) continue;
     CAIRN_CHECK(!arrived->at(c.signal), "each signal is given once");
     arrived->at(c.signal) = true;
@@ -76,7 +76,26 @@ absl::Status HostMachine::JoinCopiesOut() {
   return absl::OkStatus();
 }
 
+// In the order of what is done aside, which is done at once.
+absl::Status HostMachine::CopyPeer(void* to, const void* from, int from_device, int64_t bytes) {
+  CAIRN_CHECK(from_device != device_, "a copy on one device");
+  ++peer_copies_;
+  std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::CopyOutAside(void* pinned, const void* from, int64_t bytes) {
+  late_aside_.push_back({pinned, from, bytes, -1});
+  return absl::OkStatus();
+}
+
+absl::Status HostMachine::WaitAside(absl::Duration) {
+  Do(&late_aside_, nullptr);
+  return absl::OkStatus();
+}
+
 absl::Status HostMachine::WaitForAll(absl::Duration) {
+  Do(&late_aside_, nullptr);
   Do(&late_in_, nullptr);
   Do(&late_out_, &arrived_);
   return absl::OkStatus();

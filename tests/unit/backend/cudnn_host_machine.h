@@ -23,8 +23,10 @@ class HostMachine : public Machine {
   enum class Copies { kEarly, kLate };
   // microseconds: of the two ways to compute a product.
   using Times = std::function<absl::StatusOr<double>(size_t way)>;
-  explicit HostMachine(const Precision& precision, Copies copies = Copies::kEarly, Tuner* tuner = nullptr, Times microseconds = nullptr)
-      : precision_(precision), copies_(copies), tuner_(tuner), microseconds_(std::move(microseconds)) {}
+  explicit HostMachine(const Precision& precision, Copies copies = Copies::kEarly, Tuner* tuner = nullptr, Times microseconds = nullptr,
+                       int device = 0)
+      : precision_(precision), copies_(copies), tuner_(tuner), microseconds_(std::move(microseconds)), device_(device) {}
+  int device() const override { return device_; }
 
   absl::StatusOr<Block> Allocate(int64_t bytes) override;
   absl::StatusOr<Block> AllocatePinned(int64_t bytes) override { return Allocate(bytes); }
@@ -34,7 +36,12 @@ class HostMachine : public Machine {
   absl::Status Zero(void* to, int64_t bytes) override;
   absl::Status Copy(void* to, const void* from, int64_t bytes) override;
   absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) override;
+  absl::Status Announce(int signal) override { return CopyOut(nullptr, nullptr, 0, signal); }
   absl::Status JoinCopiesOut() override;
+  kernels::Stream aside() override { return nullptr; }
+  absl::Status CopyPeer(void* to, const void* from, int from_device, int64_t bytes) override;
+  absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) override;
+  absl::Status WaitAside(absl::Duration) override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) override;
   absl::Status Launch(Recording& recording) override;
   void ResetSignals(int count) override { arrived_.assign(count, false); }
@@ -48,6 +55,7 @@ class HostMachine : public Machine {
                         void* workspace) override;
 
   int launches() const { return launches_; }  // of recordings
+  int peer_copies() const { return peer_copies_; }
 
  private:
   struct LateCopy {
@@ -63,11 +71,12 @@ class HostMachine : public Machine {
   const Copies copies_;
   Tuner* const tuner_;
   const Times microseconds_;
-  std::vector<LateCopy> late_in_, late_out_;
+  const int device_;
+  std::vector<LateCopy> late_in_, late_out_, late_aside_;
   std::vector<bool> arrived_;
   std::map<Product, size_t> products_;  // that Prepare was told of: the way to compute each
   std::set<Convolution> convolutions_;
-  int launches_ = 0;
+  int launches_ = 0, peer_copies_ = 0;
 };
 
 }  // namespace cairn::cudnn

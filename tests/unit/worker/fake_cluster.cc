@@ -62,6 +62,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
   for (size_t w = 0; w < workers_.size(); ++w) {
     ReplicaCoreOptions core;
     core.jitter_seed = options.seed + w;
+    core.joins = options.joins;
     workers_[w].core = std::make_unique<ReplicaCore>(core);
   }
 }
@@ -225,6 +226,7 @@ void FakeCluster::Feed(int w, replica::Event event) {
       running.examples = static_cast<uint64_t>(plan_.Places(compute->step, compute->replica).size());
       running.values = std::move(compute->values);
       running.gradient = std::move(compute->gradient);
+      if (compute->joint != nullptr) running.join = JoinOf(worker, compute->joint);
       running.loss_scale = compute->loss_scale;
       for (uint32_t p = 0; p < ranges_.size(); ++p) running.unannounced.push_back(p);
       worker.running.push_back(std::move(running));
@@ -255,7 +257,12 @@ void FakeCluster::Compute(int w) {
   if (running.training && !running.begun) {
     running.begun = true;
     const auto values = running.values.floats();
-    const auto gradient = running.gradient.mutable_floats();
+    absl::Span<float> gradient = running.gradient.mutable_floats();
+    if (running.join != nullptr) {
+      auto& leaf = running.join->gradients[static_cast<size_t>(running.replica.value) - running.join->joint->node.first];
+      leaf.resize(values.size());
+      gradient = absl::MakeSpan(leaf);
+    }
     for (size_t i = 0; i < values.size(); ++i) {
       gradient[i] = Gradient(running.step, running.replica.value, i, values[i], running.loss_scale);
     }
@@ -264,7 +271,12 @@ void FakeCluster::Compute(int w) {
     const size_t k = Pick(running.unannounced.size());
     const uint32_t p = running.unannounced[k];
     running.unannounced.erase(running.unannounced.begin() + static_cast<int64_t>(k));
-    Feed(w, replica::GradientReady{running.work, p, p + 1});
+    if (running.join == nullptr) {
+      Feed(w, replica::GradientReady{running.work, p, p + 1});
+    } else if (Sum(*running.join, p)) {
+      ++node_sums;
+      Feed(w, replica::GradientSummed{running.join->joint->number, p, p + 1});
+    }
     return;
   }
   const Running done = std::move(running);
@@ -277,6 +289,34 @@ void FakeCluster::Compute(int w) {
   } else {
     Feed(w, replica::Evaluated{work, sums});
   }
+}
+
+std::shared_ptr<FakeCluster::Join> FakeCluster::JoinOf(Worker& worker, const std::shared_ptr<const replica::Joint>& joint) {
+  std::erase_if(worker.joins, [](const auto& each) {
+    const std::vector<int>& missing = each.second->missing;
+    return std::count(missing.begin(), missing.end(), 0) == static_cast<int64_t>(missing.size());
+  });
+  std::shared_ptr<Join>& join = worker.joins[joint->number];
+  if (join == nullptr) {
+    join = std::make_shared<Join>();
+    join->joint = joint;
+    join->gradients.resize(joint->leaves.size());
+    join->missing.assign(ranges_.size(), static_cast<int>(std::count(joint->leaves.begin(), joint->leaves.end(), true)));
+  }
+  return join;
+}
+
+bool FakeCluster::Sum(Join& join, uint32_t p) {
+  if (--join.missing[p] > 0) return false;
+  const size_t begin = ranges_[p].begin(), numbers = ranges_[p].end() - begin;
+  std::vector<GradientSum> leaves(join.gradients.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (join.joint->leaves[i]) leaves[i] = {absl::MakeSpan(join.gradients[i]).subspan(begin, numbers), 1};
+  }
+  const size_t element = SizeOf(join.joint->type);
+  Buffer into = join.joint->gradient;
+  FromFloat(SumSubtree(join.joint->node, leaves).gradient, join.joint->type, {into.mutable_data() + begin * element, numbers * element});
+  return true;
 }
 
 void FakeCluster::Take(std::vector<NaiveAnswer> answers) {
@@ -342,6 +382,7 @@ void FakeCluster::Disturb() {
     ++lives_[w];
     ReplicaCoreOptions core;
     core.jitter_seed = options_.seed + 1000 * lives_[w];
+    core.joins = options_.joins;
     workers_[w] = Worker();
     workers_[w].core = std::make_unique<ReplicaCore>(core);
     Reassign();

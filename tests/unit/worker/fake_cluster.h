@@ -27,6 +27,7 @@ struct ClusterOptions {
   double clipnorm = 0, global_clipnorm = 0;
   // Synchronous: FLOAT16 from this loss scale on, doubled after two finite steps; gradients overflow at 16 now and then. 0: FLOAT32.
   float loss_scale = 0;
+  bool joins = false;  // the nodes add up their replicas' gradients
   double loss = 0;  // of a request, or of its answer
   bool gated = false;  // an epoch begins when every replica's validation of the one before it is reported
   int stop_after = 0;  // gated: the job ends with this epoch (from 1)
@@ -52,9 +53,14 @@ class FakeCluster {
   std::map<std::pair<int, int>, uint64_t> validated;  // (replica, epoch): examples
   std::vector<std::string> failures;                  // Fail effects
   int ahead_max = 0;                                  // steps of the fastest replica before the slowest
-  uint64_t sends = 0;
+  uint64_t sends = 0, node_sums = 0;  // requests; partitions' sums that nodes made
 
  private:
+  struct Join {  // of a Joint
+    std::shared_ptr<const replica::Joint> joint;
+    std::vector<std::vector<float>> gradients;  // by leaf
+    std::vector<int> missing;                   // by partition: leaves
+  };
   struct Running {  // a Compute or Evaluate under way
     uint64_t work = 0;
     bool training = true;
@@ -62,6 +68,7 @@ class FakeCluster {
     int64_t step = 0;
     uint64_t examples = 0;
     Buffer values, gradient;
+    std::shared_ptr<Join> join;
     float loss_scale = 0;
     std::vector<uint32_t> unannounced;
     bool begun = false;
@@ -69,6 +76,7 @@ class FakeCluster {
   struct Worker {
     std::unique_ptr<ReplicaCore> core;
     std::vector<Running> running;
+    std::map<uint64_t, std::shared_ptr<Join>> joins;  // by number
     std::vector<int> replicas;
     std::multimap<absl::Time, int> timers;
     std::vector<v1::AssignReplicas> assignments;  // on their way, in order
@@ -101,6 +109,9 @@ class FakeCluster {
   void DeliverRequest();
   void DeliverAnswer();
   void Compute(int worker);
+  std::shared_ptr<Join> JoinOf(Worker& worker, const std::shared_ptr<const replica::Joint>& joint);
+  // The sum of partition p, if this was the last gradient that it needs.
+  bool Sum(Join& join, uint32_t p);
   void Take(std::vector<NaiveAnswer> answers);
   bool Finished() const { return static_cast<int>(finished_.size()) == options_.replicas; }
 

@@ -44,6 +44,7 @@ TEST(ReplicaCoreTest, SynchronousEqualsTheSequentialComputationForAnyGrouping) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     ClusterOptions options;
     options.seed = seed;
+    options.joins = seed / 90 % 2 == 1;
     options.replicas = 1 + static_cast<int>(seed % 6);  // the last batch of 4 leaves replicas without examples
     options.workers = 1 + static_cast<int>(seed / 6 % 3);
     options.partitions = 1 + static_cast<int>(seed / 18 % 4);
@@ -60,6 +61,7 @@ TEST(ReplicaCoreTest, SynchronousBitsSurviveLossReassignmentRestartsMovesAndCras
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
     ClusterOptions options;
     options.seed = seed;
+    options.joins = seed / 90 % 2 == 1;
     options.replicas = 1 + static_cast<int>(seed % 6);
     options.workers = 1 + static_cast<int>(seed / 6 % 3);
     options.partitions = 1 + static_cast<int>(seed / 18 % 4);
@@ -86,6 +88,7 @@ TEST(ReplicaCoreTest, ClippingByNormGivesTheBitsOfOneComputerWhateverHappens) {
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
     ClusterOptions options;
     options.seed = seed;
+    options.joins = seed / 90 % 2 == 1;
     options.replicas = 1 + static_cast<int>(seed % 6);
     options.workers = 1 + static_cast<int>(seed / 6 % 3);
     options.partitions = 1 + static_cast<int>(seed / 18 % 5);
@@ -118,6 +121,7 @@ TEST(ReplicaCoreTest, StepsThatAreNotFiniteAreLeftOutByAllPartitionsWhateverHapp
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     ClusterOptions options;
     options.seed = seed;
+    options.joins = seed / 90 % 2 == 1;
     options.loss_scale = seed % 2 == 0 ? 64 : 4;
     options.replicas = 1 + static_cast<int>(seed % 6);
     options.workers = 1 + static_cast<int>(seed / 6 % 3);
@@ -152,6 +156,35 @@ TEST(ReplicaCoreTest, ShortWireTypesRoundAsTheReferenceDoes) {
     FakeCluster cluster(options);
     ASSERT_TRUE(cluster.Run());
     EXPECT_THAT(cluster.FinalValues(), ElementsAreArray(cluster.ReferenceValues()));
+  }
+}
+
+// A sum made by the node is the sum made here, rounded once; also where the only replica's gradient is only rounded there.
+TEST(ReplicaCoreTest, SumsOfTheNodeAreRoundedAsThoseMadeHere) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    ClusterOptions options;
+    options.seed = seed;
+    options.replicas = 1 + static_cast<int>(seed % 6);
+    options.workers = 1;
+    options.partitions = 1 + static_cast<int>(seed % 4);
+    options.wire = seed % 3 == 0 ? v1::FLOAT32 : seed % 3 == 1 ? v1::BFLOAT16 : v1::FLOAT16;
+    options.loss = seed % 2 == 0 ? 0.1 : 0;
+    options.ps_restarts = static_cast<int>(seed % 4);
+    options.partition_moves = static_cast<int>(seed % 3);
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    FakeCluster here(options);
+    ASSERT_TRUE(here.Run());
+    EXPECT_EQ(here.node_sums, 0u);
+    options.joins = true;
+    FakeCluster there(options);
+    ASSERT_TRUE(there.Run());
+    ASSERT_THAT(there.FinalValues(), ElementsAreArray(here.FinalValues()));
+    if (options.replicas == 1 && options.wire == v1::FLOAT32) {
+      EXPECT_EQ(there.node_sums, 0u) << "nothing is to be done about it";
+    } else {
+      EXPECT_GT(there.node_sums, 0u);
+    }
+    ExpectAllCountedOnce(there, options);
   }
 }
 
@@ -210,6 +243,7 @@ TEST(ReplicaCoreTest, NoStepOfAnEpochBeforeItIsOpenAndTheSameBits) {
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     ClusterOptions options;
     options.seed = seed;
+    options.joins = seed / 90 % 2 == 1;
     options.gated = true;
     options.epochs = 4;
     options.stop_after = seed % 3 == 0 ? 1 + static_cast<int>(seed / 3 % 3) : 0;

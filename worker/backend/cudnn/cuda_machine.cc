@@ -47,7 +47,7 @@ class CudaMachine : public Machine {
 
   absl::Status Init(const Precision& precision, Tuner* tuner) {
     CAIRN_RETURN_IF_ERROR(Current());
-    for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_}) {
+    for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_, &aside_}) {
       CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate"));
     }
     for (cudaEvent_t* event : {&fork_, &join_out_, &join_in_}) {
@@ -60,7 +60,7 @@ class CudaMachine : public Machine {
 
   ~CudaMachine() override {
     cudaSetDevice(device_.index);
-    for (cudaStream_t stream : {copies_in_, stream_, copies_out_}) {
+    for (cudaStream_t stream : {copies_in_, stream_, copies_out_, aside_}) {
       if (stream != nullptr) cudaStreamSynchronize(stream);
     }
     conv_.reset();
@@ -68,10 +68,12 @@ class CudaMachine : public Machine {
     for (cudaEvent_t event : {fork_, join_out_, join_in_}) {
       if (event != nullptr) cudaEventDestroy(event);
     }
-    for (cudaStream_t stream : {copies_in_, stream_, copies_out_}) {
+    for (cudaStream_t stream : {copies_in_, stream_, copies_out_, aside_}) {
       if (stream != nullptr) cudaStreamDestroy(stream);
     }
   }
+
+  int device() const override { return device_.index; }
 
   // ---- memory ----
 
@@ -126,14 +128,37 @@ class CudaMachine : public Machine {
   }
 
   absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) override {
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(fork_, stream_), "cudaEventRecord"));
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(copies_out_, fork_), "cudaStreamWaitEvent"));
+    CAIRN_RETURN_IF_ERROR(ForkCopiesOut());
     CAIRN_RETURN_IF_ERROR(
         FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, copies_out_), "copy from the device"));
-    while (static_cast<int>(letters_.size()) <= signal) {
-      letters_.push_back(std::make_unique<Letter>(Letter{&mailbox_, static_cast<int>(letters_.size())}));
-    }
-    return FromCuda(cudaLaunchHostFunc(copies_out_, Deliver, letters_[signal].get()), "cudaLaunchHostFunc");
+    return Tell(signal);
+  }
+
+  absl::Status Announce(int signal) override {
+    CAIRN_RETURN_IF_ERROR(ForkCopiesOut());
+    return Tell(signal);
+  }
+
+  kernels::Stream aside() override {
+    cudaSetDevice(device_.index);
+    return aside_;
+  }
+
+  // Directly where the devices reach one another (EnablePeers), else the driver goes through its pinned memory.
+  absl::Status CopyPeer(void* to, const void* from, int from_device, int64_t bytes) override {
+    CAIRN_RETURN_IF_ERROR(Current());
+    return FromCuda(cudaMemcpyPeerAsync(to, device_.index, from, from_device, static_cast<size_t>(bytes), aside_),
+                    absl::StrCat("copy from GPU ", from_device, " to GPU ", device_.index));
+  }
+
+  absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) override {
+    CAIRN_RETURN_IF_ERROR(Current());
+    return FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, aside_), "copy from the device");
+  }
+
+  absl::Status WaitAside(absl::Duration patience) override {
+    CAIRN_RETURN_IF_ERROR(Current());
+    return DrainOf(aside_, patience);
   }
 
   absl::Status JoinCopiesOut() override {
@@ -171,11 +196,8 @@ class CudaMachine : public Machine {
     CAIRN_RETURN_IF_ERROR(Current());
     CAIRN_RETURN_IF_ERROR(JoinCopiesIn());
     CAIRN_RETURN_IF_ERROR(JoinCopiesOut());
-    auto drain = std::make_unique<Drain>(Drain{&mailbox_, mailbox_.AskDrain()});
-    const uint64_t number = drain->number;
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaLaunchHostFunc(stream_, DeliverDrain, drain.get()), "cudaLaunchHostFunc"));
-    (void)drain.release();  // DeliverDrain's; a device that failed does not call it
-    return mailbox_.WaitForDrain(number, patience, kLook, [this] { return Ended(stream_); });
+    CAIRN_RETURN_IF_ERROR(WaitAside(patience));
+    return DrainOf(stream_, patience);
   }
 
   // ---- the libraries ----
@@ -197,6 +219,27 @@ class CudaMachine : public Machine {
   }
 
  private:
+  absl::Status ForkCopiesOut() {
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(fork_, stream_), "cudaEventRecord"));
+    return FromCuda(cudaStreamWaitEvent(copies_out_, fork_), "cudaStreamWaitEvent");
+  }
+
+  absl::Status Tell(int signal) {
+    while (static_cast<int>(letters_.size()) <= signal) {
+      letters_.push_back(std::make_unique<Letter>(Letter{&mailbox_, static_cast<int>(letters_.size())}));
+    }
+    return FromCuda(cudaLaunchHostFunc(copies_out_, Deliver, letters_[signal].get()), "cudaLaunchHostFunc");
+  }
+
+  // Waits for what was enqueued on the stream.
+  absl::Status DrainOf(cudaStream_t stream, absl::Duration patience) {
+    auto drain = std::make_unique<Drain>(Drain{&mailbox_, mailbox_.AskDrain()});
+    const uint64_t number = drain->number;
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaLaunchHostFunc(stream, DeliverDrain, drain.get()), "cudaLaunchHostFunc"));
+    (void)drain.release();  // DeliverDrain's; a device that failed does not call it
+    return mailbox_.WaitForDrain(number, patience, kLook, [this, stream] { return Ended(stream); });
+  }
+
   absl::Status Current() const { return FromCuda(cudaSetDevice(device_.index), "cudaSetDevice"); }
 
   // What Mailbox asks: whether the stream has come to its end, and how.
@@ -207,7 +250,7 @@ class CudaMachine : public Machine {
   }
 
   const DeviceInfo device_;
-  cudaStream_t stream_ = nullptr, copies_in_ = nullptr, copies_out_ = nullptr;
+  cudaStream_t stream_ = nullptr, copies_in_ = nullptr, copies_out_ = nullptr, aside_ = nullptr;
   cudaEvent_t fork_ = nullptr, join_out_ = nullptr, join_in_ = nullptr;
   Mailbox mailbox_;
   std::vector<std::unique_ptr<Letter>> letters_;  // by signal: recordings point to them

@@ -1,6 +1,7 @@
 #include "worker/backend/cudnn/device.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -77,6 +78,26 @@ absl::StatusOr<DeviceInfo> FindDevice(int index) {
   info.fingerprint = absl::StrCat("cudnn ", cudnnGetVersion(), " cublaslt ", cublasLtGetVersion(), " cuda ", runtime, " ",
                                   properties.name, " sm_", capability, " ", properties.multiProcessorCount);
   return info;
+}
+
+void EnablePeers(const std::vector<DeviceInfo>& devices) {
+  for (const DeviceInfo& to : devices) {
+    for (const DeviceInfo& from : devices) {
+      if (to.index == from.index) continue;
+      int can = 0;
+      absl::Status status = FromCuda(cudaDeviceCanAccessPeer(&can, to.index, from.index), "cudaDeviceCanAccessPeer");
+      if (status.ok() && can != 0) {
+        status = FromCuda(cudaSetDevice(to.index), "cudaSetDevice");
+        const cudaError_t enabled = cudaDeviceEnablePeerAccess(from.index, 0);
+        if (status.ok() && enabled != cudaErrorPeerAccessAlreadyEnabled) status = FromCuda(enabled, "cudaDeviceEnablePeerAccess");
+      }
+      cudaGetLastError();  // one that fails leaves the device usable
+      if (!status.ok() || can == 0) {
+        LogInfo("GPU %d does not reach GPU %d directly, sums go through the host%s%s", to.index, from.index, status.ok() ? "" : ": ",
+                std::string(status.message()));
+      }
+    }
+  }
 }
 
 }  // namespace cairn::cudnn

@@ -7,6 +7,7 @@
 #include <cudnn.h>
 
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "worker/backend/cudnn/machine.h"
@@ -22,5 +23,7 @@ absl::Status FromCublas(cublasStatus_t status, const std::string& what);
 
 // Device `index` of those that CUDA sees. Errors: UNAVAILABLE says which of driver, device or compute capability is missing.
 absl::StatusOr<DeviceInfo> FindDevice(int index);
+// Lets the devices copy from one another directly where the machine can; copies between the others go through the host.
+void EnablePeers(const std::vector<DeviceInfo>& devices);
 
 }  // namespace cairn::cudnn

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "worker/backend/cudnn/join.h"
 #include "worker/backend/cudnn/program.h"
 
 namespace cairn::cudnn {
@@ -37,8 +38,14 @@ class GpuBackend : public Backend {
   }
   int slots_default() const override { return static_cast<int>(devices_.size()); }
 
+  bool joins() const override { return true; }
+  absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>& graph, JoinOptions options) override {
+    return DeviceJoin::Make(graph, std::move(options), join_memory_);
+  }
+
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph, const ProgramOptions& options) override {
     thread_local const size_t seat = seats_.fetch_add(1);
+    join_memory_->DropGone();
     CAIRN_ASSIGN_OR_RETURN(const Precision precision, PrecisionOf(options));
     if (tuner_ != nullptr && precision.deterministic && !said_.exchange(true)) {
       LogInfo("--cudnn-autotune: not in this job: deterministic jobs take the engines that the heuristics name, on every worker the same; "
@@ -54,6 +61,7 @@ class GpuBackend : public Backend {
   const MachineMaker make_machine_;
   std::unique_ptr<TuningFile> tuning_file_;
   std::unique_ptr<Tuner> tuner_;  // null without --cudnn-autotune
+  const std::shared_ptr<JoinMemory> join_memory_ = std::make_shared<JoinMemory>();
   std::atomic<size_t> seats_ = 0;
   std::atomic<bool> said_ = false;
 };

@@ -2,7 +2,7 @@
 // the real one; tests run whole programs on one that computes on the host.
 //
 // A Machine belongs to one Program and so to one thread at a time. Work is enqueued and done in order on one stream; copies in and copies out
-// are done beside it, each kind in its order. Invariants:
+// are done beside it, each kind in its order, and so is what is enqueued `aside`: of what is complete, never recorded. Invariants:
 //   1. What Prepare was told of can be enqueued without allocating and without waiting, also while a Recording is made.
 //   2. With Precision.deterministic the bits of a product or a convolution depend on its arguments and the kind of device only.
 #pragma once
@@ -100,6 +100,7 @@ class Recording {
 class Machine {
  public:
   virtual ~Machine() = default;
+  virtual int device() const = 0;  // DeviceInfo.index
 
   // Errors: RESOURCE_EXHAUSTED says how much was asked for and how much there is.
   virtual absl::StatusOr<Block> Allocate(int64_t bytes) = 0;        // on the device
@@ -113,7 +114,14 @@ class Machine {
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;  // on the device, in the order of work
   // After all work enqueued so far, beside what is enqueued later; then Arrived(signal) becomes true.
   virtual absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) = 0;
+  // The same without a copy: work up to here is done.
+  virtual absl::Status Announce(int signal) = 0;
   virtual absl::Status JoinCopiesOut() = 0;  // later work waits for them
+
+  virtual kernels::Stream aside() = 0;
+  virtual absl::Status CopyPeer(void* to, const void* from, int from_device, int64_t bytes) = 0;  // aside: from another machine's device
+  virtual absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) = 0;
+  virtual absl::Status WaitAside(absl::Duration patience) = 0;  // for all that was enqueued aside. Errors: as WaitFor
 
   // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) = 0;

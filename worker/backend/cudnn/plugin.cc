@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudnnBackend(const PluginOptions& o
     if (!device.ok()) break;  // no more
     if (device->fingerprint == devices.front().fingerprint) devices.push_back(*std::move(device));
   }
+  cudnn::EnablePeers(devices);
   return cudnn::MakeGpuBackend(std::move(devices), options, &cudnn::MakeCudaMachine);
 }
 

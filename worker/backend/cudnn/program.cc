@@ -8,10 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
+#include "common/tensor/dtype.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/join.h"
 #include "worker/backend/embedding.h"
+#include "worker/gradient_tracker.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -22,6 +26,8 @@ constexpr size_t kPlansKept = 6;
 constexpr int64_t kChunkNumbers = 1 << 20;
 // No step takes this long; a device that hangs does.
 constexpr absl::Duration kPatience = absl::Minutes(10);
+
+DType TypeOf(v1::DataType type) { return type == v1::BFLOAT16 ? DType::kBFloat16 : DType::kFloat16; }
 
 struct Embedding {
   const Node* node = nullptr;
@@ -45,6 +51,10 @@ class CudnnProgram : public Program {
         outputs_(NumElements(graph_->output().output)) {
     for (const Node& node : graph_->nodes()) {
       if (node.kind == LayerKind::kEmbedding) embeddings_.push_back({&node, NumElements(graph_->nodes()[node.inputs[0]].output)});
+    }
+    for (const Variable& v : graph_->variables()) {
+      if (v.kind == VariableKind::kTrainable) continue;
+      not_scaled_.emplace_back(v.offset, v.offset + (v.size + kSpaceAlignment - 1) / kSpaceAlignment * kSpaceAlignment);
     }
   }
 
@@ -76,7 +86,7 @@ class CudnnProgram : public Program {
       return absl::InvalidArgumentError(absl::StrCat("gradients: ", gradients.size(), " numbers, but the model has ",
                                                      graph_->space_size(), "; pass the whole space"));
     }
-    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kTrain, batch, info, values));
+    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/false));
     const std::vector<Plan::Release>& releases = kept->plan->releases();
     for (size_t i = 0; i < releases.size(); ++i) {
       CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
@@ -88,8 +98,24 @@ class CudnnProgram : public Program {
     return Sums(*kept->plan);
   }
 
+  absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
+                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf, const GradientReady& ready) override {
+    const auto sum = std::dynamic_pointer_cast<DeviceJoin>(join);
+    if (sum == nullptr || !sum->HasLeaf(leaf)) return absl::InvalidArgumentError("the sum is not of this backend, or not of this replica");
+    if (sum->type() != v1::FLOAT32 && rounded_.bytes() == 0) {
+      CAIRN_ASSIGN_OR_RETURN(rounded_, machine_->Allocate(graph_->space_size() * 2));
+    }
+    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
+    const absl::Status added = AddTo(*sum, leaf, 1 / info.loss_scale, kept->plan->releases(), ready);
+    if (!added.ok()) {
+      machine_->WaitForAll(kPatience).IgnoreError();
+      return added;
+    }
+    return Sums(*kept->plan);
+  }
+
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {
-    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kEvaluate, batch, {}, values));
+    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kEvaluate, batch, {}, values, /*joined=*/false));
     return Sums(*kept->plan);
   }
 
@@ -98,7 +124,7 @@ class CudnnProgram : public Program {
     if (predictions_.bytes() < bytes) {
       CAIRN_ASSIGN_OR_RETURN(predictions_, machine_->AllocatePinned(options_.batch_max * outputs_ * 4));
     }
-    CAIRN_RETURN_IF_ERROR(Start(Mode::kPredict, batch, {}, values).status());
+    CAIRN_RETURN_IF_ERROR(Start(Mode::kPredict, batch, {}, values, /*joined=*/false).status());
     CAIRN_RETURN_IF_ERROR(machine_->WaitFor(0, kPatience));
     return Buffer::CopyOf(predictions_.data(), bytes);
   }
@@ -125,7 +151,7 @@ class CudnnProgram : public Program {
   }
 
   uint64_t memory_bytes() const override {
-    int64_t bytes = arena_.bytes();
+    int64_t bytes = arena_.bytes() + rounded_.bytes() + value_bits_.bytes();
     for (const Pair* pair : {&values_, &gradients_, &inputs_, &next_, &labels_, &key_, &results_, &class_weights_}) bytes += pair->device.bytes();
     return static_cast<uint64_t>(bytes);
   }
@@ -136,13 +162,30 @@ class CudnnProgram : public Program {
     int64_t label_size = 1;
     std::unique_ptr<Plan> plan;
     bool warm = false;  // has run: libraries have loaded their kernels
-    std::vector<std::unique_ptr<Recording>> recordings;  // by segment; of a warm one
+    std::vector<std::unique_ptr<Recording>> recordings[2];  // by whether the gradient is joined, and segment; of a warm one
   };
 
   absl::Status Allocate(int64_t bytes, Pair* pair) {
     CAIRN_ASSIGN_OR_RETURN(pair->device, machine_->Allocate(bytes));
     CAIRN_ASSIGN_OR_RETURN(pair->pinned, machine_->AllocatePinned(bytes));
     return absl::OkStatus();
+  }
+
+  // Each range that becomes final goes to the sum.
+  absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, float factor, const std::vector<Plan::Release>& releases, const GradientReady& ready) {
+    const DeviceJoin::Source source{*machine_, gradients_.device.as<float>(), factor, not_scaled_, rounded_.data(), gradients_.pinned.data()};
+    GradientTracker tracker(sum.ranges());
+    absl::Status status;
+    for (size_t i = 0; i < releases.size() && status.ok(); ++i) {
+      CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
+      if (ready) ready(releases[i].begin, releases[i].end);
+      tracker.Final(releases[i].begin, releases[i].end, [&](uint32_t first, uint32_t last) {
+        for (uint32_t range = last; range-- > first;) {
+          if (status.ok()) status = sum.Add(leaf, range, source, kPatience);
+        }
+      });
+    }
+    return status;
   }
 
   // The loss scale of the gradients in [begin, end); a moving average's range holds no gradient.
@@ -184,11 +227,11 @@ class CudnnProgram : public Program {
     return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
   }
 
-  absl::StatusOr<Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) {
+  absl::StatusOr<Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, values));
     CAIRN_ASSIGN_OR_RETURN(Kept* const kept, FindPlan(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
-    const absl::Status started = Launch(mode, batch, info, values, kept);
+    const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) {
       machine_->WaitForAll(kPatience).IgnoreError();  // for the segments before the one that failed
       return started;
@@ -197,21 +240,26 @@ class CudnnProgram : public Program {
     return kept;
   }
 
-  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, Kept* kept) {
+  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined, Kept* kept) {
     CAIRN_RETURN_IF_ERROR(CopyBatch(mode, batch, info));
     const size_t segments = kept->plan->segments().size();
-    kept->recordings.resize(segments);
+    std::vector<std::unique_ptr<Recording>>& recordings = kept->recordings[joined ? 1 : 0];
+    recordings.resize(segments);
+    if (info.values != v1::FLOAT32 && value_bits_.bytes() == 0) {
+      CAIRN_ASSIGN_OR_RETURN(value_bits_, machine_->Allocate(graph_->space_size() * 2));
+    }
     int64_t copied = 0;
     for (size_t s = 0; s < segments; ++s) {
       const int64_t end = kept->plan->segments()[s].values_end;
-      CAIRN_RETURN_IF_ERROR(CopyValues(values, copied, end, kept->plan->segments().back().values_end));
-      copied = end;
+      CAIRN_RETURN_IF_ERROR(CopyValues(values, info.values, copied, end, kept->plan->segments().back().values_end));
       CAIRN_RETURN_IF_ERROR(machine_->JoinCopiesIn());
-      std::unique_ptr<Recording>& recording = kept->recordings[s];
+      if (info.values != v1::FLOAT32) CAIRN_RETURN_IF_ERROR(Widen(info.values, copied, end));
+      copied = std::max(copied, end);
+      std::unique_ptr<Recording>& recording = recordings[s];
       if (kept->warm && recording == nullptr) {
-        CAIRN_ASSIGN_OR_RETURN(recording, machine_->Record([this, kept, s] { return Enqueue(*kept, s); }));
+        CAIRN_ASSIGN_OR_RETURN(recording, machine_->Record([this, kept, s, joined] { return Enqueue(*kept, s, joined); }));
       }
-      CAIRN_RETURN_IF_ERROR(recording != nullptr ? machine_->Launch(*recording) : Enqueue(*kept, s));
+      CAIRN_RETURN_IF_ERROR(recording != nullptr ? machine_->Launch(*recording) : Enqueue(*kept, s, joined));
     }
     return absl::OkStatus();
   }
@@ -240,22 +288,34 @@ class CudnnProgram : public Program {
 
   // Chunk by chunk: one travels while the next is copied to pinned memory (and, with a source, waited for).
   // wanted_end: of all values that the plan reads.
-  absl::Status CopyValues(absl::Span<const float> values, int64_t from, int64_t to, int64_t wanted_end) {
+  // type: of the values, which cross in it.
+  absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to, int64_t wanted_end) {
     for (int64_t begin = from; begin < to; begin += kChunkNumbers) {
       const int64_t end = std::min(begin + kChunkNumbers, to);
       if (source_ != nullptr) {
         CAIRN_RETURN_IF_ERROR(source_->Acquire(begin, end));
         if (end < wanted_end) source_->Prefetch(end, std::min(end + kChunkNumbers, wanted_end));
       }
-      std::memcpy(values_.pinned.as<float>() + begin, values.data() + begin, (end - begin) * sizeof(float));
+      const auto element = static_cast<int64_t>(cairn::SizeOf(type)), bytes = (end - begin) * element;
+      char* const pinned = values_.pinned.data() + begin * element;
+      FromFloat(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), type,
+                {reinterpret_cast<uint8_t*>(pinned), static_cast<size_t>(bytes)});
       if (source_ != nullptr) source_->Release(begin, end);
-      CAIRN_RETURN_IF_ERROR(machine_->CopyIn(values_.device.as<float>() + begin, values_.pinned.as<float>() + begin,
-                                             (end - begin) * static_cast<int64_t>(sizeof(float))));
+      char* const device = type == v1::FLOAT32 ? values_.device.data() : value_bits_.data();
+      CAIRN_RETURN_IF_ERROR(machine_->CopyIn(device + begin * element, pinned, bytes));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Enqueue(const Kept& kept, size_t segment) {
+  // The values [from, to) that came as numbers of 16 bits.
+  absl::Status Widen(v1::DataType type, int64_t from, int64_t to) {
+    if (from >= to) return absl::OkStatus();
+    const kernels::Error error = kernels::Affine(machine_->stream(), to - from, 1, 0, value_bits_.data() + from * 2, TypeOf(type),
+                                                 values_.device.as<float>() + from, DType::kFloat32, false);
+    return error == 0 ? absl::OkStatus() : absl::InternalError(absl::StrCat("values of 16 bits: CUDA error ", error));
+  }
+
+  absl::Status Enqueue(const Kept& kept, size_t segment, bool joined) {
     const Plan& plan = *kept.plan;
     const Run run{*machine_,
                   plan,
@@ -277,8 +337,9 @@ class CudnnProgram : public Program {
       CAIRN_RETURN_IF_ERROR(plan.Enqueue(i, run));
       for (; next < releases.size() && releases[next].after <= i; ++next) {
         const int64_t first = releases[next].begin, bytes = (releases[next].end - first) * static_cast<int64_t>(sizeof(float));
-        CAIRN_RETURN_IF_ERROR(machine_->CopyOut(gradients_.pinned.as<float>() + first, gradients_.device.as<float>() + first, bytes,
-                                                static_cast<int>(next)));
+        CAIRN_RETURN_IF_ERROR(joined ? machine_->Announce(static_cast<int>(next))
+                                     : machine_->CopyOut(gradients_.pinned.as<float>() + first, gradients_.device.as<float>() + first, bytes,
+                                                         static_cast<int>(next)));
         copies = true;
       }
     }
@@ -322,7 +383,9 @@ class CudnnProgram : public Program {
     CAIRN_RETURN_IF_ERROR(machine_->WaitForAll(kPatience));  // before a recording or the arena goes
     const int64_t arena = plan->arena_bytes();
     if (arena > arena_.bytes()) {
-      for (Kept& kept : plans_) kept.recordings.clear();  // they point into the old arena
+      for (Kept& kept : plans_) {  // they point into the old arena
+        for (auto& recordings : kept.recordings) recordings.clear();
+      }
       arena_ = Block();  // before the larger one, so that both never stand side by side
       CAIRN_ASSIGN_OR_RETURN(arena_, machine_->Allocate(arena));
     }
@@ -346,6 +409,9 @@ class CudnnProgram : public Program {
   Pair next_;           // of Prefetch
   Buffer next_inputs_;  // what stands in next_, or is on its way there; empty: nothing
   bool prefetch_refused_ = false;
+  std::vector<std::pair<int64_t, int64_t>> not_scaled_;  // what the loss scale is not taken out of, in order
+  Block rounded_;      // a sum of gradients in its type; with one of 16 bits only
+  Block value_bits_;   // values as they come; with values of 16 bits only
   Block predictions_;  // pinned
   Block arena_;
   WeightSource* source_ = nullptr;

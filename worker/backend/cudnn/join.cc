@@ -1,0 +1,228 @@
+#include "worker/backend/cudnn/join.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/tensor/dtype.h"
+
+namespace cairn::cudnn {
+namespace {
+
+absl::Status FromKernel(kernels::Error error) {
+  if (error == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("adding up gradients: CUDA error ", error));
+}
+
+DType TypeOf(v1::DataType type) {
+  return type == v1::BFLOAT16 ? DType::kBFloat16 : type == v1::FLOAT16 ? DType::kFloat16 : DType::kFloat32;
+}
+
+}  // namespace
+
+// ---- memory ----
+
+absl::StatusOr<Block> JoinMemory::Take(const std::shared_ptr<const Graph>& graph, Machine& machine) {
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = spares_.begin(); it != spares_.end(); ++it) {
+      if (it->device != machine.device() || it->graph.lock() != graph) continue;
+      Block block = std::move(it->block);
+      spares_.erase(it);
+      return block;
+    }
+  }
+  return machine.Allocate(graph->space_size() * static_cast<int64_t>(sizeof(float)));
+}
+
+void JoinMemory::Give(const std::shared_ptr<const Graph>& graph, int device, Block block) {
+  absl::MutexLock lock(&mutex_);
+  spares_.push_back({graph, device, std::move(block)});
+}
+
+void JoinMemory::DropGone() {
+  absl::MutexLock lock(&mutex_);
+  spares_.remove_if([](const Spare& spare) { return spare.graph.expired(); });
+}
+
+// ---- the tree ----
+
+struct DeviceJoin::Work {
+  const Source& source;
+  uint32_t range = 0;
+  int64_t begin = 0, end = 0;
+  absl::Duration patience;
+  bool settled = true;        // nothing is under way
+  std::vector<Room*> leaving = {};  // are free when it is settled
+
+  int64_t numbers() const { return end - begin; }
+  float* At(Room* room) const { return room->block.as<float>() + begin; }
+};
+
+absl::StatusOr<std::shared_ptr<DeviceJoin>> DeviceJoin::Make(std::shared_ptr<const Graph> graph, JoinOptions options,
+                                                             std::shared_ptr<JoinMemory> memory) {
+  const int64_t space = graph->space_size();
+  const bool ordered = std::is_sorted(options.ends.begin(), options.ends.end(), std::less_equal<>());
+  const bool any = std::find(options.leaves.begin(), options.leaves.end(), true) != options.leaves.end();
+  if (options.ends.empty() || options.ends.front() <= 0 || options.ends.back() != space || !ordered || options.leaves.size() != options.node.count ||
+      !any || cairn::SizeOf(options.type) == 0 || options.into.size() < static_cast<size_t>(space) * cairn::SizeOf(options.type)) {
+    return absl::InvalidArgumentError(absl::StrCat("a sum of gradients: ", options.leaves.size(), " leaves of ", ToString(options.node), ", ",
+                                                   options.ends.size(), " ranges and ", options.into.size(), " bytes do not fit a space of ", space,
+                                                   " numbers"));
+  }
+  return std::shared_ptr<DeviceJoin>(new DeviceJoin(std::move(graph), std::move(options), std::move(memory)));
+}
+
+DeviceJoin::DeviceJoin(std::shared_ptr<const Graph> graph, JoinOptions options, std::shared_ptr<JoinMemory> memory)
+    : graph_(std::move(graph)), options_(std::move(options)), into_(options_.into), memory_(std::move(memory)) {
+  int64_t begin = 0;
+  for (const int64_t end : options_.ends) {
+    v1::PartitionRange& range = ranges_.emplace_back();
+    range.set_begin(static_cast<uint64_t>(begin));
+    range.set_end(static_cast<uint64_t>(end));
+    begin = end;
+  }
+  leaves_.assign(options_.node.count, -1);
+  Grow(options_.node);
+  left_.assign(ranges_.size(), std::vector<Part>(nodes_.size()));
+}
+
+DeviceJoin::~DeviceJoin() {
+  for (Room& room : rooms_) memory_->Give(graph_, room.device, std::move(room.block));
+}
+
+int DeviceJoin::Grow(const TreeNode& node) {
+  if (node.count == 1) {
+    const uint32_t leaf = node.first - options_.node.first;
+    if (!options_.leaves[leaf]) return -1;
+    leaves_[leaf] = static_cast<int>(nodes_.size());
+    nodes_.emplace_back();
+    return leaves_[leaf];
+  }
+  const int left = Grow(LeftChild(node)), right = Grow(RightChild(node));
+  if (left < 0 || right < 0) return std::max(left, right);
+  const int own = static_cast<int>(nodes_.size());
+  nodes_.emplace_back();
+  nodes_[left] = {own, right};
+  nodes_[right] = {own, left};
+  return own;
+}
+
+// ---- a range of a replica ----
+
+absl::StatusOr<DeviceJoin::Room*> DeviceJoin::TakeRoom(Machine& machine, uint32_t range) {
+  {
+    absl::MutexLock lock(&mutex_);
+    for (Room& room : rooms_) {
+      if (room.device != machine.device() || room.taken[range]) continue;
+      room.taken[range] = 1;
+      return &room;
+    }
+  }
+  CAIRN_ASSIGN_OR_RETURN(Block block, memory_->Take(graph_, machine));
+  absl::MutexLock lock(&mutex_);
+  Room& room = rooms_.emplace_back(Room{machine.device(), std::move(block), std::vector<char>(ranges_.size())});
+  room.taken[range] = 1;
+  return &room;
+}
+
+// The gradient, times the factor, into a room.
+absl::Status DeviceJoin::Park(Work& work, Part* have) {
+  const Source& source = work.source;
+  CAIRN_ASSIGN_OR_RETURN(have->room, TakeRoom(source.machine, work.range));
+  work.settled = false;
+  const auto copy = [&](int64_t begin, int64_t end, float factor) {
+    if (begin >= end) return absl::OkStatus();
+    const float* from = source.gradient + begin;
+    float* to = have->room->block.as<float>() + begin;
+    if (factor == 1) {
+      return FromKernel(kernels::Affine(source.machine.aside(), end - begin, 1, 0, from, DType::kFloat32, to, DType::kFloat32, false));
+    }
+    return FromKernel(kernels::Sum(source.machine.aside(), end - begin, {1, {from}}, factor, to, DType::kFloat32));
+  };
+  if (source.factor == 1) return copy(work.begin, work.end, 1);
+  int64_t at = work.begin;
+  for (const auto& [begin, end] : source.not_scaled) {
+    const int64_t from = std::clamp(begin, at, work.end), to = std::clamp(end, from, work.end);
+    CAIRN_RETURN_IF_ERROR(copy(at, from, source.factor));
+    CAIRN_RETURN_IF_ERROR(copy(from, to, 1));
+    at = to;
+  }
+  return copy(at, work.end, source.factor);
+}
+
+// What the sibling left, and what is here: from now on it is `have`.
+absl::Status DeviceJoin::AddTo(Work& work, Part other, Part* have) {
+  Machine& machine = work.source.machine;
+  work.settled = false;
+  if (other.room->device != machine.device()) {
+    CAIRN_ASSIGN_OR_RETURN(Room* const local, TakeRoom(machine, work.range));
+    CAIRN_RETURN_IF_ERROR(machine.CopyPeer(work.At(local), work.At(other.room), other.room->device, work.numbers() * static_cast<int64_t>(sizeof(float))));
+    work.leaving.push_back(other.room);
+    other.room = local;
+  }
+  float* const to = work.At(other.room);
+  const float* const from = *have ? work.At(have->room) : work.source.gradient + work.begin;
+  if (*have) work.leaving.push_back(have->room);
+  *have = other;
+  return FromKernel(kernels::Sum(machine.aside(), work.numbers(), {2, {to, from}}, 1, to, DType::kFloat32));
+}
+
+absl::Status DeviceJoin::Settle(Work& work) {
+  CAIRN_RETURN_IF_ERROR(work.source.machine.WaitAside(work.patience));
+  work.settled = true;
+  absl::MutexLock lock(&mutex_);
+  for (Room* room : work.leaving) room->taken[work.range] = 0;
+  work.leaving.clear();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceJoin::GiveOut(Work& work, Part have) {
+  Machine& machine = work.source.machine;
+  const auto element = static_cast<int64_t>(cairn::SizeOf(options_.type));
+  const int64_t at = work.begin * element, bytes = work.numbers() * element;
+  const void* from = have ? work.At(have.room) : work.source.gradient + work.begin;
+  if (options_.type != v1::FLOAT32) {
+    CAIRN_RETURN_IF_ERROR(FromKernel(kernels::Affine(machine.aside(), work.numbers(), 1, 0, from, DType::kFloat32, work.source.rounded + at,
+                                                     TypeOf(options_.type), false)));
+    from = work.source.rounded + at;
+  }
+  CAIRN_RETURN_IF_ERROR(machine.CopyOutAside(work.source.pinned + at, from, bytes));
+  if (have) work.leaving.push_back(have.room);
+  CAIRN_RETURN_IF_ERROR(Settle(work));
+  std::memcpy(into_.mutable_data() + at, work.source.pinned + at, static_cast<size_t>(bytes));
+  options_.ready(work.range);
+  return absl::OkStatus();
+}
+
+absl::Status DeviceJoin::Add(uint32_t leaf, uint32_t range, const Source& source, absl::Duration patience) {
+  CAIRN_CHECK(HasLeaf(leaf), "a replica without examples adds nothing");
+  Work work{source, range, static_cast<int64_t>(ranges_[range].begin()), static_cast<int64_t>(ranges_[range].end()), patience};
+  Part have;
+  if (source.factor != 1) CAIRN_RETURN_IF_ERROR(Park(work, &have));
+  int node = leaves_[leaf];
+  while (nodes_[node].parent >= 0) {
+    Part other;
+    {
+      absl::MutexLock lock(&mutex_);
+      std::vector<Part>& left = left_[range];
+      other = std::exchange(left[nodes_[node].sibling], Part());
+      if (!other && have && work.settled) {
+        left[node] = have;  // whoever brings the sibling goes on
+        return absl::OkStatus();
+      }
+    }
+    if (other) {
+      CAIRN_RETURN_IF_ERROR(AddTo(work, other, &have));
+      node = nodes_[node].parent;
+    } else {
+      // It has to lie here, complete; the sibling may come meanwhile.
+      if (!have) CAIRN_RETURN_IF_ERROR(Park(work, &have));
+      CAIRN_RETURN_IF_ERROR(Settle(work));
+    }
+  }
+  return GiveOut(work, have);
+}
+
+}  // namespace cairn::cudnn
