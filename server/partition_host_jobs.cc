@@ -132,21 +132,27 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   return ready;
 }
 
-// Takes the partitions out of memory and back to host.rollback_to() on disk.
+// Takes the partitions out of memory and back to host.rollback_to() on disk. Those that are at that version stay: without a log it may be
+// in memory alone. Nobody pushes to them meanwhile, for the workers were not told of the generation before this one.
 absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, Slots& present) {
-  std::vector<std::shared_ptr<Slot>> loaded;
-  for (const auto& [partition, slot] : present) loaded.push_back(slot);
-  present.clear();
+  std::vector<std::shared_ptr<Slot>> ahead;
+  for (auto it = present.begin(); it != present.end();) {
+    const Slot& slot = *it->second;
+    const bool stays = !slot.failed && slot.version == host.rollback_to();
+    if (!stays) ahead.push_back(it->second);
+    it = stays ? std::next(it) : present.erase(it);
+  }
   {
     absl::MutexLock lock(&mutex_);
     auto job = jobs_.find(host.job_id());
-    if (job != jobs_.end()) job->second.slots.clear();
+    if (job != jobs_.end()) job->second.slots = present;
   }
-  if (!loaded.empty()) Remove(loaded);
+  if (!ahead.empty()) Remove(ahead);
   absl::StatusOr<Graph> graph = Graph::Build(host.spec().model());
   if (!graph.ok()) return Annotate(graph.status(), absl::StrFormat("job %d", host.job_id()));
   const auto shared = std::make_shared<const Graph>(*std::move(graph));
   for (const v1::PartitionRange& range : host.partitions()) {
+    if (present.contains(range.partition())) continue;
     CAIRN_ASSIGN_OR_RETURN(const PartitionConfig config,
                            MakePartitionConfig(host.spec(), shared, range, JobId(host.job_id()),
                                                Generation(host.generation())));
