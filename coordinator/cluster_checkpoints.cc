@@ -336,7 +336,7 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   job.restore_worker.clear();
   job.restore_attempts = 0;
   job.status.set_state(v1::STARTING);
-  job.recovered = false;
+  job.recovered = job.rolling_back = false;
   job.finalize_worker.clear();
   job.finalize_attempts = 0;
   job.finalize_at = now_;

@@ -35,6 +35,7 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.restore_from.assign(stored_job.restore_from().begin(), stored_job.restore_from().end());
     job.rollback_generation = stored_job.rollback_generation();
     job.rollback_to = stored_job.rollback_to();
+    job.rolling_back = stored_job.rolling_back();
     job.recovered = stored_job.recovered();
     job.callbacks = stored_job.callbacks();
     job.learning_rates.assign(stored_job.learning_rates().begin(), stored_job.learning_rates().end());

@@ -113,7 +113,7 @@ void ClusterCore::PlaceAnew(Job& job) {
 void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back meanwhile, it is
   // decided anew (FallBack).
-  const bool goes_back = job.synchronous() && job.awaiting_ready && !job.recovered && job.rollback_generation == job.status.generation();
+  const bool goes_back = job.rolling_back && !job.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
   if (goes_back) job.rollback_generation = job.status.generation();
   job.caught_up.clear();
@@ -175,6 +175,8 @@ void ClusterCore::AllReady(Job& job) {
   if (job.recovered) {
     if (job.synchronous() ? FallBack(job) : GoOnFromWhatIsLeft(job)) return;
     job.recovered = false;
+    StoreJob(job);
+  } else if (std::exchange(job.rolling_back, false)) {
     StoreJob(job);
   }
   job.awaiting_ready = false;

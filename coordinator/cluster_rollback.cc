@@ -37,7 +37,7 @@ bool ClusterCore::FallBack(Job& job) {
     least = std::min(least, at.version());
     most = std::max(most, at.version());
   }
-  job.recovered = false;
+  job.recovered = job.rolling_back = false;
   if (job.has_best) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
     if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
@@ -73,6 +73,7 @@ bool ClusterCore::FallBack(Job& job) {
   Warn("job %d: falls back from step %d to %d: what came after was in the memory of ps that died", job.id(), step, *to);
   job.rollback_to = *to;
   job.rollback_generation = job.status.generation() + 1;
+  job.rolling_back = true;
   job.version.assign(job.version.size(), *to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), now_);
   if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) {

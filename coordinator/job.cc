@@ -75,6 +75,7 @@ v1::StoredJob Job::ToStored() const {
   stored.set_assignment(assignment);
   stored.set_rollback_generation(rollback_generation);
   stored.set_rollback_to(rollback_to);
+  stored.set_rolling_back(rolling_back);
   stored.set_recovered(recovered);
   stored.mutable_restore_from()->Assign(restore_from.begin(), restore_from.end());
   *stored.mutable_callbacks() = callbacks;

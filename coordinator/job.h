@@ -62,6 +62,7 @@ struct Job {
   // Stored: see StoredJob.
   uint64_t rollback_generation = 0;
   uint64_t rollback_to = 0;
+  bool rolling_back = false;
   bool recovered = false;
 
   struct Speed {
@@ -107,6 +108,7 @@ struct Job {
   int64_t best_asked_step = 0;                                  // of the last MarkBest
   bool best_given_up = false;                                   // its weights could not be read: they are not tried again
   int save_failures = 0;                                        // of the first of `saves`
+  std::string save_error;                                       // the last of these
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
   int64_t checkpoint_failed_step = -1;                          // that could not be written, of the epoch to be decided

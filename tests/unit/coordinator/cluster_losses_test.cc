@@ -104,6 +104,57 @@ TEST(ClusterLosses, APsThatHasNotHeardOfAFallBackGoesBackLater) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
+// The coordinator ends between the two; what it has stored carries the fall back on.
+TEST(ClusterLosses, AFallBackOutlastsTheCoordinator) {
+  for (const bool declared_dead : {false, true}) {
+    Cluster c(2, 1);
+    const uint64_t id = c.SubmitOk(SpecWithCopies(8, 0, v1::SNAPSHOT));
+    c.Train(11);
+    for (const char* name : {"ps-0", "ps-1"}) c.node(name).kept_versions = {9};
+    c.Kill(c.node("ps-1"));
+    SetVersions(c, "ps-1", id, 9);
+    c.node("ps-0").breaks_at_rollback = true;
+    c.Restart(c.node("ps-1"));
+    ASSERT_TRUE(c.Logged("falls back from step 11 to 9"));
+    c.RestartCoordinator();
+    c.Connect(c.node("ps-1"));
+    c.Connect(c.node("worker-0"));
+    c.Settle();
+    if (declared_dead) c.Pass(absl::Seconds(10));  // then it is a new generation that says so
+    c.Connect(c.node("ps-0"));
+    c.Settle();
+    for (const auto& [p, version] : c.node("ps-0").hosted.at(id).version) EXPECT_EQ(version, 9u);
+    EXPECT_TRUE(c.RunToEnd(id));
+    EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+  }
+}
+
+// A coordinator that was started anew does not know at first who serves what; a fall back that was over long ago is no fall back.
+TEST(ClusterLosses, AFallBackThatIsOverIsNotCarriedOnByTheNextCoordinator) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(9);
+  for (const char* name : {"ps-0", "ps-1"}) c.Kill(c.node(name));
+  for (const char* name : {"ps-0", "ps-1"}) {
+    SetVersions(c, name, id, 6);
+    c.Restart(c.node(name));
+  }
+  ASSERT_TRUE(c.Logged("falls back from step 9 to 6"));
+  ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Job(id)) == 4; }));
+  c.Train(14);
+  ASSERT_EQ(c.TrueStep(id), 20);
+  c.RestartCoordinator();
+  c.Kill(c.node("ps-0"));
+  c.ReconnectAll();
+  c.Settle();
+  ASSERT_TRUE(Within10s(c, [&] { return PrimariesOn(c.Job(id), "ps-1") == 4; }));
+  c.Settle();
+  EXPECT_EQ(c.TrueStep(id), 20) << "acknowledged updates are given up";
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+}
+
 TEST(ClusterLosses, AFormerCopyCanTakeTheJobOverFromAPsThatGivesUp) {
   Cluster c(2, 1);
   const uint64_t id = PromoteADeadPs(c, SpecWithCopies(40, 1));
