@@ -107,7 +107,9 @@ void ClusterCore::Decide(Job& job, int epoch) {
     if (info != nullptr) {
       AddSave(job, info->step(), std::move(path));
     } else {
-      AddNote(job, epoch, "model_checkpoint", absl::StrCat("not saved: ", path));
+      const std::string& error = job.status.checkpoint_error();
+      AddNote(job, epoch, "model_checkpoint",
+              absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end", error.empty() ? "" : ": ", error));
     }
   }
   if (HasReduceRate(job.status.spec())) {

@@ -63,10 +63,13 @@ void ClusterCore::SendSaves(Job& job) {
     const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() == save.step(); });
     const bool passed = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() > save.step(); });
     if (!there && !passed) return;  // it is being written
-    if (!there) {
-      AddNote(job, EpochOf(job, save.step()), "model_checkpoint",
-              absl::StrCat("not saved: ", save.path(), ": there is no checkpoint of step ", save.step()));
+    if (!there) {  // keep_max, while the file was tried again
+      const std::string why = job.save_failures > 0 ? absl::StrCat(job.save_error, " (by now the checkpoint of step ", save.step(), " is removed)")
+                                                    : absl::StrCat(save.path(), ": there is no checkpoint of step ", save.step());
+      AddNote(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", why));
+      Warn("job %d: model file not saved: %s", job.id(), why);
       job.saves.erase(job.saves.begin());
+      job.save_failures = 0;
       StoreJob(job);
       continue;
     }
@@ -94,10 +97,11 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
   const std::string path(CutUtf8(saved.path(), kTextMax));
   if (!saved.error().empty() && job->save_asked.worker != node.name) return;  // too late: another one is at it
   if (!saved.error().empty() && ++job->save_failures < kSaveTriesMax) {
+    job->save_error = std::string(CutUtf8(saved.error(), kTextMax));
     const absl::Duration pause = kAskAgainAfter * (1 << (job->save_failures - 1));
     job->save_asked = {NodeName(), absl::InfinitePast(), now_ + pause};
     return Warn("job %d: worker \"%s\" did not write %s, it is tried again in %s: %s", job->id(), node.name, path,
-                absl::FormatDuration(pause), CutUtf8(saved.error(), kTextMax));
+                absl::FormatDuration(pause), job->save_error);
   }
   job->save_failures = 0;
   AddNote(*job, EpochOf(*job, saved.step()), "model_checkpoint",

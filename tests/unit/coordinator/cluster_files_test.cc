@@ -1,6 +1,8 @@
 // Goal: a job whose files cannot be written says so while it waits for them, and ends without them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tests/unit/coordinator/cluster.h"
 
 namespace cairn {
@@ -24,6 +26,51 @@ TEST(ClusterFiles, AJobThatWaitsForItsFilesSaysSo) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
   ASSERT_GE(c.Job(id).notes_size(), 1);
   EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr("not written: "));
+}
+
+// Short epochs, one checkpoint kept: while a file is tried again its checkpoint goes. The user is told what was in the way of the file.
+TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.file_failures = 2;
+  v1::JobSpec spec = FakeCluster::Spec();
+  spec.set_epochs(4);
+  spec.mutable_checkpoints()->set_dir("/run");
+  spec.mutable_checkpoints()->set_every_epochs(1);
+  spec.mutable_checkpoints()->set_keep_max(1);
+  spec.add_callbacks()->mutable_model_checkpoint()->set_filepath("/full/{epoch}.keras");
+  const uint64_t id = c.SubmitOk(spec);
+  c.Train(5);
+  ASSERT_EQ(c.node("worker-0").saves.size(), 1u);
+  c.Train(5);
+  v1::NodeMessage removed;
+  removed.mutable_checkpoint()->set_job_id(id);
+  removed.mutable_checkpoint()->add_deleted("/run/step-5");
+  c.Say(c.node("worker-0"), removed);
+  EXPECT_TRUE(c.RunToEnd(id));
+  const v1::JobStatus job = c.Job(id);
+  const auto first = std::find_if(job.notes().begin(), job.notes().end(), [](const auto& n) { return n.epoch() == 0; });
+  ASSERT_NE(first, job.notes().end());
+  EXPECT_THAT(first->text(), HasSubstr("not saved: no space left on device"));
+  EXPECT_THAT(first->text(), HasSubstr("checkpoint of step 5 is removed"));
+  EXPECT_EQ(c.node("worker-0").saves.size(), 1u + 4u) << "the others have their own tries";
+}
+
+// The checkpoint's disk is the one that is full.
+TEST(ClusterFiles, AFileWithoutACheckpointSaysWhyThereIsNone) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.checkpoint_error = "/run/step-5: no space left on device";
+  v1::JobSpec spec = FakeCluster::Spec();
+  spec.mutable_checkpoints()->set_dir("/run");
+  spec.mutable_checkpoints()->set_every_epochs(1);
+  spec.add_callbacks()->mutable_model_checkpoint()->set_filepath("/models/{epoch}.keras");
+  const uint64_t id = c.SubmitOk(spec);
+  EXPECT_TRUE(c.RunToEnd(id));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_TRUE(std::any_of(job.notes().begin(), job.notes().end(), [](const auto& n) {
+    return n.text() == "not saved: /models/1.keras: there is no checkpoint of this epoch's end: /run/step-5: no space left on device";
+  })) << job.ShortDebugString();
 }
 
 }  // namespace
