@@ -111,7 +111,7 @@ class SessionClient::Impl {
     // A channel of its own for each attempt: the back-off is ours, not the channel's.
     auto channel = addresses_.ok() ? CreateChannel(finder_.current(), {}) : addresses_.status();
     if (!channel.ok()) {
-      if (callbacks_.on_rejected) callbacks_.on_rejected(channel.status());
+      Rejected(channel.status());
       executor_.PostAfter(backoff_.Next(), [this] { Connect(); });
       return;
     }
@@ -162,6 +162,7 @@ class SessionClient::Impl {
     }
     if (s.incoming.has_welcome() && !s.up) {
       s.up = true;
+      rejected_ = absl::OkStatus();
       backoff_.Reset();
       finder_.Served();
       heartbeat_interval_ = absl::Milliseconds(
@@ -189,6 +190,11 @@ class SessionClient::Impl {
     executor_.PostAfter(heartbeat_interval_, [this, epoch] { Beat(epoch); });
   }
 
+  // It is tried again every second: the same word is told once.
+  void Rejected(const absl::Status& status) {
+    if (std::exchange(rejected_, status) != status && callbacks_.on_rejected) callbacks_.on_rejected(status);
+  }
+
   void OnEnded(const absl::Status& status) {
     const bool was_up = stream_->up;
     const std::string leader = absl::IsUnavailable(status) ? LeaderNamedBy(stream_->context) : "";
@@ -199,9 +205,7 @@ class SessionClient::Impl {
       ended_.Notify();
       return;
     }
-    if (callbacks_.on_rejected && (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status))) {
-      callbacks_.on_rejected(status);
-    }
+    if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) Rejected(status);
     const bool at_once = finder_.Failed(leader);
     executor_.PostAfter(at_once ? absl::ZeroDuration() : backoff_.Next(), [this] { Connect(); });
   }
@@ -218,6 +222,7 @@ class SessionClient::Impl {
   absl::Notification ended_;
   // On the executor:
   bool stopping_ = false;
+  absl::Status rejected_;  // why, last; OK once there was a session
   std::unique_ptr<Stream> stream_;
   uint64_t epoch_ = 0;  // of stream_: tells a timer that its stream is gone
   LeaderFinder finder_;

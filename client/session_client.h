@@ -4,8 +4,8 @@
 // Invariants:
 //   1. Every connection starts with a fresh hello(); heartbeats follow at the interval that Welcome names.
 //   2. A broken or refused session is opened again with back-off and jitter (50 ms to 1 s; of several coordinators to
-//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT go to on_rejected and are tried again too: a
-//      dead twin's lease lapses.
+//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT go to on_rejected, when they change, and are tried again
+//      too: a dead twin's lease lapses.
 //   3. Messages given to Send while there is no session are dropped: hello() and later reports carry the state.
 #pragma once
 

@@ -78,6 +78,7 @@ class ClusterCore {
   };
   // cluster_nodes.cc
   absl::Status CheckCluster(const v1::Hello& hello) const;
+  void NoteRefusal(const NodeName& name, std::string why);
   void OnNodeUp(const NodeUp& event);
   void OnNodeSays(const NodeSays& event);
   void OnSessionClosed(const SessionClosed& event);
@@ -315,6 +316,7 @@ class ClusterCore {
   std::map<uint64_t, Submission> submissions_;  // by a number of their own
   std::map<uint64_t, Inspection> inspections_;  // by request id
   std::map<uint64_t, Evaluation> evaluations_;  // by request id
+  std::map<NodeName, std::string> refused_;  // nodes, and why: what is logged once
   std::map<std::pair<NodeName, NodeName>, CutLink> cut_links_;  // by both ends, in order of name
   uint64_t last_submission_ = 0;
   uint64_t last_request_id_;

@@ -12,6 +12,7 @@
 namespace cairn {
 namespace {
 
+constexpr size_t kRefusalsKept = 1000;
 constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
 // A ps can be ahead of us where our newest state was lost, by what happened since.
 constexpr uint64_t kGenerationsAheadMax = 1 << 20;
@@ -56,15 +57,25 @@ absl::Status ClusterCore::CheckCluster(const v1::Hello& hello) const {
                       hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
 }
 
+// It tries again every second.
+void ClusterCore::NoteRefusal(const NodeName& name, std::string why) {
+  if (refused_.size() >= kRefusalsKept && !refused_.contains(name)) refused_.clear();
+  std::string& known = refused_[name];
+  if (known == why) return;
+  Warn("a node called \"%s\" was refused: %s", name, why);
+  known = std::move(why);
+}
+
 void ClusterCore::OnNodeUp(const NodeUp& event) {
   const absl::Status ours = CheckCluster(event.hello);
   absl::StatusOr<Membership::Admission> admission = ours.ok() ? members_.Admit(event.session, event.hello, now_) : ours;
   if (!admission.ok()) {
-    Warn("a node called \"%s\" was refused: %s", event.hello.name().substr(0, 63), admission.status().message());
+    NoteRefusal(event.hello.name().substr(0, 63), std::string(admission.status().message()));
     Emit(CloseSession{event.session, admission.status()});
     return;
   }
   const ClusterNode& node = *admission->node;
+  refused_.erase(node.name);
   if (admission->superseded.value != 0) {
     Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
   }

@@ -322,6 +322,29 @@ TEST(ClusterCore, APsOfAnotherClusterIsRefusedAndKeepsItsJobs) {
   EXPECT_EQ(ps.hello.cluster_id(), anew);
 }
 
+// It comes back every second.
+TEST(ClusterCore, ARefusalIsLoggedWhenItChanges) {
+  Cluster c(1, 0);
+  FakeNode& ps = c.node("ps-0");
+  const uint64_t ours = ps.hello.cluster_id();
+  const auto logged = [&] {
+    return std::count_if(c.log().begin(), c.log().end(), [](const std::string& line) { return line.find("was refused") != std::string::npos; });
+  };
+  c.BreakSession(ps);
+  ps.hello.set_cluster_id(ours + 1);
+  for (int i = 0; i < 3; ++i) c.Connect(ps);
+  EXPECT_EQ(logged(), 1);
+  ps.hello.set_cluster_id(ours + 2);
+  c.Connect(ps);
+  EXPECT_EQ(logged(), 2);
+  ps.hello.set_cluster_id(ours);
+  c.Connect(ps);
+  c.BreakSession(ps);
+  ps.hello.set_cluster_id(ours + 2);
+  c.Connect(ps);
+  EXPECT_EQ(logged(), 3) << "it was a member in between";
+}
+
 TEST(ClusterCore, TheClusterIsStoredBeforeANodeHearsOfIt) {
   bool crashed = true;
   for (int effect = 0; crashed; ++effect) {
