@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/formats/safetensors.h"
 #include "common/model/optimizer_slots.h"
@@ -25,6 +29,9 @@ namespace fs = std::filesystem;
 constexpr char kBest[] = "best";
 constexpr char kPartialPrefix[] = ".partial-";
 constexpr char kRemoved[] = ",removed";  // no job has a comma in its name
+constexpr int kPartialTries = 8;
+// Where the file system has no locks: what was not written to for so long has no writer.
+constexpr absl::Duration kAbandonedAfter = absl::Hours(1);
 
 absl::Status FileError(const std::string& path, absl::string_view what, int error = errno) {
   return absl::Status(absl::ErrnoToStatus(error, "").code(),
@@ -78,6 +85,69 @@ void RemoveAll(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
+// Of the directory and what is in it; InfinitePast: it is not there.
+absl::Time LastWrite(const std::string& path) {
+  absl::Time last = absl::InfinitePast();
+  const auto look = [&](const std::string& at) {
+    struct stat found;
+    if (::stat(at.c_str(), &found) == 0) last = std::max(last, absl::TimeFromTimespec(found.st_mtim));
+  };
+  look(path);
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) look(it->path().string());
+  return last;
+}
+
+// A directory that a checkpoint is written in, beside its place. It is locked for as long as it is written, so that another chief of the job
+// does not take it for a killed writer's; what is still in it at the end is removed.
+class Partial {
+ public:
+  static absl::StatusOr<std::unique_ptr<Partial>> Make(const std::string& dir, const std::string& owner, absl::string_view name) {
+    absl::Status status;
+    for (int i = 0; i < kPartialTries; ++i) {
+      auto partial = std::make_unique<Partial>(PartialPath(dir, owner, name));
+      status = partial->Lock();
+      if (status.ok()) return partial;
+      if (!absl::IsAborted(status)) return status;
+    }
+    return status;
+  }
+  // Leftovers may be files.
+  static void RemoveIfAbandoned(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    // The lock is kept until it is removed: nobody begins to write there.
+    const int busy = ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    if (busy == 0 || (busy != EWOULDBLOCK && absl::Now() - LastWrite(path) > kAbandonedAfter)) RemoveAll(path);
+    ::close(fd);
+  }
+
+  explicit Partial(std::string path) : path_(std::move(path)) {}
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+  ~Partial() {
+    RemoveAll(path_);
+    if (fd_ >= 0) ::close(fd_);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  // ABORTED: it was taken for an abandoned one before it could be locked.
+  absl::Status Lock() {
+    CAIRN_RETURN_IF_ERROR(MakeDirectory(path_));
+    fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const auto gone = [&] { return absl::AbortedError(absl::StrCat(path_, ": was removed by another process; try again")); };
+    if (fd_ < 0) return errno == ENOENT ? gone() : FileError(path_, "cannot open");
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return gone();
+    struct stat found;
+    if (::fstat(fd_, &found) != 0) return FileError(path_, "cannot be looked at");
+    return found.st_nlink == 0 ? gone() : absl::OkStatus();
+  }
+
+  const std::string path_;
+  int fd_ = -1;
+};
+
 void RemoveLeftovers(const std::string& dir, const std::string& owner) {
   const std::string own = absl::StrCat(kPartialPrefix, owner, "-"), old = absl::StrCat(kPartialPrefix, kRemoved, "-");
   std::error_code error;
@@ -86,7 +156,7 @@ void RemoveLeftovers(const std::string& dir, const std::string& owner) {
     const std::string name = it->path().filename().string();
     if (absl::StartsWith(name, own) || absl::StartsWith(name, old)) left.push_back(it->path().string());
   }
-  for (const std::string& path : left) RemoveAll(path);
+  for (const std::string& path : left) Partial::RemoveIfAbandoned(path);
 }
 
 // `from` takes the name `to`, at once where the file system can do that; what was there is removed.
@@ -144,7 +214,6 @@ absl::Status WriteTensors(const std::string& dir, const char* name, const std::v
 }
 
 absl::Status WriteFiles(const std::string& dir, CheckpointContents& c) {
-  CAIRN_RETURN_IF_ERROR(MakeDirectory(dir));
   CAIRN_RETURN_IF_ERROR(WriteTensors(dir, kModelFile, ModelTensors(c), c.manifest));
   CAIRN_RETURN_IF_ERROR(WriteTensors(dir, kOptimizerFile, OptimizerTensors(c), c.manifest));
   CAIRN_RETURN_IF_ERROR(WriteText(absl::StrCat(dir, "/", kManifestFile), EncodeManifest(c.manifest)));
@@ -152,7 +221,6 @@ absl::Status WriteFiles(const std::string& dir, CheckpointContents& c) {
 }
 
 absl::Status LinkFiles(const std::string& from, const std::string& to) {
-  CAIRN_RETURN_IF_ERROR(MakeDirectory(to));
   for (const char* name : {kModelFile, kOptimizerFile, kManifestFile}) {
     const std::string source = absl::StrCat(from, "/", name), target = absl::StrCat(to, "/", name);
     if (::link(source.c_str(), target.c_str()) == 0) continue;
@@ -177,27 +245,27 @@ absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointCo
   const std::string path = absl::StrCat(dir, "/", name);
   CAIRN_RETURN_IF_ERROR(MakeDirectory(dir));
   RemoveLeftovers(dir, owner);
-  const std::string partial = PartialPath(dir, owner, name);
-  absl::Status status = WriteFiles(partial, contents);
-  if (status.ok()) status = PutInPlace(partial, path);
-  if (!status.ok()) {
-    RemoveAll(partial);
-    return status;
-  }
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, owner, name));
+  CAIRN_RETURN_IF_ERROR(WriteFiles(partial->path(), contents));
+  CAIRN_RETURN_IF_ERROR(PutInPlace(partial->path(), path));
   CAIRN_RETURN_IF_ERROR(SyncDirectory(dir));
   return path;
 }
 
 absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string& checkpoint) {
-  const std::string partial = PartialPath(dir, kRemoved, kBest), path = absl::StrCat(dir, "/", kBest);
-  absl::Status status = LinkFiles(checkpoint, partial);
-  if (status.ok()) status = PutInPlace(partial, path);
-  if (!status.ok()) {
-    RemoveAll(partial);
-    return status;
-  }
+  const std::string path = absl::StrCat(dir, "/", kBest);
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, kRemoved, kBest));
+  CAIRN_RETURN_IF_ERROR(LinkFiles(checkpoint, partial->path()));
+  CAIRN_RETURN_IF_ERROR(PutInPlace(partial->path(), path));
   CAIRN_RETURN_IF_ERROR(SyncDirectory(dir));
   return path;
+}
+
+// Its files are other names of those of a checkpoint, and as old as that.
+absl::Time BestKeptAt(const std::string& dir) {
+  struct stat found;
+  const std::string path = absl::StrCat(dir, "/", kBest);
+  return ::stat(path.c_str(), &found) == 0 ? absl::TimeFromTimespec(found.st_mtim) : absl::InfinitePast();
 }
 
 absl::Status RemoveCheckpoint(const std::string& checkpoint) {

@@ -7,7 +7,7 @@
 //   fsynced, then it is
 //      renamed; a reader or a crash sees the former state or the new one.
 //   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer; nothing else is
-//   touched.
+//   touched, also not what another process writes at that time: it holds a lock on it.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
@@ -36,6 +37,9 @@ absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointCo
 // Makes dir/best another name of the files of `checkpoint` (a copy where the file system has no hard links). Returns
 // its path.
 absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string& checkpoint);
+
+// When dir/best came there, by the file system's clock; InfinitePast: there is none.
+absl::Time BestKeptAt(const std::string& dir);
 
 // Removes a checkpoint; its name goes first, so that half of it is never taken for a whole one. Fine where there is
 // none.

@@ -1,5 +1,6 @@
 #include "worker/checkpointer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <utility>
@@ -128,8 +129,14 @@ std::vector<std::string> Checkpointer::Prune(const v1::AssignReplicas& assignmen
 }
 
 void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment) {
-  services_.executor->Post([self = shared_from_this(), command, assignment = std::move(assignment)] {
+  const absl::Time asked = services_.clock->Now();
+  services_.executor->Post([self = shared_from_this(), command, asked, assignment = std::move(assignment)] {
     const std::string& dir = assignment->spec().checkpoints().dir();
+    if (BestKeptAt(dir) > std::max(asked, self->best_kept_)) {
+      LogWarning("job %d: checkpoint of step %d is not kept as the best: another worker has kept one since that was asked for",
+                 self->job_.value, command.step());
+      return;
+    }
     std::optional<v1::CheckpointInfo> info;
     {
       absl::MutexLock lock(&self->mutex_);
@@ -144,6 +151,7 @@ void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v
       self->Report(nullptr, {}, Annotate(path.status(), absl::StrFormat("step %d, the best one", command.step())));
       return;
     }
+    self->best_kept_ = BestKeptAt(dir);
     info->set_path(*path);
     info->set_best(true);
     info->set_monitored(command.monitored());

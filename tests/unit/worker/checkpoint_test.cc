@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -373,6 +375,19 @@ TEST_F(CheckpointTest, ReplacesRemovesAndKeepsTheBest) {
   EXPECT_EQ(ReadCheckpoint(dir_ + "/best")->manifest.step, 20);
   ASSERT_TRUE(RemoveCheckpointsIn(dir_).ok());
   EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1")) << "what is not a checkpoint stays";
+}
+
+// Two workers that both take themselves for the chief, for a moment.
+TEST_F(CheckpointTest, WhatAnotherProcessWritesIsLeftAlone) {
+  const std::string other = dir_ + "/.partial-small-7-step-3-1-1", dead = dir_ + "/.partial-small-7-step-4-1-1", best = dir_ + "/.partial-,removed-best-1-1";
+  for (const std::string& path : {other, dead, best}) fs::create_directories(path);
+  const int locks[] = {::open(other.c_str(), O_RDONLY | O_DIRECTORY), ::open(best.c_str(), O_RDONLY | O_DIRECTORY)};
+  for (int fd : locks) ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+  Write(Contents(Spec(), 10));
+  EXPECT_THAT(Names(), testing::ElementsAre(".partial-,removed-best-1-1", ".partial-small-7-step-3-1-1", "step-10"));
+  for (int fd : locks) ::close(fd);  // as the end of the process does
+  Write(Contents(Spec(), 20));
+  EXPECT_THAT(Names(), testing::ElementsAre("step-10", "step-20"));
 }
 
 TEST_F(CheckpointTest, WhatCannotBeWrittenIsNamedAndLeavesNothing) {

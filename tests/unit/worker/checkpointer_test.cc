@@ -1,0 +1,82 @@
+// Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "worker/checkpointer.h"
+#include "worker/checkpoint_writer.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "cairn-checkpointer-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+    auto assignment = std::make_shared<v1::AssignReplicas>();
+    assignment->mutable_spec()->mutable_checkpoints()->set_dir(dir_);
+    for (int64_t step : {10, 20}) {
+      v1::CheckpointInfo& info = *assignment->add_checkpoints();
+      info.set_step(step);
+      info.set_path(absl::StrCat(dir_, "/step-", step));
+      fs::create_directory(info.path());
+      for (const char* file : {kModelFile, kOptimizerFile, kManifestFile}) std::ofstream(absl::StrCat(info.path(), "/", file)) << step;
+    }
+    assignment_ = std::move(assignment);
+    checkpointer_ = std::make_shared<Checkpointer>(JobId(7), CheckpointerServices{nullptr, &executor_, &clock_, [this](v1::NodeMessage message) {
+                                                     reported_.push_back(message.checkpoint().checkpoint().step());
+                                                   }});
+    checkpointer_->Know(*assignment_);
+  }
+  void TearDown() override {
+    executor_.Stop();
+    fs::remove_all(dir_);
+  }
+  // Told at clock_'s time, years ago; done now.
+  void MarkBest(int64_t step) {
+    v1::MarkBest command;
+    command.set_step(step);
+    checkpointer_->MarkBest(command, assignment_);
+    executor_.RunAndWait([] {});
+  }
+  int64_t Best() const {
+    int64_t step = 0;
+    std::ifstream(absl::StrCat(dir_, "/best/", kManifestFile)) >> step;
+    return step;
+  }
+
+  std::string dir_;
+  ManualClock clock_;
+  SerialExecutor executor_{"files"};
+  std::vector<int64_t> reported_;  // on the executor
+  std::shared_ptr<const v1::AssignReplicas> assignment_;
+  std::shared_ptr<Checkpointer> checkpointer_;
+};
+
+TEST_F(CheckpointerTest, ALateMarkDoesNotReplaceThatOfTheNextChief) {
+  ASSERT_TRUE(KeepAsBest(dir_, absl::StrCat(dir_, "/step-20")).ok());  // by another worker
+  MarkBest(10);
+  EXPECT_EQ(Best(), 20);
+  EXPECT_TRUE(reported_.empty());
+  clock_.Advance(absl::Now() + absl::Hours(1) - clock_.Now());
+  MarkBest(10);  // told after that
+  EXPECT_EQ(Best(), 10);
+  EXPECT_EQ(reported_, std::vector<int64_t>{10});
+}
+
+TEST_F(CheckpointerTest, ItsOwnMarksFollowEachOther) {
+  MarkBest(10);
+  MarkBest(20);
+  EXPECT_EQ(Best(), 20);
+  EXPECT_EQ(reported_, (std::vector<int64_t>{10, 20}));
+}
+
+}  // namespace
+}  // namespace cairn
