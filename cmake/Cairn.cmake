@@ -1,5 +1,6 @@
 # cairn_library(NAME SOURCES... DEPS libs...)      a static library; headers are included from the root of the tree
 # cairn_binary(NAME SOURCES... DEPS libs...)       a program in bin/
+# cairn_opens_plugins(NAME)                        a program whose plugins take Cairn's symbols from it (worker/backend/plugin.h)
 # cairn_test(NAME SOURCES... DEPS libs... [LABELS l...] [TIMEOUT s])   a GoogleTest program, one ctest entry
 
 add_library(cairn_flags INTERFACE)
@@ -40,6 +41,13 @@ function(cairn_binary name)
   # Libraries are looked for in ../lib first, also those that libraries need: deploy/bundle.sh copies them there.
   set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
   target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+endfunction()
+
+# All that worker/backend may use, not only what the program itself does.
+function(cairn_opens_plugins name)
+  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
+  target_link_libraries(${name} PRIVATE -Wl,--whole-archive $<TARGET_FILE:cairn_base> $<TARGET_FILE:cairn_tensor> $<TARGET_FILE:cairn_model>
+    $<TARGET_FILE:cairn_backend> $<TARGET_FILE:cairn_proto> -Wl,--no-whole-archive)
 endfunction()
 
 function(cairn_test name)

@@ -31,19 +31,23 @@ for p in "${programs[@]}"; do
   }
   strip -o "$to/bin/$p" "$build/bin/$p"
 done
-plugin=$(find "$build" -name libcairn_cudnn.so -print -quit)
-if [[ -n $plugin ]]; then
+plugin=$build/lib/libcairn_cudnn.so
+if [[ -e $plugin ]]; then
   strip --strip-unneeded -o "$to/lib/libcairn_cudnn.so" "$plugin"
   for p in "${gpu_tests[@]}"; do
     [[ ! -x $build/bin/$p ]] || strip -o "$to/bin/$p" "$build/bin/$p"
   done
 else
-  echo "bundle.sh: no libcairn_cudnn.so in $build: a bundle for CPUs"
+  echo "bundle.sh: no $plugin: a bundle for CPUs"
+fi
+if [[ -d $build/tests/host_gpu ]]; then  # the plugin whose machine is the CPU: tests/gpu/run.sh --dry-run
+  mkdir "$to/tests/host_gpu"
+  for file in "$build"/tests/host_gpu/*.so*; do strip --strip-unneeded -o "$to/tests/host_gpu/$(basename "$file")" "$file"; done
 fi
 
 # name of the library, file: what the loader finds here.
 needed() { LD_LIBRARY_PATH= ldd "$@" 2> /dev/null | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
-readarray -t objects < <(find "$to/bin" "$to/lib" -type f)
+readarray -t objects < <(find "$to/bin" "$to/lib" "$to/tests" -type f)
 missing=$(LD_LIBRARY_PATH= ldd "${objects[@]}" | grep 'not found' | grep -vE "^\s*${of_target#^}" | sort -u || true)
 [[ -z $missing ]] || {
   echo "bundle.sh: not on this machine: $missing" >&2

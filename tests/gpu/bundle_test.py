@@ -1,5 +1,6 @@
 """Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but glibc's and CUDA's, the plugin
-finds what it takes from the programs, they start where there is nothing but glibc (as root: in a root directory of their own), and a cluster of them trains to the digest of the build.
+finds what it takes from the programs, they start where there is nothing but glibc (as root: in a root directory of their own), a cluster of them trains to the digest of the build,
+and tests/gpu/run.sh runs from it in an empty environment.
 """
 
 import os
@@ -84,6 +85,22 @@ def start_alone(bundle, directory):
         check(done.returncode == 0 and "--" in done.stdout, f"{program} alone with glibc: exit {done.returncode}: {done.stdout}{done.stderr}")
 
 
+def run_checks(bundle, directory):
+    """Without a variable of ours, somewhere else: what a machine with a GPU would do, on the plugin whose machine is the CPU; and what a worker says without one."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": directory}
+    if not os.path.exists(os.path.join(bundle, "tests/host_gpu")):
+        print("the build has no plugin for dry runs: tests/gpu/run.sh was not run")
+        return
+    done = subprocess.run([os.path.join(bundle, "tests/gpu/run.sh"), "--dry-run", "fallback", "placement"], env=environment, cwd="/", capture_output=True, text=True)
+    rows = re.findall(r"^\| (fallback|placement) \| passed ", done.stdout, re.M)
+    check(done.returncode == 0 and len(rows) == 2, f"run.sh: exit {done.returncode}: {done.stdout}{done.stderr}")
+    if os.path.exists(os.path.join(bundle, "lib/libcairn_cudnn.so")) and not os.path.exists("/dev/nvidia0"):
+        worker = subprocess.run([os.path.join(bundle, "bin/cairn-worker"), "--coordinator", "127.0.0.1:1", "--device", "gpu"], env=environment, cwd="/",
+                                capture_output=True, text=True, timeout=60)
+        check(worker.returncode == 2 and "--device=gpu: libcairn_cudnn.so: " in worker.stderr, f"--device gpu: exit {worker.returncode}: {worker.stderr}")
+        print(worker.stderr.strip().splitlines()[-1])
+
+
 def digest(folder):
     cluster.BIN = folder
     with Cluster(ps=1, workers=1, slots=2) as c:
@@ -102,6 +119,7 @@ def main():
             start_alone(bundle, directory)
         else:
             print("no chroot here: not started alone with glibc")
+        run_checks(bundle, directory)
         of_build, of_bundle = digest(BIN), digest(os.path.join(bundle, "bin"))
         check(of_build == of_bundle, f"digest {of_build} of the build, {of_bundle} of the bundle")
         print(f"the bundle trains to the build's digest {of_bundle}")

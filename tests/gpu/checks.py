@@ -2,8 +2,8 @@
 
     checks.py [--list] [--minutes N] [CHECK]...
 
-Logs of what failed stand above the table, which is printed whatever fails, also when this is told to stop (TERM) and after N minutes: a check that was
-under way then has FAILED, the others were not run. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
+Logs of what failed stand above the table, which is printed whatever fails, also when this is told to stop (TERM) and after N minutes: of a check that was
+under way then the row says how far it came, the others were not run. The short ones come first. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
 CAIRN_DRY=1 (run.sh --dry-run): the same on small sizes, for a machine without a GPU: it shows that the pieces fit, not what they compute.
 """
 
@@ -26,7 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ["CAIRN_BIN"] if "CAIRN_BIN" in os.environ else os.path.join(HERE, "../../build/release/bin")
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 
-from cluster import Cluster, TestFailure, check  # noqa: E402
+from cluster import Cluster, TestFailure, TooLate, attempts, check  # noqa: E402
 from jobs import make_glyphs, small_job  # noqa: E402
 
 GPU = ("--device", "gpu")
@@ -74,6 +74,14 @@ class Stopped(BaseException):
     pass
 
 
+class OutOfTime(Exception):
+    """The time was over in the middle of a check. passed: of its tests."""
+
+    def __init__(self, passed):
+        super().__init__(f"{passed} tests passed, none failed until the time was over")
+        self.passed = passed
+
+
 class Deadline:
     """When all must be over."""
 
@@ -115,8 +123,17 @@ def without_gpu(reason):
 
 def run(argv, timeout=1800, environment=None):
     """The output. A test program that skips all it has is a skip, another exit code a failure."""
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE.within(timeout),
-                          env={**os.environ, **(environment or {})})
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE.within(timeout),
+                              env={**os.environ, **(environment or {})})
+    except subprocess.TimeoutExpired as late:
+        until_then = late.stdout or ""
+        if isinstance(until_then, bytes):  # whatever `text` says
+            until_then = until_then.decode(errors="replace")
+        if not DEADLINE.over() or "[  FAILED  ]" in until_then:
+            print(until_then[-8000:])
+            raise TestFailure(f"{os.path.basename(argv[0])}: failed, or did not end, within its time") from late
+        raise OutOfTime(until_then.count("[       OK ]")) from late
     if done.returncode == 77:
         raise without_gpu(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no reason given")
     if done.returncode != 0:
@@ -170,7 +187,15 @@ def layers():
     argv, shards = [program("gpu_backend"), "--gtest_filter=" + ("Layers/*Dense*" if DRY else "-*OneStep*")], max(1, min(8, os.cpu_count() or 1))
     with concurrent.futures.ThreadPoolExecutor(shards) as pool:  # the reference takes longer than the GPU
         parts = [pool.submit(gtest, argv, {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}) for i in range(shards)]
-        return f"{sum(int(part.result().split()[0]) for part in parts)} tests"
+    passed, late = 0, False
+    for part in parts:
+        try:
+            passed += int(part.result().split()[0])
+        except OutOfTime as over:
+            passed, late = passed + over.passed, True
+    if late:
+        raise OutOfTime(passed)
+    return f"{passed} tests"
 
 
 def sanitizer():
@@ -263,6 +288,41 @@ def float16():
     return found["1 worker"]
 
 
+def lost_gpu(c, data):
+    """The GPU's worker is killed in the middle of a job: it goes on on the CPUs, and says so."""
+    job = c.submit(small_job(c.dir, data, epochs=20))
+    c.wait_for_step(job, 5)
+    c.kill("worker-gpu")
+    status = c.wait(job)
+    c.restart("worker-gpu")
+    c.wait_for_nodes(4)
+    if status["devices"] == ["GPU"]:
+        raise TooLate("the job was over before its worker was lost")
+    check(status["devices"] == ["GPU", "CPU"] and "computed on CPUs and on GPUs" in status["reason"], f"devices {status['devices']}: {status.get('reason')}")
+
+
+def placement():
+    """in a cluster of CPUs and a GPU: FLOAT16 waits for the GPU and says why, jobs prefer it, `device` decides, without it they go on on CPUs"""
+    with Cluster(ps=1, workers=0, slots=2) as c:
+        data = make_glyphs(c.dir)
+        for worker in ("worker-0", "worker-1"):
+            c.add_worker(worker, "--device", "cpu")
+        c.wait_for_nodes(3)
+        half = c.submit(small_job(c.dir, data), {"compute_dtype": "FLOAT16"})
+        reason = 'no worker can compute FLOAT16: "worker-0" (CPU), "worker-1" (CPU)'
+        c.until(lambda: c.job(half).get("reason", "").startswith(reason), "the job says why it waits", 30)
+        check(c.job(half)["state"] == "QUEUED", f"it is {c.job(half)['state']}")
+        c.add_worker("worker-gpu", *GPU)
+        status = c.wait(half)
+        check(status["devices"] == ["GPU"] and status["loss_scale"] >= 1, f"devices {status['devices']}, loss scale {status.get('loss_scale')}")
+        check("loss scale  " in c.cairn("job", half).stdout, "`cairn job` does not show the loss scale")
+        for wish, devices in (("ANY", ["GPU"]), ("CPU", ["CPU"]), ("GPU", ["GPU"])):
+            found = c.wait(c.submit(small_job(c.dir, data, epochs=1), {"device": wish}))["devices"]
+            check(found == devices, f"device: {wish}: computed on {found}")
+        attempts(lambda: lost_gpu(c, data))
+        return "FLOAT16 waited; ANY on the GPU, CPU on the CPU; GPU lost: on CPUs"
+
+
 def several_gpus():
     """one worker on all GPUs of the machine, replicas shared out among them: the digest of one GPU"""
     one = digest_of(1, device=("--device", "gpu:0"))
@@ -279,6 +339,49 @@ def several_gpus():
         check(f"slots on gpu:0..{count - 1}: {count} of " in log, f"the worker does not say that it is on {count} GPUs: {log[:400]}")
         check(digest == one, f"{count} GPUs: {digest}, one: {one}")
     return f"{', '.join(map(str, counts))} GPUs: {one}"
+
+
+@contextlib.contextmanager
+def simulated_gpus(count):
+    """On the plugin whose machine is the CPU; a machine has the GPUs that it has."""
+    before = os.environ.get("CAIRN_HOST_GPUS")
+    if before is not None:
+        os.environ["CAIRN_HOST_GPUS"] = str(count)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["CAIRN_HOST_GPUS"] = before
+
+
+def digest_of_one_worker_less(settings):
+    """Two workers; one is lost in the middle."""
+    with Cluster(ps=1, workers=2, slots=4, worker_flags=GPU) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs=2), settings)
+        c.wait_for_step(job, 20)
+        c.kill("worker-1")
+        return c.wait(job)["digest"]
+
+
+def sums():
+    """a worker's replicas are summed, and rounded to 16 bits, on its devices: one digest for any slots and devices, and for sums at the ps"""
+    for replicas in (3, 5):
+        settings = {"replicas": replicas}
+        found = {"a worker each": digest_of(replicas, slots=1, settings=settings)}
+        for gpus, slots in ((1, 1), (1, replicas), (2, replicas), (4, replicas)):
+            with simulated_gpus(gpus):
+                found[f"{gpus} devices, {slots} slots"] = digest_of(1, slots=slots, settings=settings)
+        check(len(set(found.values())) == 1, f"{replicas} replicas: digests differ: {found}")
+    with simulated_gpus(2):
+        whole, less = digest_of(1), digest_of_one_worker_less({})
+    check(whole == less, f"a worker is lost: {less}, not {whole}")
+    for settings in ({"wire_dtype": "BFLOAT16"}, {"wire_dtype": "FLOAT16", "accumulate_steps": 2}):
+        found = {}
+        for gpus, slots in ((1, 1), (1, 4), (2, 4), (4, 4)):
+            with simulated_gpus(gpus):
+                found[f"{gpus} devices, {slots} slots"] = digest_of(1, slots=slots, settings=settings)
+        check(len(set(found.values())) == 1 and whole not in found.values(), f"{settings}: digests differ, or are those of float32: {found}")
+    return f"{whole}; {gtest([program('gpu_backend'), '--gtest_filter=Sums/Joined*']) if os.path.exists(os.path.join(BIN, 'gpu_backend')) else 'no gpu_backend'}"
 
 
 def autotune():
@@ -425,8 +528,8 @@ def roofline():
     return f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
 
 
-CHECKS = [kernels, layers, sanitizer, fallback, accuracy, fashion_mnist, digests, several_gpus, autotune, float16, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32,
-          roofline]
+CHECKS = [kernels, fallback, placement, digests, sums, several_gpus, autotune, float16, layers, roofline, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32, accuracy,
+          fashion_mnist, sanitizer]
 
 
 def stop(number, _):
@@ -439,6 +542,8 @@ def outcome(c):
         return "passed", c()
     except Skip as why:
         return "skipped", str(why)
+    except OutOfTime as why:
+        return "not whole", str(why)
     except Exception as why:  # a row of the table, whatever it was
         return "FAILED", f"{type(why).__name__}: {why}".replace("\n", " ")[:300]
 
