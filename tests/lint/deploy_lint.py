@@ -1,0 +1,207 @@
+"""Checks deploy/ without a container engine: that what the Dockerfiles copy and run is there and reaches the build (.dockerignore), that packages are
+Debian's, and that each command of docker-compose.yml, healthchecks too, has flags that its program knows and names services that are there.
+
+    deploy_lint.py ROOT BIN     BIN: the folder of the programs; prints what is wrong, one line each; exit 1 if anything is
+"""
+
+import fnmatch
+import functools
+import glob
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import yaml
+
+INSTRUCTIONS = {"ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "CMD"}
+PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-worker")
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def reaches_build(root, path):
+    """By .dockerignore: the last line that matches the path, or a folder that it is in, decides."""
+    parts = path.split("/")
+    above = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+    included = True
+    for line in read(root, ".dockerignore").split():
+        if any(fnmatch.fnmatch(p, line.lstrip("!")) for p in above):
+            included = line.startswith("!")
+    return included
+
+
+# ---- Dockerfiles ----
+
+
+def instructions(text):
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        if line.strip():
+            name, _, rest = line.strip().partition(" ")
+            yield name, rest
+
+
+def bundle_name(root):
+    version = re.search(r"^project\(cairn VERSION ([0-9.]+)", read(root, "CMakeLists.txt"), re.M).group(1)
+    name = re.search(r"^name=(.*)$", read(root, "deploy/bundle.sh"), re.M).group(1)
+    return "build/" + name.replace("$version", version) + ".tar.gz"
+
+
+def check_copied(root, source):
+    if source == ".":
+        for folder in re.findall(r"^add_subdirectory\(([\w/]+)\)", read(root, "CMakeLists.txt"), re.M) + ["cmake"]:
+            if not reaches_build(root, folder):
+                yield f"{folder} does not reach the build; add it to .dockerignore"
+    elif fnmatch.fnmatch(bundle_name(root), source):
+        if not reaches_build(root, bundle_name(root)):
+            yield f"{bundle_name(root)} does not reach the build; add it to .dockerignore"
+    elif not glob.glob(os.path.join(root, source)):
+        yield f"COPY {source}: there is no such file"
+    elif not reaches_build(root, source):
+        yield f"COPY {source}: .dockerignore keeps it from the build"
+
+
+def check_dockerfile(root, path):
+    arguments, copied = {}, {}
+    presets = {p["name"] for p in json.loads(read(root, "CMakePresets.json"))["configurePresets"]}
+    for name, rest in instructions(read(root, path)):
+        if name not in INSTRUCTIONS:
+            yield f"{path}: {name} is no instruction that we use"
+        for argument, value in arguments.items():
+            rest = rest.replace("${%s}" % argument, value)
+        if name == "ARG" and "=" in rest:
+            arguments.update([rest.split("=", 1)])
+        if name == "COPY" and not rest.startswith("--from="):
+            *sources, to = rest.split()
+            for source in sources:
+                copied[os.path.join(to, os.path.basename(source)) if to.endswith("/") else to] = source
+                yield from (f"{path}: {problem}" for problem in check_copied(root, source))
+        if name == "RUN":
+            for preset in re.findall(r"--preset (\w+)", rest):
+                if preset not in presets:
+                    yield f"{path}: CMakePresets.json has no preset {preset}"
+            for script in re.findall(r"(/[\w./]+\.sh)\b", rest):
+                if script not in copied:
+                    yield f"{path}: RUN {script}: it was not copied there"
+                elif not os.access(os.path.join(root, copied[script]), os.X_OK):
+                    yield f"{path}: RUN {script}: {copied[script]} cannot be executed"
+
+
+# ---- packages ----
+
+
+@functools.cache
+def debian_packages():
+    """Of the index that this machine has; empty without one."""
+    if not glob.glob("/var/lib/apt/lists/*_Packages*"):
+        return frozenset()
+    return frozenset(subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split())
+
+
+def check_packages(root):
+    lists = ("build", "test", "bench", "runtime")
+    packages = subprocess.run([os.path.join(root, "deploy/install_deps.sh"), "--print", *lists], capture_output=True, text=True, check=True).stdout.split()
+    if not debian_packages():
+        print("packages not checked: this machine has no index of Debian's packages")
+        return
+    for package in sorted(set(packages) - debian_packages()):
+        yield f"deploy/install_deps.sh: Debian has no package {package}"
+
+
+# ---- docker-compose.yml ----
+
+
+@functools.cache
+def flags_of(binaries, *command):
+    """The flags that the program, or a command of `cairn`, knows: {name: it takes a value}."""
+    out = subprocess.run([os.path.join(binaries, command[0]), *command[1:], "--help"], capture_output=True, text=True)
+    check_ran(out)
+    return {flag: bool(value) for flag, value in re.findall(r"^\s+(?:-\w,)?(--[\w-]+)( [A-Z]+)?", out.stdout, re.M)}
+
+
+@functools.cache
+def commands_of_cairn(binaries):
+    out = subprocess.run([os.path.join(binaries, "cairn"), "--help"], capture_output=True, text=True)
+    check_ran(out)
+    return re.findall(r"^  (\w+) ", out.stdout.partition("Subcommands:")[2], re.M)
+
+
+def check_ran(done):
+    if done.returncode != 0:
+        sys.exit(f"{done.args}: exit {done.returncode}: {done.stderr}")
+
+
+def check_command(binaries, command, services):
+    if command[0] not in PROGRAMS:
+        yield f"{command[0]} is none of Cairn's programs"
+        return
+    words, given, flags = iter(command[1:]), [], flags_of(binaries, command[0])
+    for word in words:
+        if not word.startswith("-"):
+            if command[0] == "cairn" and not given:
+                if word not in commands_of_cairn(binaries):
+                    yield f"`cairn {word}` is no command"
+                    return
+                given = [word]
+                flags = flags_of(binaries, "cairn", word)
+            continue
+        if word not in flags:
+            yield f"{' '.join([command[0], *given])} knows no flag {word}"
+        elif flags[word]:
+            value = next(words, None)
+            if value is None:
+                yield f"{word}: its value is missing"
+            elif word == "--coordinator" and value.split(":")[0] not in services:
+                yield f"{word} {value}: there is no such service"
+
+
+def value_after(command, flag):
+    return command[command.index(flag) + 1] if flag in command else ""
+
+
+def check_compose(root, binaries, path):
+    text = re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", read(root, path))  # what it is without the variables
+    compose = yaml.safe_load(text)
+    services = compose["services"]
+    for name, service in services.items():
+        who, command, health = f"{path}: {name}", service["command"], service["healthcheck"]["test"]
+        for words in (command, health[1:]):
+            yield from (f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services))
+        for other in service.get("depends_on", []):
+            if other not in services:
+                yield f"{who}: depends_on {other}, which is no service"
+        for volume in service.get("volumes", []):
+            if not volume.startswith((".", "/")) and volume.split(":")[0] not in compose["volumes"]:
+                yield f"{who}: volume {volume} is not declared"
+        advertised = value_after(command, "--advertise")
+        if advertised and advertised != f"{name}:{value_after(command, '--listen').split(':')[1]}":
+            yield f"{who}: --advertise {advertised} is not where it listens"
+        if "--node" in health and value_after(health, "--node") != value_after(command, "--name"):
+            yield f"{who}: its healthcheck asks for another node"
+
+
+def check_tree(root, binaries):
+    problems = []
+    for path in sorted(glob.glob(os.path.join(root, "deploy/Dockerfile*"))):
+        problems += check_dockerfile(root, os.path.relpath(path, root))
+    problems += check_packages(root)
+    problems += check_compose(root, binaries, "deploy/docker-compose.yml")
+    return problems
+
+
+def main():
+    problems = check_tree(sys.argv[1], sys.argv[2])
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

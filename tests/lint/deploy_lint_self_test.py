@@ -1,0 +1,68 @@
+"""Goal: deploy_lint.py finds each kind of fault when one is planted in a copy of deploy/, and nothing without. A check that cannot fail is a defect.
+
+    deploy_lint_self_test.py ROOT BIN
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+
+from deploy_lint import check_tree, debian_packages
+
+# File, text in it, what stands there instead, what must be said.
+FAULTS = [
+    ("deploy/Dockerfile", "COPY deploy/install_deps.sh /src", "COPY deploy/install.sh /src", "COPY deploy/install.sh: there is no such file"),
+    ("deploy/Dockerfile", "RUN /src/deploy/install_deps.sh", "RUN /src/install_deps.sh", "RUN /src/install_deps.sh: it was not copied there"),
+    ("deploy/Dockerfile", "--preset release -D", "--preset fast -D", "has no preset fast"),
+    ("deploy/Dockerfile", "WORKDIR /src", "WORKFOLDER /src", "WORKFOLDER is no instruction"),
+    ("deploy/Dockerfile.gpu", "build/cairn-*-linux", "build/bundle-*-linux", "COPY build/bundle-*-linux-x86_64.tar.gz: there is no such file"),
+    (".dockerignore", "!worker\n", "", "worker does not reach the build"),
+    (".dockerignore", "!build/cairn-*-linux-x86_64.tar.gz\n", "", "does not reach the build"),
+    (".dockerignore", "!deploy/install_deps.sh\n", "", "COPY deploy/install_deps.sh: .dockerignore keeps it"),
+    ("CMakeLists.txt", "add_subdirectory(proto)", "add_subdirectory(proto)\nadd_subdirectory(more)", "more does not reach the build"),
+    ("deploy/install_deps.sh", "librocksdb-dev", "librocks-dev", "Debian has no package librocks-dev"),
+    ("deploy/docker-compose.yml", "--name, ps-1", "--nam, ps-1", "cairn-ps knows no flag --nam"),
+    ("deploy/docker-compose.yml", "[cairn-worker, --coordinator, \"coordinator:7070\", --name, worker-1", "[cairn-work", "cairn-work is none of Cairn's programs"),
+    ("deploy/docker-compose.yml", "health, --node, worker-1", "health, --nodes, worker-1", "cairn health knows no flag --nodes"),
+    ("deploy/docker-compose.yml", "health, --node, worker-1", "healthy, --node, worker-1", "`cairn healthy` is no command"),
+    ("deploy/docker-compose.yml", "health, --node, worker-1", "health, --node, worker-0", "its healthcheck asks for another node"),
+    ("deploy/docker-compose.yml", "ps-1:7071", "ps-2:7071", "--advertise ps-2:7071 is not where it listens"),
+    ("deploy/docker-compose.yml", "depends_on: [coordinator]\n    volumes: [\"ps-1:", "depends_on: [leader]\n    volumes: [\"ps-1:", "depends_on leader"),
+    ("deploy/docker-compose.yml", "[\"ps-1:/var", "[\"ps-3:/var", "volume ps-3:/var/lib/cairn is not declared"),
+    ("deploy/docker-compose.yml", "\"coordinator:7070\", --name, worker-0, --slots", "\"master:7070\", --name, worker-0, --slots", "there is no such service"),
+]
+
+
+def main():
+    root, binaries = sys.argv[1:3]
+    failures = []
+    with tempfile.TemporaryDirectory() as tree:
+        shutil.copytree(os.path.join(root, "deploy"), os.path.join(tree, "deploy"))
+        for name in (".dockerignore", "CMakeLists.txt", "CMakePresets.json"):
+            shutil.copy(os.path.join(root, name), tree)
+        if found := check_tree(tree, binaries):
+            failures.append(f"without a fault: {found}")
+        for path, old, new, said in FAULTS:
+            if "Debian has no package" in said and not debian_packages():
+                continue
+            with open(os.path.join(tree, path), encoding="utf-8") as f:
+                whole = f.read()
+            if old not in whole:
+                failures.append(f"{path} no longer holds {old!r}: plant another fault")
+                continue
+            with open(os.path.join(tree, path), "w", encoding="utf-8") as f:
+                f.write(whole.replace(old, new, 1))
+            found = check_tree(tree, binaries)
+            if not any(said in problem for problem in found):
+                failures.append(f"{path} with {new!r}: wanted {said!r}, found {found}")
+            with open(os.path.join(tree, path), "w", encoding="utf-8") as f:
+                f.write(whole)
+    for failure in failures:
+        print(failure)
+    print(f"{len(FAULTS)} faults planted, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
