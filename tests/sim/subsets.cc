@@ -42,21 +42,25 @@ bool SubsetReference::Knows(uint32_t partition, uint64_t version, absl::Span<con
                      [&](const State& state) { return Same(partition, state.values, values); });
 }
 
+bool SubsetReference::Is(uint32_t partition, const State& state, const Found& found) const {
+  return Same(partition, state.values, found.values) && (found.moments.empty() || Same(partition, state.moments, found.moments));
+}
+
 bool SubsetReference::Allows(uint32_t partition, uint64_t version, absl::Span<const float> values,
                              absl::Span<const float> moments) {
-  const auto same = [&](const State& state) {
-    return Same(partition, state.values, values) && (moments.empty() || Same(partition, state.moments, moments));
-  };
+  const Found found{values, moments};
   std::vector<State>& known = known_[partition][version];
-  if (std::any_of(known.begin(), known.end(), same)) return true;
+  if (std::any_of(known.begin(), known.end(), [&](const State& state) { return Is(partition, state, found); })) return true;
   auto before = known_[partition].find(version - 1);
   if (version == 0 || before == known_[partition].end()) return false;
-  for (const State& state : before->second) {
-    for (uint32_t subset : subsets_) {
-      State after;
-      if (!Leads(partition, state, version, subset, same, &after)) continue;
-      known.push_back(std::move(after));
-      return true;
+  for (const bool each_by_itself : {false, true}) {
+    for (const State& state : before->second) {
+      for (uint32_t subset : subsets_) {
+        State after;
+        if (!Leads(partition, state, version, subset, each_by_itself, found, &after)) continue;
+        known.push_back(std::move(after));
+        return true;
+      }
     }
   }
   return false;
@@ -116,22 +120,46 @@ bool SubsetReference::AnyClipped(uint64_t version, uint32_t other, NormBook& boo
   return false;
 }
 
-// Whether the gradients of `subset` lead from `before` to a state that is the `same` as the one in question: *after.
-bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset,
-                            const std::function<bool(const State&)>& same, State* after) const {
+// Whether the gradients of `subset` lead from `before` to what was found: *after. each_by_itself: every norm may be of another choice.
+bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, bool each_by_itself,
+                            const Found& found, State* after) const {
   const std::optional<Sum> sum = SumOf(partition, before, static_cast<int64_t>(version) - 1, subset);
   if (!sum) {
     *after = before;
-    return same(*after);
+    return Is(partition, *after, found);
   }
-  const auto updated = [&](const std::vector<float>& gradient) {
+  const auto update = [&](const std::vector<float>& gradient) {
     *after = before;
     NaiveUpdate(spec_, gradient, static_cast<int64_t>(sum->examples), after->values, after->moments);
-    return same(*after);
+  };
+  const auto updated = [&](const std::vector<float>& gradient) {
+    update(gradient);
+    return Is(partition, *after, found);
   };
   if (clip_scopes_[partition].empty()) return updated(sum->gradient);
   // Its own share, too: the factor may be one that another partition applied before this one lost its sum and measured another.
   NormBook book;
+  if (each_by_itself) {
+    std::vector<float> gradient = sum->gradient;
+    for (size_t i = 0; i < clip_scopes_[partition].size(); ++i) {
+      const ClipScope& scope = clip_scopes_[partition][i];
+      const bool any = AnyClipped(version, 0, book, [&](NormBook& whole) {
+        const auto factors = whole.FactorsFor(partition, ClipNormOf(spec_.optimizer()));
+        if (!factors) return false;
+        std::vector<float> scaled = gradient;
+        ScaleGradient(scope, (*factors)[i], absl::MakeSpan(scaled));
+        update(scaled);
+        for (const auto& [begin, end] : scope.ranges) {
+          const auto size = static_cast<size_t>(end - begin);
+          if (std::memcmp(&after->values[static_cast<size_t>(begin)], &found.values[static_cast<size_t>(begin)], size * sizeof(float)) != 0) return false;
+        }
+        gradient = std::move(scaled);
+        return true;
+      });
+      if (!any) return false;
+    }
+    return updated(gradient);
+  }
   return AnyClipped(version, 0, book, [&](NormBook& whole) {
     const auto factors = whole.FactorsFor(partition, ClipNormOf(spec_.optimizer()));
     if (!factors) return false;

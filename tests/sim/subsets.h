@@ -2,7 +2,8 @@
 // at least R - b replicas, each once. Which ones is a matter of time, and another matter in each partition.
 //
 // Where gradients are clipped by norms that span partitions, any of them may have been of any such set of replicas: all are tried, so that
-// RandomJob keeps their number small.
+// RandomJob keeps their number small. Also for each norm by itself: after a failover a partition has another sum, and a factor that was
+// applied elsewhere before it stands for the one norm, while another is taken of the new sum.
 //
 // It remembers every state that it has seen: an update that nobody was told of may be made once more, of others.
 #pragma once
@@ -45,7 +46,12 @@ class SubsetReference {
   std::optional<Sum> SumOf(uint32_t partition, const State& before, int64_t step, uint32_t subset) const;
   std::vector<NormRecord> NormsOf(uint32_t partition, const Sum& sum) const;
   bool AnyClipped(uint64_t version, uint32_t other, NormBook& book, const std::function<bool(NormBook&)>& test) const;
-  bool Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, const std::function<bool(const State&)>& same,
+  // What a copy was found to be.
+  struct Found {
+    absl::Span<const float> values, moments;  // moments: may be empty
+  };
+  bool Is(uint32_t partition, const State& state, const Found& found) const;
+  bool Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, bool each_by_itself, const Found& found,
              State* after) const;
 
   const v1::JobSpec spec_;
