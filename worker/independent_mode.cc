@@ -63,6 +63,7 @@ void IndependentMode::Release(Own& own) {
   for (Buffer* buffer : {&own.values, &own.next}) {
     if (!buffer->empty()) context_.pool.Release(std::exchange(*buffer, {}));
   }
+  own.joint = nullptr;
   for (Member& member : own.members) {
     if (!member.gradient.empty()) context_.pool.Release(std::exchange(member.gradient, {}));
     member.work = 0;
@@ -177,6 +178,8 @@ void IndependentMode::StartCompute(Own& own) {
   own.state = Own::State::kComputed;
   own.examples = 0;
   own.not_finite = false;
+  const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(own.members.size())};
+  own.joint = clipping_.scopes.empty() ? context_.MakeJoint(node, own.step) : nullptr;
   for (Member& member : own.members) {
     member.examples = static_cast<uint64_t>(context_.plan.Places(own.step, member.id).size());
     own.examples += member.examples;
@@ -185,9 +188,13 @@ void IndependentMode::StartCompute(Own& own) {
     if (member.examples == 0) continue;
     own.state = Own::State::kComputing;
     member.work = context_.NewWork();
-    member.gradient = context_.pool.Acquire();
-    context_.effects.emplace_back(
-        Compute{member.work, member.id, own.step, own.values, member.gradient, /*by_layer=*/false, own.loss_scale});
+    if (own.joint == nullptr) {
+      member.gradient = context_.pool.Acquire();
+    } else if (own.examples == member.examples) {
+      member.gradient = own.joint->gradient;  // the first
+    }
+    context_.effects.emplace_back(Compute{member.work, member.id, own.step, own.values, own.joint == nullptr ? member.gradient : Buffer(),
+                                          /*by_layer=*/false, own.loss_scale, own.joint});
   }
   if (own.examples > 0) return;
   for (uint32_t p = 0; p < context_.parts.size(); ++p) TryPush(own, p);
@@ -229,7 +236,8 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
     frame.sequence = own.clock;
   } else {
     const uint64_t examples = own.not_finite ? 0 : own.examples;
-    frame = context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer());
+    frame = context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
+                              /*rounded=*/own.joint != nullptr);
     frame.loss_scale = own.loss_scale;
     frame.not_finite = own.not_finite;
   }
@@ -242,6 +250,18 @@ void IndependentMode::OnGradient(const GradientReady& event) {
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     member->ready[p] = 1;
+    TryPush(*own, p);
+  }
+}
+
+void IndependentMode::OnSummed(const GradientSummed& event) {
+  const auto own = std::find_if(own_.begin(), own_.end(), [&](const Own& o) { return o.joint != nullptr && o.joint->number == event.joint; });
+  if (own == own_.end()) return;
+  const auto first = std::find_if(own->members.begin(), own->members.end(), [](const Member& m) { return m.examples > 0; });
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  for (uint32_t p = event.partition_begin; p < end; ++p) {
+    own->summed_in[p] = static_cast<int32_t>(first - own->members.begin());
+    for (Member& member : own->members) member.ready[p] = 1;
     TryPush(*own, p);
   }
 }
@@ -341,6 +361,7 @@ void IndependentMode::FinishStep(Own& own) {
                              std::exchange(own.staleness, Staleness()));
   }
   context_.pool.Release(std::exchange(own.values, std::exchange(own.next, {})));
+  own.joint = nullptr;
   for (Member& member : own.members) {
     if (!member.gradient.empty()) context_.pool.Release(std::exchange(member.gradient, {}));
   }

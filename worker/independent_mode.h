@@ -30,6 +30,7 @@ class IndependentMode : public Mode {
   void OnAssigned(const std::vector<char>& moved, bool raised) override;
   void OnReply(RequestName name, Reply& reply) override;
   void OnGradient(const GradientReady& event) override;
+  void OnSummed(const GradientSummed& event) override;
   void OnComputed(uint64_t work, BatchSums sums) override;
   void OnEvaluated(uint64_t work, const BatchSums& sums) override;
   void ResendDue() override;
@@ -43,7 +44,7 @@ class IndependentMode : public Mode {
     ReplicaId id;
     uint64_t work = 0;  // of the present Compute or Evaluate; 0: it is done
     uint64_t examples = 0;
-    Buffer gradient;          // empty without examples
+    Buffer gradient;          // empty without examples, and of all but the first of a joint
     std::vector<char> ready;  // by partition: its gradient is final
     BatchSums sums;
   };
@@ -54,6 +55,7 @@ class IndependentMode : public Mode {
     int64_t step = -1;  // next to finish; -1: not known yet
     std::vector<Member> members;
     uint64_t examples = 0;  // of all members
+    std::shared_ptr<const Joint> joint;  // of the step's members, where their gradient is not needed here; its sum is the first one's gradient
     Buffer values, next;
     std::vector<Request> requests;   // by partition: a pull while pulling, else the push of `step`
     std::vector<int32_t> summed_in;  // by partition: the member whose buffer holds the sum; -1: not added up yet

@@ -19,7 +19,7 @@ class MirroredMode : public SynchronousMode {
   void OnFound(const Frame& frame) override { context_.CopyValues(frame, values_); }
   void OnAllFound() override;
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
-  bool joins() const override { return context_.options.joins; }
+  bool joins() const override { return true; }
   Frame MakePush(Push& push, uint32_t partition) override;
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;
   void TakeValues(const Frame& frame) override;

@@ -90,7 +90,7 @@ struct Context {
   bool failed = false;
   absl::Time retry_earliest = absl::InfiniteFuture();  // no waiting request is due before
   absl::Time armed = absl::InfiniteFuture();           // the timer that was asked for
-  uint64_t works = 0, serial = 0, jitter = 0;
+  uint64_t works = 0, joints = 0, serial = 0, jitter = 0;
   std::optional<CheckpointRule> checkpoint_rule;
   uint64_t checkpoints = 0;                    // the number of the last one
   std::optional<int64_t> checkpoint_step;      // of the one under way
@@ -124,6 +124,9 @@ struct Context {
   // type.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
                  const Buffer& gradient, bool rounded = false) const;
+  // Of the node's replicas in the step, which all begin now: null where the node makes no sums (ReplicaCoreOptions.joins), or there is nothing to
+  // be added up or rounded.
+  std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step);
   Frame MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const;
   // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or
   // both at once.

@@ -235,29 +235,17 @@ std::vector<TreeNode> SynchronousMode::OwnNodes() const {
   return NodesOf(held);
 }
 
-// Of the nodes that have something to be added up or rounded. Only for a step that all own replicas begin together: who comes later, or
-// computes again, brings a gradient of its own.
+// Only for a step that all own replicas begin together: who comes later, or computes again, brings a gradient of its own.
 void SynchronousMode::MakeJoints() {
-  if (!joins() || step_ == context_.plan.total_steps || context_.plan.pieces > 1) return;
+  if (!joins()) return;
   size_t begin = 0;
   for (const TreeNode& node : OwnNodes()) {
-    auto joint = std::make_shared<Joint>();
-    joint->node = node;
-    Own* first = nullptr;
-    int computing = 0;
-    for (uint32_t i = 0; i < node.count; ++i) {
-      Own& own = own_[begin + i];
-      joint->leaves.push_back(context_.plan.Places(step_, own.id).size() > 0);
-      if (!joint->leaves.back()) continue;
-      if (computing++ == 0) first = &own;
-    }
-    if (computing > 1 || (computing == 1 && context_.wire != v1::FLOAT32)) {
-      joint->number = ++joints_;
-      joint->type = context_.wire;
-      first->gradient = joint->gradient = context_.pool.Acquire();
-      for (uint32_t i = 0; i < node.count; ++i) {
-        if (joint->leaves[i]) own_[begin + i].joint = joint;
-      }
+    const std::shared_ptr<const Joint> joint = context_.MakeJoint(node, step_);
+    bool first = true;
+    for (uint32_t i = 0; joint != nullptr && i < node.count; ++i) {
+      if (!joint->leaves[i]) continue;
+      own_[begin + i].joint = joint;
+      if (std::exchange(first, false)) own_[begin + i].gradient = joint->gradient;
     }
     begin += node.count;
   }

@@ -74,7 +74,7 @@ class SynchronousMode : public Mode {
   virtual void OnValues(uint32_t /*partition*/, Reply& /*reply*/) {}  // owner kValuesOwner, while running
   virtual void OnWorkBegins(uint64_t /*work*/) {}
   virtual std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const = 0;
-  virtual bool joins() const { return false; }  // the node makes the sums of pushes
+  virtual bool joins() const { return false; }  // pushes may be of joints
   virtual Frame MakePush(Push& push, uint32_t partition) = 0;
   virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // after OnGradient
   // The answer to a push or a CLIP that shows an update: whether it is what was asked for; what becomes of it.
@@ -148,7 +148,6 @@ class SynchronousMode : public Mode {
   std::vector<std::optional<uint64_t>> wanted_;  // by partition: the version that is asked for
   std::vector<float> found_scales_;              // by partition: the loss scale of versions_
   size_t found_ = 0;
-  uint64_t joints_ = 0;  // the number of the last one
   size_t done_count_ = 0;
   float next_loss_scale_ = 0;   // as the partitions that are done say, all the same
   NormBook norms_;              // of the running step

@@ -166,8 +166,9 @@ TEST(ReplicaCoreTest, SumsOfTheNodeAreRoundedAsThoseMadeHere) {
     options.seed = seed;
     options.replicas = 1 + static_cast<int>(seed % 6);
     options.workers = 1;
+    options.synchronous = options.replicas > 1 || seed % 4 < 2;
     options.partitions = 1 + static_cast<int>(seed % 4);
-    options.wire = seed % 3 == 0 ? v1::FLOAT32 : seed % 3 == 1 ? v1::BFLOAT16 : v1::FLOAT16;
+    options.wire = std::vector<v1::DataType>{v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}[seed / 6 % 3];
     options.loss = seed % 2 == 0 ? 0.1 : 0;
     options.ps_restarts = static_cast<int>(seed % 4);
     options.partition_moves = static_cast<int>(seed % 3);
@@ -193,6 +194,8 @@ TEST(ReplicaCoreTest, AsynchronousAppliesEachStepOnce) {
     ClusterOptions options;
     options.seed = seed;
     options.synchronous = false;
+    options.joins = seed / 15 % 2 == 1;
+    if (options.joins) options.wire = v1::BFLOAT16;
     options.replicas = 1 + static_cast<int>(seed % 5);
     options.workers = 1 + static_cast<int>(seed / 5 % 3);
     options.loss = seed % 2 == 0 ? 0.1 : 0;
