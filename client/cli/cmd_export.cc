@@ -85,6 +85,11 @@ absl::StatusOr<Format> FormatOf(const ExportOptions& options) {
     format = Format::kOnnx;
   } else if (!f.empty() && f != "safetensors") {
     return absl::InvalidArgumentError(absl::StrFormat("--format %s: use safetensors, keras, weights.h5 or onnx", f));
+  } else if (const std::string ending = std::filesystem::path(options.output).extension().string();
+             f.empty() && !ending.empty() && !absl::EqualsIgnoreCase(ending, ".safetensors")) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "-o %s: no format has the ending \"%s\"; use .safetensors, .keras, .weights.h5 or .onnx, or name one with --format",
+        options.output, ending));
   }
   if (options.layout != "keras" && options.layout != "torch") {
     return absl::InvalidArgumentError(absl::StrFormat("--layout %s: use keras or torch", options.layout));

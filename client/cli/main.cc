@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 
@@ -134,7 +136,7 @@ void AddJobCommands(CLI::App& app, Invocation& call) {
                                         [&call] { return RunExport(call.globals, call.export_options); });
   AddJobArgument(export_command, &call.export_options.job);
   export_command->add_option("--format", call.export_options.format,
-                             "safetensors, keras, weights.h5 or onnx [by the file's ending; else safetensors]");
+                             "safetensors, keras, weights.h5 or onnx [by the file's ending; without one safetensors]");
   export_command->add_option("--layout", call.export_options.layout, "Of safetensors: keras or torch")
       ->capture_default_str();
   export_command->add_flag("--fold-batch-norm", call.export_options.fold_batch_norm,
@@ -251,7 +253,16 @@ int Main(int argc, char** argv) {
   return call.run();
 }
 
+// What was printed may still be in memory, and not fit on the disk that it goes to.
+int CloseOutput(int code) {
+  const bool lost = std::ferror(stdout) != 0;  // some of it, before
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && !lost) return code;
+  std::fprintf(stderr, "cairn: standard output cannot be written%s%s\n", flushed ? "" : ": ", flushed ? "" : std::strerror(errno));
+  return code == kExitOk ? kExitFailed : code;
+}
+
 }  // namespace
 }  // namespace cairn
 
-int main(int argc, char** argv) { return cairn::Main(argc, argv); }
+int main(int argc, char** argv) { return cairn::CloseOutput(cairn::Main(argc, argv)); }

@@ -99,6 +99,10 @@ def check_without_cluster(directory):
         check('there is no command "frobnicate"' in run(*command, code=2).stderr, f"{command} is named")
     run("submit", code=2)
     run("--help")
+    with open("/dev/full", "w") as full:
+        for command in (["version"], ["--help"], ["models"]):
+            done = subprocess.run([CAIRN, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            check(done.returncode == 1 and "standard output cannot be written: No space left" in done.stderr, f"{command}: {done}")
     check(run("version").stdout.startswith("cairn "), "version")
     path = small_job(directory, "/nowhere", name="wrong.textproto", more="epoch: 3")
     check(f"{path}:" in run("submit", path, code=2).stderr, "the file and line of a mistake")
@@ -137,6 +141,8 @@ def check_jobs(up, directory, data):
     os.mkfifo(f"{directory}/pipe")
     check("is a device or a pipe" in up.cairn("export", "1", "-o", f"{directory}/pipe", code=2).stderr, "a pipe as the output")
     check("no folder" in up.cairn("export", "1", "-o", f"{directory}/absent/m", code=2).stderr, "an output in no folder")
+    error = up.cairn("export", "1", "-o", f"{directory}/m.foo", code=2).stderr
+    check('no format has the ending ".foo"; use .safetensors, .keras, .weights.h5 or .onnx' in error, error)
     for _ in range(10):  # ends cleanly every time, not most times
         up.cairn("export", "1", "--format", "safetensors", "-o", f"{directory}/m.safetensors")
     check(not [f for f in os.listdir(directory) if "partial" in f], "nothing is left beside the export")
