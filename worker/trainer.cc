@@ -38,7 +38,8 @@ Trainer::Trainer(JobId job, const TrainerServices& services)
       services_(services),
       checkpointer_(std::make_shared<Checkpointer>(
           job, CheckpointerServices{services.connections, services.files, services.clock, services.send})),
-      core_(CoreOptions(job, services)) {}
+      core_(CoreOptions(job, services)),
+      joins_(services.pool->backend(), [this](replica::GradientSummed event) { Post(std::move(event)); }) {}
 
 // ---- the core ----
 
@@ -50,9 +51,7 @@ void Trainer::Assign(const v1::AssignReplicas& message) {
     if (assignment_ != nullptr && message.assignment() < assignment_->assignment()) return;
     if (assignment_ != nullptr) left.assign(assignment_->replicas().begin(), assignment_->replicas().end());
     assignment_ = std::make_shared<const v1::AssignReplicas>(message);
-    std::erase_if(seats_, [&](const auto& seat) {
-      return std::find(message.replicas().begin(), message.replicas().end(), seat.first) == message.replicas().end();
-    });
+    seats_.Keep(message.replicas());
     prepared = prepared_;
   }
   checkpointer_->Know(message);
@@ -89,7 +88,7 @@ void Trainer::Drop() {
   std::shared_ptr<const Prepared> prepared;  // destroyed without the lock
   absl::MutexLock lock(&mutex_);
   for (const auto& [work, weights] : weights_) weights->Stop();
-  joins_.clear();
+  joins_.Clear();
   prepared.swap(prepared_);
 }
 
@@ -334,54 +333,18 @@ void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
 
 int Trainer::HomeOf(ReplicaId replica) const {
   absl::MutexLock lock(&mutex_);
-  const auto seat = seats_.find(replica.value);
-  return seat == seats_.end() ? ComputePool::kNoSlot : seat->second.slot;
+  return seats_.HomeOf(replica);
 }
 
-// Replicas of one slot take turns in their order.
-void Trainer::TakeSeat(const replica::Compute& compute, int slot) {
-  absl::MutexLock lock(&mutex_);
-  seats_[compute.replica.value] = {slot, compute.step};
-}
-
-Trainer::Turn Trainer::NextOn(int slot, ReplicaId replica) const {
-  absl::MutexLock lock(&mutex_);
-  auto next = seats_.upper_bound(replica.value);
-  for (size_t i = 0; i < seats_.size(); ++i, ++next) {
-    if (next == seats_.end()) next = seats_.begin();
-    if (next->second.slot == slot) return {ReplicaId(next->first), next->second.step + 1};
+// While this batch's gradients come.
+void Trainer::BringNext(const replica::Compute& compute, int slot, const Prepared& prepared, Program& program) {
+  std::optional<ReplicaSeats::Turn> turn;
+  {
+    absl::MutexLock lock(&mutex_);
+    turn = seats_.NextOn(slot, compute.replica);
   }
-  return {replica, 0};  // it was taken away meanwhile
-}
-
-// Made by the first replica that comes.
-absl::StatusOr<std::shared_ptr<GradientJoin>> Trainer::JoinOf(const std::shared_ptr<const replica::Joint>& joint, const Prepared& prepared) {
-  absl::MutexLock lock(&mutex_);
-  if (dropped_) return absl::CancelledError("the job was dropped");
-  std::erase_if(joins_, [](const auto& each) { return each.second.joint.expired(); });
-  const auto [it, made] = joins_.try_emplace(joint->number);
-  if (!made) return it->second.join;
-  JoinOptions options;
-  options.node = joint->node;
-  options.leaves = joint->leaves;
-  for (const v1::PartitionRange& range : prepared.ranges) options.ends.push_back(static_cast<int64_t>(range.end()));
-  options.type = joint->type;
-  options.into = joint->gradient;
-  // On the thread of a task, which holds this.
-  options.ready = [this, number = joint->number](uint32_t range) { Post(replica::GradientSummed{number, range, range + 1}); };
-  auto join = services_.pool->backend().Join(prepared.model->graph, std::move(options));
-  if (!join.ok()) {
-    joins_.erase(it);
-    return join.status();
-  }
-  it->second = {joint, *join, std::count(joint->leaves.begin(), joint->leaves.end(), true)};
-  return *std::move(join);
-}
-
-void Trainer::LeaveJoin(uint64_t joint) {
-  absl::MutexLock lock(&mutex_);
-  const auto it = joins_.find(joint);
-  if (it != joins_.end() && --it->second.missing == 0) joins_.erase(it);
+  if (!turn) return;  // it was taken away meanwhile
+  if (const auto next = prepared.batches->Peek(turn->step, turn->replica)) program.Prefetch(*next);
 }
 
 void Trainer::NoteReplicaTime(absl::Duration time) {
@@ -415,13 +378,13 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
   Buffer gradient = compute.gradient;
-  // The slot's next batch goes to the device while this one's gradients come.
-  TakeSeat(compute, programs.slot());
+  {
+    absl::MutexLock lock(&mutex_);
+    seats_.Take(compute.replica, programs.slot(), compute.step);
+  }
   bool ahead = true;
   const auto bring_next = [&] {
-    if (!std::exchange(ahead, false)) return;
-    const Turn turn = NextOn(programs.slot(), compute.replica);
-    if (const auto next = prepared->batches->Peek(turn.step, turn.replica)) program->Prefetch(*next);
+    if (std::exchange(ahead, false)) BringNext(compute, programs.slot(), *prepared, *program);
   };
   const auto train = [&] {
     return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
@@ -433,11 +396,11 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
                        });
   };
   const auto train_joined = [&]() -> absl::StatusOr<BatchSums> {
-    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<GradientJoin> join, JoinOf(compute.joint, *prepared));
+    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<GradientJoin> join, joins_.Enter(compute.joint, prepared->model->graph, prepared->ranges));
     CAIRN_ASSIGN_OR_RETURN(const Batch examples, batch(0));
     auto sums = program->TrainJoined(examples, info, compute.values.floats(), join, info.replica - compute.joint->node.first,
                                      [&](int64_t, int64_t) { bring_next(); });
-    LeaveJoin(compute.joint->number);
+    joins_.Leave(compute.joint->number);
     return sums;
   };
   absl::StatusOr<BatchSums> sums = compute.joint != nullptr ? train_joined()

@@ -29,6 +29,8 @@
 #include "worker/layer_weights.h"
 #include "worker/ps_connections.h"
 #include "worker/replica_core.h"
+#include "worker/replica_seats.h"
+#include "worker/step_joins.h"
 
 namespace cairn {
 
@@ -89,15 +91,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   absl::StatusOr<std::shared_ptr<const Prepared>> OpenAll(const v1::AssignReplicas& assignment);
   void NoteReplicaTime(absl::Duration time);
   void NoteLossScale(const replica::Compute& compute);
-  struct Turn {
-    ReplicaId replica;
-    int64_t step = 0;
-  };
-  int HomeOf(ReplicaId replica) const;  // the slot that computed it last
-  void TakeSeat(const replica::Compute& compute, int slot);
-  Turn NextOn(int slot, ReplicaId replica) const;  // what the slot computes after the replica's present step, if nothing moves
-  absl::StatusOr<std::shared_ptr<GradientJoin>> JoinOf(const std::shared_ptr<const replica::Joint>& joint, const Prepared& prepared);
-  void LeaveJoin(uint64_t joint);
+  int HomeOf(ReplicaId replica) const;
+  void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared, Program& program);  // the slot's next batch to its device
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
@@ -118,22 +113,13 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool driving_ ABSL_GUARDED_BY(queue_mutex_) = false;
   std::vector<replica::Event> queue_ ABSL_GUARDED_BY(queue_mutex_);
   ReplicaCore core_;  // of the driving thread
+  StepJoins joins_;   // entered by tasks, which hold this
 
   absl::Mutex preparing_;  // held while data is opened; taken before mutex_
   mutable absl::Mutex mutex_;
   std::shared_ptr<const v1::AssignReplicas> assignment_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Prepared> prepared_ ABSL_GUARDED_BY(mutex_);
-  struct Seat {
-    int slot = ComputePool::kNoSlot;
-    int64_t step = 0;
-  };
-  std::map<int32_t, Seat> seats_ ABSL_GUARDED_BY(mutex_);  // by own replica: where it was computed last, and which step
-  struct Join {
-    std::weak_ptr<const replica::Joint> joint;  // gone: nobody wants it any more
-    std::shared_ptr<GradientJoin> join;
-    int64_t missing = 0;  // replicas that have not left it
-  };
-  std::map<uint64_t, Join> joins_ ABSL_GUARDED_BY(mutex_);  // by number
+  ReplicaSeats seats_ ABSL_GUARDED_BY(mutex_);
   std::string failure_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
 };
