@@ -5,6 +5,13 @@
 namespace cairn::cudnn::kernels {
 namespace {
 
+template <int V>
+CAIRN_DEVICE void AddProduct(Numbers<V>& sum, const In& a, int64_t i, const In& b, int64_t k) {
+  const Numbers<V> m = Load<V>(a, i), n = Load<V>(b, k);
+  CAIRN_UNROLL
+  for (int j = 0; j < V; ++j) sum.at[j] += m.at[j] * n.at[j];
+}
+
 struct DepthwiseForward {
   Geometry g;
   Divider multiplier;
@@ -16,10 +23,7 @@ struct DepthwiseForward {
     const int64_t from = multiplier(p.channel), channels = g.out.channels.divisor();
     Numbers<V> sum = {};
     g.ForEachTap(p.y, p.x, [&](int32_t row, int32_t column, int32_t place) {
-      const Numbers<V> n = Load<V>(x, g.in.Index(p.example, row, column, from)),
-                       k = Load<V>(kernel, place * channels + p.channel);
-      CAIRN_UNROLL
-      for (int j = 0; j < V; ++j) sum.at[j] += n.at[j] * k.at[j];
+      AddProduct<V>(sum, x, g.in.Index(p.example, row, column, from), kernel, place * channels + p.channel);
     });
     Store<V>(y, i, sum);
   }
@@ -39,10 +43,7 @@ struct DepthwiseData {
     g.ForEachWindow(p.y, p.x, [&](int32_t out_y, int32_t out_x, int32_t place) {
       for (int64_t m = 0; m < multiplier; ++m) {
         const int64_t channel = p.channel * multiplier + m;
-        const Numbers<V> d = Load<V>(dy, g.out.Index(p.example, out_y, out_x, channel)),
-                         k = Load<V>(kernel, place * channels + channel);
-        CAIRN_UNROLL
-        for (int j = 0; j < V; ++j) sum.at[j] += d.at[j] * k.at[j];
+        AddProduct<V>(sum, dy, g.out.Index(p.example, out_y, out_x, channel), kernel, place * channels + channel);
       }
     });
     StoreOrAdd<V>(dx, i, sum, add);
@@ -55,7 +56,7 @@ struct DepthwiseFilterSums {
   template <int V>
   struct Values {
     float at[kValues][V];
-    int32_t y, x;  // of the place, from the window's first pixel
+    Geometry::Tap tap;
     int64_t from;  // the input's channel
   };
   Geometry g;
@@ -65,20 +66,15 @@ struct DepthwiseFilterSums {
   template <int V>
   CAIRN_DEVICE Values<V> Begin(int64_t place, int64_t channel) const {
     Values<V> v = {};
-    v.y = static_cast<int32_t>(place) / g.kernel[1] * g.dilation[0] - g.pad[0];
-    v.x = static_cast<int32_t>(place) % g.kernel[1] * g.dilation[1] - g.pad[1];
+    v.tap = g.TapOf(static_cast<int32_t>(place));
     v.from = multiplier(channel);
     return v;
   }
   template <int V>
   CAIRN_DEVICE void Add(Values<V>& v, int64_t, int64_t row, int64_t channel) const {
-    int64_t rest, example;
-    const int32_t out_x = static_cast<int32_t>(g.out.width.Split(row, &rest));
-    const int32_t out_y = static_cast<int32_t>(g.out.height.Split(rest, &example));
-    const int32_t in_y = out_y * g.strides[0] + v.y, in_x = out_x * g.strides[1] + v.x;
-    if (in_y < 0 || in_y >= g.height() || in_x < 0 || in_x >= g.width()) return;
-    const Numbers<V> d = Load<V>(dy, row * g.out.channels.divisor() + channel),
-                     n = Load<V>(x, g.in.Index(example, in_y, in_x, v.from));
+    const int64_t under = g.InputUnder(v.tap, row, v.from);
+    if (under < 0) return;
+    const Numbers<V> d = Load<V>(dy, row * g.out.channels.divisor() + channel), n = Load<V>(x, under);
     CAIRN_UNROLL
     for (int j = 0; j < V; ++j) v.at[0][j] += d.at[j] * n.at[j];
   }
@@ -95,17 +91,22 @@ ColumnShape DepthwiseShape(const Window& w) {
                         w.in[2] == w.out[2] && Wide(w.out[2]));
 }
 
-// ---- plain: one number a thread ----
+// ---- plain ----
+
+// One number a thread, as Kernel::One computes it.
+template <class Kernel>
+struct OneByOne {
+  Kernel kernel;
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t i) const {
+    for (int64_t o = i; o < i + V; ++o) kernel.One(o);
+  }
+};
 
 struct PlainForward {
   Geometry g;
   In x, kernel;
   Out y;
-  template <int V>
-  CAIRN_DEVICE void Do(int64_t i) const {
-    static_assert(V == 1 || V == kWide);
-    for (int64_t o = i; o < i + V; ++o) One(o);
-  }
   CAIRN_DEVICE void One(int64_t o) const {
     const Place p = g.out.Of(o);
     const int64_t in = g.in.channels.divisor(), places = int64_t{g.kernel[0]} * g.kernel[1];
@@ -123,11 +124,6 @@ struct PlainData {
   bool add;
   In dy, kernel;
   Out dx;
-  template <int V>
-  CAIRN_DEVICE void Do(int64_t i) const {
-    static_assert(V == 1 || V == kWide);
-    for (int64_t o = i; o < i + V; ++o) One(o);
-  }
   CAIRN_DEVICE void One(int64_t i) const {
     const Place p = g.in.Of(i);
     const int64_t in = g.in.channels.divisor(), out = g.out.channels.divisor(),
@@ -153,18 +149,14 @@ struct PlainFilter {
   CAIRN_DEVICE void operator()(B& block) const {
     float* values = block.template Shared<float>();
     const int64_t in = g.in.channels.divisor(), channel = block.index() % in, above = block.index() / in;
-    const int32_t places = g.kernel[0] * g.kernel[1], place = static_cast<int32_t>(above % places);
+    const int32_t places = g.kernel[0] * g.kernel[1];
     const int64_t out_channel = above / places;
-    const int32_t y0 = place / g.kernel[1] * g.dilation[0] - g.pad[0],
-                  x0 = place % g.kernel[1] * g.dilation[1] - g.pad[1];
+    const Geometry::Tap tap = g.TapOf(static_cast<int32_t>(above % places));
     block.ForEachThread([&](int thread) {
       float sum = 0;
       for (int64_t row = thread; row < rows; row += kThreads) {
-        int64_t rest, example;
-        const int32_t in_x = static_cast<int32_t>(g.out.width.Split(row, &rest)) * g.strides[1] + x0;
-        const int32_t in_y = static_cast<int32_t>(g.out.height.Split(rest, &example)) * g.strides[0] + y0;
-        if (in_y < 0 || in_y >= g.height() || in_x < 0 || in_x >= g.width()) continue;
-        sum += At(dy, row * g.out.channels.divisor() + out_channel) * At(x, g.in.Index(example, in_y, in_x, channel));
+        const int64_t under = g.InputUnder(tap, row, channel);
+        if (under >= 0) sum += At(dy, row * g.out.channels.divisor() + out_channel) * At(x, under);
       }
       values[thread] = sum;
     });
@@ -200,13 +192,14 @@ Error DepthwiseBackwardFilter(Stream stream, const Window& w, const void* x, con
 }
 
 Error Convolution(Stream stream, const Window& w, const void* x, const void* kernel, void* y, DType type) {
-  return LaunchForEach(stream, Count(w, w.out), false, PlainForward{Geometry(w), {x, type}, {kernel, type}, {y, type}});
+  return LaunchForEach(stream, Count(w, w.out), false,
+                       OneByOne<PlainForward>{{Geometry(w), {x, type}, {kernel, type}, {y, type}}});
 }
 
 Error ConvolutionBackwardData(Stream stream, const Window& w, const void* dy, const void* kernel, void* dx, DType type,
                               bool add) {
   return LaunchForEach(stream, Count(w, w.in), false,
-                       PlainData{Geometry(w), add, {dy, type}, {kernel, type}, {dx, type}});
+                       OneByOne<PlainData>{{Geometry(w), add, {dy, type}, {kernel, type}, {dx, type}}});
 }
 
 Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, const void* dy, float* dkernel,

@@ -4,40 +4,38 @@
 namespace cairn::cudnn::kernels {
 namespace {
 
-struct SumOf {
+struct Plus {
+  CAIRN_DEVICE static float Of(float a, float b) { return a + b; }
+};
+struct Times {
+  CAIRN_DEVICE static float Of(float a, float b) { return a * b; }
+};
+struct Larger {
+  CAIRN_DEVICE static float Of(float a, float b) { return a < b ? b : a; }
+};
+
+template <class Op, int V>
+CAIRN_DEVICE void JoinInto(Numbers<V>& all, const Numbers<V>& n) {
+  CAIRN_UNROLL
+  for (int j = 0; j < V; ++j) all.at[j] = Op::Of(all.at[j], n.at[j]);
+}
+
+// Of inputs of one shape, in their order.
+template <class Op>
+struct Joined {
   Inputs in;
   float factor;
   DType type;
   Out y;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
-    Numbers<V> sum = Load<V>({in.x[0], type}, i);
-    for (int k = 1; k < in.count; ++k) {
-      const Numbers<V> n = Load<V>({in.x[k], type}, i);
-      CAIRN_UNROLL
-      for (int j = 0; j < V; ++j) sum.at[j] += n.at[j];
-    }
+    Numbers<V> all = Load<V>({in.x[0], type}, i);
+    for (int k = 1; k < in.count; ++k) JoinInto<Op>(all, Load<V>({in.x[k], type}, i));
     if (factor != 1) {
       CAIRN_UNROLL
-      for (int j = 0; j < V; ++j) sum.at[j] *= factor;
+      for (int j = 0; j < V; ++j) all.at[j] *= factor;
     }
-    Store<V>(y, i, sum);
-  }
-};
-
-struct MaximumOf {
-  Inputs in;
-  DType type;
-  Out y;
-  template <int V>
-  CAIRN_DEVICE void Do(int64_t i) const {
-    Numbers<V> max = Load<V>({in.x[0], type}, i);
-    for (int k = 1; k < in.count; ++k) {
-      const Numbers<V> n = Load<V>({in.x[k], type}, i);
-      CAIRN_UNROLL
-      for (int j = 0; j < V; ++j) max.at[j] = max.at[j] < n.at[j] ? n.at[j] : max.at[j];
-    }
-    Store<V>(y, i, max);
+    Store<V>(y, i, all);
   }
 };
 
@@ -102,11 +100,7 @@ struct Product {
     int64_t at[4];
     places.Split(i, at);
     Numbers<V> product = Load<V>({in.x[0], type}, places.Of(0, at));
-    for (int k = 1; k < in.count; ++k) {
-      const Numbers<V> n = Load<V>({in.x[k], type}, places.Of(k, at));
-      CAIRN_UNROLL
-      for (int j = 0; j < V; ++j) product.at[j] *= n.at[j];
-    }
+    for (int k = 1; k < in.count; ++k) JoinInto<Times>(product, Load<V>({in.x[k], type}, places.Of(k, at)));
     Store<V>(y, i, product);
   }
 };
@@ -117,10 +111,7 @@ CAIRN_DEVICE Numbers<V> TimesOthers(const Strided& places, const Inputs& in, DTy
                                     int64_t i, const int64_t at[4]) {
   Numbers<V> product = Load<V>(dy, i);
   for (int k = 0; k < in.count; ++k) {
-    if (k == which) continue;
-    const Numbers<V> n = Load<V>({in.x[k], type}, places.Of(k, at));
-    CAIRN_UNROLL
-    for (int j = 0; j < V; ++j) product.at[j] *= n.at[j];
+    if (k != which) JoinInto<Times>(product, Load<V>({in.x[k], type}, places.Of(k, at)));
   }
   return product;
 }
@@ -188,11 +179,11 @@ struct RepeatedProductBackward {
 }  // namespace
 
 Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DType type) {
-  return LaunchForEach(stream, n, true, SumOf{in, factor, type, {y, type}});
+  return LaunchForEach(stream, n, true, Joined<Plus>{in, factor, type, {y, type}});
 }
 
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {
-  return LaunchForEach(stream, n, true, MaximumOf{in, type, {y, type}});
+  return LaunchForEach(stream, n, true, Joined<Larger>{in, 1, type, {y, type}});
 }
 
 Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type,

@@ -19,6 +19,21 @@ struct Geometry {
   CAIRN_DEVICE int32_t height() const { return static_cast<int32_t>(in.height.divisor()); }
   CAIRN_DEVICE int32_t width() const { return static_cast<int32_t>(in.width.divisor()); }
 
+  // A place of a window: how far its pixel lies from the window's step over the picture, padding included.
+  struct Tap {
+    int32_t y, x;
+  };
+  CAIRN_DEVICE Tap TapOf(int32_t place) const {
+    return {place / kernel[1] * dilation[0] - pad[0], place % kernel[1] * dilation[1] - pad[1]};
+  }
+  // The input's number under the tap of the output's pixel `row` (over all examples); below 0: it lies outside the picture.
+  CAIRN_DEVICE int64_t InputUnder(const Tap& tap, int64_t row, int64_t channel) const {
+    int64_t rest, example;
+    const int32_t x = static_cast<int32_t>(out.width.Split(row, &rest)) * strides[1] + tap.x;
+    const int32_t y = static_cast<int32_t>(out.height.Split(rest, &example)) * strides[0] + tap.y;
+    return y < 0 || y >= height() || x < 0 || x >= width() ? -1 : in.Index(example, y, x, channel);
+  }
+
   // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row.
   template <class Fn>
   CAIRN_DEVICE void ForEachTap(int64_t out_y, int64_t out_x, Fn fn) const {
