@@ -8,8 +8,8 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "worker/accumulate.h"
+#include "worker/backend/gradient_tracker.h"
 #include "worker/data/augment.h"
-#include "worker/gradient_tracker.h"
 
 namespace cairn {
 namespace {

@@ -80,17 +80,20 @@ absl::Status HostMachine::JoinCopiesOut() {
 absl::Status HostMachine::CopyPeer(void* to, const void* from, int from_device, int64_t bytes) {
   CAIRN_CHECK(from_device != device_, "a copy on one device");
   ++peer_copies_;
+  aside_under_way_ = true;
   std::memcpy(to, from, bytes);
   return absl::OkStatus();
 }
 
 absl::Status HostMachine::CopyOutAside(void* pinned, const void* from, int64_t bytes) {
   late_aside_.push_back({pinned, from, bytes, -1});
+  aside_under_way_ = true;
   return absl::OkStatus();
 }
 
 absl::Status HostMachine::WaitAside(absl::Duration) {
   Do(&late_aside_, nullptr);
+  aside_under_way_ = false;
   return absl::OkStatus();
 }
 

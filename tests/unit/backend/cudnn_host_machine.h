@@ -38,7 +38,10 @@ class HostMachine : public Machine {
   absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) override;
   absl::Status Announce(int signal) override { return CopyOut(nullptr, nullptr, 0, signal); }
   absl::Status JoinCopiesOut() override;
-  kernels::Stream aside() override { return nullptr; }
+  kernels::Stream aside() override {
+    aside_under_way_ = true;
+    return nullptr;
+  }
   absl::Status CopyPeer(void* to, const void* from, int from_device, int64_t bytes) override;
   absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) override;
   absl::Status WaitAside(absl::Duration) override;
@@ -56,6 +59,7 @@ class HostMachine : public Machine {
 
   int launches() const { return launches_; }  // of recordings
   int peer_copies() const { return peer_copies_; }
+  bool aside_under_way() const { return aside_under_way_; }  // something was enqueued aside that nobody has waited for
 
  private:
   struct LateCopy {
@@ -77,6 +81,7 @@ class HostMachine : public Machine {
   std::map<Product, size_t> products_;  // that Prepare was told of: the way to compute each
   std::set<Convolution> convolutions_;
   int launches_ = 0, peer_copies_ = 0;
+  bool aside_under_way_ = false;
 };
 
 }  // namespace cairn::cudnn

@@ -99,6 +99,7 @@ class CudnnJoinTest : public testing::Test {
     const auto sums = replica.program->TrainJoined(replica.batch, replica.info, values_, join, leaf, nullptr);
     ASSERT_TRUE(sums.ok()) << sums.status();
     EXPECT_EQ(sums->examples, static_cast<uint64_t>(replica.batch.examples));
+    EXPECT_FALSE(replica.machine->aside_under_way()) << "what it left is not complete";
   }
 
   void ExpectSum(const JoinOptions& options, const std::vector<uint8_t>& expected) {
@@ -238,6 +239,7 @@ TEST_F(CudnnJoinTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](JoinOptions& o) { o.ends.pop_back(); }));
   EXPECT_TRUE(refused([](JoinOptions& o) { std::swap(o.ends[0], o.ends[1]); }));
   EXPECT_TRUE(refused([](JoinOptions& o) { o.ends.clear(); }));
+  EXPECT_TRUE(refused([](JoinOptions& o) { o.ends[0] += 4; })) << "kernels read whole 64 bytes";
   EXPECT_TRUE(refused([](JoinOptions& o) { o.type = v1::DATA_TYPE_UNSPECIFIED; }));
   EXPECT_TRUE(refused([](JoinOptions& o) { o.into = Buffer::Zeros(16); }));
   const auto join = Join(Options(v1::FLOAT32, 3));

@@ -1,6 +1,6 @@
 // Goal: each partition is announced once, when its last number became final, however the ranges come. Compared with
 // counting.
-#include "worker/gradient_tracker.h"
+#include "worker/backend/gradient_tracker.h"
 
 #include <gtest/gtest.h>
 

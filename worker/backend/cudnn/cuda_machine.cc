@@ -47,9 +47,13 @@ class CudaMachine : public Machine {
 
   absl::Status Init(const Precision& precision, Tuner* tuner) {
     CAIRN_RETURN_IF_ERROR(Current());
-    for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_, &aside_}) {
+    for (cudaStream_t* stream : {&stream_, &copies_in_, &copies_out_}) {
       CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate"));
     }
+    // Before the step's own blocks: what it does is short and waited for.
+    int least = 0, greatest = 0;
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithPriority(&aside_, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority"));
     for (cudaEvent_t* event : {&fork_, &join_out_, &join_in_}) {
       CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate"));
     }

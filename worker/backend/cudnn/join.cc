@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn::cudnn {
@@ -63,7 +64,8 @@ struct DeviceJoin::Work {
 absl::StatusOr<std::shared_ptr<DeviceJoin>> DeviceJoin::Make(std::shared_ptr<const Graph> graph, JoinOptions options,
                                                              std::shared_ptr<JoinMemory> memory) {
   const int64_t space = graph->space_size();
-  const bool ordered = std::is_sorted(options.ends.begin(), options.ends.end(), std::less_equal<>());
+  const bool ordered = std::is_sorted(options.ends.begin(), options.ends.end(), std::less_equal<>()) &&
+                       std::all_of(options.ends.begin(), options.ends.end(), [](int64_t end) { return end % kSpaceAlignment == 0; });
   const bool any = std::find(options.leaves.begin(), options.leaves.end(), true) != options.leaves.end();
   if (options.ends.empty() || options.ends.front() <= 0 || options.ends.back() != space || !ordered || options.leaves.size() != options.node.count ||
       !any || cairn::SizeOf(options.type) == 0 || options.into.size() < static_cast<size_t>(space) * cairn::SizeOf(options.type)) {

@@ -15,7 +15,7 @@
 #include "worker/backend/cudnn/builder.h"
 #include "worker/backend/cudnn/join.h"
 #include "worker/backend/embedding.h"
-#include "worker/gradient_tracker.h"
+#include "worker/backend/gradient_tracker.h"
 
 namespace cairn::cudnn {
 namespace {
