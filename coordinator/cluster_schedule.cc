@@ -288,8 +288,8 @@ void ClusterCore::SendAssignments(Job& job) {
       known = node->running.end();
     }
     if (replicas.empty()) {
-      if (known == node->running.end()) continue;
-      node->running.erase(known);
+      if (known == node->running.end() || known->second.replicas.empty()) continue;
+      known->second.replicas.clear();  // it has the job's model and data until the job ends, and is told of that
     } else {
       const bool chief = job.status.chief() == node->name;
       // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no checkpoints.

@@ -333,5 +333,21 @@ TEST(ClusterMoves, ALossThatIsNotFiniteIsAWarning) {
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("the loss is not finite since epoch 2"));
 }
 
+// It keeps the job's model, data and decoding threads for the replicas that may come back, and would keep them for ever.
+TEST(ClusterMoves, AWorkerThatGaveItsReplicasAwayIsToldOfTheJobsEnd) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(FakeCluster::Spec());
+  c.Train(1);
+  ASSERT_FALSE(c.Assigned("worker-1", id).empty());
+  ASSERT_TRUE(Drain(c, "worker-1").ok());
+  c.Train(1);
+  ASSERT_TRUE(c.Assigned("worker-1", id).empty());
+  const int commands = c.node("worker-1").commands;
+  c.Train(1);
+  EXPECT_EQ(c.node("worker-1").commands, commands) << "it is told once that it has none";
+  ASSERT_TRUE(c.RunToEnd(id));
+  EXPECT_TRUE(c.node("worker-1").dropped.contains(id));
+}
+
 }  // namespace
 }  // namespace cairn

@@ -108,6 +108,7 @@ void FakeCluster::BreakSession(FakeNode& node) {
 void FakeCluster::Kill(FakeNode& node) {
   node.running = false;
   node.assigned.clear();
+  node.dropped.clear();
   node.reported.clear();
   for (auto& [job_id, hosted] : node.hosted) hosted.serving = false;
   node.shards.clear();
@@ -255,6 +256,7 @@ void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) 
   if (message.has_host_partitions()) {
     HostPartitions(node, message.host_partitions());
   } else if (message.has_drop_job()) {
+    node.dropped.insert(message.drop_job().job_id());
     if (message.drop_job().remove_checkpoints_size() > 0) node.drops.push_back(message.drop_job());
     node.reported.erase(message.drop_job().job_id());
     node.hosted.erase(message.drop_job().job_id());
