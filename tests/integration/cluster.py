@@ -13,6 +13,8 @@ With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"),
         c.kill(leader)
         c.wait_for_leader(other_than=leader)
 
+With etcd_members=3 the etcd has that many ("etcd-0", ...).
+
 A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and `attempts` begins again:
 no test depends on how fast this machine is.
 
@@ -80,7 +82,7 @@ def free_port():
 
 
 class Cluster:
-    def __init__(self, ps=2, workers=2, slots=1, coordinators=1, etcd=False, coordinator_flags=(), ps_flags=(), worker_flags=(),
+    def __init__(self, ps=2, workers=2, slots=1, coordinators=1, etcd=False, etcd_members=1, coordinator_flags=(), ps_flags=(), worker_flags=(),
                  log_level="info"):
         check(etcd or coordinators == 1, "several coordinators need etcd=True")
         self.dir = tempfile.mkdtemp(prefix="cairn-")
@@ -96,6 +98,7 @@ class Cluster:
         self.address = None  # of the coordinators, with commas between them
         self.etcd_address = None
         self.with_etcd = etcd
+        self.etcd_names = ["etcd"] if etcd_members == 1 else [f"etcd-{i}" for i in range(etcd_members)]
         self.coordinators = [f"coordinator-{i}" for i in range(coordinators)] if etcd else ["coordinator"]
 
     def __enter__(self):
@@ -133,36 +136,46 @@ class Cluster:
         self.wait_for_nodes(self.ps + self.workers)
 
     def start_etcd(self):
-        """An etcd of one member. Its ports are free when it is started; where somebody else was faster it is started again."""
+        """An etcd. Its ports are free when it is started; where somebody else was faster it is started again."""
         for _ in range(5):
-            client, peer = free_port(), free_port()
-            self.commands["etcd"] = [
-                shutil.which("etcd"), "--data-dir", f"{self.dir}/etcd", "--name", "etcd",
-                "--listen-client-urls", f"http://127.0.0.1:{client}", "--advertise-client-urls", f"http://127.0.0.1:{client}",
-                "--listen-peer-urls", f"http://127.0.0.1:{peer}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}",
-                "--initial-cluster", f"etcd=http://127.0.0.1:{peer}"]
-            self.etcd_address = f"127.0.0.1:{client}"
-            self.restart("etcd")
+            clients = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_names}
+            peers = {name: f"http://127.0.0.1:{free_port()}" for name in self.etcd_names}
+            for name, client in clients.items():
+                self.commands[name] = [
+                    shutil.which("etcd"), "--data-dir", f"{self.dir}/{name}", "--name", name,
+                    "--listen-client-urls", f"http://{client}", "--advertise-client-urls", f"http://{client}",
+                    "--listen-peer-urls", peers[name], "--initial-advertise-peer-urls", peers[name],
+                    "--initial-cluster", ",".join(f"{n}={peer}" for n, peer in peers.items())]
+                self.restart(name)
+            self.etcd_address = ",".join(clients.values())
 
             def ready():
-                if self.processes["etcd"].poll() is not None:
+                if any(self.processes[name].poll() is not None for name in clients):
                     return "ended"
-                try:
-                    with urllib.request.urlopen(f"http://{self.etcd_address}/health", timeout=5) as answer:
-                        return json.load(answer).get("health") == "true" and "ready"
-                except OSError:
-                    return None
+                return all(self.etcd_healthy(name) for name in clients) and "ready"
             if self.until(ready, "etcd is ready") == "ready":
                 return
-            shutil.rmtree(f"{self.dir}/etcd", ignore_errors=True)
-        check(False, f"etcd does not start:\n{self.log('etcd')}")
+            for name in clients:
+                if self.processes[name].poll() is None:
+                    self.kill(name)
+                shutil.rmtree(f"{self.dir}/{name}", ignore_errors=True)
+        check(False, f"etcd does not start:\n{self.log(self.etcd_names[0])}")
+
+    def etcd_healthy(self, name):
+        address = self.etcd_address.split(",")[self.etcd_names.index(name)]
+        try:
+            with urllib.request.urlopen(f"http://{address}/health", timeout=5) as answer:
+                return json.load(answer).get("health") == "true"
+        except OSError:
+            return False
 
     def leader(self):
         """The coordinator that leads by etcd's word, or None."""
         if not self.with_etcd:
             return "coordinator"
         body = json.dumps({"key": base64.b64encode(b"test/leader").decode()}).encode()
-        with urllib.request.urlopen(f"http://{self.etcd_address}/v3/kv/range", data=body, timeout=10) as answer:
+        up = [a for name, a in zip(self.etcd_names, self.etcd_address.split(",")) if self.processes[name].poll() is None]
+        with urllib.request.urlopen(f"http://{up[0]}/v3/kv/range", data=body, timeout=10) as answer:
             kvs = json.load(answer).get("kvs", [])
         if not kvs:
             return None

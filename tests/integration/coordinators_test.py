@@ -1,6 +1,7 @@
 """Goal: several coordinators on etcd. Whatever happens to the leader during a synchronous job, the job goes on, ends with the digest of the
 undisturbed run, and is served by one leader: killed (a standby takes over), stopped with SIGSTOP (it comes back as a standby and does nothing
-more), asked to stop (the lead is handed over), all of them away (training goes on, submissions say what to do), etcd away.
+more), asked to stop (the lead is handed over), all of them away (training goes on, submissions say what to do), etcd away. A member of three of etcd
+is killed, each in turn.
 """
 
 import os
@@ -107,8 +108,24 @@ def etcd_away(c, job, leader):
     c.until(lambda: c.cairn("nodes", ok=False).returncode == 0, "a coordinator leads again")
 
 
+def check_minority_of_etcd():
+    """Each member of three is killed and started again, so also the one that leads etcd: meanwhile jobs are taken and end."""
+    with Cluster(ps=1, workers=1, coordinators=2, etcd=True, etcd_members=3) as c:
+        digests = set()
+        job_file = small_job(c.dir, make_glyphs(c.dir), 1)
+        for name in c.etcd_names:
+            c.kill(name)
+            digests.add(c.wait(c.submit(job_file, {"name": f"without-{name}"}))["digest"])
+            c.restart(name)
+            c.until(lambda: c.etcd_healthy(name), f"{name} is back")
+            c.wait_for_leader()
+        check(len(digests) == 1, f"digests: {digests}")
+        print("minority_of_etcd: every job ended", flush=True)
+
+
 def main():
     skip_without_etcd()
+    check_minority_of_etcd()
     want = undisturbed()
     for disturb in (leader_killed, leader_stands_still, lead_handed_over, a_watch_outlives_the_leader, all_coordinators_away, etcd_away):
         check_disturbance(disturb, want)
