@@ -39,13 +39,14 @@ std::string TextOf(const absl::Status& status) { return std::string(status.messa
 
 }  // namespace
 
-Commands::Commands(Services services) : services_(std::move(services)), data_("data"), evaluations_("evaluate") {}
+Commands::Commands(Services services) : services_(std::move(services)), data_("data"), jobs_("jobs"), evaluations_("evaluate") {}
 
 Commands::~Commands() { Stop(); }
 
 void Commands::Stop() {
   stopping_ = true;
   data_.Stop();
+  jobs_.Stop();
   evaluations_.Stop();
 }
 
@@ -278,7 +279,7 @@ void Commands::Finalize(const v1::Finalize& command) {
     services_.send(std::move(message));
   };
   if (!Enter()) return reply(command.job_id(), absl::ResourceExhaustedError("the worker is busy; try again"));
-  data_.Post([this, command, reply] {
+  jobs_.Post([this, command, reply] {
     if (!stopping_) reply(command.job_id(), DigestNow(command));
     Leave();
   });
@@ -300,7 +301,7 @@ void Commands::Restore(const v1::Restore& command) {
     services_.send(std::move(message));
   };
   if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
-  data_.Post([this, command, reply] {
+  jobs_.Post([this, command, reply] {
     if (!stopping_) reply(command, RestoreJob(command, stopping_));
     Leave();
   });

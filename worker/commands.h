@@ -1,8 +1,8 @@
 // Commands: what the coordinator asks of a worker beside training: look at data, evaluate, predict, take the digest,
 // restore a checkpoint.
 //
-// Thread rule: any thread. Each command runs on a thread of its own kind (data and digests; evaluations), one after the
-// other; the blocks of an evaluation are computed on the slots, after training. At most kCommandsMax wait; beyond, the
+// Thread rule: any thread. Each command runs on a thread of its own kind (data; digests and restores, which wait for no data set that takes its
+// time; evaluations), one after the other; the blocks of an evaluation are computed on the slots, after training. At most kCommandsMax wait; beyond, the
 // answer is an error. The model, data and values of the last evaluation are kept for kValuesKept: the shards of one
 // prediction come one after the other.
 #pragma once
@@ -62,7 +62,7 @@ class Commands {
   // Of the thread of evaluations_.
   std::shared_ptr<const Subject> subject_;
   uint64_t subject_serial_ = 0;  // of its last use
-  SerialExecutor data_, evaluations_;
+  SerialExecutor data_, jobs_, evaluations_;
 };
 
 }  // namespace cairn

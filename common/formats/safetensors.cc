@@ -276,7 +276,7 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Safeten
 }
 
 absl::StatusOr<Buffer> ReadFileBytes(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused, not waited for
   struct stat info {};
   if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return FileError(path, "cannot open");
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, ": is not a file"));

@@ -77,8 +77,8 @@ absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& mem
 
 absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string& name, uint64_t bytes_max) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is a folder, no file"));
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // libzip would wait for a pipe
+    return absl::InvalidArgumentError(absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is no file"));
   }
   int code = 0;
   const Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code), zip_discard);

@@ -46,7 +46,7 @@ const std::string& ByteReader::path() const { return file_->path; }
 uint64_t ByteReader::bytes_max() const { return file_->bytes_max; }
 
 absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (fd < 0) return OpenError(path, errno);
   struct stat st;
   if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {

@@ -19,7 +19,7 @@ constexpr size_t kJumpBytes = size_t{4} << 10;
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const FileReader>> FileReader::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (fd < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(path + ": no such file");
     return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, std::strerror(errno)));

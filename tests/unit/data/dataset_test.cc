@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <functional>
 #include <set>
@@ -158,6 +159,13 @@ TEST(Idx, BrokenFilesAreNamed) {
        [](auto&, auto& l) {
          std::filesystem::remove(l);
          std::filesystem::create_directory(l);
+       },
+       kLoss,
+       {"train-labels", "not a regular file"}},
+      {"a pipe for a file, which nobody writes to",
+       [](auto&, auto& l) {
+         std::filesystem::remove(l);
+         ASSERT_EQ(mkfifo(l.c_str(), 0600), 0);
        },
        kLoss,
        {"train-labels", "not a regular file"}},
