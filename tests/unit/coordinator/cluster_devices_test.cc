@@ -147,6 +147,32 @@ TEST(ClusterDevices, ItIsKnownAgainAfterARestart) {
   EXPECT_TRUE(c.RunToEnd(id));
 }
 
+TEST(ClusterDevices, AHelloWithAnotherKindIsRefused) {
+  Cluster c(1, 1);
+  for (const bool kind : {true, false}) {
+    v1::Hello hello = c.node("worker-0").hello;
+    hello.set_name("odd");
+    hello.set_incarnation(777);
+    if (kind) {
+      hello.set_device_kind(v1::ANY);
+    } else {
+      for (int i = 0; i < 17; ++i) hello.add_compute_dtypes(v1::FLOAT32);
+    }
+    EXPECT_THAT(CheckHello(hello).message(), HasSubstr(kind ? "hello.device_kind: 1 is neither CPU nor GPU" : "hello.compute_dtypes: 19 are more than 16"));
+  }
+}
+
+TEST(ClusterDevices, EvaluatorsThatCannotAreNamed) {
+  Cluster c(1, 0);
+  AddGpu(c, "gpu-0");
+  c.AddWorker("eval-0", 1, v1::EVALUATOR);
+  v1::JobSpec spec = Float16();
+  spec.set_validation_by(v1::BY_EVALUATOR);
+  spec.mutable_checkpoints()->set_dir("/run");
+  const uint64_t id = c.SubmitOk(spec);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("no evaluator can compute FLOAT16: \"eval-0\" (CPU)"));
+}
+
 TEST(ClusterDevices, WorkersWithOtherBitsAreWarnedOf) {
   Cluster c(1, 2);
   c.node("worker-0").hello.set_fingerprint("onednn AVX2");
