@@ -184,6 +184,14 @@ absl::Status Persistence::DropJob(JobId job) {
   return store_.Write(batch, /*sync=*/true);
 }
 
+namespace {
+
+bool HasPrevious(const PartitionConfig& config, const v1::PartitionImage& header) {
+  return header.xxh3_size() == config.optimizer.slots() + 2;
+}
+
+}  // namespace
+
 absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& config) const {
   const auto logged = [&](uint64_t version) -> absl::StatusOr<bool> {
     CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> entry, store_.Get(VersionKey(config, 'l', version)));
@@ -194,9 +202,8 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   bool found = false;
   for (const v1::PartitionImage& header : headers) {
     if (config.durability == v1::SNAPSHOT) break;  // no log: the newest
-    const bool with_previous = header.xxh3_size() == config.optimizer.slots() + 2;
     CAIRN_ASSIGN_OR_RETURN(found, logged(header.version() + 1));
-    found = found || with_previous;
+    found = found || HasPrevious(config, header);
     if (!found) continue;
     base = &header;
     break;
@@ -241,6 +248,8 @@ absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& c
   }
   if (config.durability == v1::SNAPSHOT && reach.version_min > 0) reach.versions.push_back(0);  // the initial values
   for (auto h = headers.rbegin(); h != headers.rend(); ++h) {
+    if (h->version() > reach.version_min) continue;
+    if (HasPrevious(config, *h) && h->version() > 0 && !has(h->version() - 1)) reach.versions.push_back(h->version() - 1);
     if (h->version() < reach.version_min) reach.versions.push_back(h->version());
   }
   return reach;
@@ -248,17 +257,22 @@ absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& c
 
 absl::Status Persistence::RollBack(const PartitionConfig& config, uint64_t version) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
-  KvBatch batch;
-  for (const char kind : {'l', 'h', 'i'}) {
-    batch.DeleteRange(VersionKey(config, kind, version + 1), PrefixEnd(KindPrefix(config, kind)));
-  }
   CAIRN_ASSIGN_OR_RETURN(const PartitionState present, Recover(config));
   if (present.version == version) return absl::OkStatus();
   CAIRN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(config, present.version));
-  const bool image = std::count(reach.versions.begin(), reach.versions.end(), version) > 0;
-  if (version > present.version || (version < reach.version_min && !image)) {
+  const bool offered = std::count(reach.versions.begin(), reach.versions.end(), version) > 0;
+  if (version > present.version || (version < reach.version_min && !offered)) {
     return absl::FailedPreconditionError(absl::StrCat(config.Name(), ": it is at version ", present.version,
                                                       " and cannot be taken to ", version));
+  }
+  uint64_t kept = version;
+  if (version < reach.version_min && version > 0 &&
+      std::none_of(headers.begin(), headers.end(), [version](const auto& h) { return h.version() == version; })) {
+    kept = version + 1;  // an image with the values before it
+  }
+  KvBatch batch;
+  for (const char kind : {'l', 'h', 'i'}) {
+    batch.DeleteRange(VersionKey(config, kind, kept + 1), PrefixEnd(KindPrefix(config, kind)));
   }
   return Annotate(store_.Write(batch, /*sync=*/true), config.Name());
 }

@@ -55,10 +55,12 @@ class Persistence {
   // To which versions RollBack can take it.
   struct Reach {
     uint64_t version_min = 0;        // every version from here on, up to the present one
-    std::vector<uint64_t> versions;  // and these, ascending
+    // And these, ascending. Also the one before an image that came with the values before its update (a new backup's): such a partition
+    // stays at the image's version and serves both; the update that the workers send once more is known to it.
+    std::vector<uint64_t> versions;
   };
   absl::StatusOr<Reach> ReachOf(const PartitionConfig& config, uint64_t version) const;
-  // Forgets what is later than `version`: Recover then gives that version. Survives power loss. Errors: FAILED_PRECONDITION
+  // Forgets what is later than `version`: Recover then gives that version, or the image after it with the values before (Reach). Survives power loss. Errors: FAILED_PRECONDITION
   // it cannot be had.
   absl::Status RollBack(const PartitionConfig& config, uint64_t version);
   absl::Status Forget(const PartitionConfig& config);  // all that is stored of the partition

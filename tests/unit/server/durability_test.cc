@@ -74,6 +74,52 @@ TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
   }
 }
 
+// A new backup begins with an image, and may be the only copy left when the others died: a partition that is one update behind must not end
+// the job. It stays where it is and serves both versions.
+TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
+  const PartitionConfig config = Config(v1::REPLICATED);
+  Copy primary(config, {Generation(5), false, {}});
+  Buffer before;
+  for (uint64_t v = 1; v <= 5; ++v) {
+    before = primary.core.state().values;
+    primary.Run(FrameEvent{1, PushFrame(config, 0, 1, v, static_cast<float>(v))});
+  }
+  const PartitionState& at_five = primary.core.state();
+  for (const bool with_previous : {true, false}) {
+    for (const uint64_t logged : {5, 6, 7}) {
+      Copy copy(config, {Generation(5), false, {}});
+      ASSERT_TRUE(copy.persistence.ResetTo(config, MakeImage(config, at_five, with_previous)).ok());
+      auto reset = copy.persistence.Recover(config);
+      ASSERT_TRUE(reset.ok()) << reset.status();
+      PartitionCore core(config, *std::move(reset));
+      ASSERT_TRUE(RunEvent(core, copy.persistence, AssignEvent{Generation(5), false, {}}, absl::UnixEpoch()).ok());
+      for (uint64_t v = 6; v <= logged; ++v) {
+        ASSERT_TRUE(RunEvent(core, copy.persistence, FrameEvent{1, PushFrame(config, 0, 1, v, 1.0f)}, absl::UnixEpoch()).ok());
+      }
+      ASSERT_EQ(core.version(), logged);
+      const auto reach = copy.persistence.ReachOf(config, logged);
+      ASSERT_TRUE(reach.ok());
+      EXPECT_EQ(reach->version_min, 5u);
+      if (!with_previous) {
+        EXPECT_TRUE(reach->versions.empty());
+        EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 4)));
+        continue;
+      }
+      EXPECT_THAT(reach->versions, testing::ElementsAre(4));
+      EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 3)));
+      for (int twice = 0; twice < 2; ++twice) {
+        const absl::Status status = copy.persistence.RollBack(config, 4);
+        ASSERT_TRUE(status.ok()) << status;
+        const auto state = copy.persistence.Recover(config);
+        ASSERT_TRUE(state.ok()) << state.status();
+        EXPECT_EQ(state->version, 5u);
+        EXPECT_TRUE(SameBits(state->values, at_five.values));
+        EXPECT_TRUE(SameBits(state->previous, before));
+      }
+    }
+  }
+}
+
 // ---- images ----
 
 TEST(ImageTest, WhatDoesNotFitIsRefused) {
