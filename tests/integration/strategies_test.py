@@ -133,6 +133,10 @@ def parameter_server():
     attempts(lambda: run({"local_sync": 2, "backups": 0}, disturb=True))
 
 
+def steps_of(checkpoints):
+    return sorted(int(d[5:]) for d in os.listdir(checkpoints) if d.startswith("step-"))
+
+
 def resumed():
     """From checkpoints of both kinds: central storage ends with the same bits, groups with each update applied once."""
     with Cluster(ps=2, workers=2, slots=2) as c:
@@ -143,13 +147,15 @@ def resumed():
         whole = c.wait(c.submit(job_file, {**central, "checkpoints.dir": f"{c.dir}/central"}))
         after = c.wait(c.submit(job_file, {**central, "checkpoints.dir": f"{c.dir}/central2", "resume_from": f"{c.dir}/central/step-20"}))
         check(int(after["restored_step"]) == 20 and after["digest"] == whole["digest"], f"{after['digest']}, {whole['digest']}")
-        mirrored = c.wait(c.submit(job_file, {"partition_bytes": 4096, "resume_from": f"{c.dir}/central/step-40"}))
+        # The second one is of step 40, or of a later one where the disk was busy with the first for so long.
+        later = steps_of(f"{c.dir}/central")[1]
+        mirrored = c.wait(c.submit(job_file, {"partition_bytes": 4096, "resume_from": f"{c.dir}/central/step-{later}"}))
         check(mirrored["digest"] == whole["digest"], "a checkpoint of central_storage is one of multi_worker_mirrored")
 
         groups = {"strategy": "PARAMETER_SERVER", "local_sync": 2, **rule}
         c.wait(c.submit(job_file, {**groups, "checkpoints.dir": f"{c.dir}/groups"}))
-        half = sorted((d for d in os.listdir(f"{c.dir}/groups") if d.startswith("step-")), key=lambda d: int(d[5:]))[0]
-        job = c.submit(job_file, {**groups, "checkpoints.dir": f"{c.dir}/groups2", "resume_from": f"{c.dir}/groups/{half}"})
+        half = steps_of(f"{c.dir}/groups")[0]
+        job = c.submit(job_file, {**groups, "checkpoints.dir": f"{c.dir}/groups2", "resume_from": f"{c.dir}/groups/step-{half}"})
         check(0 < int(c.wait(job)["restored_step"]) < 60, half)
         result = c.evaluate(job)
         check(int(result["version"]) == 60 * 2 and result["accuracy"] >= 0.7, f"two groups, each step once: {result}")
@@ -178,8 +184,10 @@ def evaluator():
         check(not status.get("validations"), "nobody is there to evaluate")
         c.commands["evaluator-0"] = ["cairn-worker", "--role", "evaluator", "--coordinator", c.address, "--name", "evaluator-0"]
         c.restart("evaluator-0")
-        whole = c.until(lambda: (s := c.job(job)) and len(s.get("validations", [])) == 3 and s, "the checkpoints are evaluated")
-        check([int(v["step"]) for v in whole["validations"]] == [30, 60, 90], whole["validations"])
+        written = steps_of(f"{c.dir}/run")  # 30, 90, and 60 or a later one where the disk was busy with the first for so long
+        check(written[0] == 30 and written[-1] == 90, written)
+        whole = c.until(lambda: (s := c.job(job)) and len(s.get("validations", [])) == len(written) and s, "the checkpoints are evaluated")
+        check([int(v["step"]) for v in whole["validations"]] == written, whole["validations"])
         last = whole["validations"][-1]
         said = c.evaluate(job, "validation")
         check(last["sums"]["loss"] == said["loss"] and last["checkpoint"] == f"{c.dir}/run/step-90", f"{last} {said}")
