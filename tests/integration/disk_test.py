@@ -280,7 +280,8 @@ def damaged_coordinator(c):
     job = c.submit(small_job(c.dir, data, LONG), ON_ONE_PS)
     c.wait_for_step(job, 2)
     for kind, text in damaged(c, "coordinator", f"{c.dir}/coordinator", ("db/MANIFEST-*", "db/CURRENT", "db/*.log")):
-        check(c.processes["coordinator"].poll() is not None, f"the coordinator runs on a damaged {kind}\n{text}")
+        # What it said comes before its end.
+        c.until(lambda: c.processes["coordinator"].poll() is not None, f"the coordinator ends on a damaged {kind}: {text}")
         print(f"damaged {kind}: {text.strip().splitlines()[-1]}", flush=True)
     c.restart("coordinator")
     c.wait_for_nodes(3)
