@@ -45,7 +45,7 @@ class ExchangeHandler {
 // What all streams together send of snapshots while there is other traffic. A larger share: a checkpoint is written sooner, and takes more of
 // the processor and the network from each step beside it. At 1/16 the state of a job with momentum and two workers takes sixteen steps.
 struct SnapshotPace {
-  size_t free_bytes = 4 << 20;                   // the first ones of a checkpoint: a small model's are written at once
+  size_t free_bytes = 1 << 20;                   // the first ones of a checkpoint: a small model's are written at once
   double share = 1.0 / 16;                       // bytes of snapshots for each byte of anything else
   double bytes_per_second_min = 8 << 20;         // however little else there is
   absl::Duration idle_after = absl::Seconds(1);  // without other traffic for so long: as fast as can be

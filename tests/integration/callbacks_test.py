@@ -221,6 +221,8 @@ def files(disturb=True):
             job = c.submit(small_job(c.dir, make_glyphs(c.dir), 6, more))
             for epoch in (1, 3):
                 c.wait_for_step(job, epoch * STEPS + 3)
+                # A chief that wrote nothing yet leaves no file behind.
+                c.while_running(job, lambda _: glob.glob(f"{c.dir}/logs/train/events.out.tfevents.*"), "the first figures are written")
                 chief = c.job(job)["chief"]
                 c.kill(chief)
                 c.while_running(job, lambda status: status["chief"] not in ("", chief), "another chief")
