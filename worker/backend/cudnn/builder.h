@@ -100,7 +100,9 @@ class Builder {
   void Fail(const absl::Status& status);
 
   void Emit(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, Fn fn);
-  void EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, std::function<absl::Status(const Run&)> fn);
+  void EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, std::function<absl::Status(const Run&)> fn,
+                   double flop = 0);
+  int64_t BytesOf(const Ref& ref) const;  // of the tensor there; of few bytes, such as labels, 0
   void EmitConvert(const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n, bool add = false);
   // C of `p` from A and B; bias only with p.bias. `add`: to what stands in C.
   void EmitProduct(Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c, bool add = false);

@@ -81,9 +81,11 @@ void Builder::EmitConvolution(const Convolution& c, const Ref& first, const Ref&
   const char* what = c.kind == Convolution::kForward        ? "convolution "
                      : c.kind == Convolution::kBackwardData ? "convolution backward data "
                                                             : "convolution backward filter ";
-  EmitChecked(absl::StrCat(what, ToString(c)), {first, second, bias}, {to, workspace}, [=](const Run& r) {
-    return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace));
-  });
+  const kernels::Window& w = c.window;
+  EmitChecked(
+      absl::StrCat(what, ToString(c)), {first, second, bias}, {to, workspace},
+      [=](const Run& r) { return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace)); },
+      2.0 * static_cast<double>(Outputs(w)) * static_cast<double>(w.kernel[0] * w.kernel[1] * w.in[2]));
 }
 
 Ref Builder::EmitPad(const kernels::Window& w, const kernels::Window& padded, const Ref& x) {

@@ -70,6 +70,23 @@ std::string Builder::NameOf(const Ref& ref) const {
   return "nothing";
 }
 
+int64_t Builder::BytesOf(const Ref& ref) const {
+  switch (ref.place) {
+    case Ref::kArena:
+      return plan_->buffers_[ref.buffer].bytes;
+    case Ref::kValues:
+    case Ref::kGradients:
+      for (const Variable& v : graph_.variables()) {
+        if (v.offset * 4 == ref.offset) return v.size * 4;
+      }
+      return 0;
+    case Ref::kInputs:
+      return examples() * NumElements(graph_.input_shape()) * 4;
+    default:
+      return 0;
+  }
+}
+
 Ref Builder::Read(const Value& v, DType type) {
   if (v.type == type) return v.data;
   const Ref copy = NewNumbers(v.numbers, type);
@@ -90,7 +107,7 @@ void Builder::Fail(const absl::Status& status) {
 }
 
 void Builder::EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes,
-                          std::function<absl::Status(const Run&)> fn) {
+                          std::function<absl::Status(const Run&)> fn, double flop) {
   const auto drop_none = [](std::vector<Ref>* refs) {
     refs->erase(std::remove_if(refs->begin(), refs->end(), [](const Ref& r) { return !r; }), refs->end());
   };
@@ -104,7 +121,10 @@ void Builder::EmitChecked(std::string what, std::vector<Ref> reads, std::vector<
   }
   const auto name = [this](std::string* out, const Ref& ref) { out->append(NameOf(ref)); };
   std::string text = absl::StrCat(absl::StrJoin(writes, ", ", name), " = ", what, " of ", absl::StrJoin(reads, ", ", name));
-  plan_->steps_.push_back({std::move(text), current_->name, std::move(reads), std::move(writes), std::move(fn)});
+  int64_t read = 0, written = 0;
+  for (const Ref& ref : reads) read += BytesOf(ref);
+  for (const Ref& ref : writes) written += BytesOf(ref);
+  plan_->steps_.push_back({std::move(text), current_->name, std::move(reads), std::move(writes), std::move(fn), read, written, flop});
 }
 
 void Builder::Emit(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, Fn fn) {
@@ -131,9 +151,10 @@ void Builder::EmitProduct(Product p, const Ref& a, const Ref& b, const Ref& bias
   const Ref workspace = *bytes > 0 ? New(*bytes) : Ref{};
   std::vector<Ref> reads = {a, b, bias};
   if (add) reads.push_back(c);
-  EmitChecked(absl::StrCat("product ", ToString(p)), std::move(reads), {c, workspace}, [=](const Run& r) {
-    return r.machine.Multiply(p, r.At<>(a), r.At<>(b), r.At<>(bias), r.At<>(c), r.At<>(workspace));
-  });
+  EmitChecked(
+      absl::StrCat("product ", ToString(p)), std::move(reads), {c, workspace},
+      [=](const Run& r) { return r.machine.Multiply(p, r.At<>(a), r.At<>(b), r.At<>(bias), r.At<>(c), r.At<>(workspace)); },
+      2.0 * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n * p.k));
 }
 
 // ---- activations ----

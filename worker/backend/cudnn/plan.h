@@ -63,6 +63,9 @@ class Plan {
     std::string layer;  // for errors
     std::vector<Ref> reads, writes;
     std::function<absl::Status(const Run&)> enqueue;
+    // What it costs on paper: each tensor that it names once, workspaces and scratch too; the FLOP of products and convolutions.
+    int64_t bytes_read = 0, bytes_written = 0;
+    double flop = 0;
   };
   // The steps from `begin` on read nothing of the values behind `values_end`, until the next segment begins.
   struct Segment {
