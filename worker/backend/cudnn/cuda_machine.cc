@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "worker/backend/cudnn/conv.h"
 #include "worker/backend/cudnn/gemm.h"
 #include "worker/backend/cudnn/mailbox.h"
@@ -31,14 +33,12 @@ void CUDART_CB DeliverDrain(void* drain) {
   owned->mailbox->PutDrain(owned->number);
 }
 
-class CudaRecording : public Recording {
- public:
-  explicit CudaRecording(cudaGraphExec_t graph) : graph_(graph) {}
-  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
-  cudaGraphExec_t graph() const { return graph_; }
-
- private:
-  const cudaGraphExec_t graph_;
+struct CudaRecording : public Recording {
+  ~CudaRecording() override {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
+  cudaGraphExec_t graph = nullptr;
+  std::function<absl::Status()> enqueue;  // where there is no graph
 };
 
 class CudaMachine : public Machine {
@@ -172,21 +172,22 @@ class CudaMachine : public Machine {
 
   absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
-    const absl::Status enqueued = enqueue();
-    cudaGraph_t graph = nullptr;
-    const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
-    const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(graph, [](cudaGraph_t g) { cudaGraphDestroy(g); });
-    CAIRN_RETURN_IF_ERROR(enqueued);
-    CAIRN_RETURN_IF_ERROR(FromCuda(ended, "cudaStreamEndCapture"));
-    cudaGraphExec_t executable = nullptr;
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate"));
-    return std::make_unique<CudaRecording>(executable);
+    auto recording = std::make_unique<CudaRecording>();
+    if (const absl::Status captured = Capture(enqueue, &recording->graph); !captured.ok()) {
+      cudaGetLastError();  // a capture that fails leaves the stream usable
+      if (!std::exchange(said_not_captured_, true)) {
+        LogWarning("%s: a step cannot be captured and is launched piece by piece, which is slower: %s", device_.name, captured.message());
+      }
+      recording->enqueue = enqueue;
+    }
+    return recording;
   }
 
   absl::Status Launch(Recording& recording) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    return FromCuda(cudaGraphLaunch(static_cast<CudaRecording&>(recording).graph(), stream_), "cudaGraphLaunch");
+    const auto& captured = static_cast<CudaRecording&>(recording);
+    if (captured.graph == nullptr) return captured.enqueue();
+    return FromCuda(cudaGraphLaunch(captured.graph, stream_), "cudaGraphLaunch");
   }
 
   void ResetSignals(int count) override { mailbox_.Reset(count); }
@@ -223,6 +224,17 @@ class CudaMachine : public Machine {
   }
 
  private:
+  absl::Status Capture(const std::function<absl::Status()>& enqueue, cudaGraphExec_t* executable) {
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
+    const absl::Status enqueued = enqueue();
+    cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
+    const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> owner(graph, [](cudaGraph_t g) { cudaGraphDestroy(g); });
+    CAIRN_RETURN_IF_ERROR(enqueued);
+    CAIRN_RETURN_IF_ERROR(FromCuda(ended, "cudaStreamEndCapture"));
+    return FromCuda(cudaGraphInstantiate(executable, graph, 0), "cudaGraphInstantiate");
+  }
+
   absl::Status ForkCopiesOut() {
     CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventRecord(fork_, stream_), "cudaEventRecord"));
     return FromCuda(cudaStreamWaitEvent(copies_out_, fork_), "cudaStreamWaitEvent");
@@ -258,6 +270,7 @@ class CudaMachine : public Machine {
   cudaEvent_t fork_ = nullptr, join_out_ = nullptr, join_in_ = nullptr;
   Mailbox mailbox_;
   std::vector<std::unique_ptr<Letter>> letters_;  // by signal: recordings point to them
+  bool said_not_captured_ = false;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Conv> conv_;
 };

@@ -272,7 +272,7 @@ absl::StatusOr<Descriptor> DescribeDevice(const std::string& json) {
 }
 
 // The engine of one of the heuristics' configurations. Errors: not one that will do here; the next may.
-absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, const Descriptor& config, const Precision& precision, bool named) {
+absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, Descriptor config, const Precision& precision, bool named) {
   CAIRN_ASSIGN_OR_RETURN(const Descriptor of_config, EngineOf(config));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<cudnnBackendNumericalNote_t> notes, NotesOf(of_config));
   if (!Keeps(precision, notes)) return absl::UnimplementedError("does not keep the precision");
@@ -288,6 +288,7 @@ absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, const Descriptor& 
   CAIRN_RETURN_IF_ERROR(engine.execution.Finalize());
   CAIRN_ASSIGN_OR_RETURN(engine.workspace_bytes, Number(engine.execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64));
   if (engine.workspace_bytes > kWorkspaceBytesMax) return absl::UnimplementedError("needs too large a workspace");
+  engine.config = std::move(config);
   return engine;
 }
 
@@ -310,8 +311,8 @@ absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, cons
     if (!heuristics.Finalize().ok()) continue;  // none of this mode
     CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> configs,
                            Results(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-    for (const Descriptor& config : configs) {
-      absl::StatusOr<Engine> engine = MakeEngine(target, config, precision, count_max > 1);
+    for (Descriptor& config : configs) {
+      absl::StatusOr<Engine> engine = MakeEngine(target, std::move(config), precision, count_max > 1);
       if (engine.ok()) engines.push_back(*std::move(engine));
       if (engines.size() == count_max) return engines;
     }

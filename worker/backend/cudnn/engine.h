@@ -66,6 +66,7 @@ absl::StatusOr<Descriptor> DescribeDevice(const std::string& json);
 
 struct Engine {
   Descriptor execution;  // an execution plan
+  Descriptor config;     // what it was made of: cuDNN does not say that a plan keeps it
   int64_t workspace_bytes = 0;
   std::string name;  // "engine 38 knobs 2=1 5=0": of this version of cuDNN; of one among several
 };

@@ -1,5 +1,6 @@
 #include "worker/backend/cudnn/gemm.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int64_t kWorkspaceBytesMax = int64_t{32} << 20;  // what NVIDIA advises for Hopper
 constexpr int kCandidates = 16;
+constexpr uint32_t kAlignment = 64;
 
 cudaDataType_t TypeOf(DType type) {
   switch (type) {
@@ -76,6 +78,8 @@ absl::Status ProductDescriptors::Init(const Product& p, const Precision& precisi
     CAIRN_RETURN_IF_ERROR(Set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue, "CUBLASLT_MATMUL_DESC_EPILOGUE"));
     const cudaDataType_t bias_type = TypeOf(precision.type);
     CAIRN_RETURN_IF_ERROR(Set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type, "CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE"));
+    // The heuristics look at where it points to, its alignment; nothing reads it before SetBias.
+    if (p.bias) CAIRN_RETURN_IF_ERROR(SetBias(reinterpret_cast<const void*>(uintptr_t{kAlignment})));
   }
   const cudaDataType_t in = TypeOf(precision.type), out = TypeOf(p.out);
   CAIRN_RETURN_IF_ERROR(MakeLayout(in, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, &first));
@@ -134,13 +138,17 @@ absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(co
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),
         "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK"));
   }
-  // Parameters in the space start on 64 bytes, buffers of the arena on 256.
-  const uint32_t alignment = 64;
-  for (const auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment)),
-                                     "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT"));
+  // Parameters in the space start on 64 bytes, buffers of the arena on 256; of a batch each matrix starts where the one before ends.
+  const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, int64_t matrix, DType type) {
+    const uint64_t bytes = static_cast<uint64_t>(matrix * SizeOf(type));
+    const uint32_t alignment = product.batch == 1 ? kAlignment : static_cast<uint32_t>(std::min<uint64_t>(kAlignment, bytes & -bytes));
+    return FromCublas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment)),
+                      "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT");
+  };
+  CAIRN_RETURN_IF_ERROR(align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.k * product.n, precision_.type));
+  CAIRN_RETURN_IF_ERROR(align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.m * product.k, precision_.type));
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    CAIRN_RETURN_IF_ERROR(align(attribute, product.m * product.n, product.out));
   }
   std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidates);
   int found = 0;

@@ -91,7 +91,7 @@ class Block {
   std::function<void(void*)> release_;
 };
 
-// Work that was captured, to be launched again and again.
+// Work to be launched again and again: captured, or where that is not possible enqueued anew each time.
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -123,7 +123,7 @@ class Machine {
   virtual absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) = 0;
   virtual absl::Status WaitAside(absl::Duration patience) = 0;  // for all that was enqueued aside. Errors: as WaitFor
 
-  // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it.
+  // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it; or calls it again at every launch.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) = 0;
   virtual absl::Status Launch(Recording& recording) = 0;
 

@@ -2,26 +2,61 @@
 #include "worker/backend/plugin.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/log.h"
 #include "worker/backend/cudnn/cuda_machine.h"
 #include "worker/backend/cudnn/device.h"
 #include "worker/backend/cudnn/gpu_backend.h"
+#include "worker/backend/cudnn/trial.h"
 
 namespace cairn {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudnnBackend(const PluginOptions& options) {
+// What computes at start computes in a job. It takes a second or two for the first device: the libraries load their kernels.
+constexpr absl::Duration kTrialPatience = absl::Minutes(2);
+
+absl::Status Try(const cudnn::DeviceInfo& device) {
+  const cudnn::Precision precision{.type = cudnn::DType::kBFloat16};
+  const auto trial = [&]() -> absl::Status {
+    CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::Machine> machine, cudnn::MakeCudaMachine(device, precision, nullptr));
+    return cudnn::TryMachine(*machine, precision, kTrialPatience);
+  };
+  const absl::Status status = trial();
+  if (status.ok()) return status;
+  return absl::UnavailableError(absl::StrCat("GPU ", device.index, " (", device.fingerprint, ") does not compute: ", status.message()));
+}
+
+// GPU `index` alone, or all that compute and are of the first such one's model: another model computes other bits.
+absl::StatusOr<std::vector<cudnn::DeviceInfo>> UsableDevices(int index) {
   std::vector<cudnn::DeviceInfo> devices;
-  CAIRN_ASSIGN_OR_RETURN(cudnn::DeviceInfo first, cudnn::FindDevice(std::max(options.device, 0)));
-  devices.push_back(std::move(first));
-  // All of the first one's model: another model computes other bits.
-  for (int next = 1; options.device == kAllDevices; ++next) {
+  absl::Status trouble;  // the first
+  for (int next = std::max(index, 0);; ++next) {
     absl::StatusOr<cudnn::DeviceInfo> device = cudnn::FindDevice(next);
-    if (!device.ok()) break;  // no more
-    if (device->fingerprint == devices.front().fingerprint) devices.push_back(*std::move(device));
+    if (!device.ok()) {  // no more
+      trouble.Update(device.status());
+      break;
+    }
+    if (devices.empty() || device->fingerprint == devices.front().fingerprint) {
+      if (const absl::Status tried = Try(*device); tried.ok()) {
+        devices.push_back(*std::move(device));
+      } else {
+        LogWarning("%s", tried.message());
+        trouble.Update(tried);
+      }
+    }
+    if (index != kAllDevices) break;
   }
+  if (devices.empty()) return trouble;
+  return devices;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudnnBackend(const PluginOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(std::vector<cudnn::DeviceInfo> devices, UsableDevices(options.device));
   cudnn::EnablePeers(devices);
   return cudnn::MakeGpuBackend(std::move(devices), options, &cudnn::MakeCudaMachine);
 }

@@ -19,10 +19,12 @@
 #include <cuda_runtime.h>
 #define CAIRN_DEVICE __device__ __forceinline__
 #define CAIRN_UNROLL _Pragma("unroll")
+#define CAIRN_UNROLL_SOME _Pragma("unroll 4")
 #else
 #include <vector>
 #define CAIRN_DEVICE inline
 #define CAIRN_UNROLL
+#define CAIRN_UNROLL_SOME
 #endif
 
 #include "worker/backend/cudnn/kernels/kernels.h"
@@ -74,8 +76,9 @@ class Block {
   unsigned char* shared_;
 };
 
+// At least two blocks side by side: with one, all of its threads wait for memory at the same time.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) Run(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::kThreads, 2) Run(const __grid_constant__ Kernel kernel) {
   __shared__ alignas(16) unsigned char shared[Kernel::kSharedBytes > 0 ? Kernel::kSharedBytes : 1];
   Block<Kernel::kThreads> block(shared);
   kernel(block);
@@ -85,8 +88,9 @@ template <class Kernel>
 Error Launch(Stream stream, int64_t blocks, const Kernel& kernel) {
   if (blocks <= 0) return 0;
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
-  Run<Kernel><<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream>>>(kernel);
-  return cudaGetLastError();
+  // Its own error: cudaGetLastError may give one that a library left behind.
+  void* arguments[] = {const_cast<Kernel*>(&kernel)};
+  return cudaLaunchKernel(&Run<Kernel>, dim3(static_cast<unsigned>(blocks)), dim3(Kernel::kThreads), arguments, 0, stream);
 }
 
 #else
