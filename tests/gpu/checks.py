@@ -1,9 +1,11 @@
 """What must hold on a machine with a GPU; run.sh finds the libraries and calls this. One table at the end; exit 1 if a row says FAILED.
 
-    checks.py [--list] [--minutes N] [CHECK]...
+    checks.py [--list] [--minutes N] [CHECK|correct|fast]...
 
-Logs of what failed stand above the table, which is printed whatever fails, also when this is told to stop (TERM) and after N minutes: of a check that was
-under way then the row says how far it came, the others were not run. The short ones come first. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
+correct, fast: what is computed, how fast; each fits into nine minutes of an H100 by estimate. What failed stands above the table, which is printed
+whatever fails, also when this is told to stop (TERM) and after N minutes: of a check that was under way then the row says how far it came, the others
+were not run. Checks come in the order of --list. Programs come from $CAIRN_BIN. Comparisons are made in one sitting, one after the other.
+$OUT: a folder for checks.log, all that programs printed, and table.md.
 CAIRN_DRY=1 (run.sh --dry-run): the same on small sizes, for a machine without a GPU: it shows that the pieces fit, not what they compute.
 """
 
@@ -66,6 +68,17 @@ allow_tf32: %(tf32)s
 """
 
 
+# Of one program's output in checks.log.
+KEPT_BYTES = 1 << 20
+RESTARTS_MAX = 6
+FAILURES_SHOWN = 5
+# After one of these a process cannot use the device any more.
+STICKY = re.compile(r"cudaError(IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction|InvalidAddressSpace|InvalidPc|LaunchTimeout|HardwareStackError"
+                    r"|Assert|ECCUncorrectable|Unknown)\b")
+# What the programs and NVIDIA's libraries say of themselves.
+TALKATIVE = {"CAIRN_LOG_LEVEL": "debug", "CUDNN_LOGLEVEL_DBG": "2", "CUDNN_LOGDEST_DBG": "stdout", "CUBLASLT_LOG_LEVEL": "2"}
+
+
 class Skip(Exception):
     pass
 
@@ -121,34 +134,133 @@ def without_gpu(reason):
     return Skip(reason) if gpu_name() == NO_GPU else TestFailure(f"there is a GPU, but: {reason}")
 
 
-def run(argv, timeout=1800, environment=None):
-    """The output. A test program that skips all it has is a skip, another exit code a failure."""
+def keep(text):
+    """All that a program printed, in $OUT."""
+    if os.environ.get("OUT"):
+        with open(os.path.join(os.environ["OUT"], "checks.log"), "a") as log:
+            log.write(text if len(text) < KEPT_BYTES else text[:KEPT_BYTES // 2] + "\n[...]\n" + text[-KEPT_BYTES // 2:])
+
+
+def output_of(argv, timeout, environment=None):
+    """(all that it printed, exit code; None: the time was over). Below 0: ended by that signal."""
+    begin = time.monotonic()
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE.within(timeout),
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=DEADLINE.within(timeout),
                               env={**os.environ, **(environment or {})})
+        text, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired as late:
-        until_then = late.stdout or ""
-        if isinstance(until_then, bytes):  # whatever `text` says
-            until_then = until_then.decode(errors="replace")
-        if not DEADLINE.over() or "[  FAILED  ]" in until_then:
-            print(until_then[-8000:])
-            raise TestFailure(f"{os.path.basename(argv[0])}: failed, or did not end, within its time") from late
-        raise OutOfTime(until_then.count("[       OK ]")) from late
-    if done.returncode == 77:
-        raise without_gpu(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "no reason given")
-    if done.returncode != 0:
-        print(done.stdout[-8000:])
-        raise TestFailure(f"{os.path.basename(argv[0])}: exit {done.returncode}")
-    return done.stdout
+        text, code = late.stdout or "", None
+        if isinstance(text, bytes):  # whatever `text` says
+            text = text.decode(errors="replace")
+    keep(f"==== {' '.join(argv)[:300]}: exit {code} after {time.monotonic() - begin:.1f} s\n{text}\n")
+    return text, code
 
 
-def gtest(argv, environment=None):
-    out = run(argv, environment=environment)
-    lines = out.splitlines()
-    passed = next((line.split("]")[1].strip() for line in lines if line.startswith("[  PASSED  ]")), "")
-    if passed.startswith("0 "):
-        raise without_gpu(next((after for line, after in zip(lines, lines[1:]) if line.endswith(": Skipped")), "no test ran"))
-    return passed
+def run(argv, timeout=1800, environment=None):
+    """The output of a program that has to succeed; exit code 77 is a skip."""
+    text, code = output_of(argv, timeout, environment)
+    if code == 77:
+        raise without_gpu(text.strip().splitlines()[-1] if text.strip() else "no reason given")
+    if code is None and DEADLINE.over():
+        raise OutOfTime(0)
+    if code != 0:
+        print(text[-8000:])
+        raise TestFailure(f"{os.path.basename(argv[0])}: {'did not end within its time' if code is None else f'exit {code}'}: {last_line(text)}")
+    return text
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ["it printed nothing"])[-1][:200]
+
+
+# ---- test programs ----
+
+
+def names_of(argv, wanted):
+    """The tests of a program that a filter names."""
+    names, suite = [], ""
+    for line in run([*argv, "--gtest_list_tests", f"--gtest_filter={wanted}"]).splitlines():
+        if re.match(r"\S+\.(\s|$)", line):
+            suite = line.split()[0]
+        elif line.startswith("  "):
+            names.append(suite + line.split()[0])
+    return names
+
+
+class Outcome:
+    """What became of the tests of a program."""
+
+    def __init__(self):
+        self.passed, self.failed, self.skipped, self.text, self.late = set(), [], "", "", False
+
+    def add(self, other):
+        self.passed |= other.passed
+        self.failed += other.failed
+        self.skipped = self.skipped or other.skipped
+        self.text += other.text
+        self.late = self.late or other.late
+
+
+def run_tests(argv, names, environment=None):
+    """Runs them. After one that took the process with it, or left the device unusable to it, the others run in a process of their own."""
+    outcome, left = Outcome(), list(names)
+    for _ in range(RESTARTS_MAX):
+        text, code = output_of([*argv, "--gtest_filter=" + ":".join(left)], 1800, environment)
+        ended = {state: re.findall(rf"^\[{state}\] ([\w./]+).*\(\d+ ms\)$", text, re.M) for state in ("       OK ", "  FAILED  ", "  SKIPPED ")}
+        failed = ended["  FAILED  "]
+        outcome.passed |= set(ended["       OK "])
+        outcome.text += text
+        if ended["  SKIPPED "]:
+            outcome.skipped = next((after for line, after in zip(text.splitlines(), text.splitlines()[1:]) if line.endswith(": Skipped")), "skipped")
+        begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.M)
+        under_way = [name for name in begun[-1:] if not any(name in names for names in ended.values())]
+        if code is None:
+            outcome.late, outcome.failed = True, outcome.failed + failed
+            break
+        if code in (0, 1, 9) and not under_way:  # 9: compute-sanitizer's
+            if not failed or not STICKY.search(text):
+                outcome.failed += failed or (["no test"] if code != 0 else [])
+                break
+            outcome.failed.append(failed[0])  # the others may be its victims
+            left = [name for name in left if name not in outcome.passed and name != failed[0]]
+        else:
+            outcome.failed += failed + (under_way or [f"exit {code}"])
+            left = [name for name in left if name not in begun] if under_way else []
+        if not left:
+            break
+    return outcome
+
+
+def explain(argv, outcome, environment=None):
+    """Prints what the first failed tests said, and what they say alone, with the libraries' own words."""
+    for name in outcome.failed[:FAILURES_SHOWN]:
+        begin = outcome.text.find(f"[ RUN      ] {name}\n")
+        block = outcome.text[begin:outcome.text.find("\n[ RUN", begin + 1)] if begin >= 0 else outcome.text[-2000:]
+        print(block[:3000])
+    for name in outcome.failed[:2]:
+        if DEADLINE.over() or " " in name:
+            return
+        text, code = output_of([*argv, f"--gtest_filter={name}"], 60, {**(environment or {}), **TALKATIVE})
+        print(f"---- {name} alone: exit {code}\n{text[:3000]}{'[...]' if len(text) > 6000 else ''}\n{text[-3000:] if len(text) > 3000 else ''}")
+
+
+def gtest(argv, wanted="*", shards=1, environment=None):
+    """All that the filter names pass, in so many processes."""
+    names = names_of(argv, wanted)
+    check(names, f"{os.path.basename(argv[-1])} has no tests {wanted}")
+    outcome = Outcome()
+    with concurrent.futures.ThreadPoolExecutor(shards) as pool:
+        for part in pool.map(lambda i: run_tests(argv, names[i::shards], environment), range(min(shards, len(names)))):
+            outcome.add(part)
+    if outcome.failed:
+        explain(argv, outcome, environment)
+        raise TestFailure(f"{len(outcome.failed)} of {len(names)} tests failed, {len(outcome.passed)} passed: {', '.join(outcome.failed[:4])}")
+    if outcome.late:
+        check(DEADLINE.over(), f"{os.path.basename(argv[-1])} did not end within its time")
+        raise OutOfTime(len(outcome.passed))
+    if not outcome.passed:
+        raise without_gpu(outcome.skipped or "no test ran")
+    return f"{len(outcome.passed)} tests"
 
 
 @contextlib.contextmanager
@@ -177,6 +289,25 @@ def digest_of(workers, device=GPU, slots=4, settings=None):
 # ---- checks: each returns what its row says ----
 
 
+def smoke():
+    """the GPU and the versions of what drives it; one step of a small CNN in each precision: every library once"""
+    argv = [program("cairn-worker"), "--coordinator", "127.0.0.1:1", "--device", "gpu"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as worker:
+        watchdog = threading.Timer(DEADLINE.within(120), worker.kill)
+        watchdog.start()
+        lines = []
+        for line in worker.stderr:
+            lines.append(line.strip())
+            if "slots on" in line:
+                break
+        worker.kill()
+        watchdog.cancel()
+    print("\n".join(lines), flush=True)
+    check(lines and "slots on" in lines[-1], f"cairn-worker: {lines[-1] if lines else 'it said nothing'}")
+    passed = gtest([program("gpu_backend")], "Sanitized/*") if os.path.exists(os.path.join(BIN, "gpu_backend")) else "no gpu_backend"
+    return f"{passed}; {lines[-1].split('] ')[-1]}"
+
+
 def kernels():
     """every kernel against the reference, in float32, bfloat16 and float16"""
     return gtest([program("gpu_kernels")])
@@ -184,18 +315,8 @@ def kernels():
 
 def layers():
     """every layer and loss against the reference: 1e-5 strict, 2e-3 tf32, 2e-2 bfloat16, 1e-2 float16; the same bits again"""
-    argv, shards = [program("gpu_backend"), "--gtest_filter=" + ("Layers/*Dense*" if DRY else "-*OneStep*")], max(1, min(8, os.cpu_count() or 1))
-    with concurrent.futures.ThreadPoolExecutor(shards) as pool:  # the reference takes longer than the GPU
-        parts = [pool.submit(gtest, argv, {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(i)}) for i in range(shards)]
-    passed, late = 0, False
-    for part in parts:
-        try:
-            passed += int(part.result().split()[0])
-        except OutOfTime as over:
-            passed, late = passed + over.passed, True
-    if late:
-        raise OutOfTime(passed)
-    return f"{passed} tests"
+    # The reference takes longer than the GPU.
+    return gtest([program("gpu_backend")], "Layers/*Dense*" if DRY else "Layers/*", shards=max(1, min(14, os.cpu_count() or 1)))
 
 
 def sanitizer():
@@ -204,7 +325,14 @@ def sanitizer():
     if DRY or not os.path.exists(tool):
         raise Skip("a dry run" if DRY else "no compute-sanitizer")
     for kind in ("memcheck", "racecheck"):
-        gtest([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), "--gtest_filter=*OneStep*"])
+        names = ":".join(names_of([program("gpu_backend")], "Sanitized/*"))
+        text, code = output_of([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), f"--gtest_filter={names}"], 600)
+        if code is None:
+            raise OutOfTime(text.count("[       OK ]"))
+        if code != 0:
+            errors = text.find("=========", text.find("=========") + 1)
+            print(text[errors:errors + 5000] if errors >= 0 else text[-5000:])
+            raise TestFailure(f"{kind}: exit {code}: {last_line(text)}")
     return "memcheck, racecheck: no error"
 
 
@@ -381,7 +509,7 @@ def sums():
             with simulated_gpus(gpus):
                 found[f"{gpus} devices, {slots} slots"] = digest_of(1, slots=slots, settings=settings)
         check(len(set(found.values())) == 1 and whole not in found.values(), f"{settings}: digests differ, or are those of float32: {found}")
-    return f"{whole}; {gtest([program('gpu_backend'), '--gtest_filter=Sums/Joined*']) if os.path.exists(os.path.join(BIN, 'gpu_backend')) else 'no gpu_backend'}"
+    return f"{whole}; {gtest([program('gpu_backend')], 'Sums/Joined*') if os.path.exists(os.path.join(BIN, 'gpu_backend')) else 'no gpu_backend'}"
 
 
 def autotune():
@@ -432,26 +560,25 @@ def write_idx(directory, examples, side, classes):
 
 
 class BusyShare:
-    """How busy the GPU is, as nvidia-smi says: the share of time in which a kernel ran."""
+    """How busy the GPU is, as nvidia-smi says: the share of the last moments in which a kernel ran."""
 
     def __enter__(self):
-        self.samples, self.over = [], threading.Event()
-        self.thread = threading.Thread(target=self.sample, daemon=True)
-        self.thread.start()
+        self.smi = None
+        if shutil.which("nvidia-smi") is not None:
+            argv = ["nvidia-smi", "--id=0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--loop-ms=500"]
+            self.smi = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return self
 
-    def sample(self):
-        while not self.over.wait(0.5):
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                done = subprocess.run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"], capture_output=True, text=True)
-                self.samples.append(float(done.stdout.splitlines()[0]))
-
     def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
+        self.samples = []
+        if self.smi is not None:
+            self.smi.terminate()
+            self.samples = [float(line) for line in self.smi.communicate()[0].splitlines() if line.strip().isdigit()]
 
     def median(self):
-        steady = self.samples[len(self.samples) // 3:]
+        """Without the start: what is before the first kernel, and a third."""
+        busy = self.samples[next((i for i, share in enumerate(self.samples) if share > 0), 0):]
+        steady = busy[len(busy) // 3:]
         return statistics.median(steady) if steady else float("nan")
 
 
@@ -465,12 +592,15 @@ def job_rate(text, timeout=1800):
 
 
 def peer_rate(*arguments):
-    done = subprocess.run([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], capture_output=True, text=True,
-                          timeout=DEADLINE.within(1800))
-    if done.returncode == 77:
-        raise Skip(done.stdout.strip())
-    check(done.returncode == 0, f"torch_peer.py: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])["images_per_second"]
+    """PyTorch with the libraries that it brings, not those that run.sh found for us."""
+    environment = {"LD_LIBRARY_PATH": os.environ.get("CAIRN_LD_LIBRARY_PATH_BEFORE", os.environ.get("LD_LIBRARY_PATH", ""))}
+    text, code = output_of([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], 600, environment)
+    if code == 77:
+        raise Skip(last_line(text))
+    if code != 0:
+        print(text[-4000:])
+        raise Skip(f"failed: {'no time left' if code is None else last_line(text)}")  # our own figure stands
+    return json.loads(text.strip().splitlines()[-1])["images_per_second"]
 
 
 def alone(*arguments):
@@ -528,8 +658,10 @@ def roofline():
     return f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
 
 
-CHECKS = [kernels, fallback, placement, digests, sums, several_gpus, autotune, float16, layers, roofline, small_cnn, resnet50_bfloat16, resnet50_tf32, resnet50_float32, accuracy,
-          fashion_mnist, sanitizer]
+# In the order of what is learned by a minute.
+CORRECT = [smoke, kernels, fallback, digests, placement, autotune, float16, several_gpus, accuracy, fashion_mnist, layers]
+FAST = [small_cnn, resnet50_bfloat16, resnet50_tf32, roofline, resnet50_float32, sums, sanitizer]
+CHECKS = [*CORRECT, *FAST]
 
 
 def stop(number, _):
@@ -557,6 +689,9 @@ def main():
     if wanted[:1] == ["--minutes"]:
         DEADLINE.set(float(wanted[1]))
         wanted = wanted[2:]
+    for group, checks in (("correct", CORRECT), ("fast", [smoke, *FAST])):
+        if group in wanted:
+            wanted = [c for c in wanted if c != group] + [c.__name__ for c in checks]
     unknown = set(wanted) - {c.__name__ for c in CHECKS}
     if unknown:
         print(f"no such check: {', '.join(sorted(unknown))}; --list names them", file=sys.stderr)
@@ -568,15 +703,19 @@ def main():
         if wanted and c.__name__ not in wanted:
             continue
         begin = time.monotonic()
+        keep(f"######## {c.__name__}\n")
         try:
             result = ("not run", "no time left") if stopped or DEADLINE.over() else outcome(c)
         except (Stopped, KeyboardInterrupt) as why:
             stopped, result = True, ("FAILED", f"stopped: {why}")
         rows.append((c.__name__, *result, time.monotonic() - begin))
-        print(f"{c.__name__}: {result[0]}: {result[1]}", flush=True)
-    print(f"\n{gpu_name()}, {time.strftime('%Y-%m-%d')}{', dry run' if DRY else ''}\n\n| check | | result | s |\n|---|---|---|---|")
-    for name, state, text, seconds in rows:
-        print(f"| {name} | {state} | {text} | {seconds:.0f} |")
+        print(f"{c.__name__}: {result[0]}: {result[1]} ({rows[-1][3]:.0f} s)", flush=True)
+    table = [f"{gpu_name()}, {time.strftime('%Y-%m-%d')}{', dry run' if DRY else ''}", "", "| check | | result | s |", "|---|---|---|---|"]
+    table += [f"| {name} | {state} | {text} | {seconds:.0f} |" for name, state, text, seconds in rows]
+    print("\n" + "\n".join(table))
+    if os.environ.get("OUT"):
+        with open(os.path.join(os.environ["OUT"], "table.md"), "w") as f:
+            f.write("\n".join(table) + "\n")
     return 1 if stopped or any(state == "FAILED" for _, state, _, _ in rows) else 0
 
 

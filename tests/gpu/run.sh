@@ -1,12 +1,12 @@
 #!/bin/bash
 # Runs what needs a GPU, from an unpacked bundle (deploy/bundle.sh) or from a build, and prints one table (checks.py says of what).
 #
-#   tests/gpu/run.sh [--minutes N] [CHECK]...           default: all; --list names them
-#   tests/gpu/run.sh --dry-run [--minutes N] [CHECK]... where there is no GPU: small sizes on the build's plugin whose machine is the CPU
+#   tests/gpu/run.sh [--minutes N] [CHECK|correct|fast]...   default: all; --list names them
+#   tests/gpu/run.sh --dry-run [--minutes N] [CHECK]...      where there is no GPU: small sizes on the build's plugin whose machine is the CPU
 #
-# Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN and cuBLAS are taken from the loader's own places, from
-# $CUDA_HOME or /usr/local/cuda, else from Python's `nvidia` packages. $CAIRN_PYTHON (default: the python3 that has torch, else any) runs the checks;
-# they need no package but torch, for the comparison with it. $CAIRN_FASHION_MNIST: that data set's folder.
+# Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN, cuBLASLt and NVRTC are taken from Python's `nvidia` packages, else from
+# the loader's own places, else from $CUDA_HOME or /usr/local/cuda. $CAIRN_PYTHON (default: the python3 that has torch, else any) runs the checks;
+# they need no package but torch, for the comparison with it. $CAIRN_FASHION_MNIST: that data set's folder. $OUT: where logs go (checks.py).
 # Exit 77 with the reason on a machine without a GPU.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -38,14 +38,21 @@ if [[ -z $python ]]; then
 fi
 [[ -n $python ]] || skip "no python3"
 
-# Where a library is that the loader does not find by itself.
-found_by_loader() { ldconfig -p 2> /dev/null | grep -q "[[:space:]]$1 "; }
+# Folders of CUDA's libraries for those that the loader would not find, in front of it: those of Python's packages first (a set that belongs
+# together, and PyTorch's own: both sides of a comparison use the same), then the prefix of the toolkit.
+export CAIRN_LD_LIBRARY_PATH_BEFORE=${LD_LIBRARY_PATH:-}
+add_folder() {
+  case ":${LD_LIBRARY_PATH:-}:" in *":$1:"*) return ;; esac
+  export LD_LIBRARY_PATH=$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+}
+found_by_loader() {
+  local dir
+  if ldconfig -p 2> /dev/null | grep -q "[[:space:]]$1 "; then return; fi
+  for dir in ${LD_LIBRARY_PATH//:/ }; do [[ ! -e $dir/$1 ]] || return 0; done
+  return 1
+}
 add_folder_of() {
-  local library=$1 file
-  if found_by_loader "$library"; then return; fi
-  for dir in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib; do
-    [[ ! -e $dir/$library ]] || { export LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} && return; }
-  done
+  local library=$1 file dir
   file=$("$python" - "$library" << 'PY' || true
 import glob, os, sys
 for base in sys.path:
@@ -54,11 +61,12 @@ for base in sys.path:
         sys.exit()
 PY
   )
-  if [[ -n $file ]]; then
-    export LD_LIBRARY_PATH=$(dirname "$file")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  else
-    echo "run.sh: $library is nowhere: not known to the loader, not under ${CUDA_HOME:-/usr/local/cuda}, not in Python's nvidia packages" >&2
-  fi
+  if [[ -n $file ]]; then add_folder "$(dirname "$file")" && return; fi
+  if found_by_loader "$library"; then return; fi
+  for dir in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib; do
+    if [[ -e $dir/$library ]]; then add_folder "$dir" && return; fi
+  done
+  echo "run.sh: $library is nowhere: not in Python's nvidia packages, not known to the loader, not under ${CUDA_HOME:-/usr/local/cuda}" >&2
 }
 
 if [[ ${1:-} == --list ]]; then exec "$python" "$here/checks.py" --list; fi
@@ -69,7 +77,16 @@ if [[ ${1:-} == --dry-run ]]; then
   export CAIRN_DRY=1 CAIRN_HOST_GPUS=1 CAIRN_PLUGINS=$host_gpu LD_LIBRARY_PATH=$host_gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   exec "$python" "$here/checks.py" "$@"
 fi
+# Where a container's runtime or a cloud puts the driver.
+for dir in /usr/local/nvidia /usr/lib/wsl; do
+  if [[ -d $dir/bin ]]; then PATH=$PATH:$dir/bin; fi
+  for lib in "$dir/lib64" "$dir/lib"; do
+    if [[ -e $lib/libcuda.so.1 ]] && ! found_by_loader libcuda.so.1; then add_folder "$lib"; fi
+  done
+done
+export PATH
 command -v nvidia-smi > /dev/null || skip "no nvidia-smi: this machine has no NVIDIA driver"
 nvidia-smi -L 2> /dev/null | grep -q GPU || skip "nvidia-smi names no GPU"
-for library in libcudnn.so.9 libcublasLt.so.13 libcublas.so.13; do add_folder_of $library; done
+for library in libnvrtc.so.13 libcublasLt.so.13 libcudnn.so.9; do add_folder_of $library; done
+echo "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}"
 exec "$python" "$here/checks.py" "$@"

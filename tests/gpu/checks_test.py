@@ -1,0 +1,87 @@
+"""Goal: what a test program on a GPU says reaches who reads the table: every failed test is named, one that takes its process with it or leaves the
+device unusable costs no other test its result, and a program that skips all is no success. The program is made of a few lines each time.
+"""
+
+import os
+import sys
+import tempfile
+import textwrap
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import checks  # noqa: E402
+
+# A test program of four tests; `fate` says what becomes of each, given the names that this process was asked for.
+PROGRAM = """#!/usr/bin/env python3
+import os, sys
+names = ["S/T.a/0", "S/T.a/1", "S/T.b/0", "U.c"]
+fate = {fate!r}
+wanted = next(a.split("=", 1)[1] for a in sys.argv if a.startswith("--gtest_filter"))
+wanted = names if wanted == "*" else [n for n in names if n in wanted.split(":")]
+if "--gtest_list_tests" in sys.argv:
+    print("Running main() from a file")
+    for name in wanted:
+        print(name.split(".")[0] + ".\\n  " + name.split(".")[1] + "  # GetParam() = 0")
+    sys.exit()
+bad = unusable = False
+for name in wanted:
+    print(f"[ RUN      ] {{name}}", flush=True)
+    what = "fails" if unusable else fate.get(name, "passes")
+    if what == "crashes":
+        os.abort()
+    unusable = unusable or what == "breaks"
+    if what == "skips":
+        print("file:1: Skipped\\nthere is no GPU\\n")
+    elif what != "passes":
+        print(f"{{name}} says {{'cudaErrorIllegalAddress, an illegal memory access' if unusable else 'it differs'}}")
+        bad = True
+    state = {{"passes": "       OK ", "skips": "  SKIPPED "}}.get(what, "  FAILED  ")
+    print(f"[{{state}}] {{name}}, where GetParam() = x (3 ms)" if state == "  FAILED  " else f"[{{state}}] {{name}} (3 ms)", flush=True)
+sys.exit(1 if bad else 0)
+"""
+
+
+class Gtest(unittest.TestCase):
+    def program(self, fate):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = os.path.join(directory.name, "program")
+        with open(path, "w") as f:
+            f.write(textwrap.dedent(PROGRAM).format(fate=fate))
+        os.chmod(path, 0o755)
+        return [path]
+
+    def outcome(self, fate):
+        argv = self.program(fate)
+        return checks.run_tests(argv, checks.names_of(argv, "*"))
+
+    def test_all_pass(self):
+        for shards in (1, 3, 9):
+            self.assertEqual(checks.gtest(self.program({}), shards=shards), "4 tests")
+
+    def test_failed_ones_are_named(self):
+        outcome = self.outcome({"S/T.a/1": "fails", "U.c": "fails"})
+        self.assertEqual(outcome.failed, ["S/T.a/1", "U.c"])
+        self.assertEqual(outcome.passed, {"S/T.a/0", "S/T.b/0"})
+        with self.assertRaisesRegex(checks.TestFailure, "1 of 4 tests failed, 3 passed: S/T.b/0"):
+            checks.gtest(self.program({"S/T.b/0": "fails"}), shards=2)
+
+    def test_a_crash_costs_no_other_test(self):
+        outcome = self.outcome({"S/T.a/0": "fails", "S/T.a/1": "crashes"})
+        self.assertEqual(outcome.failed, ["S/T.a/0", "S/T.a/1"])
+        self.assertEqual(outcome.passed, {"S/T.b/0", "U.c"})
+
+    def test_an_unusable_device_costs_no_other_test(self):
+        outcome = self.outcome({"S/T.a/1": "breaks"})
+        self.assertEqual(outcome.failed, ["S/T.a/1"])
+        self.assertEqual(outcome.passed, {"S/T.a/0", "S/T.b/0", "U.c"})
+
+    def test_all_skipped_is_no_success(self):
+        fate = {name: "skips" for name in ("S/T.a/0", "S/T.a/1", "S/T.b/0", "U.c")}
+        with self.assertRaisesRegex((checks.Skip, checks.TestFailure), "there is no GPU"):
+            checks.gtest(self.program(fate))
+
+
+if __name__ == "__main__":
+    unittest.main()
