@@ -4,40 +4,73 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/tensor/vectorize.h"
 
 namespace cairn {
 namespace {
 
+// Without branches, so that loops over them are vectorized: what does not apply is computed too and not taken.
+uint32_t Choose(bool first, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(first);
+  return (a & mask) | (b & ~mask);
+}
+
 uint16_t ToBfloat16(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);
-  if ((u & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((u >> 16) | 0x40);  // a quiet NaN
-  return static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+  return static_cast<uint16_t>(Choose((u & 0x7fffffff) > 0x7f800000, (u >> 16) | 0x40, rounded));  // a quiet NaN
 }
 
 float FromBfloat16(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
 
 uint16_t ToFloat16(float f) {
+  constexpr uint32_t kLeast = 0x38800000;  // 2^-14; below it: subnormal, adding 0.5 leaves the rounded bits at the end
   const uint32_t u = std::bit_cast<uint32_t>(f);
-  const uint16_t sign = static_cast<uint16_t>((u >> 16) & 0x8000);
   const uint32_t a = u & 0x7fffffff;
-  if (a > 0x7f800000) return sign | 0x7e00;
-  if (a >= 0x477ff000) return sign | 0x7c00;  // rounds to 65536 or more
-  if (a < 0x38800000) {                       // below 2^-14: subnormal; adding 0.5 leaves the rounded bits at the end
-    const float r = std::bit_cast<float>(a) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(r) - std::bit_cast<uint32_t>(0.5f)));
-  }
-  return static_cast<uint16_t>(sign | ((a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13));
+  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  uint32_t h = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+  h = Choose(a < kLeast, subnormal, h);
+  h = Choose(a >= 0x477ff000, 0x7c00, h);  // rounds to 65536 or more
+  h = Choose(a > 0x7f800000, 0x7e00, h);
+  return static_cast<uint16_t>(((u >> 16) & 0x8000) | h);
 }
 
 float FromFloat16(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
   const uint32_t exponent = (h >> 10) & 0x1f, mantissa = h & 0x3ff;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | (mantissa << 13));
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1.0p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+  const uint32_t subnormal = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(mantissa)) * 0x1.0p-24f);
+  uint32_t u = ((exponent + 112) << 23) | (mantissa << 13);
+  u = Choose(exponent == 31, 0x7f800000 | (mantissa << 13), u);
+  u = Choose(exponent == 0, subnormal, u);
+  return std::bit_cast<float>(sign | u);
+}
+
+// The 16-bit side may stand at any address.
+CAIRN_VECTORIZED void ToBfloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t h = ToBfloat16(in[i]);
+    std::memcpy(out + 2 * i, &h, 2);
   }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+CAIRN_VECTORIZED void ToFloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t h = ToFloat16(in[i]);
+    std::memcpy(out + 2 * i, &h, 2);
+  }
+}
+CAIRN_VECTORIZED void FromBfloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out) {
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t h;
+    std::memcpy(&h, in + 2 * i, 2);
+    out[i] = FromBfloat16(h);
+  }
+}
+CAIRN_VECTORIZED void FromFloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out) {
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t h;
+    std::memcpy(&h, in + 2 * i, 2);
+    out[i] = FromFloat16(h);
+  }
 }
 
 }  // namespace
@@ -58,12 +91,7 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
     std::memcpy(out.data(), in.data(), out.size());
     return;
   }
-  uint16_t* to = reinterpret_cast<uint16_t*>(out.data());
-  if (type == v1::BFLOAT16) {
-    for (size_t i = 0; i < in.size(); ++i) to[i] = ToBfloat16(in[i]);
-  } else {
-    for (size_t i = 0; i < in.size(); ++i) to[i] = ToFloat16(in[i]);
-  }
+  (type == v1::BFLOAT16 ? ToBfloat16s : ToFloat16s)(in.data(), in.size(), out.data());
 }
 
 void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out) {
@@ -73,11 +101,7 @@ void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> 
     std::memcpy(out.data(), in.data(), in.size());
     return;
   }
-  for (size_t i = 0; i < out.size(); ++i) {
-    uint16_t h;
-    std::memcpy(&h, in.data() + 2 * i, 2);
-    out[i] = type == v1::BFLOAT16 ? FromBfloat16(h) : FromFloat16(h);
-  }
+  (type == v1::BFLOAT16 ? FromBfloat16s : FromFloat16s)(in.data(), out.size(), out.data());
 }
 
 }  // namespace cairn

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -82,6 +83,28 @@ TEST_P(SixteenBits, OverflowIsInfinity) {
   if (GetParam() == v1::FLOAT16) {
     EXPECT_EQ(Up(Down(65519.996f, v1::FLOAT16), v1::FLOAT16), 65504.0f);
     EXPECT_EQ(Up(Down(65520.0f, v1::FLOAT16), v1::FLOAT16), inf);
+  }
+}
+
+// Loops over many numbers have other code than those over one: the vectors, and what is left of them.
+TEST_P(SixteenBits, ManyAsEachAlone) {
+  std::mt19937 random(11);
+  std::vector<float> floats(66000);
+  for (size_t i = 0; i < floats.size(); ++i) floats[i] = i < 65536 ? Up(static_cast<uint16_t>(i), GetParam()) : std::bit_cast<float>(static_cast<uint32_t>(random()));
+  for (size_t i = 0; i < floats.size(); i += 3) floats[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(floats[i]) + static_cast<uint32_t>(random() % 65536));
+  for (const size_t count : {1u, 2u, 7u, 8u, 15u, 16u, 17u, 31u, 33u, 63u, 100u, 65999u}) {
+    std::vector<uint8_t> wire(2 * count + 1);
+    const auto odd = absl::MakeSpan(wire).subspan(1);  // payloads are not aligned
+    for (const size_t first : {size_t{0}, floats.size() - count}) {
+      FromFloat({floats.data() + first, count}, GetParam(), odd);
+      std::vector<float> back(count);
+      ToFloat(odd, GetParam(), absl::MakeSpan(back));
+      for (size_t i = 0; i < count; ++i) {
+        const uint16_t h = Down(floats[first + i], GetParam());
+        ASSERT_EQ(std::memcmp(&odd[2 * i], &h, 2), 0) << count << ": " << first + i;
+        ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(Up(h, GetParam()))) << count << ": " << first + i;
+      }
+    }
   }
 }
 
