@@ -42,8 +42,8 @@ class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCas
     beside_ = std::make_unique<BesideReference>(layer, 64, precision.compute, precision.tf32);
     beside_->Make([](std::shared_ptr<const Graph> graph, const ProgramOptions& options) { return (*Gpu())->Compile(std::move(graph), options); });
   }
-  // Gradients pass through several layers and back: three times the tolerance of one pass.
-  static Tolerance Of(double t) { return {.forward = t, .loss = t, .gradient = 3 * t}; }
+  // Gradients pass through several layers and back: three times the tolerance of one pass. Terms of 16 bits cancel out less exactly.
+  static Tolerance Of(double t) { return {.forward = t, .loss = t, .gradient = 3 * t, .share = t < 5e-3 ? 0.05 : 0.1}; }
 
   std::unique_ptr<BesideReference> beside_;
 };

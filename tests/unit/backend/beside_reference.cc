@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 
 #include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/wide_cases.h"
@@ -16,6 +17,9 @@ namespace cairn {
 namespace {
 
 constexpr StepInfo kInfo{.seed = 11, .step = 5, .replica = 3};
+
+// Of a number that is rounded to the type, relative.
+double Rounding(v1::DataType type) { return type == v1::BFLOAT16 ? 0x1p-9 : type == v1::FLOAT16 ? 0x1p-12 : 0; }
 
 }  // namespace
 
@@ -76,7 +80,7 @@ void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
   ASSERT_TRUE(sums.ok()) << sums.status();
   ExpectSums(*reference, *sums, tolerance.loss);
   EXPECT_EQ(std::count(announced.begin(), announced.end(), 1), static_cast<int64_t>(announced.size()));
-  ExpectGradients(expected, actual, tolerance);
+  ExpectGradients(batch, expected, actual, tolerance);
   for (int again = 0; again < 2; ++again) {  // on a GPU what was recorded
     std::vector<float> repeated(graph_->space_size(), 1.0f);
     ASSERT_TRUE(program_->TrainStep(batch, kInfo, values_, absl::MakeSpan(repeated), nullptr).ok());
@@ -84,7 +88,34 @@ void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
   }
 }
 
-void BesideReference::ExpectGradients(absl::Span<const float> expected, absl::Span<const float> actual, const Tolerance& tolerance) const {
+// How far the reference's own gradient moves when every value and every input moves by a few roundings: each layer rounds anew, and a rounding
+// behind a flat activation is several before it. A maximum of two numbers that round to the same one sends its gradient to either, so that
+// models with max pooling have steps there: what is far off in the type may be as exact as it can be.
+double BesideReference::Unsteadiness(const Variable& v, const Batch& batch, absl::Span<const float> expected) const {
+  constexpr int kTries = 16;
+  constexpr double kRoundings = 8;
+  const auto rounding = static_cast<float>(kRoundings * Rounding(options_.compute));
+  if (rounding == 0) return 0;
+  double furthest = 0;
+  std::mt19937 random(3);
+  const auto move = [&](absl::Span<float> numbers) {
+    for (float& number : numbers) number *= 1 + rounding * ((random() & 1) != 0 ? 1.0f : -1.0f);
+  };
+  const bool ids = graph_->nodes()[1].kind == LayerKind::kEmbedding;
+  for (int i = 0; i < kTries; ++i) {
+    std::vector<float> values = values_, gradient(values_.size());
+    Batch moved = batch;
+    moved.inputs = Buffer::CopyOf(batch.inputs.data(), batch.inputs.size());
+    move(absl::MakeSpan(values));
+    if (!ids) move(moved.inputs.mutable_floats());
+    if (!reference_->TrainStep(moved, kInfo, values, absl::MakeSpan(gradient), nullptr).ok()) return 0;
+    furthest = std::max(furthest, Distance(absl::MakeConstSpan(gradient).subspan(v.offset, v.size), expected.subspan(v.offset, v.size)));
+  }
+  return furthest;
+}
+
+void BesideReference::ExpectGradients(const Batch& batch, absl::Span<const float> expected, absl::Span<const float> actual,
+                                      const Tolerance& tolerance) const {
   const double all = Norm(expected);
   int64_t end = 0;
   const auto expect_padding = [&](int64_t to, const std::string& where) {
@@ -94,7 +125,10 @@ void BesideReference::ExpectGradients(absl::Span<const float> expected, absl::Sp
     expect_padding(v.offset, "before " + v.name);
     end = v.offset + v.size;
     const auto a = actual.subspan(v.offset, v.size), e = expected.subspan(v.offset, v.size);
-    EXPECT_LE(Distance(a, e), tolerance.gradient * std::max(Norm(e), tolerance.share * all)) << v.name << ", norm " << Norm(e);
+    double bound = tolerance.gradient * std::max(Norm(e), tolerance.share * all);
+    const double distance = Distance(a, e);
+    if (distance > bound) bound += Unsteadiness(v, batch, expected);
+    EXPECT_LE(distance, bound) << v.name << ", norm " << Norm(e);
   }
   expect_padding(graph_->space_size(), "at the end");
 }

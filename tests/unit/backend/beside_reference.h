@@ -47,7 +47,8 @@ class BesideReference {
 
  private:
   void ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance) const;
-  void ExpectGradients(absl::Span<const float> expected, absl::Span<const float> actual, const Tolerance& tolerance) const;
+  void ExpectGradients(const Batch& batch, absl::Span<const float> expected, absl::Span<const float> actual, const Tolerance& tolerance) const;
+  double Unsteadiness(const Variable& v, const Batch& batch, absl::Span<const float> expected) const;
 
   std::shared_ptr<const Graph> graph_;
   ProgramOptions options_;
