@@ -51,17 +51,19 @@ found_by_loader() {
   for dir in ${LD_LIBRARY_PATH//:/ }; do [[ ! -e $dir/$1 ]] || return 0; done
   return 1
 }
-add_folder_of() {
-  local library=$1 file dir
-  file=$("$python" - "$library" << 'PY' || true
+of_python() {
+  "$python" - "$1" << 'PY' || true
 import glob, os, sys
 for base in sys.path:
     for found in sorted(glob.glob(os.path.join(base, "nvidia", "*", "lib", sys.argv[1]))):
-        print(found)
+        print(os.path.dirname(found))
         sys.exit()
 PY
-  )
-  if [[ -n $file ]]; then add_folder "$(dirname "$file")" && return; fi
+}
+add_folder_of() {
+  local library=$1 dir
+  dir=$(of_python "$library")
+  if [[ -n $dir && -n $python_has_cuda_13 ]]; then add_folder "$dir" && return; fi
   if found_by_loader "$library"; then return; fi
   for dir in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib; do
     if [[ -e $dir/$library ]]; then add_folder "$dir" && return; fi
@@ -87,6 +89,7 @@ done
 export PATH
 command -v nvidia-smi > /dev/null || skip "no nvidia-smi: this machine has no NVIDIA driver"
 nvidia-smi -L 2> /dev/null | grep -q GPU || skip "nvidia-smi names no GPU"
+python_has_cuda_13=$(of_python libcublasLt.so.13)  # a cuDNN for CUDA 12 has the same name
 for library in libnvrtc.so.13 libcublasLt.so.13 libcudnn.so.9; do add_folder_of $library; done
 echo "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}"
 exec "$python" "$here/checks.py" "$@"

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <random>
 #include <set>
 
 #include "common/model/ready_made/ready_made.h"
@@ -43,6 +45,8 @@ constexpr char kH100[] = R"({"deviceVer": 900,
   "maxThreadsPerSM": 2048,
   "isTccDriver": 0,
   "supportCoopLaunch": 1})";
+
+constexpr int kWindows = 60;  // of each precision
 
 // Notes what a plan asks for.
 class Collector : public HostMachine {
@@ -123,6 +127,53 @@ TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
     }
   }
   std::printf("%d engines, at most %.0f MB of workspace\n", chosen, static_cast<double>(workspace_bytes) / 1e6);
+}
+
+// A window of any kind that Keras has: odd channels, kernels larger than the picture, strides with dilation, padding as wide as the kernel.
+Convolution AnyConvolution(std::mt19937& random) {
+  const auto from = [&](int64_t least, int64_t most) { return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1)); };
+  Convolution c;
+  c.kind = static_cast<Convolution::Kind>(random() % 3);
+  c.window.examples = from(1, 9);
+  c.window.in[2] = from(1, 67);
+  c.window.out[2] = from(1, 67);
+  for (int i = 0; i < 2; ++i) {
+    c.window.kernel[i] = from(1, 7);
+    c.window.strides[i] = from(1, 3);
+    c.window.dilation[i] = from(1, 3);
+    c.window.pad[i] = from(0, c.window.kernel[i] - 1);
+    const int64_t reach = c.window.dilation[i] * (c.window.kernel[i] - 1) + 1;
+    c.window.in[i] = std::max<int64_t>(from(1, 20), reach - 2 * c.window.pad[i]);
+    c.window.out[i] = (c.window.in[i] + 2 * c.window.pad[i] - reach) / c.window.strides[i] + 1;
+  }
+  if (c.kind == Convolution::kForward) {
+    c.bias = random() % 2 != 0;
+    c.relu = c.bias && random() % 2 != 0;  // relu alone is a launch of its own
+  }
+  return c;
+}
+
+// Where cuDNN has no engine our own kernels compute, or bias and relu follow; any other answer would end a job.
+TEST(CudnnDescriptorsTest, AnH100HasEnginesOrNoneForAnyWindow) {
+  const auto device = DescribeDevice(kH100);
+  if (!device.ok()) GTEST_SKIP() << "this cuDNN cannot be told of a device: " << device.status();
+  const EngineTarget target{.device = &*device};
+  std::mt19937 random(1);
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16},
+                                     Precision{DType::kFloat16}}) {
+    int none[3] = {}, none_fused = 0;
+    for (int i = 0; i < kWindows; ++i) {
+      const Convolution c = AnyConvolution(random);
+      absl::Status status = FindEngines(target, c, precision, DType::kFloat32, 1).status();
+      if (absl::IsUnimplemented(status) && c.kind == Convolution::kBackwardFilter) status = FindEngines(target, c, precision, precision.type, 1).status();
+      EXPECT_TRUE(status.ok() || absl::IsUnimplemented(status)) << Name(precision.type) << ": " << ToString(c) << ": " << status;
+      if (status.ok()) continue;
+      ++(c.bias || c.relu ? none_fused : none[c.kind]);
+      if (std::getenv("CAIRN_TEST_PRINT") != nullptr) std::printf("%s: %s\n", Name(precision.type), std::string(status.message()).c_str());
+    }
+    std::printf("%s%s: of %d windows without an engine: forward %d, with bias or relu %d, data gradient %d, kernel gradient %d\n", Name(precision.type),
+                precision.tf32 ? " tf32" : "", kWindows, none[0], none_fused, none[1], none[2]);
+  }
 }
 
 // What --cudnn-autotune chooses from: several engines, each with a name of its own, the heuristics' choice first.
