@@ -2,10 +2,10 @@
 // what to do.
 //
 // Thread-safe; every call may run beside the others. Invariants:
-//   1. Every call ends: unary calls by their deadline, Watch by the job's end, by its caller or when the coordinator
-//   stays away.
-//   2. Calls that change something are safe to repeat: Submit carries a request key and retries by itself. Of several
-//   coordinators the one that leads is found by every call, and waited for while one is being elected.
+//   1. Every call ends: unary calls by their deadline, Watch by the
+//      job's end, by its caller or when the coordinator stays away.
+//   2. Calls that change something are safe to repeat: Submit carries a request key and retries by itself. Of
+//      several coordinators the one that leads is found by every call, and waited for while one is being elected.
 //   3. No gRPC type shows: programs that link this need not know it.
 #pragma once
 

@@ -2,11 +2,11 @@
 //
 // Not thread-safe; used by ClusterCore. Invariants:
 //   1. At most one session belongs to a node, and a session to at most one node.
-//   2. A node is alive from its Hello until its lease lapses (open session) or dead_at passes (no session). Nodes of
-//   the stored state
+//   2. A node is alive from its Hello until its lease lapses (open
+//      session) or dead_at passes (no session). Nodes of the stored state
 //      start alive without a session: they have start_grace to come back.
-//   3. At most kNodesMax nodes are alive, and at most dead_nodes_kept_max dead ones are remembered, for
-//   dead_nodes_kept_for.
+//   3. At most kNodesMax nodes are alive, and at most dead_nodes_kept_max
+//      dead ones are remembered, for dead_nodes_kept_for.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,9 @@
 //   w = a                            where ema_overwrite
 // Pure functions of their arguments; any thread. Invariants:
 //   1. Element i depends on element i alone; no operation is fused or reordered: the bits are equal on every x86-64.
-//   2. The new values are written over the gradient, the old values are left as they are: they may still be on their
-//   way to
-//      a worker, and are kept as the version before.
+//   2. The new values are written over the gradient, the old values
+//      are left as they are: they may still be on their way to a
+//      worker, and are kept as the version before.
 #pragma once
 
 #include <cstdint>

@@ -13,16 +13,16 @@
 //
 // Invariants:
 //   1. What a reply or an image shows is kept: nothing is applied before it is.
-//   2. Each (replica, sequence) is applied exactly once, in order of sequence; a repeated one is answered with the
-//   present values.
-//   3. Several updates may be on their way to the store (asynchronous modes); Persist effects come in order of version
-//   without gaps.
+//   2. Each (replica, sequence) is applied exactly once, in order of
+//      sequence; a repeated one is answered with the present values.
+//   3. Several updates may be on their way to the store (asynchronous
+//      modes); Persist effects come in order of version without gaps.
 //   4. Waiting requests, open sums and updates under way are bounded (limits below).
 //   5. The values of version - 1 are kept until a push for the next update is accepted: its sender has seen the
 //      present version of every partition, so that nobody can need the older one to make up a consistent cut.
-//   6. Buffers: a frame's payload belongs to the core, which writes into it if it is unique(); a reply's payload is
-//   shared
-//      and must not be written to.
+//   6. Buffers: a frame's payload belongs to the core, which writes
+//      into it if it is unique(); a reply's payload is shared and
+//      must not be written to.
 //   7. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only the
 //      coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
 //   8. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes

@@ -9,8 +9,8 @@
 //   4. One image is copied and written at a time.
 //   6. Images for backups are on their way for at most kBackupImagesMax partitions at a time.
 //   7. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
-//   5. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
-//   on.
+//   5. A failure of one job's storage takes that job's partition out
+//      of service and is told by job_error; other jobs go on.
 #pragma once
 
 #include <atomic>

@@ -3,10 +3,10 @@
 //
 // The core applies updates with it as they become durable, recovery replays the log with it: the same code, hence the
 // same bits. Not thread-safe. Invariants:
-//   1. The bytes of `values` and `previous` are never written to: replies and images share them. An update writes the
-//   new values over
-//      the gradient's buffer (where no one else holds it) and keeps the old ones as `previous`, so that a partition
-//      owns values + slots + max(previous, the gradients of the open step), and an update allocates nothing.
+//   1. The bytes of `values` and `previous` are never written to: replies and images share
+//      them. An update writes the new values over the gradient's buffer (where no one else
+//      holds it) and keeps the old ones as `previous`, so that a partition owns values + slots
+//      + max(previous, the gradients of the open step), and an update allocates nothing.
 //   2. sequences.size() == replicas. Synchronous: every entry equals version.
 #pragma once
 

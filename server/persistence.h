@@ -5,20 +5,20 @@
 //
 //   key "c"                                                  the cluster's id:u64, xxh3:u64 of its bytes
 //   key "j" job:u64                                          HostedJob, sealed
-//   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  tensor 0: PartitionImage, sealed; tensor n: bytes (values,
-//   then slots) key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes
+//   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  tensor 0: PartitionImage, sealed; n: bytes (values, slots)
+//   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes
 //   sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
 //
 // Invariants:
-//   1. An image is one batch; a log entry is one batch, with the sequence number that it stands for (the exactly-once
-//   table).
+//   1. An image is one batch; a log entry is one batch, with the
+//      sequence number that it stands for (the exactly-once table).
 //   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
 //   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
 //      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: an image
 //      goes when kSnapshotsKept newer ones are there.
+//   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
 //   5. ResetTo replaces everything that a partition has, in one batch; its image may have the values of version - 1 as
 //      one more tensor.
-//   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
 #pragma once
 
 #include <functional>
@@ -60,8 +60,8 @@ class Persistence {
     std::vector<uint64_t> versions;
   };
   absl::StatusOr<Reach> ReachOf(const PartitionConfig& config, uint64_t version) const;
-  // Forgets what is later than `version`: Recover then gives that version, or the image after it with the values before (Reach). Survives power loss. Errors: FAILED_PRECONDITION
-  // it cannot be had.
+  // Forgets what is later than `version`: Recover then gives that version, or the image after it with the values before (Reach). Survives power
+  // loss. Errors: FAILED_PRECONDITION it cannot be had.
   absl::Status RollBack(const PartitionConfig& config, uint64_t version);
   absl::Status Forget(const PartitionConfig& config);  // all that is stored of the partition
   // The image in place of all that is stored of the partition.

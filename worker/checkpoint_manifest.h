@@ -1,8 +1,8 @@
 // manifest.json of a checkpoint: what the two safetensors files beside it belong to, and their checksums.
 //
 // Pure functions; any thread. Invariants:
-//   1. Encode is canonical: the same manifest gives the same bytes, and Parse refuses any other bytes, so that every
-//   altered byte is seen.
+//   1. Encode is canonical: the same manifest gives the same bytes, and
+//      Parse refuses any other bytes, so that every altered byte is seen.
 //   2. Nothing of a manifest is believed: Parse checks every field, and that they fit one another.
 #pragma once
 

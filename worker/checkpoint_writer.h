@@ -3,11 +3,11 @@
 //
 // Free functions, blocking: of a thread that may wait for the disk. Several processes may use one directory.
 // Invariants:
-//   1. A directory with a final name is whole and on the disk: it is written beside its place, its files and itself are
-//   fsynced, then it is
+//   1. A directory with a final name is whole and on the disk: it is written
+//      beside its place, its files and itself are fsynced, then it is
 //      renamed; a reader or a crash sees the former state or the new one.
-//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer; nothing else is
-//   touched, also not what another process writes at that time: it holds a lock on it.
+//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer; nothing
+//      else is touched, also not what another process writes at that time: it holds a lock on it.
 #pragma once
 
 #include <cstdint>

@@ -3,21 +3,21 @@
 // It decides which step each own replica computes next, which gradients go where, what is sent again after a failure,
 // and what is reported. The node (worker_node.cc) and the simulator carry its effects out, in order. Thread rule: one
 // caller at a time. Invariants:
-//   1. Synchronous: one version s of the values at a time ("current"); the values of s + 1 gather in a second buffer,
-//   and become
-//      current when every partition is there. All own replicas compute step s from current.
-//   2. Own replicas are pushed as whole aligned subtrees of the summation tree, added in the tree's own order: the bits
-//   that a ps
-//      arrives at do not depend on who holds which replica.
-//   3. Asynchronous: each own replica is on its own. It pushes step n + 1 only after every partition has answered step
-//   n, so that its last
-//      sequence numbers differ by at most one between partitions, and the lowest is its next step.
-//   4. A request is sent again until it is answered, refused as invalid, or not needed any more. A gradient's bytes do
-//   not change while one
-//      of its pushes may still be sent: buffers are written only while nobody else holds them.
+//   1. Synchronous: one version s of the values at a time ("current"); the
+//      values of s + 1 gather in a second buffer, and become current when
+//      every partition is there. All own replicas compute step s from current.
+//   2. Own replicas are pushed as whole aligned subtrees of the
+//      summation tree, added in the tree's own order: the bits that a
+//      ps arrives at do not depend on who holds which replica.
+//   3. Asynchronous: each own replica is on its own. It pushes step n + 1 only
+//      after every partition has answered step n, so that its last sequence numbers
+//      differ by at most one between partitions, and the lowest is its next step.
+//   4. A request is sent again until it is answered, refused as invalid, or not
+//      needed any more. A gradient's bytes do not change while one of its pushes
+//      may still be sent: buffers are written only while nobody else holds them.
 //   5. A step counts (reports) when every partition acknowledged it.
-//   6. The chief: one checkpoint is under way at a time; while one is, no replica is reported as finished, so that the
-//   job does not end before its last checkpoint.
+//   6. The chief: one checkpoint is under way at a time; while one is, no replica is
+//      reported as finished, so that the job does not end before its last checkpoint.
 //   7. An event of work or a request that is not the present one (its number differs) changes nothing.
 // Bounds: two buffers of values and one gradient for each replica (synchronous: two buffers of values in all, and one
 // sum for each subtree of several replicas); one request for each partition and subtree (or replica).

@@ -2,11 +2,11 @@
 //
 // One caller at a time. Invariants:
 //   1. A report's steps are consecutive and of one epoch; each step is in one report only.
-//   2. A report leaves at the latest `interval` after its first step, at the end of its epoch, and before the replica
-//   leaves.
-//   3. A step that was computed and whose answer did not come to this worker, and the first step after such a one or of
-//   a replica that is new here, are reports of their own: two workers may report that step, and the coordinator can
-//   leave one of them out.
+//   2. A report leaves at the latest `interval` after its first step,
+//      at the end of its epoch, and before the replica leaves.
+//   3. A step that was computed and whose answer did not come to this worker, and the first
+//      step after such a one or of a replica that is new here, are reports of their own:
+//      two workers may report that step, and the coordinator can leave one of them out.
 //   4. `finished` is reported again every `finished_interval` until the replica leaves.
 //   5. The figures of each replica's step, and of its share of a validation, are rounded once before they are added (exact_sum.h).
 //   6. What was reported of the newest two epochs is kept, for a coordinator that was started anew: at most kKeptOfReplica reports a

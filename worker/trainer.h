@@ -2,9 +2,9 @@
 // the ps, reports to the coordinator.
 //
 // Thread rule: any thread. Invariants:
-//   1. The core is driven by one thread at a time, whichever brought the event (a gRPC thread, a slot): an event costs
-//   no thread
-//      switch. An event that comes while another is handled is handled by the same thread after it.
+//   1. The core is driven by one thread at a time, whichever brought the event
+//      (a gRPC thread, a slot): an event costs no thread switch. An event that
+//      comes while another is handled is handled by the same thread after it.
 //   2. No call blocks, but for a slot's tasks: those wait for data and compile.
 //   3. After Drop nothing is sent or reported any more; tasks under way end at their next block.
 #pragma once

@@ -3,8 +3,8 @@
 // Thread rule: Start and everything else from the main thread: the kernel kills a child when the *thread* that started
 // it ends. Invariants:
 //   1. A child dies with its parent, whatever kills the parent (PR_SET_PDEATHSIG).
-//   2. A child is in a process group of its own: the terminal's Ctrl-C reaches the parent only, which stops its
-//   children in order.
+//   2. A child is in a process group of its own: the terminal's Ctrl-C
+//      reaches the parent only, which stops its children in order.
 #pragma once
 
 #include <sys/types.h>

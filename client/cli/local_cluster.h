@@ -1,8 +1,8 @@
 // LocalCluster: the daemons of `cairn up`, started, looked after and stopped as child processes.
 //
 // One thread (the main one). Time is handed in, so that back-off can be tested without waiting. Invariants:
-//   1. Names, ports and directories stay the same for the life of the cluster: a daemon that is started again takes up
-//   its own data.
+//   1. Names, ports and directories stay the same for the life of the
+//      cluster: a daemon that is started again takes up its own data.
 //   2. Stopped in the order workers, ps, coordinator; what does not stop in time is killed. Nothing is left behind.
 #pragma once
 

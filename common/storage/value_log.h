@@ -5,12 +5,12 @@
 // place.
 //
 // Thread-safe. Files: DIRECTORY/N.values, at most kSegmentBytes each (one body more at the end). Invariants:
-//   1. A body is whole in its file before Append returns; the store writes its place to RocksDB only then. Bytes that
-//   no place
-//      names are garbage, so that a crash between the two leaves nothing to mend.
-//   2. A file is used again or deleted only when all bodies in it were released, and the caller releases a body only
-//   after the batch that
-//      forgets its place is confirmed.
+//   1. A body is whole in its file before Append returns; the store writes
+//      its place to RocksDB only then. Bytes that no place names are
+//      garbage, so that a crash between the two leaves nothing to mend.
+//   2. A file is used again or deleted only when all bodies in it
+//      were released, and the caller releases a body only after the
+//      batch that forgets its place is confirmed.
 //   3. Bodies of either urgency fill files of their own: who appends an urgent one never waits for a file that a large body of the other kind
 //      is being written to. (The system lets one thread at a time write to a file.)
 //   4. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).

@@ -2,11 +2,11 @@
 // the tensor.
 //
 // Thread rule: pure functions. Invariants:
-//   1. EncodeFrameHeader(f) followed by f.payload is, byte for byte, what protobuf's own encoder writes for the same
-//   message.
-//   2. DecodeFrame takes whatever a protobuf encoder may write: any order of fields, repeated fields (the last one
-//   counts), unknown
-//      fields (skipped), fields of another wire type (skipped); it refuses groups, which proto3 does not have.
+//   1. EncodeFrameHeader(f) followed by f.payload is, byte for byte,
+//      what protobuf's own encoder writes for the same message.
+//   2. DecodeFrame takes whatever a protobuf encoder may write: any order of fields,
+//      repeated fields (the last one counts), unknown fields (skipped), fields of
+//      another wire type (skipped); it refuses groups, which proto3 does not have.
 //   3. No input crashes it or makes it allocate: it reads in place and bounds every length by what is there.
 //
 // Grammar (varint and little-endian fixed32 and fixed64 as in protobuf; a field equal to its default is left out, except (J)):

@@ -4,9 +4,9 @@
 // Pure functions; any thread. A node is an aligned subtree [i * 2^k, min((i + 1) * 2^k, R)) of the replicas, named by
 // its first replica and their number. Invariants:
 //   1. Two nodes are disjoint, or one contains the other.
-//   2. A node of more than one replica is the sum left + right of its two children; a child that would lie wholly
-//   beyond R does
-//      not exist, so that [4, 5) of R = 5 is one node, not three.
+//   2. A node of more than one replica is the sum left + right of its
+//      two children; a child that would lie wholly beyond R does not
+//      exist, so that [4, 5) of R = 5 is one node, not three.
 //   3. A part without examples adds nothing: the other side is taken as it is, bit for bit.
 // Hence the sum of a node is a function of its replicas' gradients alone.
 #pragma once

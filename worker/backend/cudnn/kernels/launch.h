@@ -7,10 +7,10 @@
 // block. nvcc makes a GPU kernel of it; g++ makes loops (the folder's README says what for), in either order of blocks
 // and threads, so that a body whose threads disturb one another gives other bits. Invariants of every body:
 //   1. Blocks share nothing; each number of the output is written by one thread of one block.
-//   2. What is added up, in which order, is a function of the shapes alone: not of the device, not of the number of
-//   blocks running.
-//   3. Within one ForEachThread a thread reads of the shared memory what earlier ones wrote, and writes only its own
-//   places.
+//   2. What is added up, in which order, is a function of the shapes
+//      alone: not of the device, not of the number of blocks running.
+//   3. Within one ForEachThread a thread reads of the shared memory
+//      what earlier ones wrote, and writes only its own places.
 #pragma once
 
 #include <cstdint>
