@@ -7,9 +7,9 @@
 //   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   3. A reply leaves after what it speaks of was persisted (RunEvent).
 //   4. One image is copied and written at a time.
-//   6. Images for backups are on their way for at most kBackupImagesMax partitions at a time.
-//   7. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
-//   5. A failure of one job's storage takes that job's partition out
+//   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time.
+//   6. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
+//   7. A failure of one job's storage takes that job's partition out
 //      of service and is told by job_error; other jobs go on.
 #pragma once
 
@@ -61,10 +61,10 @@ class PartitionHost : public ExchangeHandler {
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;
 
-  // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
-  // is not in memory any more.
   // Says again what job_error said of jobs that still cannot be served here: the session may have been away.
   void ReportAgain();
+  // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
+  // is not in memory any more.
   std::string fault() const;
 
   // Answers new frames with UNAVAILABLE, returns when those before have been handled.
