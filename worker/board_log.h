@@ -1,8 +1,8 @@
 // BoardLog: the event files of Keras' TensorBoard callback: `train` and `validation` below log_dir.
 //
-//   train/       epoch_loss, epoch_<metric>, epoch_learning_rate, epoch_images_per_second, epoch_staleness_mean and
-//   _max (asynchronous jobs)
-//                by epoch; batch_loss, batch_<metric> by step (update_freq); <layer>/<variable>/histogram by epoch
+//   train/       epoch_loss, epoch_<metric>, epoch_learning_rate, epoch_images_per_second,
+//                epoch_staleness_mean and _max (asynchronous jobs) by epoch; batch_loss,
+//                batch_<metric> by step (update_freq); <layer>/<variable>/histogram by epoch
 //                (histogram_freq); the graph
 //   validation/  epoch_loss, epoch_<metric> by epoch; evaluation_loss_vs_iterations, ... by step
 //

@@ -1,8 +1,8 @@
 // bench_backend [--batch 64] [--seconds 0.2] [--rounds 15] [--threads 1]: what the backend's own part of a step costs.
 //
-//   cnn      training steps of the small CNN by OnednnBackend (values given, gradients written), against the bare loop
-//   of the
-//            same primitives, which updates its weights too; one thread. Alternating rounds.
+//   cnn      training steps of the small CNN by OnednnBackend (values given, gradients written),
+//            against the bare loop of the same primitives, which updates its weights too; one
+//            thread. Alternating rounds.
 //   mlp      training steps of 784-128-10.
 //   two      two programs on two std::threads against one (needs two cores).
 #include <CLI/CLI.hpp>
