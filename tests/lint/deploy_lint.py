@@ -1,5 +1,6 @@
 """Checks deploy/ without a container engine: that what the Dockerfiles copy and run is there and reaches the build (.dockerignore), that packages are
-Debian's, and that each command of docker-compose.yml, healthchecks too, has flags that its program knows and names services that are there.
+Debian's, and that each command of docker-compose.yml, of kubernetes/ and of systemd/, healthchecks too, has flags that its program knows and
+names services that are there.
 
     deploy_lint.py ROOT BIN     BIN: the folder of the programs; prints what is wrong, one line each; exit 1 if anything is
 """
@@ -186,12 +187,78 @@ def check_compose(root, binaries, path):
             yield f"{who}: its healthcheck asks for another node"
 
 
+# ---- kubernetes ----
+
+
+def check_container(binaries, who, container, services, volumes):
+    variables = {variable["name"] for variable in container.get("env", [])}
+    for words in (container["command"], container["readinessProbe"]["exec"]["command"]):
+        if words[:2] == ["sh", "-c"]:
+            words = shlex.split(words[2])
+        for variable in re.findall(r"\$[({]?(\w+)", " ".join(words)):
+            if variable not in variables:
+                yield f"{who}: ${variable} is not in its env"
+        yield from (f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services))
+    ports = {str(port["containerPort"]) for port in container.get("ports", [])}
+    for flag in ("--listen", "--advertise"):
+        address = value_after(container["command"], flag)
+        if address and address.split(":")[-1] not in ports:
+            yield f"{who}: {flag} {address}: that port is not among its ports"
+        if flag == "--advertise" and address and address.split(":")[0].split(".")[-1] not in services:
+            yield f"{who}: {flag} {address}: there is no such service"
+    for mount in container.get("volumeMounts", []):
+        if mount["name"] not in volumes:
+            yield f"{who}: volume {mount['name']} is not declared"
+
+
+def check_kubernetes(root, binaries, path):
+    objects = list(yaml.safe_load_all(read(root, path)))
+    services = {o["metadata"]["name"] for o in objects if o["kind"] == "Service"}
+    claims = {o["metadata"]["name"] for o in objects if o["kind"] == "PersistentVolumeClaim"}
+    labels = []
+    for o in objects:
+        if o["kind"] not in ("StatefulSet", "Deployment"):
+            continue
+        who, spec = f"{path}: {o['metadata']['name']}", o["spec"]
+        template = spec["template"]
+        labels.append(template["metadata"]["labels"])
+        if spec["selector"]["matchLabels"] != labels[-1]:
+            yield f"{who}: its selector is not its pods' labels"
+        if o["kind"] == "StatefulSet" and spec["serviceName"] not in services:
+            yield f"{who}: serviceName {spec['serviceName']}: there is no such service"
+        volumes = {v["metadata"]["name"] for v in spec.get("volumeClaimTemplates", [])}
+        for volume in template["spec"].get("volumes", []):
+            volumes.add(volume["name"])
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if claim and claim not in claims:
+                yield f"{who}: there is no claim {claim}"
+        for container in template["spec"]["containers"]:
+            yield from check_container(binaries, who, container, services, volumes)
+    for o in objects:
+        if o["kind"] == "Service" and o["spec"]["selector"] not in labels:
+            yield f"{path}: service {o['metadata']['name']} selects no pods"
+
+
+# ---- systemd ----
+
+
+def check_unit(root, binaries, path):
+    starts = re.findall(r"^ExecStart=/usr/local/bin/(.*)$", read(root, path), re.M)
+    if len(starts) != 1:
+        yield f"{path}: has no ExecStart of a program in /usr/local/bin"
+    for start in starts:
+        yield from (f"{path}: {start}: {problem}" for problem in check_command(binaries, shlex.split(start), ()))
+
+
 def check_tree(root, binaries):
     problems = []
     for path in sorted(glob.glob(os.path.join(root, "deploy/Dockerfile*"))):
         problems += check_dockerfile(root, os.path.relpath(path, root))
     problems += check_packages(root)
     problems += check_compose(root, binaries, "deploy/docker-compose.yml")
+    problems += check_kubernetes(root, binaries, "deploy/kubernetes/cairn.yaml")
+    for path in sorted(glob.glob(os.path.join(root, "deploy/systemd/*.service"))):
+        problems += check_unit(root, binaries, os.path.relpath(path, root))
     return problems
 
 

@@ -31,6 +31,15 @@ FAULTS = [
     ("deploy/docker-compose.yml", "depends_on: [coordinator]\n    volumes: [\"ps-1:", "depends_on: [leader]\n    volumes: [\"ps-1:", "depends_on leader"),
     ("deploy/docker-compose.yml", "[\"ps-1:/var", "[\"ps-3:/var", "volume ps-3:/var/lib/cairn is not declared"),
     ("deploy/docker-compose.yml", "\"coordinator:7070\", --name, worker-0, --slots", "\"master:7070\", --name, worker-0, --slots", "there is no such service"),
+    ("deploy/kubernetes/cairn.yaml", "--host-label, $(NODE_NAME), --data-dir", "--host, $(NODE_NAME), --data-dir", "cairn-ps knows no flag --host"),
+    ("deploy/kubernetes/cairn.yaml", "--name, $(POD_NAME), --host-label", "--name, $(POD), --host-label", "$POD is not in its env"),
+    ("deploy/kubernetes/cairn.yaml", "$(POD_NAME).cairn-ps:7071", "$(POD_NAME).ps:7071", "--advertise $(POD_NAME).ps:7071: there is no such service"),
+    ("deploy/kubernetes/cairn.yaml", "health --node", "health --pod", "cairn health knows no flag --pod"),
+    ("deploy/kubernetes/cairn.yaml", "ports: [{containerPort: 7071}]", "ports: [{containerPort: 7072}]", "that port is not among its ports"),
+    ("deploy/kubernetes/cairn.yaml", "{name: variables, mountPath", "{name: values, mountPath", "volume values is not declared"),
+    ("deploy/kubernetes/cairn.yaml", "selector: {app: cairn-ps}", "selector: {app: ps}", "service cairn-ps selects no pods"),
+    ("deploy/kubernetes/cairn.yaml", "claimName: cairn-data", "claimName: data", "there is no claim data"),
+    ("deploy/systemd/cairn-ps.service", "--data-dir", "--data", "cairn-ps knows no flag --data"),
 ]
 
 
