@@ -5,12 +5,14 @@
 // OneStep is small on purpose: compute-sanitizer runs it.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 #include <tuple>
 
+#include "common/base/log.h"
 #include "common/tensor/dtype.h"
 #include "tests/unit/backend/beside_reference.h"
 #include "worker/backend_select.h"
@@ -18,9 +20,13 @@
 namespace cairn {
 namespace {
 
-// One for the process: what a device costs to open is paid once.
+// One for the process: what a device costs to open is paid once. CAIRN_LOG_LEVEL=debug: which engines and algorithms were chosen.
 const absl::StatusOr<std::unique_ptr<Backend>>& Gpu() {
-  static const auto* backend = new absl::StatusOr<std::unique_ptr<Backend>>(SelectBackend("gpu"));
+  static const auto* backend = [] {
+    const char* level = std::getenv("CAIRN_LOG_LEVEL");
+    InitLog({.program = "gpu_backend", .level = level != nullptr ? level : "info"}).IgnoreError();
+    return new absl::StatusOr<std::unique_ptr<Backend>>(SelectBackend("gpu"));
+  }();
   return *backend;
 }
 

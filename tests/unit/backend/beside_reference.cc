@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/backend/frozen_cases.h"
 #include "tests/unit/backend/wide_cases.h"
 #include "tests/unit/backend/wide_feature_cases.h"
@@ -20,6 +21,20 @@ constexpr StepInfo kInfo{.seed = 11, .step = 5, .replica = 3};
 
 // Of a number that is rounded to the type, relative.
 double Rounding(v1::DataType type) { return type == v1::BFLOAT16 ? 0x1p-9 : type == v1::FLOAT16 ? 0x1p-12 : 0; }
+
+// Where two vectors part first and most, for whoever has only the log.
+std::string Furthest(absl::Span<const float> actual, absl::Span<const float> expected) {
+  size_t first = actual.size(), most = 0, differ = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == expected[i]) continue;
+    first = std::min(first, i);
+    ++differ;
+    if (!(std::abs(actual[i] - expected[i]) <= std::abs(actual[most] - expected[most]))) most = i;
+  }
+  if (differ == 0) return "";
+  const auto at = [&](size_t i) { return absl::StrCat("[", i, "] is ", actual[i], ", not ", expected[i]); };
+  return absl::StrCat("; ", differ, " of ", actual.size(), " differ, the first ", at(first), ", the most ", at(most));
+}
 
 }  // namespace
 
@@ -84,7 +99,8 @@ void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
   for (int again = 0; again < 2; ++again) {  // on a GPU what was recorded
     std::vector<float> repeated(graph_->space_size(), 1.0f);
     ASSERT_TRUE(program_->TrainStep(batch, kInfo, values_, absl::MakeSpan(repeated), nullptr).ok());
-    EXPECT_EQ(std::memcmp(repeated.data(), actual.data(), actual.size() * sizeof(float)), 0) << "other bits the next time";
+    EXPECT_EQ(std::memcmp(repeated.data(), actual.data(), actual.size() * sizeof(float)), 0)
+        << "other bits the next time" << Furthest(repeated, actual);
   }
 }
 
@@ -128,7 +144,7 @@ void BesideReference::ExpectGradients(const Batch& batch, absl::Span<const float
     double bound = tolerance.gradient * std::max(Norm(e), tolerance.share * all);
     const double distance = Distance(a, e);
     if (distance > bound) bound += Unsteadiness(v, batch, expected);
-    EXPECT_LE(distance, bound) << v.name << ", norm " << Norm(e);
+    EXPECT_LE(distance, bound) << v.name << ", norm " << Norm(e) << Furthest(a, e);
   }
   expect_padding(graph_->space_size(), "at the end");
 }
@@ -139,7 +155,8 @@ void BesideReference::Inference(int64_t examples, const Tolerance& tolerance) {
   const auto expected = reference_->Predict(batch, values_), actual = program_->Predict(batch, values_);
   ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
   ASSERT_EQ(actual->size(), expected->size());
-  EXPECT_LE(Distance(actual->floats(), expected->floats()), tolerance.forward * Norm(expected->floats()));
+  EXPECT_LE(Distance(actual->floats(), expected->floats()), tolerance.forward * Norm(expected->floats()))
+      << "predictions" << Furthest(actual->floats(), expected->floats());
   const auto reference = reference_->Evaluate(batch, values_), sums = program_->Evaluate(batch, values_);
   ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
   ExpectSums(*reference, *sums, tolerance.loss);

@@ -6,12 +6,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "worker/backend/cudnn/stopwatch.h"
 
 namespace cairn::cudnn {
 namespace {
 
 constexpr size_t kCandidatesMax = 12;  // of a choice by time
+
+const char* KindOf(const Convolution& c) {
+  return c.kind == Convolution::kForward        ? "convolution "
+         : c.kind == Convolution::kBackwardData ? "convolution data gradient "
+                                                : "convolution kernel gradient ";
+}
 
 int64_t KernelNumbers(const kernels::Window& w) { return w.out[2] * w.kernel[0] * w.kernel[1] * w.in[2]; }
 
@@ -48,6 +55,8 @@ absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
     return engine.status();
   }
   const int64_t bytes = plan.engine.workspace_bytes + plan.narrow_bytes;
+  LogDebug("cuDNN: %s%s of %s: %s, %d bytes of workspace", KindOf(convolution), ToString(convolution), Name(precision_.type),
+           engine.ok() ? plan.engine.name : "our own kernel", bytes);
   plans_.emplace(convolution, std::move(plan));
   return bytes;
 }
@@ -58,8 +67,7 @@ absl::StatusOr<Engine> Conv::ChooseEngine(const Convolution& c, DType filter_gra
   if (engines.size() == 1) return std::move(engines[0]);
   std::vector<std::string> names;
   for (const Engine& engine : engines) names.push_back(engine.name);
-  const char* const kind = c.kind == Convolution::kForward ? "" : c.kind == Convolution::kBackwardData ? "data gradient " : "kernel gradient ";
-  const std::string what = absl::StrCat("convolution ", kind, ToString(c), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : "",
+  const std::string what = absl::StrCat(KindOf(c), ToString(c), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : "",
                                         c.kind == Convolution::kBackwardFilter ? absl::StrCat(" to ", Name(filter_gradient)) : "");
   const kernels::Window& w = c.window;
   Stopwatch watch;

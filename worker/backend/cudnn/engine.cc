@@ -272,14 +272,12 @@ absl::StatusOr<Descriptor> DescribeDevice(const std::string& json) {
 }
 
 // The engine of one of the heuristics' configurations. Errors: not one that will do here; the next may.
-absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, Descriptor config, const Precision& precision, bool named) {
+absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, Descriptor config, const Precision& precision) {
   CAIRN_ASSIGN_OR_RETURN(const Descriptor of_config, EngineOf(config));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<cudnnBackendNumericalNote_t> notes, NotesOf(of_config));
   if (!Keeps(precision, notes)) return absl::UnimplementedError("does not keep the precision");
   Engine engine;
-  if (named) {
-    CAIRN_ASSIGN_OR_RETURN(engine.name, NameOf(config, of_config));
-  }
+  CAIRN_ASSIGN_OR_RETURN(engine.name, NameOf(config, of_config));
   CAIRN_ASSIGN_OR_RETURN(engine.execution, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "execution plan"));
   CAIRN_RETURN_IF_ERROR(target.handle != nullptr
                             ? engine.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle)
@@ -312,7 +310,7 @@ absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, cons
     CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> configs,
                            Results(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
     for (Descriptor& config : configs) {
-      absl::StatusOr<Engine> engine = MakeEngine(target, std::move(config), precision, count_max > 1);
+      absl::StatusOr<Engine> engine = MakeEngine(target, std::move(config), precision);
       if (engine.ok()) engines.push_back(*std::move(engine));
       if (engines.size() == count_max) return engines;
     }

@@ -68,7 +68,7 @@ struct Engine {
   Descriptor execution;  // an execution plan
   Descriptor config;     // what it was made of: cuDNN does not say that a plan keeps it
   int64_t workspace_bytes = 0;
-  std::string name;  // "engine 38 knobs 2=1 5=0": of this version of cuDNN; of one among several
+  std::string name;  // "engine 38 knobs 2=1 5=0": of this version of cuDNN
 };
 // Those that keep what Precision promises and can be made ready, in the order of the heuristics, `count_max` at most. Errors: UNIMPLEMENTED,
 // cuDNN has none.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "worker/backend/cudnn/stopwatch.h"
 
 namespace cairn::cudnn {
@@ -42,6 +43,12 @@ absl::Status MakeLayout(cudaDataType_t type, int64_t rows, int64_t columns, int6
                                    "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT"));
   return FromCublas(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
                     "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET");
+}
+
+std::string NameOf(const cublasLtMatmulAlgo_t& algo) {
+  std::string name = "algorithm";
+  for (const uint64_t word : algo.data) absl::StrAppend(&name, ".", absl::Hex(word));
+  return name;
 }
 
 // Whether the algorithm adds up in an order that is always the same: parts of k are summed in the workspace, not where they meet.
@@ -118,6 +125,7 @@ absl::StatusOr<int64_t> Gemm::Prepare(const Product& product) {
   }
   plan->algorithm = candidates[Choose(product, *plan->descriptors, candidates)];
   const int64_t bytes = plan->workspace_bytes();
+  LogDebug("cuBLASLt: product %s: %s, %d bytes of workspace", ToString(product), NameOf(plan->algorithm.algo), bytes);
   plans_.emplace(product, std::move(plan));
   return bytes;
 }
@@ -165,10 +173,7 @@ absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(co
 size_t Gemm::Choose(const Product& p, ProductDescriptors& d, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates) {
   if (tuner_ == nullptr || candidates.size() == 1) return 0;
   std::vector<std::string> names;
-  for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {
-    names.push_back("algorithm");
-    for (const uint64_t word : candidate.algo.data) absl::StrAppend(&names.back(), ".", absl::Hex(word));
-  }
+  for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) names.push_back(NameOf(candidate.algo));
   Stopwatch watch;
   void *a = nullptr, *b = nullptr, *c = nullptr, *bias = nullptr, *workspace = nullptr;
   const auto allocate = [&]() -> absl::Status {
