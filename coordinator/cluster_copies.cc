@@ -61,9 +61,9 @@ std::vector<PsLoad> ClusterCore::PsLoads(const Job& job, bool with_own) {
   for (const ClusterNode* ps : members_.Connected(v1::PS)) {
     if (!ps->leaving() && !LeftOut(job, *ps)) loads[ps->name] = {ps->name, ps->host, 0};
   }
-  for (const auto& [id, other] : jobs_) {
-    if (id == job.id() && !with_own) continue;
-    for (const v1::PartitionPlacement& p : other.status.partitions()) {
+  for (auto& [name, load] : loads) load.bytes = usage_.BytesOn(name) - usage_.BytesOn(name, job.id());
+  if (with_own) {  // as it is now: it may not be stored yet
+    for (const v1::PartitionPlacement& p : job.status.partitions()) {
       for (const NodeName& holder : HoldersOf(p)) {
         if (auto it = loads.find(holder); it != loads.end()) it->second.bytes += BytesOf(p);
       }

@@ -8,6 +8,9 @@
 namespace cairn {
 namespace {
 
+// Whatever brings the queue on is noticed when it happens; this is for what is not thought of.
+constexpr absl::Duration kQueueInterval = absl::Seconds(1);
+
 template <typename... Fs>
 struct Overloaded : Fs... {
   using Fs::operator()...;
@@ -68,6 +71,7 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
         job.status.set_finished_unix_ms(absl::ToUnixMillis(now));
       }
     }
+    usage_.Note(job);
   }
 }
 
@@ -90,8 +94,12 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
                  [this](const DrainNode& e) { OnDrain(e); },
              },
              event);
-  if (std::exchange(reschedule_, false)) Schedule();
-  if (Unsettled() != unsettled_stored_) StoreCluster();
+  const bool queue_due = std::exchange(queue_due_, false);
+  if (const bool all = std::exchange(reschedule_, false); all || queue_due) Schedule(all);
+  // What workers say of their progress changes nothing of it; these are the most events by far.
+  const auto* says = std::get_if<NodeSays>(&event);
+  const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report());
+  if (!progress && Unsettled() != unsettled_stored_) StoreCluster();
   for (uint64_t id : changed_) Emit(JobChanged{JobId(id)});
   return std::exchange(effects_, {});
 }
@@ -102,6 +110,7 @@ void ClusterCore::OnTick() {
   TickEvaluations();
   TickEvaluators();
   ForgetOldLinks();
+  const bool look = std::exchange(reasons_due_, false) || now_ >= queue_at_;
   std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
   for (const auto& [id, job] : jobs_) {
     if (!job.finished() || job.status.partitions_size() > 0) ids.push_back(id);
@@ -115,9 +124,13 @@ void ClusterCore::OnTick() {
     if (job->running()) Advance(*job);
     if (job->finalizing()) TryFinalize(*job);
     if (job->starting()) TryRestore(*job);
-    if (job->queued()) reschedule_ = true;
-    UpdateReason(*job);
+    if (!job->queued()) UpdateReason(*job);
   }
+  if (look) UpdateQueuedReasons();
+  if (std::exchange(settling_, members_.Settling(now_)) && !settling_) reschedule_ = true;
+  if (now_ < queue_at_) return;
+  queue_at_ = now_ + kQueueInterval;
+  queue_due_ = true;
 }
 
 // ---- queries ----
@@ -189,8 +202,7 @@ v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
   // A node of our earlier life that is still waited for is not shown as alive.
   if (node.expected) status.set_alive(false);
   if (node.role != v1::PS) {
-    const std::map<NodeName, int32_t> used = SlotsUsed();
-    if (auto it = used.find(name); it != used.end()) status.set_slots_used(it->second);
+    status.set_slots_used(std::min(node.slots, usage_.ReplicasOn(name)));
     return status;
   }
   for (const auto& [id, job] : jobs_) {
@@ -203,6 +215,7 @@ v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
 // ---- effects ----
 
 void ClusterCore::StoreJob(const Job& job) {
+  usage_.Note(job);
   v1::StoredJob stored = job.ToStored();
   if (job.progress && job.active()) job.progress->Fill(now_, *stored.mutable_status());
   stored.mutable_status()->clear_images_per_second();

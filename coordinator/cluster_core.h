@@ -28,6 +28,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -40,6 +41,7 @@
 #include "coordinator/membership.h"
 #include "coordinator/options.h"
 #include "coordinator/placement.h"
+#include "coordinator/usage.h"
 
 namespace cairn {
 
@@ -134,6 +136,8 @@ class ClusterCore {
 
   // cluster_reasons.cc
   std::string QueuedReason(const Job& job) const;
+  void UpdateQueuedReasons();
+  void SetReason(Job& job, std::string reason);
   std::string Reason(const Job& job) const;
   std::string WarningText(const Job& job) const;
   void UpdateReason(Job& job);
@@ -225,17 +229,17 @@ class ClusterCore {
   void RemoveBackup(Job& job);
 
   // cluster_schedule.cc
-  void Schedule();
-  std::map<NodeName, int32_t> SlotsUsed() const;
+  void Schedule(bool all);
+  int32_t FreeSlots(const ClusterNode& worker) const;
   std::vector<WorkerCapacity> FreeWorkers(const Job& job);
   bool MayWork(const Job& job, const ClusterNode& worker) const;
   std::vector<WorkerCapacity> WorkersFor(const Job& job, bool may_change_device);
   bool StartQueued();
   static std::vector<NodeName> PlaceUnits(const Job& job, std::vector<WorkerCapacity> workers);
   void Rebalance(Job& job, bool may_grow);
-  double Slowness(const Job& job, const NodeName& worker) const;
-  double WorstLoad(const Job& job, const std::vector<NodeName>& owners,
-                   const std::vector<WorkerCapacity>& workers) const;
+  // Workers of a job that are slower than the others, with how many times slower.
+  using Stragglers = std::map<NodeName, double>;
+  Stragglers StragglersOf(const Job& job) const;
   void RelieveStragglers(Job& job);
   void SetOwners(Job& job, const std::vector<NodeName>& owners);
   void SendAssignments(Job& job);
@@ -245,6 +249,9 @@ class ClusterCore {
   static bool Fits(const v1::JobSpec& spec, const ClusterNode& worker);
   static std::vector<v1::Device> PreferredDevices(const Job& job);
   static size_t WorkersNeeded(const Job& job);
+  // What decides whether a queued job can start, and why it does not: the same for many jobs.
+  using Needs = std::tuple<v1::DataType, v1::Device, size_t, int32_t>;  // compute_dtype, device, workers, backups
+  static Needs NeedsOf(const Job& job);
   size_t MostOfOneDevice(const Job& job, bool free) const;
   void NoteDevices(Job& job) const;
   std::string NobodyComputesText(const Job& job, v1::Role role) const;
@@ -325,7 +332,13 @@ class ClusterCore {
   absl::Time now_;
   Effects effects_;
   std::set<uint64_t> changed_;
-  bool reschedule_ = false;
+  Usage usage_;
+  bool reschedule_ = false;     // nodes or slots came or went: the queue, and who computes what of all jobs
+  bool queue_due_ = false;      // a job was queued: the queue
+  bool reasons_due_ = false;    // the queue was looked at since the last Tick
+  bool someone_waits_ = false;  // for slots that others use, or for nodes that are to come back
+  bool settling_ = true;        // at the last Tick
+  absl::Time queue_at_ = absl::InfinitePast();  // when it is looked at in any case
 };
 
 }  // namespace cairn

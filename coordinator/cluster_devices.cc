@@ -55,14 +55,17 @@ size_t ClusterCore::WorkersNeeded(const Job& job) {
   return job.mirrored() ? 1 : static_cast<size_t>(std::max(1, job.status.spec().min_workers()));
 }
 
+ClusterCore::Needs ClusterCore::NeedsOf(const Job& job) {
+  const v1::JobSpec& spec = job.status.spec();
+  return {spec.compute_dtype(), spec.device(), WorkersNeeded(job), spec.backups()};
+}
+
 // Workers that may work for it and have the same kind of device; free: with a slot that nobody uses.
 size_t ClusterCore::MostOfOneDevice(const Job& job, bool free) const {
-  const std::map<NodeName, int32_t> used = SlotsUsed();
   std::map<v1::Device, size_t> count;
   for (const auto& [name, node] : members_.nodes()) {
     if (node.role != v1::WORKER || !node.connected() || !MayWork(job, node)) continue;
-    const auto it = used.find(name);
-    count[node.device_kind] += !free || it == used.end() || it->second < node.slots;
+    count[node.device_kind] += !free || FreeSlots(node) > 0;
   }
   return std::max(count[v1::CPU], count[v1::GPU]);
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/text.h"
 #include "coordinator/cluster_core.h"
 
@@ -55,6 +57,14 @@ std::string SplitText(v1::Split split) {
   }
 }
 
+absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::Split wanted) {
+  std::vector<std::string> there;
+  for (const v1::Split split : {v1::VALIDATION, v1::TEST, v1::TRAIN}) {
+    if (ExamplesOf(data, split) > 0) there.push_back(absl::StrCat("--split ", SplitText(split)));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
+}
+
 }  // namespace
 
 // The split as the job's data has it; that of other data is seen when a worker has looked at it.
@@ -72,8 +82,7 @@ absl::Status ClusterCore::CheckEvaluate(const Job& job, const Evaluation& evalua
     *with_data.mutable_data() = *evaluation.data;
     CAIRN_RETURN_IF_ERROR(CheckJob(with_data).status());
   } else if (ExamplesOf(job.status.data(), evaluation.split) == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("the data of job %d has no %s split", job.id(), SplitText(evaluation.split)));
+    return NoSplit(absl::StrFormat("the data of job %d has", job.id()), job.status.data(), evaluation.split);
   }
   if (evaluation.weights.empty()) {
     if (const NodeName missing = MissingPs(job); !missing.empty()) return PsIsAway(missing, job);
@@ -147,8 +156,7 @@ bool ClusterCore::OnEvaluationData(const ClusterNode& node, const v1::DataInfoRe
     EndEvaluation(it->first, absl::InvalidArgumentError(
                                  absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)")));
   } else if (examples == 0) {
-    EndEvaluation(it->first, absl::FailedPreconditionError(absl::StrFormat(
-                                 "the data at %s have no %s split", evaluation.data->path(), SplitText(evaluation.split))));
+    EndEvaluation(it->first, NoSplit(absl::StrFormat("the data at %s have", evaluation.data->path()), reply.info(), evaluation.split));
   } else {
     CutIntoShards(it->first, examples);
   }

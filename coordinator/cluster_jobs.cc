@@ -347,6 +347,7 @@ void ClusterCore::DropFromNodes(uint64_t job_id, v1::Role role) {
 void ClusterCore::Forget(uint64_t job_id) {
   Emit(Store{absl::StrCat(kJobKeyPrefix, job_id), std::nullopt});
   DropFromNodes(job_id, v1::PS);
+  usage_.Forget(job_id);
   jobs_.erase(job_id);
   changed_.insert(job_id);
 }

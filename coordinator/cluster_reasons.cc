@@ -128,9 +128,26 @@ std::string ClusterCore::WarningText(const Job& job) const {
   return text;
 }
 
+// Of all that wait; those that need the same wait for the same reason.
+void ClusterCore::UpdateQueuedReasons() {
+  std::map<std::tuple<Needs, bool, bool>, std::string> known;
+  for (auto& [id, job] : jobs_) {
+    if (!job.queued()) continue;
+    if (!job.left_out.empty()) {
+      SetReason(job, QueuedReason(job));
+      continue;
+    }
+    const auto [it, news] = known.try_emplace({NeedsOf(job), job.has_data(), job.inspecting});
+    if (news) it->second = QueuedReason(job);
+    SetReason(job, it->second);
+  }
+}
+
 void ClusterCore::UpdateReason(Job& job) {
-  if (job.finished()) return;
-  std::string reason = Reason(job);
+  if (!job.finished()) SetReason(job, Reason(job));
+}
+
+void ClusterCore::SetReason(Job& job, std::string reason) {
   if (reason != job.status.reason()) {
     job.status.set_reason(std::move(reason));
     job.reason_since = now_;

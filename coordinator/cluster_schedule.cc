@@ -54,39 +54,50 @@ std::vector<NodeName> OwnersOfReplicas(const std::vector<NodeName>& units, int32
   return owners;
 }
 
-int ReplicasOn(const std::vector<NodeName>& owners, const NodeName& worker) {
-  return static_cast<int>(std::count(owners.begin(), owners.end(), worker));
+std::map<NodeName, int32_t> CountByOwner(const std::vector<NodeName>& owners) {
+  std::map<NodeName, int32_t> count;
+  for (const NodeName& owner : owners) ++count[owner];
+  return count;
+}
+
+double FactorOf(const std::map<NodeName, double>& stragglers, const NodeName& worker) {
+  const auto it = stragglers.find(worker);
+  return it == stragglers.end() ? 1 : it->second;
+}
+
+// The load of the most loaded worker for its slots and its speed: what decides the time of a step.
+double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers, const std::map<NodeName, double>& stragglers) {
+  const std::map<NodeName, int32_t> held = CountByOwner(owners);
+  double worst = 0;
+  for (const WorkerCapacity& w : workers) {
+    const auto it = held.find(w.name);
+    if (it != held.end()) worst = std::max(worst, it->second * FactorOf(stragglers, w.name) / w.slots);
+  }
+  return worst;
 }
 
 }  // namespace
 
-void ClusterCore::Schedule() {
+// all: also who computes what of the jobs that run; else the queue alone, and they may grow where nobody waits any more.
+void ClusterCore::Schedule(bool all) {
   PruneFinished();
-  for (auto& [id, job] : jobs_) job.repair_due = true;  // nodes may have come, gone, or be drained
+  reasons_due_ = true;
   // Right after our own start the nodes that we knew are waited for: a job should get all of them.
-  const bool someone_waits = members_.Settling(now_) || StartQueued();
+  const bool waited = std::exchange(someone_waits_, members_.Settling(now_) || StartQueued());
+  if (!all && (someone_waits_ || !waited)) return;
+  for (auto& [id, job] : jobs_) job.repair_due = true;  // nodes may have come, gone, or be drained
   std::vector<const Job*> running;
   for (const auto& [id, job] : jobs_) {
     if (job.starting() || job.running()) running.push_back(&job);
   }
   for (uint64_t id : InOrder(std::move(running))) {
     Job& job = jobs_.at(id);
-    Rebalance(job, !someone_waits);
+    Rebalance(job, !someone_waits_);
     SendAssignments(job);
   }
 }
 
-std::map<NodeName, int32_t> ClusterCore::SlotsUsed() const {
-  std::map<NodeName, int32_t> used;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.starting() && !job.running()) continue;
-    for (const v1::ReplicaPlacement& r : job.status.replicas()) ++used[r.worker()];
-  }
-  for (auto& [name, slots] : used) {
-    if (const ClusterNode* node = members_.Find(name)) slots = std::min(slots, node->slots);
-  }
-  return used;
-}
+int32_t ClusterCore::FreeSlots(const ClusterNode& worker) const { return std::max(0, worker.slots - usage_.ReplicasOn(worker.name)); }
 
 // Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not asked
 // while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its compute_dtype.
@@ -94,9 +105,10 @@ std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job, bo
   std::vector<ClusterNode*> all = members_.Connected(role);
   if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });
   std::vector<ClusterNode*> good;
+  const Stragglers stragglers = job == nullptr ? Stragglers() : StragglersOf(*job);
   for (ClusterNode* node : all) {
     const bool silent = now_ - node->last_heard > 2 * options_.heartbeat_interval;
-    const bool slow = job != nullptr && Slowness(*job, node->name) > 1;
+    const bool slow = stragglers.contains(node->name);
     if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
   }
   return good.empty() ? all : good;
@@ -107,11 +119,10 @@ bool ClusterCore::MayWork(const Job& job, const ClusterNode& worker) const {
 }
 
 std::vector<WorkerCapacity> ClusterCore::FreeWorkers(const Job& job) {
-  std::map<NodeName, int32_t> used = SlotsUsed();
   std::vector<WorkerCapacity> free;
   for (const ClusterNode* node : members_.Connected(v1::WORKER)) {
     if (!MayWork(job, *node)) continue;
-    if (const int32_t slots = node->slots - used[node->name]; slots > 0) free.push_back({node->name, slots, node->device_kind});
+    if (const int32_t slots = FreeSlots(*node); slots > 0) free.push_back({node->name, slots, node->device_kind});
   }
   return free;
 }
@@ -123,16 +134,23 @@ bool ClusterCore::StartQueued() {
     if (job.queued() && job.has_data()) queue.push_back(&job);
   }
   if (queue.empty()) return false;
+  std::set<Needs> too_large;  // for this cluster, whoever else runs
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.at(id);
+    if (job.left_out.empty() && too_large.contains(NeedsOf(job))) continue;
     const size_t needed = WorkersNeeded(job);
-    if (PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) continue;
+    if (PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) {
+      if (job.left_out.empty()) too_large.insert(NeedsOf(job));
+      continue;
+    }
     std::vector<WorkerCapacity> free = OfOneDevice(FreeWorkers(job), PreferredDevices(job), needed);
     if (!free.empty()) {
       StartJob(job, std::move(free));
     } else if (MostOfOneDevice(job, /*free=*/false) >= needed) {
       return true;  // later jobs do not overtake it
-    }               // else: this cluster is too small for it, others need not wait
+    } else if (job.left_out.empty()) {
+      too_large.insert(NeedsOf(job));  // others need not wait
+    }
   }
   return false;
 }
@@ -140,12 +158,13 @@ bool ClusterCore::StartQueued() {
 // The workers that may share the job, of one kind of device, with the slots that it can have on each: those that have replicas of it, then
 // free ones. Without may_change_device it stays on the kind that it is on, as long as a worker has replicas of it.
 std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job, bool may_change_device) {
-  std::map<NodeName, int32_t> used = SlotsUsed();
+  const std::map<NodeName, int32_t> own_replicas = CountByOwner(job.owners());
   std::vector<WorkerCapacity> members, others, all;
   for (const auto& [name, node] : members_.nodes()) {
     if (node.role != v1::WORKER || !MayWork(job, node)) continue;
-    const int32_t own = static_cast<int32_t>(job.ReplicasOf(name).size());
-    const int32_t free = node.slots - used[name];
+    const auto own_it = own_replicas.find(name);
+    const int32_t own = own_it == own_replicas.end() ? 0 : own_it->second;
+    const int32_t free = FreeSlots(node);
     if (own > 0) {
       members.push_back({name, std::clamp(own + free, 1, node.slots), node.device_kind});
     } else if (node.connected() && free > 0) {
@@ -167,62 +186,52 @@ std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job, bool may_cha
   return members;
 }
 
-// How many times slower than the others a worker computes this job's replicas; 1 for one that is no straggler.
-double ClusterCore::Slowness(const Job& job, const NodeName& worker) const {
-  auto own = job.speed.find(worker);
-  if (own == job.speed.end() || now_ - own->second.at > kSpeedKeptFor) return 1;
+ClusterCore::Stragglers ClusterCore::StragglersOf(const Job& job) const {
   double sum = 0;
-  int others = 0;
+  int workers = 0;
+  std::vector<std::pair<const NodeName*, double>> known;
   for (const auto& [name, speed] : job.speed) {
     const ClusterNode* node = members_.Find(name);
-    if (name == worker || node == nullptr || !node->alive || now_ - speed.at > kSpeedKeptFor) continue;
+    if (node == nullptr || !node->alive || now_ - speed.at > kSpeedKeptFor) continue;
+    known.emplace_back(&name, speed.replica_ms);
     sum += speed.replica_ms;
-    ++others;
+    ++workers;
   }
-  if (others == 0 || sum <= 0) return 1;
-  const double factor = own->second.replica_ms * others / sum;
-  return factor > kStragglerFactor ? factor : 1;
-}
-
-// The load of the most loaded worker for its slots and its speed: what decides the time of a step.
-double ClusterCore::WorstLoad(const Job& job, const std::vector<NodeName>& owners,
-                              const std::vector<WorkerCapacity>& workers) const {
-  double worst = 0;
-  for (const WorkerCapacity& w : workers)
-    worst = std::max(worst, ReplicasOn(owners, w.name) * Slowness(job, w.name) / w.slots);
-  return worst;
+  Stragglers stragglers;
+  for (const auto& [name, replica_ms] : known) {
+    const double of_others = sum - replica_ms;
+    if (workers < 2 || of_others <= 0) continue;
+    if (const double factor = replica_ms * (workers - 1) / of_others; factor > kStragglerFactor) stragglers[*name] = factor;
+  }
+  return stragglers;
 }
 
 // One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
 void ClusterCore::RelieveStragglers(Job& job) {
   if (!job.running() || !job.synchronous() || job.awaiting_ready || now_ < job.relieve_at) return;
   job.relieve_at = now_ + kStragglerInterval;
+  const Stragglers stragglers = StragglersOf(job);
+  if (stragglers.empty() && !job.straggled) return;
   std::vector<NodeName> owners = job.owners();
   const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
-  const bool straggled =
-      std::any_of(workers.begin(), workers.end(), [&](auto& w) { return Slowness(job, w.name) > 1; });
+  const bool straggled = std::any_of(workers.begin(), workers.end(), [&](auto& w) { return stragglers.contains(w.name); });
   if (std::exchange(job.straggled, straggled) && !straggled) reschedule_ = true;  // it takes its share again
-  const double before = WorstLoad(job, owners, workers);
+  const double before = WorstLoad(owners, workers, stragglers);
+  std::map<NodeName, int32_t> held = CountByOwner(owners);
   for (const WorkerCapacity& slow : workers) {
-    const double factor = Slowness(job, slow.name);
-    const int held = ReplicasOn(owners, slow.name);
-    if (factor <= 1 || held == 0 || held * factor / slow.slots < before) continue;
-    for (size_t r = owners.size(); r-- > 0;) {  // its highest
-      if (owners[r] != slow.name) continue;
-      const WorkerCapacity* best = nullptr;
-      auto load = [&](const WorkerCapacity& w) {
-        return (ReplicasOn(owners, w.name) + 1) * Slowness(job, w.name) / w.slots;
-      };
-      for (const WorkerCapacity& w : workers) {
-        if (w.name != slow.name && (best == nullptr || load(w) < load(*best))) best = &w;
-      }
-      if (best == nullptr) return;
-      owners[r] = best->name;
-      if (WorstLoad(job, owners, workers) > before * kStragglerGain) return;
-      Log("job %d: worker \"%s\" is %.1f times slower than the others", job.id(), slow.name, factor);
-      SetOwners(job, owners);
-      return SendAssignments(job);
+    const double factor = FactorOf(stragglers, slow.name);
+    if (factor <= 1 || held[slow.name] == 0 || held[slow.name] * factor / slow.slots < before) continue;
+    const WorkerCapacity* best = nullptr;
+    const auto load = [&](const WorkerCapacity& w) { return (held[w.name] + 1) * FactorOf(stragglers, w.name) / w.slots; };
+    for (const WorkerCapacity& w : workers) {
+      if (w.name != slow.name && (best == nullptr || load(w) < load(*best))) best = &w;
     }
+    if (best == nullptr) return;
+    *std::find(owners.rbegin(), owners.rend(), slow.name) = best->name;  // its highest
+    if (WorstLoad(owners, workers, stragglers) > before * kStragglerGain) return;
+    Log("job %d: worker \"%s\" is %.1f times slower than the others", job.id(), slow.name, factor);
+    SetOwners(job, owners);
+    return SendAssignments(job);
   }
 }
 
@@ -237,11 +246,12 @@ void ClusterCore::Rebalance(Job& job, bool may_grow) {
   const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
+    const Stragglers stragglers = StragglersOf(job);
     std::vector<WorkerCapacity> by_speed = workers;
     for (WorkerCapacity& w : by_speed)
-      w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / Slowness(job, w.name)));
+      w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
     std::vector<NodeName> spread = RebalanceReplicas(owners, by_speed);
-    if (WorstLoad(job, spread, workers) < WorstLoad(job, owners, workers)) owners = std::move(spread);
+    if (WorstLoad(spread, workers, stragglers) < WorstLoad(owners, workers, stragglers)) owners = std::move(spread);
   }
   if (owners != before) SetOwners(job, OwnersOfReplicas(owners, group));
 }
@@ -277,10 +287,12 @@ void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
 // To every worker that, as far as we know, runs something else than it should.
 void ClusterCore::SendAssignments(Job& job) {
   if (!job.running() || job.awaiting_ready) return;
+  const std::vector<int32_t> none;
   std::map<NodeName, std::vector<int32_t>> wanted;
   for (const v1::ReplicaPlacement& r : job.status.replicas()) wanted[r.worker()].push_back(r.replica());
   for (ClusterNode* node : members_.Connected(v1::WORKER)) {
-    const std::vector<int32_t>& replicas = wanted[node->name];
+    const auto its = wanted.find(node->name);
+    const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
     auto known = node->running.find(job.id());
     if (known != node->running.end() && known->second.generation < job.rollback_generation) {
       Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it begins anew

@@ -179,7 +179,7 @@ void ClusterCore::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
   TakeFacts(reply.checkpoint(), *job->status.mutable_spec());
   ResolveDefaults(*job);
   StoreJob(*job);
-  reschedule_ = true;
+  queue_due_ = true;
 }
 
 // Workers that do not see the data compute nothing of the job, until they are started again.
@@ -225,7 +225,7 @@ void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply, 
   for (ReplyToken token : submission.replies) {
     Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(StatusOf(job), job.checked.get())});
   }
-  reschedule_ = true;
+  queue_due_ = true;
 }
 
 // Fields whose default is what the cluster has, or a checkpoint; they stay 0 while it has nothing.

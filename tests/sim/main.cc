@@ -57,7 +57,8 @@ int RunMany(uint64_t first, uint64_t seeds, PlantedBug bug, const std::string& c
 int main(int argc, char** argv) {
   CLI::App app{"Runs whole jobs on virtual time under faults and checks the promises of the system after each."};
   uint64_t seeds = 1000, first = 1, seed = 0;
-  int nodes = 0;
+  cairn::sim::ScaleOptions scale;
+  scale.nodes = 0;
   std::string bug_name, bug_names, checker;
   for (PlantedBug b : cairn::sim::AllBugs()) bug_names += std::string(bug_names.empty() ? "" : ", ") + Name(b);
   app.add_option("--seeds", seeds, "How many runs");
@@ -66,7 +67,11 @@ int main(int argc, char** argv) {
   app.add_option("--bug", bug_name, "Plant a defect: " + bug_names);
   app.add_option("--checker", checker,
                  "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, callbacks, bounds, progress");
-  app.add_option("--nodes", nodes, "A cluster of so many nodes instead, for its figures")->check(CLI::Range(10, 4000));
+  app.add_option("--nodes", scale.nodes, "A cluster of so many nodes instead, for its figures")->check(CLI::Range(10, 4000));
+  app.add_option("--jobs", scale.jobs, "With --nodes: so many jobs")->check(CLI::Range(1, 10000));
+  app.add_flag("--small", scale.small, "With --nodes: each of one replica and few partitions");
+  app.add_option("--slots", scale.slots, "With --nodes: of a worker")->check(CLI::Range(1, 1000));
+  app.add_option("--min-workers", scale.min_workers, "With --nodes: of each job");
   CLI11_PARSE(app, argc, argv);
 
   PlantedBug bug = PlantedBug::kNone;
@@ -77,8 +82,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "--bug %s: no such defect; there are %s\n", bug_name.c_str(), bug_names.c_str());
     return 2;
   }
-  if (nodes > 0) {
-    const cairn::sim::ScaleResult result = cairn::sim::SimulateScale(nodes, first);
+  if (scale.nodes > 0) {
+    scale.seed = first;
+    const cairn::sim::ScaleResult result = cairn::sim::SimulateScale(scale);
     std::printf("%s\n", result.text.c_str());
     return result.violation.empty() ? 0 : 1;
   }

@@ -1,7 +1,7 @@
 #include "tests/sim/scale.h"
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <set>
 #include <vector>
@@ -16,14 +16,18 @@
 namespace cairn::sim {
 namespace {
 
-constexpr int kJobs = 4;
 constexpr absl::Duration kTime = absl::Seconds(30);
+constexpr absl::Duration kSubmitting = absl::Seconds(4);  // from the second second on
+constexpr absl::Duration kSteadyFrom = absl::Seconds(10);
+
+double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 class ScaleRun {
  public:
-  ScaleRun(int nodes, uint64_t seed) : world_(seed, false), core_(CoordinatorOptions{}, 1, {}, world_.now()) {
-    nodes_.resize(static_cast<size_t>(nodes));
-    for (int i = 0; i < nodes; ++i) {
+  explicit ScaleRun(const ScaleOptions& options)
+      : options_(options), world_(options.seed, false), core_(CoordinatorOptions{}, 1, {}, world_.now()) {
+    nodes_.resize(static_cast<size_t>(options.nodes));
+    for (int i = 0; i < options.nodes; ++i) {
       Node& node = nodes_[static_cast<size_t>(i)];
       node.ps = i % 5 == 0;
       node.name = absl::StrFormat("%s-%d", node.ps ? "ps" : "worker", i);
@@ -31,29 +35,32 @@ class ScaleRun {
   }
 
   ScaleResult Run() {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = CpuSeconds();
     Tick();
     for (Node& node : nodes_) world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Seconds(1)), [&] { Join(node); });
-    for (int j = 0; j < kJobs; ++j) {
-      world_.After(absl::Seconds(2) + absl::Milliseconds(100) * j, [this, j] { Submit(j); });
+    for (int j = 0; j < options_.jobs; ++j) {
+      world_.After(absl::Seconds(2) + kSubmitting * j / options_.jobs, [this, j] { Submit(j); });
     }
     // One in fifty dies and comes back.
     for (size_t i = 7; i < nodes_.size(); i += 50) {
       world_.After(world_.rng.Between(absl::Seconds(6), absl::Seconds(20)), [this, i] { Leave(nodes_[i]); });
     }
+    world_.RunUntil(absl::UnixEpoch() + kSteadyFrom, [] { return false; });
+    const double steady = CpuSeconds();
     world_.RunUntil(absl::UnixEpoch() + kTime, [] { return false; });
     ScaleResult result;
-    result.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    result.steady_percent = 100 * (CpuSeconds() - steady) / absl::ToDoubleSeconds(kTime - kSteadyFrom);
+    result.cpu_seconds = CpuSeconds() - begin;
     Check();
     result.violation = world_.violation();
     result.events = steps_;
     result.virtual_seconds = absl::ToDoubleSeconds(kTime);
     result.worst_step_ms = worst_step_ms_;
     result.text = absl::StrFormat(
-        "%d nodes, %d jobs: %d events of the coordinator in %.2f s (%.0f/s), for %.0f s of the cluster's time: %.1f %% of a core; "
-        "longest step %.1f ms%s%s",
-        nodes_.size(), kJobs, result.events, result.wall_seconds, static_cast<double>(result.events) / result.wall_seconds,
-        result.virtual_seconds, 100 * result.wall_seconds / result.virtual_seconds, result.worst_step_ms,
+        "%d nodes, %d jobs: %d events of the coordinator in %.2f s (%.0f/s), for %.0f s of the cluster's time: %.1f %% of a core, %.1f %% "
+        "once all have joined; longest step %.1f ms%s%s",
+        nodes_.size(), options_.jobs, result.events, result.cpu_seconds, static_cast<double>(result.events) / result.cpu_seconds,
+        result.virtual_seconds, 100 * result.cpu_seconds / result.virtual_seconds, result.steady_percent, result.worst_step_ms,
         result.violation.empty() ? "" : "; VIOLATION: ", result.violation);
     return result;
   }
@@ -86,7 +93,7 @@ class ScaleRun {
       hello.set_address(absl::StrFormat("%s:%d", node.name, node.process));
       for (const auto& [job, held] : node.held) *hello.add_held() = held;
     } else {
-      hello.set_slots(2);
+      hello.set_slots(options_.slots);
       for (const auto& [job, running] : node.running) *hello.add_running() = running;
     }
     Step(NodeUp{SessionToken(node.session), hello});
@@ -120,14 +127,15 @@ class ScaleRun {
     spec.set_name(absl::StrFormat("job-%d", j));
     spec.set_strategy(v1::MULTI_WORKER_MIRRORED);
     spec.mutable_model()->add_layers()->mutable_input()->add_shape(kInputs);
-    for (int units : {2000, 2000, 3}) spec.mutable_model()->add_layers()->mutable_dense()->set_units(units);
+    for (int units : options_.small ? std::vector<int>{3} : std::vector<int>{2000, 2000, 3}) spec.mutable_model()->add_layers()->mutable_dense()->set_units(units);
     spec.mutable_data()->set_path("/data");
     spec.mutable_loss()->set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
     spec.mutable_loss()->set_from_logits(true);
     spec.mutable_optimizer()->mutable_sgd();
-    spec.set_replicas(std::min<int32_t>(1024, static_cast<int32_t>(nodes_.size()) / kJobs));
+    spec.set_replicas(options_.small ? 1 : std::min(1024, options_.nodes / options_.jobs));
     spec.set_batch_size(4096);
-    spec.set_max_workers(static_cast<int32_t>(nodes_.size()) / (2 * kJobs));
+    spec.set_max_workers(options_.small ? 0 : options_.nodes / (2 * options_.jobs));
+    spec.set_min_workers(options_.min_workers);
     spec.set_epochs(1000);
     spec.set_partition_bytes(64 << 10);
     auto checked = CheckJob(spec);
@@ -136,10 +144,9 @@ class ScaleRun {
   }
 
   void Step(const Event& event) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = CpuSeconds();
     Effects effects = core_.Step(event, world_.now());
-    worst_step_ms_ =
-        std::max(worst_step_ms_, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    worst_step_ms_ = std::max(worst_step_ms_, 1000 * (CpuSeconds() - begin));
     ++steps_;
     for (Effect& effect : effects) {
       if (auto* send = std::get_if<SendCommand>(&effect)) {
@@ -186,7 +193,7 @@ class ScaleRun {
     if (answer.kind_case() != v1::NodeMessage::KIND_NOT_SET) Step(NodeSays{SessionToken(node.session), answer});
   }
 
-  // Every job runs, each replica has one worker that lives, each partition a ps that lives.
+  // Every job runs whose turn it is, each replica has one worker that lives, each partition a ps that lives.
   void Check() {
     const v1::ListNodesResponse nodes = core_.ListNodes();
     std::set<std::string> alive;
@@ -194,8 +201,12 @@ class ScaleRun {
       if (node.alive()) alive.insert(node.name());
     }
     if (alive.size() != nodes_.size()) world_.Fail(absl::StrFormat("%d of %d nodes are alive", alive.size(), nodes_.size()));
-    for (uint64_t j = 1; j <= kJobs; ++j) {
+    const int workers = static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.ps; }));
+    const int run = options_.min_workers > workers ? 0 : options_.small ? std::min(options_.jobs, workers * options_.slots) : options_.jobs;
+    int waiting = 0;
+    for (uint64_t j = 1; j <= static_cast<uint64_t>(options_.jobs); ++j) {
       const auto status = core_.GetJob(JobId(j), world_.now());
+      if (status.ok() && status->state() == v1::QUEUED && ++waiting <= options_.jobs - run) continue;
       if (!status.ok() || status->state() != v1::RUNNING) {
         return world_.Fail(status.ok() ? absl::StrFormat("job %d: %s: %s", j, v1::JobState_Name(status->state()), status->reason())
                                        : status.status().ToString());
@@ -209,6 +220,7 @@ class ScaleRun {
     }
   }
 
+  const ScaleOptions options_;
   World world_;
   ClusterCore core_;
   std::vector<Node> nodes_;
@@ -219,6 +231,6 @@ class ScaleRun {
 
 }  // namespace
 
-ScaleResult SimulateScale(int nodes, uint64_t seed) { return ScaleRun(nodes, seed).Run(); }
+ScaleResult SimulateScale(const ScaleOptions& options) { return ScaleRun(options).Run(); }
 
 }  // namespace cairn::sim

@@ -11,13 +11,22 @@ namespace cairn::sim {
 struct ScaleResult {
   std::string violation;      // empty: every job ran on all that it should
   uint64_t events = 0;        // steps of the core
-  double wall_seconds = 0;
+  double cpu_seconds = 0;
   double virtual_seconds = 0;
   double worst_step_ms = 0;   // the longest single step
+  double steady_percent = 0;  // of a core, once all nodes have joined and all jobs are submitted
   std::string text;           // all of that in a line
 };
 
-// A fifth of the nodes are ps, the others workers; four jobs share them for 30 s.
-ScaleResult SimulateScale(int nodes, uint64_t seed);
+struct ScaleOptions {
+  int nodes = 1000;      // a fifth of them are ps, the others workers
+  uint64_t seed = 1;
+  int jobs = 4;          // that share them for 30 s
+  bool small = false;    // one replica and a few partitions each; else each has its share of all nodes, and a model of 16 MB
+  int slots = 2;         // of a worker; where they are too few for the replicas of small jobs, jobs wait
+  int min_workers = 0;   // of each job; more than there are: all wait
+};
+
+ScaleResult SimulateScale(const ScaleOptions& options);
 
 }  // namespace cairn::sim

@@ -54,7 +54,7 @@ TEST(Network, AStreamThatIsOverKeepsNothing) {
 }
 
 TEST(Simulation, AClusterOfAThousandNodesIsNoBurden) {
-  const ScaleResult result = SimulateScale(1000, 1);
+  const ScaleResult result = SimulateScale({});
   std::printf("%s\n", result.text.c_str());
   EXPECT_EQ(result.violation, "");
 }
