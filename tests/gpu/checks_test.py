@@ -83,5 +83,26 @@ class Gtest(unittest.TestCase):
             checks.gtest(self.program(fate))
 
 
+class Sanitizer(unittest.TestCase):
+    def test_reports_are_of_kernels_not_of_the_way_there(self):
+        text = textwrap.dedent("""\
+            ========= COMPUTE-SANITIZER
+            [ RUN      ] Sanitized/OneStep.OfASmallCnn/Strict
+            ========= Error: Race reported between Write access at void cutlass::Kernel<x>(T1::Params)+0x90
+            =========     and Read access at void cutlass::Kernel<x>(T1::Params)+0x150 [64 hazards]
+            =========     Host Frame: cairn::cudnn::Conv::Launch [0x1] in libcairn_cudnn.so
+            =========.
+            ========= Invalid __global__ write of size 4 bytes
+            =========     at void cairn::cudnn::kernels::Run<cairn::cudnn::kernels::ForEach<x>>(T1)+0x3b0
+            =========     by thread (0,0,0) in block (1,0,0)
+            =========.
+            ========= ERROR SUMMARY: 2 errors
+            """).replace("=========.\n", "========= \n")
+        reports = checks.sanitizer_reports(text)
+        self.assertEqual(len(reports), 2)
+        self.assertEqual([r for r in reports if "cairn::" in r], reports[1:])
+        self.assertEqual(checks.sanitizer_reports("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"), [])
+
+
 if __name__ == "__main__":
     unittest.main()
