@@ -271,6 +271,7 @@ void PartitionCore::Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects
   }
   if (config_.durability == v1::SNAPSHOT) {
     persisted_ = entry.version();
+    gradient = {};  // the update reuses its memory
     Advance(effects);
   } else {
     effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});

@@ -38,6 +38,19 @@ TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
   EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 13)));
 }
 
+TEST(DurabilityTest, TheGradientsMemoryHoldsTheNewValues) {
+  for (const v1::Durability durability : {v1::SNAPSHOT, v1::LOGGED}) {
+    PartitionConfig config = Config(durability);
+    Copy copy(config, {Generation(5), false, {}});
+    for (uint64_t v = 1; v <= 3; ++v) {
+      Frame push = PushFrame(config, 0, 1, v, 1.0f);
+      const uint8_t* const gradient = push.payload.data();
+      copy.Run(FrameEvent{1, std::move(push)});
+      EXPECT_EQ(copy.core.state().values.data(), gradient) << "it was copied: " << v1::Durability_Name(durability) << ", version " << v;
+    }
+  }
+}
+
 TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
