@@ -6,6 +6,13 @@
 #include "common/base/limits.h"
 
 namespace cairn {
+namespace {
+
+// A partition of less is on its way for so short a time that nothing is gained by cutting it.
+constexpr int64_t kCutBytesMin = int64_t{1} << 20;
+constexpr int64_t kFirstPartitionParts = 8;
+
+}  // namespace
 
 StepPlan StepPlan::Of(const v1::JobSpec& spec, int64_t examples) {
   const int32_t pieces = std::max(spec.accumulate_steps(), 1);
@@ -54,12 +61,16 @@ PlaceRange Share(int64_t items, int64_t index, int64_t parts) {
 std::vector<v1::PartitionRange> CutPartitions(int64_t space_size, int64_t partition_bytes) {
   const int64_t numbers = partition_bytes / 4;
   CAIRN_CHECK(numbers > 0 && numbers % kSpaceAlignment == 0, "partition_bytes is a multiple of 64");
+  const int64_t least = numbers / kFirstPartitionParts;
+  const bool room = space_size / numbers + kFirstPartitionParts <= kPartitionsMax;
+  const bool cut_first = space_size > numbers && partition_bytes >= kCutBytesMin && least % kSpaceAlignment == 0 && room;
   std::vector<v1::PartitionRange> ranges;
-  for (int64_t begin = 0; begin < space_size; begin += numbers) {
+  for (int64_t begin = 0, size; begin < space_size; begin += size) {
+    size = cut_first && begin < numbers ? std::max(begin, least) : numbers;
     v1::PartitionRange& range = ranges.emplace_back();
     range.set_partition(static_cast<uint32_t>(ranges.size() - 1));
     range.set_begin(begin);
-    range.set_end(std::min(begin + numbers, space_size));
+    range.set_end(std::min(begin + size, space_size));
   }
   return ranges;
 }

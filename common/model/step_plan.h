@@ -54,7 +54,9 @@ struct StepPlan {
 // Share of `items` (a validation split, say) that falls to part `index` of `parts`: contiguous, sizes differ by at most one.
 PlaceRange Share(int64_t items, int64_t index, int64_t parts);
 
-// Cuts [0, space_size) into partitions of partition_bytes (the last one shorter).
+// Cuts [0, space_size) into partitions of partition_bytes (the last one shorter). The first of several large ones is cut again, into an eighth, an
+// eighth, a quarter and a half: the gradients of the first layers are final last and their values are wanted first, so that the whole way of
+// what is pushed last is waited for. A way of an eighth is short.
 std::vector<v1::PartitionRange> CutPartitions(int64_t space_size, int64_t partition_bytes);
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // without overlap.
 #include "common/model/step_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -173,6 +174,21 @@ TEST(CutPartitions, CoverTheSpaceInOrder) {
   EXPECT_TRUE(CutPartitions(0, 64).empty());
 }
 
+TEST(CutPartitions, TheFirstOfLargeOnesIsCutAgain) {
+  const auto ends = [](int64_t space, int64_t bytes) {
+    std::vector<uint64_t> ends;
+    for (const v1::PartitionRange& range : CutPartitions(space, bytes)) ends.push_back(range.end());
+    return ends;
+  };
+  constexpr int64_t kMega = 1 << 20;
+  EXPECT_THAT(ends(3 * kMega - 16, 4 * kMega), testing::ElementsAre(kMega / 8, kMega / 4, kMega / 2, kMega, 2 * kMega, 3 * kMega - 16));
+  EXPECT_THAT(ends(kMega + 16, 4 * kMega), testing::ElementsAre(kMega / 8, kMega / 4, kMega / 2, kMega, kMega + 16));
+  EXPECT_THAT(ends(kMega, 4 * kMega), testing::ElementsAre(kMega));  // alone
+  EXPECT_THAT(ends(kMega, kMega), testing::ElementsAre(kMega / 32, kMega / 16, kMega / 8, kMega / 4, kMega / 2, 3 * kMega / 4, kMega));
+  EXPECT_EQ(ends(kMega, kMega / 2).size(), 8u);                       // small ones
+  EXPECT_EQ(ends(kMega, kMega + 64).size(), 4u);                      // its eighth is not of whole 64 bytes
+}
+
 TEST(DefaultPartitionBytes, EveryServerHasWork) {
   EXPECT_EQ(DefaultPartitionBytes(int64_t{1} << 30, 2), int64_t{4} << 20);
   for (int64_t space : {16, 64, 1024, 34848, 3000000, 50000000}) {
@@ -185,7 +201,7 @@ TEST(DefaultPartitionBytes, EveryServerHasWork) {
       if (space >= 16 * ps * ps) {
         EXPECT_GE(partitions, ps) << space << " " << ps;
       }
-      EXPECT_LE(partitions, std::max<int64_t>(ps, 2 * (space * 4 / (4 << 20)) + ps));
+      EXPECT_LE(partitions, std::max<int64_t>(ps, 2 * (space * 4 / (4 << 20)) + ps) + (bytes >= 1 << 20 ? 3 : 0));
     }
   }
   EXPECT_GE(DefaultPartitionBytes(0, 0), 64);
