@@ -45,9 +45,10 @@ add_folder() {
   case ":${LD_LIBRARY_PATH:-}:" in *":$1:"*) return ;; esac
   export LD_LIBRARY_PATH=$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
+known_to_loader=$(ldconfig -p 2> /dev/null || true)
 found_by_loader() {
   local dir
-  if ldconfig -p 2> /dev/null | grep -q "[[:space:]]$1 "; then return; fi
+  if [[ $known_to_loader == *[[:space:]]"$1 "* ]]; then return; fi
   for dir in ${LD_LIBRARY_PATH//:/ }; do [[ ! -e $dir/$1 ]] || return 0; done
   return 1
 }
@@ -88,7 +89,7 @@ for dir in /usr/local/nvidia /usr/lib/wsl; do
 done
 export PATH
 command -v nvidia-smi > /dev/null || skip "no nvidia-smi: this machine has no NVIDIA driver"
-nvidia-smi -L 2> /dev/null | grep -q GPU || skip "nvidia-smi names no GPU"
+[[ $(nvidia-smi -L 2> /dev/null) == *GPU* ]] || skip "nvidia-smi names no GPU"
 python_has_cuda_13=$(of_python libcublasLt.so.13)  # a cuDNN for CUDA 12 has the same name
 for library in libnvrtc.so.13 libcublasLt.so.13 libcudnn.so.9; do add_folder_of $library; done
 echo "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}"
