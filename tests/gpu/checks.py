@@ -74,7 +74,7 @@ RESTARTS_MAX = 6
 FAILURES_SHOWN = 5
 # After one of these a process cannot use the device any more.
 STICKY = re.compile(r"cudaError(IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction|InvalidAddressSpace|InvalidPc|LaunchTimeout|HardwareStackError"
-                    r"|Assert|ECCUncorrectable|Unknown)\b")
+                    r"|Assert|ECCUncorrectable|Unknown)\b|CUDA error (7\d\d|214|999)\b|cuda\w+\(.*\n +Which is: (7\d\d|214|999)\n")
 # What the programs and NVIDIA's libraries say of themselves.
 TALKATIVE = {"CAIRN_LOG_LEVEL": "debug", "CUDNN_LOGLEVEL_DBG": "2", "CUDNN_LOGDEST_DBG": "stdout", "CUBLASLT_LOG_LEVEL": "2"}
 
