@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/random/random.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,13 +15,16 @@
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/leader_finder.h"
 #include "common/base/clock.h"
+#include "common/rpc/backoff.h"
+#include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/daemon.h"
 
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
-constexpr absl::Duration kBackoffMax = absl::Seconds(2);
+constexpr BackoffOptions kBackoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(2)};
 // A list of jobs with their models.
 constexpr int kAnswerBytesMax = 64 << 20;
 // Of several coordinators one is elected within the lease of the one that died, 3 s by default.
@@ -58,20 +60,6 @@ v1::GetJobRequest ToRequest(const JobRef& job) {
 }
 
 bool IsTransient(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
-
-class Backoff {
- public:
-  absl::Duration Next() {
-    const absl::Duration wait = next_ * absl::Uniform(random_, 0.5, 1.0);
-    next_ = std::min(next_ * 2, kBackoffMax);
-    return wait;
-  }
-  void Reset() { next_ = kBackoffMin; }
-
- private:
-  absl::BitGen random_;
-  absl::Duration next_ = kBackoffMin;
-};
 
 }  // namespace
 
@@ -123,8 +111,8 @@ struct JobClient::Connection {
         if (used->channel->GetState(false) == GRPC_CHANNEL_READY) break;  // the coordinator itself says so
         *hint = MoveOn(used, "");
         return absl::UnavailableError(absl::StrFormat(
-            "cannot reach the coordinator at %s (%s); is it running? start one with `cairn up` or give --coordinator",
-            addresses, ShortReason(status.error_message())));
+            "cannot reach the coordinator at %s (%s); is it running? start one with `cairn up` or give --coordinator%s",
+            addresses, ShortReason(status.error_message()), TlsHint(status.error_message())));
       }
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return absl::DeadlineExceededError(absl::StrFormat(
@@ -138,7 +126,7 @@ struct JobClient::Connection {
       default:
         break;
     }
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    return FromGrpcStatus(status);
   }
 
   // Every call is safe to repeat (cluster.proto), so that it may be asked of one coordinator after the other.
@@ -148,7 +136,7 @@ struct JobClient::Connection {
                                 const Request& request, absl::Duration timeout) {
     RealClock clock;
     const absl::Time begin = clock.Now();
-    Backoff backoff;
+    Backoff backoff(kBackoff, RandomBits());
     size_t unreached = 0;  // coordinators, since one answered
     while (true) {
       CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Link> used, Get());
@@ -209,12 +197,10 @@ JobClient::JobClient(const JobClientOptions& options)
 JobClient::~JobClient() = default;
 
 absl::StatusOr<v1::SubmitResponse> JobClient::Submit(const v1::JobSpec& spec) {
-  absl::BitGen random;
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
-  request.set_request_key(
-      absl::StrFormat("%016x%016x", absl::Uniform<uint64_t>(random), absl::Uniform<uint64_t>(random)));
-  Backoff backoff;
+  request.set_request_key(absl::StrFormat("%016x%016x", RandomBits(), RandomBits()));
+  Backoff backoff(kBackoff, RandomBits());
   for (int attempt = 1;; ++attempt) {
     auto response = connection_->Call(&v1::JobService::Stub::Submit, request, options_.submit_timeout);
     if (response.ok() || !absl::IsUnavailable(response.status()) || attempt == 3) return response;
@@ -255,7 +241,7 @@ absl::Status JobClient::Predict(const v1::PredictRequest& request,
                                 const std::function<absl::Status(const v1::PredictResponse&)>& on_part) {
   RealClock clock;
   const absl::Time begin = clock.Now();
-  Backoff backoff;
+  Backoff backoff(kBackoff, RandomBits());
   size_t unreached = 0;  // coordinators, since one answered
   while (true) {
     CAIRN_ASSIGN_OR_RETURN(const auto link, connection_->Get());
@@ -301,7 +287,7 @@ absl::StatusOr<v1::NodeStatus> JobClient::DrainNode(const std::string& name, boo
 
 absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks) {
   v1::GetJobRequest request = ToRequest(job);
-  Backoff backoff;
+  Backoff backoff(kBackoff, RandomBits());
   RealClock clock;  // one that is set anew ends no watch
   absl::Time last_heard = clock.Now();
   int redirects = 0;  // in a row

@@ -7,13 +7,16 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/leader_finder.h"
 #include "common/base/executor.h"
 #include "common/rpc/backoff.h"
+#include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/utf8_message.h"
 
@@ -28,10 +31,6 @@ constexpr absl::Duration kBackoffMaxOfSeveral = absl::Milliseconds(500);
 // What a Welcome may name; beyond, a coordinator that talks nonsense would make us spin or be taken for dead.
 constexpr int kHeartbeatMsMin = 10;
 constexpr int kHeartbeatMsMax = 60'000;
-
-absl::Status ToAbsl(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
 
 }  // namespace
 
@@ -88,7 +87,7 @@ class SessionClient::Impl {
       owner->executor_.Post([this, ok] { owner->OnWritten(ok); });
     }
     void OnDone(const grpc::Status& status) override {
-      owner->executor_.Post([owner = owner, status] { owner->OnEnded(ToAbsl(status)); });
+      owner->executor_.Post([owner = owner, status] { owner->OnEnded(FromGrpcStatus(status)); });
     }
 
     Impl* const owner;
@@ -163,6 +162,7 @@ class SessionClient::Impl {
     if (s.incoming.has_welcome() && !s.up) {
       s.up = true;
       rejected_ = absl::OkStatus();
+      unreached_ = 0;
       backoff_.Reset();
       finder_.Served();
       heartbeat_interval_ = absl::Milliseconds(
@@ -205,7 +205,11 @@ class SessionClient::Impl {
       ended_.Notify();
       return;
     }
-    if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) Rejected(status);
+    if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) {
+      Rejected(status);
+    } else if (!was_up && leader.empty() && ++unreached_ == addresses_->size() && callbacks_.on_unreached) {
+      callbacks_.on_unreached(absl::Status(status.code(), absl::StrCat(status.message(), TlsHint(std::string(status.message())))));
+    }
     const bool at_once = finder_.Failed(leader);
     executor_.PostAfter(at_once ? absl::ZeroDuration() : backoff_.Next(), [this] { Connect(); });
   }
@@ -223,6 +227,7 @@ class SessionClient::Impl {
   // On the executor:
   bool stopping_ = false;
   absl::Status rejected_;  // why, last; OK once there was a session
+  size_t unreached_ = 0;   // attempts since there was one that met nobody
   std::unique_ptr<Stream> stream_;
   uint64_t epoch_ = 0;  // of stream_: tells a timer that its stream is gone
   LeaderFinder finder_;

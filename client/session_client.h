@@ -24,6 +24,8 @@ struct SessionCallbacks {
   std::function<void(const v1::CoordinatorMessage&)> on_message;  // Welcome too
   std::function<void(bool up)> on_connection;                     // up: after Welcome
   std::function<void(const absl::Status&)> on_rejected;
+  // Every coordinator was tried and none took part; it is tried on. Told once until there is a session again.
+  std::function<void(const absl::Status&)> on_unreached;
 };
 
 class SessionClient {

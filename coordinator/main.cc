@@ -42,10 +42,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, c
 }
 
 int Run(const Flags& flags) {
-  if (absl::Status status = InitLog({"coordinator", flags.common.log_level, flags.common.log_file}); !status.ok()) {
-    fprintf(stderr, "cairn-coordinator: %s\n", std::string(status.message()).c_str());
-    return 2;
-  }
+  if (!InitDaemon(flags.common, "coordinator")) return 2;
   CoordinatorNodeOptions options;
   options.listen = flags.listen;
   options.advertise = flags.advertise;
@@ -103,6 +100,6 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--lease-ms", flags.lease_ms, "A node is lost after this long without a heartbeat; at least 3 of them")
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
   return cairn::Run(flags);
 }

@@ -1,6 +1,5 @@
 // cairn-ps: holds variables of jobs.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "absl/time/time.h"
 #include "common/base/log.h"
@@ -14,7 +13,7 @@ constexpr absl::Duration kStopGrace = absl::Seconds(3);  // the whole stop takes
 void AddFlags(CLI::App* app, cairn::PsNodeOptions* o) {
   app->add_option("--listen", o->listen, "host:port; port 0: chosen by the system")->capture_default_str();
   app->add_option("--advertise", o->advertise, "host or host:port under which workers reach this ps [as in --listen]");
-  app->add_option("--coordinator", o->coordinator, "host:port of the coordinator; several: with commas")->required();
+  cairn::AddCoordinatorFlag(app, &o->coordinator);
   app->add_option("--data-dir", o->data_dir, "where variables are kept")->required();
   app->add_option("--name", o->name, "unique in the cluster [kept in the data directory]");
   app->add_option("--host-label", o->host_label, "which machine this is, for placement [the host's name]");
@@ -33,17 +32,13 @@ int main(int argc, char** argv) {
   cairn::DaemonOptions common;
   AddFlags(&app, &options);
   cairn::AddDaemonFlags(&app, &common);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
 
-  const std::string program = options.name.empty() ? "ps" : options.name;
-  if (absl::Status status = cairn::InitLog({program, common.log_level, common.log_file}); !status.ok()) {
-    std::fprintf(stderr, "cairn-ps: %s\n", status.ToString().c_str());
-    return 2;
-  }
+  if (!cairn::InitDaemon(common, options.name.empty() ? "ps" : options.name)) return 2;
   absl::StatusOr<std::unique_ptr<cairn::PsNode>> node = cairn::PsNode::Start(options);
   if (!node.ok()) {
-    cairn::LogError("%s", node.status().ToString());
-    return 1;
+    cairn::LogError("%s", node.status().message());
+    return absl::IsInvalidArgument(node.status()) ? 2 : 1;
   }
   cairn::LogInfo("listening on %s", (*node)->address());
   const int signal = cairn::WaitForStopSignal();

@@ -162,6 +162,9 @@ void PsNode::StartSession() {
   callbacks.on_rejected = [](const absl::Status& status) {
     LogError("the coordinator refuses this ps: %s; trying again", status.ToString());
   };
+  callbacks.on_unreached = [this](const absl::Status& status) {
+    LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
+  };
   control_->RunAndWait([&] { session_ = std::make_unique<SessionClient>(options_.coordinator, std::move(callbacks)); });
 }
 

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <thread>
@@ -40,8 +39,7 @@ void RestartWithOpenMpSettings(char** argv) {
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
-  app->add_option("--coordinator", flags->worker.coordinator, "host:port of the coordinator; several: with commas")
-      ->required();
+  cairn::AddCoordinatorFlag(app, &flags->worker.coordinator);
   app->add_option("--name", flags->worker.name, "unique in the cluster [worker- and a random number]");
   app->add_option("--role", flags->role, "worker, or evaluator: evaluates the checkpoints of jobs beside their training")
       ->capture_default_str();
@@ -71,11 +69,7 @@ int Run(Flags& flags) {
     options.name = absl::StrFormat("%s-%08x", flags.role, cairn::RandomBits() & 0xffffffffu);
   }
   if (options.host.empty()) options.host = cairn::HostName();
-  if (absl::Status status = cairn::InitLog({options.name, flags.common.log_level, flags.common.log_file});
-      !status.ok()) {
-    std::fprintf(stderr, "cairn-worker: %s\n", std::string(status.message()).c_str());
-    return 2;
-  }
+  if (!cairn::InitDaemon(flags.common, options.name)) return 2;
   if (flags.role != "worker" && flags.role != "evaluator") {
     cairn::LogError("--role %s: is neither worker nor evaluator", flags.role);
     return 2;
@@ -126,6 +120,6 @@ int main(int argc, char** argv) {
   CLI::App app{"cairn-worker: computes gradients"};
   Flags flags;
   AddFlags(&app, &flags);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
   return Run(flags);
 }

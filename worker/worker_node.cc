@@ -55,6 +55,9 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
   callbacks.on_rejected = [](const absl::Status& status) {
     LogWarning("refused by the coordinator: %s", status.ToString());
   };
+  callbacks.on_unreached = [this](const absl::Status& status) {
+    LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
+  };
   absl::MutexLock lock(&mutex_);
   session_ = std::make_shared<SessionClient>(options_.coordinator, std::move(callbacks));
 }

@@ -21,6 +21,7 @@ inline constexpr int kExitInterrupted = 130;
 struct Globals {
   JobClientOptions client;
   bool json = false;
+  std::string tls_dir;  // common/rpc/credentials.h; the daemons of `cairn up` and `cairn run` use the same
 };
 
 struct SubmitOptions {
@@ -37,6 +38,10 @@ struct HealthOptions {
 struct DrainOptions {
   std::string name;
   bool undo = false;
+};
+struct MetricsOptions {
+  std::string output;  // written again every so many seconds, until a signal; empty: printed once
+  int every_s = 15;
 };
 struct PredictOptions {
   EvaluateOptions what;
@@ -93,6 +98,7 @@ int RunWatch(const Globals& globals, const std::string& job);
 int RunCancel(const Globals& globals, const std::string& job);
 int RunDelete(const Globals& globals, const std::string& job);
 int RunNodes(const Globals& globals);
+int RunMetrics(const Globals& globals, const MetricsOptions& options);
 int RunDrain(const Globals& globals, const DrainOptions& options);
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options);
 int RunPredict(const Globals& globals, const PredictOptions& options);

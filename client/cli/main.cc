@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 
@@ -45,6 +46,7 @@ struct Invocation {
   std::string path;
   HealthOptions health;
   DrainOptions drain;
+  MetricsOptions metrics;
   BenchExchangeOptions bench;
   std::function<int()> run;
 };
@@ -166,6 +168,11 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
                                 [&call] { return RunHealth(call.globals, call.health); });
   health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");
   health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive");
+  CLI::App* metrics = AddCommand(app, "metrics", "The cluster's figures for Prometheus", call,
+                                 [&call] { return RunMetrics(call.globals, call.metrics); });
+  CLI::Option* output = metrics->add_option("-o,--output", call.metrics.output,
+                                            "A file for node_exporter's textfile collector (cairn.prom), written again and again until Ctrl-C [printed once]");
+  metrics->add_option("--every", call.metrics.every_s, "With --output: seconds")->needs(output)->check(CLI::Range(1, 3600))->capture_default_str();
   CLI::App* data = app.add_subcommand("data", "Data sets on this machine");
   data->require_subcommand(1);
   data->fallthrough();
@@ -223,6 +230,15 @@ std::string FolderOfThisProgram() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
+// Daemons that this program starts take it from the environment.
+absl::Status InitTls(const Globals& globals) {
+  if (globals.tls_dir.empty()) return absl::OkStatus();
+  std::error_code error;
+  const std::string directory = std::filesystem::absolute(globals.tls_dir, error).string();
+  setenv("CAIRN_TLS_DIR", directory.c_str(), 1);
+  return UseTls(directory);
+}
+
 int Main(int argc, char** argv) {
   Invocation call;
   call.up.bin_dir = call.tf_run.bin_dir = call.bench.bin_dir = FolderOfThisProgram();
@@ -234,6 +250,9 @@ int Main(int argc, char** argv) {
   app.add_option("--coordinator", call.globals.client.address, "HOST:PORT; several: with commas; also $CAIRN_COORDINATOR")
       ->capture_default_str();
   app.add_flag("--json", call.globals.json, "JSON for scripts, one object a line");
+  app.add_option("--tls-dir", call.globals.tls_dir, "Directory with ca.crt, tls.crt and tls.key: the cluster speaks TLS [plain gRPC]")
+      ->envname("CAIRN_TLS_DIR");
+  app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   AddUp(app, call);
   AddRun(app, call);
   AddJobCommands(app, call);
@@ -250,6 +269,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
+  if (const absl::Status status = InitTls(call.globals); !status.ok()) return Fail(status);
   return call.run();
 }
 

@@ -5,7 +5,6 @@
 #include "client/cli/figures.h"
 
 namespace cairn {
-namespace {
 
 const char* RoleText(v1::Role role) {
   switch (role) {
@@ -21,6 +20,8 @@ const char* RoleText(v1::Role role) {
       return "?";
   }
 }
+
+namespace {
 
 std::string WorkText(const v1::NodeStatus& node) {
   if (node.role() == v1::WORKER) return absl::StrFormat("%d of %s", node.slots_used(), CountText(node.slots(), "slot"));

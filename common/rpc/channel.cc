@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
@@ -73,7 +74,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& 
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a cluster's own traffic does not pass a web proxy
   const bool local = !parsed.unix_socket.empty() && AcceptsOn(parsed.unix_socket);
   return grpc::CreateCustomChannel(local ? absl::StrCat("unix:", parsed.unix_socket) : parsed.tcp,
-                                   grpc::InsecureChannelCredentials(), args);
+                                   local ? grpc::InsecureChannelCredentials() : TcpChannelCredentials(), args);
 }
 
 }  // namespace cairn

@@ -5,8 +5,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <fstream>
 #include <random>
+
+#include "common/base/log.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
@@ -50,7 +54,36 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
   app->add_option("--log-file", options->log_file, "Log to this file too");
+  app->add_option("--tls-dir", options->tls_dir, "Directory with ca.crt, tls.crt and tls.key: mutual TLS with everybody [plain gRPC]")
+      ->envname("CAIRN_TLS_DIR");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
+  app->set_version_flag("--version", "cairn " CAIRN_VERSION);
+}
+
+void AddCoordinatorFlag(CLI::App* app, std::string* coordinator) {
+  app->add_option("--coordinator", *coordinator, "host:port of the coordinator; several: with commas")
+      ->required()
+      ->envname("CAIRN_COORDINATOR");
+}
+
+std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+}
+
+bool InitDaemon(const DaemonOptions& options, const std::string& name) {
+  absl::Status status = InitLog({name, options.log_level, options.log_file});
+  if (status.ok()) status = UseTls(options.tls_dir);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), std::string(status.message()).c_str());
+    return false;
+  }
+  LogInfo("cairn " CAIRN_VERSION "%s", UsesTls() ? ", TLS" : "");
+  return true;
 }
 
 std::string HostName() {

@@ -6,12 +6,15 @@
 //     CLI::App app{"..."};
 //     DaemonOptions common;
 //     AddDaemonFlags(&app, &common);
+//     if (const auto code = ParseFlags(app, argc, argv)) return *code;
+//     InitDaemon(common, "ps-0");
 //     ...
 //     WaitForStopSignal();
 //   }
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/base/status.h"
@@ -25,6 +28,7 @@ namespace cairn {
 struct DaemonOptions {
   std::string log_level = "info";  // debug, info, warning, error
   std::string log_file;            // also there; empty: stderr only
+  std::string tls_dir;             // credentials.h; empty: plain gRPC
 };
 
 // First thing in main, before any thread: keeps freed memory in the process. With the defaults large messages are bound
@@ -37,8 +41,14 @@ void BlockStopSignals();
 // Waits for SIGTERM or SIGINT and returns its number. A second one then ends the process at once.
 int WaitForStopSignal();
 
-// --log-level, --log-file, and --config FILE (TOML or INI; the flags' long names are the keys).
+// --log-level, --log-file, --tls-dir, --version, and --config FILE (TOML or INI; the flags' long names are the keys).
 void AddDaemonFlags(CLI::App* app, DaemonOptions* options);
+// --coordinator of a node; also $CAIRN_COORDINATOR.
+void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);
+// Reads the flags. Its value: exit with it (0 after --help and --version, 2 where a flag is wrong, which was said); none: go on.
+std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
+// After the flags are read: the log, each line with the daemon's name, and its credentials. What is wrong is on stderr. False: exit with 2.
+bool InitDaemon(const DaemonOptions& options, const std::string& name);
 
 // The `--host-label` default.
 std::string HostName();

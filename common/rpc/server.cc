@@ -3,7 +3,9 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
@@ -93,7 +96,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->options_ = options;
   out->host_ = options.listen.substr(0, options.listen.rfind(':'));
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &out->port_);
+  builder.AddListeningPort(options.listen, TcpServerCredentials(), &out->port_);
   int unix_ok = 1;
   if (!options.unix_socket.empty()) {
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket), grpc::InsecureServerCredentials(), &unix_ok);
@@ -104,6 +107,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     const bool tcp = out->port_ == 0;
     return absl::UnavailableError(absl::StrCat("cannot listen on \"", tcp ? options.listen : options.unix_socket,
                                                "\": it is in use, or not on this host; choose another"));
+  }
+  // What comes in there is neither encrypted nor asked for a certificate.
+  if (UsesTls() && !options.unix_socket.empty() && chmod(options.unix_socket.c_str(), 0600) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("unix socket ", options.unix_socket, ": cannot be kept from other users"));
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #include "client/session_client.h"
 
 #include <grpcpp/grpcpp.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -75,7 +76,7 @@ struct Told {
   absl::Mutex mutex;
   int hellos = 0, ups = 0, downs = 0;
   std::vector<v1::CoordinatorMessage> messages;
-  std::vector<absl::Status> rejected;
+  std::vector<absl::Status> rejected, unreached;
 
   SessionCallbacks Callbacks() {
     SessionCallbacks callbacks;
@@ -102,6 +103,10 @@ struct Told {
     callbacks.on_rejected = [this](const absl::Status& status) {
       absl::MutexLock lock(&mutex);
       rejected.push_back(status);
+    };
+    callbacks.on_unreached = [this](const absl::Status& status) {
+      absl::MutexLock lock(&mutex);
+      unreached.push_back(status);
     };
     return callbacks;
   }
@@ -189,9 +194,22 @@ TEST(SessionClient, TheCoordinatorMayComeLateAndComeBack) {
   first.Stop();
   Told told;
   SessionClient client(address, told.Callbacks());
-  ASSERT_TRUE(told.Wait([&] { return told.hellos >= 2; })) << "it keeps trying";
+  ASSERT_TRUE(told.Wait([&] { return told.hellos >= 4; })) << "it keeps trying";
   second.Start(address);
   ASSERT_TRUE(told.Wait([&] { return told.ups == 1; }));
+  absl::MutexLock lock(&told.mutex);
+  ASSERT_EQ(told.unreached.size(), 1u) << "told once";
+  EXPECT_TRUE(absl::IsUnavailable(told.unreached[0])) << told.unreached[0];
+  EXPECT_THAT(std::string(told.unreached[0].message()), testing::HasSubstr("refused"));
+}
+
+TEST(SessionClient, OfSeveralCoordinatorsAllAreTriedBeforeOneIsMissed) {
+  FakeCoordinator second({WelcomeAndRead});
+  Told told;
+  SessionClient client("127.0.0.1:1," + second.Start(), told.Callbacks());
+  ASSERT_TRUE(told.Wait([&] { return told.ups == 1; }));
+  absl::MutexLock lock(&told.mutex);
+  EXPECT_TRUE(told.unreached.empty());
 }
 
 TEST(SessionClient, NonsenseInWelcomeDoesNotMakeItSpin) {

@@ -1,0 +1,57 @@
+// cairn metrics: the cluster's figures for Prometheus: printed once, or written again and again to the file of a node_exporter.
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/metrics_text.h"
+#include "client/cli/stop_signals.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<std::string> Read(JobClient& client) {
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::NodeStatus> nodes, client.ListNodes());
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, client.List());
+  return MetricsText(nodes, jobs);
+}
+
+// Whoever reads the file sees a whole one.
+absl::Status Replace(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  {
+    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+    out << text;
+    out.close();
+    if (!out) return absl::ErrnoToStatus(errno, absl::StrCat("--output: ", beside, " cannot be written"));
+  }
+  if (std::rename(beside.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("--output: ", path, " cannot be replaced"));
+}
+
+}  // namespace
+
+int RunMetrics(const Globals& globals, const MetricsOptions& options) {
+  StopSignals signals;
+  JobClient client(globals.client);
+  if (options.output.empty()) {
+    const absl::StatusOr<std::string> text = Read(client);
+    if (!text.ok()) return Fail(text.status());
+    std::fputs(text->c_str(), stdout);
+    return kExitOk;
+  }
+  std::string told;  // of the cluster, once
+  do {
+    absl::StatusOr<std::string> text = Read(client);
+    const std::string trouble(text.ok() ? "" : text.status().message());
+    if (trouble != told && !trouble.empty()) absl::FPrintF(stderr, "cairn: %s\n", trouble);
+    told = trouble;
+    const absl::Status written = Replace(options.output, text.ok() ? *text : MetricsTextWithoutCluster());
+    if (!written.ok()) return Fail(written);
+  } while (!signals.Wait(absl::Seconds(options.every_s)));
+  return kExitOk;
+}
+
+}  // namespace cairn

@@ -1,0 +1,141 @@
+#include "client/cli/metrics_text.h"
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "client/cli/figures.h"
+#include "client/cli/nodes_table.h"
+#include "common/model/state_text.h"
+
+namespace cairn {
+namespace {
+
+using Labels = std::vector<std::pair<const char*, std::string>>;
+
+// Values of one name stand together, below its help, in the order in which names were first used.
+class Families {
+ public:
+  void Add(const char* name, const char* help, const Labels& labels, double value) {
+    const auto [place, fresh] = places_.try_emplace(name, texts_.size());
+    if (fresh) texts_.push_back(absl::StrFormat("# HELP %s %s\n# TYPE %s gauge\n", name, help, name));
+    std::string& text = texts_[place->second];
+    absl::StrAppend(&text, name);
+    const char* before = "{";
+    for (const auto& [label, is] : labels) {
+      absl::StrAppend(&text, std::exchange(before, ","), label, "=\"",
+                      absl::StrReplaceAll(is, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
+    }
+    absl::StrAppend(&text, labels.empty() ? " " : "} ", Number(value), "\n");
+  }
+  std::string Text() const {
+    std::string all;
+    for (const std::string& text : texts_) absl::StrAppend(&all, text);
+    return all;
+  }
+
+ private:
+  static std::string Number(double value) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+    return absl::StrFormat("%.17g", value);
+  }
+
+  std::map<std::string, size_t> places_;
+  std::vector<std::string> texts_;
+};
+
+void AddUp(Families& out, bool up) {
+  out.Add("cairn_coordinator_up", "1 where a coordinator that leads answered", {}, up);
+}
+
+void AddNode(Families& out, const v1::NodeStatus& node) {
+  const Labels who = {{"node", node.name()}, {"role", RoleText(node.role())}, {"host", node.host()}};
+  out.Add("cairn_node_up", "1 while the node has a session and its lease", who, node.alive());
+  out.Add("cairn_node_failed", "1 where a ps' store failed: it is given no partitions", who, !node.fault().empty());
+  out.Add("cairn_node_draining", "1 while work is taken from the node", who, node.draining());
+  out.Add("cairn_node_resident_memory_bytes", "Memory of the process", who, static_cast<double>(node.memory_bytes()));
+  out.Add("cairn_node_last_heartbeat_timestamp_seconds", "When it was heard last, Unix time", who, node.last_heartbeat_unix_ms() / 1e3);
+  if (node.role() == v1::PS) {
+    out.Add("cairn_node_primaries", "Partitions that the ps serves", who, node.primaries());
+    out.Add("cairn_node_backups", "Partitions that the ps follows", who, node.partitions() - node.primaries());
+  } else {
+    out.Add("cairn_node_slots", "Replicas that the worker computes at the same time", who, node.slots());
+    out.Add("cairn_node_slots_used", "Of them, those that have a replica", who, node.slots_used());
+  }
+}
+
+void AddFigures(Families& out, const v1::JobStatus& job, const Labels& which, const char* split, const v1::MetricSums& sums) {
+  for (const auto& [figure, value] : MeanFigures(job.spec(), sums)) {
+    Labels labels = which;
+    labels.insert(labels.end(), {{"split", split}, {"figure", figure}});
+    out.Add("cairn_job_figure", "Loss and metrics: train, of the running epoch so far; validation, of the last one", labels, value);
+  }
+}
+
+void AddJob(Families& out, const v1::JobStatus& job) {
+  const Labels which = {{"job", absl::StrCat(job.job_id())}, {"name", job.spec().name()}};
+  Labels state = which;
+  state.emplace_back("state", StateText(job.state()));
+  out.Add("cairn_job_state", "1, with the state that the job is in as a label", state, 1);
+  out.Add("cairn_job_submitted_timestamp_seconds", "Unix time", which, job.submitted_unix_ms() / 1e3);
+  if (job.state() == v1::QUEUED) return;
+  out.Add("cairn_job_step", "Updates done; asynchronous: by the slowest replica", which, static_cast<double>(job.step()));
+  out.Add("cairn_job_total_steps", "Updates that the job will have done", which, static_cast<double>(job.total_steps()));
+  out.Add("cairn_job_epoch", "The running epoch, from 0", which, job.epoch());
+  out.Add("cairn_job_images_per_second", "Examples, over the last seconds", which, job.images_per_second());
+  out.Add("cairn_job_learning_rate", "Of the present step", which, job.learning_rate());
+  out.Add("cairn_job_generation", "Raised with every change of who serves what: failovers, moves", which, static_cast<double>(job.generation()));
+  if (job.spec().strategy() == v1::PARAMETER_SERVER) {
+    out.Add("cairn_job_staleness_mean", "Updates of others between a replica's values and its push, running epoch", which, job.staleness_mean());
+    out.Add("cairn_job_staleness_max", "The largest of them", which, static_cast<double>(job.staleness_max()));
+  }
+  if (job.spec().has_checkpoints()) {
+    out.Add("cairn_job_checkpoint_failed", "1 where the last checkpoint was not written", which, !job.checkpoint_error().empty());
+    int64_t step = 0, written_ms = 0;
+    for (const v1::CheckpointInfo& checkpoint : job.checkpoints()) {
+      if (checkpoint.step() >= step) step = checkpoint.step(), written_ms = checkpoint.written_unix_ms();
+    }
+    out.Add("cairn_job_checkpoint_step", "Updates in the newest checkpoint; 0: there is none", which, static_cast<double>(step));
+    out.Add("cairn_job_checkpoint_timestamp_seconds", "When it was written, Unix time; 0: there is none", which, written_ms / 1e3);
+  }
+  AddFigures(out, job, which, "train", job.epoch_sums());
+  for (int i = job.epochs_size(); i-- > 0;) {
+    if (job.epochs(i).validation().examples() == 0) continue;
+    AddFigures(out, job, which, "validation", job.epochs(i).validation());
+    break;
+  }
+}
+
+bool HasEnded(const v1::JobStatus& job) {
+  return job.state() == v1::SUCCEEDED || job.state() == v1::FAILED || job.state() == v1::CANCELLED;
+}
+
+}  // namespace
+
+std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs) {
+  Families out;
+  AddUp(out, true);
+  for (const v1::NodeStatus& node : nodes) AddNode(out, node);
+  std::map<v1::JobState, int> in_state;
+  for (int state = v1::QUEUED; state <= v1::CANCELLED; ++state) in_state[static_cast<v1::JobState>(state)] = 0;
+  for (const v1::JobStatus& job : jobs) ++in_state[job.state()];
+  for (const auto& [state, count] : in_state) {
+    out.Add("cairn_jobs", "Jobs that the coordinator knows; of those that ended the newest 100", {{"state", StateText(state)}}, count);
+  }
+  for (const v1::JobStatus& job : jobs) {
+    if (!HasEnded(job)) AddJob(out, job);
+  }
+  return out.Text();
+}
+
+std::string MetricsTextWithoutCluster() {
+  Families out;
+  AddUp(out, false);
+  return out.Text();
+}
+
+}  // namespace cairn

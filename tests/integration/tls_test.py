@@ -1,0 +1,98 @@
+"""Goal: a whole cluster over mutual TLS (--tls-dir, deploy/make_certs.sh): the same bits as in plain, with workers on TCP, backups and a ps that
+is killed; who has no certificate, or another authority's, gets neither in nor an answer, and is told why; etcd over TLS too, where it is here."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from cluster import BIN, SOURCE, Cluster, check
+from jobs import make_glyphs, small_job
+
+CAIRN = os.path.join(BIN, "cairn")
+
+
+def make_certs(directory, name):
+    subprocess.run([f"{SOURCE}/deploy/make_certs.sh", directory, name], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(directory, name)
+
+
+def environment(tls_dir):
+    env = {k: v for k, v in os.environ.items() if k != "CAIRN_TLS_DIR"}
+    return {**env, "CAIRN_TLS_DIR": tls_dir} if tls_dir else env
+
+
+def refused(address, tls_dir, says):
+    out = subprocess.run([CAIRN, "--coordinator", address, "nodes"], env=environment(tls_dir), capture_output=True, text=True, timeout=60)
+    check(out.returncode == 1 and says in out.stderr, f"`cairn nodes` with {tls_dir}: exit {out.returncode}, {out.stderr}")
+
+
+def train(directory, data, kill):
+    with Cluster(ps=2, workers=2, ps_flags=["--unix-socket", "none"]) as c:
+        job = c.submit(small_job(directory, data, epochs=3))
+        if kill:
+            c.until(lambda: c.job(job).get("step", 0) and int(c.job(job)["step"]) > 5, "training")
+            c.kill("ps-1")
+            c.restart("ps-1")
+        status = c.wait(job)
+        check(status["state"] == "SUCCEEDED", status)
+        if os.environ.get("CAIRN_TLS_DIR"):
+            check("TLS" in c.log("ps-0") and "TLS" in c.log("worker-0"), "the log says so")
+            refused(c.address, None, "does it speak TLS")
+            refused(c.address, os.path.join(directory, "other", "node"), "does it speak TLS, with a certificate")
+            # A worker of somebody else says why it waits, and is not in the cluster.
+            log = os.path.join(directory, "stranger.log")
+            with open(log, "w") as f:
+                stranger = subprocess.Popen([os.path.join(BIN, "cairn-worker"), "--coordinator", c.address, "--name", "stranger"],
+                                            env=environment(None), stdout=f, stderr=f)
+            try:
+                c.until(lambda: "no coordinator at" in open(log).read(), "the stranger says why it waits")
+                check(all(n["name"] != "stranger" for n in c.nodes()), "a stranger is in the cluster")
+            finally:
+                stranger.terminate()
+                stranger.wait(timeout=20)
+        return status["digest"]
+
+
+def with_etcd(directory, tls_dir):
+    """The state in an etcd that asks for certificates too."""
+    if shutil.which("etcd") is None:
+        print("etcd over TLS: skipped, there is no etcd", flush=True)
+        return
+    from cluster import free_port
+    port, peer = free_port(), free_port()
+    etcd = subprocess.Popen(["etcd", "--data-dir", f"{directory}/etcd", "--listen-client-urls", f"https://127.0.0.1:{port}",
+                             "--advertise-client-urls", f"https://127.0.0.1:{port}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
+                             "--cert-file", f"{tls_dir}/tls.crt", "--key-file", f"{tls_dir}/tls.key", "--trusted-ca-file", f"{tls_dir}/ca.crt",
+                             "--client-cert-auth"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with Cluster(ps=0, workers=0) as c:  # only for its folder and its end
+            c.commands["coordinator-etcd"] = ["cairn-coordinator", "--listen", "127.0.0.1:0", "--state", f"etcd://127.0.0.1:{port}/test"]
+            c.restart("coordinator-etcd")
+            c.wait_for_log("coordinator-etcd", "leading, with 0 jobs")
+    finally:
+        etcd.terminate()
+        etcd.wait(timeout=20)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="cairn-tls-") as directory:
+        data = make_glyphs(directory)
+        os.environ.pop("CAIRN_TLS_DIR", None)
+        plain = train(directory, data, kill=False)
+        make_certs(os.path.join(directory, "other"), "node")
+        os.environ["CAIRN_TLS_DIR"] = make_certs(os.path.join(directory, "certs"), "node")
+        digest = train(directory, data, kill=True)
+        check(digest == plain, f"over TLS {digest}, in plain {plain}")
+        print(f"one digest, {digest}", flush=True)
+        with_etcd(directory, os.environ["CAIRN_TLS_DIR"])
+        wrong = subprocess.run([os.path.join(BIN, "cairn-ps"), "--coordinator", "127.0.0.1:1", "--data-dir", f"{directory}/x",
+                                "--tls-dir", f"{directory}/nowhere"], capture_output=True, text=True, timeout=60)
+        check(wrong.returncode == 2 and "nowhere/ca.crt: cannot be read" in wrong.stderr, wrong.stderr)
+        check(not os.path.exists(f"{directory}/x"), "a wrong flag leaves nothing behind")
+    print("ok", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
