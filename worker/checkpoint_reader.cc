@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/formats/plain_file.h"
 #include "common/model/graph.h"
 #include "common/model/optimizer_slots.h"
 

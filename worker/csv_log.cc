@@ -4,11 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -17,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/base/decimal.h"
+#include "common/formats/plain_file.h"
 #include "common/model/job_check.h"
 #include "common/model/path_template.h"
 
@@ -25,12 +22,7 @@ namespace {
 
 constexpr char kEnd[] = "\r\n";  // of a line, as Python's csv module writes it
 constexpr char kNone[] = "NA";   // a figure that an epoch does not have
-
-absl::Status FileError(const std::string& path, absl::string_view what) {
-  const int error = errno;
-  return absl::Status(absl::ErrnoToStatus(error, "").code(),
-                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
-}
+constexpr size_t kBytesMax = size_t{64} << 20;  // of a file that is gone on with: 300,000 epochs, and no data set by mistake
 
 bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
 
@@ -44,9 +36,9 @@ bool LogsRate(const v1::JobSpec& spec) {
 void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
                 std::map<std::string, double>* figures) {
   if (sums.examples() == 0) return;
-  (*figures)[prefix + "loss"] = sums.loss() / static_cast<double>(sums.examples());
+  (*figures)[absl::StrCat(prefix, "loss")] = sums.loss() / static_cast<double>(sums.examples());
   for (int m = 0; m < std::min(spec.metrics_size(), sums.metrics_size()); ++m) {
-    (*figures)[prefix + MetricName(spec, m)] = MetricValue(spec, m, sums);
+    (*figures)[absl::StrCat(prefix, MetricName(spec, m))] = MetricValue(spec, m, sums);
   }
 }
 
@@ -58,18 +50,18 @@ std::map<std::string, double> FiguresOf(const v1::JobSpec& spec, const v1::Epoch
   return figures;
 }
 
-absl::Status WriteAll(const std::string& path, const std::string& text, int flags) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0644);
-  if (fd < 0) return FileError(path, "cannot open");
-  absl::Status status;
-  for (size_t at = 0; at < text.size() && status.ok();) {
-    const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
-    if (n < 0 && errno != EINTR) status = FileError(path, "cannot write");
-    if (n > 0) at += static_cast<size_t>(n);
-  }
-  if (status.ok() && ::fsync(fd) != 0 && errno != EINVAL) status = FileError(path, "cannot flush");
-  ::close(fd);
-  return status;
+absl::Status WriteText(const std::string& path, const std::string& text, int flags) {
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_WRONLY | O_CREAT | flags));
+  CAIRN_RETURN_IF_ERROR(WriteAll(file.get(), text, path));
+  return ::fsync(file.get()) == 0 ? absl::OkStatus() : FileError(path, "cannot flush");
+}
+
+// Nothing where there is no file.
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  const absl::StatusOr<Buffer> bytes = ReadFileBytes(path, kBytesMax);
+  if (absl::IsNotFound(bytes.status())) return std::string();
+  CAIRN_RETURN_IF_ERROR(bytes.status());
+  return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
 }
 
 }  // namespace
@@ -98,8 +90,7 @@ absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   std::string text;
   const bool anew = epochs.front().epoch() == 0;
   if (!anew || options_.append()) {
-    std::ifstream in(path, std::ios::binary);
-    text.assign((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    CAIRN_ASSIGN_OR_RETURN(text, ReadText(path));
   }
   const size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   if (whole < text.size()) {
@@ -111,19 +102,19 @@ absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   for (const auto& [name, value] : FiguresOf(spec_, *first)) columns_.push_back(name);
   if (spec_.validation_freq() > 1 && first->validation().examples() == 0) {  // later epochs have them
     columns_.push_back("val_loss");
-    for (int m = 0; m < spec_.metrics_size(); ++m) columns_.push_back("val_" + MetricName(spec_, m));
+    for (int m = 0; m < spec_.metrics_size(); ++m) columns_.push_back(absl::StrCat("val_", MetricName(spec_, m)));
     std::sort(columns_.begin(), columns_.end());
   }
   std::vector<std::string> header{"epoch"};
   header.insert(header.end(), columns_.begin(), columns_.end());
-  if (text.empty()) return WriteAll(path, Line(header), O_TRUNC);
+  if (text.empty()) return WriteText(path, Line(header), O_TRUNC);
   if (!anew) {  // the columns are those that the file began with
     const std::string line = text.substr(0, text.find_first_of("\r\n"));
     const std::vector<std::string> names = absl::StrSplit(line, options_.separator());
     if (names.size() > 1 && names[0] == "epoch") columns_.assign(names.begin() + 1, names.end());
   }
   for (const v1::EpochResult& epoch : epochs) {
-    if (HasFigures(epoch) && absl::EndsWith(text, "\n" + Row(epoch))) next_ = epoch.epoch() + 1;
+    if (HasFigures(epoch) && absl::EndsWith(text, absl::StrCat("\n", Row(epoch)))) next_ = epoch.epoch() + 1;
   }
   return absl::OkStatus();
 }
@@ -140,9 +131,10 @@ absl::Status CsvLog::Write(absl::Span<const v1::EpochResult> epochs) {
     next = epoch.epoch() + 1;
   }
   if (rows.empty()) return absl::OkStatus();
-  CAIRN_RETURN_IF_ERROR(WriteAll(options_.filename(), rows, O_APPEND));
-  next_ = next;
-  return absl::OkStatus();
+  const absl::Status status = WriteText(options_.filename(), rows, O_APPEND);
+  begun_ = status.ok();  // else: what is there of the file is looked at again
+  if (begun_) next_ = next;
+  return status;
 }
 
 }  // namespace cairn

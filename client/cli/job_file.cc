@@ -16,7 +16,7 @@
 #include "client/cli/text_hints.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/onnx_file.h"
-#include "common/formats/safetensors.h"
+#include "common/formats/plain_file.h"
 
 namespace cairn {
 namespace {

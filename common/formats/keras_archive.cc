@@ -12,6 +12,7 @@
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
+#include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
 
 namespace cairn {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/onnx/onnx_import.h"
+#include "common/formats/plain_file.h"
 
 namespace cairn {
 

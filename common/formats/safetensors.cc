@@ -1,7 +1,6 @@
 #include "common/formats/safetensors.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/formats/plain_file.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn {
@@ -29,38 +29,6 @@ static_assert(std::endian::native == std::endian::little, "tensor bytes are writ
 constexpr char kMetadataKey[] = "__metadata__";
 constexpr size_t kLengthBytes = 8;
 constexpr int kHeaderDepthMax = 3;  // {"name": {"shape": [
-
-absl::Status FileError(absl::string_view path, absl::string_view what) {
-  const int error = errno;
-  return absl::Status(absl::ErrnoToStatus(error, "").code(),
-                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
-}
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-absl::Status WriteAll(int fd, const void* data, size_t size, absl::string_view path) {
-  const char* p = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::write(fd, p, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileError(path, "cannot write");
-    p += n;
-    size -= static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
-}
 
 // ---- writing ----
 
@@ -100,7 +68,7 @@ absl::Status WriteFile(const std::string& beside, const std::string& path, const
   Digest sum;
   const auto write = [&](const void* data, size_t size) {
     if (digest != nullptr) sum.Add(data, size);
-    return WriteAll(file.get(), data, size, path);
+    return WriteAll(file.get(), {static_cast<const char*>(data), size}, path);
   };
   const uint64_t length = header.size();
   CAIRN_RETURN_IF_ERROR(write(&length, sizeof(length)));
@@ -273,22 +241,6 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Safeten
   if (status.ok() && ::rename(beside.c_str(), path.c_str()) != 0) status = FileError(path, "cannot rename to it");
   if (!status.ok()) ::unlink(beside.c_str());
   return status;
-}
-
-absl::StatusOr<Buffer> ReadFileBytes(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe is refused, not waited for
-  struct stat info {};
-  if (file.get() < 0 || ::fstat(file.get(), &info) != 0) return FileError(path, "cannot open");
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, ": is not a file"));
-  Buffer bytes = Buffer::Allocate(static_cast<size_t>(info.st_size));
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t n = ::read(file.get(), bytes.mutable_data() + at, bytes.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileError(path, "cannot read");
-    if (n == 0) return absl::DataLossError(absl::StrCat(path, ": became shorter while it was read"));
-    at += static_cast<size_t>(n);
-  }
-  return bytes;
 }
 
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path, SafetensorsIntegers integers) {

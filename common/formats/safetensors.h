@@ -59,9 +59,6 @@ enum class SafetensorsIntegers { kRefuse, kLeave };
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path,
                                                 SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);
 
-// A file's bytes. Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory), DATA_LOSS.
-absl::StatusOr<Buffer> ReadFileBytes(const std::string& path);
-
 // The same for bytes in memory; `where` stands in the errors.
 absl::StatusOr<SafetensorsFile> ParseSafetensors(const Buffer& bytes, absl::string_view where,
                                                  SafetensorsIntegers integers = SafetensorsIntegers::kRefuse);

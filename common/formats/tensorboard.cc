@@ -4,12 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
@@ -22,18 +17,11 @@ constexpr int kDtFloat = 1, kDtDouble = 2;  // TensorFlow's DataType
 constexpr int kDataClassScalar = 1, kDataClassTensor = 2;
 constexpr int kGraphProducer = 987;  // any of TensorFlow 2; readers want it to be set
 
-absl::Status FileError(const std::string& path, absl::string_view what) {
-  const int error = errno;
-  return absl::Status(absl::ErrnoToStatus(error, "").code(),
-                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
-}
-
 }  // namespace
 
 absl::StatusOr<EventFile> EventFile::Create(const std::string& path, double wall_time) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return FileError(path, "cannot create");
-  EventFile file(path, fd);
+  CAIRN_ASSIGN_OR_RETURN(FileDescriptor opened, OpenPlainFile(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND));
+  EventFile file(path, std::move(opened));
   tensorboard::Event first;
   first.set_wall_time(wall_time);
   first.set_file_version(kFileVersion);
@@ -41,33 +29,21 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& path, double wall
   return file;
 }
 
-EventFile::EventFile(EventFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
-EventFile& EventFile::operator=(EventFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-EventFile::~EventFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 absl::Status EventFile::Add(absl::Span<const tensorboard::Event> events) {
   std::string bytes;
   for (const tensorboard::Event& event : events) AppendRecord(event.SerializeAsString(), &bytes);
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t n = ::write(fd_, bytes.data() + at, bytes.size() - at);
-    if (n < 0 && errno != EINTR) return FileError(path_, "cannot write");
-    if (n > 0) at += static_cast<size_t>(n);
+  const absl::Status status = WriteAll(file_.get(), bytes, path_);
+  if (status.ok()) {
+    bytes_ += static_cast<off_t>(bytes.size());
+  } else if (::ftruncate(file_.get(), bytes_) != 0) {
+    return FileError(path_, absl::StrCat(status.message(), ", and its part cannot be cut off"));
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<std::vector<tensorboard::Event>> ReadEvents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return FileError(path, "cannot read");
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  CAIRN_ASSIGN_OR_RETURN(const Buffer file, ReadFileBytes(path));
+  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
   std::vector<tensorboard::Event> events;
   for (size_t at = 0; bytes.size() - at >= kRecordHeaderBytes + kRecordFooterBytes;) {
     uint64_t length = 0;

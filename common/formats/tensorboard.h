@@ -4,34 +4,36 @@
 // EventFile: one caller at a time. The rest are pure functions.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/status.h"
+#include "common/formats/plain_file.h"
 #include "common/model/graph.h"
 #include "tensorboard/event.pb.h"
 
 namespace cairn {
 
-// A file that grows. Each Add is whole in the file when it returns; what a crash tore is cut off by its readers.
+// A file that grows. Each Add is whole in the file when it returns OK, and not at all in it where it does not (a full disk):
+// readers give up at the first torn record. What a crash tore is at the end, where they pass it over.
 class EventFile {
  public:
   // Makes the file, with the event that says which version it is. Errors: name the file and the system's reason.
   static absl::StatusOr<EventFile> Create(const std::string& path, double wall_time);
-  EventFile(EventFile&& other) noexcept;
-  EventFile& operator=(EventFile&& other) noexcept;
-  ~EventFile();
-
   absl::Status Add(absl::Span<const tensorboard::Event> events);
   const std::string& path() const { return path_; }
 
  private:
-  EventFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  EventFile(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  int fd_ = -1;
+  FileDescriptor file_;
+  off_t bytes_ = 0;  // of whole events
 };
 
 // All whole events, up to the first record that is torn or altered. Errors: NOT_FOUND and others of the system.

@@ -19,7 +19,7 @@
 #include "common/base/check.h"
 #include "common/formats/apart.h"
 #include "common/formats/hdf5_handle.h"
-#include "common/formats/safetensors.h"
+#include "common/formats/plain_file.h"
 
 namespace cairn {
 namespace {

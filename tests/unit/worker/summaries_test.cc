@@ -2,7 +2,10 @@
 // and model files are made of the checkpoint of their step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -148,7 +151,67 @@ TEST_F(SummariesTest, CsvPassesOverEpochsWithoutFigures) {
 
 TEST_F(SummariesTest, CsvSaysWhatIsWrong) {
   CsvLog log(spec_, FromText<v1::CsvLogger>(absl::StrCat("separator: ',' filename: '", dir_, "'")));
-  EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": cannot open: Is a directory");
+  EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": is a folder, no file");
+}
+
+// Nobody reads from or writes to it: whoever opens it as a file waits for ever, and with him the figures of all other jobs.
+TEST_F(SummariesTest, CsvWaitsForNoPipe) {
+  ASSERT_EQ(::mkfifo((dir_ + "/log.csv").c_str(), 0600), 0);
+  for (const char* append : {"false", "true"}) {
+    CsvLog log = Csv(absl::StrCat("separator: ',' append: ", append));
+    EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + "/log.csv: is not a regular file");
+    EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5), Epoch(1, 0.5)}}).message()), dir_ + "/log.csv: is not a regular file");
+  }
+}
+
+TEST_F(SummariesTest, CsvTakesNoLargeFileForItsLog) {
+  Write("log.csv", kHeader);
+  std::filesystem::resize_file(dir_ + "/log.csv", size_t{1} << 40);  // a hole
+  EXPECT_EQ(std::string(Csv("separator: ',' append: true").Write({{Epoch(0, 0.5)}}).message()),
+            dir_ + "/log.csv: 1099511627776 bytes; at most 67108864 are read");
+}
+
+// A disk that is full: a file takes its first so many bytes for as long as this lives.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes_max) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit less{bytes_max, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &less);
+  }
+  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(SummariesTest, CsvHasEachEpochOnceAfterAFullDisk) {
+  CsvLog log = Csv();
+  ASSERT_TRUE(log.Write({{Epoch(0, 0.5)}}).ok());
+  const std::string before = Read("log.csv"), row = "1,0.75,0.25,0.5,0.75\r\n";
+  const std::vector<v1::EpochResult> epochs{Epoch(1, 0.25), Epoch(2, 0.125)};
+  for (size_t fits : {size_t{3}, row.size(), row.size() + 2}) {
+    {
+      const FullDisk disk(before.size() + fits);
+      EXPECT_FALSE(log.Write(epochs).ok());
+    }
+    EXPECT_EQ(Read("log.csv").size(), before.size() + fits);
+  }
+  ASSERT_TRUE(log.Write(epochs).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(before, row, "2,0.75,0.125,0.5,0.625\r\n"));
+}
+
+TEST_F(SummariesTest, BoardIsReadableAfterAFullDisk) {
+  BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "'")), "host");
+  ASSERT_TRUE(log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000).ok());
+  for (size_t fits : {10, 100}) {
+    const FullDisk disk(std::filesystem::file_size(std::filesystem::directory_iterator(dir_ + "/train")->path()) + fits);
+    EXPECT_FALSE(log.Write(Command({Epoch(1, 0.25)}), graph_, {}, 1001).ok());
+  }
+  ASSERT_TRUE(log.Write(Command({Epoch(1, 0.25)}), graph_, {}, 1002).ok());
+  EXPECT_THAT(Scalars("train")["epoch_loss"], ElementsAre("0=0.5", "1=0.25"));
+  EXPECT_THAT(Scalars("train")["epoch_accuracy"], ElementsAre("0=0.75", "1=0.75"));
 }
 
 TEST_F(SummariesTest, BoardHasKerasTags) {
