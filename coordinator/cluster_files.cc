@@ -1,7 +1,7 @@
 // Files of callbacks: model files and summaries.
 //
 // They are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before they are written, or
-// kEndTimeout has passed.
+// kEndTimeout has passed, or kRefusedTimeout since a worker said that it cannot write them: others may wait for the job's slots.
 #include <algorithm>
 #include <utility>
 
@@ -17,6 +17,7 @@ namespace {
 // Between a question and the next one to another worker. Less than that a disk is slow, not away.
 constexpr absl::Duration kAnswerTimeout = absl::Minutes(5);
 constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);  // after an error; doubling for a model file
+constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // of summaries after the last step: five tries
 constexpr int kSaveTriesMax = 4;                             // of a model file
 constexpr absl::Duration kStepFiguresEvery = absl::Seconds(1);
 constexpr int kEpochsInMessage = 64;
@@ -181,6 +182,9 @@ void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::Summarie
     if (news) AddNote(*job, std::max(0, job->status.epochs_size() - 1), "summaries", error);
     if (news) Warn("job %d: worker \"%s\": %s", job->id(), node.name, error);
     job->summaries_asked.not_before = now_ + kAskAgainAfter;
+    if (job->files_until != absl::InfiniteFuture() && job->saves.empty()) {
+      job->files_until = std::min(job->files_until, now_ + kRefusedTimeout);
+    }
     if (news) StoreJob(*job);
     return;
   }
