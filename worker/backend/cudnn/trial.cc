@@ -1,6 +1,7 @@
 #include "worker/backend/cudnn/trial.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +9,9 @@
 namespace cairn::cudnn {
 namespace {
 
-// All inputs are 1, so that a result is the number of products that were added up: exact in every precision.
+// All inputs are 1, so that a result is the number of products that were added up: exact in every precision, but where an engine transforms
+// its inputs first.
+constexpr float kTolerance = 0.02f;
 constexpr int64_t kSide = 16;
 constexpr Product kProduct{.m = kSide, .n = kSide, .k = kSide};
 constexpr float kProductResult = kSide;
@@ -33,7 +36,7 @@ absl::Status CheckResults(const float* results, const char* how) {
   for (int64_t i = 0; i < kProducts + kPixels; ++i) {
     const bool product = i < kProducts;
     const float right = product ? kProductResult : ConvolutionResult((i - kProducts) / kChannels);
-    if (results[i] != right) {
+    if (!(std::abs(results[i] - right) <= kTolerance * right)) {
       return absl::InternalError(absl::StrCat("a trial", how, ": number ", product ? i : i - kProducts, " of a ", product ? "product" : "convolution",
                                               " of ones is ", results[i], ", not ", right));
     }
