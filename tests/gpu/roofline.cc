@@ -109,22 +109,26 @@ void Kernels() {
   row("gelu", 2 * bytes, [&] { return k::BiasActivation(nullptr, k::Act::kGelu, 0, 1, n, x, nullptr, z, type); });
   row("relu backward", 3 * bytes,
       [&] { return k::ActivationBackward(nullptr, k::Act::kRelu, 0, n, nullptr, x, y, z, type, false); });
+  const k::Normalized of_x{x, mean, variance, gamma, beta, 1e-3f};
+  Device bits(k::PassedBytes(rows, channels));
+  auto* const passed = bits.as<uint8_t>();
   row("batch statistics", bytes,
-      [&] { return k::BatchStatistics(nullptr, rows, channels, x, mean, variance, scratch.as<float>(), type); });
-  row("batch normalization + add + relu", 3 * bytes, [&] {
-    return k::BatchNormalization(nullptr, rows, channels, x, y, mean, variance, 1e-3f, gamma, beta, true, z, type);
-  });
-  row("batch normalization's sums", 3 * bytes, [&] {
-    return k::BatchNormalizationSums(nullptr, rows, channels, x, y, x, mean, variance, 1e-3f, gamma, beta,
+      [&] { return k::BatchStatistics(nullptr, rows, channels, x, mean, variance, {}, scratch.as<float>(), type); });
+  row("batch normalization + relu", 2 * bytes,
+      [&] { return k::BatchNormalization(nullptr, rows, channels, of_x, {}, nullptr, true, z, nullptr, type); });
+  row("batch normalization + add + relu", 3.0625 * bytes,
+      [&] { return k::BatchNormalization(nullptr, rows, channels, of_x, {}, y, true, z, passed, type); });
+  row("batch normalization's sums", 2 * bytes, [&] {
+    return k::BatchNormalizationSums(nullptr, rows, channels, of_x, {}, true, nullptr, y, {gamma, beta}, {},
                                      scratch.as<float>(), type);
   });
-  row("batch normalization backward", 4 * bytes, [&] {
-    return k::BatchNormalizationBackward(nullptr, rows, channels, x, y, x, mean, variance, 1e-3f, gamma, gamma, beta,
-                                         false, z, false, nullptr, false, type);
+  row("batch normalization backward", 3 * bytes, [&] {
+    return k::BatchNormalizationBackward(nullptr, rows, channels, of_x, {}, true, nullptr, y, {gamma, beta, z}, {},
+                                         false, nullptr, false, type);
   });
   row("bias gradient", bytes,
       [&] { return k::ColumnSums(nullptr, rows, channels, x, mean, scratch.as<float>(), type); });
-  row("max pooling 3x3 / 2", 1.25 * bytes, [&] { return k::MaxPooling(nullptr, pool, x, z, nullptr, type); });
+  row("max pooling 3x3 / 2", 1.25 * bytes, [&] { return k::MaxPooling(nullptr, pool, false, x, z, nullptr, type); });
   row("depthwise 3x3", 2 * bytes, [&] { return k::Depthwise(nullptr, depthwise, x, y, z, type); });
   row("layer normalization", 2 * bytes, [&] {
     return k::GroupNormalization(nullptr, n / 1024, 1, 1024, 1, 1e-3f, x, nullptr, nullptr, z, b.as<float>(),

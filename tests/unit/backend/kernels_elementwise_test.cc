@@ -190,8 +190,8 @@ TEST_P(Elementwise, NaNIsNotLost) {
   }
   expect_nan(Launched(9, type(),
                       [&](void* y) {
-                        return BatchNormalization(nullptr, 1, 9, x.data(), nullptr, zeros.floats(), ones.floats(), 0,
-                                                  nullptr, nullptr, true, y, type());
+                        return BatchNormalization(nullptr, 1, 9, {x.data(), zeros.floats(), ones.floats()}, {}, nullptr,
+                                                  true, y, nullptr, type());
                       }),
              "batch normalization and relu");
 }

@@ -1,5 +1,8 @@
 // Goal: the GPU's kernels for windows (pooling, padding, up-sampling, convolutions) and normalizations compute what the
 // reference computes, in every type, for wide and odd shapes, with the same bits in any order of blocks.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
 #include "tests/unit/backend/kernels_testing.h"
 #include "worker/backend/reference/reference_ops.h"
 
@@ -69,11 +72,11 @@ TEST_P(Layers, Pooling) {
     Memory argmax(OutputCount(w));
     ExpectNear(Launched(OutputCount(w), type(),
                         [&](void* out) {
-                          return MaxPooling(nullptr, w, x.data(), out, static_cast<uint8_t*>(argmax.data()), type());
+                          return MaxPooling(nullptr, w, false, x.data(), out, static_cast<uint8_t*>(argmax.data()), type());
                         }),
                y, 0, "max");
     ExpectNear(Launched(OutputCount(w), type(),
-                        [&](void* out) { return MaxPooling(nullptr, w, x.data(), out, nullptr, type()); }),
+                        [&](void* out) { return MaxPooling(nullptr, w, false, x.data(), out, nullptr, type()); }),
                y, 0, "max in evaluation");
     ExpectBoth(dx, type(), precision(), "max backward", [&](void* out, bool add) {
       return MaxPoolingBackward(nullptr, w, static_cast<const uint8_t*>(argmax.data()), dy.data(), out, type(), add);
@@ -90,6 +93,33 @@ TEST_P(Layers, Pooling) {
         y, precision(), "average");
     ExpectBoth(dx, type(), precision(), "average backward",
                [&](void* out, bool add) { return AveragePoolingBackward(nullptr, w, dy.data(), out, type(), add); });
+  }
+}
+
+// As of a picture with a frame of zeros around it; all numbers below 0, so that the frame shows.
+TEST_P(Layers, MaxPoolingOverZeros) {
+  for (int64_t channels : {3, 16}) {
+    Window padded;
+    padded.examples = 2;
+    padded.in[0] = 9, padded.in[1] = 7, padded.in[2] = padded.out[2] = channels;
+    padded.out[0] = 4, padded.out[1] = 3;
+    for (int d = 0; d < 2; ++d) padded.kernel[d] = 3, padded.strides[d] = 2;
+    Window w = padded, around = padded;
+    w.in[0] = around.in[0] = 7, w.in[1] = around.in[1] = 5;
+    around.out[0] = 9, around.out[1] = 7;
+    for (Window* window : {&w, &around}) window->pad[0] = window->pad[1] = 1;
+    const Tensor x(Random(InputCount(w), 1, -2, -1), type()), dy(Random(OutputCount(w), 2), type());
+    Memory framed(InputCount(padded) * SizeOf(WireType(type()))), frame_places(OutputCount(w)), places(OutputCount(w));
+    ASSERT_EQ(Pad(nullptr, around, x.data(), framed.data(), type()), 0);
+    const std::vector<float> of_framed = Launched(OutputCount(w), type(), [&](void* out) {
+      return MaxPooling(nullptr, padded, false, framed.data(), out, static_cast<uint8_t*>(frame_places.data()), type());
+    });
+    const std::vector<float> y = Launched(OutputCount(w), type(), [&](void* out) {
+      return MaxPooling(nullptr, w, true, x.data(), out, static_cast<uint8_t*>(places.data()), type());
+    });
+    EXPECT_EQ(y, of_framed);
+    EXPECT_GT(std::count(y.begin(), y.end(), 0.0f), 0);
+    EXPECT_EQ(places.Get(OutputCount(w), 0), frame_places.Get(OutputCount(w), 0));
   }
 }
 
@@ -218,70 +248,118 @@ TEST_P(Layers, Convolution) {
 
 // ---- normalization ----
 
+// One of the two that a launch normalizes, and what the reference says of it.
+struct OfBatch {
+  int64_t channels;
+  Tensor x, gamma, beta, mean, variance;
+  std::vector<double> y, dx, dgamma, dbeta;
+  static constexpr float kEpsilon = 1e-3f;
+
+  OfBatch(int64_t ch, int seed, const std::vector<float>& statistics, const std::vector<float>& numbers, DType type)
+      : channels(ch),
+        x(numbers, type),
+        gamma(Random(ch, seed + 3, 0.5, 2)),
+        beta(Random(ch, seed + 4)),
+        mean({statistics.begin(), statistics.begin() + ch}),
+        variance({statistics.begin() + ch, statistics.end()}),
+        y(numbers.size()) {
+    reference::BatchNormalization(x.exact(), mean.exact(), variance.exact(), kEpsilon, gamma.exact(), beta.exact(), absl::MakeSpan(y));
+  }
+  Normalized normalized() const { return {x.data(), mean.floats(), variance.floats(), gamma.floats(), beta.floats(), kEpsilon}; }
+  // With `constant` mean and variance are no functions of x.
+  void Backward(const std::vector<double>& d, bool constant) {
+    dx.assign(y.size(), 0.0);
+    dgamma.assign(channels, 0.0);
+    dbeta.assign(channels, 0.0);
+    const reference::BatchStatistics own{mean.exact(), variance.exact()};
+    reference::BatchNormalizationBackward(x.exact(), own, kEpsilon, gamma.exact(), d, absl::MakeSpan(dx), absl::MakeSpan(dgamma),
+                                          absl::MakeSpan(dbeta));
+    if (!constant) return;
+    for (size_t i = 0; i < d.size(); ++i) {
+      const size_t c = i % channels;
+      dx[i] = d[i] * gamma.exact()[c] / std::sqrt(variance.exact()[c] + kEpsilon);
+    }
+  }
+};
+
+// Alone, with a residual, two of them; each with and without relu.
 TEST_P(Layers, BatchNormalization) {
   for (auto [rows, channels] :
        {std::pair<int64_t, int64_t>{1, 3}, {2, 1}, {70, 5}, {5000, 24}, {333, 520}, {9000, 7}}) {
     const int64_t r = rows, ch = channels, n = rows * channels;
-    // Far from 0, as after a convolution with a large bias: what a sum of squares alone would lose.
-    const Tensor x(Random(n, 20, 2, 4), type()), dy(Random(n, 21), type()), residual(Coarse(n, 22), type()),
-        gamma(Random(ch, 23, 0.5, 2)), beta(Random(ch, 24));
-    const float epsilon = 1e-3f;
-    const reference::BatchStatistics exact = reference::Statistics(ch, x.exact());
+    SCOPED_TRACE(absl::StrCat(rows, " x ", channels));
     Memory scratch(BatchStatisticsScratch(r, ch) * 4);
-    const std::vector<float> statistics = Launched(2 * ch, DType::kFloat32, [&](void* out) {
-      float* mean = static_cast<float*>(out);
-      return BatchStatistics(nullptr, r, ch, x.data(), mean, mean + ch, static_cast<float*>(scratch.data()), type());
-    });
-    const Tensor mean({statistics.begin(), statistics.begin() + ch}),
-        variance({statistics.begin() + ch, statistics.end()});
-    ExpectNear({statistics.begin(), statistics.begin() + ch}, exact.mean, 2e-6, "mean");
-    ExpectNear({statistics.begin() + ch, statistics.end()}, exact.variance, 5e-6, "variance");
-
-    std::vector<double> y(n);
-    reference::BatchNormalization(x.exact(), mean.exact(), variance.exact(), epsilon, gamma.exact(), beta.exact(),
-                                  absl::MakeSpan(y));
-    const auto forward = [&](const void* with, bool relu, void* out) {
-      return kernels::BatchNormalization(nullptr, r, ch, x.data(), with, mean.floats(), variance.floats(), epsilon,
-                                         gamma.floats(), beta.floats(), relu, out, type());
-    };
-    ExpectNear(Launched(n, type(), [&](void* out) { return forward(nullptr, false, out); }), y, 2 * precision(),
-               "normalized");
-    std::vector<double> joined = Sum(y, residual.exact());
-    for (double& v : joined) v = std::max(v, 0.0);
-    const std::vector<float> y_numbers =
-        Launched(n, type(), [&](void* out) { return forward(residual.data(), true, out); });
-    ExpectNear(y_numbers, joined, 2 * precision(), "normalized, joined, relu");
-
-    const Tensor of_relu(y_numbers, type());
-    std::vector<double> masked = dy.exact();
-    for (int64_t i = 0; i < n; ++i) masked[i] = of_relu.exact()[i] > 0 ? masked[i] : 0;
-    for (bool relu : {false, true}) {
-      const std::vector<double>& d = relu ? masked : dy.exact();
-      const void* mask = relu ? of_relu.data() : nullptr;
-      std::vector<double> dx(n, 0.0), dgamma(ch, 0.0), dbeta(ch, 0.0);
-      const reference::BatchStatistics own{mean.exact(), variance.exact()};
-      reference::BatchNormalizationBackward(x.exact(), own, epsilon, gamma.exact(), d, absl::MakeSpan(dx),
-                                            absl::MakeSpan(dgamma), absl::MakeSpan(dbeta));
-      const std::vector<float> sums = Launched(2 * ch, DType::kFloat32, [&](void* out) {
-        float* to = static_cast<float*>(out);
-        return BatchNormalizationSums(nullptr, r, ch, x.data(), mask, dy.data(), mean.floats(), variance.floats(),
-                                      epsilon, to, to + ch, static_cast<float*>(scratch.data()), type());
+    auto* const floats = static_cast<float*>(scratch.data());
+    const Tensor bias(Random(ch, 30)), dy(Random(n, 21), type()), residual(Coarse(n, 22), type());
+    const auto make = [&](int seed) {
+      // Far from 0, as after a convolution with a large bias: what a sum of squares alone would lose.
+      const std::vector<float> numbers = Random(n, seed, 2, 4);
+      const Tensor x(numbers, type());
+      const reference::BatchStatistics exact = reference::Statistics(ch, x.exact());
+      const std::vector<float> got = Launched(4 * ch, DType::kFloat32, [&](void* out) {
+        float* mean = static_cast<float*>(out);
+        return BatchStatistics(nullptr, r, ch, x.data(), mean, mean + ch, {3, bias.floats(), mean + 2 * ch, mean + 3 * ch}, floats, type());
       });
-      ExpectNear({sums.begin(), sums.begin() + ch}, dgamma, 1e-5, "dgamma");
-      ExpectNear({sums.begin() + ch, sums.end()}, dbeta, 1e-5, "dbeta");
-      const Tensor dgamma_sums({sums.begin(), sums.begin() + ch}), dbeta_sums({sums.begin() + ch, sums.end()});
-      for (bool constant : {false, true}) {
-        if (constant) {
-          for (int64_t i = 0; i < n; ++i)
-            dx[i] = d[i] * gamma.exact()[i % ch] / std::sqrt(variance.exact()[i % ch] + epsilon);
+      const auto part = [&](int64_t i) { return std::vector<float>(got.begin() + i * ch, got.begin() + (i + 1) * ch); };
+      ExpectNear(part(0), exact.mean, 2e-6, "mean");
+      ExpectNear(part(1), exact.variance, 5e-6, "variance");
+      std::vector<double> moving_mean = Sum(exact.mean, bias.exact()), moving_variance = exact.variance;
+      for (auto* moving : {&moving_mean, &moving_variance}) {
+        for (double& v : *moving) v *= 3;
+      }
+      ExpectNear(part(2), moving_mean, 2e-6, "moving mean");
+      ExpectNear(part(3), moving_variance, 5e-6, "moving variance");
+      return OfBatch(ch, seed, {got.begin(), got.begin() + 2 * ch}, numbers, type());
+    };
+    OfBatch a = make(20), b = make(40);
+
+    enum Join { kAlone, kResidual, kTwo };
+    for (const Join join : {kAlone, kResidual, kTwo}) {
+      for (const bool relu : {false, true}) {
+        SCOPED_TRACE(absl::StrCat("join ", join, relu ? " relu" : ""));
+        const Normalized of_a = a.normalized(), of_b = join == kTwo ? b.normalized() : Normalized();
+        const void* const added = join == kResidual ? residual.data() : nullptr;
+        std::vector<double> y = join == kAlone ? a.y : Sum(a.y, join == kTwo ? b.y : residual.exact());
+        if (relu) {
+          for (double& v : y) v = std::max(v, 0.0);
         }
-        Memory dresidual(n * SizeOf(WireType(type())));
-        ExpectBoth(dx, type(), rows == 1 ? 0.02 : 1e-5 + 2 * precision(), "dx", [&](void* out, bool add) {
-          return BatchNormalizationBackward(nullptr, r, ch, x.data(), mask, dy.data(), mean.floats(), variance.floats(),
-                                            epsilon, gamma.floats(), dgamma_sums.floats(), dbeta_sums.floats(),
-                                            constant, out, add, dresidual.data(), false, type());
+        Memory bits(PassedBytes(r, ch));
+        auto* const passed = relu && join != kAlone ? static_cast<uint8_t*>(bits.data()) : nullptr;
+        const std::vector<float> got = Launched(n, type(), [&](void* out) {
+          return kernels::BatchNormalization(nullptr, r, ch, of_a, of_b, added, relu, out, passed, type());
         });
-        ExpectNear(Decoded(dresidual.Get(), type()), d, 0, "dresidual");
+        ExpectNear(got, y, 2 * precision(), "normalized");
+
+        std::vector<double> d = dy.exact();
+        for (int64_t i = 0; i < n; ++i) d[i] = !relu || got[i] > 0 ? d[i] : 0;
+        const std::vector<float> sums = Launched((join == kTwo ? 4 : 2) * ch, DType::kFloat32, [&](void* out) {
+          float* to = static_cast<float*>(out);
+          return BatchNormalizationSums(nullptr, r, ch, of_a, of_b, relu, passed, dy.data(), {to, to + ch},
+                                        {to + 2 * ch, to + 3 * ch}, floats, type());
+        });
+        const auto part = [&](int64_t i) { return std::vector<float>(sums.begin() + i * ch, sums.begin() + (i + 1) * ch); };
+        for (const bool constant : {false, true}) {
+          a.Backward(d, constant);
+          b.Backward(d, constant);
+          ExpectNear(part(0), a.dgamma, 1e-5, "dgamma");
+          ExpectNear(part(1), a.dbeta, 1e-5, "dbeta");
+          if (join == kTwo) {
+            ExpectNear(part(2), b.dgamma, 1e-5, "dgamma of the other");
+            EXPECT_EQ(part(3), part(1));
+          }
+          const Tensor all(sums);
+          auto* const sum = const_cast<float*>(all.floats());
+          Memory other(n * SizeOf(WireType(type())));
+          const double bound = rows == 1 ? 0.02 : 1e-5 + 2 * precision();
+          ExpectBoth(a.dx, type(), bound, "dx", [&](void* out, bool add) {
+            const NormalizedGradient to_a{sum, sum + ch, out, add},
+                to_b{sum + 2 * ch, sum + 3 * ch, other.data(), false};
+            return BatchNormalizationBackward(nullptr, r, ch, of_a, of_b, relu, passed, dy.data(), to_a, to_b, constant,
+                                              join == kResidual ? other.data() : nullptr, false, type());
+          });
+          if (join == kResidual) ExpectNear(Decoded(other.Get(), type()), d, 0, "dresidual");
+          if (join == kTwo) ExpectNear(Decoded(other.Get(), type()), b.dx, bound, "dx of the other");
+        }
       }
     }
   }
@@ -296,7 +374,7 @@ TEST(BatchStatistics, OfNumbersFarFromZero) {
   Memory scratch(BatchStatisticsScratch(rows, channels) * 4);
   const std::vector<float> got = Launched(2 * channels, DType::kFloat32, [&](void* out) {
     float* mean = static_cast<float*>(out);
-    return BatchStatistics(nullptr, rows, channels, x.data(), mean, mean + channels,
+    return BatchStatistics(nullptr, rows, channels, x.data(), mean, mean + channels, {},
                            static_cast<float*>(scratch.data()), DType::kFloat32);
   });
   ExpectNear({got.begin(), got.begin() + channels}, exact.mean, 1e-6, "mean");

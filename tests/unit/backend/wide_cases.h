@@ -13,6 +13,19 @@ inline std::string Image(const std::string& shape, const std::string& layers) {
          " layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }";
 }
 
+// A residual block whose shortcut is a convolution with strides and a batch normalization too; both have a bias.
+inline std::string Projected(const std::string& shape, int filters, bool relu, bool frozen) {
+  const std::string conv = " conv2d { filters: " + std::to_string(filters) + " kernel_size: 1 strides: 2 } } ",
+                    norm = std::string(" batch_normalization {} ") + (frozen ? "trainable: false } " : "} ");
+  return Image(shape,
+               "layers { name: 'i' conv2d { filters: 8 kernel_size: 3 padding: SAME activation: RELU } } layers { name: 'a'" +
+                   conv + "layers { name: 'an'" + norm + "layers { name: 'b' inputs: 'i'" + conv +
+                   "layers { batch_normalization {} } layers { activation { activation: RELU } } layers { name: 'c' conv2d { "
+                   "filters: " +
+                   std::to_string(filters) + " kernel_size: 3 padding: SAME } } layers { name: 'cn'" + norm +
+                   "layers { inputs: ['an', 'cn'] add {} } " + (relu ? "layers { activation { activation: RELU } }" : ""));
+}
+
 inline std::vector<LayerCase> WideCases() {
   const std::string conv16 = "layers { conv2d { filters: 16 kernel_size: 3 padding: SAME activation: RELU } } ";
   const std::string conv32 = "layers { conv2d { filters: 32 kernel_size: 3 padding: SAME activation: RELU } } ";
@@ -70,6 +83,21 @@ inline std::vector<LayerCase> WideCases() {
        Image("[7, 7, 16]", conv16 + "layers { depthwise_conv2d { kernel_size: 3 depth_multiplier: 3 } }")},
       {"ZeroPaddingAlone", Image("[5, 5, 3]", conv16 + "layers { zero_padding2d { padding: [1, 0, 0, 2] } } "
                                                        "layers { max_pooling2d {} }")},
+      {"ZeroPaddingPooled", Image("[5, 5, 3]",
+                                  "layers { conv2d { filters: 16 kernel_size: 3 padding: SAME } } layers { "
+                                  "zero_padding2d { padding: [1, 1, 1, 1] } } layers { max_pooling2d { pool_size: 3 "
+                                  "strides: 2 } }")},
+      {"ZeroPaddingAveraged", Image("[5, 5, 3]", conv16 + "layers { zero_padding2d { padding: [1, 0, 0, 2] } } "
+                                                          "layers { average_pooling2d {} }")},
+      {"ProjectedBlock", Projected("[7, 8, 3]", 16, true, false)},
+      {"ProjectedBlockOdd", Projected("[7, 6, 3]", 5, true, false)},
+      {"ProjectedBlockLinear", Projected("[6, 6, 3]", 16, false, false)},
+      {"ProjectedBlockFrozen", Projected("[6, 6, 3]", 16, true, true)},
+      {"TwoNormsOfOne",
+       Image("[6, 6, 3]",
+             conv16 + "layers { name: 'c' conv2d { filters: 16 kernel_size: 1 } } layers { name: 'a' "
+                      "batch_normalization {} } layers { name: 'b' inputs: 'c' batch_normalization {} } "
+                      "layers { inputs: ['a', 'b'] add {} } layers { activation { activation: RELU } }")},
       {"SoftmaxWide", Image("[4, 4, 3]", "layers { conv2d { filters: 20 kernel_size: 3 activation: SOFTMAX } }")},
       {"RescalingInside", Image("[6, 6, 3]", conv20 + "layers { rescaling { scale: 2.0 offset: -1.0 } } " + conv16)},
       {"RescalingShared", Image("[6, 6, 3]",

@@ -97,6 +97,33 @@ bool Builder::TakenByNormalization(const Node& node) const {
          node_values_[other] != node_values_[later.inputs[0]];  // two gradients in one place
 }
 
+const Node* Builder::OnlyReader(const Node& node) const {
+  return consumers_[node.id].size() == 1 && node.id != graph_.output().id ? &graph_.nodes()[consumers_[node.id][0]] : nullptr;
+}
+
+bool Builder::NormalizedByOther(const Node& node) const {
+  const Node* const add = node.kind == LayerKind::kBatchNormalization ? OnlyReader(node) : nullptr;
+  if (add == nullptr || !TakenByNormalization(*add) || node.id != std::min(add->inputs[0], add->inputs[1])) return false;
+  const Node& later = graph_.nodes()[std::max(add->inputs[0], add->inputs[1])];
+  return Frozen(later) == Frozen(node) && node_values_[later.inputs[0]] != node_values_[node.inputs[0]];  // two gradients in one place
+}
+
+bool Builder::BiasGoesToNormalization(const Node& node) const {
+  const Node* const next = training() && AppliesActivation(node.kind) ? OnlyReader(node) : nullptr;
+  return next != nullptr && next->kind == LayerKind::kBatchNormalization && !Frozen(*next) && ActivationOf(node).linear();
+}
+
+// Whether a max pooling may read beyond its picture what a ZeroPadding2D would have put there: all of its windows lie within that.
+bool Builder::TakesZeros(const Node& node) const {
+  if (node.kind != LayerKind::kMaxPooling2D || node.window.kernel[0] * node.window.kernel[1] > kMaxPoolingPlaces) return false;
+  const Shape& in = graph_.nodes()[node.inputs[0]].output;
+  for (int i = 0; i < 2; ++i) {
+    const Window& w = node.window;
+    if (w.pad_begin[i] != 0 || (node.output[i] - 1) * w.strides[i] + w.dilation[i] * (w.kernel[i] - 1) + 1 > in[i]) return false;
+  }
+  return true;
+}
+
 // Whether the node's output is the value of an input's node, either because it changes nothing or because that node's launches do its
 // work.
 bool Builder::JoinsProducer(const Node& node) const {
@@ -116,7 +143,7 @@ bool Builder::JoinsProducer(const Node& node) const {
     case LayerKind::kZeroPadding2D:
       return node.id != graph_.output().id &&
              std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
-                         [&](int id) { return TakesPads(graph_.nodes()[id].kind); });
+                         [&](int id) { return TakesPads(graph_.nodes()[id].kind) || TakesZeros(graph_.nodes()[id]); });
     case LayerKind::kAdd:
       return TakenByNormalization(node);
     case LayerKind::kActivation: {

@@ -3,15 +3,18 @@
 // Pure host code: it asks the machine only which workspaces its products and convolutions need. One Build each; not thread-safe.
 //
 // What it does besides one launch a layer: the activation goes with the layer before it, bias and relu into the product or the convolution;
-// a batch normalization takes the Add and the relu behind it; ZeroPadding2D goes into the window that follows; Flatten and Reshape are
-// names; a pointwise convolution is a matrix product; a value that several layers read collects its gradient in place.
+// a batch normalization takes the Add and the relu behind it, another one that the Add reads, and in training the bias before it;
+// ZeroPadding2D goes into the window that follows; Flatten and Reshape are names; a pointwise convolution is a matrix product, on what its
+// strides leave; a value that several layers read collects its gradient in place.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +24,8 @@
 #include "worker/backend/loss.h"
 
 namespace cairn::cudnn {
+
+inline constexpr int64_t kMaxPoolingPlaces = 256;  // of a window; a place in it fits a byte
 
 struct Activation {
   v1::Activation kind = v1::LINEAR;
@@ -71,6 +76,13 @@ class Builder {
   void MakeValues();
   bool JoinsProducer(const Node& node) const;
   bool TakenByNormalization(const Node& node) const;  // an Add that a batch normalization before it computes
+  bool TakesZeros(const Node& node) const;            // a max pooling, of a ZeroPadding2D
+  // A batch normalization that the other one of its Add computes.
+  bool NormalizedByOther(const Node& node) const;
+  // In training a batch normalization takes away again what a bias before it adds: it is a part of the moving mean and has no gradient.
+  bool BiasGoesToNormalization(const Node& node) const;
+  const Variable* BiasOf(const Node& node) const { return BiasGoesToNormalization(node) ? nullptr : Find(node, "bias"); }
+  const Node* OnlyReader(const Node& node) const;  // null: none, or several
   absl::Status Lower(const Node& node);
   absl::Status LowerLoss();
   void LowerBackward();
@@ -132,8 +144,23 @@ class Builder {
   void EmitBackwardFilter(const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel);
   void EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to, const Ref& bias = {});
   Ref EmitPad(const kernels::Window& w, const kernels::Window& padded, const Ref& x);
+  // What a pointwise window with strides reads of the value, for all that read the same.
+  Value* Thinned(const kernels::Window& w, Value* in);
 
   // ---- normalization.cc ----
+  // One of the two that a launch may normalize.
+  struct Normalization {
+    Value* in = nullptr;  // null: there is none
+    Ref x, mean, variance, scale, offset;
+    Ref dgamma, dbeta;  // backward
+    float epsilon = 0;
+    kernels::Normalized At(const Run& r) const;
+    std::vector<Ref> Reads() const { return {x, mean, variance, scale, offset}; }
+  };
+  Normalization EmitStatistics(const Node& node, Value* in, Value* out);
+  // other: b's node, null where there is none.
+  void LowerNormalizationBackward(const Node& node, const Node* other, Normalization a, Normalization b, Value* residual, bool relu,
+                                  const Ref& passed, Value* out);
   void LowerBatchNormalization(const Node& node, Value* in, Value* out);
   void LowerGroupNormalization(const Node& node, Value* in, Value* out);
 
@@ -166,6 +193,8 @@ class Builder {
   std::vector<std::vector<int>> consumers_;  // of each node
   std::vector<bool> joined_;                 // lowered with another node
   std::vector<bool> exact_;                  // float32 whatever the precision: ids
+  std::map<int, Normalization> postponed_;   // of the nodes NormalizedByOther
+  std::map<std::tuple<Value*, int64_t, int64_t>, Value*> thinned_;  // by strides
   struct Back {
     const Node* node = nullptr;
     std::function<void()> fn;

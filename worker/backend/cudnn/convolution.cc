@@ -22,6 +22,14 @@ bool Pointwise(const kernels::Window& w) {
   return true;
 }
 
+// The same with strides: of the input only some numbers are read.
+bool Thinning(const kernels::Window& w) {
+  for (int i = 0; i < 2; ++i) {
+    if (w.kernel[i] != 1 || w.pad[i] != 0 || (w.out[i] - 1) * w.strides[i] >= w.in[i]) return false;
+  }
+  return w.strides[0] > 1 || w.strides[1] > 1;
+}
+
 // Whether the same padding on both sides gives this output.
 bool Even(const kernels::Window& w) {
   for (int i = 0; i < 2; ++i) {
@@ -140,7 +148,7 @@ void Builder::EmitBackwardFilter(const kernels::Window& w, const Ref& x, const R
 void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
   const Activation f = JoinedActivation(node);
   kernels::Window w = WindowOf(node);
-  const Variable* bias = Find(node, "bias");
+  const Variable* bias = BiasOf(node);
   if (node.kind == LayerKind::kDepthwiseConv2D) return LowerDepthwise(w, Find(node, "kernel"), bias, f, in, out);
   if (node.kind == LayerKind::kSeparableConv2D) {
     const Variable* depthwise = Find(node, "depthwise_kernel");
@@ -152,7 +160,9 @@ void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
   }
   const Variable* kernel = Find(node, "kernel");
   const bool transposed = node.kind == LayerKind::kConv2DTranspose;
-  if (!transposed && Pointwise(w)) return LowerProjection(kernel, bias, w.in[2], w.out[2], f, in, out);
+  if (!transposed && (Pointwise(w) || Thinning(w))) {
+    return LowerProjection(kernel, bias, w.in[2], w.out[2], f, Pointwise(w) ? in : Thinned(w, in), out);
+  }
   // Of a transposed one the window leads from its output to its input, and forward is what backward is of the plain one.
   if (transposed) {
     for (int i = 0; i < 3; ++i) std::swap(w.in[i], w.out[i]);
@@ -200,6 +210,32 @@ void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
     EmitForward(w, dy, weights, share);
     EmitConvert(share, t, dx.ref, t, in->numbers, true);
   });
+}
+
+// An average pooling of windows of one number copies. Backward all that read the copy come before the first of them, which made it.
+Value* Builder::Thinned(const kernels::Window& w, Value* in) {
+  Value*& copy = thinned_[{in, w.strides[0], w.strides[1]}];
+  if (copy != nullptr) return copy;
+  kernels::Window pick = w;
+  pick.out[2] = w.in[2];
+  const DType t = type();
+  Value* const thin = copy = NewValue(Outputs(pick), in->needs_gradient, t);
+  const Ref x = Read(*in, t), y = NewLike(*thin);
+  const std::string text = ToString(Convolution{Convolution::kForward, pick});
+  thin->data = y;
+  Emit(absl::StrCat("pick ", text), {x}, {y}, [=](const Run& r) { return kernels::AveragePooling(r.stream(), pick, r.At<>(x), r.At<>(y), t); });
+  if (!in->needs_gradient) return thin;
+  Backward([=, this] {
+    if (!thin->gradient) return;
+    const Ref dy = thin->gradient;
+    const Sink dx = GradientSink(in);
+    std::vector<Ref> reads = {dy};
+    if (dx.add) reads.push_back(dx.ref);
+    Emit(absl::StrCat("pick backward ", text, dx.add ? " add" : ""), std::move(reads), {dx.ref}, [=](const Run& r) {
+      return kernels::AveragePoolingBackward(r.stream(), pick, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+    });
+  });
+  return thin;
 }
 
 // Our own kernels: they take any padding.

@@ -8,7 +8,7 @@ namespace cairn::cudnn {
 
 void Builder::LowerDense(const Node& node, Value* in, Value* out) {
   const Variable* kernel = Find(node, "kernel");
-  LowerProjection(kernel, Find(node, "bias"), kernel->shape[0], kernel->shape[1], JoinedActivation(node), in, out);
+  LowerProjection(kernel, BiasOf(node), kernel->shape[0], kernel->shape[1], JoinedActivation(node), in, out);
 }
 
 void Builder::LowerProjection(const Variable* kernel, const Variable* bias, int64_t in_columns, int64_t out_columns,

@@ -88,14 +88,16 @@ void Builder::LowerActivation(const Node& node, Value* in, Value* out) {
 void Builder::LowerPooling(const Node& node, Value* in, Value* out) {
   const kernels::Window w = WindowOf(node);
   const bool max = node.kind == LayerKind::kMaxPooling2D || node.kind == LayerKind::kMaxPooling1D;
-  const bool small = w.kernel[0] * w.kernel[1] <= 256;  // a place in the window fits a byte
+  const bool small = w.kernel[0] * w.kernel[1] <= kMaxPoolingPlaces;
+  const Node& producer = graph_.nodes()[node.inputs[0]];
+  const bool zeros = producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id];
   const DType t = out->type;
   const Ref x = Read(*in, t), y = NewLike(*out);
   const Ref argmax = max && small && in->needs_gradient ? New(out->numbers) : Ref{};
   const std::string text = ToString(Convolution{Convolution::kForward, w});
   out->data = y;
   Emit(absl::StrCat(max ? "max pooling " : "average pooling ", text), {x}, {y, argmax}, [=](const Run& r) {
-    return max ? kernels::MaxPooling(r.stream(), w, r.At<>(x), r.At<>(y), r.At<uint8_t>(argmax), t)
+    return max ? kernels::MaxPooling(r.stream(), w, zeros, r.At<>(x), r.At<>(y), r.At<uint8_t>(argmax), t)
                : kernels::AveragePooling(r.stream(), w, r.At<>(x), r.At<>(y), t);
   });
   if (!in->needs_gradient) return;

@@ -66,6 +66,7 @@ struct SumChunks {
       typename Sums::template Values<V> v = {};
       if (column < s.columns) {
         v = sums.template Begin<V>(batch, column);
+        CAIRN_UNROLL_SOME
         for (int64_t row = chunk * s.chunk_rows + (thread >> s.across_log2); row < row_end; row += lanes) {
           sums.template Add<V>(v, batch, row, column);
         }
@@ -166,14 +167,15 @@ Error LaunchColumns(Stream stream, const ColumnShape& s, const Sums& sums, float
   return Launch(stream, s.batch * joins, JoinChunks<Sums>{s, Divider(joins, s.batch * joins), sums, scratch});
 }
 
-// fn.Do<V>(fn.Of<V>(column), row * columns + column) for every number of [rows, columns]: what a column needs is made
-// once for eight rows.
+// fn.Do<V>(fn.Of<V>(column), i, fn.Fetch<V>(i)) for every number i = row * columns + column of [rows, columns]: what a column
+// needs is made once for all rows of a thread, and what it reads of some rows is under way before the first is worked on.
 template <class Fn, int V>
 struct ForEachRow {
-  static constexpr int kThreads = kBlockThreads;
+  static constexpr int kThreads = 128;  // of many registers each
   static constexpr int kSharedBytes = 0;
-  static constexpr int kLaneRows = 8;
+  static constexpr int kAhead = V == 1 ? 1 : 2;
   ColumnShape s;
+  int64_t lane_rows;  // of a thread; a multiple of kAhead
   Divider tiles;
   Fn fn;
   template <class B>
@@ -185,11 +187,18 @@ struct ForEachRow {
       const int64_t column = (tile * across + (thread & (across - 1))) * V;
       if (column >= s.columns) return;
       const auto of = fn.template Of<V>(column);
-      const int64_t begin = piece * lanes * kLaneRows + (thread >> s.across_log2);
-      CAIRN_UNROLL
-      for (int k = 0; k < kLaneRows; ++k) {
-        const int64_t row = begin + k * lanes;
-        if (row < s.rows) fn.template Do<V>(of, row * s.columns + column);
+      const int64_t begin = piece * lanes * lane_rows + (thread >> s.across_log2), step = lanes * s.columns;
+      const int64_t size = s.rows * s.columns, end = (begin + lanes * lane_rows) * s.columns;
+      for (int64_t i = begin * s.columns + column; i < end && i < size; i += kAhead * step) {
+        typename Fn::template Fetched<V> fetched[kAhead] = {};
+        CAIRN_UNROLL
+        for (int k = 0; k < kAhead; ++k) {
+          if (i + k * step < size) fetched[k] = fn.template Fetch<V>(i + k * step);
+        }
+        CAIRN_UNROLL
+        for (int k = 0; k < kAhead; ++k) {
+          if (i + k * step < size) fn.template Do<V>(of, i + k * step, fetched[k]);
+        }
       }
     });
   }
@@ -197,12 +206,16 @@ struct ForEachRow {
 
 template <class Fn>
 Error LaunchForEachRow(Stream stream, int64_t rows, int64_t columns, const Fn& fn) {
+  // Enough blocks for any GPU, as few as that takes: each thread makes what its column needs.
+  constexpr int64_t kBlocks = 4096, kLaneRowsMin = 4, kLaneRowsMax = 64;
   const ColumnShape s = ShapeOfColumns(1, rows, columns, Wide(columns));
-  const int64_t lanes = kBlockThreads >> s.across_log2;
-  const int64_t blocks = s.tiles * CeilDivide(rows, lanes * ForEachRow<Fn, 1>::kLaneRows);
+  const int64_t lanes = ForEachRow<Fn, 1>::kThreads >> s.across_log2;
+  int64_t lane_rows = kLaneRowsMin;
+  while (lane_rows < kLaneRowsMax && s.tiles * CeilDivide(rows, lanes * lane_rows) > kBlocks) lane_rows += kLaneRowsMin;
+  const int64_t blocks = s.tiles * CeilDivide(rows, lanes * lane_rows);
   const Divider tiles(s.tiles, blocks);
-  return s.wide ? Launch(stream, blocks, ForEachRow<Fn, kWide>{s, tiles, fn})
-                : Launch(stream, blocks, ForEachRow<Fn, 1>{s, tiles, fn});
+  return s.wide ? Launch(stream, blocks, ForEachRow<Fn, kWide>{s, lane_rows, tiles, fn})
+                : Launch(stream, blocks, ForEachRow<Fn, 1>{s, lane_rows, tiles, fn});
 }
 
 }  // namespace cairn::cudnn::kernels

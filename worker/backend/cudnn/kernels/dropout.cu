@@ -16,7 +16,7 @@ struct Drop {
   CAIRN_DEVICE void Do(int64_t i) const {
     Numbers<V> n = Load<V>(x, i);
     if constexpr (V == 1) {
-      n.at[0] *= DropoutFactors(*key, node, rate, keep, i / 4).at[i % 4];
+      n.at[0] *= DropoutFactors(*key, node, rate, keep, i / 4).Of(i % 4);
     } else {
       CAIRN_UNROLL
       for (int k = 0; k < V; k += 4) {
@@ -48,7 +48,7 @@ struct DropChannels {
     for (int k = 0; k < V; k += 4) {
       const Factors f = DropoutFactors(*key, node, rate, keep, (of + k) / 4);
       CAIRN_UNROLL
-      for (int j = 0; j < 4 && k + j < V; ++j) n.at[k + j] *= f.at[V == 1 ? of % 4 : j];
+      for (int j = 0; j < 4 && k + j < V; ++j) n.at[k + j] *= V == 1 ? f.Of(of % 4) : f.at[j];
     }
     StoreOrAdd<V>(y, i, n, add);
   }

@@ -113,8 +113,9 @@ Error MultiplyBackward(Stream stream, const Broadcast& b, const Inputs& in, int 
 
 // ---- pooling (pooling.cu) ----
 
-// argmax: the place within the window (ky * kernel width + kx) of the first largest number; null in evaluation.
-Error MaxPooling(Stream stream, const Window& w, const void* x, void* y, uint8_t* argmax, DType type);
+// argmax: the place within the window (ky * kernel width + kx) of the first largest number; null in evaluation. zeros: the padding is
+// zeros among the others, else it is not looked at.
+Error MaxPooling(Stream stream, const Window& w, bool zeros, const void* x, void* y, uint8_t* argmax, DType type);
 // kernel height * width <= 256. Gathers: one input number after another from the windows that it is in.
 Error MaxPoolingBackward(Stream stream, const Window& w, const uint8_t* argmax, const void* dy, void* dx, DType type, bool add);
 // For larger windows: looks for the maximum again.
@@ -127,25 +128,43 @@ Error GlobalAverage(Stream stream, int64_t examples, int64_t positions, int64_t 
 Error GlobalAverageBackward(Stream stream, int64_t examples, int64_t positions, int64_t channels, const void* dy, void* dx, DType type,
                             bool add);
 
-// ---- normalization (normalization.cu) ----
+// ---- normalization (batch_normalization.cu, group_normalization.cu) ----
 
 // Batch normalization over [rows, channels]. Variance: of the population, also of numbers far from 0.
+struct MovingAverages {  // what a step says of them: examples * (mean + bias), examples * variance
+  float examples = 0;
+  const float* bias = nullptr;                 // what was left out of x; may be null
+  float *mean = nullptr, *variance = nullptr;  // both null: not asked for
+};
 int64_t BatchStatisticsScratch(int64_t rows, int64_t channels);
-Error BatchStatistics(Stream stream, int64_t rows, int64_t channels, const void* x, float* mean, float* variance, float* scratch,
-                      DType type);
-// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta [+ residual] [then relu]. gamma, beta, residual may be null; y may be x
-// or residual.
-Error BatchNormalization(Stream stream, int64_t rows, int64_t channels, const void* x, const void* residual, const float* mean,
-                         const float* variance, float epsilon, const float* gamma, const float* beta, bool relu, void* y, DType type);
-// dy counts where y > 0 if y is given (of the relu). dgamma, dbeta: [channels], always written.
-Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y, const void* dy,
-                             const float* mean, const float* variance, float epsilon, float* dgamma, float* dbeta, float* scratch,
-                             DType type);  // scratch: BatchStatisticsScratch
+Error BatchStatistics(Stream stream, int64_t rows, int64_t channels, const void* x, float* mean, float* variance,
+                      const MovingAverages& moving, float* scratch, DType type);
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta; gamma and beta may be null.
+struct Normalized {
+  const void* x = nullptr;  // null: there is none
+  const float *mean = nullptr, *variance = nullptr, *gamma = nullptr, *beta = nullptr;
+  float epsilon = 0;
+};
+// y = a [+ b or residual] [then relu]. residual may be null; y may be one of those that are read.
+// passed (may be null): where the relu lets numbers through; a bit each where channels are a multiple of 8, else a byte each.
+int64_t PassedBytes(int64_t rows, int64_t channels);
+Error BatchNormalization(Stream stream, int64_t rows, int64_t channels, const Normalized& a, const Normalized& b, const void* residual,
+                         bool relu, void* y, uint8_t* passed, DType type);
+// With relu dy counts where `passed` says; where it is null, without b and residual, where y is more than 0, computed again from x.
+struct NormalizedGradient {
+  float *dgamma = nullptr, *dbeta = nullptr;  // [channels]
+  void* dx = nullptr;                         // null: not asked for
+  bool add = false;
+};
+// Writes dgamma and dbeta of a, and of b where it is.
+Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, const Normalized& a, const Normalized& b, bool relu,
+                             const uint8_t* passed, const void* dy, const NormalizedGradient& to_a, const NormalizedGradient& to_b,
+                             float* scratch, DType type);  // scratch: BatchStatisticsScratch
 // dx from those sums; with `constant` mean and variance are no functions of x (a frozen layer): dx = dy * gamma / sqrt(variance + epsilon).
-// dresidual (may be null): dy where y > 0; `add_residual`: added.
-Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, const void* x, const void* y, const void* dy,
-                                 const float* mean, const float* variance, float epsilon, const float* gamma, const float* dgamma,
-                                 const float* dbeta, bool constant, void* dx, bool add, void* dresidual, bool add_residual, DType type);
+// dresidual (may be null; not with b): the dy that counts; `add_residual`: added.
+Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, const Normalized& a, const Normalized& b, bool relu,
+                                 const uint8_t* passed, const void* dy, const NormalizedGradient& to_a, const NormalizedGradient& to_b,
+                                 bool constant, void* dresidual, bool add_residual, DType type);
 
 // [examples, positions, channels] in groups of channels; layer normalization: positions 1, groups 1, a row an example.
 // mean, factor (1 / sqrt(variance + epsilon)): [examples, groups], written forward.

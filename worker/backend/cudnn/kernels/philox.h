@@ -24,6 +24,8 @@ CAIRN_DEVICE PhiloxBlock Philox(uint32_t key0, uint32_t key1, PhiloxBlock c) {
 // What numbers 4 * block .. 4 * block + 3 of the layer are multiplied by: 0 or 1 / (1 - rate).
 struct Factors {
   float at[4];
+  // at[k] of a k that is not known when this is compiled: an index would send the four to local memory.
+  CAIRN_DEVICE float Of(int64_t k) const { return k < 2 ? (k == 0 ? at[0] : at[1]) : (k == 2 ? at[2] : at[3]); }
 };
 CAIRN_DEVICE Factors DropoutFactors(const StepKey& key, int node, float rate, float keep, int64_t block) {
   const uint32_t high = static_cast<uint32_t>(block >> 32) << 22;

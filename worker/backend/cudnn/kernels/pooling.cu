@@ -12,12 +12,15 @@ struct Largest {
   int32_t place[V];
 };
 template <int V>
-CAIRN_DEVICE Largest<V> FindLargest(const Geometry& g, const In& x, int64_t example, int64_t out_y, int64_t out_x,
-                                    int64_t channel) {
+CAIRN_DEVICE Largest<V> FindLargest(const Geometry& g, bool zeros, const In& x, int64_t example, int64_t out_y,
+                                    int64_t out_x, int64_t channel) {
   Largest<V> best = {};
   bool any = false;
-  g.ForEachTap(out_y, out_x, [&](int32_t y, int32_t column, int32_t place) {
-    const Numbers<V> n = Load<V>(x, g.in.Index(example, y, column, channel));
+  g.ForEachTap<true>(out_y, out_x, [&](int32_t y, int32_t column, int32_t place) {
+    const bool inside = g.Inside(y, column);
+    if (!inside && !zeros) return;
+    Numbers<V> n = {};
+    if (inside) n = Load<V>(x, g.in.Index(example, y, column, channel));
     CAIRN_UNROLL
     for (int k = 0; k < V; ++k) {
       if (any && !(n.at[k] > best.value.at[k])) continue;
@@ -31,13 +34,14 @@ CAIRN_DEVICE Largest<V> FindLargest(const Geometry& g, const In& x, int64_t exam
 
 struct MaxPool {
   Geometry g;
+  bool zeros;
   uint8_t* argmax;
   In x;
   Out y;
   template <int V>
   CAIRN_DEVICE void Do(int64_t i) const {
     const Place p = g.out.Of(i);
-    const Largest<V> best = FindLargest<V>(g, x, p.example, p.y, p.x, p.channel);
+    const Largest<V> best = FindLargest<V>(g, zeros, x, p.example, p.y, p.x, p.channel);
     Store<V>(y, i, best.value);
     if (argmax == nullptr) return;
     CAIRN_UNROLL
@@ -62,7 +66,7 @@ struct MaxPoolBackward {
         CAIRN_UNROLL
         for (int k = 0; k < V; ++k) sum.at[k] += argmax[of + k] == place ? d.at[k] : 0.0f;
       } else {
-        const Largest<V> best = FindLargest<V>(g, x, p.example, out_y, out_x, p.channel);
+        const Largest<V> best = FindLargest<V>(g, false, x, p.example, out_y, out_x, p.channel);
         CAIRN_UNROLL
         for (int k = 0; k < V; ++k) sum.at[k] += best.place[k] == place ? d.at[k] : 0.0f;
       }
@@ -166,8 +170,8 @@ struct SpreadAverage {
 
 }  // namespace
 
-Error MaxPooling(Stream stream, const Window& w, const void* x, void* y, uint8_t* argmax, DType type) {
-  return LaunchForEach(stream, Count(w, w.out), Wide(w.in[2]), MaxPool{Geometry(w), argmax, {x, type}, {y, type}});
+Error MaxPooling(Stream stream, const Window& w, bool zeros, const void* x, void* y, uint8_t* argmax, DType type) {
+  return LaunchForEach(stream, Count(w, w.out), Wide(w.in[2]), MaxPool{Geometry(w), zeros, argmax, {x, type}, {y, type}});
 }
 
 Error MaxPoolingBackward(Stream stream, const Window& w, const uint8_t* argmax, const void* dy, void* dx, DType type,

@@ -34,17 +34,19 @@ struct Geometry {
     return y < 0 || y >= height() || x < 0 || x >= width() ? -1 : in.Index(example, y, x, channel);
   }
 
-  // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row.
-  template <class Fn>
+  CAIRN_DEVICE bool Inside(int32_t y, int32_t x) const { return y >= 0 && y < height() && x >= 0 && x < width(); }
+  // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row; kAll: and of the
+  // padding.
+  template <bool kAll = false, class Fn>
   CAIRN_DEVICE void ForEachTap(int64_t out_y, int64_t out_x, Fn fn) const {
     const int32_t y0 = static_cast<int32_t>(out_y) * strides[0] - pad[0],
                   x0 = static_cast<int32_t>(out_x) * strides[1] - pad[1];
     for (int32_t ky = 0; ky < kernel[0]; ++ky) {
       const int32_t y = y0 + ky * dilation[0];
-      if (y < 0 || y >= height()) continue;
+      if (!kAll && (y < 0 || y >= height())) continue;
       for (int32_t kx = 0; kx < kernel[1]; ++kx) {
         const int32_t x = x0 + kx * dilation[1];
-        if (x >= 0 && x < width()) fn(y, x, ky * kernel[1] + kx);
+        if (kAll || (x >= 0 && x < width())) fn(y, x, ky * kernel[1] + kx);
       }
     }
   }
