@@ -85,6 +85,8 @@ class ClusterCore {
   void OnNodeSays(const NodeSays& event);
   void OnSessionClosed(const SessionClosed& event);
   void OnDeath(const Membership::Death& death);
+  void NoteEnd(const NodeName& worker, bool gone);
+  void LeaveOutWhoEnds(const ClusterNode& worker);
   void ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello);
   void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
   void ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello);

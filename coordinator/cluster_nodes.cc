@@ -176,6 +176,7 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
   }
   StoreCluster();
   ReleaseWork(node.name);
+  if (node.role == v1::WORKER) NoteEnd(node.name, /*gone=*/true);
   if (node.role == v1::PS) {
     for (auto& [id, job] : jobs_) {
       if (job.queued() || !job.UsesPs(node.name)) continue;
@@ -322,6 +323,10 @@ void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::Partition
 
 void ClusterCore::ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello) {
   ClusterNode& node = *admission.node;
+  if (!admission.same_process) {
+    NoteEnd(node.name, /*gone=*/false);
+    LeaveOutWhoEnds(node);
+  }
   node.running.clear();
   for (const v1::HeldReplicas& running : hello.running()) {
     const Job* job = Find(running.job_id());

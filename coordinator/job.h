@@ -79,6 +79,13 @@ struct Job {
     std::string why;
   };
   std::map<NodeName, LeftOut> left_out;
+  // Of its workers: how often their process ended at the present step (cluster_ends.cc).
+  struct Ends {
+    int64_t step = 0;
+    int times = 0;
+    bool gone = false;  // not back since the last time
+  };
+  std::map<NodeName, Ends> ends;
 
   // STARTING with partitions to be filled (cluster_checkpoints.cc).
   std::vector<std::string> restore_from;  // stored: checkpoints, tried in turn; empty: nothing to fill, or done

@@ -234,6 +234,37 @@ v1::NodeMessage DataTrouble(uint64_t id, bool worker_only) {
   return message;
 }
 
+// As one with too little memory: the system kills it, and what started it starts it again.
+TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
+  for (const bool alone : {false, true}) {
+    SCOPED_TRACE(alone);
+    Cluster c(1, alone ? 1 : 2);
+    const uint64_t id = c.SubmitOk(LongSpec());
+    c.Train(2);
+    FakeNode& worker = c.node(alone ? "worker-0" : "worker-1");
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_FALSE(c.Assigned(worker.hello.name(), id).empty()) << i;
+      c.Kill(worker);
+      if (i == 1) c.Pass(absl::Seconds(5));  // that time it is declared dead
+      c.Restart(worker);
+      c.Pass(absl::Seconds(2));
+    }
+    const std::string why = absl::StrCat("worker \"", worker.hello.name(), "\": it ended 3 times at step 2");
+    ASSERT_EQ(c.Job(id).notes_size(), 1);
+    EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr(why));
+    EXPECT_EQ(worker.assigned.empty(), !alone) << "where no other can, it is tried again";
+    if (!alone) {
+      EXPECT_THAT(c.Job(id).reason(), HasSubstr(absl::StrCat("goes on without ", why)));
+    }
+    c.Train(1);
+    c.Kill(worker);
+    c.Restart(worker);
+    c.Pass(absl::Seconds(2));
+    EXPECT_FALSE(worker.assigned.empty()) << "at another step it counts anew";
+    EXPECT_EQ(c.Job(id).notes_size(), 1);
+  }
+}
+
 TEST(ClusterMoves, AWorkerWithoutTheDataIsLeftOut) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(LongSpec());
