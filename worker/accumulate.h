@@ -7,16 +7,23 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "common/model/step_plan.h"
 #include "worker/backend/backend.h"
 
 namespace cairn {
 
-// batch(piece): the examples of plan.Piece(step, replica, piece), asked for in order; not for empty pieces. info.step and info.replica say
-// which. The replica has at least one example.
-absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan,
-                                      const std::function<absl::StatusOr<Batch>(int32_t piece)>& batch, const StepInfo& info,
+// batch(piece): the examples of plan.Piece(step, replica, piece), asked for in order; not for empty pieces.
+using PieceBatch = std::function<absl::StatusOr<Batch>(int32_t piece)>;
+
+// info.step and info.replica say which. The replica has at least one example.
+absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
                                       absl::Span<const float> values, absl::Span<float> gradient, const GradientReady& ready);
+
+// The same, but the program adds up (Program::TrainJoined), and gives the sum to the join. ready: of the last piece.
+absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
+                                            absl::Span<const float> values, const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
+                                            const GradientReady& ready);
 
 }  // namespace cairn

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/tensor/dtype.h"
+
 namespace cairn::replica {
 
 // ---- values ----
@@ -107,19 +109,22 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
 
 // The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
 Frame CentralMode::MakePush(Push& push, uint32_t partition) {
-  Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own_[push.own_begin].gradient);
+  const Own& own = own_[push.own_begin];
+  const bool rounded = own.joint != nullptr;
+  Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own.gradient, rounded);
   frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
-  if (push.examples > 0 && context_.wire == v1::FLOAT32) {
+  if (push.examples > 0 && (rounded || context_.wire == v1::FLOAT32)) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
   }
   return frame;
 }
 
 void CentralMode::OnPushed(Own& own, uint32_t partition_begin, uint32_t partition_end) {
+  const size_t element = own.joint != nullptr ? SizeOf(own.joint->type) : sizeof(float);
   for (uint32_t p = partition_begin; p < partition_end; ++p) {
     own.ready[p] = 0;
     const Part& part = context_.parts[p];
-    own.gradient.Discard(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
+    own.gradient.Discard(part.range.begin() * element, part.numbers() * element);
   }
 }
 
@@ -177,6 +182,7 @@ void CentralMode::ResendMore() {
 
 void CentralMode::ComputeAgain(Own& own) {
   if (const auto again = again_.find(own.id); again != again_.end()) again->second.state = Request::State::kIdle;
+  own.joint = nullptr;  // a joint's sum is told once
   if (own.state == Own::State::kComputing) {
     own.anew = true;
   } else if (own.state == Own::State::kComputed) {

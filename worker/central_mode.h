@@ -47,6 +47,7 @@ class CentralMode : public SynchronousMode {
 
   // ---- gradients ----
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
+  bool joins() const override { return true; }  // of one replica each: rounded, or summed over its pieces, where it was computed
   Frame MakePush(Push& push, uint32_t partition) override;
   void OnPushed(Own& own, uint32_t partition_begin, uint32_t partition_end) override;
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;

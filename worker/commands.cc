@@ -8,6 +8,7 @@
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
 #include "worker/replica_core.h"
+#include "worker/evaluate_blocks.h"
 #include "worker/prediction.h"
 #include "worker/restorer.h"
 #include "worker/trainer.h"

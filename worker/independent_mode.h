@@ -55,7 +55,7 @@ class IndependentMode : public Mode {
     int64_t step = -1;  // next to finish; -1: not known yet
     std::vector<Member> members;
     uint64_t examples = 0;  // of all members
-    std::shared_ptr<const Joint> joint;  // of the step's members, where their gradient is not needed here; its sum is the first one's gradient
+    std::shared_ptr<const Joint> joint;  // of the step's members; its sum is the first one's gradient
     Buffer values, next;
     std::vector<Request> requests;   // by partition: a pull while pulling, else the push of `step`
     std::vector<int32_t> summed_in;  // by partition: the member whose buffer holds the sum; -1: not added up yet
@@ -71,9 +71,11 @@ class IndependentMode : public Mode {
     bool not_finite = false;                    // the step's gradient is not: every partition leaves it out
   };
 
+  // ---- independent_mode_pulls.cc ----
   void StartPull(Own& own, absl::Duration pause);
   void OnPullReply(Own& own, uint32_t partition, Reply& reply);
   void OnAllPulled(Own& own);
+
   void BeginStep(Own& own);
   void Checkpoint();
   void StartCompute(Own& own);

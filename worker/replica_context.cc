@@ -165,17 +165,17 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   return frame;
 }
 
-std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t step) {
-  if (!options.joins || plan.pieces > 1 || step >= plan.total_steps) return nullptr;
+std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t step, v1::DataType type) {
+  if (!options.joins || step >= plan.total_steps) return nullptr;
   auto joint = std::make_shared<Joint>();
   for (uint32_t replica = node.first; replica < node.end(); ++replica) {
     joint->leaves.push_back(plan.Places(step, ReplicaId(static_cast<int32_t>(replica))).size() > 0);
   }
   const auto computing = std::count(joint->leaves.begin(), joint->leaves.end(), true);
-  if (computing == 0 || (computing == 1 && wire == v1::FLOAT32)) return nullptr;
+  if (computing == 0 || (computing == 1 && plan.pieces == 1 && type == v1::FLOAT32)) return nullptr;
   joint->number = ++joints;
   joint->node = node;
-  joint->type = wire;
+  joint->type = type;
   joint->gradient = pool.Acquire();
   return joint;
 }

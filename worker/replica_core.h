@@ -110,8 +110,8 @@ struct Send {
   std::string address;
   Frame frame;
 };
-// Replicas of one step whose gradients are wanted as their sum only, rounded to the wire's type: number i of the space at byte i * its size
-// of `gradient`. It is the node's to write until the last of them is Computed. All of them start with their step; those that are not wanted
+// Replicas of one step whose gradients are wanted as their sum only, rounded to a type (the wire's, or FLOAT32): number i of the space at byte i *
+// its size of `gradient`. It is the node's to write until the last of them is Computed. All of them start with their step; those that are not wanted
 // any more, as the replicas are others, end like any stale work.
 struct Joint {
   uint64_t number = 0;

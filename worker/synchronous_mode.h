@@ -76,7 +76,7 @@ class SynchronousMode : public Mode {
   virtual std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const = 0;
   virtual bool joins() const { return false; }  // pushes may be of joints
   virtual Frame MakePush(Push& push, uint32_t partition) = 0;
-  virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // after OnGradient
+  virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // after OnGradient, OnSummed
   // The answer to a push or a CLIP that shows an update: whether it is what was asked for; what becomes of it.
   virtual absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const = 0;
   virtual void TakeValues(const Frame& /*frame*/) {}
@@ -90,7 +90,7 @@ class SynchronousMode : public Mode {
   virtual void Release(Own& own);  // for the next step, or for good
   virtual void DropValues() = 0;   // idle
 
-  // ---- finding the step ----
+  // ---- finding the step: synchronous_mode_finding.cc ----
   void StartFinding(absl::Duration pause);
   void SendFind(uint32_t partition);
   void FindAgain(uint32_t partition, std::optional<uint64_t> version);

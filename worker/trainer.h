@@ -124,11 +124,4 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
 };
 
-// Adds up what the program says of the examples begin .. end - 1 of the split, in blocks of the program's batch_max.
-// `index` turns a place into an example. Stops with CANCELLED when *stop is set.
-absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
-                                         v1::Split split, PlaceRange places,
-                                         const std::function<int64_t(int64_t)>& index, absl::Span<const float> values,
-                                         const std::atomic<bool>& stop);
-
 }  // namespace cairn

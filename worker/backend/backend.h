@@ -37,6 +37,9 @@ struct StepInfo {
   uint32_t replica = 0;
   float loss_scale = 1;  // a power of two: the loss is multiplied by it, its gradients divided by it in float32 (ProgramOptions.compute FLOAT16)
   v1::DataType values = v1::FLOAT32;  // every value is a number of this type: so it may cross to a device as one
+  // Of TrainJoined: a step of several pieces (JobSpec.accumulate_steps), computed one after the other by one program. Their gradients are added
+  // up in their order, and the last one's call gives the sum to the join.
+  bool first_piece = true, last_piece = true;
 };
 
 struct BatchSums {

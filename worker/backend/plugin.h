@@ -25,7 +25,7 @@ using PluginEntry = const Plugin* (*)();
 
 // What must be the same on both sides: the release, and how what they pass to each other lies in memory.
 inline std::string PluginVersion() {
-  return absl::StrCat(CAIRN_VERSION, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
+  return absl::StrCat(CAIRN_VERSION, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions), ".", sizeof(StepInfo), ".", sizeof(JoinOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
                       sizeof(Node), ".", sizeof(Variable), ".", sizeof(v1::Layer), ".", sizeof(v1::Loss));
 }
 

@@ -180,6 +180,54 @@ TEST_F(CudnnJoinTest, ALossScaleIsTakenOutOfVariablesBeforeTheyAreAdded) {
   }
 }
 
+// Pieces (JobSpec.accumulate_steps) are added up in their order before replicas are; the last piece alone gives to the sum.
+TEST_F(CudnnJoinTest, PiecesAreAddedUpAsOnTheHost) {
+  for (const v1::DataType compute : {v1::FLOAT32, v1::FLOAT16}) {
+    for (const std::vector<int64_t>& examples : {std::vector<int64_t>{4}, {4, 3}, {2, 4, 1}}) {
+      for (const int pieces : {2, 3}) {
+        SCOPED_TRACE(testing::Message() << examples.size() << " replicas of " << pieces << " pieces, " << v1::DataType_Name(compute));
+        Make(examples, 2, HostMachine::Copies::kLate, compute, compute == v1::FLOAT16 ? 64 : 1);
+        if (HasFatalFailure()) return;
+        const auto batch = [&](size_t replica, int piece) {
+          return CaseBatch(*graph_, beside_->options().loss, examples[replica], static_cast<uint32_t>(10 * replica) + static_cast<uint32_t>(piece));
+        };
+        const auto space = static_cast<size_t>(graph_->space_size());
+        std::vector<std::vector<float>> gradients(examples.size(), std::vector<float>(space));
+        std::vector<GradientSum> leaves;
+        for (size_t r = 0; r < examples.size(); ++r) {
+          std::vector<float> own(space);
+          for (int piece = 0; piece < pieces; ++piece) {
+            StepInfo info = replicas_[r].info;
+            info.step += static_cast<uint64_t>(piece);
+            ASSERT_TRUE(replicas_[r].program->TrainStep(batch(r, piece), info, values_, absl::MakeSpan(piece == 0 ? gradients[r] : own), nullptr).ok());
+            if (piece > 0) SumInto(absl::MakeSpan(gradients[r]), own);
+          }
+          leaves.push_back({absl::MakeSpan(gradients[r]), 1});
+        }
+        std::vector<uint8_t> expected(space * 2);
+        FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves).gradient, v1::BFLOAT16, absl::MakeSpan(expected));
+        for (int step = 0; step < 3; ++step) {  // recorded from the second on; each begins with nothing in the sum
+          const JoinOptions options = Options(v1::BFLOAT16, 5);
+          const auto join = Join(options);
+          ASSERT_NE(join, nullptr);
+          for (int piece = 0; piece < pieces; ++piece) {
+            for (size_t r = 0; r < examples.size(); ++r) {
+              for (const std::atomic<int>& told : told_) ASSERT_EQ(told, 0);
+              StepInfo info = replicas_[r].info;
+              info.step += static_cast<uint64_t>(piece);
+              info.first_piece = piece == 0;
+              info.last_piece = piece == pieces - 1;
+              ASSERT_TRUE(replicas_[r].program->TrainJoined(batch(r, piece), info, values_, join, static_cast<uint32_t>(r), nullptr).ok());
+              EXPECT_FALSE(replicas_[r].machine->aside_under_way()) << "the next piece would write over what is being added";
+            }
+          }
+          ExpectSum(options, expected);
+        }
+      }
+    }
+  }
+}
+
 // The scale is too large: the sum is not finite, as it is on the host.
 TEST_F(CudnnJoinTest, AnOverflowIsSeenInTheSum) {
   Make({4, 3}, 1, HostMachine::Copies::kEarly, v1::FLOAT16, 0x1p100f);

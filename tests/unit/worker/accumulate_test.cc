@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/unit/model/model_text.h"
+#include "tests/unit/worker/fake_backend.h"
 #include "worker/backend_select.h"
 #include "worker/compute_pool.h"
 
@@ -26,7 +27,7 @@ StepPlan PlanOf(int64_t examples, int32_t batch_size, int32_t replicas, int32_t 
 }
 
 // Its gradient of number i: 1e8 for the first example and 1 for others, so that the order of additions shows, plus i.
-class FakeProgram : public Program {
+class PiecesProgram : public IdleProgram {
  public:
   absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float>,
                                       absl::Span<float> gradients, const GradientReady& ready) override {
@@ -38,16 +39,12 @@ class FakeProgram : public Program {
     for (int64_t begin = static_cast<int64_t>(gradients.size()) - 16; begin >= 0; begin -= 16) ready(begin, begin + 16);
     return BatchSums{static_cast<uint64_t>(batch.examples), 2.0, {1.0}};
   }
-  absl::StatusOr<BatchSums> Evaluate(const Batch&, absl::Span<const float>) override { return BatchSums(); }
-  absl::StatusOr<Buffer> Predict(const Batch&, absl::Span<const float>) override { return Buffer(); }
-  uint64_t memory_bytes() const override { return 0; }
-
   std::vector<uint64_t> steps;
   std::vector<int64_t> examples;
 };
 
 struct Outcome {
-  FakeProgram program;
+  PiecesProgram program;
   std::vector<float> gradient;
   std::vector<int> announced;
   absl::StatusOr<BatchSums> sums;
@@ -100,6 +97,43 @@ TEST(Accumulate, PiecesAreAddedInOrderAndToldOnce) {
   const Outcome short_one = Train(plan, 1, 0);
   EXPECT_EQ(short_one.program.steps, (std::vector<uint64_t>{3, 4, 5}));
   EXPECT_EQ(short_one.program.examples, (std::vector<int64_t>{3, 3, 2}));
+}
+
+// The program adds up: it is told which piece is the first and which the last, and tells of the last one's numbers only.
+class JoiningProgram : public PiecesProgram {
+ public:
+  absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float>,
+                                        const std::shared_ptr<GradientJoin>&, uint32_t leaf, const GradientReady& ready) override {
+    EXPECT_EQ(leaf, 1u);
+    steps.push_back(info.step);
+    pieces += info.first_piece ? info.last_piece ? "[o]" : "[" : info.last_piece ? "]" : ".";
+    if (ready) ready(0, 16);
+    return BatchSums{static_cast<uint64_t>(batch.examples), 2.0, {1.0}};
+  }
+  std::string pieces;
+};
+
+TEST(Accumulate, PiecesOfASumOfTheProgram) {
+  for (const auto& [pieces, told] : {std::pair(1, "[o]"), std::pair(2, "[]"), std::pair(4, "[..]")}) {
+    const StepPlan plan = PlanOf(640, 16, 2, pieces);
+    JoiningProgram program;
+    StepInfo info;
+    info.step = 3;
+    info.replica = 1;
+    int announced = 0;
+    const auto batch = [&](int32_t piece) -> absl::StatusOr<Batch> {
+      Batch b;
+      b.examples = plan.Piece(3, ReplicaId(1), piece).size();
+      return b;
+    };
+    const auto sums = TrainPiecesJoined(program, plan, batch, info, std::vector<float>(64), nullptr, 1, [&](int64_t, int64_t) { ++announced; });
+    ASSERT_TRUE(sums.ok()) << sums.status();
+    EXPECT_EQ(program.pieces, told);
+    EXPECT_EQ(program.steps.front(), static_cast<uint64_t>(3 * pieces));
+    EXPECT_EQ(sums->examples, static_cast<uint64_t>(8 * pieces));
+    EXPECT_EQ(sums->loss, 2.0 * pieces);
+    EXPECT_EQ(announced, 1);
+  }
 }
 
 TEST(Accumulate, EmptyPiecesAreLeftOut) {

@@ -9,39 +9,30 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
 #include "tests/unit/model/model_text.h"
+#include "tests/unit/worker/fake_backend.h"
 
 namespace cairn {
 namespace {
 
 std::atomic<int> programs_alive{0};
 
-class FakeProgram : public Program {
+class CountedProgram : public IdleProgram {
  public:
-  FakeProgram() { ++programs_alive; }
-  ~FakeProgram() override { --programs_alive; }
-  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>,
-                                      const GradientReady&) override {
-    return BatchSums();
-  }
-  absl::StatusOr<BatchSums> Evaluate(const Batch&, absl::Span<const float>) override { return BatchSums(); }
-  absl::StatusOr<Buffer> Predict(const Batch&, absl::Span<const float>) override { return Buffer(); }
-  uint64_t memory_bytes() const override { return 0; }
+  CountedProgram() { ++programs_alive; }
+  ~CountedProgram() override { --programs_alive; }
 };
 
-class FakeBackend : public Backend {
+class CountingBackend : public IdleBackend {
  public:
-  std::string name() const override { return "fake"; }
-  std::string device() const override { return "cpu"; }
-  std::string fingerprint() const override { return "none"; }
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph>, const ProgramOptions&) override {
     ++compiled;
-    return std::make_unique<FakeProgram>();
+    return std::make_unique<CountedProgram>();
   }
   std::atomic<int> compiled{0};
 };
 
 TEST(ComputePoolTest, EvaluationGetsItsTurnAndTrainingTheRest) {
-  FakeBackend backend;
+  CountingBackend backend;
   ComputePool pool(1, backend);
   absl::Notification begin;
   std::string order;
@@ -85,7 +76,7 @@ class Block {
 };
 
 TEST(ComputePoolTest, ATaskRunsAtHomeOrWhereASlotIsIdle) {
-  FakeBackend backend;
+  CountingBackend backend;
   ComputePool pool(3, backend);
   Block one(pool, 1), other(pool, 1), third(pool, 17);
   EXPECT_EQ(one.slot(), 1);
@@ -94,7 +85,7 @@ TEST(ComputePoolTest, ATaskRunsAtHomeOrWhereASlotIsIdle) {
 }
 
 TEST(ComputePoolTest, ASlotTakesFirstWhatIsAtHomeThereAndThenWhatWaits) {
-  FakeBackend backend;
+  CountingBackend backend;
   ComputePool pool(2, backend);
   Block first(pool, 0), second(pool, 1);
   std::string order;
@@ -111,7 +102,7 @@ TEST(ComputePoolTest, ASlotTakesFirstWhatIsAtHomeThereAndThenWhatWaits) {
 }
 
 TEST(ComputePoolTest, WhatATaskSubmitsAtItsEndStaysAtHome) {
-  FakeBackend backend;
+  CountingBackend backend;
   for (const bool ending : {true, false}) {
     ComputePool pool(2, backend);
     absl::Notification ran;
@@ -132,7 +123,7 @@ TEST(ComputePoolTest, WhatATaskSubmitsAtItsEndStaysAtHome) {
 }
 
 TEST(ComputePoolTest, CompilesOnceAndDropsWithTheModel) {
-  FakeBackend backend;
+  CountingBackend backend;
   ComputePool pool(1, backend);
   auto run = [&](std::shared_ptr<const JobModel> model) {
     absl::Notification done;

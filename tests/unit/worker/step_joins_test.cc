@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/unit/model/model_text.h"
+#include "tests/unit/worker/fake_backend.h"
 #include "worker/replica_seats.h"
 
 namespace cairn {
@@ -49,14 +50,8 @@ class FakeJoin : public GradientJoin {
   const JoinOptions options;
 };
 
-class FakeBackend : public Backend {
+class JoiningBackend : public IdleBackend {
  public:
-  std::string name() const override { return "fake"; }
-  std::string device() const override { return "cpu"; }
-  std::string fingerprint() const override { return "none"; }
-  absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph>, const ProgramOptions&) override {
-    return absl::UnimplementedError("nothing is compiled");
-  }
   absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>&, JoinOptions options) override {
     if (fails) return absl::ResourceExhaustedError("no memory");
     return std::make_shared<FakeJoin>(std::move(options));
@@ -77,7 +72,7 @@ class StepJoinsTest : public testing::Test {
   }
   absl::StatusOr<std::shared_ptr<GradientJoin>> Enter(const std::shared_ptr<const replica::Joint>& joint) { return joins_.Enter(joint, graph_, ranges_); }
 
-  FakeBackend backend_;
+  JoiningBackend backend_;
   const std::shared_ptr<const Graph> graph_ =
       std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>("layers { input { shape: 30 } } layers { dense { units: 2 } }")).value());
   std::vector<v1::PartitionRange> ranges_ = {FromText<v1::PartitionRange>("end: 32"), FromText<v1::PartitionRange>("begin: 32 end: 80")};

@@ -1,149 +1,14 @@
-// Goal: what a worker sends under each strategy, message by message: one push a partition for a whole subtree of replicas;
-// central storage pulls what a layer wants and forgets it after, and computes a lost gradient again; a local_sync group
-// pushes its sum as one, and staleness is what others did meanwhile.
-#include <gtest/gtest.h>
-
+// Goal: what a worker sends under each strategy, message by message: one push a partition for a whole subtree of replicas; a local_sync group
+// pushes its sum as one, and staleness is what others did meanwhile; what the node adds up is clipped and rounded as what is added up here.
 #include <cmath>
 #include <vector>
 
-#include "common/model/clip_norm.h"
-#include "worker/replica_core.h"
+#include "common/tensor/dtype.h"
+#include "tests/unit/model/model_text.h"
+#include "tests/unit/worker/strategies_fixture.h"
 
 namespace cairn {
 namespace {
-
-constexpr int kPartitions = 2;
-constexpr uint64_t kNumbers = 16;  // of a partition
-
-v1::AssignReplicas Assignment(v1::Strategy strategy, int replicas, const std::vector<int>& own,
-                              const std::string& address = "ps-0:7071") {
-  v1::AssignReplicas message;
-  message.set_job_id(7);
-  message.set_generation(1);
-  message.set_assignment(1);
-  v1::JobSpec& spec = *message.mutable_spec();
-  spec.set_strategy(strategy);
-  spec.set_replicas(replicas);
-  spec.set_batch_size(8);
-  spec.set_epochs(1);
-  spec.mutable_optimizer()->set_learning_rate(0.1f);
-  spec.mutable_optimizer()->mutable_sgd();
-  message.mutable_data()->set_train_examples(32);
-  message.set_steps_per_epoch(4);
-  message.set_total_steps(4);
-  for (int r : own) message.add_replicas(r);
-  for (uint32_t p = 0; p < kPartitions; ++p) {
-    v1::Route& route = *message.add_routes();
-    route.mutable_range()->set_partition(p);
-    route.mutable_range()->set_begin(p * kNumbers);
-    route.mutable_range()->set_end((p + 1) * kNumbers);
-    route.set_address(address);
-  }
-  return message;
-}
-
-using Places = std::vector<std::pair<uint64_t, uint32_t>>;  // work, partition
-
-class StrategiesTest : public ::testing::Test {
- protected:
-  void Feed(replica::Event event) {
-    for (replica::Effect& effect : core_.Step(std::move(event), now_)) {
-      if (auto* send = std::get_if<replica::Send>(&effect)) {
-        (send->frame.kind == v1::ExchangeFrame::PUSH   ? pushes
-         : send->frame.kind == v1::ExchangeFrame::CLIP ? clips
-                                                       : pulls)
-            .push_back(std::move(*send));
-      } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
-        computes.push_back(std::move(*compute));
-      } else if (auto* evaluate = std::get_if<replica::Evaluate>(&effect)) {
-        evaluations.push_back(std::move(*evaluate));
-      } else if (auto* here_effect = std::get_if<replica::WeightsHere>(&effect)) {
-        here.emplace_back(here_effect->work, here_effect->partition);
-      } else if (auto* stop = std::get_if<replica::StopWork>(&effect)) {
-        stopped.push_back(stop->work);
-      } else if (auto* report = std::get_if<replica::Report>(&effect)) {
-        reports.push_back(std::move(report->report));
-      } else if (auto* fail = std::get_if<replica::Fail>(&effect)) {
-        failure = fail->message;
-      }
-    }
-  }
-  // The answer to a pull or a push: values of this version, each the partition's number + version.
-  void Answer(const replica::Send& send, uint64_t version, uint64_t sequence = 0, std::string scalars = "") {
-    Frame frame;
-    frame.scalars = std::move(scalars);
-    frame.kind = v1::ExchangeFrame::VALUES;
-    frame.partition = send.frame.partition;
-    frame.version = version;
-    frame.sequence = sequence;
-    frame.loss_scale = loss_scale;
-    if (send.frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) {  // of a push that wants no values
-      Feed(replica::Reply{send.request, std::move(frame)});
-      return;
-    }
-    frame.dtype = v1::FLOAT32;
-    const std::vector<float> values(kNumbers, static_cast<float>(send.frame.partition.value) + static_cast<float>(version));
-    frame.payload = Buffer::CopyOf(values.data(), values.size() * sizeof(float));
-    Feed(replica::Reply{send.request, std::move(frame)});
-  }
-  void AnswerPulls(uint64_t version, uint64_t sequence = 0) {
-    for (const replica::Send& pull : std::exchange(pulls, {})) Answer(pull, version, sequence);
-  }
-  // The whole gradient, `value` in each place.
-  void Finish(replica::Compute compute, float value) {
-    for (float& g : compute.gradient.mutable_floats()) g = value;
-    const uint64_t work = compute.work;
-    compute.values = compute.gradient = {};
-    Feed(replica::GradientReady{work, 0, kPartitions});
-    BatchSums sums;
-    sums.examples = 2;
-    sums.loss = 1;
-    Feed(replica::Computed{work, sums});
-  }
-  void EndEvaluation(const replica::Evaluate& evaluate) {
-    BatchSums sums;
-    sums.examples = static_cast<uint64_t>(evaluate.places.size());
-    Feed(replica::Evaluated{evaluate.work, sums});
-  }
-  // Of so many examples the replica was told to have validated, after so many steps.
-  uint64_t Validated(int replica, int64_t step) const {
-    uint64_t examples = 0;
-    for (const v1::ReplicaReport& report : reports) {
-      if (report.replica() == replica && report.has_validation() && report.validation_step() == step) {
-        examples += report.validation().examples();
-      }
-    }
-    return examples;
-  }
-  // The answer to a push: what the partition has in the one norm over all.
-  void AnswerNorms(const replica::Send& send, float gradient) {
-    Frame frame;
-    frame.kind = v1::ExchangeFrame::NORMS;
-    frame.partition = send.frame.partition;
-    frame.sequence = send.frame.sequence;
-    frame.scalars = Norms(gradient);
-    Feed(replica::Reply{send.request, std::move(frame)});
-  }
-  static std::string Norms(float gradient) {
-    const std::vector<float> numbers(kNumbers, gradient);
-    NormRecord record{0, kNumbers, kPartitions * kNumbers, {}};
-    record.squares.Add(numbers, 1);
-    return EncodeNorms({&record, 1});
-  }
-  std::vector<replica::Compute> TakeComputes() { return std::exchange(computes, {}); }
-  std::vector<replica::Send> TakePushes() { return std::exchange(pushes, {}); }
-
-  ReplicaCore core_;
-  absl::Time now_ = absl::FromUnixSeconds(1000);
-  std::vector<replica::Send> pushes, pulls, clips;
-  std::vector<replica::Compute> computes;
-  std::vector<replica::Evaluate> evaluations;
-  Places here;
-  std::vector<uint64_t> stopped;
-  std::vector<v1::ReplicaReport> reports;
-  std::string failure;
-  float loss_scale = 0;  // of the answers
-};
 
 // Of 8 replicas this worker has the upper half: one push a partition and step, not four.
 TEST_F(StrategiesTest, AWholeSubtreeIsOnePush) {
@@ -255,161 +120,6 @@ TEST_F(StrategiesTest, AStepIsClippedByOneFactorThoughASumIsLost) {
   EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], applied) << "that of the step";
   Answer(clips[0], 1, 1, Norms(100) + EncodeFactors({&applied, 1}));
   EXPECT_EQ(TakeComputes().size(), size_t{1}) << "the next step";
-}
-
-// ---- CENTRAL_STORAGE ----
-
-class CentralStorageTest : public StrategiesTest {
- protected:
-  void Begin(const std::vector<int>& own) {
-    Feed(replica::Assign{Assignment(v1::CENTRAL_STORAGE, 2, own)});
-    AnswerPulls(0);
-  }
-  void Want(uint64_t work, uint32_t begin, uint32_t end) { Feed(replica::WeightsWanted{work, begin, end}); }
-};
-
-TEST_F(CentralStorageTest, ValuesComeWhenWantedAndGoWhenDone) {
-  Begin({0});
-  EXPECT_TRUE(pulls.empty()) << "nothing before a layer wants it";
-  const std::vector<replica::Compute> work = TakeComputes();
-  ASSERT_EQ(work.size(), size_t{1});
-  EXPECT_TRUE(work[0].by_layer);
-  const uint64_t id = work[0].work;
-  Want(id, 0, 1);
-  ASSERT_EQ(pulls.size(), size_t{1});
-  EXPECT_EQ(pulls[0].frame.want_version, 0u);
-  AnswerPulls(0);
-  EXPECT_EQ(here, (Places{{id, 0}}));
-  EXPECT_EQ(work[0].values.floats()[0], 0);
-  here.clear();
-  Want(id, 0, 2);  // the next layer begins in the same partition
-  ASSERT_EQ(pulls.size(), size_t{1}) << "partition 0 is here";
-  EXPECT_EQ(here, (Places{{id, 0}}));
-  AnswerPulls(0);
-  Feed(replica::WeightsDone{id, 0, 1});
-  Want(id, 0, 1);
-  EXPECT_TRUE(pulls.empty()) << "still wanted by the second layer";
-  Feed(replica::WeightsDone{id, 0, 1});
-  Feed(replica::WeightsDone{id, 0, 2});
-  here.clear();
-  Want(id, 0, 1);
-  Want(id, 0, 1);
-  ASSERT_EQ(pulls.size(), size_t{1}) << "forgotten, pulled anew";
-  AnswerPulls(0);
-  EXPECT_EQ(here, (Places{{id, 0}, {id, 0}})) << "each wish is granted";
-  Want(99, 0, 1);
-  EXPECT_EQ(stopped, (std::vector<uint64_t>{99})) << "a work that nobody knows";
-}
-
-TEST_F(CentralStorageTest, ReplicasPushOneByOneAndTheStepEndsWithTheLastAnswer) {
-  Begin({0, 1});
-  std::vector<replica::Compute> work = TakeComputes();
-  ASSERT_EQ(work.size(), size_t{2});
-  Finish(std::move(work[0]), 1);
-  std::vector<replica::Send> first = TakePushes();
-  ASSERT_EQ(first.size(), size_t{kPartitions}) << "the first one's gradient does not wait";
-  EXPECT_EQ(first[0].frame.replica_count, 1u);
-  EXPECT_EQ(first[0].frame.payload.size(), kNumbers * sizeof(float));
-  EXPECT_EQ(first[0].frame.reply_dtype, v1::DATA_TYPE_UNSPECIFIED) << "no values, please";
-  Finish(std::move(work[1]), 2);
-  std::vector<replica::Send> second = TakePushes();
-  ASSERT_EQ(second.size(), size_t{kPartitions});
-  EXPECT_EQ(second[1].frame.payload.floats()[0], 2);
-  Answer(first[0], 1);
-  Answer(second[0], 1);  // once is enough
-  EXPECT_TRUE(TakeComputes().empty());
-  Answer(second[1], 1);
-  work = TakeComputes();
-  ASSERT_EQ(work.size(), size_t{2});
-  EXPECT_EQ(work[0].step, 1);
-}
-
-TEST_F(CentralStorageTest, ALostGradientIsComputedAgain) {
-  Begin({0});
-  std::vector<replica::Compute> work = TakeComputes();
-  Finish(std::move(work[0]), 1);
-  std::vector<replica::Send> sent = TakePushes();
-  Answer(sent[0], 1);
-  Feed(replica::Reply{sent[1].request, absl::UnavailableError("the stream broke")});
-  EXPECT_TRUE(TakeComputes().empty()) << "after a pause";
-  now_ += absl::Seconds(2);
-  Feed(replica::Timer{});
-  work = TakeComputes();
-  ASSERT_EQ(work.size(), size_t{1});
-  EXPECT_EQ(work[0].step, 0);
-  Want(work[0].work, 0, 1);
-  ASSERT_EQ(pulls.size(), size_t{1});
-  EXPECT_EQ(pulls[0].frame.want_version, 0u) << "the values of before the update";
-  Finish(std::move(work[0]), 1);
-  sent = TakePushes();
-  ASSERT_EQ(sent.size(), size_t{1}) << "what was answered is not sent again";
-  EXPECT_EQ(sent[0].frame.partition.value, 1u);
-  Answer(sent[0], 1);
-  EXPECT_EQ(TakeComputes().at(0).step, 1);
-}
-
-// A slot may begin with a work only after it was told to stop it: it hears so when it asks for values. Else it would wait for values of a step
-// that is over, and its slot with it.
-TEST_F(CentralStorageTest, AWorkWhoseReplicaIsGoneIsStoppedWheneverItBegins) {
-  Begin({0, 1});
-  const std::vector<replica::Compute> work = TakeComputes();
-  ASSERT_EQ(work.size(), size_t{2});
-  v1::AssignReplicas without = Assignment(v1::CENTRAL_STORAGE, 2, {0});
-  without.set_assignment(2);
-  Feed(replica::Assign{without});
-  EXPECT_EQ(stopped, (std::vector<uint64_t>{work[1].work}));
-  stopped.clear();
-  Want(work[1].work, 0, 1);
-  EXPECT_EQ(stopped, (std::vector<uint64_t>{work[1].work}));
-  EXPECT_TRUE(pulls.empty());
-  Feed(replica::WeightsDone{work[1].work, 0, 1});
-  Feed(replica::Computed{work[1].work, absl::CancelledError("stopped")});
-  EXPECT_EQ(failure, "");
-  Want(work[0].work, 0, 1);
-  EXPECT_EQ(pulls.size(), size_t{1}) << "the other one goes on";
-}
-
-TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
-  Begin({0});
-  const std::vector<replica::Compute> work = TakeComputes();
-  Want(work[0].work, 0, 1);
-  Feed(replica::Reply{pulls[0].request, absl::FailedPreconditionError("want_version 0 is gone")});
-  EXPECT_EQ(stopped, (std::vector<uint64_t>{work[0].work}));
-  pulls.clear();
-  Feed(replica::Computed{work[0].work, absl::CancelledError("stopped")});
-  EXPECT_EQ(failure, "");
-  now_ += absl::Seconds(2);
-  Feed(replica::Timer{});
-  ASSERT_EQ(pulls.size(), size_t{kPartitions});
-  const std::vector<replica::Send> found = std::exchange(pulls, {});
-  Answer(found[0], 2);
-  Answer(found[1], 3);
-  EXPECT_EQ(TakeComputes().at(0).step, 2) << "the version that all have, or had";
-}
-
-// A replica without examples in the step still validates when all partitions have made the update: the step waits for it, and goes on.
-TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
-  v1::AssignReplicas assignment = Assignment(v1::CENTRAL_STORAGE, 2, {0, 1});
-  assignment.mutable_spec()->set_validation_freq_steps(3);
-  assignment.mutable_data()->set_validation_examples(8);
-  assignment.mutable_data()->set_train_examples(25);  // the last step has one
-  Feed(replica::Assign{assignment});
-  AnswerPulls(3);
-  ASSERT_EQ(evaluations.size(), size_t{2});
-  EndEvaluation(evaluations[0]);
-  Finish(TakeComputes().at(0), 1);
-  for (const replica::Send& push : TakePushes()) Answer(push, 4);  // somebody else had pushed replica 1's
-  EXPECT_EQ(core_.step(), 3) << "replica 1 has not validated";
-  EndEvaluation(evaluations[1]);
-  ASSERT_EQ(evaluations.size(), size_t{4}) << "all steps are done: the epoch's validation";
-  EXPECT_EQ(core_.step(), 3) << "the last step is over with it";
-  EndEvaluation(evaluations[2]);
-  EndEvaluation(evaluations[3]);
-  EXPECT_EQ(core_.step(), 4);
-  now_ += absl::Seconds(1);
-  Feed(replica::Timer{});
-  EXPECT_EQ(Validated(0, 3), 4u);
-  EXPECT_EQ(Validated(1, 3), 4u);
 }
 
 // ---- PARAMETER_SERVER with local_sync ----
@@ -529,6 +239,92 @@ TEST_F(StrategiesTest, ASplitGroupIsRefused) {
   EXPECT_EQ(failure,
             "assignment: the 2 replicas of a local_sync group are not together; coordinator and worker are of different "
             "versions");
+}
+
+// ---- sums of the node ----
+
+class JoiningTest : public StrategiesTest {
+ protected:
+  JoiningTest() : StrategiesTest(Joining()) {}
+  static ReplicaCoreOptions Joining() {
+    ReplicaCoreOptions options;
+    options.joins = true;
+    return options;
+  }
+  // A group of two on this worker, clipped by the norm of everything.
+  v1::AssignReplicas Clipped() {
+    v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 4, {2, 3});
+    assignment.mutable_spec()->set_local_sync(2);
+    assignment.mutable_spec()->set_wire_dtype(v1::BFLOAT16);
+    assignment.mutable_spec()->mutable_optimizer()->set_global_clipnorm(1);
+    *assignment.mutable_spec()->mutable_model() = FromText<v1::Model>("layers { input { shape: 15 } } layers { dense { units: 1 } }");
+    return assignment;
+  }
+};
+
+// The sum comes in float32, is clipped when all of it is there, and is rounded then.
+TEST_F(JoiningTest, AnAsynchronousSumOfTheNodeIsClippedBeforeItIsRounded) {
+  Feed(replica::Assign{Clipped()});
+  AnswerPulls(0);
+  const std::vector<replica::Compute> work = TakeComputes();
+  ASSERT_EQ(work.size(), size_t{2});
+  ASSERT_NE(work[0].joint, nullptr);
+  EXPECT_EQ(work[0].joint, work[1].joint);
+  EXPECT_EQ(work[0].joint->type, v1::FLOAT32);
+  EXPECT_EQ(work[0].joint->node, (TreeNode{2, 2}));
+  Buffer sum = work[0].joint->gradient;
+  for (float& number : sum.mutable_floats()) number = 4;
+  for (uint32_t p = 0; p < kPartitions; ++p) Feed(replica::GradientSummed{work[0].joint->number, p, p + 1});
+  EXPECT_TRUE(pushes.empty()) << "the norm is of all of it";
+  Feed(replica::Computed{work[0].work, BatchSums{2, 1, {}}});
+  EXPECT_TRUE(pushes.empty());
+  Feed(replica::Computed{work[1].work, BatchSums{2, 1, {}}});
+  const std::vector<replica::Send> sent = TakePushes();
+  ASSERT_EQ(sent.size(), size_t{kPartitions});
+  for (const replica::Send& push : sent) {
+    EXPECT_EQ(push.frame.examples, 4u);
+    EXPECT_EQ(push.frame.dtype, v1::BFLOAT16);
+    ASSERT_EQ(push.frame.payload.size(), kNumbers * 2);
+    std::vector<float> numbers(kNumbers);
+    ToFloat({push.frame.payload.data(), push.frame.payload.size()}, v1::BFLOAT16, absl::MakeSpan(numbers));
+    EXPECT_EQ(numbers[0], 1) << "the mean is 1 in 16 places, its norm 4: a quarter of the sum is left";
+  }
+}
+
+// One replica whose push is clipped: nothing is to be added up or rounded where it is computed, but with pieces there is.
+TEST_F(JoiningTest, AReplicaAloneHasASumOfItsPiecesOnly) {
+  for (const int pieces : {1, 2}) {
+    for (const v1::Strategy strategy : {v1::PARAMETER_SERVER, v1::MULTI_WORKER_MIRRORED, v1::CENTRAL_STORAGE}) {
+      v1::AssignReplicas assignment = Assignment(strategy, 2, {1});
+      assignment.set_job_id(static_cast<uint64_t>(pieces * 10 + strategy));
+      assignment.mutable_spec()->set_accumulate_steps(pieces);
+      assignment.set_steps_per_epoch(4 / pieces);
+      assignment.set_total_steps(4 / pieces);
+      ReplicaCore core(Joining());
+      std::vector<replica::Compute> found;
+      const auto feed = [&](replica::Event event) {
+        std::vector<replica::Send> sent;
+        for (replica::Effect& effect : core.Step(std::move(event), now_)) {
+          if (auto* send = std::get_if<replica::Send>(&effect)) sent.push_back(std::move(*send));
+          if (auto* compute = std::get_if<replica::Compute>(&effect)) found.push_back(std::move(*compute));
+        }
+        return sent;
+      };
+      for (const replica::Send& pull : feed(replica::Assign{assignment})) {
+        Frame frame;
+        frame.kind = v1::ExchangeFrame::VALUES;
+        frame.partition = pull.frame.partition;
+        frame.dtype = v1::FLOAT32;
+        frame.payload = Buffer::Zeros(kNumbers * sizeof(float));
+        feed(replica::Reply{pull.request, std::move(frame)});
+      }
+      ASSERT_EQ(found.size(), size_t{1}) << v1::Strategy_Name(strategy);
+      EXPECT_EQ(found[0].joint != nullptr, pieces > 1) << v1::Strategy_Name(strategy);
+      if (pieces > 1) {
+        EXPECT_EQ(found[0].joint->type, v1::FLOAT32);
+      }
+    }
+  }
 }
 
 }  // namespace

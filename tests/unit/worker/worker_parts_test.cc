@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
+#include "tests/unit/worker/fake_backend.h"
 #include "worker/backend_select.h"
+#include "worker/evaluate_blocks.h"
 #include "worker/ps_connections.h"
 #include "worker/trainer.h"
 #include "worker/worker_node.h"
@@ -75,12 +77,8 @@ class CountingDataset : public Dataset {
 };
 
 // Loss: the sum of the inputs times the value; metric: the sum of the labels.
-class SummingProgram : public Program {
+class SummingProgram : public IdleProgram {
  public:
-  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>,
-                                      const GradientReady&) override {
-    return absl::UnimplementedError("");
-  }
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {
     EXPECT_EQ(batch.inputs.floats().size(), static_cast<size_t>(batch.examples));
     largest = std::max(largest, batch.examples);
@@ -89,8 +87,6 @@ class SummingProgram : public Program {
     for (float x : batch.labels.floats()) sums.metrics[0] += x;
     return sums;
   }
-  absl::StatusOr<Buffer> Predict(const Batch&, absl::Span<const float>) override { return Buffer(); }
-  uint64_t memory_bytes() const override { return 0; }
   int64_t largest = 0;
 };
 

@@ -129,29 +129,32 @@ absl::StatusOr<DeviceJoin::Room*> DeviceJoin::TakeRoom(Machine& machine, uint32_
   return &room;
 }
 
+absl::Status DeviceJoin::Source::EachPart(int64_t from, int64_t to,
+                                          const std::function<absl::Status(int64_t begin, int64_t end, float factor)>& part) const {
+  const auto some = [&](int64_t begin, int64_t end, float with) { return begin < end ? part(begin, end, with) : absl::OkStatus(); };
+  if (factor == 1) return some(from, to, 1);
+  for (const auto& [begin, end] : not_scaled) {
+    const int64_t first = std::clamp(begin, from, to), last = std::clamp(end, first, to);
+    CAIRN_RETURN_IF_ERROR(some(from, first, factor));
+    CAIRN_RETURN_IF_ERROR(some(first, last, 1));
+    from = last;
+  }
+  return some(from, to, factor);
+}
+
 // The gradient, times the factor, into a room.
 absl::Status DeviceJoin::Park(Work& work, Part* have) {
   const Source& source = work.source;
   CAIRN_ASSIGN_OR_RETURN(have->room, TakeRoom(source.machine, work.range));
   work.settled = false;
-  const auto copy = [&](int64_t begin, int64_t end, float factor) {
-    if (begin >= end) return absl::OkStatus();
+  return source.EachPart(work.begin, work.end, [&](int64_t begin, int64_t end, float factor) {
     const float* from = source.gradient + begin;
     float* to = have->room->block.as<float>() + begin;
     if (factor == 1) {
       return FromKernel(kernels::Affine(source.machine.aside(), end - begin, 1, 0, from, DType::kFloat32, to, DType::kFloat32, false));
     }
     return FromKernel(kernels::Sum(source.machine.aside(), end - begin, {1, {from}}, factor, to, DType::kFloat32));
-  };
-  if (source.factor == 1) return copy(work.begin, work.end, 1);
-  int64_t at = work.begin;
-  for (const auto& [begin, end] : source.not_scaled) {
-    const int64_t from = std::clamp(begin, at, work.end), to = std::clamp(end, from, work.end);
-    CAIRN_RETURN_IF_ERROR(copy(at, from, source.factor));
-    CAIRN_RETURN_IF_ERROR(copy(from, to, 1));
-    at = to;
-  }
-  return copy(at, work.end, source.factor);
+  });
 }
 
 // What the sibling left, and what is here: from now on it is `have`.
@@ -225,6 +228,26 @@ absl::Status DeviceJoin::Add(uint32_t leaf, uint32_t range, const Source& source
     }
   }
   return GiveOut(work, have);
+}
+
+// ---- pieces ----
+
+absl::Status PieceSum::Prepare(Machine& machine, int64_t numbers) {
+  if (sum_.bytes() > 0) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(sum_, machine.Allocate(numbers * static_cast<int64_t>(sizeof(float))));
+  return absl::OkStatus();
+}
+
+absl::Status PieceSum::Add(const DeviceJoin::Source& piece, int64_t from, int64_t to, bool first) {
+  return piece.EachPart(from, to, [&](int64_t begin, int64_t end, float factor) -> absl::Status {
+    const kernels::Stream stream = piece.machine.aside();
+    float* const gradient = piece.gradient + begin;
+    float* const sum = sum_.as<float>() + begin;
+    // The loss scale goes before anything is added, as on the host. The next piece overwrites the gradient.
+    if (factor != 1) CAIRN_RETURN_IF_ERROR(FromKernel(kernels::Sum(stream, end - begin, {1, {gradient}}, factor, gradient, DType::kFloat32)));
+    return FromKernel(first ? kernels::Affine(stream, end - begin, 1, 0, gradient, DType::kFloat32, sum, DType::kFloat32, false)
+                            : kernels::Sum(stream, end - begin, {2, {sum, gradient}}, 1, sum, DType::kFloat32));
+  });
 }
 
 }  // namespace cairn::cudnn

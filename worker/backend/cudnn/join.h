@@ -8,8 +8,11 @@
 //
 // Thread-safe. A part that lies in the join is complete: its writer waited for the device before it told of it. What was taken is its
 // taker's alone.
+//
+// PieceSum: what a replica computes in pieces is added up before it goes there.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -48,12 +51,14 @@ class DeviceJoin : public GradientJoin {
   // A replica's step, on its thread.
   struct Source {
     Machine& machine;
-    const float* gradient = nullptr;  // on the device, the whole space
+    float* gradient = nullptr;  // on the device, the whole space
     // The gradient is multiplied by `factor` but where it is none: [begin, end) of each, in order.
     float factor = 1;
     const std::vector<std::pair<int64_t, int64_t>>& not_scaled;
     char* rounded = nullptr;  // on the device, for the sum in its type; not used where that is float32
     char* pinned = nullptr;   // on the host, for the same
+    // Of [from, to): each part that has one factor, in order. Stops at an error.
+    absl::Status EachPart(int64_t from, int64_t to, const std::function<absl::Status(int64_t begin, int64_t end, float factor)>& part) const;
   };
 
   // Errors: INVALID_ARGUMENT, the options contradict one another or the graph.
@@ -104,6 +109,21 @@ class DeviceJoin : public GradientJoin {
   absl::Mutex mutex_;
   std::vector<std::vector<Part>> left_ ABSL_GUARDED_BY(mutex_);  // by range and node: what waits for its sibling
   std::list<Room> rooms_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The gradients of a step's pieces (JobSpec.accumulate_steps) added up on the device that computes them, in their order: what leaves it is one
+// gradient, whatever the number of pieces. Of one program. The bits are those of TrainPieces on the host (worker/accumulate.h).
+class PieceSum {
+ public:
+  // Memory for `numbers` numbers, at the first call.
+  absl::Status Prepare(Machine& machine, int64_t numbers);
+  // The numbers [begin, end) of the piece's gradient, times the source's factor; may write to the gradient. `first`: nothing is in the sum yet.
+  absl::Status Add(const DeviceJoin::Source& piece, int64_t begin, int64_t end, bool first);
+  float* sum() const { return sum_.as<float>(); }
+  int64_t bytes() const { return sum_.bytes(); }
+
+ private:
+  Block sum_;
 };
 
 }  // namespace cairn::cudnn

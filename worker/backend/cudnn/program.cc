@@ -105,8 +105,9 @@ class CudnnProgram : public Program {
     if (sum->type() != v1::FLOAT32 && rounded_.bytes() == 0) {
       CAIRN_ASSIGN_OR_RETURN(rounded_, machine_->Allocate(graph_->space_size() * 2));
     }
+    if (!info.first_piece || !info.last_piece) CAIRN_RETURN_IF_ERROR(pieces_.Prepare(*machine_, graph_->space_size()));
     CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
-    const absl::Status added = AddTo(*sum, leaf, 1 / info.loss_scale, kept->plan->releases(), ready);
+    const absl::Status added = AddTo(*sum, leaf, info, kept->plan->releases(), ready);
     if (!added.ok()) {
       machine_->WaitForAll(kPatience).IgnoreError();
       return added;
@@ -151,7 +152,7 @@ class CudnnProgram : public Program {
   }
 
   uint64_t memory_bytes() const override {
-    int64_t bytes = arena_.bytes() + rounded_.bytes() + value_bits_.bytes();
+    int64_t bytes = arena_.bytes() + rounded_.bytes() + value_bits_.bytes() + pieces_.bytes();
     for (const Pair* pair : {&values_, &gradients_, &inputs_, &next_, &labels_, &key_, &results_, &class_weights_}) bytes += pair->device.bytes();
     return static_cast<uint64_t>(bytes);
   }
@@ -171,21 +172,25 @@ class CudnnProgram : public Program {
     return absl::OkStatus();
   }
 
-  // Each range that becomes final goes to the sum.
-  absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, float factor, const std::vector<Plan::Release>& releases, const GradientReady& ready) {
-    const DeviceJoin::Source source{*machine_, gradients_.device.as<float>(), factor, not_scaled_, rounded_.data(), gradients_.pinned.data()};
+  // Each range that becomes final goes to the sum of pieces, if there are several, and with the last of them to that of replicas.
+  absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, const StepInfo& info, const std::vector<Plan::Release>& releases, const GradientReady& ready) {
+    const bool alone = info.first_piece && info.last_piece;
+    const DeviceJoin::Source own{*machine_, gradients_.device.as<float>(), 1 / info.loss_scale, not_scaled_, rounded_.data(), gradients_.pinned.data()};
+    const DeviceJoin::Source all{*machine_, pieces_.sum(), 1, not_scaled_, rounded_.data(), gradients_.pinned.data()};
     GradientTracker tracker(sum.ranges());
     absl::Status status;
     for (size_t i = 0; i < releases.size() && status.ok(); ++i) {
       CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
       if (ready) ready(releases[i].begin, releases[i].end);
+      if (!alone) CAIRN_RETURN_IF_ERROR(pieces_.Add(own, releases[i].begin, releases[i].end, info.first_piece));
+      if (!info.last_piece) continue;
       tracker.Final(releases[i].begin, releases[i].end, [&](uint32_t first, uint32_t last) {
         for (uint32_t range = last; range-- > first;) {
-          if (status.ok()) status = sum.Add(leaf, range, source, kPatience);
+          if (status.ok()) status = sum.Add(leaf, range, alone ? own : all, kPatience);
         }
       });
     }
-    return status;
+    return info.last_piece ? status : machine_->WaitAside(kPatience);  // before the next piece's gradient
   }
 
   // The loss scale of the gradients in [begin, end); a moving average's range holds no gradient.
@@ -410,6 +415,7 @@ class CudnnProgram : public Program {
   Buffer next_inputs_;  // what stands in next_, or is on its way there; empty: nothing
   bool prefetch_refused_ = false;
   std::vector<std::pair<int64_t, int64_t>> not_scaled_;  // what the loss scale is not taken out of, in order
+  PieceSum pieces_;    // of steps of several pieces only
   Block rounded_;      // a sum of gradients in its type; with one of 16 bits only
   Block value_bits_;   // values as they come; with values of 16 bits only
   Block predictions_;  // pinned
