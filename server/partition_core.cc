@@ -40,6 +40,7 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
       pending_(config_.replicas),
       persisted_(state_.version),
       accepted_(state_.sequences),
+      snapshots_(config_.image.snapshot_every),
       image_to_note_(state_.image_version) {
   CAIRN_CHECK(state_.values.size() == static_cast<size_t>(config_.size()) * sizeof(float),
               "state of another partition");
@@ -329,7 +330,7 @@ void PartitionCore::Advance(PartitionEffects& effects) {
     if (config_.mode == UpdateMode::kSynchronous) accepted_ = state_.sequences;
     ReleaseWaiters(effects);
     for (const Follower::Ack& ack : follower_.TakeUpTo(state_.version)) effects.replies.push_back(MakeAck(ack));
-    if (config_.durability == v1::SNAPSHOT && state_.version % config_.image.snapshot_every == 0) OnTakeImage(effects);
+    if (config_.durability == v1::SNAPSHOT && snapshots_.Due(state_.version, image_under_way_.has_value())) OnTakeImage(effects);
   }
   if (!settled_ && Settled()) ReleaseWaiters(effects);
 }
@@ -350,6 +351,7 @@ void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
   if (!image_under_way_ || image_under_way_->version != event.version) return;
   if (event.ok) {
     state_.image_version = event.version;
+    snapshots_.Written(event.version, state_.version);
     state_.log_bytes -= image_under_way_->log_bytes;
     image_to_note_ = event.version;
   }

@@ -45,6 +45,7 @@
 #include "server/partition_image.h"
 #include "server/partition_state.h"
 #include "server/pending_sums.h"
+#include "server/snapshot_stride.h"
 
 namespace cairn {
 
@@ -292,6 +293,7 @@ class PartitionCore {
   std::vector<Waiter> waiters_;
   Buffer converted_[2];  // present values as BFLOAT16, FLOAT16: one buffer for all who ask
   std::optional<ImageUnderWay> image_under_way_;
+  SnapshotStride snapshots_;
   uint64_t image_to_note_ = 0;  // written; the next Persist drops what it makes superfluous
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/snapshot_stride.h"
 #include "server/stored_format.h"
 
 namespace cairn {
@@ -311,10 +312,11 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
   PutImage(config, image, batch);
   if (config.durability == v1::SNAPSHOT) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
-    if (headers.size() >= kSnapshotsKept) {
-      const uint64_t oldest_kept = headers[kSnapshotsKept - 2].version();
-      batch.DeleteRange(VersionKey(config, 'h', 0), VersionKey(config, 'h', oldest_kept));
-      batch.DeleteRange(VersionKey(config, 'i', 0), VersionKey(config, 'i', oldest_kept));
+    std::vector<uint64_t> versions{image.header.version()};  // newest first
+    for (const v1::PartitionImage& header : headers) versions.push_back(header.version());
+    for (uint64_t version : SuperfluousSnapshots(versions, config.image.snapshot_every)) {
+      batch.DeleteRange(VersionKey(config, 'h', version), VersionKey(config, 'h', version + 1));
+      batch.DeleteRange(VersionKey(config, 'i', version), VersionKey(config, 'i', version + 1));
     }
   }
   return Annotate(store_.Write(batch, config.fsync), config.Name());

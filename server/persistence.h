@@ -14,8 +14,8 @@
 //      sequence number that it stands for (the exactly-once table).
 //   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
 //   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
-//      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: an image
-//      goes when kSnapshotsKept newer ones are there.
+//      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: its
+//      images go as SuperfluousSnapshots says.
 //   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
 //   5. ResetTo replaces everything that a partition has, in one batch; its image may have the values of version - 1 as
 //      one more tensor.
@@ -73,8 +73,6 @@ class Persistence {
  private:
   KvStore& store_;
 };
-
-inline constexpr size_t kSnapshotsKept = 3;
 
 // What node and simulator do with an event: steps the core, stores what it wants stored, tells it so, until there is no
 // more. `carry_out` gets the other effects of each step before anything is stored: what a backup gets is on its way
