@@ -206,6 +206,53 @@ def check_children(up):
     until(lambda: sum(n["alive"] for n in json.loads(up.cairn("nodes", "--json").stdout)["nodes"]) == 3, "three live nodes")
 
 
+def check_metrics(up, directory):
+    def value(text, name, *labels):
+        lines = [l for l in text.splitlines() if l.startswith((name + "{", name + " ")) and all(label in l for label in labels)]
+        check(len(lines) == 1, f"{name} {labels}: {lines} in\n{text}")
+        return float(lines[0].rsplit(" ", 1)[1])
+
+    text = up.cairn("metrics").stdout
+    check(value(text, "cairn_coordinator_up") == 1 and value(text, "cairn_node_up", 'node="ps-0"', 'role="ps"') == 1, text)
+    check(value(text, "cairn_jobs", 'state="succeeded"') >= 1, text)
+    # Kept in a file, which says so when the cluster is gone.
+    path = f"{directory}/cairn.prom"
+    writer = subprocess.Popen([CAIRN, "metrics", "-o", path, "--every", "1"], env=up.env, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: os.path.exists(path), "the file is there")
+        with open(path) as file:
+            check(value(file.read(), "cairn_node_up", 'node="worker-1"') == 1, "the file holds the cluster")
+        writer.send_signal(signal.SIGTERM)
+        check(writer.wait(timeout=60) == 0, "a signal ends it")
+    finally:
+        writer.kill()
+        writer.wait()
+    away = subprocess.Popen([CAIRN, "--coordinator", "127.0.0.1:1", "metrics", "-o", path], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: open(path).read().endswith("cairn_coordinator_up 0\n"), "the file says that nobody answers")
+    finally:
+        away.kill()
+        away.wait()
+    run("--coordinator", "127.0.0.1:1", "metrics", code=1)
+    check("cannot be written" in run("--coordinator", "127.0.0.1:1", "metrics", "-o", f"{directory}/no/where", code=2).stderr, "the file is named")
+    run("metrics", "--every", "3", code=2)
+
+
+def check_daemons():
+    for daemon in ("cairn-coordinator", "cairn-ps", "cairn-worker"):
+        def exits(code, *args, **env):
+            done = subprocess.run([os.path.join(BIN, daemon), *args], capture_output=True, text=True, timeout=60, env={**os.environ, **env})
+            check(done.returncode == code, f"{daemon} {args}: exit {done.returncode}, wanted {code}: {done.stderr}")
+            return done.stdout + done.stderr
+        check(exits(0, "--version") == run("--version").stdout, "the version is everybody's")
+        check("--tls-dir" in exits(0, "--help"), "--help")
+        data_dir = ["--data-dir", "/nowhere"] if daemon == "cairn-ps" else []
+        check("frobnicate" in exits(2, *data_dir, "--frobnicate", CAIRN_COORDINATOR="127.0.0.1:1"), "a flag that there is not")
+        exits(2, "--log-level", "loud", CAIRN_COORDINATOR="127.0.0.1:1")
+        if daemon != "cairn-coordinator":
+            check("--coordinator" in exits(2), "who is dialled has to be said")
+
+
 def check_bench():
     figures = json.loads(run("bench", "exchange", "--bytes", "256KiB", "--partition-bytes", "64KiB", "--rounds", "3", "--json").stdout)
     check(figures["bytes"] == 256 << 10 and figures["partitions"] == 4 and figures["ratio"] > 0, f"{figures}")
@@ -217,6 +264,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="cairn-cli-") as directory:
         check_without_cluster(directory)
         check_bench()
+        check_daemons()
         data = make_glyphs(directory)
         check("IDX" in run("data", "info", data).stdout, "data info")
         check(json.loads(run("data", "info", data, "--json").stdout)["classes"] == 10, "data info --json")
@@ -227,6 +275,7 @@ def main():
             up.cairn("health", "--node", "ps-1", code=1)
             check_jobs(up, directory, data)
             check_terminal(up, directory, data)
+            check_metrics(up, directory)
             check_children(up)
             second = subprocess.run([CAIRN, "up", "--port", "0", "--dir", f"{directory}/cluster"], capture_output=True, text=True, timeout=60)
             check(second.returncode == 1 and "another `cairn up`" in second.stderr, second.stderr)
