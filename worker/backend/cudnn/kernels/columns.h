@@ -2,7 +2,7 @@
 //
 // A block has `across` threads side by side, each of which has one column (or eight), and 256 / across lanes of rows.
 // Rows are cut into chunks. A lane adds every lanes-th row of its chunk, the lanes are joined as a tree, and the chunks
-// by a second kernel: 32 columns and 8 lanes a block.
+// by a second kernel: 8 columns and 32 lanes a block.
 #pragma once
 
 #include "worker/backend/cudnn/kernels/places.h"
@@ -119,7 +119,8 @@ struct SumChunks {
 template <class Sums>
 struct JoinChunks {
   static constexpr int kThreads = kBlockThreads;
-  static constexpr int kAcross = 32, kLanes = kThreads / kAcross;
+  static constexpr int kAcross = 8, kLanes = kThreads / kAcross;  // 8 floats side by side: what memory gives at once
+  static constexpr int kAhead = 4;                                // chunks whose numbers are under way together
   static constexpr int kSharedBytes = kThreads * Sums::kValues * 4;
   ColumnShape s;
   Divider tiles;
@@ -133,12 +134,17 @@ struct JoinChunks {
     block.ForEachThread([&](int thread) {
       const int64_t column = tile * kAcross + thread % kAcross;
       float a[Sums::kValues] = {};
-      for (int64_t chunk = thread / kAcross; chunk < s.chunks && column < s.columns; chunk += kLanes) {
-        float b[Sums::kValues];
+      for (int64_t chunk = thread / kAcross; chunk < s.chunks && column < s.columns; chunk += kAhead * kLanes) {
+        float b[kAhead][Sums::kValues] = {};
         CAIRN_UNROLL
-        for (int k = 0; k < Sums::kValues; ++k)
-          b[k] = partials[((batch * s.chunks + chunk) * Sums::kValues + k) * s.columns + column];
-        Sums::Join(a, b);
+        for (int i = 0; i < kAhead; ++i) {
+          if (chunk + i * kLanes >= s.chunks) continue;
+          const float* from = partials + (batch * s.chunks + chunk + i * kLanes) * Sums::kValues * s.columns + column;
+          CAIRN_UNROLL
+          for (int k = 0; k < Sums::kValues; ++k) b[i][k] = from[k * s.columns];
+        }
+        CAIRN_UNROLL
+        for (int i = 0; i < kAhead; ++i) Sums::Join(a, b[i]);
       }
       CAIRN_UNROLL
       for (int k = 0; k < Sums::kValues; ++k) values[thread * Sums::kValues + k] = a[k];

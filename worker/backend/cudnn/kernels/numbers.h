@@ -44,10 +44,17 @@ CAIRN_DEVICE uint16_t ToFloat16(float f) {
 }
 
 CAIRN_DEVICE float FromFloat16(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = (h >> 10) & 0x1f, mantissa = h & 0x3ff;
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, mantissa = h & 0x3ff;
+#if defined(__CUDA_ARCH__)
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f == f ? f : FloatOf(sign | 0x7f800000 | (mantissa << 13));  // of a NaN the instruction keeps no bits
+#else
+  const uint32_t exponent = (h >> 10) & 0x1f;
   if (exponent == 31) return FloatOf(sign | 0x7f800000 | (mantissa << 13));
   if (exponent == 0) return FloatOf(sign | BitsOf(static_cast<float>(mantissa) * 0x1.0p-24f));
   return FloatOf(sign | ((exponent + 112) << 23) | (mantissa << 13));
+#endif
 }
 
 CAIRN_DEVICE float FromBits(uint16_t h, DType type) {
@@ -96,6 +103,31 @@ CAIRN_DEVICE void StoreWords(void* to, const Words& w) {
 #endif
 }
 
+// Eight numbers of 16 bits. On the device two are rounded by one instruction, which keeps no bits of a NaN.
+CAIRN_DEVICE Words ToWords(const Numbers<8>& n, DType type) {
+  Words words;
+#if defined(__CUDA_ARCH__)
+  bool any_nan = false;
+  CAIRN_UNROLL
+  for (int k = 0; k < 8; ++k) any_nan |= n.at[k] != n.at[k];
+  if (!any_nan) {
+    CAIRN_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      if (type == DType::kBFloat16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words.at[k]) : "f"(n.at[2 * k + 1]), "f"(n.at[2 * k]));
+      } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(words.at[k]) : "f"(n.at[2 * k + 1]), "f"(n.at[2 * k]));
+      }
+    }
+    return words;
+  }
+#endif
+  CAIRN_UNROLL
+  for (int k = 0; k < 4; ++k)
+    words.at[k] = ToBits(n.at[2 * k], type) | static_cast<uint32_t>(ToBits(n.at[2 * k + 1], type)) << 16;
+  return words;
+}
+
 }  // namespace internal
 
 // Numbers i .. i + V; with V == 8 i is a multiple of 8 and the tensor starts on 16 bytes.
@@ -137,11 +169,7 @@ CAIRN_DEVICE void Store(const Out& y, int64_t i, const Numbers<V>& n) {
     internal::StoreWords(to, {{BitsOf(n.at[0]), BitsOf(n.at[1]), BitsOf(n.at[2]), BitsOf(n.at[3])}});
     internal::StoreWords(to + 4, {{BitsOf(n.at[4]), BitsOf(n.at[5]), BitsOf(n.at[6]), BitsOf(n.at[7])}});
   } else {
-    internal::Words words;
-    CAIRN_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      words.at[k] = ToBits(n.at[2 * k], y.type) | static_cast<uint32_t>(ToBits(n.at[2 * k + 1], y.type)) << 16;
-    }
+    const internal::Words words = internal::ToWords(n, y.type);
     internal::StoreWords(static_cast<uint16_t*>(y.data) + i, words);
   }
 }
