@@ -5,13 +5,13 @@
 //
 //   key "c"                                                  the cluster's id:u64, xxh3:u64 of its bytes
 //   key "j" job:u64                                          HostedJob, sealed
-//   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  tensor 0: PartitionImage, sealed; n: bytes (values, slots)
+//   key "p" job:u64 partition:u32 "h" version:u64            PartitionImage, sealed
+//   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  the image's tensors: 0 the values, then the slots; bytes
 //   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes
 //   sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
 //
 // Invariants:
-//   1. An image is one batch; a log entry is one batch, with the
-//      sequence number that it stands for (the exactly-once table).
+//   1. An image is one batch; a log entry is one batch, with the sequence number that it stands for (exactly once).
 //   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
 //   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
 //      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: its
