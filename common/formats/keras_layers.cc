@@ -5,12 +5,21 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "common/base/limits.h"
+#include "common/formats/keras_augmentation.h"
+#include "common/formats/keras_layer_parts.h"
+#include "common/formats/keras_windows.h"
 
 namespace cairn {
 namespace {
 
-constexpr char kLeaveAway[] = "leave it away";
+using keras::Bias;
+using keras::BiasAndActivation;
+using keras::ChannelsLast;
+using keras::Kernel;
+using keras::kLeaveAway;
+using keras::NoConstraints;
+using keras::Regularizer;
+
 constexpr char kSupported[] =
     "Cairn has InputLayer, Rescaling, Conv1D, Conv2D, DepthwiseConv2D, SeparableConv2D, Conv2DTranspose, Dense, "
     "Embedding, MultiHeadAttention, BatchNormalization, LayerNormalization, GroupNormalization, Activation, ReLU, "
@@ -38,142 +47,7 @@ void ReadCommon(KerasConfig& c, v1::Layer* layer) {
   }
 }
 
-void NoConstraints(KerasConfig& c) {
-  for (const char* key : {"kernel_constraint", "bias_constraint", "depthwise_constraint", "pointwise_constraint",
-                          "beta_constraint", "gamma_constraint", "embeddings_constraint"}) {
-    c.Only(key, nullptr, kLeaveAway);
-  }
-}
-
-// get: the layer's mutable field; called where the key holds a regularizer that does something.
-template <typename Get>
-void Regularizer(KerasConfig& c, const char* key, Get get) {
-  v1::Regularizer regularizer;
-  c.Regularizer(key, &regularizer);
-  if (regularizer.l1() != 0 || regularizer.l2() != 0) *get() = regularizer;
-}
-
-template <typename Layer>
-void Kernel(KerasConfig& c, Layer* layer) {
-  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", layer->mutable_kernel_initializer());
-  Regularizer(c, "kernel_regularizer", [&] { return layer->mutable_kernel_regularizer(); });
-}
-
-template <typename Layer>
-void Bias(KerasConfig& c, Layer* layer) {
-  bool use_bias = true;
-  c.Bool("use_bias", &use_bias);
-  layer->set_use_bias(use_bias);
-  if (!use_bias) {
-    c.Ignore("bias_initializer");
-    c.Ignore("bias_regularizer");
-  }
-  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", layer->mutable_bias_initializer());
-  if (use_bias) Regularizer(c, "bias_regularizer", [&] { return layer->mutable_bias_regularizer(); });
-}
-
-void ChannelsLast(KerasConfig& c) {
-  c.Only("data_format", "channels_last", "build the model with channels_last");
-}
-
-// ---- convolutions and dense layers ----
-
-template <typename Layer>
-void BiasAndActivation(KerasConfig& c, Layer* layer) {
-  v1::Activation activation = v1::ACTIVATION_UNSPECIFIED;
-  c.Activation("activation", &activation);
-  layer->set_activation(activation);
-  Bias(c, layer);
-  NoConstraints(c);
-}
-
-template <typename Layer>
-void Windowed(KerasConfig& c, Layer* layer) {
-  c.Ints("kernel_size", layer->mutable_kernel_size());
-  c.Ints("strides", layer->mutable_strides());
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  layer->set_padding(padding);
-  ChannelsLast(c);
-  c.Only("groups", 1, "use 1, or a DepthwiseConv2D");
-}
-
-template <typename Layer>
-void Filters(KerasConfig& c, Layer* layer) {
-  int32_t filters = 0;
-  c.Int("filters", &filters);
-  layer->set_filters(filters);
-}
-
-template <typename Layer>
-void DepthMultiplier(KerasConfig& c, Layer* layer) {
-  int32_t multiplier = 1;
-  c.Int("depth_multiplier", &multiplier);
-  layer->set_depth_multiplier(multiplier);
-  if (c.Has("depthwise_initializer")) c.Initializer("depthwise_initializer", layer->mutable_depthwise_initializer());
-  Regularizer(c, "depthwise_regularizer", [&] { return layer->mutable_depthwise_regularizer(); });
-  c.Ignore("kernel_initializer");  // of the class that Keras derives from
-}
-
-void ReadConv2D(KerasConfig& c, v1::Conv2D* conv) {
-  Filters(c, conv);
-  Windowed(c, conv);
-  c.Ints("dilation_rate", conv->mutable_dilation_rate());
-  Kernel(c, conv);
-  BiasAndActivation(c, conv);
-}
-
-void ReadDepthwiseConv2D(KerasConfig& c, v1::DepthwiseConv2D* conv) {
-  Windowed(c, conv);
-  c.Ints("dilation_rate", conv->mutable_dilation_rate());
-  DepthMultiplier(c, conv);
-  BiasAndActivation(c, conv);
-}
-
-void ReadSeparableConv2D(KerasConfig& c, v1::SeparableConv2D* conv) {
-  Filters(c, conv);
-  Windowed(c, conv);
-  c.Ints("dilation_rate", conv->mutable_dilation_rate());
-  DepthMultiplier(c, conv);
-  if (c.Has("pointwise_initializer")) c.Initializer("pointwise_initializer", conv->mutable_pointwise_initializer());
-  Regularizer(c, "pointwise_regularizer", [&] { return conv->mutable_pointwise_regularizer(); });
-  BiasAndActivation(c, conv);
-}
-
-void ReadConv2DTranspose(KerasConfig& c, v1::Conv2DTranspose* conv) {
-  Filters(c, conv);
-  Windowed(c, conv);
-  Int32Field dilation;
-  c.Ints("dilation_rate", &dilation);
-  for (const int32_t rate : dilation) {
-    if (rate != 1) c.Refuse("dilation_rate: above 1 is not supported; use 1");
-  }
-  c.Only("output_padding", nullptr, kLeaveAway);
-  Kernel(c, conv);
-  BiasAndActivation(c, conv);
-}
-
-// One number, or a list of one: how Keras writes what is along a single axis.
-int32_t OneInt(KerasConfig& c, const char* key, int32_t otherwise) {
-  Int32Field numbers;
-  c.Ints(key, &numbers);
-  if (numbers.size() > 1) c.Refuse(absl::StrCat(key, ": more than one number"));
-  return numbers.empty() ? otherwise : numbers[0];
-}
-
-void ReadConv1D(KerasConfig& c, v1::Conv1D* conv) {
-  Filters(c, conv);
-  conv->set_kernel_size(OneInt(c, "kernel_size", 0));
-  conv->set_strides(OneInt(c, "strides", 1));
-  conv->set_dilation_rate(OneInt(c, "dilation_rate", 1));
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  conv->set_padding(padding);
-  ChannelsLast(c);
-  c.Only("groups", 1, "use 1");
-  Kernel(c, conv);
-  BiasAndActivation(c, conv);
-}
+// ---- layers with a kernel ----
 
 void ReadDense(KerasConfig& c, v1::Dense* dense) {
   int32_t units = 0;
@@ -298,53 +172,7 @@ void ReadELU(KerasConfig& c, v1::ActivationLayer* layer) {
   layer->set_alpha(alpha);
 }
 
-// ---- shapes and windows ----
-
-void ReadPooling2D(KerasConfig& c, v1::Pooling2D* pooling) {
-  c.Ints("pool_size", pooling->mutable_pool_size());
-  c.Ints("strides", pooling->mutable_strides());
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  pooling->set_padding(padding);
-  ChannelsLast(c);
-}
-
-void ReadPooling1D(KerasConfig& c, v1::Pooling1D* pooling) {
-  pooling->set_pool_size(OneInt(c, "pool_size", 2));
-  pooling->set_strides(OneInt(c, "strides", 0));
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  pooling->set_padding(padding);
-  ChannelsLast(c);
-}
-
-void ReadZeroPadding2D(KerasConfig& c, v1::ZeroPadding2D* layer) {
-  ChannelsLast(c);
-  const Json* padding = c.Take("padding");
-  if (padding == nullptr) return;
-  std::vector<Json> numbers;  // 1, [1, 2] or [[1, 2], [3, 4]]
-  for (const Json& item : padding->is_array() ? *padding : Json::array({*padding})) {
-    if (!item.is_array()) numbers.push_back(item);
-    for (const Json& side : item.is_array() ? item : Json::array()) numbers.push_back(side);
-  }
-  for (const Json& number : numbers) {
-    if (!number.is_number_integer() || number.get<double>() < 0 || number.get<double>() > kImageSideMax) {
-      return c.Refuse(absl::StrCat("padding: ", ShownJson(*padding), " is not one number, [h, w] or [[top, bottom], [left, right]]"));
-    }
-    layer->add_padding(number.get<int32_t>());
-  }
-}
-
-void ReadUpSampling2D(KerasConfig& c, v1::UpSampling2D* layer) {
-  c.Ints("size", layer->mutable_size());
-  ChannelsLast(c);
-  std::string interpolation = "nearest";
-  c.Text("interpolation", &interpolation);
-  if (interpolation == "bilinear") layer->set_interpolation(v1::UpSampling2D::BILINEAR);
-  if (interpolation != "bilinear" && interpolation != "nearest") {
-    c.Refuse(absl::StrCat("interpolation: \"", ShownText(interpolation), "\" is not supported; use nearest or bilinear"));
-  }
-}
+// ---- the others ----
 
 void ReadRescaling(KerasConfig& c, v1::Rescaling* layer) {
   float scale = 0, offset = 0;
@@ -377,94 +205,9 @@ void ReadInput(KerasConfig& c, v1::InputLayer* layer) {
   *layer = *input;
 }
 
-// ---- preprocessing at the head ----
-
-using Floats = google::protobuf::RepeatedField<float>;
-
-void Factor(KerasConfig& c, const char* key, Floats* out) {
-  const Json* value = c.Take(key);
-  if (value == nullptr) return;
-  const Json list = value->is_array() ? *value : Json::array({*value});
-  for (const Json& item : list) {
-    if (!item.is_number() || list.size() > 2) return c.Refuse(absl::StrCat(key, ": ", ShownJson(*value), " is neither a number nor a pair"));
-    out->Add(item.get<float>());
-  }
-}
-
-template <typename Layer>
-bool Fill(KerasConfig& c, Layer* layer) {
-  std::string mode = "reflect";
-  c.Text("fill_mode", &mode);
-  c.Only("interpolation", "bilinear", "use bilinear");
-  float value = 0;
-  c.Float("fill_value", &value);
-  layer->set_fill_value(value);
-  if (mode == "wrap") layer->set_fill_mode(v1::WRAP);
-  if (mode == "constant") layer->set_fill_mode(v1::FILL_CONSTANT);
-  if (mode == "nearest") layer->set_fill_mode(v1::NEAREST_PIXEL);
-  if (mode != "reflect" && mode != "wrap" && mode != "constant" && mode != "nearest") {
-    c.Refuse(absl::StrCat("fill_mode: \"", ShownText(mode), "\" is not supported; use reflect, wrap, constant or nearest"));
-  }
-  return mode != "constant";
-}
-
-bool ReadRandomFlip(KerasConfig& c, v1::RandomFlip* flip) {
-  std::string mode = "horizontal_and_vertical";
-  c.Text("mode", &mode);
-  if (mode == "horizontal") flip->set_mode(v1::RandomFlip::HORIZONTAL);
-  if (mode == "vertical") flip->set_mode(v1::RandomFlip::VERTICAL);
-  if (mode != "horizontal" && mode != "vertical" && mode != "horizontal_and_vertical") {
-    c.Refuse(absl::StrCat("mode: \"", ShownText(mode), "\" is not known"));
-  }
-  return true;
-}
-
-// Whether it commutes with a Rescaling; nullopt: no such layer.
-std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out) {
-  ChannelsLast(c);
-  if (type == "RandomFlip") return ReadRandomFlip(c, out->mutable_random_flip());
-  if (type == "RandomRotation") {
-    Factor(c, "factor", out->mutable_random_rotation()->mutable_factor());
-    return Fill(c, out->mutable_random_rotation());
-  }
-  if (type == "RandomZoom" || type == "RandomTranslation") {
-    if (type == "RandomZoom") {
-      Factor(c, "height_factor", out->mutable_random_zoom()->mutable_height_factor());
-      Factor(c, "width_factor", out->mutable_random_zoom()->mutable_width_factor());
-      return Fill(c, out->mutable_random_zoom());
-    }
-    Factor(c, "height_factor", out->mutable_random_translation()->mutable_height_factor());
-    Factor(c, "width_factor", out->mutable_random_translation()->mutable_width_factor());
-    return Fill(c, out->mutable_random_translation());
-  }
-  if (type == "RandomCrop") {
-    int32_t height = 0, width = 0;
-    c.Int("height", &height);
-    c.Int("width", &width);
-    out->mutable_random_crop()->set_height(height);
-    out->mutable_random_crop()->set_width(width);
-    return true;
-  }
-  if (type == "RandomBrightness") {
-    Factor(c, "factor", out->mutable_random_brightness()->mutable_factor());
-    c.Only("value_range", Json::array({0, 255}), "use [0, 255]");
-    return false;
-  }
-  if (type == "RandomContrast") {
-    Factor(c, "factor", out->mutable_random_contrast()->mutable_factor());
-    c.Only("value_range", Json::array({0, 255}), "use [0, 255]");
-    return false;
-  }
-  return std::nullopt;
-}
-
 // False: no such layer.
 bool ReadKind(const std::string& type, KerasConfig& c, v1::Layer* out) {
-  if (type == "Conv2D" || type == "Convolution2D") return ReadConv2D(c, out->mutable_conv2d()), true;
-  if (type == "DepthwiseConv2D") return ReadDepthwiseConv2D(c, out->mutable_depthwise_conv2d()), true;
-  if (type == "SeparableConv2D") return ReadSeparableConv2D(c, out->mutable_separable_conv2d()), true;
-  if (type == "Conv2DTranspose") return ReadConv2DTranspose(c, out->mutable_conv2d_transpose()), true;
-  if (type == "Conv1D") return ReadConv1D(c, out->mutable_conv1d()), true;
+  if (ReadWindowLayer(type, c, out)) return true;
   if (type == "Dense") return ReadDense(c, out->mutable_dense()), true;
   if (type == "Embedding") return ReadEmbedding(c, out->mutable_embedding()), true;
   if (type == "MultiHeadAttention") return ReadMultiHeadAttention(c, out->mutable_multi_head_attention()), true;
@@ -475,12 +218,6 @@ bool ReadKind(const std::string& type, KerasConfig& c, v1::Layer* out) {
   if (type == "ReLU") return ReadReLU(c, out->mutable_activation()), true;
   if (type == "LeakyReLU") return ReadLeakyReLU(c, out->mutable_activation()), true;
   if (type == "ELU") return ReadELU(c, out->mutable_activation()), true;
-  if (type == "MaxPooling2D") return ReadPooling2D(c, out->mutable_max_pooling2d()), true;
-  if (type == "AveragePooling2D") return ReadPooling2D(c, out->mutable_average_pooling2d()), true;
-  if (type == "MaxPooling1D") return ReadPooling1D(c, out->mutable_max_pooling1d()), true;
-  if (type == "AveragePooling1D") return ReadPooling1D(c, out->mutable_average_pooling1d()), true;
-  if (type == "ZeroPadding2D") return ReadZeroPadding2D(c, out->mutable_zero_padding2d()), true;
-  if (type == "UpSampling2D") return ReadUpSampling2D(c, out->mutable_up_sampling2d()), true;
   if (type == "Rescaling") return ReadRescaling(c, out->mutable_rescaling()), true;
   if (type == "InputLayer") return ReadInput(c, out->mutable_input()), true;
   if (type == "Softmax") {

@@ -1,0 +1,17 @@
+// Keras' preprocessing layers at a model's head (RandomFlip and the like), which become augmentation of the data.
+//
+// Free functions; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cairn/v1/job.pb.h"
+#include "common/formats/keras_config.h"
+
+namespace cairn {
+
+// Whether it commutes with a Rescaling; nullopt: no such layer.
+std::optional<bool> ReadAugmentation(const std::string& type, KerasConfig& c, v1::Augmentation* out);
+
+}  // namespace cairn
