@@ -439,6 +439,16 @@ def lost_gpu(c, data):
     check(status["devices"] == ["GPU", "CPU"] and "computed on CPUs and on GPUs" in status["reason"], f"devices {status['devices']}: {status.get('reason')}")
 
 
+def lost_device(c, data):
+    """A device fails for good in the middle of a job, its worker stays: the others go on with the job."""
+    c.prefix["worker-lost"] = ["env", "CAIRN_HOST_GPU_LOST=100"]
+    c.add_worker("worker-lost", *GPU)
+    c.wait_for_nodes(5)
+    job = c.submit(small_job(c.dir, data, epochs=4), {"device": "GPU"})
+    c.wait(job)
+    check("the device is lost" in c.log("worker-lost"), "the device was not lost in the job")
+
+
 def placement():
     """in a cluster of CPUs and a GPU: FLOAT16 waits for the GPU and says why, jobs prefer it, `device` decides, without it they go on on CPUs"""
     with Cluster(ps=1, workers=0, slots=2) as c:
@@ -458,6 +468,8 @@ def placement():
             found = c.wait(c.submit(small_job(c.dir, data, epochs=1), {"device": wish}))["devices"]
             check(found == devices, f"device: {wish}: computed on {found}")
         attempts(lambda: lost_gpu(c, data))
+        if "CAIRN_HOST_GPUS" in os.environ:
+            lost_device(c, data)
         return "FLOAT16 waited; ANY on the GPU, CPU on the CPU; GPU lost: on CPUs"
 
 
@@ -497,11 +509,11 @@ def layouts(*pairs):
     return pairs if "CAIRN_HOST_GPUS" in os.environ else [("all", slots) for slots in sorted({slots for _, slots in pairs})]
 
 
-def digest_of_one_worker_less(settings):
+def digest_of_one_worker_less(settings, step=20):
     """Two workers; one is lost in the middle."""
     with Cluster(ps=1, workers=2, slots=4, worker_flags=GPU) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs=2), settings)
-        c.wait_for_step(job, 20)
+        c.wait_for_step(job, step)
         c.kill("worker-1")
         return c.wait(job)["digest"]
 
@@ -527,7 +539,7 @@ def sums():
     with simulated_gpus(2):
         pieces = {"accumulate_steps": 3}
         found = {"a worker each": digest_of(4, slots=1, settings=pieces), "1 slot": digest_of(1, slots=1, settings=pieces), "4 slots": digest_of(1, settings=pieces),
-                 "a worker is lost": digest_of_one_worker_less(pieces)}
+                 "a worker is lost": digest_of_one_worker_less(pieces, step=7)}
         check(len(set(found.values())) == 1, f"{pieces}: digests differ: {found}")
         rounded = {"wire_dtype": "BFLOAT16"}  # each replica's gradient, where they are not added up before
         found = {"a worker each": digest_of(4, slots=1, settings=rounded)}

@@ -31,9 +31,9 @@ seed: 7
 """
 
 
-def make_glyphs(directory, count=2000, test_count=400):
-    path = os.path.join(directory, "glyphs")
-    subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "glyphs", path, "--count", str(count),
+def make_glyphs(directory, count=2000, test_count=400, kind="glyphs"):
+    path = os.path.join(directory, kind)
+    subprocess.run([os.path.join(BIN, "cairn"), "data", "make", kind, path, "--count", str(count),
                     "--test-count", str(test_count), "--seed", "1"], check=True, stdout=subprocess.DEVNULL)
     return path
 
