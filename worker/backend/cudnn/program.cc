@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <list>
 #include <utility>
 #include <vector>
 
@@ -10,33 +9,18 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
-#include "common/base/random.h"
-#include "common/tensor/dtype.h"
-#include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/feed.h"
 #include "worker/backend/cudnn/join.h"
+#include "worker/backend/cudnn/plans.h"
 #include "worker/backend/embedding.h"
 #include "worker/backend/gradient_tracker.h"
 
 namespace cairn::cudnn {
 namespace {
 
-// Training and evaluation on full batches and on one or two short ones each.
-constexpr size_t kPlansKept = 6;
-// Of one copy of values: small enough that the next is copied to pinned memory while this one travels.
-constexpr int64_t kChunkNumbers = 1 << 20;
-// No step takes this long; a device that hangs does.
-constexpr absl::Duration kPatience = absl::Minutes(10);
-
-DType TypeOf(v1::DataType type) { return type == v1::BFLOAT16 ? DType::kBFloat16 : DType::kFloat16; }
-
 struct Embedding {
   const Node* node = nullptr;
   int64_t per_example = 0;
-};
-
-// Host and device memory of one size.
-struct Pair {
-  Block device, pinned;
 };
 
 class CudnnProgram : public Program {
@@ -48,7 +32,9 @@ class CudnnProgram : public Program {
         precision_(precision),
         loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
         machine_(std::move(machine)),
-        outputs_(NumElements(graph_->output().output)) {
+        outputs_(NumElements(graph_->output().output)),
+        feed_(*graph_, *machine_),
+        plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {
     for (const Node& node : graph_->nodes()) {
       if (node.kind == LayerKind::kEmbedding) embeddings_.push_back({&node, NumElements(graph_->nodes()[node.inputs[0]].output)});
     }
@@ -62,21 +48,15 @@ class CudnnProgram : public Program {
 
   absl::Status Prepare() {
     const int64_t space = graph_->space_size() * 4, examples = options_.batch_max;
-    CAIRN_RETURN_IF_ERROR(Allocate(space, &values_));
-    CAIRN_RETURN_IF_ERROR(Allocate(space, &gradients_));
-    CAIRN_RETURN_IF_ERROR(Allocate(examples * NumElements(graph_->input_shape()) * 4, &inputs_));
-    CAIRN_RETURN_IF_ERROR(Allocate(examples * std::max<int64_t>(outputs_, 1) * 4, &labels_));
-    CAIRN_RETURN_IF_ERROR(Allocate(sizeof(kernels::StepKey), &key_));
-    CAIRN_RETURN_IF_ERROR(Allocate(static_cast<int64_t>(1 + options_.metrics.size()) * 8, &results_));
-    CAIRN_RETURN_IF_ERROR(Allocate(std::max<int64_t>(static_cast<int64_t>(loss_plan_.class_weights.size()), 1) * 4, &class_weights_));
-    std::copy(loss_plan_.class_weights.begin(), loss_plan_.class_weights.end(), class_weights_.pinned.as<float>());
-    CAIRN_RETURN_IF_ERROR(machine_->CopyIn(class_weights_.device.data(), class_weights_.pinned.data(), class_weights_.pinned.bytes()));
+    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1), loss_plan_.class_weights));
+    CAIRN_RETURN_IF_ERROR(gradients_.Allocate(*machine_, space));
+    CAIRN_RETURN_IF_ERROR(results_.Allocate(*machine_, static_cast<int64_t>(1 + options_.metrics.size()) * 8));
     // Padding and frozen variables are never written: their gradients stay 0.
     CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
-    CAIRN_ASSIGN_OR_RETURN(const Kept* const kept, FindPlan(Mode::kTrain, examples, LabelSize()));
+    CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept, plans_.Find(Mode::kTrain, examples, LabelSize()));
     if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
     LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB", kept->plan->steps().size(),
-             arena_.bytes() >> 20, memory_bytes() >> 20);
+             plans_.arena().bytes() >> 20, memory_bytes() >> 20);
     return absl::OkStatus();
   }
 
@@ -86,7 +66,7 @@ class CudnnProgram : public Program {
       return absl::InvalidArgumentError(absl::StrCat("gradients: ", gradients.size(), " numbers, but the model has ",
                                                      graph_->space_size(), "; pass the whole space"));
     }
-    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/false));
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/false));
     const std::vector<Plan::Release>& releases = kept->plan->releases();
     for (size_t i = 0; i < releases.size(); ++i) {
       CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
@@ -106,7 +86,7 @@ class CudnnProgram : public Program {
       CAIRN_ASSIGN_OR_RETURN(rounded_, machine_->Allocate(graph_->space_size() * 2));
     }
     if (!info.first_piece || !info.last_piece) CAIRN_RETURN_IF_ERROR(pieces_.Prepare(*machine_, graph_->space_size()));
-    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
     const absl::Status added = AddTo(*sum, leaf, info, kept->plan->releases(), ready);
     if (!added.ok()) {
       machine_->WaitForAll(kPatience).IgnoreError();
@@ -116,7 +96,7 @@ class CudnnProgram : public Program {
   }
 
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {
-    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, Start(Mode::kEvaluate, batch, {}, values, /*joined=*/false));
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kEvaluate, batch, {}, values, /*joined=*/false));
     return Sums(*kept->plan);
   }
 
@@ -130,48 +110,20 @@ class CudnnProgram : public Program {
     return Buffer::CopyOf(predictions_.data(), bytes);
   }
 
-  void Prefetch(const Batch& next) override {
-    const auto bytes = static_cast<int64_t>(next.inputs.size());
-    if (bytes == 0 || bytes > inputs_.device.bytes() || next.inputs.data() == next_inputs_.data()) return;
-    if (next_.device.bytes() == 0) {
-      if (prefetch_refused_) return;
-      if (const absl::Status status = Allocate(inputs_.device.bytes(), &next_); !status.ok()) {
-        prefetch_refused_ = true;
-        next_ = {};
-        return LogInfo("no memory to bring the next batch to the GPU ahead: %s", status.message());
-      }
-    }
-    // What was brought before is read by nobody: its step began with a copy of it, and that is over.
-    std::memcpy(next_.pinned.data(), next.inputs.data(), bytes);
-    next_inputs_ = machine_->CopyIn(next_.device.data(), next_.pinned.data(), bytes).ok() ? next.inputs : Buffer();
-  }
+  void Prefetch(const Batch& next) override { feed_.Prefetch(next); }
 
   absl::Status UseWeightSource(WeightSource* source) override {
-    source_ = source;
+    feed_.UseWeightSource(source);
     return absl::OkStatus();
   }
 
   uint64_t memory_bytes() const override {
-    int64_t bytes = arena_.bytes() + rounded_.bytes() + value_bits_.bytes() + pieces_.bytes();
-    for (const Pair* pair : {&values_, &gradients_, &inputs_, &next_, &labels_, &key_, &results_, &class_weights_}) bytes += pair->device.bytes();
+    const int64_t bytes = plans_.arena().bytes() + feed_.bytes() + gradients_.device.bytes() + results_.device.bytes() + rounded_.bytes() +
+                          pieces_.bytes();
     return static_cast<uint64_t>(bytes);
   }
 
  private:
-  struct Kept {
-    Mode mode = Mode::kTrain;
-    int64_t label_size = 1;
-    std::unique_ptr<Plan> plan;
-    bool warm = false;  // has run: libraries have loaded their kernels
-    std::vector<std::unique_ptr<Recording>> recordings[2];  // by whether the gradient is joined, and segment; of a warm one
-  };
-
-  absl::Status Allocate(int64_t bytes, Pair* pair) {
-    CAIRN_ASSIGN_OR_RETURN(pair->device, machine_->Allocate(bytes));
-    CAIRN_ASSIGN_OR_RETURN(pair->pinned, machine_->AllocatePinned(bytes));
-    return absl::OkStatus();
-  }
-
   // Each range that becomes final goes to the sum of pieces, if there are several, and with the last of them to that of replicas.
   absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, const StepInfo& info, const std::vector<Plan::Release>& releases, const GradientReady& ready) {
     const bool alone = info.first_piece && info.last_piece;
@@ -232,9 +184,9 @@ class CudnnProgram : public Program {
     return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
   }
 
-  absl::StatusOr<Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
+  absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, values));
-    CAIRN_ASSIGN_OR_RETURN(Kept* const kept, FindPlan(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size));
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) {
@@ -245,20 +197,15 @@ class CudnnProgram : public Program {
     return kept;
   }
 
-  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined, Kept* kept) {
-    CAIRN_RETURN_IF_ERROR(CopyBatch(mode, batch, info));
+  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined, Plans::Kept* kept) {
+    CAIRN_RETURN_IF_ERROR(feed_.CopyBatch(mode, batch, info));
     const size_t segments = kept->plan->segments().size();
     std::vector<std::unique_ptr<Recording>>& recordings = kept->recordings[joined ? 1 : 0];
     recordings.resize(segments);
-    if (info.values != v1::FLOAT32 && value_bits_.bytes() == 0) {
-      CAIRN_ASSIGN_OR_RETURN(value_bits_, machine_->Allocate(graph_->space_size() * 2));
-    }
     int64_t copied = 0;
     for (size_t s = 0; s < segments; ++s) {
       const int64_t end = kept->plan->segments()[s].values_end;
-      CAIRN_RETURN_IF_ERROR(CopyValues(values, info.values, copied, end, kept->plan->segments().back().values_end));
-      CAIRN_RETURN_IF_ERROR(machine_->JoinCopiesIn());
-      if (info.values != v1::FLOAT32) CAIRN_RETURN_IF_ERROR(Widen(info.values, copied, end));
+      CAIRN_RETURN_IF_ERROR(feed_.CopyValues(values, info.values, copied, end, kept->plan->segments().back().values_end));
       copied = std::max(copied, end);
       std::unique_ptr<Recording>& recording = recordings[s];
       if (kept->warm && recording == nullptr) {
@@ -269,68 +216,17 @@ class CudnnProgram : public Program {
     return absl::OkStatus();
   }
 
-  absl::Status CopyBatch(Mode mode, const Batch& batch, const StepInfo& info) {
-    const auto bytes = static_cast<int64_t>(batch.inputs.size());
-    if (batch.inputs.data() == next_inputs_.data() && batch.inputs.size() == next_inputs_.size()) {
-      CAIRN_RETURN_IF_ERROR(machine_->JoinCopiesIn());
-      CAIRN_RETURN_IF_ERROR(machine_->Copy(inputs_.device.data(), next_.device.data(), bytes));
-    } else {
-      std::memcpy(inputs_.pinned.data(), batch.inputs.data(), bytes);
-      CAIRN_RETURN_IF_ERROR(machine_->CopyIn(inputs_.device.data(), inputs_.pinned.data(), bytes));
-    }
-    next_inputs_ = Buffer();
-    if (mode == Mode::kPredict) return absl::OkStatus();
-    const int64_t labels = batch.examples * batch.label_size * 4;
-    std::memcpy(labels_.pinned.data(), batch.labels.data(), labels);
-    CAIRN_RETURN_IF_ERROR(machine_->CopyIn(labels_.device.data(), labels_.pinned.data(), labels));
-    if (mode != Mode::kTrain) return absl::OkStatus();
-    const auto key = StreamKey(info.seed, RandomStream::kDropout);
-    *key_.pinned.as<kernels::StepKey>() = {
-        {key[0], key[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica,
-        info.loss_scale};
-    return machine_->CopyIn(key_.device.data(), key_.pinned.data(), sizeof(kernels::StepKey));
-  }
-
-  // Chunk by chunk: one travels while the next is copied to pinned memory (and, with a source, waited for).
-  // wanted_end: of all values that the plan reads.
-  // type: of the values, which cross in it.
-  absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to, int64_t wanted_end) {
-    for (int64_t begin = from; begin < to; begin += kChunkNumbers) {
-      const int64_t end = std::min(begin + kChunkNumbers, to);
-      if (source_ != nullptr) {
-        CAIRN_RETURN_IF_ERROR(source_->Acquire(begin, end));
-        if (end < wanted_end) source_->Prefetch(end, std::min(end + kChunkNumbers, wanted_end));
-      }
-      const auto element = static_cast<int64_t>(cairn::SizeOf(type)), bytes = (end - begin) * element;
-      char* const pinned = values_.pinned.data() + begin * element;
-      FromFloat(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), type,
-                {reinterpret_cast<uint8_t*>(pinned), static_cast<size_t>(bytes)});
-      if (source_ != nullptr) source_->Release(begin, end);
-      char* const device = type == v1::FLOAT32 ? values_.device.data() : value_bits_.data();
-      CAIRN_RETURN_IF_ERROR(machine_->CopyIn(device + begin * element, pinned, bytes));
-    }
-    return absl::OkStatus();
-  }
-
-  // The values [from, to) that came as numbers of 16 bits.
-  absl::Status Widen(v1::DataType type, int64_t from, int64_t to) {
-    if (from >= to) return absl::OkStatus();
-    const kernels::Error error = kernels::Affine(machine_->stream(), to - from, 1, 0, value_bits_.data() + from * 2, TypeOf(type),
-                                                 values_.device.as<float>() + from, DType::kFloat32, false);
-    return error == 0 ? absl::OkStatus() : absl::InternalError(absl::StrCat("values of 16 bits: CUDA error ", error));
-  }
-
-  absl::Status Enqueue(const Kept& kept, size_t segment, bool joined) {
+  absl::Status Enqueue(const Plans::Kept& kept, size_t segment, bool joined) {
     const Plan& plan = *kept.plan;
     const Run run{*machine_,
                   plan,
-                  arena_.data(),
-                  values_.device.as<float>(),
+                  plans_.arena().data(),
+                  feed_.values(),
                   gradients_.device.as<float>(),
-                  inputs_.device.as<float>(),
-                  labels_.device.as<float>(),
-                  class_weights_.device.as<float>(),
-                  key_.device.as<kernels::StepKey>(),
+                  feed_.inputs(),
+                  feed_.labels(),
+                  feed_.class_weights(),
+                  feed_.key(),
                   results_.device.as<double>()};
     const std::vector<Plan::Segment>& segments = plan.segments();
     const std::vector<Plan::Release>& releases = plan.releases();
@@ -367,40 +263,13 @@ class CudnnProgram : public Program {
     return sums;
   }
 
-  // The plan, lowered if it is not among the last few used.
-  absl::StatusOr<Kept*> FindPlan(Mode mode, int64_t examples, int64_t label_size) {
-    const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
-      return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size;
-    });
-    if (found != plans_.end()) {
-      plans_.splice(plans_.begin(), plans_, found);
-      return &plans_.front();
-    }
-    LoweringOptions options;
-    options.examples = examples;
-    options.label_size = label_size;
-    options.mode = mode;
-    options.precision = precision_;
-    options.loss = options_.loss;
-    options.metrics = options_.metrics;
-    options.loss_plan = loss_plan_;
-    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, LowerGraph(*graph_, options, *machine_));
-    CAIRN_RETURN_IF_ERROR(machine_->WaitForAll(kPatience));  // before a recording or the arena goes
-    const int64_t arena = plan->arena_bytes();
-    if (arena > arena_.bytes()) {
-      for (Kept& kept : plans_) {  // they point into the old arena
-        for (auto& recordings : kept.recordings) recordings.clear();
-      }
-      arena_ = Block();  // before the larger one, so that both never stand side by side
-      CAIRN_ASSIGN_OR_RETURN(arena_, machine_->Allocate(arena));
-    }
-    Kept kept;
-    kept.mode = mode;
-    kept.label_size = label_size;
-    kept.plan = std::move(plan);
-    plans_.push_front(std::move(kept));
-    if (plans_.size() > kPlansKept) plans_.pop_back();
-    return &plans_.front();
+  static LoweringOptions LoweringOf(const ProgramOptions& options, const Precision& precision, const LossPlan& loss_plan) {
+    LoweringOptions lowering;
+    lowering.precision = precision;
+    lowering.loss = options.loss;
+    lowering.metrics = options.metrics;
+    lowering.loss_plan = loss_plan;
+    return lowering;
   }
 
   const std::shared_ptr<const Graph> graph_;
@@ -410,18 +279,13 @@ class CudnnProgram : public Program {
   const std::unique_ptr<Machine> machine_;  // outlives what follows
   const int64_t outputs_;                   // numbers of an example's output
   std::vector<Embedding> embeddings_;       // they read the batch's inputs
-  Pair values_, gradients_, inputs_, labels_, key_, results_, class_weights_;
-  Pair next_;           // of Prefetch
-  Buffer next_inputs_;  // what stands in next_, or is on its way there; empty: nothing
-  bool prefetch_refused_ = false;
+  Feed feed_;
+  Pair gradients_, results_;
   std::vector<std::pair<int64_t, int64_t>> not_scaled_;  // what the loss scale is not taken out of, in order
   PieceSum pieces_;    // of steps of several pieces only
   Block rounded_;      // a sum of gradients in its type; with one of 16 bits only
-  Block value_bits_;   // values as they come; with values of 16 bits only
   Block predictions_;  // pinned
-  Block arena_;
-  WeightSource* source_ = nullptr;
-  std::list<Kept> plans_;  // the last used first
+  Plans plans_;        // their recordings go before what they point to
 };
 
 }  // namespace

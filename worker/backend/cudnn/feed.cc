@@ -1,0 +1,112 @@
+#include "worker/backend/cudnn/feed.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/tensor/dtype.h"
+
+namespace cairn::cudnn {
+namespace {
+
+// Of one copy of values: small enough that the next is copied to pinned memory while this one travels.
+constexpr int64_t kChunkNumbers = 1 << 20;
+
+DType TypeOf(v1::DataType type) { return type == v1::BFLOAT16 ? DType::kBFloat16 : DType::kFloat16; }
+
+}  // namespace
+
+absl::Status Pair::Allocate(Machine& machine, int64_t bytes) {
+  CAIRN_ASSIGN_OR_RETURN(device, machine.Allocate(bytes));
+  CAIRN_ASSIGN_OR_RETURN(pinned, machine.AllocatePinned(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights) {
+  CAIRN_RETURN_IF_ERROR(values_.Allocate(machine_, graph_.space_size() * 4));
+  CAIRN_RETURN_IF_ERROR(inputs_.Allocate(machine_, examples_max * NumElements(graph_.input_shape()) * 4));
+  CAIRN_RETURN_IF_ERROR(labels_.Allocate(machine_, examples_max * outputs * 4));
+  CAIRN_RETURN_IF_ERROR(key_.Allocate(machine_, sizeof(kernels::StepKey)));
+  CAIRN_RETURN_IF_ERROR(class_weights_.Allocate(machine_, std::max<int64_t>(static_cast<int64_t>(class_weights.size()), 1) * 4));
+  std::copy(class_weights.begin(), class_weights.end(), class_weights_.pinned.as<float>());
+  return machine_.CopyIn(class_weights_.device.data(), class_weights_.pinned.data(), class_weights_.pinned.bytes());
+}
+
+int64_t Feed::bytes() const {
+  int64_t bytes = value_bits_.bytes();
+  for (const Pair* pair : {&values_, &inputs_, &next_, &labels_, &key_, &class_weights_}) bytes += pair->device.bytes();
+  return bytes;
+}
+
+void Feed::Prefetch(const Batch& next) {
+  const auto bytes = static_cast<int64_t>(next.inputs.size());
+  if (bytes == 0 || bytes > inputs_.device.bytes() || next.inputs.data() == next_inputs_.data()) return;
+  if (next_.device.bytes() == 0) {
+    if (prefetch_refused_) return;
+    if (const absl::Status status = next_.Allocate(machine_, inputs_.device.bytes()); !status.ok()) {
+      prefetch_refused_ = true;
+      next_ = {};
+      return LogInfo("no memory to bring the next batch to the GPU ahead: %s", status.message());
+    }
+  }
+  // What was brought before is read by nobody: its step began with a copy of it, and that is over.
+  std::memcpy(next_.pinned.data(), next.inputs.data(), bytes);
+  next_inputs_ = machine_.CopyIn(next_.device.data(), next_.pinned.data(), bytes).ok() ? next.inputs : Buffer();
+}
+
+absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, const StepInfo& info) {
+  const auto bytes = static_cast<int64_t>(batch.inputs.size());
+  if (batch.inputs.data() == next_inputs_.data() && batch.inputs.size() == next_inputs_.size()) {
+    CAIRN_RETURN_IF_ERROR(machine_.JoinCopiesIn());
+    CAIRN_RETURN_IF_ERROR(machine_.Copy(inputs_.device.data(), next_.device.data(), bytes));
+  } else {
+    std::memcpy(inputs_.pinned.data(), batch.inputs.data(), bytes);
+    CAIRN_RETURN_IF_ERROR(machine_.CopyIn(inputs_.device.data(), inputs_.pinned.data(), bytes));
+  }
+  next_inputs_ = Buffer();
+  if (mode == Mode::kPredict) return absl::OkStatus();
+  const int64_t labels = batch.examples * batch.label_size * 4;
+  std::memcpy(labels_.pinned.data(), batch.labels.data(), labels);
+  CAIRN_RETURN_IF_ERROR(machine_.CopyIn(labels_.device.data(), labels_.pinned.data(), labels));
+  if (mode != Mode::kTrain) return absl::OkStatus();
+  const auto key = StreamKey(info.seed, RandomStream::kDropout);
+  *key_.pinned.as<kernels::StepKey>() = {
+      {key[0], key[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica,
+      info.loss_scale};
+  return machine_.CopyIn(key_.device.data(), key_.pinned.data(), sizeof(kernels::StepKey));
+}
+
+// Chunk by chunk: one travels while the next is copied to pinned memory (and, with a source, waited for).
+absl::Status Feed::CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to, int64_t wanted_end) {
+  if (type != v1::FLOAT32 && value_bits_.bytes() == 0) {
+    CAIRN_ASSIGN_OR_RETURN(value_bits_, machine_.Allocate(graph_.space_size() * 2));
+  }
+  for (int64_t begin = from; begin < to; begin += kChunkNumbers) {
+    const int64_t end = std::min(begin + kChunkNumbers, to);
+    if (source_ != nullptr) {
+      CAIRN_RETURN_IF_ERROR(source_->Acquire(begin, end));
+      if (end < wanted_end) source_->Prefetch(end, std::min(end + kChunkNumbers, wanted_end));
+    }
+    const auto element = static_cast<int64_t>(cairn::SizeOf(type)), bytes = (end - begin) * element;
+    char* const pinned = values_.pinned.data() + begin * element;
+    FromFloat(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), type,
+              {reinterpret_cast<uint8_t*>(pinned), static_cast<size_t>(bytes)});
+    if (source_ != nullptr) source_->Release(begin, end);
+    char* const device = type == v1::FLOAT32 ? values_.device.data() : value_bits_.data();
+    CAIRN_RETURN_IF_ERROR(machine_.CopyIn(device + begin * element, pinned, bytes));
+  }
+  CAIRN_RETURN_IF_ERROR(machine_.JoinCopiesIn());
+  return type == v1::FLOAT32 ? absl::OkStatus() : Widen(type, from, to);
+}
+
+// The values [from, to) that came as numbers of 16 bits.
+absl::Status Feed::Widen(v1::DataType type, int64_t from, int64_t to) {
+  if (from >= to) return absl::OkStatus();
+  const kernels::Error error = kernels::Affine(machine_.stream(), to - from, 1, 0, value_bits_.data() + from * 2, TypeOf(type),
+                                               values_.device.as<float>() + from, DType::kFloat32, false);
+  return error == 0 ? absl::OkStatus() : absl::InternalError(absl::StrCat("values of 16 bits: CUDA error ", error));
+}
+
+}  // namespace cairn::cudnn

@@ -1,0 +1,62 @@
+// Feed: what a step brings to the device: values, the batch, the key of its random numbers.
+//
+// Of the program's thread. Invariants:
+//   1. What is copied lies in pinned memory that is not written again before the device has read it: the step that read it is over.
+//   2. Values cross in the type that they have, chunk by chunk, in the order in which the plan reads them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/model/graph.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cudnn/plan.h"
+
+namespace cairn::cudnn {
+
+// Host and device memory of one size.
+struct Pair {
+  Block device, pinned;
+  absl::Status Allocate(Machine& machine, int64_t bytes);
+};
+
+class Feed {
+ public:
+  // Both outlive it.
+  Feed(const Graph& graph, Machine& machine) : graph_(graph), machine_(machine) {}
+
+  // outputs: of an example; its label is no larger.
+  absl::Status Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights);
+  // From here on values are asked of `source`, if it is not null.
+  void UseWeightSource(WeightSource* source) { source_ = source; }
+
+  // Brings the inputs of the next CopyBatch, if there is memory for two batches; else does nothing.
+  void Prefetch(const Batch& next);
+  // Inputs, and for training and evaluation labels, and for training the key.
+  absl::Status CopyBatch(Mode mode, const Batch& batch, const StepInfo& info);
+  // Values [from, to), which come as numbers of `type`; later work finds them, and the batch. wanted_end: of all values that the plan reads.
+  absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to, int64_t wanted_end);
+
+  // On the device.
+  float* values() const { return values_.device.as<float>(); }
+  float* inputs() const { return inputs_.device.as<float>(); }
+  float* labels() const { return labels_.device.as<float>(); }
+  float* class_weights() const { return class_weights_.device.as<float>(); }
+  kernels::StepKey* key() const { return key_.device.as<kernels::StepKey>(); }
+  int64_t bytes() const;  // on the device, all of it
+
+ private:
+  absl::Status Widen(v1::DataType type, int64_t from, int64_t to);
+
+  const Graph& graph_;
+  Machine& machine_;
+  Pair values_, inputs_, labels_, key_, class_weights_;
+  Pair next_;           // of Prefetch
+  Buffer next_inputs_;  // what stands in next_, or is on its way there; empty: nothing
+  bool prefetch_refused_ = false;
+  Block value_bits_;  // values as they come; with values of 16 bits only
+  WeightSource* source_ = nullptr;
+};
+
+}  // namespace cairn::cudnn

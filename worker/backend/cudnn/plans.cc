@@ -1,0 +1,45 @@
+#include "worker/backend/cudnn/plans.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn::cudnn {
+namespace {
+
+// Training and evaluation on full batches and on one or two short ones each.
+constexpr size_t kPlansKept = 6;
+
+}  // namespace
+
+absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t label_size) {
+  const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
+    return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size;
+  });
+  if (found != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, found);
+    return &plans_.front();
+  }
+  LoweringOptions options = options_;
+  options.examples = examples;
+  options.label_size = label_size;
+  options.mode = mode;
+  CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, LowerGraph(graph_, options, machine_));
+  CAIRN_RETURN_IF_ERROR(machine_.WaitForAll(kPatience));  // before a recording or the arena goes
+  const int64_t arena = plan->arena_bytes();
+  if (arena > arena_.bytes()) {
+    for (Kept& kept : plans_) {  // they point into the old arena
+      for (auto& recordings : kept.recordings) recordings.clear();
+    }
+    arena_ = Block();  // before the larger one, so that both never stand side by side
+    CAIRN_ASSIGN_OR_RETURN(arena_, machine_.Allocate(arena));
+  }
+  Kept kept;
+  kept.mode = mode;
+  kept.label_size = label_size;
+  kept.plan = std::move(plan);
+  plans_.push_front(std::move(kept));
+  if (plans_.size() > kPlansKept) plans_.pop_back();
+  return &plans_.front();
+}
+
+}  // namespace cairn::cudnn
