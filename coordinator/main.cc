@@ -101,5 +101,5 @@ int main(int argc, char** argv) {
   app.add_option("--lease-ms", flags.lease_ms, "A node is lost after this long without a heartbeat; at least 3 of them")
       ->capture_default_str();
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
-  return cairn::Run(flags);
+  cairn::EndProcess(cairn::Run(flags));
 }

@@ -45,5 +45,6 @@ int main(int argc, char** argv) {
   cairn::LogInfo("signal %d: stopping", signal);
   (*node)->Stop(kStopGrace);
   cairn::LogInfo("stopped");
-  return 0;
+  node->reset();
+  cairn::EndProcess(0);
 }

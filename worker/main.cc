@@ -106,9 +106,7 @@ int Run(Flags& flags) {
     }).detach();
   }
   cairn::LogInfo("stopped");
-  // Past the thread above: it must not outlive what static destructors take down.
-  std::fflush(nullptr);
-  _exit(0);
+  cairn::EndProcess(0);  // past the thread above, too
 }
 
 }  // namespace

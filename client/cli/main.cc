@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/daemon.h"
 
 namespace cairn {
 
@@ -285,4 +286,4 @@ int CloseOutput(int code) {
 }  // namespace
 }  // namespace cairn
 
-int main(int argc, char** argv) { return cairn::CloseOutput(cairn::Main(argc, argv)); }
+int main(int argc, char** argv) { cairn::EndProcess(cairn::CloseOutput(cairn::Main(argc, argv))); }

@@ -86,6 +86,11 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name) {
   return true;
 }
 
+void EndProcess(int code) {
+  std::fflush(nullptr);
+  _exit(code);
+}
+
 std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);

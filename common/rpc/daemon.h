@@ -50,6 +50,10 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
 // After the flags are read: the log, each line with the daemon's name, and its credentials. What is wrong is on stderr. False: exit with 2.
 bool InitDaemon(const DaemonOptions& options, const std::string& name);
 
+// The end of a main: writes out what is buffered and ends the process without taking down what is static. Threads of gRPC and OpenSSL may be
+// running still, and use it.
+[[noreturn]] void EndProcess(int code);
+
 // The `--host-label` default.
 std::string HostName();
 // Resident memory of this process, bytes; 0 where it cannot be read.
