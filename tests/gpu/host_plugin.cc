@@ -1,5 +1,7 @@
 // A libcairn_cudnn.so without a GPU: the backend's own programs on the machine of the unit tests, whose kernels, products and convolutions
-// are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset.
+// are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset. CAIRN_HOST_GPU_LOST:
+// after how many waits for results they are lost, never if unset.
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -14,10 +16,26 @@
 namespace cairn {
 namespace {
 
+int64_t WaitsUntilLost() {
+  const char* named = std::getenv("CAIRN_HOST_GPU_LOST");
+  int64_t waits = 0;
+  return named != nullptr && absl::SimpleAtoi(named, &waits) ? waits : INT64_MAX;
+}
+
+class Losable : public cudnn::HostMachine {
+ public:
+  using HostMachine::HostMachine;
+  absl::Status WaitFor(int signal, absl::Duration patience) override {
+    static std::atomic<int64_t> left = WaitsUntilLost();
+    if (left.fetch_sub(1) <= 0) return absl::UnavailableError("the device is lost");
+    return HostMachine::WaitFor(signal, patience);
+  }
+};
+
 // Copies are late: a copy that is not waited for is missing.
 absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo& device, const cudnn::Precision& precision, cudnn::Tuner* tuner) {
-  return std::make_unique<cudnn::HostMachine>(precision, cudnn::HostMachine::Copies::kLate, tuner,
-                                              [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; }, device.index);
+  return std::make_unique<Losable>(precision, cudnn::HostMachine::Copies::kLate, tuner,
+                                   [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; }, device.index);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeHostBackend(const PluginOptions& options) {

@@ -229,6 +229,10 @@ TEST(CudnnDescriptorsTest, WithoutADeviceTheErrorsSayWhatWasTried) {
   EXPECT_EQ(FromCuda(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(FromCuda(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes").message()),
               HasSubstr("cudaMalloc of 7 bytes: cudaErrorMemoryAllocation"));
+  for (const cudaError_t lost : {cudaErrorIllegalAddress, cudaErrorECCUncorrectable, cudaErrorLaunchFailure}) {
+    EXPECT_EQ(FromCuda(lost, "a step").code(), absl::StatusCode::kUnavailable) << "other workers may go on with the job";
+  }
+  EXPECT_EQ(FromCuda(cudaErrorInvalidValue, "a step").code(), absl::StatusCode::kInternal);
   EXPECT_EQ(FromCudnn(CUDNN_STATUS_NOT_SUPPORTED, "x").code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(FromCublas(CUBLAS_STATUS_NOT_SUPPORTED, "x").code(), absl::StatusCode::kUnimplemented);
 }

@@ -23,6 +23,24 @@ absl::Status FromCuda(cudaError_t error, const std::string& what) {
     case cudaErrorInsufficientDriver:
     case cudaErrorStubLibrary:
       return absl::UnavailableError(message);
+    // Every later call of this process gives the same error, whatever became of the device.
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorExternalDevice:
+    case cudaErrorUnknown:
+      return absl::UnavailableError(absl::StrCat(message, "; the device is lost to this worker: start it again, and look at the driver's log"));
     default:
       return absl::InternalError(message);
   }

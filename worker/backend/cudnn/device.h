@@ -15,7 +15,7 @@
 namespace cairn::cudnn {
 
 // OK, or the error with `what` ("cudaMalloc of 4096 bytes") before it. RESOURCE_EXHAUSTED where memory is short, UNAVAILABLE where there
-// is no device or driver, else INTERNAL.
+// is no device or driver, or the device is lost to this process, else INTERNAL.
 absl::Status FromCuda(cudaError_t error, const std::string& what);
 // UNIMPLEMENTED where the library has no way to do it, else INTERNAL.
 absl::Status FromCudnn(cudnnStatus_t status, const std::string& what);

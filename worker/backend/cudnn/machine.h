@@ -129,7 +129,7 @@ class Machine {
 
   // Forgets the signals that arrived. Before the work that gives them is enqueued or launched.
   virtual void ResetSignals(int count) = 0;
-  // Waits for one. Errors: the device's, if it stopped; DEADLINE_EXCEEDED after `patience`.
+  // Waits for one. Errors: the device's, if it stopped (UNAVAILABLE: for good); DEADLINE_EXCEEDED after `patience`.
   virtual absl::Status WaitFor(int signal, absl::Duration patience) = 0;
   virtual absl::Status WaitForAll(absl::Duration patience) = 0;  // for all work
 
