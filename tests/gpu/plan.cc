@@ -120,10 +120,10 @@ int Print(const std::string& name, int64_t batch, cudnn::DType type, const Ceili
   for (const auto& [what, cost] : rows) PrintRow(what, cost);
   PrintRow("all", all);
   const double floor = FloorBytes(**plan);
-  std::printf("\n%s, batch %lld, %s, arena %.1f MB: %.1f ms, %.0f images/s at %.2f TB/s and %.0f TFLOP/s\n", name.c_str(),
+  std::printf("\n%s, batch %lld, %s, arena %.1f MB: %.3f ms, %.0f images/s at %.2f TB/s and %.0f TFLOP/s\n", name.c_str(),
               static_cast<long long>(batch), cudnn::Name(type), static_cast<double>((*plan)->arena_bytes()) / 1e6, all.ms,
               static_cast<double>(batch) / all.ms * 1e3, ceilings.bandwidth, ceilings.flops);
-  std::printf("each tensor written once and read once: %.1f GB of %.1f GB, %.1f ms; FLOP alone: %.1f ms\n", floor / 1e9,
+  std::printf("each tensor written once and read once: %.3f GB of %.3f GB, %.3f ms; FLOP alone: %.3f ms\n", floor / 1e9,
               (all.read + all.written) / 1e9, floor / ceilings.bandwidth * 1e-9, all.flop / ceilings.flops * 1e-9);
   return 0;
 }
