@@ -15,7 +15,7 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   if (!options.model.empty()) CAIRN_RETURN_IF_ERROR(TakeModelFile(options.model, &spec));
   for (const std::string& setting : options.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &spec));
   CAIRN_RETURN_IF_ERROR(MakeDataPathAbsolute(&spec));
-  MakeCallbackPathsAbsolute(&spec);
+  MakeFilePathsAbsolute(&spec);
   return spec;
 }
 

@@ -114,12 +114,15 @@ absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec) {
   return absl::OkStatus();
 }
 
-void MakeCallbackPathsAbsolute(v1::JobSpec* spec) {
+void MakeFilePathsAbsolute(v1::JobSpec* spec) {
   const auto absolute = [](const std::string& path) {
     std::error_code error;
     const std::filesystem::path here = std::filesystem::absolute(path, error);
     return path.empty() || error ? path : here.lexically_normal().string();
   };
+  if (spec->has_checkpoints()) spec->mutable_checkpoints()->set_dir(absolute(spec->checkpoints().dir()));
+  spec->set_resume_from(absolute(spec->resume_from()));
+  spec->set_initial_weights(absolute(spec->initial_weights()));
   for (v1::Callback& callback : *spec->mutable_callbacks()) {
     if (callback.has_tensorboard()) {
       v1::TensorBoard& board = *callback.mutable_tensorboard();

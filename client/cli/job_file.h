@@ -25,7 +25,8 @@ absl::Status TakeModelFile(const std::string& path, v1::JobSpec* spec);
 // same data. Errors: INVALID_ARGUMENT there is nothing.
 absl::Status MakeDataPathAbsolute(v1::JobSpec* spec);
 
-// Files of callbacks with relative paths are taken from this folder, as data.path is. They need not exist.
-void MakeCallbackPathsAbsolute(v1::JobSpec* spec);
+// Checkpoints, initial weights and files of callbacks with relative paths are taken from this folder, as data.path is: a worker's own
+// is anywhere. They need not exist here.
+void MakeFilePathsAbsolute(v1::JobSpec* spec);
 
 }  // namespace cairn

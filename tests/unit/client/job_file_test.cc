@@ -123,5 +123,21 @@ TEST_F(JobFileOnDisk, AModelOfAnOnnxFileComesWithItsWeights) {
             "--model m.pt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()");
 }
 
+// The workers' own folder is anywhere.
+TEST_F(JobFileOnDisk, PathsOfFilesAreTakenFromThisFolder) {
+  v1::JobSpec spec;
+  MakeFilePathsAbsolute(&spec);
+  EXPECT_EQ(spec.ByteSizeLong(), 0u) << "nothing is made up";
+  spec.mutable_checkpoints()->set_dir("run/../run1");
+  spec.set_resume_from("run1");
+  spec.set_initial_weights("/shared/best");
+  spec.add_callbacks()->mutable_csv_logger()->set_filename("log.csv");
+  MakeFilePathsAbsolute(&spec);
+  EXPECT_EQ(spec.checkpoints().dir(), (dir_ / "run1").string());
+  EXPECT_EQ(spec.resume_from(), (dir_ / "run1").string());
+  EXPECT_EQ(spec.initial_weights(), "/shared/best");
+  EXPECT_EQ(spec.callbacks(0).csv_logger().filename(), (dir_ / "log.csv").string());
+}
+
 }  // namespace
 }  // namespace cairn
