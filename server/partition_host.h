@@ -27,6 +27,7 @@
 #include "common/base/executor.h"
 #include "common/base/status.h"
 #include "common/storage/kv_store.h"
+#include "server/assignment_plan.h"
 #include "server/backup_connections.h"
 #include "server/exchange_service.h"
 #include "server/partition_core.h"
@@ -83,7 +84,8 @@ class PartitionHost : public ExchangeHandler {
 
   // `assigned`: the copies take up their roles; else they wait for Host.
   absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present, bool assigned);
-  absl::Status RollBack(const v1::HostPartitions& host, Slots& present);
+  void TakeOut(uint64_t job_id, const std::vector<uint32_t>& partitions, Slots& present);
+  absl::Status RollBack(const v1::HostPartitions& host, const AssignmentPlan& plan);
   void DescribeHeld(const Slot& slot, v1::HeldPartition* held) const;
 
   // ---- partition_host_backups.cc ----

@@ -7,6 +7,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "common/base/log.h"
 #include "common/model/graph.h"
+#include "server/assignment_plan.h"
 #include "server/partition_config.h"
 #include "server/partition_host.h"
 #include "server/partition_slot.h"
@@ -65,42 +66,24 @@ void PartitionHost::DescribeHeld(const Slot& slot, v1::HeldPartition* held) cons
 absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions& host) {
   const Generation generation(host.generation());
   Slots present;
-  bool newer = true;
+  std::optional<Generation> before;
   {
     absl::MutexLock lock(&mutex_);
     auto it = jobs_.find(host.job_id());
     if (it != jobs_.end()) {
-      newer = generation > it->second.generation;
-      if (generation < it->second.generation) {
-        return absl::AbortedError(absl::StrFormat("job %d: generation %d is older than %d", host.job_id(),
-                                                             generation.value, it->second.generation.value));
-      }
+      before = it->second.generation;
       present = it->second.slots;
     }
   }
-  // Out of the way first, so that nothing writes to what SetHostedJob deletes.
-  std::vector<std::shared_ptr<Slot>> gone;
-  for (auto it = present.begin(); it != present.end();) {
-    const Slot& slot = *it->second;
-    const bool stays = std::any_of(host.partitions().begin(), host.partitions().end(), [&](const auto& range) {
-      return range.partition() == slot.config.partition.value &&
-             static_cast<int64_t>(range.begin()) == slot.config.begin &&
-             static_cast<int64_t>(range.end()) == slot.config.end;
-    });
-    if (!stays) gone.push_back(it->second);
-    it = stays ? std::next(it) : present.erase(it);
+  std::map<uint32_t, PartitionInMemory> in_memory;
+  for (const auto& [partition, slot] : present) {
+    in_memory[partition] = {slot->config.begin, slot->config.end, slot->version, slot->failed};
   }
-  if (!gone.empty()) {
-    {
-      absl::MutexLock lock(&mutex_);
-      jobs_[host.job_id()].slots = present;
-    }
-    Remove(gone);
-  }
-  v1::HostPartitions stored = host;
-  stored.clear_rollback_to();  // done with when it is stored
-  if (host.has_rollback_to() && newer) CAIRN_RETURN_IF_ERROR(RollBack(host, present));
-  CAIRN_RETURN_IF_ERROR(NoteFault(persistence_.SetHostedJob(stored)));
+  CAIRN_ASSIGN_OR_RETURN(const AssignmentPlan plan, PlanAssignment(host, before, in_memory));
+  TakeOut(host.job_id(), plan.gone, present);
+  TakeOut(host.job_id(), plan.ahead, present);
+  if (plan.back_to) CAIRN_RETURN_IF_ERROR(RollBack(host, plan));
+  CAIRN_RETURN_IF_ERROR(NoteFault(persistence_.SetHostedJob(plan.stored)));
   std::set<std::string> backups;
   for (const v1::PartitionRange& range : host.partitions()) {
     for (const v1::BackupRoute& route : range.backups()) backups.insert(route.address());
@@ -122,7 +105,9 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   v1::PartitionsReady ready;
   ready.set_job_id(host.job_id());
   ready.set_generation(host.generation());
-  for (const auto& [partition, slot] : slots) DescribeHeld(*slot, ready.add_partitions());
+  for (const auto& [partition, slot] : slots) {
+    if (!slot->failed) DescribeHeld(*slot, ready.add_partitions());  // else job_error tells of it
+  }
   {
     absl::MutexLock lock(&mutex_);
     jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups)};
@@ -132,35 +117,28 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   return ready;
 }
 
-// Takes the partitions out of memory and back to host.rollback_to() on disk. Those that are at that version stay: without a log it may be
-// in memory alone. Nobody pushes to them meanwhile, for the workers were not told of the generation before this one.
-absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, Slots& present) {
-  std::vector<std::shared_ptr<Slot>> ahead;
-  for (auto it = present.begin(); it != present.end();) {
-    const Slot& slot = *it->second;
-    const bool stays = !slot.failed && slot.version == host.rollback_to();
-    if (!stays) ahead.push_back(it->second);
-    it = stays ? std::next(it) : present.erase(it);
-  }
+// Out of memory: of nobody's use from here on.
+void PartitionHost::TakeOut(uint64_t job_id, const std::vector<uint32_t>& partitions, Slots& present) {
+  if (partitions.empty()) return;
+  std::vector<std::shared_ptr<Slot>> gone;
+  for (const uint32_t partition : partitions) gone.push_back(std::move(present.extract(partition).mapped()));
   {
     absl::MutexLock lock(&mutex_);
-    auto job = jobs_.find(host.job_id());
+    auto job = jobs_.find(job_id);
     if (job != jobs_.end()) job->second.slots = present;
   }
-  if (!ahead.empty()) Remove(ahead);
+  Remove(gone);
+}
+
+absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, const AssignmentPlan& plan) {
   absl::StatusOr<Graph> graph = Graph::Build(host.spec().model());
   if (!graph.ok()) return Annotate(graph.status(), absl::StrFormat("job %d", host.job_id()));
   const auto shared = std::make_shared<const Graph>(*std::move(graph));
-  for (const v1::PartitionRange& range : host.partitions()) {
-    if (present.contains(range.partition())) continue;
-    CAIRN_ASSIGN_OR_RETURN(const PartitionConfig config,
-                           MakePartitionConfig(host.spec(), shared, range, JobId(host.job_id()),
-                                               Generation(host.generation())));
-    // A backup starts with an image anyway.
-    CAIRN_RETURN_IF_ERROR(range.backup() ? persistence_.Forget(config)
-                                         : persistence_.RollBack(config, host.rollback_to()));
-  }
-  LogInfo("job %d: taken back to version %d", host.job_id(), host.rollback_to());
+  const auto config_of = [&](const v1::PartitionRange& range) {
+    return MakePartitionConfig(host.spec(), shared, range, JobId(host.job_id()), Generation(host.generation()));
+  };
+  CAIRN_RETURN_IF_ERROR(TakeBack(plan, config_of, persistence_));
+  LogInfo("job %d: taken back to version %d", host.job_id(), *plan.back_to);
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@
 #include "server/partition_core.h"
 #include "tests/sim/callbacks.h"
 #include "tests/sim/checkpoints.h"
+#include "tests/sim/devices.h"
 #include "tests/sim/job.h"
 #include "tests/sim/subsets.h"
 #include "tests/sim/world.h"
@@ -209,7 +210,8 @@ struct Checkers {
         checkpoint(world, facts),
         callbacks(world, facts),
         bounds(world),
-        progress(world, patience) {}
+        progress(world, patience),
+        devices(world) {}
   ExactlyOnceChecker exactly_once;
   ReferenceChecker reference;
   AcknowledgedChecker acknowledged;
@@ -219,6 +221,7 @@ struct Checkers {
   CallbackChecker callbacks;
   BoundsChecker bounds;
   ProgressChecker progress;
+  DeviceChecker devices;
 };
 
 }  // namespace cairn::sim

@@ -1,11 +1,17 @@
 #include "tests/sim/checkpoints.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace cairn::sim {
+namespace {
+
+bool IsBest(const std::string& path) { return path == absl::StrCat(kCheckpointDir, "/best"); }
+
+}  // namespace
 
 absl::StatusOr<std::string> CheckpointDirectory::Write(CheckpointContents contents, int64_t now_unix_ms) {
   if (full_) {
@@ -13,7 +19,7 @@ absl::StatusOr<std::string> CheckpointDirectory::Write(CheckpointContents conten
     return absl::ResourceExhaustedError(absl::StrCat(kCheckpointDir, ": No space left on device"));
   }
   const std::string path = absl::StrCat(kCheckpointDir, "/", CheckpointName(contents.manifest.step));
-  stored_[path] = std::make_shared<const StoredCheckpoint>(StoredCheckpoint{std::move(contents), now_unix_ms, false});
+  stored_[path] = std::make_shared<const StoredCheckpoint>(StoredCheckpoint{std::move(contents), now_unix_ms, ++last_number_, false});
   return path;
 }
 
@@ -50,7 +56,7 @@ absl::StatusOr<CheckpointDirectory::Found> CheckpointDirectory::Open(const std::
   };
   auto newest = stored_.end();
   for (auto at = stored_.begin(); at != stored_.end(); ++at) {
-    if (at->second->damaged || at->first == absl::StrCat(kCheckpointDir, "/best")) continue;
+    if (at->second->damaged || IsBest(at->first)) continue;
     if (newest == stored_.end() || age(*newest) < age(*at)) newest = at;
   }
   if (newest == stored_.end()) return absl::NotFoundError(absl::StrCat(path, ": holds no checkpoint"));
@@ -58,9 +64,21 @@ absl::StatusOr<CheckpointDirectory::Found> CheckpointDirectory::Open(const std::
   return found;
 }
 
+int64_t CheckpointDirectory::NewestWrittenUnixMs() const {
+  int64_t newest = 0;
+  for (const auto& [path, checkpoint] : stored_) newest = std::max(newest, checkpoint->written_unix_ms);
+  return newest;
+}
+
 bool CheckpointDirectory::IsWhole(const std::string& path) const {
   auto found = stored_.find(path);
   return found != stored_.end() && !found->second->damaged;
+}
+
+bool CheckpointDirectory::IsNewest(const Found& found) const {
+  return std::none_of(stored_.begin(), stored_.end(), [&](const auto& one) {
+    return !one.second->damaged && !IsBest(one.first) && one.second->number > found.checkpoint->number;
+  });
 }
 
 size_t CheckpointDirectory::whole() const {

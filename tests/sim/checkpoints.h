@@ -19,6 +19,7 @@ inline constexpr char kCheckpointDir[] = "/checkpoints";
 struct StoredCheckpoint {
   CheckpointContents contents;
   int64_t written_unix_ms = 0;
+  uint64_t number = 0;  // in the order in which they were written, whatever the clocks say
   bool damaged = false;
 };
 
@@ -36,7 +37,10 @@ class CheckpointDirectory {
     std::vector<std::string> skipped;
   };
   absl::StatusOr<Found> Open(const std::string& path, absl::Span<const std::string> fallbacks = {}) const;
+  int64_t NewestWrittenUnixMs() const;  // as that of checkpoint_reader.h
   bool IsWhole(const std::string& path) const;
+  // No whole one was written later; the best is not one of them.
+  bool IsNewest(const Found& found) const;
   size_t whole() const;
 
   void Damage(const std::string& path);
@@ -48,6 +52,7 @@ class CheckpointDirectory {
  private:
   bool full_ = false;
   int failed_writes_ = 0;
+  uint64_t last_number_ = 0;
   std::map<std::string, std::shared_ptr<const StoredCheckpoint>> stored_;  // by path
 };
 

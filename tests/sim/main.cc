@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   CLI::Option* one = app.add_option("--seed", seed, "One run, with a trace");
   app.add_option("--bug", bug_name, "Plant a defect: " + bug_names);
   app.add_option("--checker", checker,
-                 "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, callbacks, bounds, progress");
+                 "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, callbacks, bounds, progress, devices");
   app.add_option("--nodes", scale.nodes, "A cluster of so many nodes instead, for its figures")->check(CLI::Range(10, 4000));
   app.add_option("--jobs", scale.jobs, "With --nodes: so many jobs")->check(CLI::Range(1, 10000));
   app.add_flag("--small", scale.small, "With --nodes: each of one replica and few partitions");

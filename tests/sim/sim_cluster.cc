@@ -25,7 +25,8 @@ const std::vector<PlantedBug>& AllBugs() {
       PlantedBug::kForgetTables,       PlantedBug::kForgetSlots,       PlantedBug::kRemoveNewest,        PlantedBug::kDropTooMany,
       PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
       PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup,
-      PlantedBug::kWrongFactor,        PlantedBug::kForgetScale,       PlantedBug::kSkipAlone};
+      PlantedBug::kWrongFactor,        PlantedBug::kForgetScale,       PlantedBug::kSkipAlone,
+      PlantedBug::kStayAhead,          PlantedBug::kForgetDevice};
   return *all;
 }
 
@@ -58,6 +59,8 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kWrongFactor: return "wrong-factor";
     case PlantedBug::kForgetScale: return "forget-scale";
     case PlantedBug::kSkipAlone: return "skip-alone";
+    case PlantedBug::kStayAhead: return "stay-ahead";
+    case PlantedBug::kForgetDevice: return "forget-device";
   }
   return "?";
 }
@@ -67,7 +70,8 @@ SimCluster::SimCluster(const Options& options)
   Rng& rng = world_.rng;
   const int ps = static_cast<int>(rng.Between(1, 4)), workers = static_cast<int>(rng.Between(1, 4));
   ps_at_start_ = ps;
-  const v1::JobSpec spec = RandomJob(rng, ps);
+  v1::JobSpec spec = RandomJob(rng, ps);
+  const DevicePlan devices = DevicePlan::Random(options.seed, workers, spec);
   SetJob(spec, spec.batch_size() + rng.Between(0, 11 * spec.batch_size()));
   checkers_ = std::make_unique<Checkers>(world_, facts_, kPatience);
 
@@ -84,6 +88,10 @@ SimCluster::SimCluster(const Options& options)
   for (int i = 0; i < coordinators; ++i) coordinators_.push_back(std::make_unique<SimCoordinator>(*this, i, etcd_.get()));
   for (int i = 0; i < ps + joining; ++i) ps_.push_back(std::make_unique<SimPs>(*this, i, power_losses_));
   for (int i = 0; i < workers; ++i) workers_.push_back(std::make_unique<SimWorker>(*this, i, static_cast<int>(rng.Between(1, 3))));
+  for (size_t i = 0; devices.mixed && i < workers_.size(); ++i) {
+    workers_[i]->SetDevice(devices.kinds[i]);
+    checkers_->devices.Know(workers_[i]->name(), devices.kinds[i]);
+  }
 
   const double drift = rng.Chance(0.5) ? 0 : rng.Chance(0.8) ? 0.001 : 0.1;
   for (Host* host : Hosts()) {
@@ -180,6 +188,13 @@ void SimCluster::OnReply(const Reply& reply) {
 
 void SimCluster::OnJobChanged(const v1::JobStatus& status) {
   if (status.job_id() == job_id_ && IsFinal(status.state())) final_ = status;
+  std::set<std::string> steady;
+  const bool coordinators = std::none_of(coordinators_.begin(), coordinators_.end(), [&](auto& c) { return !c->up() || Troubled(c->host()); });
+  for (const auto& worker : workers_) {
+    const bool settled = worker->up() && world_.now() - worker->host().started > absl::Seconds(5) && !Troubled(worker->host());
+    if (coordinators && settled) steady.insert(worker->name());
+  }
+  checkers_->devices.Placed(status, steady);
 }
 
 void SimCluster::Updated(uint32_t partition, uint64_t version) {

@@ -54,12 +54,12 @@ class SimCluster {
   // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
+  void OnChief(const std::string& worker) { chiefs_.insert(worker); }
   // The disk refused a checkpoint or a model file, or lost one.
   void OnFileRefused() {
     facts_.lacks_best = true;
     checkers_->callbacks.Failed();
   }
-  void OnChief(const std::string& worker) { chiefs_.insert(worker); }
 
  private:
   void SetJob(const v1::JobSpec& spec, int64_t examples, const CheckpointContents* resumed = nullptr);

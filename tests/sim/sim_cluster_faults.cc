@@ -44,9 +44,9 @@ void SimCluster::StopFaults() {
     if (ps.get() != gone_) ps->Start();
   }
   for (auto& c : coordinators_) c->Start();
-  bool any = false;
-  for (auto& worker : workers_) any = any || worker->up();
-  if (!any) workers_[0]->Start();
+  const auto fits = [&](auto& worker) { return !worker->device() || CanCompute(facts_.spec, *worker->device()); };
+  const bool any = std::any_of(workers_.begin(), workers_.end(), [&](auto& worker) { return worker->up() && fits(worker); });
+  if (!any) (*std::find_if(workers_.begin(), workers_.end(), fits))->Start();
   checkers_->progress.FaultsStopped();
 }
 
@@ -153,6 +153,9 @@ bool SimCluster::LoseAll(absl::Duration away) {
   RandomDurability(rng, there, spec);
   const auto found = directory_.Open(kCheckpointDir);
   int64_t step = -1;
+  if (found.ok() && !directory_.IsNewest(*found)) {
+    world_.Fail(absl::StrCat("checkpoint: ", found->path, " is taken for the newest, but another one was written after it"));
+  }
   if (found.ok()) {
     const CheckpointManifest& m = found->checkpoint->contents.manifest;
     step = m.step;

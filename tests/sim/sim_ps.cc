@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "common/model/fault_check.h"
-#include "server/partition_config.h"
 #include "tests/sim/sim_cluster.h"
 
 namespace cairn::sim {
@@ -35,15 +33,6 @@ class PlantedStore : public KvStore {
   const std::function<void()> dies_;
 };
 
-// Small, so that short jobs have several.
-ImageOptions SmallImages() {
-  ImageOptions image;
-  image.log_bytes_min = 400;
-  image.log_to_image_ratio = 2;
-  image.snapshot_every = 4;
-  return image;
-}
-
 }  // namespace
 
 SimPs::SimPs(SimCluster& cluster, int index, bool power_losses)
@@ -68,11 +57,14 @@ void SimPs::DieSoon() {
 
 std::string SimPs::address() const { return absl::StrFormat("%s:%d", name(), host_.process); }
 
-void SimPs::OnStart() { Tick(); }
+void SimPs::OnStart() {
+  LoadHeld();
+  Tick();
+}
 
 void SimPs::OnEnd() {
   hosting_ = false;
-  generation_ = 0;
+  generation_.reset();
   failure_.reset();
   failed_.clear();
   restoring_.reset();
@@ -93,151 +85,6 @@ void SimPs::Tick() {
 Copy SimPs::CopyOf(uint32_t partition) const {
   const PartitionCore& core = *cores_.at(partition);
   return {name(), partition, core.generation().value, core.state()};
-}
-
-// ---- the coordinator ----
-
-v1::HeldPartition SimPs::Held(const PartitionConfig& config, uint64_t version, bool backup) const {
-  v1::HeldPartition held;
-  held.set_partition(config.partition.value);
-  held.set_version(version);
-  held.set_backup(backup);
-  if (const auto reach = persistence_.ReachOf(config, version); reach.ok()) {
-    held.set_version_min(reach->version_min);
-    for (uint64_t v : reach->versions) held.add_versions(v);
-  } else {
-    world_.Fail(reach.status().ToString());
-  }
-  return held;
-}
-
-v1::Hello SimPs::Hello() {
-  v1::Hello hello;
-  hello.set_name(name());
-  hello.set_role(v1::PS);
-  hello.set_address(address());
-  hello.set_host(name());
-  hello.set_incarnation(host_.process);
-  const auto jobs = persistence_.ListHostedJobs();
-  if (!jobs.ok()) world_.Fail(jobs.status().ToString());
-  for (const v1::HostPartitions& host : *jobs) {
-    v1::HeldPartitions* held = hello.add_held();
-    held->set_job_id(host.job_id());
-    held->set_generation(host.generation());
-    for (const v1::PartitionRange& range : host.partitions()) {
-      auto core = cores_.find(range.partition());
-      if (core != cores_.end()) {
-        *held->add_partitions() = Held(core->second->config(), core->second->version(), core->second->config().backup);
-        continue;
-      }
-      if (failed_.contains(range.partition())) continue;
-      auto config = MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()), Generation(host.generation()));
-      config->image = SmallImages();
-      const auto state = persistence_.Recover(*config);
-      if (!state.ok()) {
-        world_.Fail(state.status().ToString());
-        continue;
-      }
-      *held->add_partitions() = Held(*config, state->version, range.backup());
-    }
-  }
-  return hello;
-}
-
-void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
-  if (message.has_welcome() && failure_) Say(*failure_);  // the coordinator may not have heard of it
-  if (message.has_host_partitions()) HostJob(message.host_partitions());
-  if (message.has_drop_job()) {
-    while (!cores_.empty()) Forget(cores_.begin()->first, absl::NotFoundError("the job is dropped"));
-    hosting_ = false;
-    generation_ = 0;
-    failed_.clear();
-    const absl::Status dropped = persistence_.DropJob(JobId(message.drop_job().job_id()));
-    if (!dropped.ok() && !disk_->failing()) world_.Fail(dropped.ToString());
-  }
-}
-
-// As PartitionHost::Host.
-void SimPs::HostJob(const v1::HostPartitions& host) {
-  if (host.generation() < generation_) return;
-  const bool newer = host.generation() > generation_;
-  job_ = host.job_id();
-  std::set<uint32_t> named;
-  for (const v1::PartitionRange& range : host.partitions()) named.insert(range.partition());
-  std::vector<uint32_t> gone;
-  for (auto& [partition, core] : cores_) {
-    if (!named.contains(partition)) gone.push_back(partition);
-  }
-  for (uint32_t partition : gone) Forget(partition, absl::NotFoundError("it is not on this ps any more"));
-  if (auto s = persistence_.SetHostedJob(host); !s.ok()) return JobFails(host.generation(), s);
-  generation_ = host.generation();
-  hosting_ = true;
-  failure_.reset();
-  v1::NodeMessage reply;
-  auto* ready = reply.mutable_partitions_ready();
-  ready->set_job_id(host.job_id());
-  ready->set_generation(host.generation());
-  for (const v1::PartitionRange& range : host.partitions()) {
-    const uint32_t partition = range.partition();
-    auto core = cores_.find(partition);
-    const bool back = host.has_rollback_to() && newer;
-    const bool served = core != cores_.end() && !core->second->config().backup;
-    if (back && core != cores_.end() && core->second->version() != host.rollback_to()) {
-      Forget(partition, absl::NotFoundError("it goes back to an earlier version"));
-      core = cores_.end();
-    }
-    if (!cores_.contains(partition)) {
-      if (auto s = Load(host, range); !s.ok()) {
-        failed_.insert(partition);
-        return JobFails(host.generation(), s);
-      }
-    }
-    AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}};
-    // Serving begins with the event: what is told before it is the last owner's word.
-    if (!range.backup() && (!served || back)) cluster_.OnServes(*this, partition, host.generation(), back);
-    if (!range.backup()) cluster_.OnStillServes(partition, host.generation());
-    Run(partition, std::move(assign));
-    if (!cores_.contains(partition)) return;  // its store failed, and that was told
-    if (cluster_.options().bug == PlantedBug::kReportEarly) {
-      for (const v1::BackupRoute& route : range.backups()) {
-        if (route.in_sync()) continue;
-        v1::NodeMessage message;
-        v1::BackupReport& report = *message.mutable_backup_report();
-        report.set_job_id(host.job_id());
-        report.set_generation(host.generation());
-        report.set_partition(partition);
-        report.set_node(route.node());
-        Later(absl::Milliseconds(20), [this, message] { Say(message); });
-      }
-    }
-    const PartitionCore& now = *cores_.at(partition);
-    *ready->add_partitions() = Held(now.config(), now.version(), range.backup());
-  }
-  Say(std::move(reply));
-}
-
-void SimPs::Forget(uint32_t partition, const absl::Status& why) {
-  const std::unique_ptr<PartitionCore> core = std::move(cores_.at(partition));
-  cores_.erase(partition);
-  for (PartitionReply& reply : core->End(why)) Answer(reply.client, std::move(reply.frame));
-}
-
-absl::Status SimPs::Load(const v1::HostPartitions& host, const v1::PartitionRange& range) {
-  CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()),
-                                                                     Generation(host.generation())));
-  config.image = SmallImages();
-  if (cluster_.options().bug == PlantedBug::kDropTooMany && config.backup_replicas > 0) ++config.backup_replicas;
-  if (host.has_rollback_to() && !range.backup()) CAIRN_RETURN_IF_ERROR(persistence_.RollBack(config, host.rollback_to()));
-  CAIRN_ASSIGN_OR_RETURN(PartitionState state, persistence_.Recover(config));
-  if (cluster_.options().bug == PlantedBug::kForgetSequences) std::fill(state.sequences.begin(), state.sequences.end(), 0);
-  if (cluster_.options().bug == PlantedBug::kForgetScale && config.loss_scale) state.loss_scale = LossScale::Initial(*config.loss_scale);
-  world_.Trace("%s loads partition %d at version %d", name(), range.partition(), state.version);
-  serials_[range.partition()] = ++last_serial_;
-  failed_.erase(range.partition());
-  cores_[range.partition()] = std::make_unique<PartitionCore>(std::move(config), std::move(state));
-  cluster_.checkers().exactly_once.Changed(CopyOf(range.partition()));
-  cluster_.checkers().reference.Changed(CopyOf(range.partition()));
-  return absl::OkStatus();
 }
 
 // ---- frames ----
@@ -279,21 +126,10 @@ void SimPs::Refuse(uint64_t client, const Frame& request, const absl::Status& st
   Answer(client, std::move(error));
 }
 
-void SimPs::JobFails(uint64_t generation, const absl::Status& status) {
-  world_.Trace("%s: %s", name(), status.ToString());
-  v1::NodeMessage message;
-  v1::JobError& error = *message.mutable_job_error();
-  error.set_job_id(job_);
-  error.set_generation(generation);
-  error.set_message(absl::StrFormat("ps \"%s\": %s", name(), status.ToString()));
-  failure_ = message;
-  Say(std::move(message));
-  if (!disk_->failing()) world_.Fail(status.ToString());
-}
-
 void SimPs::StoreFailed(uint32_t partition, const absl::Status& status) {
-  const uint64_t generation = cores_.at(partition)->generation().value;
-  failed_.insert(partition);
+  const PartitionCore& core = *cores_.at(partition);
+  const uint64_t generation = core.generation().value;
+  failed_[partition] = {core.config().begin, core.config().end, core.version(), true};
   Forget(partition, absl::UnavailableError(status.message()));
   JobFails(generation, status);
 }
@@ -387,100 +223,6 @@ void SimPs::Answer(uint64_t client, Frame frame) {
   const std::shared_ptr<PsClient>& to = found->second;
   world_.Trace("%s -> %s: %s", name(), to->stream->host(Stream::kDialer).name, Describe(frame));
   to->stream->Send(Stream::kListener, [to, frame = CopyOverWire(frame)]() mutable { to->to_dialer(std::move(frame)); });
-}
-
-// ---- backups ----
-
-bool SimPs::Wanted(const std::string& address) const {
-  for (const auto& [partition, core] : cores_) {
-    for (const BackupLink& link : core->links()) {
-      if (link.address() == address) return true;
-    }
-  }
-  return false;
-}
-
-void SimPs::Connect(const std::string& address) {
-  Peer& peer = peers_[address];
-  if (peer.exchange == nullptr) return DialPeer(address);
-  if (!peer.up) return;
-  std::set<uint32_t> partitions;
-  for (auto& [partition, core] : cores_) partitions.insert(partition);
-  for (uint32_t partition : partitions) Run(partition, LinkUpEvent{address, peer.epoch});
-}
-
-void SimPs::DialPeer(const std::string& address) {
-  Peer& peer = peers_[address];
-  if (peer.exchange != nullptr) return;
-  if (!Wanted(address)) {
-    peers_.erase(address);
-    return;
-  }
-  const auto again = [this, address] {
-    Later(world_.rng.Between(absl::Milliseconds(50), absl::Milliseconds(500)), [this, address] { DialPeer(address); });
-  };
-  SimPs* ps = cluster_.FindPs(address);
-  if (ps == nullptr) return again();
-  peer.exchange = std::make_shared<Exchange>(world_, cluster_.network(), host_, ps);
-  peer.exchange->GiveErrorFrames();
-  peer.epoch = ++last_epoch_;
-  peer.up = false;
-  peer.exchange->OnBroken([this, address, epoch = peer.epoch, again] {
-    auto found = peers_.find(address);
-    if (found == peers_.end() || found->second.epoch != epoch) return;
-    found->second.exchange = nullptr;
-    found->second.up = false;
-    std::set<uint32_t> partitions;
-    for (auto& [partition, core] : cores_) partitions.insert(partition);
-    for (uint32_t partition : partitions) {
-      Run(partition, LinkDownEvent{address, epoch});
-      auto core = cores_.find(partition);
-      if (cluster_.options().bug == PlantedBug::kGoOnAlone && core != cores_.end() && !core->second->config().backup) {
-        Run(partition, AssignEvent{core->second->generation(), false, {}});
-      }
-    }
-    again();
-  });
-  peer.exchange->Open();
-  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)), [this, address, epoch = peer.epoch] {
-    auto found = peers_.find(address);
-    if (found == peers_.end() || found->second.epoch != epoch || found->second.exchange == nullptr) return;
-    found->second.up = true;
-    Connect(address);
-  });
-}
-
-void SimPs::SendToPeer(uint32_t partition, PeerSend send) {
-  auto found = peers_.find(send.address);
-  if (found == peers_.end() || found->second.epoch != send.epoch || found->second.exchange == nullptr) return;
-  const uint64_t request_id = send.frames.front().request_id;
-  if (cluster_.options().bug == PlantedBug::kBelieveUnconfirmed && send.frames.front().kind == v1::ExchangeFrame::REPLICATE) {
-    Frame ack = send.frames.front();
-    ack.kind = v1::ExchangeFrame::ACK;
-    ack.payload = {};
-    Later(absl::ZeroDuration(), [this, partition, address = send.address, epoch = send.epoch, ack] {
-      Run(partition, PeerFrameEvent{address, epoch, ack});
-    });
-  }
-  found->second.exchange->SendAll(
-      std::move(send.frames), [this, partition, request_id, address = send.address, epoch = send.epoch,
-                               serial = serials_[partition]](absl::StatusOr<Frame> answer) {
-        auto peer = peers_.find(address);
-        if (!answer.ok() || peer == peers_.end() || peer->second.epoch != epoch) return;  // LinkDownEvent says it
-        if (!cores_.contains(partition) || serials_[partition] != serial) return;         // another core's
-        answer->request_id = request_id;
-        Run(partition, PeerFrameEvent{address, epoch, *std::move(answer)});
-      });
-}
-
-// One partition's image at a time is on its way.
-void SimPs::NextImage() {
-  for (const auto& [partition, core] : cores_) {
-    if (core->sending_image()) return;
-  }
-  for (const auto& [partition, core] : cores_) {
-    if (core->image_to_send(Now())) return Run(partition, SendImageEvent{});
-  }
 }
 
 }  // namespace cairn::sim

@@ -1,6 +1,7 @@
 // A simulated ps: PartitionCores over a disk that survives a crash, and its streams to the backups of its partitions.
 //
-// What server/partition_host does in production, on one thread.
+// What server/partition_host does in production, on one thread: sim_ps.cc drives the cores, sim_ps_host.cc has what it holds,
+// sim_ps_backups.cc the streams to backups.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "server/assignment_plan.h"
 #include "server/partition_core.h"
 #include "server/persistence.h"
 #include "tests/sim/checkers.h"
@@ -49,7 +51,12 @@ class SimPs : public SimNode {
   };
 
   void HostJob(const v1::HostPartitions& host);
+  void LoadHeld();
+  absl::StatusOr<PartitionConfig> ConfigOf(const v1::HostPartitions& host, const v1::PartitionRange& range) const;
   absl::Status Load(const v1::HostPartitions& host, const v1::PartitionRange& range);
+  void TakeOut(uint32_t partition, const absl::Status& why);
+  void ForgetAll();
+  void ReportEarly(const v1::HostPartitions& host, const v1::PartitionRange& range);
   v1::HeldPartition Held(const PartitionConfig& config, uint64_t version, bool backup) const;
   void Forget(uint32_t partition, const absl::Status& why);
   // As PartitionHost and PsNode: the core goes, and the coordinator is told.
@@ -71,10 +78,11 @@ class SimPs : public SimNode {
   std::unique_ptr<SimDisk> disk_;  // outlives the process
   std::unique_ptr<KvStore> planted_;
   Persistence persistence_;
-  uint64_t job_ = 0, generation_ = 0;
+  uint64_t job_ = 0;
+  std::optional<Generation> generation_;  // of what it holds of the job; none: nothing
   bool hosting_ = false;  // HostPartitions came since the start
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
-  std::set<uint32_t> failed_;  // partitions that the store took along: as PartitionSlot::failed
+  std::map<uint32_t, PartitionInMemory> failed_;  // partitions that the store took along: as PartitionSlot::failed
   std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started
   uint64_t last_serial_ = 0;
   std::map<uint64_t, std::shared_ptr<PsClient>> clients_;  // by stream

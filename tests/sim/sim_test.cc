@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
                                          Case{PlantedBug::kForgetGate, "exactly once"}, Case{PlantedBug::kSaveNewest, "callbacks"},
                                          Case{PlantedBug::kRestoreNewest, "reference"}, Case{PlantedBug::kHideFailure, "progress"},
                                          Case{PlantedBug::kHalfGroup, "reference"}, Case{PlantedBug::kWrongFactor, "reference"},
-                                         Case{PlantedBug::kForgetScale, ""}, Case{PlantedBug::kSkipAlone, ""}),
+                                         Case{PlantedBug::kForgetScale, ""}, Case{PlantedBug::kSkipAlone, ""},
+                                         Case{PlantedBug::kStayAhead, ""}, Case{PlantedBug::kForgetDevice, "devices"}),
                          [](const auto& info) {
                            std::string name;
                            for (const char* text : {Name(info.param.bug), info.param.checker}) {

@@ -33,6 +33,8 @@ v1::Hello SimWorker::Hello() {
   hello.set_slots(slots_);
   hello.set_device("sim");
   hello.set_fingerprint("sim");
+  const bool forgets = cluster_.options().bug == PlantedBug::kForgetDevice && host_.process > 1;
+  if (device_) FillDevice(forgets ? v1::CPU : *device_, hello);
   hello.set_incarnation(host_.process);
   if (core_ != nullptr && !core_->replicas().empty()) {
     v1::HeldReplicas* running = hello.add_running();

@@ -19,6 +19,8 @@ class SimWorker : public SimNode {
   SimWorker(SimCluster& cluster, int index, int slots);
 
   int slots() const { return slots_; }
+  void SetDevice(v1::Device device) { device_ = device; }
+  const std::optional<v1::Device>& device() const { return device_; }
   void BreakStreams();  // to all ps
   const ReplicaCore* core() const { return core_.get(); }
 
@@ -68,6 +70,7 @@ class SimWorker : public SimNode {
   void LaterInCore(absl::Duration delay, std::function<void()> fn);
 
   const int slots_;
+  std::optional<v1::Device> device_;  // none: it says nothing of it
   std::unique_ptr<ReplicaCore> core_;  // of the one job
   v1::AssignReplicas assignment_;
   std::shared_ptr<CheckpointBook> book_;  // of the same job

@@ -100,7 +100,7 @@ void SimWorker::WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut) {
   absl::StatusOr<CheckpointContents> contents = cut->cut.Contents(JobId(cut->cut.assignment().job_id()));
   if (!contents.ok()) return world_.Fail(contents.status().ToString());
   info.set_step(contents->manifest.step);
-  const int64_t now = absl::ToUnixMillis(world_.now());  // the clocks of the day are kept alike
+  const int64_t now = std::max(absl::ToUnixMillis(Now()), directory.NewestWrittenUnixMs() + 1);
   info.set_written_unix_ms(now);
   const absl::StatusOr<std::string> path = directory.Write(*contents, now);
   if (!path.ok()) {

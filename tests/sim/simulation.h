@@ -37,6 +37,8 @@ enum class PlantedBug {
   kHideFailure,           // the chief does not say that it could not write a checkpoint
   kHalfGroup,             // with local_sync: a replica of a group adds nothing
   kForgetScale,           // a restarted ps begins with the first loss scale
+  kStayAhead,             // a ps keeps in memory what it is to take back to an earlier version
+  kForgetDevice,          // a worker that was started again says no more that it has a GPU
   kSkipAlone,             // one partition leaves a step out that is finite
   kWrongFactor,           // with backup_replicas: gradients are clipped by another factor than their norms give
 };
