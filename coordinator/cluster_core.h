@@ -5,13 +5,13 @@
 // durable before the effects after it are carried out, so a crash between any two effects leaves a state from which the
 // constructor goes on. Invariants:
 //   1. A command that depends on stored state comes after its Store.
-//   2. The generation of a job is raised, and stored, whenever its routes change or a ps was restarted; the assignment
-//   number whenever a replica
-//      changes its worker.
-//   3. Partitions of a job that has run are never placed anew: a copy in sync takes the place of one that is lost, else
-//   one is waited for (cluster_copies.cc). If none can come back the job fails.
-//   4. While its primaries are not all ready in the present generation, a job's replicas get no new commands; they
-//   retry by themselves.
+//   2. The generation of a job is raised, and stored, whenever its
+//      routes change or a ps was restarted; the assignment number
+//      whenever a replica changes its worker.
+//   3. Partitions of a job that has run are never placed anew: a copy in sync takes the place of one
+//      that is lost, else one is waited for (cluster_copies.cc). If none can come back the job fails.
+//   4. While its primaries are not all ready in the present generation,
+//      a job's replicas get no new commands; they retry by themselves.
 //   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
 //   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
 //
@@ -20,7 +20,7 @@
 // cluster_repair.cc (copies are replaced and moved), cluster_links.cc (ps that cannot reach each other),
 // cluster_rollback.cc (going back to a common version), cluster_checkpoints.cc (checkpoints, restores),
 // cluster_schedule.cc (queue, replicas), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc, cluster_predict.cc,
-// evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model files, summaries).
+// evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model files, summaries), cluster_ends.cc (workers that die again).
 #pragma once
 
 #include <cstdint>

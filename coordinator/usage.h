@@ -1,8 +1,8 @@
 // Usage: what all jobs together take of each node: slots of workers, bytes of ps.
 //
 // Not thread-safe; used by ClusterCore. Invariants:
-//   1. A job counts with what it had when it was noted last. ClusterCore notes it whenever it stores it, and nothing that is counted changes
-//   without being stored.
+//   1. A job counts with what it had when it was noted last. ClusterCore notes it
+//      whenever it stores it, and nothing that is counted changes without being stored.
 //   2. A question costs the same for one job and for thousands; noting one costs its replicas and partitions.
 #pragma once
 

@@ -1,16 +1,16 @@
 // Safetensors files: named tensors with a small JSON header, as Hugging Face's library reads and writes them.
 //
 //   file   := header_bytes (uint64, little-endian)  header  data
-//   header := {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ..., "__metadata__": {"KEY":
-//   "TEXT"}}
+//   header := {"NAME": {"dtype": "F32", "shape": [..], "data_offsets": [begin, end]}, ...,
+//             "__metadata__": {"KEY": "TEXT"}}
 //             padded with spaces to a multiple of 8
 //   data   := the tensors' little-endian bytes, row-major; offsets count from its first byte
 //
 // Free functions; any thread. Invariants:
 //   1. A written file is complete or absent: it is written beside its place and renamed.
-//   2. Nothing of a file is believed: lengths, offsets, shapes and names are checked before they are used, and the
-//   tensors must
-//      cover the data without holes or overlaps (as the format demands).
+//   2. Nothing of a file is believed: lengths, offsets, shapes and names
+//      are checked before they are used, and the tensors must cover the
+//      data without holes or overlaps (as the format demands).
 #pragma once
 
 #include <map>
