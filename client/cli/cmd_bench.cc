@@ -71,6 +71,9 @@ absl::Status Serve(const BenchExchangeOptions& options, StopSignals& signals) {
   TemporaryDirectory temporary;
   if (options.dir.empty()) CAIRN_RETURN_IF_ERROR(temporary.Make());
   const std::string dir = options.dir.empty() ? temporary.path() : fs::absolute(options.dir).string();
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) return absl::InvalidArgumentError(absl::StrFormat("--dir %s: cannot be made: %s", dir, error.message()));
   RpcServerOptions server_options;
   server_options.listen = options.serve;
   server_options.unix_socket = dir + "/" + kSocketName;
