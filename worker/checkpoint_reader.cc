@@ -161,6 +161,15 @@ absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory) {
   return checkpoint;
 }
 
+int64_t NewestWrittenUnixMs(const std::string& directory) {
+  const absl::StatusOr<std::vector<Listed>> listed = List(directory);
+  if (!listed.ok()) return 0;
+  for (const Listed& one : *listed) {
+    if (one.status.ok()) return one.written;
+  }
+  return 0;
+}
+
 absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks) {
   FoundCheckpoint found;
   absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, found.skipped);

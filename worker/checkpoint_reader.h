@@ -3,6 +3,7 @@
 // Free functions, blocking; any thread. Errors name the directory or file and what is wrong.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct Checkpoint {
 
 // The checkpoint in this directory, whole. Errors: NOT_FOUND no checkpoint; DATA_LOSS torn or altered.
 absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory);
+
+// When the newest checkpoint in this directory was written, as its manifest says; 0: there is none that can be read.
+int64_t NewestWrittenUnixMs(const std::string& directory);
 
 struct FoundCheckpoint {
   Checkpoint checkpoint;

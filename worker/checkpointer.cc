@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "worker/checkpoint_reader.h"
 
 namespace cairn {
 namespace {
@@ -105,10 +106,11 @@ absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, v1::CheckpointIn
   info.set_step(cut.step());
   CAIRN_ASSIGN_OR_RETURN(CheckpointContents contents, cut.Contents(job_));
   info.set_step(contents.manifest.step);
-  const int64_t now = absl::ToUnixMillis(services_.clock->Now());
+  // What is written later counts as newer, also where the clock of the chief before was ahead of this one.
+  const std::string& dir = cut.assignment().spec().checkpoints().dir();
+  const int64_t now = std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir) + 1);
   info.set_written_unix_ms(now);
-  CAIRN_ASSIGN_OR_RETURN(const std::string path,
-                         WriteCheckpoint(cut.assignment().spec().checkpoints().dir(), std::move(contents), now));
+  CAIRN_ASSIGN_OR_RETURN(const std::string path, WriteCheckpoint(dir, std::move(contents), now));
   info.set_path(path);
   return absl::OkStatus();
 }

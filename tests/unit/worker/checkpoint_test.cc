@@ -259,9 +259,11 @@ TEST_F(CheckpointTest, TheOneBeforeATornOneIsUsed) {
 
 TEST_F(CheckpointTest, NewestIsByTheTimeOfWriting) {
   const v1::JobSpec spec = Spec();
+  EXPECT_EQ(NewestWrittenUnixMs(dir_), 0);
   Write(Contents(spec, 30), 1000);  // of an earlier run in the same directory
   Write(Contents(spec, 10), 2000);
   EXPECT_EQ(RestoreCheckpoint(spec, dir_, {}, kStepsPerEpoch)->step, 10);
+  EXPECT_EQ(NewestWrittenUnixMs(dir_), 2000);
 }
 
 TEST_F(CheckpointTest, WhatDoesNotFitIsNamed) {
