@@ -78,7 +78,6 @@ bool ClusterCore::CheckpointMayCome(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
   if (job.progress->step() < end) {  // the steps are done once more, and then the checkpoint is written
     job.checkpoint_wanted_since = absl::InfiniteFuture();
-    job.checkpoint_heard = absl::InfinitePast();
     return true;
   }
   job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, now_);

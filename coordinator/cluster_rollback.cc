@@ -100,6 +100,7 @@ bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
        job.id());
   job.rollback_generation = job.status.generation();
   if (job.progress) job.progress->RollBack(0, now_);
+  job.checkpoint_heard = absl::InfinitePast();
   if (!job.finalizing()) return false;
   job.status.set_state(v1::RUNNING);
   job.finalize_worker.clear();
