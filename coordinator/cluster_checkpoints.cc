@@ -71,7 +71,10 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     const bool newer = std::any_of(known.begin(), known.end(), [&](const auto& k) {
       return report.has_checkpoint() && !k.best() && k.step() >= report.checkpoint().step();
     });
-    if (newer) return;  // of a chief before: another one has written it, or a later one
+    if (newer) {  // of a chief before: another one has written it, or a later one
+      if (node.name == job->status.chief()) job->checkpoint_heard = now_;  // or of its own, while other replicas were still behind
+      return;
+    }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // that of this step does not come any more

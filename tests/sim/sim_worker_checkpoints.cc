@@ -197,6 +197,7 @@ void SimWorker::WriteSummaries(const v1::WriteSummaries& command) {
     written.set_job_id(command.job_id());
     if (cluster_.directory().full()) {
       written.set_error("No space left on device");
+      cluster_.checkers().callbacks.Failed();  // the job waits for it a moment only, and may end without
     } else {
       cluster_.checkers().callbacks.Wrote(command);
       if (!command.epochs().empty()) written.set_epochs(command.epochs().rbegin()->epoch() + 1);
