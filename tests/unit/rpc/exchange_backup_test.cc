@@ -154,9 +154,10 @@ TEST(ExchangeBoundTest, WhatAllStreamsHoldIsBounded) {
   const v1::HostPartitions host = HostAll(1, 1, spec, int64_t{4} << 20);
   ASSERT_TRUE(ps.host().Host(host).ok());
   PsConnection connection(ps.address(), {});
-  const absl::StatusOr<Frame> refused = Call(connection, PushOf(host, 0, 0, 1, 1.0f));
+  constexpr int kLarge = 3;  // 2 MiB, half of the first 4 MiB
+  const absl::StatusOr<Frame> refused = Call(connection, PushOf(host, kLarge, 0, 1, 1.0f));
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
-  EXPECT_TRUE(Call(connection, PullOf(1, 0)).ok()) << "the stream goes on";
+  EXPECT_TRUE(Call(connection, PullOf(1, kLarge)).ok()) << "the stream goes on";
 }
 
 }  // namespace

@@ -123,10 +123,10 @@ TEST_F(ExchangeTest, ASocketFileWithoutAListenerMeansTcp) {
 }
 
 TEST_F(ExchangeTest, TensorsOfManyChunks) {
-  Start(DenseJob(1200, 1000, 1, true), 4 << 20);  // 4.8 MB: partitions of 4 MiB and the rest
-  ASSERT_EQ(host_.partitions_size(), 2);
+  Start(DenseJob(1200, 2000, 1, true), 4 << 20);  // 9.6 MB: 4 MiB cut into four, 4 MiB, and the rest
+  ASSERT_EQ(host_.partitions_size(), 6);
   PsConnection connection(ps_->address(), {});
-  for (int p = 0; p < 2; ++p) {
+  for (int p = 0; p < 6; ++p) {
     const auto before = Call(connection, PullOf(kJob, p));
     ASSERT_TRUE(before.ok()) << before.status();
     const auto after = Call(connection, PushOf(host_, p, 0, 1, 4.0f));
