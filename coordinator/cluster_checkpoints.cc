@@ -276,6 +276,7 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   }
   OpenEpochs(*job, passed);
   job->progress.emplace(job->status, std::move(steps), std::vector<bool>{}, now_);
+  job->checkpoint_wanted_since = job->files_until = absl::InfiniteFuture();  // of epochs that are done once more
   BeginCopiesAnew(*job);
   job->restore_worker.clear();
   // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before does

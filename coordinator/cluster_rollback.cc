@@ -76,6 +76,7 @@ bool ClusterCore::FallBack(Job& job) {
   job.rolling_back = true;
   job.version.assign(job.version.size(), *to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), now_);
+  job.files_until = absl::InfiniteFuture();
   if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) {
     job.status.set_state(v1::RUNNING);
     job.finalize_worker.clear();
@@ -101,6 +102,7 @@ bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
   job.rollback_generation = job.status.generation();
   if (job.progress) job.progress->RollBack(0, now_);
   job.checkpoint_heard = absl::InfinitePast();
+  job.files_until = absl::InfiniteFuture();
   if (!job.finalizing()) return false;
   job.status.set_state(v1::RUNNING);
   job.finalize_worker.clear();
