@@ -15,9 +15,10 @@ constexpr int kEndsMax = 3;  // at one step
 // `gone`: it was declared dead, and is not counted once more when it comes back.
 void ClusterCore::NoteEnd(const NodeName& worker, bool gone) {
   for (auto& [id, job] : jobs_) {
-    if (!job.running() || !job.progress || !CopiesReason(job).empty()) continue;  // it stands still for another reason
+    if (!job.running() || !job.progress) continue;
     const int64_t step = job.progress->step();
     std::erase_if(job.ends, [step](const auto& e) { return e.second.step != step; });
+    if (!CopiesReason(job).empty()) continue;  // it stands still for another reason
     const auto known = job.ends.find(worker);
     if (!gone && known != job.ends.end() && known->second.gone) {
       known->second.gone = false;
