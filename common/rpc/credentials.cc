@@ -74,6 +74,7 @@ absl::Status Check(const TlsFiles& files) {
     return Wrong(files.key, absl::StrCat("is not the key of ", files.certificate));
   }
   const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
+  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
   for (const Certificate& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
   const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509)* stack) { sk_X509_free(stack); }>> between(sk_X509_new_null());
   for (const Certificate& certificate : chain) sk_X509_push(between.get(), certificate.get());
