@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,7 +70,9 @@ void AddNode(Families& out, const v1::NodeStatus& node) {
 }
 
 void AddFigures(Families& out, const v1::JobStatus& job, const Labels& which, const char* split, const v1::MetricSums& sums) {
+  std::set<std::string> told;  // a job may name a metric twice; its reader would refuse the whole file
   for (const auto& [figure, value] : MeanFigures(job.spec(), sums)) {
+    if (!told.insert(figure).second) continue;
     Labels labels = which;
     labels.insert(labels.end(), {{"split", split}, {"figure", figure}});
     out.Add("cairn_job_figure", "Loss and metrics: train, of the running epoch so far; validation, of the last one", labels, value);
