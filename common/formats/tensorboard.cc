@@ -25,7 +25,11 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& path, double wall
   tensorboard::Event first;
   first.set_wall_time(wall_time);
   first.set_file_version(kFileVersion);
-  CAIRN_RETURN_IF_ERROR(file.Add({first}));
+  const absl::Status status = file.Add({first});
+  if (!status.ok()) {
+    ::unlink(path.c_str());  // who tries again, on a full disk, does so with another name
+    return status;
+  }
   return file;
 }
 
