@@ -31,7 +31,12 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
       for (auto& recordings : kept.recordings) recordings.clear();
     }
     arena_ = Block();  // before the larger one, so that both never stand side by side
-    CAIRN_ASSIGN_OR_RETURN(arena_, machine_.Allocate(arena));
+    absl::StatusOr<Block> larger = machine_.Allocate(arena);
+    if (!larger.ok()) {
+      plans_.clear();  // none may run without an arena
+      return larger.status();
+    }
+    arena_ = *std::move(larger);
   }
   Kept kept;
   kept.mode = mode;
