@@ -88,10 +88,7 @@ class CudnnProgram : public Program {
     if (!info.first_piece || !info.last_piece) CAIRN_RETURN_IF_ERROR(pieces_.Prepare(*machine_, graph_->space_size()));
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/true));
     const absl::Status added = AddTo(*sum, leaf, info, kept->plan->releases(), ready);
-    if (!added.ok()) {
-      machine_->WaitForAll(kPatience).IgnoreError();
-      return added;
-    }
+    if (!added.ok()) return Ended(added);
     return Sums(*kept->plan);
   }
 
@@ -184,15 +181,18 @@ class CudnnProgram : public Program {
     return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
   }
 
+  // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each with a code of its library.
+  absl::Status Ended(const absl::Status& failed) {
+    const absl::Status device = machine_->WaitForAll(kPatience);
+    return absl::IsUnavailable(device) ? device : failed;
+  }
+
   absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, values));
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
-    if (!started.ok()) {
-      machine_->WaitForAll(kPatience).IgnoreError();  // for the segments before the one that failed
-      return started;
-    }
+    if (!started.ok()) return Ended(started);
     kept->warm = true;
     return kept;
   }
