@@ -91,6 +91,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   {
     absl::MutexLock lock(&mutex_);
     jobs_[host.job_id()].backups.insert(backups.begin(), backups.end());  // those of before, too, until the roles are given
+    failures_.erase(host.job_id());  // not after Load: what fails as it gets its role is said again to a coordinator that comes back
   }
   KeepConnections();
   absl::StatusOr<Slots> loaded = Load(host, present, /*assigned=*/true);
@@ -111,7 +112,6 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   {
     absl::MutexLock lock(&mutex_);
     jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups)};
-    failures_.erase(host.job_id());
   }
   KeepConnections();
   return ready;
