@@ -107,7 +107,10 @@ absl::Status CsvLog::Begin(absl::Span<const v1::EpochResult> epochs) {
   }
   std::vector<std::string> header{"epoch"};
   header.insert(header.end(), columns_.begin(), columns_.end());
-  if (text.empty()) return WriteText(path, Line(header), O_TRUNC);
+  if (text.empty()) {
+    next_ = 0;  // what was written before is cut off here, and comes again
+    return WriteText(path, Line(header), O_TRUNC);
+  }
   if (!anew) {  // the columns are those that the file began with
     const std::string line = text.substr(0, text.find_first_of("\r\n"));
     const std::vector<std::string> names = absl::StrSplit(line, options_.separator());
