@@ -23,9 +23,12 @@ struct Plugin {
 inline constexpr char kPluginEntry[] = "cairn_backend_plugin";
 using PluginEntry = const Plugin* (*)();
 
-// What must be the same on both sides: the release, and how what they pass to each other lies in memory.
+// To be raised with every change of backend.h that the sizes below do not show: a field where there was padding, a function or what it means.
+inline constexpr int kPluginInterface = 2;
+
+// What must be the same on both sides: the release, what calls mean, and how what they pass to each other lies in memory.
 inline std::string PluginVersion() {
-  return absl::StrCat(CAIRN_VERSION, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions), ".", sizeof(StepInfo), ".", sizeof(JoinOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
+  return absl::StrCat(CAIRN_VERSION, "/", kPluginInterface, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions), ".", sizeof(StepInfo), ".", sizeof(JoinOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
                       sizeof(Node), ".", sizeof(Variable), ".", sizeof(v1::Layer), ".", sizeof(v1::Loss));
 }
 
