@@ -78,7 +78,7 @@ absl::Status ClusterCore::LayOut(Job& job) {
   size_t longest = 0;  // of a route's name and address
   for (const ClusterNode* ps : members_.Connected(v1::PS))
     longest = std::max(longest, ps->name.size() + ps->address.size());
-  const int64_t bytes = static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + partitions * (longest + 8));
+  const int64_t bytes = static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + job.status.partitions_size() * (longest + 8));
   return bytes <= kCommandBytesMax ? absl::OkStatus() : absl::InvalidArgumentError(advice);
 }
 

@@ -72,10 +72,13 @@ std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRang
                                              int backups) {
   CAIRN_CHECK(!ps.empty(), "partitions need a ps");
   std::vector<uint64_t> primary_bytes(ps.size(), 0), backup_bytes(ps.size(), 0);  // of this job
-  std::vector<PartitionCopies> placed;
-  placed.reserve(partitions.size());
-  for (const v1::PartitionRange& range : partitions) {
-    const uint64_t bytes = (range.end() - range.begin()) * sizeof(float);
+  const auto bytes_of = [&](size_t partition) { return (partitions[partition].end() - partitions[partition].begin()) * sizeof(float); };
+  std::vector<size_t> order(partitions.size());  // large ones first: small ones then even out what those leave
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes_of(a) > bytes_of(b); });
+  std::vector<PartitionCopies> placed(partitions.size());
+  for (const size_t partition : order) {
+    const uint64_t bytes = bytes_of(partition);
     std::vector<size_t> chosen;
     // The best ps by `own` bytes for this role, among those that have no copy yet.
     auto choose = [&](std::vector<uint64_t>& own) {
@@ -95,7 +98,7 @@ std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRang
     };
     choose(primary_bytes);
     while (chosen.size() < std::min<size_t>(ps.size(), 1 + backups)) choose(backup_bytes);
-    PartitionCopies& copies = placed.emplace_back();
+    PartitionCopies& copies = placed[partition];
     copies.primary = ps[chosen[0]].name;
     for (size_t k = 1; k < chosen.size(); ++k) copies.backups.push_back(ps[chosen[k]].name);
   }

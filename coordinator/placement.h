@@ -41,7 +41,8 @@ struct WorkerCapacity {
   v1::Device device = v1::CPU;
 };
 
-// The ps of each partition, with `backups` followers each, fewer where there are not so many ps. `ps` is not empty.
+// The ps of each partition, with `backups` followers each, fewer where there are not so many ps. `ps` is not empty. The largest
+// partitions are given out first: small ones then even out the bytes of each ps.
 std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
                                              int backups);
 

@@ -196,6 +196,17 @@ TEST(PlacePartitions, BalancedByBytesWithinOnePartition) {
   }
 }
 
+TEST(PlacePartitions, ThePartsOfAFirstPartitionDoNotTipTheBalance) {
+  constexpr int64_t kThree = int64_t{3} << 20;  // cut into an eighth, an eighth, a quarter, a half, and a whole one
+  const auto partitions = CutPartitions(2 * kThree / 4, kThree);
+  ASSERT_EQ(partitions.size(), 5u);
+  std::map<NodeName, uint64_t> bytes;
+  const auto placed = PlacePartitions(partitions, {{"ps-0", "a", 0}, {"ps-1", "b", 0}}, 0);
+  for (size_t i = 0; i < placed.size(); ++i) bytes[placed[i].primary] += Bytes(partitions[i]);
+  EXPECT_EQ(bytes["ps-0"], static_cast<uint64_t>(kThree));
+  EXPECT_EQ(bytes["ps-1"], static_cast<uint64_t>(kThree));
+}
+
 TEST(PlacePartitions, CopiesLieOnDifferentPsAndHosts) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
