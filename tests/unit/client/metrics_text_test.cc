@@ -11,6 +11,7 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace cairn {
@@ -120,6 +121,23 @@ TEST(Metrics, AJobThatRuns) {
   EXPECT_EQ(values.at(of("cairn_job_figure", R"(,split="validation",figure="loss")")), "1.5");
   EXPECT_EQ(values.at(R"(cairn_jobs{state="succeeded"})"), "1");
   for (const auto& [name, value] : values) EXPECT_FALSE(absl::StrContains(name, R"(job="2")")) << name << ": it has ended";
+}
+
+// Two lines with the same labels make a reader refuse the whole page; Parse fails there.
+TEST(Metrics, AMetricNamedTwiceStandsOnce) {
+  v1::JobStatus job;
+  job.set_job_id(3);
+  job.set_state(v1::RUNNING);
+  for (int i = 0; i < 2; ++i) job.mutable_spec()->add_metrics()->set_kind(v1::Metric::ACCURACY);
+  for (v1::MetricSums* sums : {job.mutable_epoch_sums(), job.add_epochs()->mutable_validation()}) {
+    sums->set_examples(4);
+    sums->add_metrics(3);
+    sums->add_metrics(3);
+  }
+  const auto values = Parse(MetricsText({}, {job}));
+  for (const char* split : {"train", "validation"}) {
+    EXPECT_EQ(values.at(absl::StrCat(R"(cairn_job_figure{job="3",name="",split=")", split, R"(",figure="accuracy"})")), "0.75");
+  }
 }
 
 TEST(Metrics, TextsOfOthersAreEscaped) {

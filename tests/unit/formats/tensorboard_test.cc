@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -70,6 +72,24 @@ TEST(TensorBoard, ATornEndCostsWhatWasTorn) {
     ASSERT_EQ(ReadEvents(path).value().size(), want) << size;
   }
   EXPECT_FALSE(ReadEvents(path + "-none").ok());
+  std::filesystem::remove(path);
+}
+
+// On a full disk a writer tries again and again, each time with another name.
+TEST(TensorBoard, AFileThatCannotBeBegunIsRemoved) {
+  const std::string path = Path("full");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  for (rlim_t fits : {0, 10}) {
+    const rlimit full{fits, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+    const absl::Status status = EventFile::Create(path, 99).status();
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_FALSE(status.ok());
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  EXPECT_TRUE(EventFile::Create(path, 99).ok());
   std::filesystem::remove(path);
 }
 

@@ -202,6 +202,19 @@ TEST_F(SummariesTest, CsvHasEachEpochOnceAfterAFullDisk) {
   EXPECT_EQ(Read("log.csv"), absl::StrCat(before, row, "2,0.75,0.125,0.5,0.625\r\n"));
 }
 
+// Another summary of the same epochs had failed too, and so they come again from the first one.
+TEST_F(SummariesTest, CsvThatIsBegunAnewAfterAFullDiskHasItsFirstEpochs) {
+  CsvLog log = Csv();
+  ASSERT_TRUE(log.Write({{Epoch(0, 0.5)}}).ok());
+  const std::string before = Read("log.csv");
+  {
+    const FullDisk disk(before.size());
+    EXPECT_FALSE(log.Write({{Epoch(0, 0.5), Epoch(1, 0.25)}}).ok());
+  }
+  ASSERT_TRUE(log.Write({{Epoch(0, 0.5), Epoch(1, 0.25)}}).ok());
+  EXPECT_EQ(Read("log.csv"), absl::StrCat(before, "1,0.75,0.25,0.5,0.75\r\n"));
+}
+
 TEST_F(SummariesTest, BoardIsReadableAfterAFullDisk) {
   BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "'")), "host");
   ASSERT_TRUE(log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000).ok());
