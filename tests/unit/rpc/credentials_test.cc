@@ -125,6 +125,28 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
   return done.Next(&tag, &ok) && ok && status.ok();
 }
 
+// What an issuer below a root hands out, as cert-manager does: ca.crt is that issuer, signed by a root that nobody here has.
+TEST_F(Credentials, AnAuthorityThatAnotherOneSignedIsEnough) {
+  const std::string issuer = dir_ + "/between";
+  Make("root", "unused");
+  std::filesystem::create_directory(issuer);
+  const std::string root = dir_ + "/root/ca", command =
+      "cd '" + issuer + "' && openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out ca.key 2> /dev/null && "
+      "printf 'basicConstraints=critical,CA:TRUE\n' > ca.ext && openssl req -new -key ca.key -subj '/CN=issuer' | "
+      "openssl x509 -req -CA '" + root + ".crt' -CAkey '" + root + ".key' -set_serial 7 -days 1 -extfile ca.ext -out ca.crt 2> /dev/null";
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  const std::string host = Make("between", "host-a"), stranger = Make("root", "host-a");
+  EXPECT_THAT(Error(Copy(stranger, "ca.crt", Read(host + "/ca.crt"))), HasSubstr("tls.crt: is not accepted by the authorities of "))
+      << "the root's own are not the issuer's";
+  const int code = ExitCode([&] {
+    if (!UseTls(host).ok()) return 1;
+    const auto server = RpcServer::Start({}, {});
+    if (!server.ok()) return 2;
+    return Connects((*server)->Address(""), TcpChannelCredentials(), kLong) ? 0 : 3;  // a handshake takes it too
+  });
+  EXPECT_EQ(code, 0);
+}
+
 TEST_F(Credentials, OnlyCertificatesOfTheAuthorityPassAndOnlyForTheirNames) {
   const std::string host = Make("one", "host-a"), user = Make("one", "alice"), stranger = Make("two", "alice");
   const int code = ExitCode([&] {

@@ -1,5 +1,5 @@
 // Goal: the last step is over with its validation and its checkpoint. The checkpoint after the last step outlasts a failover: a cut that fails is tried again with back-off, for a time that is bounded,
-// and no replica is told to be finished before.
+// and no replica is told to be finished before. Minutes between checkpoints are counted by the chief's clock.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -175,6 +175,26 @@ TEST_F(LastCheckpointTest, WaitsForThePauseOfTheOneBefore) {
   EXPECT_EQ(takes_, 2);
   End(Outcome::kWritten);
   EXPECT_TRUE(finished_);
+}
+
+// A chief before had a clock that is an hour ahead; each assignment tells of its checkpoint again.
+TEST_F(LastCheckpointTest, MinutesAreNotCountedFromTheFuture) {
+  v1::AssignReplicas assignment = Assignment();
+  assignment.mutable_spec()->mutable_checkpoints()->set_every_minutes(10);
+  v1::CheckpointInfo& info = *assignment.add_checkpoints();
+  info.set_step(1);
+  info.set_written_unix_ms(absl::ToUnixMillis(now_ + absl::Hours(1)));
+  Feed(replica::Assign{assignment});
+  AnswerValues(1);
+  EXPECT_EQ(takes_, 0);
+  now_ += absl::Minutes(6);
+  assignment.set_assignment(2);
+  Feed(replica::Assign{assignment});
+  now_ += absl::Minutes(6);
+  Feed(replica::GradientReady{work_, 0, 1});
+  Feed(replica::Computed{work_, BatchSums{8, 1, {}}});
+  AnswerValues(2);
+  EXPECT_EQ(takes_, 1) << "12 minutes have passed here";
 }
 
 // Asynchronous replicas come to their end one by one. The slowest of the chief's moves away shortly before it: what is left is at the end, and
