@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::JobSpec SpecWithCheckpoints(const std::string& save_best = "") {
   v1::JobSpec spec = FakeCluster::Spec();
@@ -218,6 +219,41 @@ TEST(ClusterCheckpoints, AJobThatLostAPartitionGoesOnFromItsNewestOne) {
   c.Settle();
   EXPECT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
   EXPECT_EQ(c.Job(id).step(), 10);
+}
+
+// It waited for the checkpoint of epoch 2 when the partition was lost, and does so anew when that epoch is done once more.
+TEST(ClusterCheckpoints, AnEpochThatIsDoneOnceMoreWaitsForItsCheckpointAnew) {
+  Cluster c(2, 1);
+  v1::JobSpec spec = SpecWithCheckpoints();
+  spec.mutable_checkpoints()->set_every_epochs(1);
+  spec.add_callbacks()->mutable_model_checkpoint()->set_filepath("/models/{epoch}.keras");
+  const uint64_t id = c.SubmitOk(spec);
+  c.Train(5);
+  c.Say(c.node("worker-0"), Written(id, 5));
+  c.Settle();
+  c.Train(5);
+  c.Pass(absl::Minutes(1));
+  ASSERT_THAT(c.Job(id).reason(), HasSubstr("to write the checkpoint of epoch 2"));
+  c.Kill(c.node("ps-1"));
+  c.node("ps-1").hosted.clear();
+  c.Restart(c.node("ps-1"));
+  c.Settle();
+  ASSERT_EQ(c.State(id), v1::STARTING) << c.Job(id).reason();
+  const v1::Restore restore = c.node("worker-0").restores.back();
+  EXPECT_EQ(restore.path(), "/shared/run/step-5");
+  Fill(c, id, 5);
+  c.Say(c.node("worker-0"), RestoredReply(restore, 5));
+  c.Settle();
+  ASSERT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
+  EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr("to write the checkpoint")));
+  c.Pass(absl::Minutes(30));  // as long as an epoch may take, and as it would wait at most
+  c.Train(5);
+  ASSERT_EQ(c.Job(id).step(), 10);
+  c.Settle();
+  EXPECT_EQ(c.Job(id).epochs_open(), 2) << "decided without the checkpoint";
+  c.Say(c.node("worker-0"), Written(id, 10));
+  c.Settle();
+  EXPECT_EQ(c.Job(id).epochs_open(), 3);
 }
 
 }  // namespace

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 
-#include "tests/unit/coordinator/cluster.h"
+#include "tests/unit/coordinator/copies.h"
 
 namespace cairn {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ClusterFiles, AJobThatWaitsForItsFilesSaysSo) {
   Cluster c(1, 1);
@@ -26,6 +27,40 @@ TEST(ClusterFiles, AJobThatWaitsForItsFilesSaysSo) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << "a worker has said why it cannot: other jobs do not wait a minute for the slots";
   ASSERT_GE(c.Job(id).notes_size(), 1);
   EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr("not written: "));
+}
+
+// The last steps are lost while it waits for its files: it waits for them anew when those are done again, however late that is.
+TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
+  for (const bool synchronous : {true, false}) {
+    SCOPED_TRACE(synchronous);
+    Cluster c(2, 1);
+    c.file_failures = 1000;
+    v1::JobSpec spec = SpecWithCopies(2, 0, v1::SNAPSHOT);
+    if (!synchronous) spec.set_strategy(v1::PARAMETER_SERVER);
+    spec.add_callbacks()->mutable_tensorboard()->set_log_dir("/proc/logs");
+    const uint64_t id = c.SubmitOk(spec);
+    c.Train(10);
+    c.Pass(absl::Seconds(2));
+    ASSERT_EQ(c.State(id), v1::RUNNING);
+    ASSERT_THAT(c.Job(id).reason(), HasSubstr("all steps are done"));
+    for (const char* name : {"ps-0", "ps-1"}) c.node(name).kept_versions = {9};
+    c.Kill(c.node("ps-1"));
+    for (auto& [p, version] : c.node("ps-1").hosted.at(id).version) version = 9;
+    c.Restart(c.node("ps-1"));
+    c.Settle();
+    ASSERT_TRUE(c.Logged(synchronous ? "falls back from step 10 to 9" : "goes on from what its ps have kept"));
+    EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr("all steps are done")));
+    if (!synchronous) continue;
+    c.Pass(absl::Seconds(70));
+    ASSERT_EQ(c.Job(id).step(), 9);
+    c.Train(1);
+    c.Pass(absl::Seconds(2));
+    EXPECT_EQ(c.State(id), v1::RUNNING) << "it does not wait for its files";
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("all steps are done"));
+    c.file_failures = 0;
+    EXPECT_TRUE(c.RunToEnd(id));
+    EXPECT_FALSE(c.Logged("ends without some of its files"));
+  }
 }
 
 // Short epochs, one checkpoint kept: while a file is tried again its checkpoint goes. The user is told what was in the way of the file.

@@ -126,6 +126,7 @@ void FakeCluster::Restart(FakeNode& node, const std::string& address) {
 }
 
 void FakeCluster::Say(FakeNode& node, const v1::NodeMessage& message) {
+  if (message.has_restored() && message.restored().error().empty()) true_step_[message.restored().job_id()] = message.restored().step();
   if (node.session.value != 0 && !node.silent) Do(NodeSays{node.session, message});
 }
 
