@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::JobSpec LongSpec(int backups = 0) {
   v1::JobSpec spec = FakeCluster::Spec();
@@ -263,6 +264,34 @@ TEST(ClusterMoves, AWorkerThatEndsAgainAndAgainIsLeftOut) {
     EXPECT_FALSE(worker.assigned.empty()) << "at another step it counts anew";
     EXPECT_EQ(c.Job(id).notes_size(), 1);
   }
+}
+
+// It was alone then, and was tried again. What it is now started anew for has nothing to do with that.
+TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  c.Train(2);
+  FakeNode& worker = c.node("worker-0");
+  for (int i = 0; i < 3; ++i) {
+    c.Kill(worker);
+    c.Restart(worker);
+    c.Pass(absl::Seconds(2));
+  }
+  ASSERT_EQ(c.Job(id).notes_size(), 1);
+  ASSERT_FALSE(worker.assigned.empty());
+  c.Train(5);
+  ASSERT_EQ(c.Job(id).step(), 7);
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(10));
+  c.AddWorker("worker-1");
+  c.Pass(absl::Seconds(2));
+  c.Kill(worker);
+  c.Restart(worker);
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(2));
+  EXPECT_EQ(c.Job(id).notes_size(), 1);
+  EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr("goes on without")));
+  EXPECT_FALSE(worker.assigned.empty());
 }
 
 TEST(ClusterMoves, AWorkerWithoutTheDataIsLeftOut) {
