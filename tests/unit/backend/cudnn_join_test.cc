@@ -36,6 +36,25 @@ struct Replica {
   StepInfo info;
 };
 
+// Launches on a lost device fail with a code of their library; who waits for it hears that it is lost.
+class FailingMachine : public HostMachine {
+ public:
+  using HostMachine::HostMachine;
+  absl::Status Multiply(const cudnn::Product& p, const void* a, const void* b, const void* bias, void* c, void* workspace) override {
+    if (multiply_fails) return absl::InternalError("cublasLtMatmul: 14");
+    return HostMachine::Multiply(p, a, b, bias, c, workspace);
+  }
+  absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) override {
+    if (aside_fails) return absl::InternalError("cudaMemcpyAsync: 719");
+    return HostMachine::CopyOutAside(pinned, from, bytes);
+  }
+  absl::Status WaitForAll(absl::Duration patience) override {
+    const absl::Status done = HostMachine::WaitForAll(patience);
+    return lost ? absl::UnavailableError("the device is lost") : done;
+  }
+  bool multiply_fails = false, aside_fails = false, lost = false;
+};
+
 class CudnnJoinTest : public testing::Test {
  protected:
   // Replica i on device i % devices, with examples_[i] examples.
@@ -177,6 +196,40 @@ TEST_F(CudnnJoinTest, ALossScaleIsTakenOutOfVariablesBeforeTheyAreAdded) {
       for (uint32_t leaf = 0; leaf < examples.size(); ++leaf) Run(leaf, join);
       ExpectSum(options, expected);
     }
+  }
+}
+
+// A job goes on without a worker whose device is lost, and ends where something else went wrong.
+TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
+  Make({4}, 1, HostMachine::Copies::kEarly);
+  if (HasFatalFailure()) return;
+  const auto precision = cudnn::PrecisionOf(beside_->options());
+  auto made = std::make_unique<FailingMachine>(*precision);
+  FailingMachine& machine = *made;
+  const auto program = cudnn::MakeProgram(graph_, beside_->options(), *precision, std::move(made));
+  ASSERT_TRUE(program.ok()) << program.status();
+  const Replica& replica = replicas_[0];
+  std::vector<float> gradient(static_cast<size_t>(graph_->space_size()));
+  const auto alone = [&] { return (*program)->TrainStep(replica.batch, replica.info, values_, absl::MakeSpan(gradient), nullptr).status(); };
+  const auto joined = [&] {
+    return (*program)->TrainJoined(replica.batch, replica.info, values_, Join(Options(v1::FLOAT32, 3)), 0, nullptr).status();
+  };
+  for (const bool warm : {false, true}) {
+    for (const bool lost : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "warm " << warm << ", lost " << lost);
+      const auto code = lost ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
+      machine.lost = lost;
+      machine.multiply_fails = true;
+      EXPECT_EQ(alone().code(), code);
+      EXPECT_EQ((*program)->Evaluate(replica.batch, values_).status().code(), code);
+      EXPECT_EQ(joined().code(), code);
+      machine.multiply_fails = false;
+      machine.aside_fails = true;
+      EXPECT_EQ(joined().code(), code) << "as it was added";
+      machine.aside_fails = machine.lost = false;
+    }
+    EXPECT_TRUE(alone().ok());
+    EXPECT_TRUE(joined().ok());
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "tests/unit/backend/beside_reference.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
+#include "worker/backend/cudnn/plans.h"
 #include "worker/backend/cudnn/program.h"
 
 namespace cairn {
@@ -168,6 +169,36 @@ TEST(CudnnSegmentsTest, ValuesOfASourceAreReadWhileTheyAreThere) {
     EXPECT_TRUE(absl::IsCancelled(beside.program()->TrainStep(batch, kInfo, source.shown, absl::MakeSpan(gradient), nullptr).status()));
     ASSERT_TRUE(beside.program()->UseWeightSource(nullptr).ok());
     for (int step = 0; step < 3; ++step) EXPECT_TRUE(Same(Gradient(*beside.program(), graph, batch, beside.values()), by_source));
+  }
+}
+
+// ---- a device that is full ----
+
+class FullMachine : public HostMachine {
+ public:
+  using HostMachine::HostMachine;
+  absl::StatusOr<cudnn::Block> Allocate(int64_t bytes) override {
+    if (bytes > most) return absl::ResourceExhaustedError("full");
+    return HostMachine::Allocate(bytes);
+  }
+  int64_t most = std::numeric_limits<int64_t>::max();
+};
+
+// The old arena goes before a larger one is asked for.
+TEST(CudnnPlansTest, WhereALargerArenaIsRefusedNoKeptPlanRunsWithoutOne) {
+  const Graph graph = Graph::Build(FromText<v1::Model>(kWide)).value();
+  cudnn::LoweringOptions options;
+  options.loss = FromText<v1::Loss>("kind: SPARSE_CATEGORICAL_CROSSENTROPY");
+  options.loss_plan = PlanLoss(graph, options.loss);
+  FullMachine machine(options.precision);
+  cudnn::Plans plans(graph, options, machine);
+  for (const int64_t examples : {1, 2}) ASSERT_TRUE(plans.Find(cudnn::Mode::kTrain, examples, 1).ok());
+  machine.most = plans.arena().bytes();
+  EXPECT_TRUE(absl::IsResourceExhausted(plans.Find(cudnn::Mode::kTrain, 64, 1).status()));
+  for (const int64_t examples : {1, 2}) {
+    const auto kept = plans.Find(cudnn::Mode::kTrain, examples, 1);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    EXPECT_GE(plans.arena().bytes(), (*kept)->plan->arena_bytes()) << examples;
   }
 }
 
