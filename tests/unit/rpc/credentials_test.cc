@@ -128,14 +128,14 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
 // What an issuer below a root hands out, as cert-manager does: ca.crt is that issuer, signed by a root that nobody here has.
 TEST_F(Credentials, AnAuthorityThatAnotherOneSignedIsEnough) {
   const std::string issuer = dir_ + "/between";
-  Make("root", "unused");
+  Make("above", "unused");
   std::filesystem::create_directory(issuer);
-  const std::string root = dir_ + "/root/ca", command =
+  const std::string root = dir_ + "/above/ca", command =
       "cd '" + issuer + "' && openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out ca.key 2> /dev/null && "
       "printf 'basicConstraints=critical,CA:TRUE\n' > ca.ext && openssl req -new -key ca.key -subj '/CN=issuer' | "
       "openssl x509 -req -CA '" + root + ".crt' -CAkey '" + root + ".key' -set_serial 7 -days 1 -extfile ca.ext -out ca.crt 2> /dev/null";
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
-  const std::string host = Make("between", "host-a"), stranger = Make("root", "host-a");
+  const std::string host = Make("between", "host-a"), stranger = Make("above", "host-a");
   EXPECT_THAT(Error(Copy(stranger, "ca.crt", Read(host + "/ca.crt"))), HasSubstr("tls.crt: is not accepted by the authorities of "))
       << "the root's own are not the issuer's";
   const int code = ExitCode([&] {
