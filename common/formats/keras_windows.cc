@@ -16,13 +16,18 @@ using keras::kLeaveAway;
 using keras::Regularizer;
 
 template <typename Layer>
-void Windowed(KerasConfig& c, Layer* layer) {
-  c.Ints("kernel_size", layer->mutable_kernel_size());
-  c.Ints("strides", layer->mutable_strides());
+void PaddingAndChannels(KerasConfig& c, Layer* layer) {
   v1::Padding padding = v1::VALID;
   c.Padding(&padding);
   layer->set_padding(padding);
   ChannelsLast(c);
+}
+
+template <typename Layer>
+void Windowed(KerasConfig& c, Layer* layer) {
+  c.Ints("kernel_size", layer->mutable_kernel_size());
+  c.Ints("strides", layer->mutable_strides());
+  PaddingAndChannels(c, layer);
   c.Only("groups", 1, "use 1, or a DepthwiseConv2D");
 }
 
@@ -94,10 +99,7 @@ void ReadConv1D(KerasConfig& c, v1::Conv1D* conv) {
   conv->set_kernel_size(OneInt(c, "kernel_size", 0));
   conv->set_strides(OneInt(c, "strides", 1));
   conv->set_dilation_rate(OneInt(c, "dilation_rate", 1));
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  conv->set_padding(padding);
-  ChannelsLast(c);
+  PaddingAndChannels(c, conv);
   c.Only("groups", 1, "use 1");
   Kernel(c, conv);
   BiasAndActivation(c, conv);
@@ -106,19 +108,13 @@ void ReadConv1D(KerasConfig& c, v1::Conv1D* conv) {
 void ReadPooling2D(KerasConfig& c, v1::Pooling2D* pooling) {
   c.Ints("pool_size", pooling->mutable_pool_size());
   c.Ints("strides", pooling->mutable_strides());
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  pooling->set_padding(padding);
-  ChannelsLast(c);
+  PaddingAndChannels(c, pooling);
 }
 
 void ReadPooling1D(KerasConfig& c, v1::Pooling1D* pooling) {
   pooling->set_pool_size(OneInt(c, "pool_size", 2));
   pooling->set_strides(OneInt(c, "strides", 0));
-  v1::Padding padding = v1::VALID;
-  c.Padding(&padding);
-  pooling->set_padding(padding);
-  ChannelsLast(c);
+  PaddingAndChannels(c, pooling);
 }
 
 void ReadZeroPadding2D(KerasConfig& c, v1::ZeroPadding2D* layer) {

@@ -724,7 +724,11 @@ def main():
             print(f"{c.__name__:20} {c.__doc__}")
         return 0
     if wanted[:1] == ["--minutes"]:
-        DEADLINE.set(float(wanted[1]))
+        try:
+            DEADLINE.set(float(wanted[1]))
+        except (IndexError, ValueError):
+            print("--minutes: a number of minutes, then the checks", file=sys.stderr)
+            return 2
         wanted = wanted[2:]
     for group, checks in (("correct", CORRECT), ("fast", [smoke, *FAST])):
         if group in wanted:

@@ -3,6 +3,7 @@ device unusable costs no other test its result, and a program that skips all is 
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -102,6 +103,15 @@ class Sanitizer(unittest.TestCase):
         self.assertEqual(len(reports), 2)
         self.assertEqual([r for r in reports if "cairn::" in r], reports[1:])
         self.assertEqual(checks.sanitizer_reports("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"), [])
+
+
+class CommandLine(unittest.TestCase):
+    def test_wrong_words_are_said(self):
+        for words, text in ((["--minutes"], "a number of minutes"), (["--minutes", "nine", "smoke"], "a number of minutes"), (["smoek"], "no such check: smoek")):
+            done = subprocess.run([sys.executable, checks.__file__, *words], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(text, done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
 
 
 if __name__ == "__main__":
