@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "cairn/v1/storage.pb.h"
 
 namespace cairn {

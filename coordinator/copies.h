@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/ids.h"
 
 namespace cairn {

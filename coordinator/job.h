@@ -12,7 +12,7 @@
 
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "cairn/v1/storage.pb.h"
 #include "common/base/ids.h"
 #include "common/model/job_check.h"

@@ -17,7 +17,7 @@
 
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

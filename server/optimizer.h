@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/tensor/buffer.h"
 
 namespace cairn {

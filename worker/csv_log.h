@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/callback.pb.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

@@ -12,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "common/base/clock.h"
 #include "worker/data/dataset.h"
 

@@ -7,6 +7,8 @@
 
 #include "absl/time/time.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/model/state_text.h"
 
 namespace cairn {

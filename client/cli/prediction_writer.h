@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cairn/v1/cluster.pb.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 
 namespace cairn {
 

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "cairn/v1/data.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "common/base/status.h"
 

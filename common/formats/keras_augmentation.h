@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "common/formats/keras_config.h"
 
 namespace cairn {

@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "cairn/v1/model.pb.h"
 #include "common/base/status.h"
 #include "common/formats/keras_config.h"

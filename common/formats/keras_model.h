@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "cairn/v1/model.pb.h"
 #include "common/base/status.h"
 

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cairn/v1/callback.pb.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/tensor/square_sum.h"

@@ -4,7 +4,9 @@
 // Pure functions; any thread. Errors: INVALID_ARGUMENT, `field: what is wrong; what to do`.
 #pragma once
 
+#include "cairn/v1/data.pb.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 
 namespace cairn {
 

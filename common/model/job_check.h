@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 
 namespace cairn {
 

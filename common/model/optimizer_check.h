@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 
 namespace cairn {
 

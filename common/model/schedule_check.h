@@ -1,7 +1,7 @@
 // The learning rate schedule's part of CheckJob: Keras' defaults filled in, numbers within their ranges.
 #pragma once
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

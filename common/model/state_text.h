@@ -1,7 +1,7 @@
 // The name of a job's state, as users see it in tables, logs and errors. Any thread.
 #pragma once
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 
 namespace cairn {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

@@ -14,7 +14,7 @@ import time
 
 import grpc
 
-from wire import Frame, cluster_pb2, exchange, job_pb2, open_channel, session, types_pb2
+from wire import Frame, cluster_pb2, data_pb2, exchange, job_status_pb2, open_channel, session, types_pb2
 
 SLOTS = 64  # numbers of a partition that count the pushes of one replica
 REPLICAS = 4
@@ -120,7 +120,7 @@ class CountingWorker:
     def on_command(self, command, out):
         kind = command.WhichOneof("kind")
         if kind == "inspect_data":
-            info = job_pb2.DataInfo(path="/counted/elsewhere", format=job_pb2.Data.CSV, train_examples=1 << 20,
+            info = job_status_pb2.DataInfo(path="/counted/elsewhere", format=data_pb2.Data.CSV, train_examples=1 << 20,
                                                  example_shape=[64], classes=32)
             out.put(cluster_pb2.NodeMessage(data_info=cluster_pb2.DataInfoReply(request_id=command.inspect_data.request_id, info=info)))
         elif kind == "assign_replicas":

@@ -14,7 +14,7 @@ with tempfile.TemporaryDirectory(prefix="cairn-wire-") as generated:
     proto = os.path.join(SOURCE, "proto")
     subprocess.run(["protoc", f"-I{proto}", f"--python_out={generated}"] + sorted(glob.glob(f"{proto}/cairn/v1/*.proto")), check=True)
     sys.path.insert(0, generated)
-    from cairn.v1 import cluster_pb2, job_pb2, parameter_pb2, types_pb2  # noqa: E402
+    from cairn.v1 import cluster_pb2, data_pb2, job_status_pb2, parameter_pb2, types_pb2  # noqa: E402
     sys.path.remove(generated)
 
 Frame = parameter_pb2.ExchangeFrame

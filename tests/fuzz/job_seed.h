@@ -2,7 +2,10 @@
 #pragma once
 
 #include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 
 namespace cairn {
 

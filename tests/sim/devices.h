@@ -8,6 +8,7 @@
 
 #include "cairn/v1/cluster.pb.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "tests/sim/world.h"
 
 namespace cairn::sim {

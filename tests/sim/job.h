@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/ids.h"
 #include "common/model/graph.h"
 #include "common/model/step_plan.h"

@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "worker/backend/backend.h"
 

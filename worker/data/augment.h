@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"

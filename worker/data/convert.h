@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
+#include "cairn/v1/job_status.pb.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 
 namespace cairn {
 

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/model/nearest.h"
 
 namespace cairn {
