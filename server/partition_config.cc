@@ -55,6 +55,8 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   c.segments = SegmentsOf(*graph, spec.optimizer(), c.begin, c.end);
   c.optimizer = OptimizerRule::From(spec.optimizer());
   c.replicas = static_cast<uint32_t>(spec.replicas());
+  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) c.wire = spec.wire_dtype();
+  c.seed = spec.seed();
   if (spec.strategy() == v1::PARAMETER_SERVER) {
     if (const int32_t group = LocalSyncOf(spec); group > 1) {
       if (spec.replicas() % group != 0) {

@@ -11,15 +11,20 @@
 namespace cairn {
 namespace {
 
-// A push's payload as float32: itself where it is, converted or (where it lies askew) copied.
-Buffer GradientOf(Frame& frame) {
+// A push's payload as float32, rounded as the job's gradients are: itself where it is, converted or (where it lies askew) copied.
+Buffer GradientOf(const PartitionConfig& config, Frame& frame) {
   if (frame.examples == 0) return {};
-  const bool aligned = reinterpret_cast<uintptr_t>(frame.payload.data()) % alignof(float) == 0;
-  if (frame.dtype == v1::FLOAT32 && aligned) return std::move(frame.payload);
-  const size_t n = frame.payload.size() / SizeOf(frame.dtype);
-  Buffer out = Buffer::Allocate(n * sizeof(float));
-  ToFloat({frame.payload.data(), frame.payload.size()}, frame.dtype, out.mutable_floats());
-  frame.payload = {};
+  Buffer out = std::exchange(frame.payload, {});
+  const bool aligned = reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0;
+  const bool rounds = config.wire != v1::FLOAT32 && frame.dtype != config.wire;  // a client that sends another type than the job's
+  if (frame.dtype != v1::FLOAT32 || !aligned || (rounds && !out.unique())) {
+    const Buffer sent = std::move(out);
+    out = Buffer::Allocate(static_cast<size_t>(config.size()) * sizeof(float));
+    ToFloat({sent.data(), sent.size()}, frame.dtype, out.mutable_floats());
+  }
+  if (rounds) {
+    RoundGradient(config.RoundingOf(frame.sequence), {static_cast<uint32_t>(frame.replica_first.value), frame.replica_count}, out.mutable_floats());
+  }
   return out;
 }
 
@@ -205,14 +210,15 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
   ForgetPrevious();
   learning_rate_ = frame.learning_rate;
   const uint64_t examples = frame.examples;
-  pending_.Add(node, {GradientOf(frame), examples});
+  const GradientRounding rounding = config_.RoundingOf(next);
+  pending_.Add(node, {GradientOf(config_, frame), examples}, rounding);
   // Those who come later find the step closed, and get the present values.
   const bool closed = config_.backup_replicas > 0
                           ? pending_.replicas_held() + config_.backup_replicas >= config_.replicas
                           : pending_.complete();
   if (!closed) return absl::OkStatus();
 
-  PendingSums::Sum root = pending_.complete() ? pending_.TakeRoot() : pending_.TakeAll();
+  PendingSums::Sum root = pending_.complete() ? pending_.TakeRoot() : pending_.TakeAll(rounding);
   learning_rate_.reset();
   v1::LogEntry entry;
   entry.set_replica_first(0);
@@ -252,7 +258,7 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
   // The average takes the values' place once in a step of the job: with the last of the replicas.
   entry.set_ema_overwrite(frame.ema_overwrite && std::all_of(accepted_.begin(), accepted_.end(),
                                                              [&](uint64_t a) { return a >= frame.sequence; }));
-  Accept(std::move(entry), WithPenalty(GradientOf(frame), frame.examples), effects);
+  Accept(std::move(entry), WithPenalty(GradientOf(config_, frame), frame.examples), effects);
   return absl::OkStatus();
 }
 
@@ -266,16 +272,17 @@ Buffer PartitionCore::WithPenalty(Buffer gradient, uint64_t examples) const {
 void PartitionCore::Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects& effects) {
   entry.set_generation(config_.generation.value);
   entry.set_version(state_.version + in_flight_.size() + 1);
-  in_flight_.push_back({entry, gradient});
+  if (!gradient.empty() && config_.log_dtype() != v1::FLOAT32) entry.set_dtype(config_.log_dtype());
+  in_flight_.push_back({std::move(entry), std::move(gradient), {}});
+  InFlight& update = in_flight_.back();
   for (BackupLink& link : links_) {
-    if (link.streaming()) Replicate(link, in_flight_.back(), effects);
+    if (link.streaming()) Replicate(link, update, effects);
   }
   if (config_.durability == v1::SNAPSHOT) {
-    persisted_ = entry.version();
-    gradient = {};  // the update reuses its memory
+    persisted_ = update.entry.version();
     Advance(effects);
   } else {
-    effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+    effects.persists.push_back({update.entry, update.Packed(), std::exchange(image_to_note_, 0)});
   }
 }
 
@@ -325,6 +332,7 @@ void PartitionCore::Advance(PartitionEffects& effects) {
   while (!in_flight_.empty() && Kept(state_.version + 1)) {
     InFlight update = std::move(in_flight_.front());
     in_flight_.pop_front();
+    update.packed = {};  // the update reuses its memory
     for (Buffer& b : converted_) b = {};
     ApplyEntry(config_, update.entry, std::move(update.gradient), state_);
     if (config_.mode == UpdateMode::kSynchronous) accepted_ = state_.sequences;
@@ -336,8 +344,11 @@ void PartitionCore::Advance(PartitionEffects& effects) {
 }
 
 bool PartitionCore::image_due() const {
+  if (config_.durability == v1::SNAPSHOT) {
+    return config_.keep && in_memory() && !image_under_way_ && !follower_.receiving() && !image_failed_;
+  }
   const uint64_t image_bytes = state_.values.size() * (1 + state_.slots.size());
-  return config_.durability != v1::SNAPSHOT && !image_under_way_ && !follower_.receiving() && state_.version > 0 &&
+  return !image_under_way_ && !follower_.receiving() && state_.version > 0 &&
          state_.log_bytes >= std::max(config_.image.log_bytes_min, config_.image.log_to_image_ratio * image_bytes);
 }
 
@@ -349,6 +360,7 @@ void PartitionCore::OnTakeImage(PartitionEffects& effects) {
 
 void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
   if (!image_under_way_ || image_under_way_->version != event.version) return;
+  image_failed_ = !event.ok;
   if (event.ok) {
     state_.image_version = event.version;
     snapshots_.Written(event.version, state_.version);
@@ -360,6 +372,7 @@ void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
 
 void PartitionCore::OnTick(const TickEvent& event, absl::Time now, PartitionEffects& effects) {
   ReportLinks(event, now, effects);
+  image_failed_ = false;
   std::erase_if(waiters_, [&](const Waiter& w) {
     if (w.is_push || now - w.since < kPullWaitMax) return false;
     effects.replies.push_back(MakeError(

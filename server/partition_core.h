@@ -74,6 +74,7 @@ struct AssignEvent {
   Generation generation;
   bool backup = false;                   // this copy follows
   std::vector<v1::BackupRoute> backups;  // of the primary
+  bool keep = false;                     // PartitionConfig::keep
 };
 // Primary: the stream to a backup's ps, which may serve many partitions. Every stream has an epoch greater than those before.
 struct LinkUpEvent {
@@ -131,8 +132,8 @@ struct PeerSend {
 };
 struct Persist {
   v1::LogEntry entry;  // xxh3 is filled in by Persistence
-  Buffer gradient;  // the sum; empty where entry.examples() == 0. Let go of it before PersistedEvent: the update reuses
-                    // its memory
+  Buffer gradient;  // the sum, in the type entry.dtype(); empty where entry.examples() == 0. Let go of it before PersistedEvent: the update
+                    // reuses its memory
   uint64_t image_version = 0;  // > 0: that image stands; older ones and log entries up to it go in the same batch
 };
 // Carry out in this order. No reply depends on a persist or a reset of the same effects: those that do come with
@@ -160,7 +161,8 @@ class PartitionCore {
   std::vector<PartitionReply> End(const absl::Status& why);
 
   bool image_due() const;
-  uint64_t version() const { return state_.version; }  // applied, hence persisted
+  uint64_t version() const { return state_.version; }  // applied, hence persisted (SNAPSHOT: where it is not in_memory)
+  bool in_memory() const { return config_.durability == v1::SNAPSHOT && state_.version > state_.image_version; }
   Generation generation() const { return config_.generation; }
   const PartitionConfig& config() const { return config_; }
   const PartitionState& state() const { return state_; }
@@ -200,7 +202,12 @@ class PartitionCore {
   };
   struct InFlight {
     v1::LogEntry entry;
-    Buffer gradient;
+    Buffer gradient;  // float32
+    Buffer packed;    // the same as it is logged and replicated; empty until then
+    const Buffer& Packed() {
+      if (packed.empty()) packed = PackGradient(entry, gradient);
+      return packed;
+    }
   };
 
   void OnFrame(FrameEvent event, absl::Time now, PartitionEffects& effects);
@@ -221,7 +228,7 @@ class PartitionCore {
   absl::Status TakeUpdate(uint64_t client, Frame& frame, PartitionEffects& effects);
   absl::Status CheckServes() const;  // this copy answers clients
   BackupLink* LinkOf(const std::string& address, uint64_t epoch);
-  void Replicate(BackupLink& link, const InFlight& update, PartitionEffects& effects);
+  void Replicate(BackupLink& link, InFlight& update, PartitionEffects& effects);
   void TendLinks(absl::Time now, PartitionEffects& effects);
   void Report(const BackupLink& link, PartitionEffects& effects, std::string lost = "") const;
   void ReportLinks(const TickEvent& event, absl::Time now, PartitionEffects& effects);
@@ -293,6 +300,7 @@ class PartitionCore {
   std::vector<Waiter> waiters_;
   Buffer converted_[2];  // present values as BFLOAT16, FLOAT16: one buffer for all who ask
   std::optional<ImageUnderWay> image_under_way_;
+  bool image_failed_ = false;  // the last one could not be written; one that the job's end waits for is tried again at the next tick
   SnapshotStride snapshots_;
   uint64_t image_to_note_ = 0;  // written; the next Persist drops what it makes superfluous
 };

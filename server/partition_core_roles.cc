@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/tensor/dtype.h"
 #include "server/partition_core.h"
 
 namespace cairn {
@@ -27,6 +29,7 @@ v1::LogEntry EntryOf(const Frame& f) {
   entry.set_norms(f.scalars);
   entry.set_loss_scale(f.loss_scale);
   entry.set_not_finite(f.not_finite);
+  if (f.examples > 0 && f.dtype != v1::FLOAT32) entry.set_dtype(f.dtype);
   return entry;
 }
 
@@ -52,6 +55,7 @@ void PartitionCore::OnAssign(const AssignEvent& event, PartitionEffects& effects
   // In a generation that this ps has not heard of a backup may have dropped its copy, and begun with a new one.
   const bool missed = event.generation.value > config_.generation.value + 1;
   config_.generation = event.generation;
+  config_.keep = event.keep;
   if (newer) {
     fenced_ = false;
     follower_.NewGeneration();
@@ -150,11 +154,11 @@ void PartitionCore::OnSendImage(absl::Time now, PartitionEffects& effects) {
     for (const Frame& frame : frames) bytes += frame.payload.size();
     effects.sends.push_back({link.address(), link.epoch(), std::move(frames)});
     link.ImageSent(id, config_.generation, state_.version, bytes);
-    for (const InFlight& update : in_flight_) Replicate(link, update, effects);
+    for (InFlight& update : in_flight_) Replicate(link, update, effects);
   }
 }
 
-void PartitionCore::Replicate(BackupLink& link, const InFlight& update, PartitionEffects& effects) {
+void PartitionCore::Replicate(BackupLink& link, InFlight& update, PartitionEffects& effects) {
   Frame f;
   f.kind = v1::ExchangeFrame::REPLICATE;
   f.request_id = next_peer_request_id_++;
@@ -171,8 +175,8 @@ void PartitionCore::Replicate(BackupLink& link, const InFlight& update, Partitio
   f.scalars = update.entry.norms();
   f.loss_scale = update.entry.loss_scale();
   f.not_finite = update.entry.not_finite();
-  f.dtype = v1::FLOAT32;
-  f.payload = update.gradient;
+  f.dtype = DtypeOf(update.entry);
+  f.payload = update.Packed();
   f.payload_total = f.payload.size();
   link.UpdateSent(f.request_id, f.generation, f.version, f.payload.size());
   PeerSend send{link.address(), link.epoch(), {}};
@@ -218,7 +222,7 @@ void PartitionCore::TendLinks(absl::Time now, PartitionEffects& effects) {
     if (link.wants_resend(now) && !fenced_) {
       if (link.has_confirmed(state_.version)) {
         link.BeginResend(next_peer_request_id_);
-        for (const InFlight& update : in_flight_) {
+        for (InFlight& update : in_flight_) {
           if (!link.has_confirmed(update.entry.version())) Replicate(link, update, effects);
         }
       } else {
@@ -294,7 +298,7 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
   }
   v1::LogEntry entry = EntryOf(frame);
   if (frame.replica_first.value < 0 || !std::isfinite(frame.learning_rate) ||
-      (frame.examples > 0 && frame.dtype != v1::FLOAT32)) {
+      (frame.examples > 0 && BytesOf(frame.dtype, kSpaceAlignment) == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(config_.Name(), ": update ", frame.version,
                                                    ": replica_first, learning_rate or dtype is not that of an update"));
   }
@@ -306,17 +310,17 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
     follower_.Owe(ack);
   }
   for (uint32_t r = 0; r < entry.replica_count(); ++r) accepted_[entry.replica_first() + r] = entry.sequence();
-  Buffer gradient = std::move(frame.payload);
-  if (reinterpret_cast<uintptr_t>(gradient.data()) % alignof(float) != 0) {
-    gradient = Buffer::CopyOf(gradient.data(), gradient.size());
+  Buffer packed = std::move(frame.payload), gradient = packed;
+  if (DtypeOf(entry) != v1::FLOAT32 || reinterpret_cast<uintptr_t>(packed.data()) % alignof(float) != 0) {
+    gradient = UnpackGradient(config_, entry, {packed.data(), packed.size()});
   }
-  in_flight_.push_back({entry, gradient});
+  in_flight_.push_back({std::move(entry), std::move(gradient), std::move(packed)});
+  InFlight& update = in_flight_.back();
   if (config_.durability == v1::SNAPSHOT) {  // no log, here neither: recovery would take it for one that reaches further
-    persisted_ = entry.version();
-    gradient = {};
+    persisted_ = update.entry.version();
     Advance(effects);
   } else {
-    effects.persists.push_back({std::move(entry), std::move(gradient), std::exchange(image_to_note_, 0)});
+    effects.persists.push_back({update.entry, update.Packed(), std::exchange(image_to_note_, 0)});
   }
   return absl::OkStatus();
 }

@@ -26,6 +26,7 @@
 #include "common/model/loss_scale.h"
 #include "common/model/penalty.h"
 #include "common/tensor/buffer.h"
+#include "common/tensor/summation_tree.h"
 #include "server/optimizer.h"
 
 namespace cairn {
@@ -56,6 +57,8 @@ struct PartitionConfig {
   int64_t begin = 0, end = 0;  // numbers of the parameter space
   std::vector<Segment> segments;
   OptimizerRule optimizer;
+  v1::DataType wire = v1::FLOAT32;     // what gradients are rounded to, at every node of the summation tree
+  uint64_t seed = 0;
   double clip_norm = 0;                // kSynchronous
   std::vector<ClipScope> clip_scopes;  // kSynchronous; empty: nothing is measured of a gradient
   std::optional<LossScaleRule> loss_scale;
@@ -67,10 +70,14 @@ struct PartitionConfig {
   bool fsync = false;            // where the log is written before the reply: it reaches the disk, too
   uint32_t backup_replicas = 0;  // kSynchronous: a step closes without the gradients of so many
   bool backup = false;           // this copy follows a primary
+  bool keep = false;             // the job trains no more: what this copy is at goes to the disk, synced, where it is not there
   ImageOptions image;
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
 
   int64_t size() const { return end - begin; }
+  // In which type an update's gradient is exact, and logged and sent to backups: as it was summed up, where nothing is done to the sum.
+  v1::DataType log_dtype() const { return penalties.empty() && clip_norm == 0 ? wire : v1::FLOAT32; }
+  GradientRounding RoundingOf(uint64_t sequence) const { return {wire, seed, sequence, begin}; }
   std::string Name() const;  // "job 3 partition 7", for errors
 };
 
@@ -97,6 +104,10 @@ inline absl::Status CheckEntry(const PartitionConfig& config, const PartitionSta
                                size_t gradient_bytes) {
   return CheckEntry(config, state.version, state.sequences, entry, gradient_bytes);
 }
+// The bytes of an entry's gradient and its type: where the gradient is empty, the entry has none.
+inline v1::DataType DtypeOf(const v1::LogEntry& entry) { return entry.dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : entry.dtype(); }
+Buffer PackGradient(const v1::LogEntry& entry, const Buffer& gradient);  // shared, not copied, where it is FLOAT32
+Buffer UnpackGradient(const PartitionConfig& config, const v1::LogEntry& entry, absl::Span<const uint8_t> bytes);
 // Applies a checked entry. `gradient` holds the summed gradient (empty where entry.examples() == 0) and is consumed.
 // Slots that an image shares are copied before they are written to.
 void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer gradient, PartitionState& state);

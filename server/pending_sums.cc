@@ -12,7 +12,7 @@ bool PendingSums::Holds(const TreeNode& node) const {
   return after != sums_.begin() && std::prev(after)->second.node.Contains(node);
 }
 
-bool PendingSums::Add(const TreeNode& node, Sum sum) {
+bool PendingSums::Add(const TreeNode& node, Sum sum, const GradientRounding& rounding) {
   CAIRN_CHECK(IsNode(node, replicas_), "not a node of the tree");
   if (Holds(node)) return false;
   sums_.erase(sums_.lower_bound(node.first), sums_.lower_bound(node.end()));
@@ -25,8 +25,9 @@ bool PendingSums::Add(const TreeNode& node, Sum sum) {
     Sum other = std::move(it->second.sum);
     sums_.erase(it);
     const bool left = held.node.first < sibling.first;
-    held.sum = left ? Merge(std::move(held.sum), std::move(other)) : Merge(std::move(other), std::move(held.sum));
     held.node = Parent(held.node, replicas_);
+    held.sum = left ? Merge(std::move(held.sum), std::move(other), held.node, rounding)
+                    : Merge(std::move(other), std::move(held.sum), held.node, rounding);
   }
   const uint32_t first = held.node.first;
   sums_.emplace(first, std::move(held));
@@ -46,21 +47,26 @@ uint32_t PendingSums::replicas_held() const {
   return n;
 }
 
-PendingSums::Sum PendingSums::TakeAll() {
+PendingSums::Sum PendingSums::TakeAll(const GradientRounding& rounding) {
   Sum all;
-  for (auto& [first, held] : sums_) all = Merge(std::move(all), std::move(held.sum));
+  TreeNode node;
+  for (auto& [first, held] : sums_) {
+    if (all.examples == 0) node.first = first;
+    node.count = held.node.end() - node.first;
+    all = Merge(std::move(all), std::move(held.sum), node, rounding);
+  }
   sums_.clear();
   return all;
 }
 
-PendingSums::Sum PendingSums::Merge(Sum left, Sum right) {
+PendingSums::Sum PendingSums::Merge(Sum left, Sum right, const TreeNode& node, const GradientRounding& rounding) {
   if (right.examples == 0) return left;
   if (left.examples == 0) return right;
   const uint64_t examples = left.examples + right.examples;
   // x + y and y + x have the same bits, so that either side's memory will do.
   if (!left.gradient.unique() && right.gradient.unique()) std::swap(left, right);
   if (!left.gradient.unique()) left.gradient = Buffer::CopyOf(left.gradient.data(), left.gradient.size());
-  SumInto(left.gradient.mutable_floats(), right.gradient.floats());
+  SumInto(rounding, node, left.gradient.mutable_floats(), right.gradient.floats());
   return {std::move(left.gradient), examples};
 }
 

@@ -25,14 +25,15 @@ class PendingSums {
 
   // IsNode(node, replicas). False: a sum that contains the node is held already, the new one is dropped. Otherwise it
   // replaces what it contains. The buffer is written to if it is unique().
-  bool Add(const TreeNode& node, Sum sum);
+  // The sum is rounded; `rounding` is the step's.
+  bool Add(const TreeNode& node, Sum sum, const GradientRounding& rounding = {});
   bool Holds(const TreeNode& node) const;  // whole, alone or as part of a larger sum
   bool complete() const { return sums_.size() == 1 && sums_.begin()->second.node == RootOf(replicas_); }
   // complete(). Empties the tree.
   Sum TakeRoot();
   uint32_t replicas_held() const;
   // The sum of what there is, in the order of the replicas: not the tree's bits where nodes are missing. Empties the tree.
-  Sum TakeAll();
+  Sum TakeAll(const GradientRounding& rounding = {});
   size_t size() const { return sums_.size(); }
 
  private:
@@ -40,7 +41,7 @@ class PendingSums {
     TreeNode node;
     Sum sum;
   };
-  static Sum Merge(Sum left, Sum right);
+  static Sum Merge(Sum left, Sum right, const TreeNode& node, const GradientRounding& rounding);
 
   uint32_t replicas_;
   std::map<uint32_t, Held> sums_;  // by first replica

@@ -98,7 +98,7 @@ absl::Status ReplayEntry(const PartitionConfig& c, uint64_t version, std::string
     return Damaged(c, absl::StrCat("the gradient of log entry ", version));
   }
   CAIRN_RETURN_IF_ERROR(CheckEntry(c, state, entry, value.size()));
-  ApplyEntry(c, entry, Buffer::CopyOf(value.data(), value.size()), state);
+  ApplyEntry(c, entry, UnpackGradient(c, entry, {reinterpret_cast<const uint8_t*>(value.data()), value.size()}), state);
   return absl::OkStatus();
 }
 
@@ -319,7 +319,7 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
       batch.DeleteRange(VersionKey(config, 'i', version), VersionKey(config, 'i', version + 1));
     }
   }
-  return Annotate(store_.Write(batch, config.fsync), config.Name());
+  return Annotate(store_.Write(batch, config.fsync || config.keep), config.Name());
 }
 
 absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,

@@ -7,7 +7,7 @@
 //   key "j" job:u64                                          HostedJob, sealed
 //   key "p" job:u64 partition:u32 "h" version:u64            PartitionImage, sealed
 //   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  the image's tensors: 0 the values, then the slots; bytes
-//   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes
+//   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes, in the type that it names
 //   sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
 //
 // Invariants:

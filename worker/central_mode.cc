@@ -110,10 +110,10 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
 // The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
 Frame CentralMode::MakePush(Push& push, uint32_t partition) {
   const Own& own = own_[push.own_begin];
-  const bool rounded = own.joint != nullptr;
-  Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own.gradient, rounded);
+  const bool packed = own.joint != nullptr;
+  Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own.gradient, packed);
   frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
-  if (push.examples > 0 && (rounded || context_.wire == v1::FLOAT32)) {
+  if (push.examples > 0 && (packed || context_.wire == v1::FLOAT32)) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
   }
   return frame;

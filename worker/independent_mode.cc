@@ -143,6 +143,7 @@ void IndependentMode::TryPush(Own& own, uint32_t partition) {
 // do not depend on who is ready first. Adds up at the first call.
 const Buffer& IndependentMode::SumOf(Own& own, uint32_t partition) {
   int32_t& place = own.summed_in[partition];
+  if (place < 0 && own.members.size() == 1) place = 0;
   if (place < 0) {
     const Part& part = context_.parts[partition];
     std::vector<GradientSum> leaves(own.members.size());
@@ -151,7 +152,10 @@ const Buffer& IndependentMode::SumOf(Own& own, uint32_t partition) {
       if (member.examples == 0) continue;
       leaves[m] = {member.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), member.examples};
     }
-    const GradientSum sum = SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves);
+    GradientRounding rounding = context_.RoundingOf(partition, own.step);
+    if (!clipping_.scopes.empty()) rounding.type = v1::FLOAT32;  // what is clipped by norm is rounded after it
+    const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(leaves.size())};
+    const GradientSum sum = SumSubtree(node, leaves, rounding);
     for (size_t m = 0; m < leaves.size(); ++m) {
       if (leaves[m].gradient.data() == sum.gradient.data()) place = static_cast<int32_t>(m);
     }
@@ -170,7 +174,7 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
   } else {
     const uint64_t examples = own.not_finite ? 0 : own.examples;
     frame = context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
-                              /*rounded=*/own.joint != nullptr && own.joint->type == context_.wire);
+                              /*packed=*/own.joint != nullptr && own.joint->type == context_.wire);
     frame.loss_scale = own.loss_scale;
     frame.not_finite = own.not_finite;
   }

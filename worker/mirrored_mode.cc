@@ -35,6 +35,10 @@ std::vector<TreeNode> MirroredMode::NodesOf(const std::vector<uint32_t>& held) c
 
 // The gradient buffer that holds the node's sum in the partition's range. Adds up at the first call.
 Buffer& MirroredMode::SumOf(Push& push, uint32_t partition) {
+  if (push.summed_in[partition] < 0 && push.node.count == 1) {
+    own_[push.own_begin].touched = true;
+    push.summed_in[partition] = 0;
+  }
   if (push.summed_in[partition] < 0) {
     const Part& part = context_.parts[partition];
     std::vector<GradientSum> leaves(push.node.count);
@@ -44,7 +48,7 @@ Buffer& MirroredMode::SumOf(Push& push, uint32_t partition) {
       if (own.examples == 0) continue;
       leaves[i] = {own.gradient.mutable_floats().subspan(part.range.begin(), part.numbers()), own.examples};
     }
-    const GradientSum sum = SumSubtree(push.node, leaves);
+    const GradientSum sum = SumSubtree(push.node, leaves, context_.RoundingOf(partition, step_));
     for (uint32_t i = 0; i < push.node.count; ++i) {
       if (leaves[i].gradient.data() == sum.gradient.data()) push.summed_in[partition] = static_cast<int32_t>(i);
     }
@@ -55,8 +59,8 @@ Buffer& MirroredMode::SumOf(Push& push, uint32_t partition) {
 
 Frame MirroredMode::MakePush(Push& push, uint32_t partition) {
   const Buffer gradient = push.examples > 0 ? SumOf(push, partition) : Buffer();
-  const bool rounded = push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
-  return context_.MakePush(partition, push.node.first, push.node.count, step_, push.examples, gradient, rounded);
+  const bool packed = push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
+  return context_.MakePush(partition, push.node.first, push.node.count, step_, push.examples, gradient, packed);
 }
 
 absl::Status MirroredMode::CheckAnswer(const Frame& frame, uint32_t partition) const {

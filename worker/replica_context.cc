@@ -136,8 +136,12 @@ Frame Context::MakePull(uint32_t partition) const {
   return frame;
 }
 
+GradientRounding Context::RoundingOf(uint32_t partition, int64_t step) const {
+  return {wire, spec.seed(), static_cast<uint64_t>(step) + 1, static_cast<int64_t>(parts[partition].range.begin())};
+}
+
 Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
-                        const Buffer& gradient, bool rounded) const {
+                        const Buffer& gradient, bool packed) const {
   const Part& part = parts[partition];
   Frame frame;
   frame.kind = v1::ExchangeFrame::PUSH;
@@ -153,7 +157,7 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   frame.dtype = wire;
   frame.reply_dtype = wire;
   if (examples > 0) {
-    if (wire == v1::FLOAT32 || rounded) {
+    if (wire == v1::FLOAT32 || packed) {
       frame.payload = gradient.Slice(part.range.begin() * SizeOf(wire), part.numbers() * SizeOf(wire));
     } else {
       frame.payload = Buffer::Allocate(part.numbers() * SizeOf(wire));

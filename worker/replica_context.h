@@ -120,10 +120,12 @@ struct Context {
   absl::Status CheckValues(const Frame& frame, uint32_t partition) const;
   void CopyValues(const Frame& frame, Buffer& into) const;
   Frame MakePull(uint32_t partition) const;
-  // sum: the gradient, empty where examples == 0; float32, or rounded: of the wire type already. Shared, not copied, where it is of the wire
-  // type.
+  // How the step's gradients are rounded, in the partition.
+  GradientRounding RoundingOf(uint32_t partition, int64_t step) const;
+  // sum: the gradient, empty where examples == 0; float32, or packed: of the wire type already. Shared, not copied, where it is of the wire
+  // type. What is not rounded is rounded as replica `first`'s alone.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
-                 const Buffer& gradient, bool rounded = false) const;
+                 const Buffer& gradient, bool packed = false) const;
   // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums (ReplicaCoreOptions.joins), or there is
   // nothing to be added up or rounded.
   std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step, v1::DataType type);

@@ -45,6 +45,41 @@ float FromFloat16(uint16_t h) {
   return std::bit_cast<float>(sign | u);
 }
 
+// From(To(f)) without the way through 16 bits.
+float RoundBfloat16(float f) {
+  const uint32_t u = std::bit_cast<uint32_t>(f);
+  const uint32_t rounded = u + 0x7fff + ((u >> 16) & 1);
+  return std::bit_cast<float>(Choose((u & 0x7fffffff) > 0x7f800000, u | 0x400000, rounded) & 0xffff0000);
+}
+
+float RoundFloat16(float f) {
+  constexpr uint32_t kLeast = 0x38800000;  // as above
+  const uint32_t u = std::bit_cast<uint32_t>(f);
+  const uint32_t a = u & 0x7fffffff;
+  const uint32_t subnormal = std::bit_cast<uint32_t>((std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) - 0.5f);
+  uint32_t r = (a + 0xfff + ((a >> 13) & 1)) & ~uint32_t{0x1fff};
+  r = Choose(a < kLeast, subnormal, r);
+  r = Choose(a >= 0x477ff000, 0x7f800000, r);
+  r = Choose(a > 0x7f800000, 0x7fc00000, r);
+  return std::bit_cast<float>((u & 0x80000000) | r);
+}
+
+CAIRN_VECTORIZED void RoundBfloat16s(float* __restrict io, size_t count) {
+  for (size_t i = 0; i < count; ++i) io[i] = RoundBfloat16(io[i]);
+}
+CAIRN_VECTORIZED void RoundFloat16s(float* __restrict io, size_t count) {
+  for (size_t i = 0; i < count; ++i) io[i] = RoundFloat16(io[i]);
+}
+CAIRN_VECTORIZED void SumBfloat16s(float* __restrict into, const float* __restrict from, size_t count) {
+  for (size_t i = 0; i < count; ++i) into[i] = RoundBfloat16(into[i] + from[i]);
+}
+CAIRN_VECTORIZED void SumFloat16s(float* __restrict into, const float* __restrict from, size_t count) {
+  for (size_t i = 0; i < count; ++i) into[i] = RoundFloat16(into[i] + from[i]);
+}
+CAIRN_VECTORIZED void SumFloat32s(float* __restrict into, const float* __restrict from, size_t count) {
+  for (size_t i = 0; i < count; ++i) into[i] += from[i];
+}
+
 // The 16-bit side may stand at any address.
 CAIRN_VECTORIZED void ToBfloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out) {
   for (size_t i = 0; i < count; ++i) {
@@ -84,8 +119,10 @@ size_t SizeOf(v1::DataType type) {
   }
 }
 
+size_t BytesOf(v1::DataType type, size_t numbers) { return numbers * SizeOf(type); }
+
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out) {
-  CAIRN_CHECK(out.size() == in.size() * SizeOf(type), "FromFloat: sizes differ");
+  CAIRN_CHECK(out.size() == BytesOf(type, in.size()), "FromFloat: sizes differ");
   if (in.empty()) return;
   if (type == v1::FLOAT32) {
     std::memcpy(out.data(), in.data(), out.size());
@@ -95,13 +132,25 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
 }
 
 void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out) {
-  CAIRN_CHECK(in.size() == out.size() * SizeOf(type), "ToFloat: sizes differ");
+  CAIRN_CHECK(in.size() == BytesOf(type, out.size()), "ToFloat: sizes differ");
   if (out.empty()) return;
   if (type == v1::FLOAT32) {
     std::memcpy(out.data(), in.data(), in.size());
     return;
   }
   (type == v1::BFLOAT16 ? FromBfloat16s : FromFloat16s)(in.data(), out.size(), out.data());
+}
+
+void RoundTo(v1::DataType type, absl::Span<float> numbers) {
+  CAIRN_CHECK(SizeOf(type) > 0, "RoundTo: not such a type");
+  if (type == v1::FLOAT32) return;
+  (type == v1::BFLOAT16 ? RoundBfloat16s : RoundFloat16s)(numbers.data(), numbers.size());
+}
+
+void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from) {
+  CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");
+  CAIRN_CHECK(SizeOf(type) > 0, "SumRounded: not such a type");
+  (type == v1::FLOAT32 ? SumFloat32s : type == v1::BFLOAT16 ? SumBfloat16s : SumFloat16s)(into.data(), from.data(), into.size());
 }
 
 }  // namespace cairn

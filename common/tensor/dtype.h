@@ -11,12 +11,20 @@
 
 namespace cairn {
 
-// Bytes of one element; 0 for a type that is not known.
+// Bytes of one element; 0 for a type that is not known, or whose elements have no size of their own.
 size_t SizeOf(v1::DataType type);
 
-// out.size() == in.size() * SizeOf(type).
+// Bytes of so many numbers; 0 for a type that is not known.
+size_t BytesOf(v1::DataType type, size_t numbers);
+
+// out.size() == BytesOf(type, in.size()).
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out);
-// in.size() == out.size() * SizeOf(type).
+// in.size() == BytesOf(type, out.size()).
 void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out);
+
+// Each number becomes the nearest one that the type has: ToFloat(FromFloat(numbers)), bit for bit. Of the types that SizeOf knows.
+void RoundTo(v1::DataType type, absl::Span<float> numbers);
+// into = RoundTo(into + from), in one pass. Of one size; they do not overlap.
+void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from);
 
 }  // namespace cairn

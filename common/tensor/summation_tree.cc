@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/tensor/vectorize.h"
+#include "common/tensor/dtype.h"
 
 namespace cairn {
 namespace {
@@ -17,9 +17,8 @@ TreeNode NodeAt(uint32_t replica, int k, uint32_t replicas) {
   return {static_cast<uint32_t>(first), static_cast<uint32_t>(end - first)};
 }
 
-CAIRN_VECTORIZED void AddLoop(float* __restrict into, const float* __restrict from, size_t n) {
-  for (size_t i = 0; i < n; ++i) into[i] += from[i];
-}
+// Of leaves that are rounded first: so many numbers of all of them at once, which stay in the nearest caches from rounding to rounding.
+constexpr size_t kNumbersAtOnce = 2048;
 
 void CollectMaximal(const TreeNode& node, absl::Span<const uint32_t> held, std::vector<TreeNode>& out) {
   if (held.empty()) return;
@@ -75,21 +74,50 @@ std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t rep
   return out;
 }
 
-void SumInto(absl::Span<float> into, absl::Span<const float> from) {
-  CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");
-  AddLoop(into.data(), from.data(), into.size());
+void RoundGradient(const GradientRounding& rounding, const TreeNode& /*node*/, absl::Span<float> numbers) {
+  RoundTo(rounding.type, numbers);
 }
 
-GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves) {
-  CAIRN_CHECK(leaves.size() == node.count && node.count > 0, "one leaf a replica");
-  if (node.count == 1) return leaves[0].examples == 0 ? GradientSum{} : leaves[0];
+void SumInto(absl::Span<float> into, absl::Span<const float> from) { SumRounded(v1::FLOAT32, into, from); }
+
+void SumInto(const GradientRounding& rounding, const TreeNode& /*node*/, absl::Span<float> into, absl::Span<const float> from) {
+  SumRounded(rounding.type, into, from);
+}
+
+namespace {
+
+GradientSum SumLeaves(const TreeNode& node, absl::Span<const GradientSum> leaves, const GradientRounding& rounding) {
+  if (node.count == 1) {
+    if (leaves[0].examples == 0) return {};
+    RoundGradient(rounding, node, leaves[0].gradient);
+    return leaves[0];
+  }
   const TreeNode left_node = LeftChild(node);
-  const GradientSum left = SumSubtree(left_node, leaves.subspan(0, left_node.count));
-  const GradientSum right = SumSubtree(RightChild(node), leaves.subspan(left_node.count));
+  const GradientSum left = SumLeaves(left_node, leaves.subspan(0, left_node.count), rounding);
+  const GradientSum right = SumLeaves(RightChild(node), leaves.subspan(left_node.count), rounding);
   if (right.examples == 0) return left;
   if (left.examples == 0) return right;
-  SumInto(left.gradient, right.gradient);
+  SumInto(rounding, node, left.gradient, right.gradient);
   return {left.gradient, left.examples + right.examples};
+}
+
+}  // namespace
+
+GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves, const GradientRounding& rounding) {
+  CAIRN_CHECK(leaves.size() == node.count && node.count > 0, "one leaf a replica");
+  if (rounding.exact()) return SumLeaves(node, leaves, rounding);
+  const auto whole = std::find_if(leaves.begin(), leaves.end(), [](const GradientSum& leaf) { return leaf.examples > 0; });
+  if (whole == leaves.end()) return {};
+  GradientSum sum = *whole;  // what has no examples on its right, or is the first on a sum's left
+  const size_t size = whole->gradient.size();
+  std::vector<GradientSum> some(leaves.begin(), leaves.end());
+  for (size_t at = 0; at < size; at += kNumbersAtOnce) {
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (some[i].examples > 0) some[i].gradient = leaves[i].gradient.subspan(at, kNumbersAtOnce);
+    }
+    sum.examples = SumLeaves(node, some, rounding.From(static_cast<int64_t>(at))).examples;
+  }
+  return sum;
 }
 
 }  // namespace cairn

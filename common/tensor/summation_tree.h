@@ -8,6 +8,8 @@
 //      two children; a child that would lie wholly beyond R does not
 //      exist, so that [4, 5) of R = 5 is one node, not three.
 //   3. A part without examples adds nothing: the other side is taken as it is, bit for bit.
+//   4. Every node, leaves and root too, is rounded to the type in which the job's gradients travel (GradientRounding). So whatever is sent is
+//      exact, and it does not matter which nodes were sent and which added up before.
 // Hence the sum of a node is a function of its replicas' gradients alone.
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "cairn/v1/types.pb.h"
 
 namespace cairn {
 
@@ -45,8 +48,24 @@ TreeNode RightChild(const TreeNode& node);
 // duplicates, all below R. The result is in order of `first`.
 std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t replicas);
 
+// How the numbers of the parameter space from `begin` on are rounded in one update.
+struct GradientRounding {
+  v1::DataType type = v1::FLOAT32;  // JobSpec.wire_dtype; FLOAT32: nothing is rounded
+  // Of types that round at random (none of 16 bits does): which update of which job it is.
+  uint64_t seed = 0;      // JobSpec.seed
+  uint64_t sequence = 0;  // of the update: its step + 1
+  int64_t begin = 0;
+
+  bool exact() const { return type == v1::FLOAT32; }
+  GradientRounding From(int64_t numbers) const { return {type, seed, sequence, begin + numbers}; }
+};
+// The numbers of the node become such as the type has. What has been rounded stays as it is.
+void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> numbers);
+
 // into[i] += from[i]. Of one size; they do not overlap.
 void SumInto(absl::Span<float> into, absl::Span<const float> from);
+// The sum of the node's children, which are rounded, and rounded as the node's: in one pass.
+void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> into, absl::Span<const float> from);
 
 // A sum of gradients over `examples` examples. With examples == 0 the gradient counts for nothing and may be empty.
 struct GradientSum {
@@ -55,7 +74,7 @@ struct GradientSum {
 };
 // The sum of a node, in place: leaves[i] is of replica node.first + i, and leaves.size() == node.count. The result's
 // gradient is the memory of one of the leaves (empty where no leaf has examples); the others hold partial sums
-// afterwards.
-GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves);
+// afterwards. The leaves need not be rounded.
+GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves, const GradientRounding& rounding = {});
 
 }  // namespace cairn

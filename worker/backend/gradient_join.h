@@ -1,9 +1,9 @@
 // GradientJoin: the sum of several replicas' gradients (or one's alone) as a backend makes it where it computes: one gradient leaves the worker,
-// rounded to the type in which it is sent.
+// in the type in which it is sent.
 //
 // Made by Backend::Join for one step, given to Program::TrainJoined of each replica that has examples, from any threads in any order; nobody
 // waits for another. Invariants:
-//   1. The bits are those of SumSubtree (common/tensor/summation_tree.h) and of FromFloat (common/tensor/dtype.h).
+//   1. The bits are those of SumSubtree (common/tensor/summation_tree.h), every node rounded to the type.
 //   2. Every range is told once, when the last replica's gradient is in it. If one never comes, some are never told.
 #pragma once
 

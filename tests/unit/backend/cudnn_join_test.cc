@@ -90,7 +90,7 @@ class CudnnJoinTest : public testing::Test {
     }
     for (size_t i = 0; i < replicas_.size(); ++i) leaves.push_back({absl::MakeSpan(gradients[i]), static_cast<uint64_t>(replicas_[i].batch.examples)});
     std::vector<uint8_t> out(space * SizeOf(type));
-    FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves).gradient, type, absl::MakeSpan(out));
+    FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves, {type}).gradient, type, absl::MakeSpan(out));
     return out;
   }
 
@@ -258,7 +258,7 @@ TEST_F(CudnnJoinTest, PiecesAreAddedUpAsOnTheHost) {
           leaves.push_back({absl::MakeSpan(gradients[r]), 1});
         }
         std::vector<uint8_t> expected(space * 2);
-        FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves).gradient, v1::BFLOAT16, absl::MakeSpan(expected));
+        FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves, {v1::BFLOAT16}).gradient, v1::BFLOAT16, absl::MakeSpan(expected));
         for (int step = 0; step < 3; ++step) {  // recorded from the second on; each begins with nothing in the sum
           const JoinOptions options = Options(v1::BFLOAT16, 5);
           const auto join = Join(options);

@@ -65,6 +65,29 @@ TEST_P(Elementwise, Affine) {
   }
 }
 
+TEST_P(Elementwise, AffineOfBytes) {
+  for (int64_t n : {1, 7, 8, 2049, 5000}) {
+    std::vector<uint8_t> bytes(n);
+    for (int64_t i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>(i * 37 + 11);
+    const Tensor floats(std::vector<float>(bytes.begin(), bytes.end()));
+    Memory from(n);
+    from.Put(bytes.data(), bytes.size());
+    for (auto [scale, offset] : {std::pair(1.0f, 0.0f), {1 / 127.5f, -1.0f}, {0.3f, 7.0f}}) {
+      const auto launched = [&](const auto& launch) { return Launched(n, type(), [&](void* y) { return launch(y); }); };
+      const std::vector<float> got = launched([&, scale = scale, offset = offset](void* y) {
+        return AffineOfBytes(nullptr, n, scale, offset, static_cast<const uint8_t*>(from.data()), y, type());
+      });
+      const std::vector<float> want = launched([&, scale = scale, offset = offset](void* y) {
+        return Affine(nullptr, n, scale, offset, floats.data(), DType::kFloat32, y, type(), false);
+      });
+      EXPECT_EQ(got, want) << n << " numbers * " << scale << " + " << offset;
+      if (scale == 1) {
+        for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got[i], bytes[i]);
+      }
+    }
+  }
+}
+
 TEST_P(Elementwise, Transpose) {
   for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {33, 65}, {100, 7}, {64, 32}, {1, 300}}) {
     const Tensor x(Random(rows * columns, 2), type());
@@ -301,6 +324,29 @@ TEST_P(Elementwise, MarkNonFinite) {
 }
 
 // ---- joins ----
+
+TEST_P(Elementwise, RoundedSumIsANodeOfTheTree) {
+  const auto wire = WireType(type());
+  for (const int64_t n : {5, 2056}) {
+    for (const float factor : {1.0f, 0x1p-6f}) {
+      std::vector<float> left = Random(static_cast<size_t>(n), 40), right = Random(static_cast<size_t>(n), 41);
+      left[1] = 70000;  // beyond float16
+      right[2] = NAN;
+      const Tensor x(left, DType::kFloat32), y(right, DType::kFloat32);
+      const auto launched = [&](const Inputs& in) {
+        return Launched(n, DType::kFloat32, [&](void* out) { return RoundedSum(nullptr, n, in, factor, static_cast<float*>(out), type()); });
+      };
+      const std::vector<float> leaf = launched({1, {x.data()}}), sum = launched({2, {x.data(), y.data()}});
+      for (float& f : left) f *= factor;
+      for (float& f : right) f *= factor;
+      const std::vector<GradientSum> leaves = {{absl::MakeSpan(left), 1}, {absl::MakeSpan(right), 1}};
+      RoundGradient({wire}, {0, 1}, absl::MakeSpan(left));
+      EXPECT_EQ(std::memcmp(leaf.data(), left.data(), left.size() * 4), 0);
+      SumSubtree({0, 2}, leaves, {wire});
+      EXPECT_EQ(std::memcmp(sum.data(), left.data(), left.size() * 4), 0);
+    }
+  }
+}
 
 TEST_P(Elementwise, SumAndMaximum) {
   for (int64_t n : {5, 2056}) {

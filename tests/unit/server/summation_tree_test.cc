@@ -15,7 +15,15 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kSize = 37;
+constexpr size_t kSize = 48;
+
+// The types in which gradients travel.
+class SummationTreeTypeTest : public testing::TestWithParam<v1::DataType> {
+ protected:
+  GradientRounding rounding() const { return {GetParam(), 7, 3, 64}; }
+};
+INSTANTIATE_TEST_SUITE_P(All, SummationTreeTypeTest, testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16),
+                         [](const auto& info) { return v1::DataType_Name(info.param); });
 
 struct Leaf {
   std::vector<float> gradient;
@@ -33,22 +41,28 @@ std::vector<Leaf> RandomLeaves(uint32_t replicas, std::mt19937& rng) {
   return leaves;
 }
 
-// The definition: the subtree of 2^k replicas from `first` on, cut off at R.
-Leaf NaiveSum(const std::vector<Leaf>& leaves, uint32_t first, uint32_t width) {
+// The definition: the subtree of 2^k replicas from `first` on, cut off at R; every node is rounded.
+Leaf NaiveSum(const std::vector<Leaf>& leaves, uint32_t first, uint32_t width, const GradientRounding& rounding) {
   if (first >= leaves.size()) return {};
-  if (width == 1) return leaves[first];
-  Leaf left = NaiveSum(leaves, first, width / 2);
-  const Leaf right = NaiveSum(leaves, first + width / 2, width / 2);
+  const TreeNode node = {first, std::min(width, static_cast<uint32_t>(leaves.size()) - first)};
+  if (width == 1) {
+    Leaf leaf = leaves[first];
+    RoundGradient(rounding, node, absl::MakeSpan(leaf.gradient));
+    return leaf;
+  }
+  Leaf left = NaiveSum(leaves, first, width / 2, rounding);
+  const Leaf right = NaiveSum(leaves, first + width / 2, width / 2, rounding);
   if (right.examples == 0) return left;
   if (left.examples == 0) return right;
   for (size_t i = 0; i < kSize; ++i) left.gradient[i] = left.gradient[i] + right.gradient[i];
+  RoundGradient(rounding, node, absl::MakeSpan(left.gradient));
   left.examples += right.examples;
   return left;
 }
-Leaf NaiveSum(const std::vector<Leaf>& leaves, const TreeNode& node) {
+Leaf NaiveSum(const std::vector<Leaf>& leaves, const TreeNode& node, const GradientRounding& rounding) {
   uint32_t width = 1;
   while (width < node.count) width *= 2;
-  return NaiveSum(leaves, node.first, width);
+  return NaiveSum(leaves, node.first, width, rounding);
 }
 
 std::set<TreeNode> NaiveNodes(uint32_t replicas) {
@@ -118,7 +132,7 @@ TEST(SummationTreeTest, MaximalNodesCoverASetWithTheFewestNodes) {
   }
 }
 
-TEST(SummationTreeTest, SubtreeSumsHaveTheBitsOfTheDefinition) {
+TEST_P(SummationTreeTypeTest, SubtreeSumsHaveTheBitsOfTheDefinition) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
@@ -128,8 +142,8 @@ TEST(SummationTreeTest, SubtreeSumsHaveTheBitsOfTheDefinition) {
       std::vector<Leaf> memory(leaves.begin() + node.first, leaves.begin() + node.end());
       std::vector<GradientSum> spans;
       for (Leaf& leaf : memory) spans.push_back({absl::MakeSpan(leaf.gradient), leaf.examples});
-      const GradientSum sum = SumSubtree(node, spans);
-      const Leaf expected = NaiveSum(leaves, node);
+      const GradientSum sum = SumSubtree(node, spans, rounding());
+      const Leaf expected = NaiveSum(leaves, node, rounding());
       EXPECT_EQ(sum.examples, expected.examples);
       EXPECT_TRUE(SameBits(sum.gradient.data(), expected.gradient, sum.gradient.size())) << node << " of " << replicas;
     }
@@ -146,7 +160,7 @@ void RandomCut(const TreeNode& node, std::mt19937& rng, std::vector<TreeNode>& o
   RandomCut(RightChild(node), rng, out);
 }
 
-TEST(PendingSumsTest, RootIsTheSameForEveryOrderCutAndRepetition) {
+TEST_P(SummationTreeTypeTest, RootIsTheSameForEveryOrderCutAndRepetition) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
@@ -166,20 +180,20 @@ TEST(PendingSumsTest, RootIsTheSameForEveryOrderCutAndRepetition) {
       bool contained = true;
       for (uint32_t r = node.first; r < node.end(); ++r) contained = contained && here.contains(r);
       EXPECT_EQ(pending.Holds(node), contained) << node << " of " << replicas;
-      const Leaf sum = NaiveSum(leaves, node);
+      const Leaf sum = NaiveSum(leaves, node, rounding());
       Buffer gradient = ToBuffer(sum.gradient);
       if (rng() % 3 == 0) {
         shared.push_back(gradient);
         shared_bytes.push_back(sum);
       }
-      EXPECT_EQ(pending.Add(node, {std::move(gradient), sum.examples}), !contained);
+      EXPECT_EQ(pending.Add(node, {std::move(gradient), sum.examples}, rounding()), !contained);
       for (uint32_t r = node.first; r < node.end(); ++r) here.insert(r);
       EXPECT_EQ(pending.complete(), here.size() == replicas);
       EXPECT_LE(pending.size(), MaximalNodes(std::vector<uint32_t>(here.begin(), here.end()), replicas).size());
     }
     ASSERT_TRUE(pending.complete());
     const PendingSums::Sum root = pending.TakeRoot();
-    const Leaf expected = NaiveSum(leaves, RootOf(replicas));
+    const Leaf expected = NaiveSum(leaves, RootOf(replicas), rounding());
     EXPECT_EQ(root.examples, expected.examples);
     EXPECT_TRUE(SameBits(root.gradient.floats().data(), expected.gradient, root.gradient.size() / 4)) << replicas;
     EXPECT_EQ(pending.size(), 0u);

@@ -108,6 +108,28 @@ TEST_P(SixteenBits, ManyAsEachAlone) {
   }
 }
 
+TEST_P(SixteenBits, RoundToIsTheWayDownAndUp) {
+  std::mt19937 random(13);
+  std::vector<float> numbers(300000), from(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = i < 65536 ? std::bit_cast<float>(static_cast<uint32_t>(i << 16)) : std::bit_cast<float>(static_cast<uint32_t>(random()));
+    if (i % 3 == 0) numbers[i] = std::bit_cast<float>(static_cast<uint32_t>(0x33000000 + random() % 0x14800000));  // of float16's range
+    from[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(numbers[i]) ^ static_cast<uint32_t>(random() % 0x1000000));
+  }
+  std::vector<float> rounded = numbers, sums = numbers;
+  RoundTo(GetParam(), absl::MakeSpan(rounded));
+  SumRounded(GetParam(), absl::MakeSpan(sums), from);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(rounded[i]), std::bit_cast<uint32_t>(Up(Down(numbers[i], GetParam()), GetParam()))) << i;
+    const float sum = numbers[i] + from[i];
+    if (std::isnan(sum)) {
+      ASSERT_TRUE(std::isnan(sums[i])) << i;  // which of two NaN it is, is the processor's choice
+    } else {
+      ASSERT_EQ(std::bit_cast<uint32_t>(sums[i]), std::bit_cast<uint32_t>(Up(Down(sum, GetParam()), GetParam()))) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SixteenBits, testing::Values(v1::BFLOAT16, v1::FLOAT16),
                          [](const auto& info) { return v1::DataType_Name(info.param); });
 

@@ -112,24 +112,18 @@ std::vector<float> FakeCluster::ReferenceValues() const {
   float loss_scale = options_.loss_scale;
   int finite_steps = 0;
   reference_skips_ = 0;
-  const auto on_wire = [&](std::vector<float>& v) {
-    if (options_.wire == v1::FLOAT32) return;
-    std::vector<uint8_t> bytes(v.size() * SizeOf(options_.wire));
-    FromFloat(v, options_.wire, absl::MakeSpan(bytes));
-    ToFloat(bytes, options_.wire, absl::MakeSpan(v));
-  };
   for (int64_t step = 0; step < plan_.total_steps; ++step) {
     std::vector<float> seen = values;
-    on_wire(seen);
+    NaiveRound(options_.wire, seen);
     NaiveSum sum =
-        SumTree(0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
+        SumTree(options_.wire, 0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
           if (n != 1) return std::nullopt;
           NaiveSum leaf;
           leaf.examples = plan_.Places(step, ReplicaId(r)).size();
           for (size_t i = 0; i < seen.size() && leaf.examples > 0; ++i) {
             leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i], loss_scale));
           }
-          if (leaf.examples > 0) on_wire(leaf.gradient);
+          if (leaf.examples > 0) NaiveRound(options_.wire, leaf.gradient);
           return leaf;
         });
     const bool finite = loss_scale == 0 || std::all_of(sum.gradient.begin(), sum.gradient.end(), [](float g) { return std::isfinite(g); });
@@ -315,7 +309,7 @@ bool FakeCluster::Sum(Join& join, uint32_t p) {
   }
   const size_t element = SizeOf(join.joint->type);
   Buffer into = join.joint->gradient;
-  FromFloat(SumSubtree(join.joint->node, leaves).gradient, join.joint->type, {into.mutable_data() + begin * element, numbers * element});
+  FromFloat(SumSubtree(join.joint->node, leaves, {join.joint->type}).gradient, join.joint->type, {into.mutable_data() + begin * element, numbers * element});
   return true;
 }
 

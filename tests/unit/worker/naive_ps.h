@@ -16,22 +16,31 @@
 
 namespace cairn {
 
+// The numbers of the wire type nearest to these.
+inline void NaiveRound(v1::DataType wire, std::vector<float>& numbers) {
+  if (wire == v1::FLOAT32) return;
+  std::vector<uint8_t> bytes(numbers.size() * SizeOf(wire));
+  FromFloat(numbers, wire, absl::MakeSpan(bytes));
+  ToFloat(bytes, wire, absl::MakeSpan(numbers));
+}
+
 // The sum of replicas [first, first + count) by the definition of the tree: split at the largest power of two below
-// count; what has no examples is skipped. leaf(r) is replica r's {gradient, examples}.
+// count; what has no examples is skipped; every sum is rounded. leaf(r) is replica r's {gradient, examples}, rounded.
 struct NaiveSum {
   std::vector<float> gradient;
   uint64_t examples = 0;
 };
 template <typename Leaf>
-NaiveSum SumTree(uint32_t first, uint32_t count, const Leaf& leaf) {
+NaiveSum SumTree(v1::DataType wire, uint32_t first, uint32_t count, const Leaf& leaf) {
   if (std::optional<NaiveSum> whole = leaf(first, count)) return *whole;
   uint32_t half = 1;
   while (half * 2 < count) half *= 2;
-  NaiveSum left = SumTree(first, half, leaf);
-  const NaiveSum right = SumTree(first + half, count - half, leaf);
+  NaiveSum left = SumTree(wire, first, half, leaf);
+  const NaiveSum right = SumTree(wire, first + half, count - half, leaf);
   if (right.examples == 0) return left;
   if (left.examples == 0) return right;
   for (size_t i = 0; i < left.gradient.size(); ++i) left.gradient[i] = left.gradient[i] + right.gradient[i];
+  NaiveRound(wire, left.gradient);
   left.examples += right.examples;
   return left;
 }
@@ -153,7 +162,7 @@ class NaivePartition {
     for (const auto& [node, s] : sums_) covered += node.second;
     if (covered < last_.size()) return absl::OkStatus();
     NaiveSum total =
-        SumTree(0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
+        SumTree(f.dtype, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
           const auto it = sums_.find({a, n});
           return it == sums_.end() ? std::nullopt : std::optional(it->second);
         });

@@ -142,7 +142,7 @@ absl::Status DeviceJoin::Source::EachPart(int64_t from, int64_t to,
   return some(from, to, factor);
 }
 
-// The gradient, times the factor, into a room.
+// The gradient, times the factor and rounded, into a room.
 absl::Status DeviceJoin::Park(Work& work, Part* have) {
   const Source& source = work.source;
   CAIRN_ASSIGN_OR_RETURN(have->room, TakeRoom(source.machine, work.range));
@@ -150,10 +150,7 @@ absl::Status DeviceJoin::Park(Work& work, Part* have) {
   return source.EachPart(work.begin, work.end, [&](int64_t begin, int64_t end, float factor) {
     const float* from = source.gradient + begin;
     float* to = have->room->block.as<float>() + begin;
-    if (factor == 1) {
-      return FromKernel(kernels::Affine(source.machine.aside(), end - begin, 1, 0, from, DType::kFloat32, to, DType::kFloat32, false));
-    }
-    return FromKernel(kernels::Sum(source.machine.aside(), end - begin, {1, {from}}, factor, to, DType::kFloat32));
+    return FromKernel(kernels::RoundedSum(source.machine.aside(), end - begin, {1, {from}}, factor, to, TypeOf(options_.type)));
   });
 }
 
@@ -171,7 +168,7 @@ absl::Status DeviceJoin::AddTo(Work& work, Part other, Part* have) {
   const float* const from = *have ? work.At(have->room) : work.source.gradient + work.begin;
   if (*have) work.leaving.push_back(have->room);
   *have = other;
-  return FromKernel(kernels::Sum(machine.aside(), work.numbers(), {2, {to, from}}, 1, to, DType::kFloat32));
+  return FromKernel(kernels::RoundedSum(machine.aside(), work.numbers(), {2, {to, from}}, 1, to, TypeOf(options_.type)));
 }
 
 absl::Status DeviceJoin::Settle(Work& work) {

@@ -1,8 +1,8 @@
 // DeviceJoin: gradients of replicas added up on the devices that computed them (worker/backend/gradient_join.h).
 //
 // The summation tree of the replicas that have examples, for each range of the parameter space by itself. A replica whose range is final adds
-// it to what its sibling has left; where nothing is there yet, it leaves its own in memory of the join on its device and goes. Whoever
-// comes last at the root rounds the sum and copies it out. So no thread waits for another, ranges go out while the backward pass goes on, and
+// it to what its sibling has left; where nothing is there yet, it leaves its own in memory of the join on its device and goes. Every node is
+// rounded to the type of the sum, and stays float32 in memory. Whoever comes last at the root packs the sum and copies it out. So no thread waits for another, ranges go out while the backward pass goes on, and
 // who comes first changes no bit: the sum of two numbers is the same from both sides. Between devices a partial sum is copied by
 // Machine::CopyPeer.
 //

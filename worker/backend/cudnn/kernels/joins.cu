@@ -39,6 +39,39 @@ struct Joined {
   }
 };
 
+template <int V>
+CAIRN_DEVICE void RoundTo(DType type, Numbers<V>& n) {
+  if (type == DType::kFloat32) return;
+  CAIRN_UNROLL
+  for (int j = 0; j < V; ++j) n.at[j] = FromBits(ToBits(n.at[j], type), type);
+}
+
+struct JoinedAndRounded {
+  Inputs in;
+  float factor;
+  DType rounding;
+  Out y;
+  template <int V>
+  CAIRN_DEVICE Numbers<V> Part(int k, int64_t i) const {
+    Numbers<V> n = Load<V>({in.x[k], DType::kFloat32}, i);
+    if (factor != 1) {
+      CAIRN_UNROLL
+      for (int j = 0; j < V; ++j) n.at[j] *= factor;
+    }
+    RoundTo<V>(rounding, n);
+    return n;
+  }
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t i) const {
+    Numbers<V> all = Part<V>(0, i);
+    for (int k = 1; k < in.count; ++k) {
+      JoinInto<Plus>(all, Part<V>(k, i));
+      RoundTo<V>(rounding, all);
+    }
+    Store<V>(y, i, all);
+  }
+};
+
 struct MaximumOfBackward {
   Inputs in;
   int which;
@@ -180,6 +213,10 @@ struct RepeatedProductBackward {
 
 Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DType type) {
   return LaunchForEach(stream, n, true, Joined<Plus>{in, factor, type, {y, type}});
+}
+
+Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding) {
+  return LaunchForEach(stream, n, true, JoinedAndRounded{in, factor, rounding, {y, DType::kFloat32}});
 }
 
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {

@@ -51,6 +51,8 @@ struct Window {
 
 // to = scale * from + offset, from one type to another; with 1 and 0 the conversion of common/tensor/dtype.h, bit for bit. from may be to where the types have one size and not `add`.
 Error Affine(Stream stream, int64_t n, float scale, float offset, const void* from, DType from_type, void* to, DType to_type, bool add);
+// The same of bytes, which stand for 0 .. 255.
+Error AffineOfBytes(Stream stream, int64_t n, float scale, float offset, const uint8_t* from, void* to, DType to_type);
 // [rows, columns] -> [columns, rows].
 Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, DType from_type, void* to, DType to_type);
 // Of each of `rows` rows the numbers [from_begin, from_begin + width) of from_width to [to_begin, to_begin + width) of to_width;
@@ -99,6 +101,8 @@ struct Inputs {
 };
 // y = factor * (x0 + x1 + ...), added from the left. y may be x0: with factor 1 and float32 that is SumInto of common/tensor.
 Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DType type);
+// Of float32: a node of common/tensor/summation_tree.h whose numbers are rounded to `rounding`; the inputs, times the factor, are rounded before.
+Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding);
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type);
 // dx of input `which`: dy where it is the first input that equals the maximum, else 0.
 Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type, bool add);
