@@ -64,7 +64,7 @@ done < <(needed "${objects[@]}")
 
 cp "$root/README.md" "$to/"
 cp -r "$root/examples" "$to/"
-cp "$root"/tests/gpu/{run.sh,checks.py,torch_peer.py} "$to/tests/gpu/"
+cp "$root"/tests/gpu/{run.sh,checks.py,checks_correct.py,checks_fast.py,programs.py,torch_peer.py} "$to/tests/gpu/"
 cp "$root"/tests/integration/{cluster,jobs}.py "$to/tests/integration/"
 mkdir -p "$(dirname "$out")"
 tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -cf - "$name" | gzip -6n > "$out"

@@ -12,6 +12,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import checks  # noqa: E402
+import checks_fast  # noqa: E402
+import programs  # noqa: E402
 
 # A test program of four tests; `fate` says what becomes of each, given the names that this process was asked for.
 PROGRAM = """#!/usr/bin/env python3
@@ -55,18 +57,18 @@ class Gtest(unittest.TestCase):
 
     def outcome(self, fate):
         argv = self.program(fate)
-        return checks.run_tests(argv, checks.names_of(argv, "*"))
+        return programs.run_tests(argv, programs.names_of(argv, "*"))
 
     def test_all_pass(self):
         for shards in (1, 3, 9):
-            self.assertEqual(checks.gtest(self.program({}), shards=shards), "4 tests")
+            self.assertEqual(programs.gtest(self.program({}), shards=shards), "4 tests")
 
     def test_failed_ones_are_named(self):
         outcome = self.outcome({"S/T.a/1": "fails", "U.c": "fails"})
         self.assertEqual(outcome.failed, ["S/T.a/1", "U.c"])
         self.assertEqual(outcome.passed, {"S/T.a/0", "S/T.b/0"})
-        with self.assertRaisesRegex(checks.TestFailure, "1 of 4 tests failed, 3 passed: S/T.b/0"):
-            checks.gtest(self.program({"S/T.b/0": "fails"}), shards=2)
+        with self.assertRaisesRegex(programs.TestFailure, "1 of 4 tests failed, 3 passed: S/T.b/0"):
+            programs.gtest(self.program({"S/T.b/0": "fails"}), shards=2)
 
     def test_a_crash_costs_no_other_test(self):
         outcome = self.outcome({"S/T.a/0": "fails", "S/T.a/1": "crashes"})
@@ -80,8 +82,8 @@ class Gtest(unittest.TestCase):
 
     def test_all_skipped_is_no_success(self):
         fate = {name: "skips" for name in ("S/T.a/0", "S/T.a/1", "S/T.b/0", "U.c")}
-        with self.assertRaisesRegex((checks.Skip, checks.TestFailure), "there is no GPU"):
-            checks.gtest(self.program(fate))
+        with self.assertRaisesRegex((programs.Skip, programs.TestFailure), "there is no GPU"):
+            programs.gtest(self.program(fate))
 
 
 class Sanitizer(unittest.TestCase):
@@ -99,10 +101,10 @@ class Sanitizer(unittest.TestCase):
             =========.
             ========= ERROR SUMMARY: 2 errors
             """).replace("=========.\n", "========= \n")
-        reports = checks.sanitizer_reports(text)
+        reports = checks_fast.sanitizer_reports(text)
         self.assertEqual(len(reports), 2)
         self.assertEqual([r for r in reports if "cairn::" in r], reports[1:])
-        self.assertEqual(checks.sanitizer_reports("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"), [])
+        self.assertEqual(checks_fast.sanitizer_reports("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"), [])
 
 
 class CommandLine(unittest.TestCase):

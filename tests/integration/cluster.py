@@ -15,8 +15,18 @@ With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"),
 
 With etcd_members=3 the etcd has that many ("etcd-0", ...).
 
-A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and `attempts` begins again:
-no test depends on how fast this machine is.
+A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and `attempts` begins again with
+a longer job: no test depends on how fast this machine is. `undisturbed` (jobs.py) knows what a job of that length has to end with.
+
+    def check_kill(times):
+        epochs = EPOCHS * times
+        with Cluster() as c:
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs))
+            c.wait_for_step(job, 10)
+            c.kill("worker-1")
+            check(c.wait(job)["digest"] == undisturbed(epochs), "another digest")
+
+    attempts(check_kill)
 
 Everything that was started is gone when the block ends. CAIRN_BIN names the folder of the programs.
 """
@@ -44,16 +54,20 @@ class TestFailure(Exception):
 
 
 class TooLate(Exception):
-    """The job was over before what was to happen to it. Not a failure: begin again."""
+    """The job was over before what was to happen to it. Not a failure: begin again, with a longer job."""
 
 
-def attempts(function, times=4):
-    for left in reversed(range(times)):
+LENGTHS = (1, 2, 4, 8, 16)
+
+
+def attempts(function):
+    """What function(times) returns, for the first of LENGTHS that is not too short: its job is to be `times` as long as at first."""
+    for times in LENGTHS:
         try:
-            return function()
+            return function(times)
         except TooLate as late:
-            check(left > 0, f"{times} times in turn: {late}")
-            print(f"again: {late}", flush=True)
+            check(times != LENGTHS[-1], f"even {times} times as long: {late}")
+            print(f"again, longer than {times} x: {late}", flush=True)
 
 
 def check(condition, text):
@@ -291,21 +305,25 @@ class Cluster:
     def job(self, job_id):
         return self.until(lambda: self.try_job(job_id), f"the status of job {job_id}")
 
+    def running(self, job_id, what):
+        """The status of a job that is to have steps left until `what`. TooLate where it has none."""
+        status = self.job(job_id)
+        if status["state"] in ("FINALIZING", "SUCCEEDED"):
+            raise TooLate(f"job {job_id} ended before {what}")
+        check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {status['state']} {status.get('reason', '')}")
+        return status
+
     def while_running(self, job_id, condition, what, timeout=120):
         """Until condition(status of the job) holds. TooLate where the job ends first."""
-        def look():
-            status = self.job(job_id)
-            if status["state"] == "SUCCEEDED":
-                raise TooLate(f"job {job_id} ended before {what}")
-            check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {status['state']} {status.get('reason', '')}")
-            return condition(status)
-        return self.until(look, what, timeout)
+        return self.until(lambda: condition(self.running(job_id, what)), what, timeout)
 
-    def stands_still(self, job_id, seconds=1.5):
-        """No step for so long. How long it may take until then is for the caller to bound."""
-        before = self.job(job_id)["step"]
-        time.sleep(seconds)
-        return self.job(job_id)["step"] == before
+    def wait_until_it_stands_still(self, job_id, seconds=1.5):
+        """Until there was no step for so long."""
+        since = {}  # step -> when it was seen first
+
+        def look(status):
+            return time.monotonic() - since.setdefault(status["step"], time.monotonic()) >= seconds
+        self.while_running(job_id, look, "it stands still")
 
     def wait_for_step(self, job_id, step, timeout=120):
         self.while_running(job_id, lambda status: int(status["step"]) >= step, f"step {step}", timeout)

@@ -15,7 +15,7 @@ from cluster import Cluster, check
 from jobs import make_glyphs, small_job
 
 WITHIN_S = 30
-LONG = 20000  # epochs: far more than the test takes
+LONG = 1000000  # epochs: far more than the test takes on any machine
 # One partition, on the ps that is there first; nobody follows it.
 ON_ONE_PS = {"max_workers": 1, "partition_bytes": 4 << 20, "backups": 0, "durability": "LOGGED"}
 ON_ALL_PS = {"max_workers": 1, "partition_bytes": 12288, "backups": 0, "durability": "LOGGED"}

@@ -1,9 +1,10 @@
 """Jobs and data that several tests use."""
 
+import functools
 import os
 import subprocess
 
-from cluster import BIN
+from cluster import BIN, Cluster
 
 SMALL_CNN = """
 name: "small"
@@ -43,3 +44,10 @@ def small_job(directory, data, epochs=2, more="", name="job.textproto"):
     with open(path, "w") as f:
         f.write(SMALL_CNN % {"data": data, "epochs": epochs, "more": more})
     return path
+
+
+@functools.cache
+def undisturbed(epochs, **settings):
+    """The digest of small_job, so long and with these settings, when nothing happens to it. Each is trained once."""
+    with Cluster(ps=1, workers=1) as c:
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0, **settings}))["digest"]

@@ -11,19 +11,13 @@ import sys
 import time
 
 from cluster import SOURCE, Cluster, attempts, check
-from jobs import make_glyphs, small_job
+from jobs import make_glyphs, small_job, undisturbed
 from proxy import Proxy, listening_port
 
 sys.path.insert(0, os.path.join(SOURCE, "tests/chaos"))
 import wire  # noqa: E402
 
 EPOCHS = 20
-STEPS = EPOCHS * 30
-
-
-def undisturbed():
-    with Cluster(ps=1, workers=1) as c:
-        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"backups": 0}))["digest"]
 
 
 class Network:
@@ -87,7 +81,7 @@ def workers_cut(c, net, job, *directions):
     net.to_ps.cut(*directions, whose=net.workers())
     step = int(c.job(job)["step"])
     # A step needs all partitions, so the job stands still (a few steps may have been on their way); it does not fail.
-    c.until(lambda: c.stands_still(job), "the job stands still")
+    c.wait_until_it_stands_still(job)
     check(int(c.job(job)["step"]) >= step, "the step fell")
     net.to_ps.heal()
 
@@ -128,15 +122,15 @@ def served_by(job_id, partition, addresses):
     return found
 
 
-def check_case(happens, want, backups):
+def check_case(happens, backups, epochs):
     with Cluster(ps=0, workers=2) as c, Network(c) as net:
         c.add_ps("ps-1", "--unix-socket", "none")
         c.wait_for_nodes(4)
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096, "backups": backups})
-        c.wait_for_step(job, STEPS // 6)
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096, "backups": backups})
+        c.wait_for_step(job, epochs * 30 // 6)
         happens(c, net, job)
-        status = c.wait(job, timeout=120)
-        check(status["digest"] == want, f"{happens.__name__}: digest {status['digest']}, undisturbed {want}")
+        status = c.wait(job)
+        check(status["digest"] == undisturbed(epochs), f"{happens.__name__}: digest {status['digest']}, undisturbed {undisturbed(epochs)}")
         addresses = {n["name"]: n["address"] for n in c.nodes() if n["role"] == "PS"}
         for p in status["partitions"]:
             serving = served_by(int(status["job_id"]), p["partition"], addresses)
@@ -148,7 +142,7 @@ def in_sync(status):
     return all(len(p.get("backups", [])) == 1 and p["backups"][0].get("in_sync", False) for p in status["partitions"])
 
 
-def check_link_cut(want):
+def check_link_cut(epochs):
     """Two ps, each the other's backup, see the coordinator and the workers, but not one another. Each goes on with its own partitions alone,
     by a generation each at most, and the job says why; when the link is healed they are copies in sync again."""
     with Cluster(ps=0, workers=2) as c:
@@ -158,8 +152,8 @@ def check_link_cut(want):
             for name, proxy in zip(names, proxies):
                 c.add_ps(name, "--advertise", proxy.address, "--unix-socket", "none")
             c.wait_for_nodes(4)
-            job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096, "backups": 1})
-            before = c.while_running(job, lambda s: int(s["step"]) >= STEPS // 6 and in_sync(s) and s, "copies in sync")
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096, "backups": 1})
+            before = c.while_running(job, lambda s: int(s["step"]) >= epochs * 30 // 6 and in_sync(s) and s, "copies in sync")
             for proxy in proxies:
                 proxy.cut("up", "down", whose={c.processes[name].pid for name in names})
             began = time.monotonic()
@@ -169,8 +163,8 @@ def check_link_cut(want):
             seconds = time.monotonic() - began
             check(all(alive(c, name) for name in names), "both are alive")
             check([p["primary"] for p in after["partitions"]] == [p["primary"] for p in before["partitions"]], "a primary changed")
-            status = c.wait(job, timeout=120)
-            check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+            status = c.wait(job)
+            check(status["digest"] == undisturbed(epochs), f"digest {status['digest']}, undisturbed {undisturbed(epochs)}")
             check(int(status["generation"]) <= int(before["generation"]) + 2,
                   f"generation {before['generation']} before, {status['generation']} in the end")
             addresses = {n["name"]: n["address"] for n in c.nodes() if n["role"] == "PS"}
@@ -258,11 +252,11 @@ CASES = (  # what happens, backups
 
 def main():
     check_stopped_readers()
-    want = undisturbed()
+    undisturbed(EPOCHS)  # before there are threads that want it
     # Most of their time they wait for a lease or for a broken link.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(attempts, lambda: check_link_cut(want))]
-        cases += [pool.submit(attempts, lambda h=happens, b=backups: check_case(h, want, b)) for happens, backups in CASES]
+        cases = [pool.submit(attempts, lambda times: check_link_cut(EPOCHS * times))]
+        cases += [pool.submit(attempts, lambda times, h=happens, b=backups: check_case(h, b, EPOCHS * times)) for happens, backups in CASES]
         for case in cases:
             case.result()
 

@@ -10,17 +10,11 @@ import subprocess
 import time
 
 from cluster import BIN, Cluster, attempts, check
-from jobs import make_glyphs, small_job
+from jobs import make_glyphs, small_job, undisturbed
 
 EPOCHS = 20
-STEPS = EPOCHS * 30
 LEASE = 1.5  # seconds: half the default, so that a pause outlives it sooner
 FLAGS = ("--lease-ms", "1500", "--heartbeat-interval-ms", "300")
-
-
-def undisturbed():
-    with Cluster(ps=1, workers=1) as c:
-        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS)))["digest"]
 
 
 def paused(c, *names, seconds=LEASE + 1):
@@ -52,13 +46,13 @@ def everything(c):
     paused(c, *c.processes)
 
 
-def check_pause(pause, want):
+def check_pause(pause, epochs):
     with Cluster(ps=2, workers=2, coordinator_flags=FLAGS) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"partition_bytes": 4096})
-        c.wait_for_step(job, STEPS // 6)
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096})
+        c.wait_for_step(job, epochs * 30 // 6)
         pause(c)
-        digest = c.wait(job, timeout=120)["digest"]
-        check(digest == want, f"{pause.__name__} paused: digest {digest}, undisturbed {want}")
+        digest = c.wait(job)["digest"]
+        check(digest == undisturbed(epochs), f"{pause.__name__} paused: digest {digest}, undisturbed {undisturbed(epochs)}")
         c.wait_for_nodes(4)
         print(f"{pause.__name__} paused: same digest", flush=True)
 
@@ -90,10 +84,10 @@ def check_readers():
 
 
 def main():
-    want = undisturbed()
+    undisturbed(EPOCHS)  # before there are threads that want it
     # Most of their time the daemons stand still: three clusters at once do not make the machine busier than one that runs.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(attempts, lambda p=pause: check_pause(p, want))
+        cases = [pool.submit(attempts, lambda times, p=pause: check_pause(p, EPOCHS * times))
                  for pause in (a_worker, all_workers, a_ps, the_coordinator, everything)]
         cases.append(pool.submit(check_readers))
         for case in cases:

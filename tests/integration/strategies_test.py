@@ -5,7 +5,7 @@ the workers; an evaluator follows the checkpoints."""
 import os
 
 from cluster import Cluster, attempts, check
-from jobs import make_glyphs, small_job
+from jobs import make_glyphs, small_job, undisturbed
 
 
 def figures(status):
@@ -34,10 +34,10 @@ def central_storage():
                     for strategy in ("MULTI_WORKER_MIRRORED", "CENTRAL_STORAGE")]
             check(both[0] == both[1] and both[0] not in str(results), f"{settings}: {both}")
 
-    def with_kills(settings):
+    def with_kills(settings, epochs):
         with Cluster(ps=2, workers=2) as c:
-            data = make_glyphs(c.dir)
-            job = c.submit(small_job(c.dir, data, epochs=8), {"strategy": "CENTRAL_STORAGE", "partition_bytes": 4096, "backups": 1, **settings})
+            central = {"strategy": "CENTRAL_STORAGE", "partition_bytes": 4096, "backups": 1}
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {**central, **settings})
             c.wait_for_step(job, 20)
             c.kill("worker-0")
             c.add_worker("worker-2")
@@ -47,10 +47,10 @@ def central_storage():
             c.wait_for_step(job, 90)
             c.restart("ps-0")
             killed = c.wait(job)["digest"]
-            plain = c.wait(c.submit(small_job(c.dir, data, epochs=8), settings))["digest"]
+            plain = undisturbed(epochs, **settings)
             check(killed == plain, f"{settings}: with kills {killed}, multi_worker_mirrored {plain}")
     for settings in ({}, {"optimizer.global_clipnorm": 0.5}):
-        attempts(lambda: with_kills(settings))
+        attempts(lambda times: with_kills(settings, 8 * times))
 
 
 BIG_DENSE = """
@@ -96,10 +96,10 @@ def memory():
 
 
 def parameter_server():
-    def run(settings, disturb=False):
+    def run(settings, disturb=False, epochs=6):
         with Cluster(ps=2, workers=2, slots=2) as c:
             data = make_glyphs(c.dir)
-            job = c.submit(small_job(c.dir, data, 6), {"strategy": "PARAMETER_SERVER", "partition_bytes": 4096, **settings})
+            job = c.submit(small_job(c.dir, data, epochs), {"strategy": "PARAMETER_SERVER", "partition_bytes": 4096, **settings})
             if disturb:
                 c.wait_for_step(job, 30)
                 for r in range(0, 4, 2):
@@ -111,7 +111,7 @@ def parameter_server():
                 check(all(int(e["train"]["examples"]) == 1800 for e in status["epochs"]), f"each example once an epoch: {status['epochs']}")
             result = c.evaluate(job)
             units = 4 // settings.get("local_sync", 1)
-            check(int(result["version"]) == 6 * 30 * units, f"updates applied: {result['version']}, pushed: {6 * 30 * units}")
+            check(int(result["version"]) == epochs * 30 * units, f"updates applied: {result['version']}, pushed: {epochs * 30 * units}")
             check(result["accuracy"] >= 0.8, f"{settings}: {result}")
             stale = [(e.get("staleness_mean", 0), int(e.get("staleness_max", 0))) for e in status["epochs"]]
             print(settings, disturb, result["accuracy"], stale, flush=True)
@@ -130,7 +130,7 @@ def parameter_server():
         check(all(m <= most for _, m in stale), f"bound {bound}: {stale}, more than {most}")
     run({"local_sync": 2})
     run({"local_sync": 4})
-    attempts(lambda: run({"local_sync": 2, "backups": 0}, disturb=True))
+    attempts(lambda times: run({"local_sync": 2, "backups": 0}, disturb=True, epochs=6 * times))
 
 
 def steps_of(checkpoints):

@@ -132,10 +132,10 @@ def without_ps(directory):
         return digest
 
 
-def submits(directory):
+def submits(directory, epochs):
     ports = addresses(3)
     cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
-    job = small_job(directory, make_glyphs(directory), epochs=60)
+    job = small_job(directory, make_glyphs(directory), epochs)
     with Tasks(directory, cluster, flags=["--job", job, "--set", "seed=9"]) as tasks:
         def step():
             done = subprocess.run([CAIRN, "--json", "job", "small"], env=tasks.env, capture_output=True, text=True, timeout=60)
@@ -150,7 +150,7 @@ def submits(directory):
         tasks.processes["chief-0"].send_signal(signal.SIGKILL)
         tasks.processes["chief-0"].wait()
         tasks.start("chief", 0)
-        code = tasks.processes["chief-0"].wait(timeout=120)
+        code = tasks.processes["chief-0"].wait(timeout=600)
         with open(f"{directory}/chief-0.log") as f:
             log = f.read()
         check(code == 0 and "the job ended: exit code 0" in log, f"exit {code}")
@@ -173,7 +173,7 @@ def refused():
 
 def main():
     refused()
-    attempts(lambda: ports_taken(submits))
+    attempts(lambda times: ports_taken(lambda directory: submits(directory, 60 * times)))
     digests = {ports_taken(with_ps), ports_taken(without_ps)}
     print(digests)
     check(len(digests) == 1, f"digests differ: {digests}")
