@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -17,6 +19,19 @@
 namespace cairn {
 namespace {
 
+// With TLS a socket speaks for nobody but the user who listens on it: `fd` is connected to one of this user or root, which nobody else can have
+// put in its place (its folder may be open to others where that is sticky, as /tmp).
+bool IsOfThisUser(int fd, const std::string& path) {
+  ucred listener{};
+  socklen_t size = sizeof(listener);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &size) != 0) return false;
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
+  const auto trusted = [](uid_t user) { return user == geteuid() || user == 0; };
+  return trusted(listener.uid) && trusted(found.st_uid);
+}
+
+// And is one that this process may use.
 bool AcceptsOn(const std::string& path) {
   sockaddr_un address{};
   if (path.size() >= sizeof(address.sun_path)) return false;
@@ -24,7 +39,7 @@ bool AcceptsOn(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
-  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && (!UsesTls() || IsOfThisUser(fd, path));
   close(fd);
   return ok;
 }
@@ -46,6 +61,13 @@ absl::StatusOr<Address> ParseAddress(const std::string& address) {
   const size_t colon = out.tcp.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == out.tcp.size()) {
     return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": \"host:port\" is expected"));
+  }
+  if (out.tcp[0] != '[' && out.tcp.find(':') != colon) {
+    return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": an IPv6 address stands in brackets, as [::1]:7070"));
+  }
+  int port = -1;
+  if (!absl::SimpleAtoi(out.tcp.substr(colon + 1), &port) || port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": the port is a number from 0 to 65535"));
   }
   return out;
 }

@@ -4,86 +4,20 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
-#include <openssl/x509_vfy.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <vector>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/rpc/tls_files.h"
 
 namespace cairn {
 namespace {
-
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using File = std::unique_ptr<FILE, Freer<fclose>>;
-
-struct TlsFiles {
-  explicit TlsFiles(const std::string& directory)
-      : authorities(directory + "/ca.crt"), certificate(directory + "/tls.crt"), key(directory + "/tls.key") {}
-  std::string authorities, certificate, key;
-};
-
-absl::Status Wrong(const std::string& path, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("--tls-dir: ", path, ": ", what));
-}
-
-absl::StatusOr<File> Open(const std::string& path) {
-  File file(fopen(path.c_str(), "re"));
-  if (file == nullptr) return Wrong(path, std::string(absl::ErrnoToStatus(errno, "cannot be read").message()));
-  return file;
-}
-
-absl::StatusOr<std::vector<Certificate>> ReadCertificates(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const File file, Open(path));
-  std::vector<Certificate> out;
-  while (X509* read = PEM_read_X509(file.get(), nullptr, nullptr, nullptr)) out.emplace_back(read);
-  if (out.empty()) return Wrong(path, "holds no certificate in PEM (-----BEGIN CERTIFICATE-----)");
-  return out;
-}
-
-// A key with a pass phrase is none: nobody is there to type it.
-int NoPassPhrase(char*, int, int, void*) { return -1; }
-
-absl::StatusOr<Key> ReadKey(const std::string& path) {
-  CAIRN_ASSIGN_OR_RETURN(const File file, Open(path));
-  Key key(PEM_read_PrivateKey(file.get(), nullptr, NoPassPhrase, nullptr));
-  if (key == nullptr) return Wrong(path, "holds no private key in PEM that can be read without a pass phrase");
-  return key;
-}
-
-// What every handshake would fail of, said once at the start.
-absl::Status Check(const TlsFiles& files) {
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> authorities, ReadCertificates(files.authorities));
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, ReadCertificates(files.certificate));
-  CAIRN_ASSIGN_OR_RETURN(const Key key, ReadKey(files.key));
-  if (X509_check_private_key(chain[0].get(), key.get()) != 1) {
-    return Wrong(files.key, absl::StrCat("is not the key of ", files.certificate));
-  }
-  const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
-  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
-  for (const Certificate& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
-  const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509)* stack) { sk_X509_free(stack); }>> between(sk_X509_new_null());
-  for (const Certificate& certificate : chain) sk_X509_push(between.get(), certificate.get());
-  const std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>> context(X509_STORE_CTX_new());
-  X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
-  if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
-  return Wrong(files.certificate, absl::StrFormat("is not accepted by the authorities of %s: %s", files.authorities,
-                                                  X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
-}
 
 class AllSignalsBlocked {
  public:
@@ -109,18 +43,78 @@ Credentials& OfThisProcess() {
   return credentials;
 }
 
+// Reads the files again and again, and shows gRPC those that can work. Lives as long as the process.
+class TlsWatch {
+ public:
+  static absl::StatusOr<TlsWatch*> Start(const std::string& directory, absl::Duration interval, TlsNotice notice) {
+    CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory));
+    if (const std::string open = KeyIsOpenToOthers(directory); !open.empty()) notice(true, open);
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> authorities, ShownFile::Create(files.authorities));
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> identity, ShownFile::Create(files.identity));
+    auto* watch = new TlsWatch(directory, std::move(notice), std::move(files), std::move(authorities), std::move(identity));
+    std::thread([watch, interval] {
+      while (true) {
+        absl::SleepFor(interval);
+        watch->Look();
+      }
+    }).detach();
+    return watch;
+  }
+
+  std::string authorities() const { return shown_authorities_->path(); }
+  std::string identity() const { return shown_identity_->path(); }
+
+ private:
+  TlsWatch(const std::string& directory, TlsNotice notice, TlsFiles files, std::unique_ptr<ShownFile> authorities,
+           std::unique_ptr<ShownFile> identity)
+      : directory_(directory), notice_(std::move(notice)), files_(std::move(files)), shown_authorities_(std::move(authorities)),
+        shown_identity_(std::move(identity)) {}
+
+  void Look() {
+    absl::StatusOr<TlsFiles> files = ReadTlsFiles(directory_);
+    const absl::Status status = files.ok() ? Take(*std::move(files)) : files.status();
+    // Said once, and only of what was there twice: files may be read while they are being replaced.
+    if (!status.ok() && status == wrong_ && status != said_) {
+      notice_(true, absl::StrCat(status.message(), "; connections are made with the files before it"));
+      said_ = status;
+    }
+    if (status.ok()) said_ = status;
+    wrong_ = status;
+  }
+
+  absl::Status Take(TlsFiles files) {
+    if (files == files_) return absl::OkStatus();
+    CAIRN_RETURN_IF_ERROR(shown_authorities_->Replace(files.authorities));
+    CAIRN_RETURN_IF_ERROR(shown_identity_->Replace(files.identity));
+    files_ = std::move(files);
+    notice_(false, absl::StrCat("--tls-dir: ", directory_, ": the renewed files are in use"));
+    if (const std::string open = KeyIsOpenToOthers(directory_); !open.empty()) notice_(true, open);
+    return absl::OkStatus();
+  }
+
+  const std::string directory_;
+  const TlsNotice notice_;
+  TlsFiles files_;  // in use
+  const std::unique_ptr<ShownFile> shown_authorities_, shown_identity_;
+  absl::Status wrong_, said_;
+};
+
 }  // namespace
 
-absl::Status UseTls(const std::string& directory, absl::Duration refresh) {
+void LogTlsNotice(bool warning, const std::string& text) {
+  warning ? LogWarning("%s", text) : LogInfo("%s", text);
+}
+
+absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNotice notice) {
   using namespace grpc::experimental;  // NOLINT: gRPC 1.51 has reloading credentials there alone
   if (directory.empty()) return absl::OkStatus();
-  const TlsFiles files(directory);
-  CAIRN_RETURN_IF_ERROR(Check(files));
-  // The threads that gRPC starts take no signals: they are for those of the program that wait for them.
+  // The threads that gRPC and we start take no signals: they are for those of the program that wait for them.
   const AllSignalsBlocked blocked;
-  const auto seconds = static_cast<unsigned>(std::max<int64_t>(1, absl::ToInt64Seconds(refresh)));
-  const auto provider =
-      std::make_shared<FileWatcherCertificateProvider>(files.key, files.certificate, files.authorities, seconds);
+  // Half of the time until the files are looked at, half of it until gRPC looks at what it is shown.
+  const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(refresh / 2));
+  CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch, TlsWatch::Start(directory, absl::Seconds(seconds), std::move(notice)));
+  const auto provider = std::make_shared<FileWatcherCertificateProvider>(watch->identity(), watch->identity(), watch->authorities(),
+                                                                         static_cast<unsigned>(seconds));
   TlsServerCredentialsOptions server(provider);
   server.watch_root_certs();
   server.watch_identity_key_cert_pairs();
@@ -139,7 +133,10 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh) {
 bool UsesTls() { return OfThisProcess().tls; }
 
 std::string TlsHint(const std::string& error) {
-  if (absl::StrContains(error, "refused") || absl::StrContains(error, "unreachable")) return "";
+  // Nobody was there to speak anything.
+  for (const char* nobody : {"refused", "unreachable", "No route to host", "Domain name not found", "DNS"}) {
+    if (absl::StrContains(error, nobody)) return "";
+  }
   if (UsesTls()) return "; does it speak TLS, with a certificate that --tls-dir's ca.crt accepts and that has this name?";
   return "; does it speak TLS (--tls-dir)?";
 }

@@ -3,6 +3,9 @@
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -11,9 +14,14 @@
 
 #include "common/base/log.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/grpc_log.h"
 
 namespace cairn {
 namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kExitLeaks = 23;  // as LeakSanitizer's own
+#endif
 
 sigset_t StopSignals() {
   sigset_t set;
@@ -77,6 +85,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
 
 bool InitDaemon(const DaemonOptions& options, const std::string& name) {
   absl::Status status = InitLog({name, options.log_level, options.log_file});
+  LogOfGrpc();
   if (status.ok()) status = UseTls(options.tls_dir);
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), std::string(status.message()).c_str());
@@ -88,6 +97,9 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name) {
 
 void EndProcess(int code) {
   std::fflush(nullptr);
+#ifdef __SANITIZE_ADDRESS__
+  if (__lsan_do_recoverable_leak_check() != 0) code = kExitLeaks;  // which _exit would not look for
+#endif
   _exit(code);
 }
 

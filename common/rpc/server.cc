@@ -5,7 +5,6 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <sys/stat.h>
 
-#include <cerrno>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -102,15 +101,15 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket), grpc::InsecureServerCredentials(), &unix_ok);
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
+  // What comes in through the socket is neither encrypted nor asked for a certificate: it is this user's from the moment that it is there.
+  const bool closed = UsesTls() && !options.unix_socket.empty();
+  const mode_t before = closed ? umask(0077) : 0;
   out->server_ = builder.BuildAndStart();
+  if (closed) umask(before);
   if (out->server_ == nullptr || out->port_ == 0 || unix_ok == 0) {
     const bool tcp = out->port_ == 0;
     return absl::UnavailableError(absl::StrCat("cannot listen on \"", tcp ? options.listen : options.unix_socket,
-                                               "\": it is in use, or not on this host; choose another"));
-  }
-  // What comes in there is neither encrypted nor asked for a certificate.
-  if (UsesTls() && !options.unix_socket.empty() && chmod(options.unix_socket.c_str(), 0600) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("unix socket ", options.unix_socket, ": cannot be kept from other users"));
+                                               "\": it is in use, not on this host, or (a port below 1024) not this user's to take; choose another"));
   }
   return out;
 }

@@ -10,14 +10,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/grpc_log.h"
 #include "common/rpc/server.h"
+#include "common/rpc/tls_files.h"
 
 namespace cairn {
 namespace {
@@ -175,7 +181,7 @@ TEST_F(Credentials, OnlyCertificatesOfTheAuthorityPassAndOnlyForTheirNames) {
     // The socket is this user's.
     if (!Connects("unix:" + options.unix_socket, Plain(), kLong)) return 11;
     const auto mode = std::filesystem::status(options.unix_socket).permissions();
-    return mode == (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write) ? 0 : 12;
+    return (mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) == std::filesystem::perms::none ? 0 : 12;
   });
   EXPECT_EQ(code, 0);
 }
@@ -199,7 +205,7 @@ TEST_F(Credentials, ItsThreadsTakeNoSignals) {
 TEST_F(Credentials, RenewedFilesAreTakenUpWithoutARestart) {
   const std::string host = Make("one", "host-a"), user = Make("two", "alice");
   const int code = ExitCode([&] {
-    if (!UseTls(host, absl::Seconds(1)).ok()) return 1;
+    if (!UseTls(host, absl::Seconds(2)).ok()) return 1;
     const auto server = RpcServer::Start({}, {});
     if (!server.ok()) return 2;
     const auto alice = With(Read(user + "/ca.crt"), Read(user + "/tls.crt"), Read(user + "/tls.key"));
@@ -214,6 +220,148 @@ TEST_F(Credentials, RenewedFilesAreTakenUpWithoutARestart) {
     return 0;
   });
   EXPECT_EQ(code, 0);
+}
+
+// What UseTls had to say, for a thread that waits for it.
+class Notices {
+ public:
+  TlsNotice Take() {
+    return [this](bool warning, const std::string& text) {
+      absl::MutexLock lock(&mutex_);
+      said_.push_back((warning ? "warning: " : "") + text);
+    };
+  }
+  bool WaitFor(const std::string& text) {
+    absl::MutexLock lock(&mutex_);
+    const auto said = [&] {
+      mutex_.AssertHeld();
+      return std::any_of(said_.begin(), said_.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; });
+    };
+    return mutex_.AwaitWithTimeout(absl::Condition(&said), kLong);
+  }
+  size_t count() {
+    absl::MutexLock lock(&mutex_);
+    return said_.size();
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<std::string> said_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST_F(Credentials, AHalfRenewedPairIsSaidAndTheOneBeforeStaysInUse) {
+  const std::string host = Make("one", "host-a");
+  std::filesystem::copy(host, dir_ + "/old");
+  const std::string renewed = Make("one", "host-a");
+  const std::string used = dir_ + "/old";
+  const int code = ExitCode([&] {
+    Notices& notices = *new Notices;
+    if (!UseTls(used, absl::Seconds(2), notices.Take()).ok()) return 1;
+    const auto server = RpcServer::Start({}, {});
+    if (!server.ok()) return 2;
+    const auto connects = [&] { return Connects((*server)->Address(""), TcpChannelCredentials(), kLong); };
+    if (!connects()) return 3;
+    std::filesystem::rename(renewed + "/tls.crt", used + "/tls.crt");
+    if (!notices.WaitFor("warning: --tls-dir: " + used + "/tls.key: is not the key of " + used + "/tls.crt; connections are made with")) return 4;
+    if (!connects()) return 5;
+    std::filesystem::rename(renewed + "/tls.key", used + "/tls.key");
+    if (!notices.WaitFor("the renewed files are in use")) return 6;
+    if (notices.count() != 2) return 7;  // each once
+    return connects() ? 0 : 8;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(Credentials, AKeyThatOthersCanReadIsSaid) {
+  const std::string host = Make("one", "host-a");
+  using std::filesystem::perms;
+  std::filesystem::permissions(host + "/tls.key", perms::owner_read | perms::group_read);
+  std::filesystem::permissions(host, perms::all);
+  EXPECT_EQ(KeyIsOpenToOthers(host), "");
+  std::filesystem::permissions(host + "/tls.key", perms::owner_read | perms::others_read);
+  EXPECT_THAT(KeyIsOpenToOthers(host), HasSubstr("tls.key: mode 404: any user of this machine can read the key"));
+  const int code = ExitCode([&] {
+    Notices& notices = *new Notices;
+    return UseTls(host, kTlsRefresh, notices.Take()).ok() && notices.WaitFor("warning: --tls-dir: ") ? 0 : 1;
+  });
+  EXPECT_EQ(code, 0);
+  std::filesystem::permissions(host, perms::owner_all);  // nobody else gets to it
+  EXPECT_EQ(KeyIsOpenToOthers(host), "");
+}
+
+bool BecomesReady(const std::shared_ptr<grpc::Channel>& channel) {
+  auto state = channel->GetState(true);
+  const auto end = absl::ToChronoTime(absl::Now() + kLong);
+  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE && channel->WaitForStateChange(state, end)) {
+    state = channel->GetState(true);
+  }
+  return state == GRPC_CHANNEL_READY;
+}
+
+// Somebody else of this machine listens where a ps' socket was to be, in a folder that both may write.
+TEST_F(Credentials, ASocketOfAnotherUserIsNotDialled) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  const std::string host = Make("one", "host-a"), folder = dir_ + "/shared", socket = folder + "/ps.sock";
+  std::filesystem::create_directory(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  std::filesystem::permissions(dir_, std::filesystem::perms::all);
+  int listening[2], done[2];
+  ASSERT_EQ(pipe(listening) + pipe(done), 0);
+  for (const uid_t user : {uid_t{0}, uid_t{4242}}) {
+    const pid_t other = fork();
+    if (other == 0) {
+      if (setuid(user) != 0) _exit(1);
+      RpcServerOptions options;
+      options.unix_socket = socket;
+      const auto server = RpcServer::Start(options, {});
+      char byte = server.ok() ? 'y' : 'n';
+      if (write(listening[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1) _exit(2);
+      _exit(0);
+    }
+    char byte = 0;
+    ASSERT_EQ(read(listening[0], &byte, 1), 1);
+    EXPECT_EQ(byte, 'y');
+    for (const bool tls : {false, true}) {
+      const int code = ExitCode([&] {
+        if (tls && !UseTls(host).ok()) return 1;
+        const auto channel = CreateChannel("127.0.0.1:1,unix:" + socket, {});  // nobody listens on the port
+        return channel.ok() && BecomesReady(*channel) ? 2 : 3;
+      });
+      EXPECT_EQ(code, user == 0 || !tls ? 2 : 3) << "user " << user << ", TLS " << tls;
+    }
+    ASSERT_EQ(write(done[1], &byte, 1), 1);
+    int status = -1;
+    waitpid(other, &status, 0);
+    std::filesystem::remove(socket);
+  }
+}
+
+TEST(Addresses, WhatIsWrongWithThemIsSaid) {
+  const auto error = [](const std::string& address) { return std::string(ParseAddress(address).status().message()); };
+  for (const char* good : {"host:1", "[::1]:7070", "10.0.0.1:0", "host:65535,unix:/a"}) EXPECT_EQ(error(good), "") << good;
+  EXPECT_THAT(error("::1:7070"), HasSubstr("brackets"));
+  EXPECT_THAT(error("host:65536"), HasSubstr("the port is a number from 0 to 65535"));
+  EXPECT_THAT(error("host:http"), HasSubstr("the port is a number"));
+  EXPECT_THAT(error("host"), HasSubstr("\"host:port\" is expected"));
+  EXPECT_THAT(error("host:1,/a"), HasSubstr("unix:/path"));
+}
+
+TEST(TlsHint, IsGivenOnlyWhereSomebodyAnswered) {
+  EXPECT_THAT(TlsHint("Socket closed"), HasSubstr("--tls-dir"));
+  for (const char* nobody : {"connection refused", "No route to host", "Domain name not found", "Network is unreachable"}) {
+    EXPECT_EQ(TlsHint(nobody), "") << nobody;
+  }
+}
+
+TEST(GrpcLog, APlaceSpeaksOnceInAWhileAndTheOthersAreCounted) {
+  GrpcLogGate gate;
+  absl::Time now = absl::FromUnixSeconds(1'000'000);
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now), "handshake failed");
+  EXPECT_EQ(gate.Pass("a.cc:2", "invalid key", now), "invalid key");
+  for (int i = 0; i < 299; ++i) EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), std::nullopt);
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), "handshake failed (299 times more in the 30s before)");
+  EXPECT_EQ(gate.Pass("a.cc:2", "invalid key", now), "invalid key");
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now - absl::Hours(1)), "handshake failed") << "the clock was set back";
 }
 
 }  // namespace

@@ -1,0 +1,139 @@
+#include "common/rpc/tls_files.h"
+
+#include <fcntl.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kFileBytesMax = size_t{1} << 20;  // of certificates, dozens; of a whole system's authorities
+
+template <auto Free>
+struct Freer {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
+using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+using File = std::unique_ptr<FILE, Freer<fclose>>;
+using Memory = std::unique_ptr<BIO, Freer<BIO_free>>;
+
+struct Paths {
+  explicit Paths(const std::string& directory)
+      : authorities(directory + "/ca.crt"), certificate(directory + "/tls.crt"), key(directory + "/tls.key") {}
+  std::string authorities, certificate, key;
+};
+
+absl::Status Wrong(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("--tls-dir: ", path, ": ", what));
+}
+
+absl::StatusOr<std::string> Read(const std::string& path) {
+  const File file(fopen(path.c_str(), "re"));
+  if (file == nullptr) return Wrong(path, std::string(absl::ErrnoToStatus(errno, "cannot be read").message()));
+  std::string text(kFileBytesMax + 1, '\0');
+  text.resize(fread(text.data(), 1, text.size(), file.get()));
+  if (ferror(file.get()) != 0) return Wrong(path, std::string(absl::ErrnoToStatus(errno, "cannot be read").message()));
+  if (text.size() > kFileBytesMax) return Wrong(path, "is longer than 1 MiB; is it PEM?");
+  return text;
+}
+
+Memory Open(const std::string& text) { return Memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
+
+absl::StatusOr<std::vector<Certificate>> Certificates(const std::string& path, const std::string& text) {
+  const Memory memory = Open(text);
+  std::vector<Certificate> out;
+  while (X509* read = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) out.emplace_back(read);
+  if (out.empty()) return Wrong(path, "holds no certificate in PEM (-----BEGIN CERTIFICATE-----)");
+  return out;
+}
+
+// A key with a pass phrase is none: nobody is there to type it.
+int NoPassPhrase(char*, int, int, void*) { return -1; }
+
+absl::Status CheckKey(const Paths& paths, const std::string& text, X509* certificate) {
+  const Memory memory = Open(text);
+  const Key key(PEM_read_bio_PrivateKey(memory.get(), nullptr, NoPassPhrase, nullptr));
+  if (key == nullptr) return Wrong(paths.key, "holds no private key in PEM that can be read without a pass phrase");
+  if (X509_check_private_key(certificate, key.get()) == 1) return absl::OkStatus();
+  return Wrong(paths.key, absl::StrCat("is not the key of ", paths.certificate));
+}
+
+absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& authorities, const std::vector<Certificate>& chain) {
+  const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
+  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
+  for (const Certificate& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
+  const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509)* stack) { sk_X509_free(stack); }>> between(sk_X509_new_null());
+  for (const Certificate& certificate : chain) sk_X509_push(between.get(), certificate.get());
+  const std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>> context(X509_STORE_CTX_new());
+  X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
+  if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
+  return Wrong(paths.certificate, absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities,
+                                                  X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
+}
+
+absl::StatusOr<int> InMemory(const std::string& text) {
+  const int fd = memfd_create("cairn-tls", MFD_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "certificates cannot be held in memory");
+  if (write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size())) return fd;
+  const absl::Status status = absl::ErrnoToStatus(errno, "certificates cannot be held in memory");
+  close(fd);
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory) {
+  const Paths paths(directory);
+  CAIRN_ASSIGN_OR_RETURN(std::string authorities, Read(paths.authorities));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> trusted, Certificates(paths.authorities, authorities));
+  CAIRN_ASSIGN_OR_RETURN(const std::string certificate, Read(paths.certificate));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, Certificates(paths.certificate, certificate));
+  CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));
+  CAIRN_RETURN_IF_ERROR(CheckKey(paths, key, chain[0].get()));
+  CAIRN_RETURN_IF_ERROR(CheckChain(paths, trusted, chain));
+  return TlsFiles{.authorities = std::move(authorities), .identity = absl::StrCat(certificate, "\n", key)};
+}
+
+std::string KeyIsOpenToOthers(const std::string& directory) {
+  const std::string path = Paths(directory).key;
+  struct stat around {}, found {};
+  if (stat(directory.c_str(), &around) != 0 || (around.st_mode & S_IXOTH) == 0) return "";  // nobody else gets to the file
+  if (stat(path.c_str(), &found) != 0 || (found.st_mode & S_IROTH) == 0) return "";
+  return absl::StrFormat("--tls-dir: %s: mode %03o: any user of this machine can read the key; chmod o-r it", path, found.st_mode & 0777);
+}
+
+absl::StatusOr<std::unique_ptr<ShownFile>> ShownFile::Create(const std::string& text) {
+  CAIRN_ASSIGN_OR_RETURN(const int fd, InMemory(text));
+  return std::unique_ptr<ShownFile>(new ShownFile(fd));
+}
+
+ShownFile::~ShownFile() { close(fd_); }
+
+std::string ShownFile::path() const { return absl::StrCat("/proc/self/fd/", fd_); }
+
+// The path leads to another file from one moment to the next; who has opened the one before reads that to its end.
+absl::Status ShownFile::Replace(const std::string& text) {
+  CAIRN_ASSIGN_OR_RETURN(const int fd, InMemory(text));
+  const bool replaced = dup3(fd, fd_, O_CLOEXEC) >= 0;
+  const absl::Status status = replaced ? absl::OkStatus() : absl::ErrnoToStatus(errno, "certificates cannot be replaced");
+  close(fd);
+  return status;
+}
+
+}  // namespace cairn
