@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/rpc/byte_buffer.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
 #include "etcd/rpc.grpc.pb.h"
 
@@ -137,7 +138,7 @@ absl::Status EtcdClient::Call(const char* what, absl::Duration timeout, const At
       return absl::OkStatus();
     }
     if (!IsTransient(status)) return Explain(what, status);
-    reason = absl::StrCat(member->endpoint, ": ", status.error_message());
+    reason = absl::StrCat(member->endpoint, ": ", status.error_message(), TlsHint(status.error_message()));
     Failed(member);
     absl::Duration wait;
     {
