@@ -12,7 +12,6 @@ import time
 from cluster import BIN, Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
 
-EPOCHS = 20
 LEASE = 1.5  # seconds: half the default, so that a pause outlives it sooner
 FLAGS = ("--lease-ms", "1500", "--heartbeat-interval-ms", "300")
 
@@ -49,12 +48,17 @@ def everything(c):
 def check_pause(pause, epochs):
     with Cluster(ps=2, workers=2, coordinator_flags=FLAGS) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096})
-        c.wait_for_step(job, epochs * 30 // 6)
+        c.wait_for_step(job, 30)
         pause(c)
+        c.running(job, "the end of the pause")
         digest = c.wait(job)["digest"]
         check(digest == undisturbed(epochs), f"{pause.__name__} paused: digest {digest}, undisturbed {undisturbed(epochs)}")
         c.wait_for_nodes(4)
         print(f"{pause.__name__} paused: same digest", flush=True)
+
+
+# Who stands still, and the epochs of the job that is to outlast it: without a worker, or the coordinator, training goes on.
+PAUSES = ((a_worker, 80), (all_workers, 20), (a_ps, 20), (the_coordinator, 40), (everything, 20))
 
 
 def check_readers():
@@ -84,11 +88,11 @@ def check_readers():
 
 
 def main():
-    undisturbed(EPOCHS)  # before there are threads that want it
+    for epochs in {epochs for _, epochs in PAUSES}:
+        undisturbed(epochs)  # before there are threads that want it
     # Most of their time the daemons stand still: three clusters at once do not make the machine busier than one that runs.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(attempts, lambda times, p=pause: check_pause(p, EPOCHS * times))
-                 for pause in (a_worker, all_workers, a_ps, the_coordinator, everything)]
+        cases = [pool.submit(attempts, lambda times, p=pause, e=epochs: check_pause(p, e * times)) for pause, epochs in PAUSES]
         cases.append(pool.submit(check_readers))
         for case in cases:
             case.result()
