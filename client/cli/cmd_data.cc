@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "client/cli/figures.h"
-#include "client/cli/json.h"
+#include "common/report/figures.h"
+#include "common/report/json.h"
 #include "worker/data/convert.h"
 #include "worker/data/describe.h"
 #include "worker/data/generated.h"

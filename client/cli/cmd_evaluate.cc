@@ -3,8 +3,8 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/evaluation_flags.h"
-#include "client/cli/figures.h"
-#include "client/cli/json.h"
+#include "common/report/figures.h"
+#include "common/report/json.h"
 
 namespace cairn {
 int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
-#include "client/cli/figures.h"
-#include "client/cli/json.h"
+#include "common/report/figures.h"
+#include "common/report/json.h"
 
 namespace cairn {
 namespace {

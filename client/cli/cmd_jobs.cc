@@ -5,8 +5,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/cli/commands.h"
-#include "client/cli/figures.h"
-#include "client/cli/json.h"
+#include "common/report/figures.h"
+#include "common/report/json.h"
 #include "client/cli/nodes_table.h"
 
 namespace cairn {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "client/cli/metrics_text.h"
+#include "common/report/metrics_text.h"
 #include "client/cli/stop_signals.h"
 
 namespace cairn {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "client/cli/figures.h"
+#include "common/report/figures.h"
 #include "client/cli/job_file.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_class.h"

@@ -2,7 +2,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/evaluation_flags.h"
-#include "client/cli/figures.h"
+#include "common/report/figures.h"
 #include "client/cli/prediction_writer.h"
 
 namespace cairn {

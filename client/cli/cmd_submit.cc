@@ -1,9 +1,9 @@
 // cairn submit FILE: a job from a text-protobuf file, --model and --set.
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "client/cli/figures.h"
+#include "common/report/figures.h"
 #include "client/cli/job_file.h"
-#include "client/cli/json.h"
+#include "common/report/json.h"
 #include "client/cli/set_field.h"
 #include "client/cli/watching.h"
 

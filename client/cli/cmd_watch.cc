@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "client/cli/json.h"
+#include "common/report/json.h"
 #include "client/cli/progress.h"
 #include "client/cli/watching.h"
 

@@ -2,25 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/figures.h"
+#include "common/model/role_text.h"
+#include "common/report/figures.h"
 
 namespace cairn {
-
-const char* RoleText(v1::Role role) {
-  switch (role) {
-    case v1::PS:
-      return "ps";
-    case v1::WORKER:
-      return "worker";
-    case v1::EVALUATOR:
-      return "evaluator";
-    case v1::COORDINATOR:
-      return "coordinator";
-    default:
-      return "?";
-  }
-}
-
 namespace {
 
 std::string WorkText(const v1::NodeStatus& node) {
@@ -53,7 +38,8 @@ std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now)
   }
   std::string text = Table(rows);
   for (const v1::NodeStatus& node : nodes) {
-    if (node.alive() && !node.fault().empty()) absl::StrAppend(&text, node.name(), " is given no partitions: ", node.fault(), "\n");
+    if (!node.alive() || node.fault().empty()) continue;
+    absl::StrAppend(&text, node.name(), node.role() == v1::PS ? " is given no partitions: " : " is given no replicas: ", node.fault(), "\n");
   }
   return text;
 }

@@ -9,7 +9,6 @@
 
 namespace cairn {
 
-const char* RoleText(v1::Role role);  // "ps"
 std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now);
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/figures.h"
+#include "common/report/figures.h"
 #include "client/job_client.h"
 
 namespace cairn {

@@ -20,7 +20,9 @@ FOLDERS = {
     # ---- what services use ----
     "common/storage": ["common/base", "common/tensor", "proto"],
     "common/formats": ["common/base", "common/tensor", "common/model", "proto"],
+    "common/report": ["common/base", "common/model", "proto"],
     "common/rpc": ["common/base", "common/tensor", "proto", "grpc"],
+    "common/http": ["common/base", "common/rpc"],
     "client": ["common/*", "proto", "grpc"],
     # ---- the daemons: nodes, services, mains ----
     "server": ["common/*", "client", "proto", "grpc"],

@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/figures.h"
-#include "client/cli/json.h"
+#include "common/report/figures.h"
+#include "common/report/json.h"
 #include "client/cli/nodes_table.h"
 
 namespace cairn {

@@ -1,4 +1,4 @@
-#include "client/cli/json.h"
+#include "common/report/json.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/figures.h"
+#include "common/report/figures.h"
 
 namespace cairn {
 namespace {

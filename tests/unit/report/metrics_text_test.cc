@@ -1,6 +1,6 @@
 // Goal: what Prometheus reads of a cluster: every family once, with help and type before its values; labels escaped; figures of jobs that have
 // not ended. A parser of the format's lines reads everything back.
-#include "client/cli/metrics_text.h"
+#include "common/report/metrics_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

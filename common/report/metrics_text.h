@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "cairn/v1/cluster.pb.h"
-#include "common/base/status.h"
+#include "common/report/metric_families.h"
 
 namespace cairn {
 
 // Gauges of each node, the number of jobs in each state, and gauges of each job that has not ended. `cairn_coordinator_up` is 1.
+void AddClusterMetrics(MetricFamilies& out, const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs);
 std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs);
 // Where no coordinator answers: `cairn_coordinator_up 0`, nothing else.
 std::string MetricsTextWithoutCluster();

@@ -1,4 +1,4 @@
-#include "client/cli/figures.h"
+#include "common/report/figures.h"
 
 #include <algorithm>
 #include <cmath>

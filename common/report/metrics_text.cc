@@ -1,60 +1,22 @@
-#include "client/cli/metrics_text.h"
+#include "common/report/metrics_text.h"
 
-#include <cmath>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
-#include "client/cli/figures.h"
-#include "client/cli/nodes_table.h"
+#include "common/model/role_text.h"
 #include "common/model/state_text.h"
+#include "common/report/figures.h"
 
 namespace cairn {
 namespace {
 
-using Labels = std::vector<std::pair<const char*, std::string>>;
-
-// Values of one name stand together, below its help, in the order in which names were first used.
-class Families {
- public:
-  void Add(const char* name, const char* help, const Labels& labels, double value) {
-    const auto [place, fresh] = places_.try_emplace(name, texts_.size());
-    if (fresh) texts_.push_back(absl::StrFormat("# HELP %s %s\n# TYPE %s gauge\n", name, help, name));
-    std::string& text = texts_[place->second];
-    absl::StrAppend(&text, name);
-    const char* before = "{";
-    for (const auto& [label, is] : labels) {
-      absl::StrAppend(&text, std::exchange(before, ","), label, "=\"",
-                      absl::StrReplaceAll(is, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
-    }
-    absl::StrAppend(&text, labels.empty() ? " " : "} ", Number(value), "\n");
-  }
-  std::string Text() const {
-    std::string all;
-    for (const std::string& text : texts_) absl::StrAppend(&all, text);
-    return all;
-  }
-
- private:
-  static std::string Number(double value) {
-    if (std::isnan(value)) return "NaN";
-    if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-    return absl::StrFormat("%.17g", value);
-  }
-
-  std::map<std::string, size_t> places_;
-  std::vector<std::string> texts_;
-};
-
-void AddUp(Families& out, bool up) {
+void AddUp(MetricFamilies& out, bool up) {
   out.Add("cairn_coordinator_up", "1 where a coordinator that leads answered", {}, up);
 }
 
-void AddNode(Families& out, const v1::NodeStatus& node) {
-  const Labels who = {{"node", node.name()}, {"role", RoleText(node.role())}, {"host", node.host()}};
+void AddNode(MetricFamilies& out, const v1::NodeStatus& node) {
+  const MetricLabels who = {{"node", node.name()}, {"role", RoleText(node.role())}, {"host", node.host()}};
   out.Add("cairn_node_up", "1 while the node has a session and its lease", who, node.alive());
   out.Add("cairn_node_failed", "1 where a ps' store failed: it is given no partitions", who, !node.fault().empty());
   out.Add("cairn_node_draining", "1 while work is taken from the node", who, node.draining());
@@ -69,19 +31,19 @@ void AddNode(Families& out, const v1::NodeStatus& node) {
   }
 }
 
-void AddFigures(Families& out, const v1::JobStatus& job, const Labels& which, const char* split, const v1::MetricSums& sums) {
+void AddFigures(MetricFamilies& out, const v1::JobStatus& job, const MetricLabels& which, const char* split, const v1::MetricSums& sums) {
   std::set<std::string> told;  // a job may name a metric twice; its reader would refuse the whole file
   for (const auto& [figure, value] : MeanFigures(job.spec(), sums)) {
     if (!told.insert(figure).second) continue;
-    Labels labels = which;
+    MetricLabels labels = which;
     labels.insert(labels.end(), {{"split", split}, {"figure", figure}});
     out.Add("cairn_job_figure", "Loss and metrics: train, of the running epoch so far; validation, of the last one", labels, value);
   }
 }
 
-void AddJob(Families& out, const v1::JobStatus& job) {
-  const Labels which = {{"job", absl::StrCat(job.job_id())}, {"name", job.spec().name()}};
-  Labels state = which;
+void AddJob(MetricFamilies& out, const v1::JobStatus& job) {
+  const MetricLabels which = {{"job", absl::StrCat(job.job_id())}, {"name", job.spec().name()}};
+  MetricLabels state = which;
   state.emplace_back("state", StateText(job.state()));
   out.Add("cairn_job_state", "1, with the state that the job is in as a label", state, 1);
   out.Add("cairn_job_submitted_timestamp_seconds", "Unix time", which, job.submitted_unix_ms() / 1e3);
@@ -119,8 +81,7 @@ bool HasEnded(const v1::JobStatus& job) {
 
 }  // namespace
 
-std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs) {
-  Families out;
+void AddClusterMetrics(MetricFamilies& out, const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs) {
   AddUp(out, true);
   for (const v1::NodeStatus& node : nodes) AddNode(out, node);
   std::map<v1::JobState, int> in_state;
@@ -132,11 +93,16 @@ std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vec
   for (const v1::JobStatus& job : jobs) {
     if (!HasEnded(job)) AddJob(out, job);
   }
+}
+
+std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs) {
+  MetricFamilies out;
+  AddClusterMetrics(out, nodes, jobs);
   return out.Text();
 }
 
 std::string MetricsTextWithoutCluster() {
-  Families out;
+  MetricFamilies out;
   AddUp(out, false);
   return out.Text();
 }

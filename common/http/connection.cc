@@ -1,0 +1,149 @@
+#include "common/http/connection.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/time/clock.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kReadAhead = 4096;
+// What a client sends behind a request that was answered (a refused body) is read so long before the connection ends: else the answer could be
+// lost on its way.
+constexpr absl::Duration kLinger = absl::Milliseconds(200);
+constexpr int kLingerReads = 16;
+
+int PollMs(absl::Time deadline) {
+  const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
+  return static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000));
+}
+
+}  // namespace
+
+Connection::Connection(int fd, SSL* ssl, const ConnectionLimits& limits)
+    : fd_(fd), ssl_(ssl), limits_(limits), deadline_(absl::Now() + limits.head_timeout), head_left_(limits.head_bytes_max) {
+  if (ssl_ != nullptr) SSL_set_fd(ssl_, fd_);
+}
+
+Connection::~Connection() {
+  if (ssl_ != nullptr) {
+    if (SSL_is_init_finished(ssl_)) SSL_shutdown(ssl_);
+    ERR_clear_error();
+    SSL_free(ssl_);
+  }
+  shutdown(fd_, SHUT_WR);
+  deadline_ = std::min(deadline_, absl::Now() + kLinger);
+  char dropped[kReadAhead];
+  for (int i = 0; i < kLingerReads && Wait(POLLIN) && recv(fd_, dropped, sizeof(dropped), MSG_DONTWAIT) > 0; ++i) {
+  }
+  close(fd_);
+}
+
+bool Connection::Handshake() {
+  if (ssl_ == nullptr) return true;
+  while (true) {
+    ERR_clear_error();
+    const int result = SSL_accept(ssl_);
+    if (result == 1) return true;
+    if (!WaitForTls(result)) return false;
+  }
+}
+
+bool Connection::Trusted() const {
+  if (ssl_ == nullptr) return true;
+  const std::unique_ptr<X509, void (*)(X509*)> shown(SSL_get1_peer_certificate(ssl_), X509_free);
+  return shown != nullptr && SSL_get_verify_result(ssl_) == X509_V_OK;
+}
+
+void Connection::BeginAnswer() { deadline_ = absl::Now() + limits_.answer_timeout; }
+
+void Connection::Break() { shutdown(fd_, SHUT_RDWR); }
+
+bool Connection::Wait(short events) const {
+  pollfd one = {fd_, events, 0};
+  while (true) {
+    const int ready = poll(&one, 1, PollMs(deadline_));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+    if (absl::Now() >= deadline_) return false;
+  }
+}
+
+bool Connection::WaitForTls(int result) const {
+  switch (SSL_get_error(ssl_, result)) {
+    case SSL_ERROR_WANT_READ:
+      return Wait(POLLIN);
+    case SSL_ERROR_WANT_WRITE:
+      return Wait(POLLOUT);
+    default:
+      return false;
+  }
+}
+
+ssize_t Connection::Receive(char* to, size_t size) {
+  while (absl::Now() < deadline_) {
+    if (ssl_ != nullptr) {
+      ERR_clear_error();
+      const int got = SSL_read(ssl_, to, static_cast<int>(size));
+      if (got > 0) return got;
+      if (!WaitForTls(got)) return 0;
+      continue;
+    }
+    const ssize_t got = recv(fd_, to, size, MSG_DONTWAIT);
+    if (got >= 0) return got;
+    if (errno == EINTR) continue;
+    if ((errno != EAGAIN && errno != EWOULDBLOCK) || !Wait(POLLIN)) return 0;
+  }
+  return 0;
+}
+
+ssize_t Connection::Send(const char* from, size_t size) {
+  while (absl::Now() < deadline_) {
+    if (ssl_ != nullptr) {
+      ERR_clear_error();
+      const int sent = SSL_write(ssl_, from, static_cast<int>(std::min(size, size_t{1} << 20)));
+      if (sent > 0) return sent;
+      if (!WaitForTls(sent)) return -1;
+      continue;
+    }
+    const ssize_t sent = send(fd_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return sent;
+    if (errno == EINTR) continue;
+    if ((errno != EAGAIN && errno != EWOULDBLOCK) || !Wait(POLLOUT)) return -1;
+  }
+  return -1;
+}
+
+ssize_t Connection::read(char* to, size_t size) {
+  if (taken_ == ahead_.size()) {
+    ahead_.resize(std::min(kReadAhead, head_left_));
+    taken_ = 0;
+    const ssize_t got = ahead_.empty() ? 0 : Receive(ahead_.data(), ahead_.size());
+    ahead_.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    head_left_ -= ahead_.size();
+    if (ahead_.empty()) return 0;
+  }
+  const size_t part = std::min(size, ahead_.size() - taken_);
+  std::memcpy(to, ahead_.data() + taken_, part);
+  taken_ += part;
+  return static_cast<ssize_t>(part);
+}
+
+ssize_t Connection::write(const char* from, size_t size) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t sent = Send(from + done, size - done);
+    if (sent < 0) return -1;
+    done += static_cast<size_t>(sent);
+  }
+  return static_cast<ssize_t>(size);
+}
+
+}  // namespace cairn

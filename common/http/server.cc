@@ -1,0 +1,319 @@
+#include "common/http/server.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/base/log.h"
+#include "common/http/connection.h"
+#include "common/http/tls_context.h"
+#include "common/rpc/channel.h"
+
+namespace cairn {
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr int kThreadsMax = 256;
+// Where connections wait for a thread: how long one may have kept its thread waiting for the client before it is ended.
+constexpr absl::Duration kHeadPatience = absl::Milliseconds(250);
+constexpr absl::Duration kAnswerPatience = absl::Seconds(1);
+constexpr int kRelieveEveryMs = 50;
+constexpr absl::Duration kAfterError = absl::Milliseconds(50);  // no descriptor is left
+
+// What a browser may do with any of our answers: show it, load what it names from here alone, be framed by nobody.
+const std::pair<const char*, const char*> kHeaders[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+     "frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"X-Frame-Options", "DENY"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cache-Control", "no-store"},
+};
+
+// The request's only header when it reaches our handler: which thread's it is.
+constexpr char kSlotHeader[] = "slot";
+
+struct HostPort {
+  std::string host;  // as in the flag
+  int port = 0;
+};
+
+absl::StatusOr<HostPort> Parse(const std::string& flag) {
+  const bool port_alone = !flag.empty() && std::all_of(flag.begin(), flag.end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
+  const std::string listen = port_alone ? absl::StrCat("127.0.0.1:", flag) : flag;
+  CAIRN_RETURN_IF_ERROR(ParseAddress(listen).status());
+  HostPort out;
+  const size_t colon = listen.rfind(':');
+  out.host = listen.substr(0, colon);
+  if (absl::SimpleAtoi(listen.substr(colon + 1), &out.port)) return out;
+  return absl::InvalidArgumentError(absl::StrCat("address \"", listen, "\": the port is no number"));
+}
+
+HttpRequest ToRequest(const httplib::Request& request) {
+  HttpRequest out;
+  out.path = request.path;
+  const bool plain = std::all_of(request.target.begin(), request.target.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  out.target = plain ? request.target : "/";
+  for (const auto& [name, value] : request.params) out.query.emplace(name, value);
+  return out;
+}
+
+// Of httplib: how requests are read, answers written, and an address bound.
+class Protocol : public httplib::Server {
+ public:
+  Protocol() {
+    // Its default would let another process share the port.
+    set_socket_options([](socket_t socket) {
+      const int on = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    });
+  }
+
+  // The listening socket's port; 0: it cannot be bound.
+  int Bind(const HostPort& at, int* socket) {
+    const std::string host(absl::StripSuffix(absl::StripPrefix(at.host, "["), "]"));
+    int port = at.port;
+    if (port == 0) {
+      port = std::max(0, bind_to_any_port(host));
+    } else if (!bind_to_port(host, port)) {
+      port = 0;
+    }
+    if (port == 0) return 0;
+    *socket = svr_sock_;
+    return ::listen(*socket, kBacklog) == 0 ? port : 0;
+  }
+
+  void Answer(Connection& connection, const std::function<void(httplib::Request&)>& setup) {
+    bool closed = true;
+    process_request(connection, /*close_connection=*/true, closed, setup);
+  }
+};
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(const HttpServerOptions& options, Handler handler)
+      : options_(options),
+        limits_{options.head_timeout, options.answer_timeout, kHeadBytesMax},
+        handler_(std::move(handler)),
+        slots_(static_cast<size_t>(std::clamp(options.threads, 1, kThreadsMax))) {
+    protocol_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      Route(request, response);
+      return httplib::Server::HandlerResponse::Handled;
+    });
+  }
+
+  ~Impl() {
+    Stop();
+    if (wake_ >= 0) close(wake_);
+  }
+
+  absl::Status Start() {
+    CAIRN_ASSIGN_OR_RETURN(address_, Parse(options_.listen));
+    if (!options_.tls_dir.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(tls_, TlsContext::Read(options_.tls_dir, options_.tls_refresh));
+    }
+    const int port = protocol_.Bind(address_, &listening_);
+    if (port == 0) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on \"", options_.listen, "\": it is in use, or not on this host; choose another"));
+    }
+    address_.port = port;
+    wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_ < 0) return absl::ErrnoToStatus(errno, "http: eventfd");
+    for (size_t i = 0; i < slots_.size(); ++i) threads_.emplace_back([this, i] { Work(i); });
+    threads_.emplace_back([this] { Accept(); });
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    std::deque<int> queue;
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+      queue.swap(queue_);
+      for (Slot& slot : slots_) {
+        if (slot.connection != nullptr && slot.stage != Stage::kHandler) slot.connection->Break();
+      }
+    }
+    for (const int fd : queue) close(fd);
+    if (wake_ >= 0) eventfd_write(wake_, 1);
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    if (listening_ >= 0) close(listening_);
+    listening_ = -1;
+  }
+
+  int port() const { return address_.port; }
+  std::string address() const { return absl::StrCat(address_.host, ":", address_.port); }
+
+ private:
+  enum class Stage { kHead, kHandler, kAnswer };
+  struct Slot {
+    Connection* connection = nullptr;  // null: the thread is free
+    Stage stage = Stage::kHead;
+    absl::Time since;
+    bool broken = false;
+  };
+
+  // ---- the thread that accepts ----
+
+  void Accept() {
+    while (true) {
+      const Load load = Relieve();
+      if (load == Load::kStopping) return;
+      pollfd ready[] = {{wake_, POLLIN, 0}, {listening_, POLLIN, 0}};
+      poll(ready, load == Load::kFull ? 1 : 2, load == Load::kFree ? -1 : kRelieveEveryMs);
+      if ((ready[1].revents & POLLIN) == 0 || load == Load::kFull) continue;
+      const int fd = accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) absl::SleepFor(kAfterError);
+        continue;
+      }
+      absl::MutexLock lock(&mutex_);
+      if (stopping_) {
+        close(fd);
+      } else {
+        queue_.push_back(fd);
+      }
+    }
+  }
+
+  // Makes room for those that wait, and says how it stands.
+  enum class Load { kFree, kWaiting, kFull, kStopping };
+  Load Relieve() {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return Load::kStopping;
+    const auto free = static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.connection == nullptr; }));
+    if (queue_.size() <= free) return queue_.empty() ? Load::kFree : Load::kWaiting;
+    const absl::Time now = absl::Now();
+    for (size_t wanted = queue_.size() - free; wanted > 0; --wanted) {
+      Slot* slowest = nullptr;
+      for (Slot& slot : slots_) {
+        if (slot.connection == nullptr || slot.broken || slot.stage == Stage::kHandler) continue;
+        if (now - slot.since < (slot.stage == Stage::kHead ? kHeadPatience : kAnswerPatience)) continue;
+        if (slowest == nullptr || slot.since < slowest->since) slowest = &slot;
+      }
+      if (slowest == nullptr) break;
+      slowest->broken = true;
+      slowest->connection->Break();
+    }
+    return queue_.size() >= kQueueMax ? Load::kFull : Load::kWaiting;
+  }
+
+  // ---- the threads that serve ----
+
+  void Work(size_t slot) {
+    while (true) {
+      int fd = -1;
+      {
+        absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(this, &Impl::HasWork));
+        if (stopping_) return;
+        fd = queue_.front();
+        queue_.pop_front();
+      }
+      SSL* const ssl = tls_ == nullptr ? nullptr : tls_->NewConnection(absl::Now());
+      if (tls_ != nullptr && ssl == nullptr) {
+        close(fd);
+        continue;
+      }
+      Connection connection(fd, ssl, limits_);
+      Enter(slot, &connection, Stage::kHead);
+      if (connection.Handshake()) {
+        protocol_.Answer(connection, [&](httplib::Request& request) {
+          // No ranges, no encodings (brotli at its best takes seconds for a page), no waiting for a body.
+          request.ranges.clear();
+          request.headers = {{kSlotHeader, absl::StrCat(slot)}};
+          connection.BeginAnswer();
+          Enter(slot, &connection, Stage::kHandler);
+        });
+      }
+      Enter(slot, nullptr, Stage::kHead);
+    }
+  }
+
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !queue_.empty(); }
+
+  void Enter(size_t slot, Connection* connection, Stage stage) {
+    absl::MutexLock lock(&mutex_);
+    slots_[slot] = {connection, stage, absl::Now(), false};
+    if (connection != nullptr && stopping_ && stage != Stage::kHandler) connection->Break();
+  }
+
+  void Route(const httplib::Request& request, httplib::Response& response) {
+    size_t slot = 0;
+    if (!absl::SimpleAtoi(request.get_header_value(kSlotHeader), &slot) || slot >= slots_.size()) return;
+    Connection* connection = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      connection = slots_[slot].connection;
+    }
+    HttpAnswer answer = Answer(request, *connection);
+    response.status = answer.status;
+    for (const auto& [name, value] : kHeaders) response.set_header(name, value);
+    for (const auto& [name, value] : answer.headers) response.set_header(name, value);
+    response.set_content(std::move(answer.body), answer.content_type);
+    Enter(slot, connection, Stage::kAnswer);
+  }
+
+  HttpAnswer Answer(const httplib::Request& request, const Connection& connection) {
+    HttpAnswer answer;
+    if (request.method != "GET" && request.method != "HEAD") {
+      answer.status = 405;
+      answer.headers = {{"Allow", "GET, HEAD"}};
+      answer.body = "only GET and HEAD are answered here\n";
+    } else if (!connection.Trusted() &&
+               std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) == options_.open_paths.end()) {
+      answer.status = 403;
+      answer.body = "show a certificate that this cluster's ca.crt signed (--tls-dir)\n";
+    } else {
+      answer = handler_(ToRequest(request));
+    }
+    return answer;
+  }
+
+  const HttpServerOptions options_;
+  const ConnectionLimits limits_;
+  const Handler handler_;
+  HostPort address_;
+  std::unique_ptr<TlsContext> tls_;
+  Protocol protocol_;
+  int listening_ = -1;
+  int wake_ = -1;
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<int> queue_ ABSL_GUARDED_BY(mutex_);  // accepted
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);  // one a thread
+  std::vector<std::thread> threads_;
+};
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options, Handler handler) {
+  auto impl = std::make_unique<Impl>(options, std::move(handler));
+  CAIRN_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() { Stop(); }
+int HttpServer::port() const { return impl_->port(); }
+std::string HttpServer::address() const { return impl_->address(); }
+void HttpServer::Stop() { impl_->Stop(); }
+
+}  // namespace cairn

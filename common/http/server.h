@@ -1,0 +1,70 @@
+// HttpServer: pages for people, probes and Prometheus, beside a daemon's gRPC: HTTP/1.1, GET and HEAD, one request a connection. httplib reads the
+// requests and writes the answers; the sockets, and all that bounds them, are here.
+//
+// Thread-safe. Invariants:
+//   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.
+//   2. At most `threads` connections are served and kQueueMax wait; a request's head and an answer each have a bound in bytes or time. Where no
+//      thread is free, connections that have kept one waiting for them longest are ended first: who sends nothing, or slowly, keeps nobody out.
+//   3. With TLS, only `open_paths` are answered to who shows no certificate that ca.crt signed: Kubernetes' probes have none.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+struct HttpRequest {
+  std::string path;                          // decoded, without the query
+  std::string target;                        // as it came, with the query: plain characters only
+  std::map<std::string, std::string> query;  // decoded; of a name given twice the first
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+struct HttpServerOptions {
+  std::string listen;                             // host:port, or a port alone: on 127.0.0.1; port 0: chosen by the system
+  std::string tls_dir;                            // empty: plain
+  std::vector<std::string> open_paths;            // see invariant 3
+  int threads = 16;                               // 1 .. 256
+  absl::Duration head_timeout = absl::Seconds(5);
+  absl::Duration answer_timeout = absl::Seconds(20);
+  absl::Duration tls_refresh = absl::Seconds(30);
+};
+
+class HttpServer {
+ public:
+  static constexpr size_t kHeadBytesMax = 16 << 10;
+  static constexpr size_t kQueueMax = 64;
+
+  // On several threads at once; should answer within seconds. GET and HEAD alone reach it.
+  using Handler = std::function<HttpAnswer(const HttpRequest&)>;
+
+  // Errors: INVALID_ARGUMENT, UNAVAILABLE: the address is in use or not this host's.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options, Handler handler);
+  ~HttpServer();
+
+  int port() const;
+  // "host:port", with the host of `listen`.
+  std::string address() const;
+  // Connections end, but for answers that are being made: those are waited for. Idempotent.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cairn
