@@ -37,6 +37,12 @@ absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& 
   return model;
 }
 
+std::shared_ptr<const JobModel> WithInputs(const JobModel& model, Element inputs) {
+  auto with = std::make_shared<JobModel>(model);
+  with->options.inputs = inputs;
+  return with;
+}
+
 absl::StatusOr<Program*> ProgramCache::Get(const std::shared_ptr<const JobModel>& model) {
   DropGone();
   const auto it =

@@ -32,6 +32,8 @@ struct JobModel {
 };
 // batch_max: the largest run of examples that a replica gets.
 absl::StatusOr<std::shared_ptr<const JobModel>> MakeJobModel(const v1::JobSpec& spec);
+// The same for batches of `inputs`.
+std::shared_ptr<const JobModel> WithInputs(const JobModel& model, Element inputs);
 
 // Of one slot thread.
 class ProgramCache {

@@ -45,6 +45,7 @@ int Step(const std::string& name, int64_t batch_size, const std::string& precisi
 
   ProgramOptions options;
   options.batch_max = batch_size;
+  options.inputs = Element::kByte;
   options.compute = precision == "bfloat16" ? v1::BFLOAT16 : v1::FLOAT32;
   options.allow_tf32 = precision == "tf32";
   options.loss.set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
@@ -55,10 +56,11 @@ int Step(const std::string& name, int64_t batch_size, const std::string& precisi
   Batch batch;
   batch.examples = batch_size;
   const int64_t numbers = batch_size * NumElements(graph->input_shape()), classes = graph->output().output.back();
-  batch.inputs = Buffer::Allocate(numbers * sizeof(float));
+  batch.element = Element::kByte;
+  batch.inputs = Buffer::Allocate(numbers);
   batch.labels = Buffer::Allocate(batch_size * sizeof(float));
   uint32_t random = 1;
-  for (float& v : batch.inputs.mutable_floats()) v = static_cast<float>((random = random * 1664525 + 1013904223) >> 24);
+  for (int64_t i = 0; i < numbers; ++i) batch.inputs.mutable_data()[i] = static_cast<uint8_t>((random = random * 1664525 + 1013904223) >> 24);
   for (int64_t i = 0; i < batch_size; ++i) batch.labels.mutable_floats()[i] = static_cast<float>(i % classes);
 
   std::vector<double> seconds;

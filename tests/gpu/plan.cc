@@ -3,7 +3,7 @@
 //
 //   gpu_plan MODEL BATCH float32|bfloat16|float16 [--bandwidth TB/s] [--flops TFLOP/s] [--steps]
 //
-// The floor is that of the same tensors, each written once and read once.
+// Inputs are bytes, as of pictures. The floor is that of the same tensors, each written once and read once.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -93,6 +93,7 @@ int Print(const std::string& name, int64_t batch, cudnn::DType type, const Ceili
   cudnn::LoweringOptions options;
   options.examples = batch;
   options.precision.type = type;
+  options.inputs = Element::kByte;
   options.loss.set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
   cudnn::HostMachine machine(options.precision);
   absl::StatusOr<std::unique_ptr<cudnn::Plan>> plan = absl::UnknownError("no model");
@@ -125,6 +126,11 @@ int Print(const std::string& name, int64_t batch, cudnn::DType type, const Ceili
               static_cast<double>(batch) / all.ms * 1e3, ceilings.bandwidth, ceilings.flops);
   std::printf("each tensor written once and read once: %.3f GB of %.3f GB, %.3f ms; FLOP alone: %.3f ms\n", floor / 1e9,
               (all.read + all.written) / 1e9, floor / ceilings.bandwidth * 1e-9, all.flop / ceilings.flops * 1e-9);
+  // Values and gradients in 16 bits where the program computes in 16 bits: the job's wire_dtype would be such a type then.
+  const auto numbers = static_cast<double>(batch * NumElements(graph->input_shape())), space = static_cast<double>(graph->space_size());
+  const auto element = static_cast<double>(cudnn::SizeOf(type));
+  std::printf("across the bus: inputs %.1f MB (as float32 %.1f), values %.1f MB, gradients %.1f MB\n", numbers / 1e6, numbers * 4 / 1e6,
+              space * element / 1e6, space * element / 1e6);
   return 0;
 }
 

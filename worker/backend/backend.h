@@ -16,20 +16,14 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
+#include "worker/backend/batch.h"
 #include "worker/backend/gradient_join.h"
 
 namespace cairn {
-
-// Examples laid end to end, channels last.
-struct Batch {
-  int64_t examples = 0;
-  Buffer inputs;  // float32 [examples, input shape...]
-  Buffer labels;  // float32 [examples, label_size]: a class number, or one number per output
-  int64_t label_size = 1;
-};
 
 struct StepInfo {
   uint64_t seed = 0;    // of the job
@@ -105,6 +99,7 @@ struct ProgramOptions {
   v1::DataType compute = v1::FLOAT32;  // JobSpec.compute_dtype; losses and gradients are FLOAT32
   bool deterministic = true;           // JobSpec.deterministic
   bool allow_tf32 = false;             // JobSpec.allow_tf32
+  Element inputs = Element::kFloat;    // of the batches to be expected; a program takes both
   v1::Loss loss;
   std::vector<v1::Metric> metrics;
   std::vector<v1::ClassWeight> class_weights;  // of training's loss
@@ -119,6 +114,8 @@ class Backend {
   virtual v1::Device kind() const { return v1::CPU; }
   // JobSpec.compute_dtype: Compile refuses others.
   virtual bool Computes(v1::DataType compute) const { return compute == v1::FLOAT32; }
+  // UNAVAILABLE once a device is lost: a call of one of its programs ended so. It stays lost until the process is started again.
+  virtual absl::Status health() const { return absl::OkStatus(); }
   // Replicas that a worker computes at the same time unless it is told otherwise; 0: one for each of the machine's threads.
   virtual int slots_default() const { return 0; }
   // Whether it adds up gradients itself (GradientJoin); else Join is UNIMPLEMENTED.

@@ -24,7 +24,7 @@ inline constexpr char kPluginEntry[] = "cairn_backend_plugin";
 using PluginEntry = const Plugin* (*)();
 
 // To be raised with every change of backend.h that the sizes below do not show: a field where there was padding, a function or what it means.
-inline constexpr int kPluginInterface = 2;
+inline constexpr int kPluginInterface = 3;
 
 // What must be the same on both sides: the release, what calls mean, and how what they pass to each other lies in memory.
 inline std::string PluginVersion() {

@@ -77,10 +77,11 @@ class BatchSource::Impl {
         plan_(plan),
         shuffle_(options.shuffle),
         augmenter_(options.augmenter),
+        element_(augmenter_ == nullptr ? dataset_->element() : Element::kFloat),
         key_(StreamKey(options.seed, RandomStream::kShuffle)),
         examples_max_(plan.piece_max()),
         end_(plan.total_steps * plan.pieces),
-        input_bytes_(RoundUp(examples_max_ * dataset_->example_size() * sizeof(float))),
+        input_bytes_(RoundUp(examples_max_ * dataset_->example_size() * SizeOf(element_))),
         label_bytes_(RoundUp(examples_max_ * dataset_->label_size() * sizeof(float))) {
     const int64_t bytes = std::max<int64_t>(1, input_bytes_ + label_bytes_);
     if (options.prefetch > 0 && options.decode_threads > 0) {
@@ -132,6 +133,8 @@ class BatchSource::Impl {
     if (slot == of_replica->second.slots.end() || !slot->second->ready || !slot->second->batch.ok()) return std::nullopt;
     return *slot->second->batch;
   }
+
+  Element element() const { return element_; }
 
   void Forget(ReplicaId replica) {
     absl::MutexLock lock(&mutex_);
@@ -240,18 +243,19 @@ class BatchSource::Impl {
     batch.label_size = dataset_->label_size();
     if (batch.examples == 0) return batch;
     const Buffer block = pool_->Take();
-    const size_t input = dataset_->example_size(), label = dataset_->label_size();
-    batch.inputs = block.Slice(0, batch.examples * input * sizeof(float));
+    const size_t input = dataset_->example_size() * SizeOf(element_), label = dataset_->label_size();
+    batch.element = element_;
+    batch.inputs = block.Slice(0, batch.examples * input);
     batch.labels = block.Slice(input_bytes_, batch.examples * label * sizeof(float));
-    float* inputs = batch.inputs.mutable_floats().data();
+    uint8_t* inputs = batch.inputs.mutable_data();
     float* labels = batch.labels.mutable_floats().data();
     const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step / plan_.pieces));
     const Permutation order(key_, pass, plan_.examples);
     for (int64_t i = 0; i < batch.examples; ++i) {
       const int64_t place = places.begin + i;
       const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
-      CAIRN_RETURN_IF_ERROR(dataset_->Read(v1::TRAIN, example, inputs + i * input, labels + i * label));
-      if (augmenter_ != nullptr) augmenter_->Apply(pass, static_cast<uint64_t>(example), inputs + i * input);
+      CAIRN_RETURN_IF_ERROR(dataset_->ReadAs(element_, v1::TRAIN, example, inputs + i * input, labels + i * label));
+      if (augmenter_ != nullptr) augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(inputs + i * input));
     }
     return batch;
   }
@@ -260,6 +264,7 @@ class BatchSource::Impl {
   const StepPlan plan_;
   const bool shuffle_;
   const std::shared_ptr<const Augmenter> augmenter_;
+  const Element element_;
   const std::array<uint32_t, 2> key_;
   const int64_t examples_max_;  // in one batch of a replica
   const int64_t end_;           // batches of a replica in all
@@ -280,6 +285,7 @@ BatchSource::BatchSource(std::shared_ptr<const Dataset> dataset, const StepPlan&
                          const BatchSourceOptions& options)
     : impl_(std::make_unique<Impl>(std::move(dataset), plan, options)) {}
 BatchSource::~BatchSource() = default;
+Element BatchSource::element() const { return impl_->element(); }
 absl::StatusOr<Batch> BatchSource::Get(int64_t step, ReplicaId replica, int32_t piece) {
   return impl_->Get(step, replica, piece);
 }

@@ -49,27 +49,41 @@ class TableDataset : public Dataset {
     info_.set_validation_examples(splits_[kValidationSplit].size());
     info_.set_test_examples(splits_[kTestSplit].size());
     for (int32_t d : info_.example_shape()) example_size_ *= d;
+    bytes_ = std::all_of(splits_.begin(), splits_.end(),
+                         [](const SplitView& s) { return s.table == nullptr || s.table->element() == Element::kByte; });
   }
 
   const v1::DataInfo& info() const override { return info_; }
   int64_t size(v1::Split split) const override { return splits_[IndexOf(split)].size(); }
   int64_t example_size() const override { return example_size_; }
   int64_t label_size() const override { return 1; }
+  Element element() const override { return bytes_ ? Element::kByte : Element::kFloat; }
   bool in_memory() const override { return splits_[kTrainSplit].table->in_memory(); }
 
   absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
+    CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
+    return view->table->Read(view->TableIndex(index), example, label);
+  }
+
+  absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const override {
+    CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
+    return view->table->ReadBytes(view->TableIndex(index), example, label);
+  }
+
+ private:
+  absl::StatusOr<const SplitView*> Find(v1::Split split, int64_t index) const {
     const SplitView& view = splits_[IndexOf(split)];
     if (index < 0 || index >= view.size()) {
       return absl::OutOfRangeError(absl::StrFormat("%s: example %d of the %s split, which has %d", info_.path(), index,
                                                    v1::Split_Name(split), view.size()));
     }
-    return view.table->Read(view.TableIndex(index), example, label);
+    return &view;
   }
 
- private:
   v1::DataInfo info_;
   const std::array<SplitView, 3> splits_;
   int64_t example_size_ = 1;
+  bool bytes_ = false;
 };
 
 absl::Status CheckShare(const char* field, float share) {
@@ -199,6 +213,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data,
   return std::make_shared<TableDataset>(std::move(info), std::move(splits));
 }
 
+absl::Status Dataset::ReadBytes(v1::Split, int64_t, uint8_t*, float*) const {
+  CAIRN_CHECK(false, "asked of data sets of bytes only");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Batch> ReadBatch(const Dataset& dataset, v1::Split split, PlaceRange places) {
   if (places.begin < 0 || places.end < places.begin || places.end > dataset.size(split)) {
     return absl::OutOfRangeError(absl::StrFormat("%s: examples %d to %d of the %s split, which has %d",
@@ -208,13 +227,15 @@ absl::StatusOr<Batch> ReadBatch(const Dataset& dataset, v1::Split split, PlaceRa
   Batch batch;
   batch.examples = places.size();
   batch.label_size = dataset.label_size();
-  batch.inputs = Buffer::Allocate(places.size() * dataset.example_size() * sizeof(float));
+  batch.element = dataset.element();
+  const int64_t example_bytes = dataset.example_size() * SizeOf(batch.element);
+  batch.inputs = Buffer::Allocate(places.size() * example_bytes);
   batch.labels = Buffer::Allocate(places.size() * dataset.label_size() * sizeof(float));
-  float* example = batch.inputs.mutable_floats().data();
+  uint8_t* example = batch.inputs.mutable_data();
   float* label = batch.labels.mutable_floats().data();
   for (int64_t i = places.begin; i < places.end; ++i) {
-    CAIRN_RETURN_IF_ERROR(dataset.Read(split, i, example, label));
-    example += dataset.example_size();
+    CAIRN_RETURN_IF_ERROR(dataset.ReadAs(batch.element, split, i, example, label));
+    example += example_bytes;
     label += dataset.label_size();
   }
   return batch;

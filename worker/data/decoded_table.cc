@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/base/log.h"
 
@@ -115,7 +116,7 @@ DecodedTable::DecodedTable(std::unique_ptr<ExampleSource> source, int64_t exampl
     : source_(std::move(source)),
       example_size_(example_size),
       element_(element),
-      bytes_(example_size * (element == Element::kByte ? 1 : static_cast<int64_t>(sizeof(float)))),
+      bytes_(example_size * SizeOf(element)),
       room_(std::move(room)),
       slots_(static_cast<size_t>(source_->size())),
       places_(room_->file() == nullptr ? 0 : static_cast<size_t>(source_->size())) {}
@@ -126,27 +127,33 @@ DecodedTable::~DecodedTable() {
 
 absl::Status DecodedTable::Read(int64_t index, float* example, float* label) const {
   *label = Label(index);
+  return Visit(index, [&](const uint8_t* bytes) {
+    if (element_ == Element::kByte) {
+      BytesToFloats(bytes, example_size_, example);
+    } else {
+      std::memcpy(example, bytes, static_cast<size_t>(bytes_));
+    }
+  });
+}
+
+absl::Status DecodedTable::ReadBytes(int64_t index, uint8_t* example, float* label) const {
+  CAIRN_CHECK(element_ == Element::kByte, "asked of tables of bytes only");
+  *label = Label(index);
+  return Visit(index, [&](const uint8_t* bytes) { std::memcpy(example, bytes, static_cast<size_t>(bytes_)); });
+}
+
+template <typename Use>
+absl::Status DecodedTable::Visit(int64_t index, Use use) const {
   if (const uint8_t* kept = slots_[index].load(std::memory_order_acquire)) {
-    ToFloats(kept, example);
+    use(kept);
     return absl::OkStatus();
   }
   std::unique_ptr<uint8_t[]> bytes(new uint8_t[bytes_]);
-  if (!ReadFromFile(index, bytes.get())) {
-    CAIRN_RETURN_IF_ERROR(source_->Decode(index, bytes.get()));
-    ToFloats(bytes.get(), example);
-    if (!KeepInMemory(index, bytes)) KeepInFile(index, bytes.get());
-    return absl::OkStatus();
-  }
-  ToFloats(bytes.get(), example);
+  const bool in_file = ReadFromFile(index, bytes.get());
+  if (!in_file) CAIRN_RETURN_IF_ERROR(source_->Decode(index, bytes.get()));
+  use(bytes.get());
+  if (!in_file && !KeepInMemory(index, bytes)) KeepInFile(index, bytes.get());
   return absl::OkStatus();
-}
-
-void DecodedTable::ToFloats(const uint8_t* bytes, float* example) const {
-  if (element_ == Element::kByte) {
-    BytesToFloats(bytes, example_size_, example);
-  } else {
-    std::memcpy(example, bytes, static_cast<size_t>(bytes_));
-  }
 }
 
 bool DecodedTable::KeepInMemory(int64_t index, std::unique_ptr<uint8_t[]>& bytes) const {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "common/base/status.h"
 #include "worker/data/table.h"
 
@@ -73,8 +73,10 @@ class DecodedTable : public ExampleTable {
 
   int64_t size() const override { return source_->size(); }
   bool in_memory() const override { return false; }
+  Element element() const override { return element_; }
   float Label(int64_t index) const override { return source_->Label(index); }
   absl::Status Read(int64_t index, float* example, float* label) const override;
+  absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const override;
 
  private:
   // Of an example in the file.
@@ -84,7 +86,9 @@ class DecodedTable : public ExampleTable {
     uint64_t checksum = 0;  // written before `at`
   };
 
-  void ToFloats(const uint8_t* bytes, float* example) const;
+  // Hands the example's bytes, as the source decodes them, to `use`, wherever they come from.
+  template <typename Use>
+  absl::Status Visit(int64_t index, Use use) const;
   // Takes the bytes if there is memory for them.
   bool KeepInMemory(int64_t index, std::unique_ptr<uint8_t[]>& bytes) const;
   void KeepInFile(int64_t index, const uint8_t* bytes) const;

@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/data.pb.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
+#include "worker/backend/batch.h"
 
 namespace cairn {
 
@@ -23,8 +24,11 @@ class ExampleTable {
   virtual int64_t size() const = 0;
   // Read is a copy from memory.
   virtual bool in_memory() const { return true; }
+  virtual Element element() const { return Element::kFloat; }  // what the numbers are before they become float32
   // index in [0, size()). example: the shape's numbers; label: one number.
   virtual absl::Status Read(int64_t index, float* example, float* label) const = 0;
+  // The same where element() is kByte: the numbers as bytes.
+  virtual absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const;
   virtual float Label(int64_t index) const = 0;
 };
 
@@ -34,7 +38,9 @@ class ByteTable : public ExampleTable {
   // pixels.size() == labels.size() * example_size.
   ByteTable(Buffer pixels, std::vector<uint8_t> labels, int64_t example_size);
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  Element element() const override { return Element::kByte; }
   absl::Status Read(int64_t index, float* example, float* label) const override;
+  absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const override;
   float Label(int64_t index) const override { return labels_[index]; }
 
  private:
@@ -42,12 +48,6 @@ class ByteTable : public ExampleTable {
   const std::vector<uint8_t> labels_;
   const int64_t example_size_;
 };
-
-// out[i] = in[i]
-void BytesToFloats(const uint8_t* in, int64_t count, float* out);
-
-// What the numbers of an example are before they become float32.
-enum class Element { kByte, kFloat };
 
 // Examples that are decoded when they are asked for (pictures, records); DecodedTable makes a table of them.
 // Thread-safe.

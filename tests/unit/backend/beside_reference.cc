@@ -162,6 +162,35 @@ void BesideReference::Inference(int64_t examples, const Tolerance& tolerance) {
   ExpectSums(*reference, *sums, tolerance.loss);
 }
 
+void BesideReference::BytesAsFloats(int64_t examples) {
+  ASSERT_NE(program_, nullptr);
+  const Batch floats = WholeNumbers(CaseBatch(*graph_, options_.loss, examples, 8)), bytes = AsBytes(floats);
+  for (Program* const program : {reference_.get(), program_.get()}) {
+    const auto compute = [&](const Batch& batch) {
+      std::vector<float> all(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
+      const auto trained = program->TrainStep(batch, kInfo, values_, absl::MakeSpan(all), nullptr), evaluated = program->Evaluate(batch, values_);
+      const auto predicted = program->Predict(batch, values_);
+      EXPECT_TRUE(trained.ok() && evaluated.ok() && predicted.ok()) << trained.status() << evaluated.status() << predicted.status();
+      if (!trained.ok() || !evaluated.ok() || !predicted.ok()) return all;
+      for (const BatchSums& sums : {*trained, *evaluated}) {
+        all.push_back(static_cast<float>(sums.loss));
+        all.insert(all.end(), sums.metrics.begin(), sums.metrics.end());
+      }
+      all.insert(all.end(), predicted->floats().begin(), predicted->floats().end());
+      return all;
+    };
+    const std::vector<float> right = compute(floats);
+    for (int again = 0; again < 3; ++again) {  // on a GPU what was recorded
+      const std::vector<float> got = compute(bytes);
+      EXPECT_EQ(std::memcmp(got.data(), right.data(), right.size() * sizeof(float)), 0) << Furthest(got, right);
+    }
+    EXPECT_EQ(compute(floats).size(), right.size());
+    Batch cut = bytes;
+    cut.inputs = bytes.inputs.Slice(0, bytes.inputs.size() - 1);
+    EXPECT_EQ(program->Evaluate(cut, values_).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 void BesideReference::ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance) const {
   EXPECT_EQ(actual.examples, expected.examples);
   EXPECT_NEAR(actual.loss, expected.loss, tolerance * std::abs(expected.loss) + 1e-6);

@@ -39,6 +39,9 @@ class BesideReference {
   void Training(int64_t examples, const Tolerance& tolerance);
   void Inference(int64_t examples, const Tolerance& tolerance);
 
+  // Inputs that come as bytes give the bits of the same numbers in float32.
+  void BytesAsFloats(int64_t examples);
+
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   const ProgramOptions& options() const { return options_; }
   const std::vector<float>& values() const { return values_; }

@@ -342,6 +342,27 @@ TEST(CudnnLoweringTest, BiasAndReluGoIntoTheConvolutionWhereTheMachineCan) {
   EXPECT_THAT(forward(1), testing::HasSubstr("%1 = convolution 1x4x4x2 3x3 -> 2x2x2 of inputs, %0\n%1 = bias RELU of %1, c/bias\n"));
 }
 
+TEST(CudnnLoweringTest, BytesBecomeNumbersInTheFirstLaunch) {
+  const auto first = [](const std::string& rescaling, DType type) {
+    const auto graph = CaseGraph({"bytes", "layers { input { shape: [4, 4, 2] } } " + rescaling +
+                                               " layers { flatten {} } layers { dense { units: 2 activation: SOFTMAX } }"});
+    LoweringOptions options = OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain, type);
+    options.inputs = Element::kByte;
+    const auto plan = Lower(*graph, options);
+    if (plan == nullptr) return std::string();
+    EXPECT_EQ(plan->steps().front().bytes_read, 64);
+    EXPECT_EQ(plan->steps().front().bytes_written, 64 * SizeOf(type));
+    int64_t readers = 0;
+    for (const Plan::Step& step : plan->steps()) {
+      for (const Ref& ref : step.reads) readers += ref.place == Ref::kInputs ? 1 : 0;
+    }
+    EXPECT_EQ(readers, 1);
+    return plan->steps().front().text;
+  };
+  EXPECT_EQ(first("", DType::kFloat32), "%0 = copy u8 f32 * 1 + 0 of inputs");
+  EXPECT_EQ(first("layers { rescaling { scale: 0.25 offset: -1 } }", DType::kBFloat16), "%0 = copy u8 bf16 * 0.25 + -1 of inputs");
+}
+
 TEST(CudnnLoweringTest, ReadyMadeModels) {
   for (const ReadyMadeInfo& info : ReadyMadeModels()) {
     SCOPED_TRACE(info.name);
@@ -371,7 +392,9 @@ TEST(CudnnLoweringTest, BytesOfAStepOfResNet50) {
   wanted.set_name("resnet50");
   const auto graph = Graph::Build(MakeReadyMade(wanted).value());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  const auto plan = Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 256, Mode::kTrain, DType::kBFloat16));
+  LoweringOptions options = OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 256, Mode::kTrain, DType::kBFloat16);
+  options.inputs = Element::kByte;
+  const auto plan = Lower(*graph, options);
   ASSERT_NE(plan, nullptr);
   double bytes = 0, flop = 0;
   for (const Plan::Step& step : plan->steps()) {

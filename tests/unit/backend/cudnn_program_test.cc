@@ -92,6 +92,16 @@ TEST_P(CudnnProgramTest, SixteenBitsNearTheReference) {
   }
 }
 
+TEST_P(CudnnProgramTest, BytesAsTheirFloats) {
+  for (const v1::DataType compute : {v1::FLOAT32, v1::BFLOAT16}) {
+    BesideReference beside(GetParam(), 4, compute);
+    beside.Make(OnHost(HostMachine::Copies::kLate));
+    if (HasFatalFailure()) return;
+    beside.BytesAsFloats(4);
+    beside.BytesAsFloats(3);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()), [](const auto& info) { return info.param.name; });
 
 // ---- ids ----
@@ -192,11 +202,11 @@ TEST(CudnnPlansTest, WhereALargerArenaIsRefusedNoKeptPlanRunsWithoutOne) {
   options.loss_plan = PlanLoss(graph, options.loss);
   FullMachine machine(options.precision);
   cudnn::Plans plans(graph, options, machine);
-  for (const int64_t examples : {1, 2}) ASSERT_TRUE(plans.Find(cudnn::Mode::kTrain, examples, 1).ok());
+  for (const int64_t examples : {1, 2}) ASSERT_TRUE(plans.Find(cudnn::Mode::kTrain, examples, 1, Element::kFloat).ok());
   machine.most = plans.arena().bytes();
-  EXPECT_TRUE(absl::IsResourceExhausted(plans.Find(cudnn::Mode::kTrain, 64, 1).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(plans.Find(cudnn::Mode::kTrain, 64, 1, Element::kFloat).status()));
   for (const int64_t examples : {1, 2}) {
-    const auto kept = plans.Find(cudnn::Mode::kTrain, examples, 1);
+    const auto kept = plans.Find(cudnn::Mode::kTrain, examples, 1, Element::kFloat);
     ASSERT_TRUE(kept.ok()) << kept.status();
     EXPECT_GE(plans.arena().bytes(), (*kept)->plan->arena_bytes()) << examples;
   }
@@ -232,6 +242,30 @@ TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
     ASSERT_TRUE(program.Evaluate(first, beside.values()).ok());
     EXPECT_TRUE(Same(Gradient(program, graph, last, beside.values()), of_last));
     program.Prefetch({});
+  }
+}
+
+// Bytes and floats in turns, brought ahead and not; and a program that was told to expect bytes has no room for floats until some come.
+TEST(CudnnPrefetchTest, BytesAndFloatsInTurns) {
+  for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
+    BesideReference beside({"conv", Between("")}, 4);
+    const ProgramOptions plain = beside.options();
+    ProgramOptions options = plain;
+    options.inputs = Element::kByte;
+    const auto program = OnHost(copies)(beside.graph(), options), floats = OnHost(copies)(beside.graph(), plain);
+    ASSERT_TRUE(program.ok() && floats.ok()) << program.status() << floats.status();
+    const uint64_t bytes_alone = (*program)->memory_bytes();
+    const Batch wide = WholeNumbers(CaseBatch(*beside.graph(), options.loss, 4, 1));
+    const Batch narrow = AsBytes(wide);
+    const std::vector<float> right = Gradient(**floats, *beside.graph(), wide, beside.values());
+    for (int turn = 0; turn < 3; ++turn) {
+      (*program)->Prefetch(narrow);
+      EXPECT_TRUE(Same(Gradient(**program, *beside.graph(), narrow, beside.values()), right));
+      EXPECT_TRUE(Same(Gradient(**program, *beside.graph(), narrow, beside.values()), right));
+      (*program)->Prefetch(turn == 0 ? narrow : wide);
+      EXPECT_TRUE(Same(Gradient(**program, *beside.graph(), wide, beside.values()), right));
+    }
+    EXPECT_GT((*program)->memory_bytes(), bytes_alone);
   }
 }
 

@@ -3,6 +3,7 @@
 // gradient with regard to its input is checked too.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -166,6 +167,24 @@ inline Batch CaseBatch(const Graph& graph, const v1::Loss& loss, int64_t example
 
 inline std::shared_ptr<const Graph> CaseGraph(const LayerCase& c) {
   return std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>(c.model)).value());
+}
+
+// Whole numbers 0 .. 255: ids stay what they are.
+inline Batch WholeNumbers(Batch batch) {
+  batch.inputs = Buffer::CopyOf(batch.inputs.data(), batch.inputs.size());
+  for (float& x : batch.inputs.mutable_floats()) {
+    if (x < 0 || x != std::floor(x)) x = std::floor(std::min(std::abs(x) * 40, 255.0f));
+  }
+  return batch;
+}
+
+// The same of whole numbers, as bytes.
+inline Batch AsBytes(const Batch& batch) {
+  Batch bytes = batch;
+  bytes.element = Element::kByte;
+  bytes.inputs = Buffer::Allocate(static_cast<size_t>(batch.input_numbers()));
+  for (int64_t i = 0; i < batch.input_numbers(); ++i) bytes.inputs.mutable_data()[i] = static_cast<uint8_t>(batch.inputs.floats()[i]);
+  return bytes;
 }
 
 }  // namespace cairn

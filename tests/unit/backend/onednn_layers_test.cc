@@ -21,6 +21,7 @@ TEST_P(OnednnLayersTest, AsTheReference) {
     SCOPED_TRACE(testing::Message() << examples << " examples");
     beside.Training(examples, {.share = 0.03});
     beside.Inference(examples, {});
+    beside.BytesAsFloats(examples);
   }
 }
 

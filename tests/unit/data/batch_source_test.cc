@@ -227,6 +227,54 @@ TEST(BatchSourceTest, AugmentsByPassAndExample) {
   }
 }
 
+// Example i is three bytes i, i + 1, 255 - i.
+class ByteDataset : public CountingDataset {
+ public:
+  explicit ByteDataset(bool in_memory) : CountingDataset(50, -1, in_memory) {}
+  Element element() const override { return Element::kByte; }
+  absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
+    uint8_t bytes[3];
+    CAIRN_RETURN_IF_ERROR(ReadBytes(split, index, bytes, label));
+    BytesToFloats(bytes, 3, example);
+    return absl::OkStatus();
+  }
+  absl::Status ReadBytes(v1::Split, int64_t index, uint8_t* example, float* label) const override {
+    const auto number = static_cast<uint8_t>(index);
+    example[0] = number;
+    example[1] = static_cast<uint8_t>(number + 1);
+    example[2] = static_cast<uint8_t>(255 - number);
+    *label = number;
+    return absl::OkStatus();
+  }
+};
+
+TEST(BatchSourceTest, BytesStayBytesUnlessTheyAreAugmented) {
+  v1::Data data;
+  data.add_augmentation()->mutable_random_brightness()->add_factor(0.3f);
+  const StepPlan plan = StepPlan::Make(50, 8, 2, 0, 2);
+  for (bool in_memory : {false, true}) {
+    for (bool augments : {false, true}) {
+      BatchSourceOptions options{.seed = 6, .shuffle = true, .decode_threads = 2, .prefetch = 2};
+      if (augments) options.augmenter = Augmenter::Make(data, {1, 1, 3}, options.seed).value();
+      BatchSource source(std::make_shared<ByteDataset>(in_memory), plan, options);
+      EXPECT_EQ(source.element(), augments ? Element::kFloat : Element::kByte);
+      for (int64_t step = 0; step < plan.total_steps; ++step) {
+        const auto batch = source.Get(step, ReplicaId(step % 2));
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        ASSERT_EQ(batch->element, source.element());
+        ASSERT_EQ(batch->input_numbers(), batch->examples * 3);
+        for (int64_t i = 0; i < batch->examples && !augments; ++i) {
+          const auto number = static_cast<uint8_t>(batch->labels.floats()[i]);
+          const uint8_t* example = batch->inputs.data() + 3 * i;
+          EXPECT_EQ(example[0], number);
+          EXPECT_EQ(example[1], number + 1);
+          EXPECT_EQ(example[2], 255 - number);
+        }
+      }
+    }
+  }
+}
+
 TEST(BatchSourceTest, AlignedForVectors) {
   BatchSource source(std::make_shared<CountingDataset>(40), StepPlan::Make(40, 7, 1, 0, 1), {});
   std::vector<uintptr_t> misaligned;

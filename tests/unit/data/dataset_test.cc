@@ -435,7 +435,9 @@ TEST(ReadBatchTest, TakesARangeInFileOrder) {
   ASSERT_TRUE(batch.ok());
   EXPECT_EQ(batch->examples, 4);
   EXPECT_THAT(batch->labels.floats(), ElementsAre(2, 3, 4, 5));
-  EXPECT_EQ(batch->inputs.floats()[6], (7 * 18) % 256);
+  ASSERT_EQ(batch->element, Element::kByte);
+  ASSERT_EQ(batch->inputs.size(), 24u);
+  EXPECT_EQ(batch->inputs.data()[6], (7 * 18) % 256);
   EXPECT_EQ(ReadBatch(**dataset, v1::TEST, {2, 2})->examples, 0);
   EXPECT_EQ(ReadBatch(**dataset, v1::TEST, {2, 8}).status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(ReadBatch(**dataset, v1::TEST, {-1, 3}).status().code(), absl::StatusCode::kOutOfRange);

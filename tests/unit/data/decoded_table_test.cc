@@ -61,6 +61,17 @@ struct Fixture {
       for (int64_t j = 0; j < kSize; ++j) ASSERT_EQ(example[j], (i + j) % 251) << i;
     }
   }
+  void ReadAllBytes() {
+    std::vector<uint8_t> example(kSize);
+    float label = -1;
+    for (int64_t i = 0; i < table.size(); ++i) {
+      const absl::Status read = table.ReadBytes(i, example.data(), &label);
+      ASSERT_EQ(read.ok(), i != 13) << read;
+      if (!read.ok()) continue;
+      EXPECT_EQ(label, i);
+      for (int64_t j = 0; j < kSize; ++j) ASSERT_EQ(example[j], (i + j) % 251) << i;
+    }
+  }
   int Decoded() const { return std::accumulate(decoded.begin(), decoded.end(), 0); }
 
   std::vector<std::atomic<int>> decoded;
@@ -85,6 +96,16 @@ TEST(DecodedTable, TheFileTakesTheRest) {
     EXPECT_TRUE(std::filesystem::is_empty(dir / "made/as/needed"))
         << "the file has no name, so that a crash leaves nothing behind";
   }
+}
+
+// From the source, from memory and from the file; and what one way of reading kept the other finds.
+TEST(DecodedTable, BytesAreReadAsBytes) {
+  TempFolder dir;
+  Fixture f(20, Element::kByte, std::make_shared<CacheRoom>(8 * kSize, dir.path()));
+  EXPECT_EQ(f.table.element(), Element::kByte);
+  for (int pass = 0; pass < 2; ++pass) f.ReadAllBytes();
+  f.ReadAll();
+  EXPECT_EQ(f.Decoded(), 20 + 2) << "once, but for the broken one";
 }
 
 TEST(DecodedTable, ManyThreads) {

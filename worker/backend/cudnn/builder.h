@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/v1/job.pb.h"
+#include "cairn/v1/optimizer.pb.h"
 #include "common/model/graph.h"
 #include "worker/backend/cudnn/plan.h"
 #include "worker/backend/loss.h"
@@ -51,6 +51,7 @@ struct LoweringOptions {
   int64_t examples = 0;
   int64_t label_size = 1;  // numbers of an example's label
   Mode mode = Mode::kTrain;
+  Element inputs = Element::kFloat;  // of the batch's inputs on the device
   Precision precision;
   v1::Loss loss;
   std::vector<v1::Metric> metrics;

@@ -81,7 +81,7 @@ int64_t Builder::BytesOf(const Ref& ref) const {
       }
       return 0;
     case Ref::kInputs:
-      return examples() * NumElements(graph_.input_shape()) * 4;
+      return examples() * NumElements(graph_.input_shape()) * cairn::SizeOf(options_.inputs);
     default:
       return 0;
   }

@@ -24,9 +24,15 @@ absl::Status Pair::Allocate(Machine& machine, int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights) {
+Feed::Feed(const Graph& graph, Machine& machine)
+    : graph_(graph), machine_(machine), widens_(std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+        return node.kind == LayerKind::kEmbedding;
+      })) {}
+
+absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights, Element inputs) {
+  examples_max_ = examples_max;
   CAIRN_RETURN_IF_ERROR(values_.Allocate(machine_, graph_.space_size() * 4));
-  CAIRN_RETURN_IF_ERROR(inputs_.Allocate(machine_, examples_max * NumElements(graph_.input_shape()) * 4));
+  CAIRN_RETURN_IF_ERROR(inputs_[static_cast<int>(inputs)].Allocate(machine_, InputBytes(inputs)));
   CAIRN_RETURN_IF_ERROR(labels_.Allocate(machine_, examples_max * outputs * 4));
   CAIRN_RETURN_IF_ERROR(key_.Allocate(machine_, sizeof(kernels::StepKey)));
   CAIRN_RETURN_IF_ERROR(class_weights_.Allocate(machine_, std::max<int64_t>(static_cast<int64_t>(class_weights.size()), 1) * 4));
@@ -36,34 +42,48 @@ absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vec
 
 int64_t Feed::bytes() const {
   int64_t bytes = value_bits_.bytes();
-  for (const Pair* pair : {&values_, &inputs_, &next_, &labels_, &key_, &class_weights_}) bytes += pair->device.bytes();
+  for (const Pair* pair : {&values_, &inputs_[0], &inputs_[1], &next_[0], &next_[1], &labels_, &key_, &class_weights_}) bytes += pair->device.bytes();
   return bytes;
 }
 
+// As numbers of OnDevice.
+void Feed::ToPinned(const Batch& batch, char* pinned) const {
+  if (OnDevice(batch) == batch.element) {
+    std::memcpy(pinned, batch.inputs.data(), batch.inputs.size());
+  } else {
+    BytesToFloats(batch.inputs.data(), batch.input_numbers(), reinterpret_cast<float*>(pinned));
+  }
+}
+
 void Feed::Prefetch(const Batch& next) {
-  const auto bytes = static_cast<int64_t>(next.inputs.size());
-  if (bytes == 0 || bytes > inputs_.device.bytes() || next.inputs.data() == next_inputs_.data()) return;
-  if (next_.device.bytes() == 0) {
+  const Element element = OnDevice(next);
+  const int64_t bytes = next.input_numbers() * cairn::SizeOf(element);
+  if (bytes == 0 || bytes > InputBytes(element) || next.inputs.data() == next_inputs_.data()) return;
+  Pair& to = next_[static_cast<int>(element)];
+  if (to.device.bytes() == 0) {
     if (prefetch_refused_) return;
-    if (const absl::Status status = next_.Allocate(machine_, inputs_.device.bytes()); !status.ok()) {
+    if (const absl::Status status = to.Allocate(machine_, InputBytes(element)); !status.ok()) {
       prefetch_refused_ = true;
-      next_ = {};
+      to = {};
       return LogInfo("no memory to bring the next batch to the GPU ahead: %s", status.message());
     }
   }
   // What was brought before is read by nobody: its step began with a copy of it, and that is over.
-  std::memcpy(next_.pinned.data(), next.inputs.data(), bytes);
-  next_inputs_ = machine_.CopyIn(next_.device.data(), next_.pinned.data(), bytes).ok() ? next.inputs : Buffer();
+  ToPinned(next, to.pinned.data());
+  next_inputs_ = machine_.CopyIn(to.device.data(), to.pinned.data(), bytes).ok() ? next.inputs : Buffer();
 }
 
 absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, const StepInfo& info) {
-  const auto bytes = static_cast<int64_t>(batch.inputs.size());
+  const Element element = OnDevice(batch);
+  const int64_t bytes = batch.input_numbers() * cairn::SizeOf(element);
+  Pair& to = inputs_[static_cast<int>(element)];
+  if (to.device.bytes() == 0) CAIRN_RETURN_IF_ERROR(to.Allocate(machine_, InputBytes(element)));
   if (batch.inputs.data() == next_inputs_.data() && batch.inputs.size() == next_inputs_.size()) {
     CAIRN_RETURN_IF_ERROR(machine_.JoinCopiesIn());
-    CAIRN_RETURN_IF_ERROR(machine_.Copy(inputs_.device.data(), next_.device.data(), bytes));
+    CAIRN_RETURN_IF_ERROR(machine_.Copy(to.device.data(), next_[static_cast<int>(element)].device.data(), bytes));
   } else {
-    std::memcpy(inputs_.pinned.data(), batch.inputs.data(), bytes);
-    CAIRN_RETURN_IF_ERROR(machine_.CopyIn(inputs_.device.data(), inputs_.pinned.data(), bytes));
+    ToPinned(batch, to.pinned.data());
+    CAIRN_RETURN_IF_ERROR(machine_.CopyIn(to.device.data(), to.pinned.data(), bytes));
   }
   next_inputs_ = Buffer();
   if (mode == Mode::kPredict) return absl::OkStatus();

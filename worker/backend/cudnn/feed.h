@@ -24,13 +24,15 @@ struct Pair {
 class Feed {
  public:
   // Both outlive it.
-  Feed(const Graph& graph, Machine& machine) : graph_(graph), machine_(machine) {}
+  Feed(const Graph& graph, Machine& machine);
 
-  // outputs: of an example; its label is no larger.
-  absl::Status Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights);
+  // outputs: of an example; its label is no larger. inputs: of the batches to be expected; for others there is memory when the first comes.
+  absl::Status Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights, Element inputs);
   // From here on values are asked of `source`, if it is not null.
   void UseWeightSource(WeightSource* source) { source_ = source; }
 
+  // What the batch's inputs are on the device: bytes cross as bytes, but for an Embedding, which reads float32.
+  Element OnDevice(const Batch& batch) const { return widens_ ? Element::kFloat : batch.element; }
   // Brings the inputs of the next CopyBatch, if there is memory for two batches; else does nothing.
   void Prefetch(const Batch& next);
   // Inputs, and for training and evaluation labels, and for training the key.
@@ -40,7 +42,7 @@ class Feed {
 
   // On the device.
   float* values() const { return values_.device.as<float>(); }
-  float* inputs() const { return inputs_.device.as<float>(); }
+  void* inputs(Element element) const { return inputs_[static_cast<int>(element)].device.data(); }
   float* labels() const { return labels_.device.as<float>(); }
   float* class_weights() const { return class_weights_.device.as<float>(); }
   kernels::StepKey* key() const { return key_.device.as<kernels::StepKey>(); }
@@ -48,12 +50,16 @@ class Feed {
 
  private:
   absl::Status Widen(v1::DataType type, int64_t from, int64_t to);
+  int64_t InputBytes(Element element) const { return examples_max_ * NumElements(graph_.input_shape()) * cairn::SizeOf(element); }
+  void ToPinned(const Batch& batch, char* pinned) const;
 
   const Graph& graph_;
   Machine& machine_;
-  Pair values_, inputs_, labels_, key_, class_weights_;
-  Pair next_;           // of Prefetch
-  Buffer next_inputs_;  // what stands in next_, or is on its way there; empty: nothing
+  const bool widens_;
+  int64_t examples_max_ = 0;
+  Pair values_, labels_, key_, class_weights_;
+  Pair inputs_[2], next_[2];  // by Element; next: of Prefetch
+  Buffer next_inputs_;        // what stands in next_, or is on its way there; empty: nothing
   bool prefetch_refused_ = false;
   Block value_bits_;  // values as they come; with values of 16 bits only
   WeightSource* source_ = nullptr;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "worker/backend/cudnn/join.h"
 #include "worker/backend/cudnn/program.h"
+#include "worker/backend/cudnn/watched.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -17,6 +18,7 @@ class GpuBackend : public Backend {
   GpuBackend(std::vector<DeviceInfo> devices, const PluginOptions& options, MachineMaker make_machine)
       : devices_(std::move(devices)), make_machine_(std::move(make_machine)) {
     CAIRN_CHECK(!devices_.empty(), "a backend of no device");
+    for (const DeviceInfo& device : devices_) health_.push_back(std::make_shared<DeviceHealth>(absl::StrCat("GPU ", device.index)));
     if (!options.autotune) return;
     tuning_file_ = std::make_unique<TuningFile>(options.tuning_file);
     tuner_ = std::make_unique<Tuner>(*tuning_file_, absl::StrCat(devices_.front().fingerprint, " driver ", devices_.front().driver));
@@ -36,6 +38,10 @@ class GpuBackend : public Backend {
     options.compute = compute;
     return PrecisionOf(options).ok();
   }
+  absl::Status health() const override {
+    for (const auto& device : health_) CAIRN_RETURN_IF_ERROR(device->status());
+    return absl::OkStatus();
+  }
   int slots_default() const override { return static_cast<int>(devices_.size()); }
 
   bool joins() const override { return true; }
@@ -52,12 +58,23 @@ class GpuBackend : public Backend {
               "deterministic: false lets time decide");
     }
     Tuner* const tuner = precision.deterministic ? nullptr : tuner_.get();
-    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Machine> machine, make_machine_(devices_[seat % devices_.size()], precision, tuner));
-    return MakeProgram(std::move(graph), options, precision, std::move(machine));
+    const size_t device = seat % devices_.size();
+    const std::shared_ptr<DeviceHealth>& health = health_[device];
+    CAIRN_RETURN_IF_ERROR(health->status());
+    absl::StatusOr<std::unique_ptr<Program>> program = MakeOn(devices_[device], precision, tuner, std::move(graph), options);
+    if (!program.ok()) return health->Note(program.status());
+    return Watched(*std::move(program), health);
   }
 
  private:
+  absl::StatusOr<std::unique_ptr<Program>> MakeOn(const DeviceInfo& device, const Precision& precision, Tuner* tuner,
+                                                  std::shared_ptr<const Graph> graph, const ProgramOptions& options) const {
+    CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Machine> machine, make_machine_(device, precision, tuner));
+    return MakeProgram(std::move(graph), options, precision, std::move(machine));
+  }
+
   const std::vector<DeviceInfo> devices_;
+  std::vector<std::shared_ptr<DeviceHealth>> health_;  // of each
   const MachineMaker make_machine_;
   std::unique_ptr<TuningFile> tuning_file_;
   std::unique_ptr<Tuner> tuner_;  // null without --cudnn-autotune

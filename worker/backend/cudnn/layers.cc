@@ -25,12 +25,18 @@ void Builder::LowerInput(const Node& node) {
     scale = next->layer.rescaling().scale();
     offset = next->layer.rescaling().offset();
   }
+  const bool bytes = options_.inputs == Element::kByte;
   out->data = inputs;
-  if (scale == 1 && offset == 0 && out->type == DType::kFloat32) return;
+  if (!bytes && scale == 1 && offset == 0 && out->type == DType::kFloat32) return;
   const Ref y = NewLike(*out);
   const int64_t n = out->numbers;
   const DType t = out->type;
   out->data = y;
+  if (bytes) {
+    return Emit(absl::StrCat("copy u8 ", Name(t), " * ", scale, " + ", offset), {inputs}, {y}, [=](const Run& r) {
+      return kernels::AffineOfBytes(r.stream(), n, scale, offset, r.At<uint8_t>(inputs), r.At<>(y), t);
+    });
+  }
   Emit(absl::StrCat("copy f32 ", Name(t), " * ", scale, " + ", offset), {inputs}, {y}, [=](const Run& r) {
     return kernels::Affine(r.stream(), n, scale, offset, r.At<>(inputs), DType::kFloat32, r.At<>(y), t, false);
   });

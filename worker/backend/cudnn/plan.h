@@ -44,7 +44,7 @@ struct Run {
   char* arena = nullptr;
   float* values = nullptr;     // the parameter space
   float* gradients = nullptr;  // the parameter space
-  float* inputs = nullptr;
+  void* inputs = nullptr;  // float32, or bytes: LoweringOptions.inputs
   float* labels = nullptr;
   float* class_weights = nullptr;
   kernels::StepKey* key = nullptr;

@@ -11,9 +11,9 @@ constexpr size_t kPlansKept = 6;
 
 }  // namespace
 
-absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t label_size) {
+absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t label_size, Element inputs) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
-    return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size;
+    return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size && kept.inputs == inputs;
   });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);
@@ -23,6 +23,7 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
   options.examples = examples;
   options.label_size = label_size;
   options.mode = mode;
+  options.inputs = inputs;
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, LowerGraph(graph_, options, machine_));
   CAIRN_RETURN_IF_ERROR(machine_.WaitForAll(kPatience));  // before a recording or the arena goes
   const int64_t arena = plan->arena_bytes();
@@ -41,6 +42,7 @@ absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t la
   Kept kept;
   kept.mode = mode;
   kept.label_size = label_size;
+  kept.inputs = inputs;
   kept.plan = std::move(plan);
   plans_.push_front(std::move(kept));
   if (plans_.size() > kPlansKept) plans_.pop_back();

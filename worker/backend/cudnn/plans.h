@@ -10,29 +10,27 @@
 #include <memory>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/watched.h"
 
 namespace cairn::cudnn {
-
-// No step takes this long; a device that hangs does.
-inline constexpr absl::Duration kPatience = absl::Minutes(10);
 
 class Plans {
  public:
   struct Kept {
     Mode mode = Mode::kTrain;
     int64_t label_size = 1;
+    Element inputs = Element::kFloat;
     std::unique_ptr<Plan> plan;
     bool warm = false;  // has run: libraries have loaded their kernels
     std::vector<std::unique_ptr<Recording>> recordings[2];  // by whether the gradient is joined, and segment; of a warm one
   };
 
-  // options: examples, label_size and mode are Find's. The graph and the machine outlive this.
+  // options: examples, label_size, inputs and mode are Find's. The graph and the machine outlive this.
   Plans(const Graph& graph, LoweringOptions options, Machine& machine) : graph_(graph), options_(std::move(options)), machine_(machine) {}
 
   // The plan, lowered if it is not among the last few; it stands until the next Find.
-  absl::StatusOr<Kept*> Find(Mode mode, int64_t examples, int64_t label_size);
+  absl::StatusOr<Kept*> Find(Mode mode, int64_t examples, int64_t label_size, Element inputs);
   const Block& arena() const { return arena_; }
 
  private:

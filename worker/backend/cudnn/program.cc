@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -44,16 +45,19 @@ class CudnnProgram : public Program {
     }
   }
 
-  ~CudnnProgram() override { machine_->WaitForAll(kPatience).IgnoreError(); }
+  ~CudnnProgram() override {
+    if (!hangs_) machine_->WaitForAll(kPatience).IgnoreError();
+  }
 
   absl::Status Prepare() {
     const int64_t space = graph_->space_size() * 4, examples = options_.batch_max;
-    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1), loss_plan_.class_weights));
+    const Element inputs = embeddings_.empty() ? options_.inputs : Element::kFloat;
+    CAIRN_RETURN_IF_ERROR(feed_.Prepare(examples, std::max<int64_t>(outputs_, 1), loss_plan_.class_weights, inputs));
     CAIRN_RETURN_IF_ERROR(gradients_.Allocate(*machine_, space));
     CAIRN_RETURN_IF_ERROR(results_.Allocate(*machine_, static_cast<int64_t>(1 + options_.metrics.size()) * 8));
     // Padding and frozen variables are never written: their gradients stay 0.
     CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
-    CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept, plans_.Find(Mode::kTrain, examples, LabelSize()));
+    CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept, plans_.Find(Mode::kTrain, examples, LabelSize(), inputs));
     if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
     LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB", kept->plan->steps().size(),
              plans_.arena().bytes() >> 20, memory_bytes() >> 20);
@@ -69,7 +73,7 @@ class CudnnProgram : public Program {
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, Start(Mode::kTrain, batch, info, values, /*joined=*/false));
     const std::vector<Plan::Release>& releases = kept->plan->releases();
     for (size_t i = 0; i < releases.size(); ++i) {
-      CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
+      CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(i)));
       const int64_t begin = releases[i].begin, end = releases[i].end;
       std::memcpy(gradients.data() + begin, gradients_.pinned.as<float>() + begin, (end - begin) * sizeof(float));
       if (info.loss_scale != 1) TakeOut(info.loss_scale, begin, end, gradients);
@@ -103,7 +107,7 @@ class CudnnProgram : public Program {
       CAIRN_ASSIGN_OR_RETURN(predictions_, machine_->AllocatePinned(options_.batch_max * outputs_ * 4));
     }
     CAIRN_RETURN_IF_ERROR(Start(Mode::kPredict, batch, {}, values, /*joined=*/false).status());
-    CAIRN_RETURN_IF_ERROR(machine_->WaitFor(0, kPatience));
+    CAIRN_RETURN_IF_ERROR(Wait(0));
     return Buffer::CopyOf(predictions_.data(), bytes);
   }
 
@@ -129,17 +133,17 @@ class CudnnProgram : public Program {
     GradientTracker tracker(sum.ranges());
     absl::Status status;
     for (size_t i = 0; i < releases.size() && status.ok(); ++i) {
-      CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(i), kPatience));
+      CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(i)));
       if (ready) ready(releases[i].begin, releases[i].end);
       if (!alone) CAIRN_RETURN_IF_ERROR(pieces_.Add(own, releases[i].begin, releases[i].end, info.first_piece));
       if (!info.last_piece) continue;
       tracker.Final(releases[i].begin, releases[i].end, [&](uint32_t first, uint32_t last) {
         for (uint32_t range = last; range-- > first;) {
-          if (status.ok()) status = sum.Add(leaf, range, alone ? own : all, kPatience);
+          if (status.ok()) status = sum.Add(leaf, range, alone ? own : all, patience_);
         }
       });
     }
-    return info.last_piece ? status : machine_->WaitAside(kPatience);  // before the next piece's gradient
+    return info.last_piece ? status : machine_->WaitAside(patience_);  // before the next piece's gradient
   }
 
   // The loss scale of the gradients in [begin, end); a moving average's range holds no gradient.
@@ -159,21 +163,21 @@ class CudnnProgram : public Program {
       return absl::InvalidArgumentError(absl::StrCat("batch of ", batch.examples,
                                                      " examples, but the program was compiled for 1 to ", options_.batch_max));
     }
-    const int64_t numbers = batch.examples * NumElements(graph_->input_shape());
-    if (batch.inputs.size() != numbers * sizeof(float)) {
+    const int64_t numbers = batch.examples * NumElements(graph_->input_shape()), element = cairn::SizeOf(batch.element);
+    if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
       return absl::InvalidArgumentError(absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples,
                                                      " examples of shape ", cairn::ToString(graph_->input_shape()), " have ",
-                                                     numbers * sizeof(float)));
+                                                     numbers * element));
     }
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ", graph_->space_size(),
                                                      "; pass the whole space"));
     }
     for (const Embedding& embedding : embeddings_) {
-      const absl::Span<const float> ids = batch.inputs.floats();
       for (int64_t i = 0; i < batch.examples * embedding.per_example; ++i) {
-        if (EmbeddingRow(ids[i], embedding.node->layer.embedding().input_dim()) < 0) {
-          return BadEmbeddingId(*embedding.node, i / embedding.per_example, ids[i]);
+        const float id = batch.element == Element::kByte ? static_cast<float>(batch.inputs.data()[i]) : batch.inputs.floats()[i];
+        if (EmbeddingRow(id, embedding.node->layer.embedding().input_dim()) < 0) {
+          return BadEmbeddingId(*embedding.node, i / embedding.per_example, id);
         }
       }
     }
@@ -181,16 +185,28 @@ class CudnnProgram : public Program {
     return CheckLabels(options_.loss, loss_plan_, batch.examples, outputs_, batch.labels.floats(), batch.label_size);
   }
 
+  absl::Status Wait(int signal) {
+    const absl::Status arrived = machine_->WaitFor(signal, patience_);
+    if (!absl::IsDeadlineExceeded(arrived)) return arrived;
+    hangs_ = true;
+    return Annotate(arrived, absl::StrCat("waited for ", absl::FormatDuration(patience_), ", the slowest step before took ",
+                                          absl::FormatDuration(absl::Trunc(slowest_, absl::Milliseconds(1)))));
+  }
+
   // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each with a code of its library.
   absl::Status Ended(const absl::Status& failed) {
+    hangs_ |= absl::IsDeadlineExceeded(failed);
+    if (hangs_) return failed;
     const absl::Status device = machine_->WaitForAll(kPatience);
     return absl::IsUnavailable(device) ? device : failed;
   }
 
   absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, values));
-    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size));
+    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size, feed_.OnDevice(batch)));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
+    patience_ = StepPatience(!kept->warm, slowest_);
+    began_ = absl::Now();
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
     kept->warm = true;
@@ -223,7 +239,7 @@ class CudnnProgram : public Program {
                   plans_.arena().data(),
                   feed_.values(),
                   gradients_.device.as<float>(),
-                  feed_.inputs(),
+                  feed_.inputs(kept.inputs),
                   feed_.labels(),
                   feed_.class_weights(),
                   feed_.key(),
@@ -254,7 +270,8 @@ class CudnnProgram : public Program {
   }
 
   absl::StatusOr<BatchSums> Sums(const Plan& plan) {
-    CAIRN_RETURN_IF_ERROR(machine_->WaitFor(static_cast<int>(plan.releases().size()), kPatience));
+    CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size())));
+    slowest_ = std::max(slowest_, absl::Now() - began_);
     const double* results = results_.pinned.as<double>();
     BatchSums sums;
     sums.examples = static_cast<uint64_t>(plan.examples());
@@ -285,6 +302,9 @@ class CudnnProgram : public Program {
   PieceSum pieces_;    // of steps of several pieces only
   Block rounded_;      // a sum of gradients in its type; with one of 16 bits only
   Block predictions_;  // pinned
+  absl::Duration slowest_, patience_;  // of steps so far; with the one that is under way
+  absl::Time began_;
+  bool hangs_ = false;  // the device: nothing is waited for any more
   Plans plans_;        // their recordings go before what they point to
 };
 

@@ -67,6 +67,7 @@ class PlanBuilder {
   // A buffer, in use now. Use: it is in use now, too.
   Tensor* New(const Desc& desc);
   Tensor* NewBytes(int64_t bytes);
+  void InputsAreCopied() { plan_->copies_inputs_ = true; }
   Tensor* NewInputs(const Desc& desc);  // the batch's inputs: read only, outside the arena
   dnnl::memory Use(Tensor* tensor);
   dnnl::memory Use(Tensor* tensor, const Desc& view);

@@ -18,12 +18,17 @@ class InputOp : public Op {
       out->may_overwrite = false;
     } else {
       out->data = out_ = b.New(desc);
+      b.InputsAreCopied();
     }
   }
 
-  void Forward(const Run&) override {
+  void Forward(const Run& run) override {
     if (out_ == nullptr) return;
-    Rescale(inputs_->data(), scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
+    if (run.bytes != nullptr) {
+      Rescale(run.bytes, scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
+    } else {
+      Rescale(inputs_->data(), scale_, offset_, transpose_, examples_, pixels_, channels_, out_->data());
+    }
   }
 
  private:

@@ -76,6 +76,10 @@ CAIRN_VECTOR void TakeLoop(const float* __restrict x, const float* __restrict y,
 CAIRN_VECTOR void RescaleLoop(const float* x, float scale, float offset, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * scale + offset;
 }
+CAIRN_VECTOR void RescaleLoop(const uint8_t* __restrict x, float scale, float offset, float* __restrict y,
+                              int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i]) * scale + offset;
+}
 CAIRN_VECTOR void ScaleLoop(const float* x, float scale, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * scale;
 }
@@ -88,6 +92,24 @@ void ForRuns(int64_t count, Fn fn) {
   const int64_t runs = (count + kRun - 1) / kRun;
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < runs; ++r) fn(r * kRun, std::min(kRun, count - r * kRun));
+}
+
+template <typename Number>
+void RescaleAll(const Number* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
+                int64_t channels, float* y) {
+  if (!transpose || channels == 1 || pixels == 1) {
+    ForRuns(examples * pixels * channels,
+            [&](int64_t begin, int64_t size) { RescaleLoop(x + begin, scale, offset, y + begin, size); });
+    return;
+  }
+#pragma omp parallel for schedule(static) if (examples * pixels * channels >= kParallelNumbersMin)
+  for (int64_t e = 0; e < examples; ++e) {
+    const Number* from = x + e * pixels * channels;
+    float* to = y + e * pixels * channels;
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t p = 0; p < pixels; ++p) to[c * pixels + p] = static_cast<float>(from[p * channels + c]) * scale + offset;
+    }
+  }
 }
 
 // Philox4x32-10 on kLanes counters side by side, word by word, so that the compiler can use vectors.
@@ -174,19 +196,11 @@ void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, in
 
 void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
              int64_t channels, float* y) {
-  if (!transpose || channels == 1 || pixels == 1) {
-    ForRuns(examples * pixels * channels,
-            [&](int64_t begin, int64_t size) { RescaleLoop(x + begin, scale, offset, y + begin, size); });
-    return;
-  }
-#pragma omp parallel for schedule(static) if (examples * pixels * channels >= kParallelNumbersMin)
-  for (int64_t e = 0; e < examples; ++e) {
-    const float* from = x + e * pixels * channels;
-    float* to = y + e * pixels * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t p = 0; p < pixels; ++p) to[c * pixels + p] = from[p * channels + c] * scale + offset;
-    }
-  }
+  RescaleAll(x, scale, offset, transpose, examples, pixels, channels, y);
+}
+void Rescale(const uint8_t* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
+             int64_t channels, float* y) {
+  RescaleAll(x, scale, offset, transpose, examples, pixels, channels, y);
 }
 
 void DropoutFactors(const StepInfo& info, int node, float rate, int64_t count, float* factors) {

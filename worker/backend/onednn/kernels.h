@@ -53,6 +53,8 @@ void TakeWhereMaximum(const float* x, const float* y, float* rest, float* dx, in
 // in each example.
 void Rescale(const float* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
              int64_t channels, float* y);
+void Rescale(const uint8_t* x, float scale, float offset, bool transpose, int64_t examples, int64_t pixels,
+             int64_t channels, float* y);
 
 // The factors of DropoutMask (worker/backend/dropout.h) of the numbers 0 .. count - 1.
 void DropoutFactors(const StepInfo& info, int node, float rate, int64_t count, float* factors);

@@ -56,7 +56,7 @@ absl::Status Plan::Forward(const Run& run, const float* inputs, const float* val
     bound_values_ = values;
   }
   absl::Status error;
-  const Run checked{run.stream, run.info, &error};
+  const Run checked{run.stream, run.info, run.bytes, &error};
   for (int i = 0; i < static_cast<int>(steps_.size()); ++i) {
     CAIRN_RETURN_IF_ERROR(Enter(source, i, 1));
     steps_[i].op->Forward(checked);

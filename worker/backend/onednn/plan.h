@@ -59,6 +59,7 @@ struct Value {
 struct Run {
   dnnl::stream& stream;
   const StepInfo& info;
+  const uint8_t* bytes = nullptr;  // of Forward: the batch's inputs, where they are bytes and the plan copies_inputs
   absl::Status* error = nullptr;  // Forward: set by the first operation that cannot use its input
 };
 
@@ -100,7 +101,9 @@ class Plan {
   // Where the buffers are from now on; arena: arena_bytes() bytes, aligned to 64.
   void Bind(uint8_t* arena);
 
-  // source: null, or where the values come from, range by range. Errors: its own; INVALID_ARGUMENT, an id that an
+  // Whether its first operation makes other numbers of the inputs, or puts them elsewhere, and so takes bytes too (Run::bytes).
+  bool copies_inputs() const { return copies_inputs_; }
+  // inputs: null with Run::bytes. source: null, or where the values come from, range by range. Errors: its own; INVALID_ARGUMENT, an id that an
   // Embedding does not have.
   absl::Status Forward(const Run& run, const float* inputs, const float* values, WeightSource* source);
   // Of the last op, plain: [examples, outputs], channels last.
@@ -133,6 +136,7 @@ class Plan {
   int64_t examples_ = 0;
   int64_t outputs_ = 0;  // numbers, of all examples
   int64_t arena_bytes_ = 0;
+  bool copies_inputs_ = false;
   std::vector<std::unique_ptr<Tensor>> tensors_;
   std::vector<std::unique_ptr<Value>> values_;
   std::vector<Step> steps_;

@@ -89,7 +89,7 @@ class OnednnProgram : public Program {
     return absl::OkStatus();
   }
 
-  uint64_t memory_bytes() const override { return arena_.size(); }
+  uint64_t memory_bytes() const override { return arena_.size() + widened_.size(); }
 
  private:
   struct Kept {
@@ -117,10 +117,24 @@ class OnednnProgram : public Program {
   absl::StatusOr<Plan*> Forward(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) {
     CAIRN_RETURN_IF_ERROR(Check(batch, values));
     CAIRN_ASSIGN_OR_RETURN(Plan* const plan, FindPlan(mode, batch.examples));
+    const float* inputs = batch.inputs.floats().data();
+    const uint8_t* bytes = nullptr;
+    if (batch.element == Element::kByte) {
+      bytes = plan->copies_inputs() ? batch.inputs.data() : nullptr;
+      inputs = bytes != nullptr ? nullptr : Widened(batch);
+    }
     return Guarded("", [&]() -> absl::StatusOr<Plan*> {
-      CAIRN_RETURN_IF_ERROR(plan->Forward({stream_, info}, batch.inputs.floats().data(), values.data(), source_));
+      CAIRN_RETURN_IF_ERROR(plan->Forward({stream_, info, bytes}, inputs, values.data(), source_));
       return plan;
     });
+  }
+
+  // The inputs as float32, until the next call.
+  const float* Widened(const Batch& batch) {
+    const size_t bytes = batch.inputs.size() * sizeof(float);
+    if (widened_.size() < bytes) widened_ = Buffer::Allocate(bytes);
+    BytesToFloats(batch.inputs.data(), batch.input_numbers(), widened_.mutable_floats().data());
+    return widened_.floats().data();
   }
 
   absl::Status Check(const Batch& batch, absl::Span<const float> values) const {
@@ -129,10 +143,11 @@ class OnednnProgram : public Program {
           "batch of ", batch.examples, " examples, but the program was compiled for 1 to ", options_.batch_max));
     }
     const int64_t numbers = batch.examples * NumElements(graph_->input_shape());
-    if (batch.inputs.size() != numbers * sizeof(float)) {
+    const int64_t element = cairn::SizeOf(batch.element);
+    if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
       return absl::InvalidArgumentError(
           absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples, " examples of shape ",
-                       ToString(graph_->input_shape()), " have ", numbers * sizeof(float)));
+                       ToString(graph_->input_shape()), " have ", numbers * element));
     }
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ",
@@ -188,6 +203,7 @@ class OnednnProgram : public Program {
   dnnl::stream stream_;
   WeightSource* source_ = nullptr;
   Buffer arena_;
+  Buffer widened_;  // inputs that came as bytes and are read where they stand
   std::list<Kept> plans_;  // the last used first
 };
 

@@ -26,9 +26,9 @@ absl::Status ReferenceNet::CheckArguments(const Batch& batch, size_t values, siz
     return absl::InvalidArgumentError("values and gradients must be the whole parameter space");
   }
   const int64_t inputs = batch.examples * NumElements(graph_->input_shape());
-  if (batch.examples < 1 || static_cast<int64_t>(batch.inputs.floats().size()) < inputs) {
+  if (batch.examples < 1 || batch.input_numbers() < inputs) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.examples, " examples with ",
-                                                   batch.inputs.floats().size(), " numbers; the model needs ", inputs));
+                                                   batch.input_numbers(), " numbers; the model needs ", inputs));
   }
   return absl::OkStatus();
 }
@@ -75,8 +75,12 @@ absl::StatusOr<BatchSums> ReferenceNet::Score(const Batch& batch, absl::Span<dou
 
 absl::Status ReferenceNet::Forward(const Batch& batch, const StepInfo* training, absl::Span<const double> values) {
   examples_ = batch.examples;
-  const absl::Span<const float> inputs = batch.inputs.floats().first(examples_ * NumElements(graph_->input_shape()));
-  nodes_[0].output.assign(inputs.begin(), inputs.end());
+  const int64_t numbers = examples_ * NumElements(graph_->input_shape());
+  if (batch.element == Element::kByte) {
+    nodes_[0].output.assign(batch.inputs.data(), batch.inputs.data() + numbers);
+  } else {
+    nodes_[0].output.assign(batch.inputs.floats().begin(), batch.inputs.floats().begin() + numbers);
+  }
   for (size_t id = 1; id < nodes_.size(); ++id) {
     const Node& node = graph_->nodes()[id];
     Activations& here = nodes_[id];

@@ -21,6 +21,22 @@ struct AffineMap {
   }
 };
 
+struct AffineOfBytesMap {
+  float scale, offset;
+  bool plain;  // as AffineMap: the same bits as of the same numbers in float32
+  const uint8_t* from;
+  Out to;
+  template <int V>
+  CAIRN_DEVICE void Do(int64_t i) const {
+    Numbers<V> n = LoadBytes<V>(from, i);
+    if (!plain) {
+      CAIRN_UNROLL
+      for (int k = 0; k < V; ++k) n.at[k] = n.at[k] * scale + offset;
+    }
+    Store<V>(to, i, n);
+  }
+};
+
 struct Transposition {
   static constexpr int kTile = 32;
   static constexpr int kThreads = kBlockThreads;
@@ -185,6 +201,11 @@ Error Affine(Stream stream, int64_t n, float scale, float offset, const void* fr
              DType to_type, bool add) {
   return LaunchForEach(stream, n, true,
                        AffineMap{scale, offset, scale == 1 && offset == 0, add, {from, from_type}, {to, to_type}});
+}
+
+Error AffineOfBytes(Stream stream, int64_t n, float scale, float offset, const uint8_t* from, void* to, DType to_type) {
+  return LaunchForEach(stream, n, true,
+                       AffineOfBytesMap{scale, offset, scale == 1 && offset == 0, from, {to, to_type}});
 }
 
 Error Transpose(Stream stream, int64_t rows, int64_t columns, const void* from, DType from_type, void* to,

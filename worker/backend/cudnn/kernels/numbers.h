@@ -94,6 +94,17 @@ CAIRN_DEVICE Words LoadWords(const void* from) {
   return *static_cast<const Words*>(from);
 #endif
 }
+struct Pair {
+  uint32_t at[2];
+};
+CAIRN_DEVICE Pair LoadPair(const void* from) {
+#if defined(__CUDA_ARCH__)
+  const uint2 w = *static_cast<const uint2*>(from);
+  return {{w.x, w.y}};
+#else
+  return *static_cast<const Pair*>(from);
+#endif
+}
 CAIRN_DEVICE void StoreWords(void* to, const Words& w) {
 #if defined(__CUDA_ARCH__)
   __stwb(static_cast<uint4*>(to),
@@ -152,6 +163,20 @@ CAIRN_DEVICE Numbers<V> Load(const In& x, int64_t i) {
       n.at[2 * k] = FromBits(static_cast<uint16_t>(words.at[k]), x.type);
       n.at[2 * k + 1] = FromBits(static_cast<uint16_t>(words.at[k] >> 16), x.type);
     }
+  }
+  return n;
+}
+
+// The same of bytes; with V == 8 they are read 8 at a time.
+template <int V>
+CAIRN_DEVICE Numbers<V> LoadBytes(const uint8_t* from, int64_t i) {
+  Numbers<V> n;
+  if constexpr (V == 1) {
+    n.at[0] = static_cast<float>(from[i]);
+  } else {
+    const internal::Pair words = internal::LoadPair(from + i);
+    CAIRN_UNROLL
+    for (int k = 0; k < V; ++k) n.at[k] = static_cast<float>(words.at[k / 4] >> (8 * (k % 4)) & 0xff);
   }
   return n;
 }

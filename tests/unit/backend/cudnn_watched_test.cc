@@ -1,0 +1,145 @@
+// Goal: a device that fails or hangs costs the programs on it and no others: the step that noticed and all later calls say why, at once; the
+// backend says so; and a step is waited for as long as suits the steps before it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/backend/beside_reference.h"
+#include "tests/unit/backend/cudnn_host_machine.h"
+#include "worker/backend/cudnn/gpu_backend.h"
+#include "worker/backend/cudnn/watched.h"
+
+namespace cairn {
+namespace {
+
+using cudnn::HostMachine;
+using testing::HasSubstr;
+
+constexpr absl::Duration kShort = absl::Seconds(1), kLong = absl::Minutes(3);
+
+TEST(StepPatienceTest, TenTimesTheSlowestStepAndAtLeastAMinute) {
+  EXPECT_EQ(cudnn::StepPatience(/*first=*/true, absl::ZeroDuration()), absl::Minutes(10));
+  EXPECT_EQ(cudnn::StepPatience(/*first=*/true, kShort), absl::Minutes(10));
+  EXPECT_EQ(cudnn::StepPatience(/*first=*/true, kLong), absl::Minutes(30));
+  EXPECT_EQ(cudnn::StepPatience(/*first=*/false, kShort), absl::Minutes(1));
+  EXPECT_EQ(cudnn::StepPatience(/*first=*/false, absl::Seconds(9)), absl::Seconds(90));
+  EXPECT_EQ(cudnn::StepPatience(/*first=*/false, kLong), absl::Minutes(30));
+}
+
+// What a device does from now on, and for how long it was waited.
+struct Condition {
+  absl::Status waits;
+  std::vector<absl::Duration> patience;
+  int waits_for_all = 0, allocations = 0;
+};
+
+class TroubledMachine : public HostMachine {
+ public:
+  TroubledMachine(const cudnn::Precision& precision, int device, Condition* condition)
+      : HostMachine(precision, Copies::kLate, nullptr, nullptr, device), condition_(condition) {}
+  absl::StatusOr<cudnn::Block> Allocate(int64_t bytes) override {
+    ++condition_->allocations;
+    return HostMachine::Allocate(bytes);
+  }
+  absl::Status WaitFor(int signal, absl::Duration patience) override {
+    condition_->patience.push_back(patience);
+    return condition_->waits.ok() ? HostMachine::WaitFor(signal, patience) : condition_->waits;
+  }
+  absl::Status WaitForAll(absl::Duration patience) override {
+    ++condition_->waits_for_all;
+    const absl::Status done = HostMachine::WaitForAll(patience);
+    return condition_->waits.ok() ? done : condition_->waits;
+  }
+
+ private:
+  Condition* const condition_;
+};
+
+class WatchedTest : public testing::Test {
+ protected:
+  WatchedTest() : beside_({"conv", Between("")}, 4), batch_(CaseBatch(*beside_.graph(), beside_.options().loss, 4, 1)) {
+    backend_ = cudnn::MakeGpuBackend({{.index = 0, .name = "A", .fingerprint = "f"}, {.index = 1, .name = "B", .fingerprint = "f"}}, {},
+                                     [this](const cudnn::DeviceInfo& device, const cudnn::Precision& precision, cudnn::Tuner*) {
+                                       return std::make_unique<TroubledMachine>(precision, device.index, &conditions_[device.index]);
+                                     });
+    // A thread's programs are on one device.
+    for (int device : {0, 1}) std::thread([&] { programs_[device] = Compile(); }).join();
+    EXPECT_GT(conditions_[0].allocations, 0);
+    EXPECT_GT(conditions_[1].allocations, 0);
+  }
+
+  std::unique_ptr<Program> Compile() {
+    auto program = backend_->Compile(beside_.graph(), beside_.options());
+    EXPECT_TRUE(program.ok()) << program.status();
+    return program.ok() ? *std::move(program) : nullptr;
+  }
+  absl::Status Train(int device) {
+    std::vector<float> gradient(beside_.graph()->space_size());
+    return programs_[device]->TrainStep(batch_, {}, beside_.values(), absl::MakeSpan(gradient), nullptr).status();
+  }
+
+  BesideReference beside_;
+  const Batch batch_;
+  Condition conditions_[2];
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Program> programs_[2];
+};
+
+TEST_F(WatchedTest, AHungDeviceIsLostAfterABoundThatSuitsItsSteps) {
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(Train(0).ok());
+  ASSERT_TRUE(Train(1).ok());
+  Condition& device = conditions_[0];
+  EXPECT_EQ(device.patience.front(), cudnn::kPatience) << "the first step";
+  EXPECT_EQ(device.patience.back(), cudnn::kPatienceMin) << "steps of milliseconds";
+  device.waits = absl::DeadlineExceededError("A: a step does not end");
+  const absl::Status hung = Train(0);
+  EXPECT_EQ(hung.code(), absl::StatusCode::kUnavailable) << hung << ": not the end of the job";
+  EXPECT_THAT(std::string(hung.message()), HasSubstr("GPU 0 is lost: waited for 1m, the slowest step before took "));
+  EXPECT_THAT(std::string(hung.message()), HasSubstr("A: a step does not end"));
+  EXPECT_EQ(backend_->health(), hung);
+  // Nothing waits for it any more.
+  const size_t waits = device.patience.size();
+  const int waits_for_all = device.waits_for_all;
+  EXPECT_EQ(Train(0), hung);
+  EXPECT_EQ(programs_[0]->Evaluate(batch_, beside_.values()).status(), hung);
+  EXPECT_EQ(programs_[0]->Predict(batch_, beside_.values()).status(), hung);
+  programs_[0]->Prefetch(batch_);
+  programs_[0].reset();
+  EXPECT_EQ(device.patience.size(), waits);
+  EXPECT_EQ(device.waits_for_all, waits_for_all);
+  EXPECT_TRUE(Train(1).ok()) << "the other device";
+}
+
+TEST_F(WatchedTest, ALostDeviceGetsNoMorePrograms) {
+  ASSERT_TRUE(Train(0).ok());
+  ASSERT_TRUE(Train(1).ok());
+  EXPECT_TRUE(backend_->health().ok());
+  conditions_[1].waits = absl::UnavailableError("an illegal address");
+  EXPECT_EQ(Train(1), absl::UnavailableError("GPU 1 is lost: an illegal address"));
+  EXPECT_EQ(backend_->health(), absl::UnavailableError("GPU 1 is lost: an illegal address"));
+  conditions_[1].waits = absl::OkStatus();
+  EXPECT_EQ(Train(1), backend_->health()) << "for good";
+  EXPECT_TRUE(Train(0).ok());
+  // A thread that comes to device 0 next, then one that comes to device 1.
+  std::thread([&] { EXPECT_TRUE(backend_->Compile(beside_.graph(), beside_.options()).ok()); }).join();
+  std::thread([&] { EXPECT_EQ(backend_->Compile(beside_.graph(), beside_.options()).status(), backend_->health()); }).join();
+}
+
+// Errors of the caller, and of who gives up waiting for values, are no trouble of the device.
+TEST_F(WatchedTest, OtherErrorsLoseNoDevice) {
+  Batch wrong = batch_;
+  wrong.labels = Buffer::Zeros(4);
+  EXPECT_EQ(programs_[0]->Evaluate(wrong, beside_.values()).status().code(), absl::StatusCode::kInvalidArgument);
+  conditions_[0].waits = absl::InternalError("a launch");
+  EXPECT_EQ(Train(0), absl::InternalError("a launch"));
+  EXPECT_TRUE(backend_->health().ok());
+  conditions_[0].waits = absl::OkStatus();
+  EXPECT_TRUE(Train(0).ok());
+}
+
+}  // namespace
+}  // namespace cairn
