@@ -13,7 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/text_hints.h"
+#include "common/base/text.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/onnx_file.h"
 #include "common/formats/plain_file.h"
@@ -46,6 +48,21 @@ class Errors : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> lines_;
 };
 
+// What editors of other systems write: UTF-8 with a mark before it is read as it is meant, anything but UTF-8 is said.
+absl::Status TakeUtf8(const std::string& where, std::string* text) {
+  if (absl::StartsWith(*text, "\xff\xfe") || absl::StartsWith(*text, "\xfe\xff")) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: is UTF-16; save it as UTF-8", where));
+  }
+  if (absl::StartsWith(*text, "\xef\xbb\xbf")) text->erase(0, 3);
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    ++number;
+    if (IsUtf8({line.data(), line.size()})) continue;
+    return absl::InvalidArgumentError(absl::StrFormat("%s:%d: is not UTF-8; save the file as UTF-8", where, number));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ParseText(const std::string& text, const std::string& where, google::protobuf::Message* message) {
@@ -76,6 +93,7 @@ absl::StatusOr<v1::JobSpec> LoadJobFile(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s: longer than %d MiB; is this a job file?", path, kJobFileBytesMax >> 20));
   }
+  CAIRN_RETURN_IF_ERROR(TakeUtf8(path, &text));
   return ParseJobText(text, path);
 }
 
@@ -91,7 +109,10 @@ absl::StatusOr<v1::Model> ModelOf(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(*model.mutable_keras_json(), ReadKerasArchiveConfig(path));
   } else if (absl::EndsWithIgnoreCase(path, ".json")) {
     CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+    if (bytes.size() == 0) return absl::InvalidArgumentError(absl::StrFormat("--model %s: is empty", path));
     model.mutable_keras_json()->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  } else if (absl::EndsWithIgnoreCase(path, ".safetensors") || absl::EndsWithIgnoreCase(path, ".h5")) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: holds weights without a model; --set initial_weights takes them", path));
   } else {
     return absl::InvalidArgumentError(
         absl::StrFormat("--model %s: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()", path));

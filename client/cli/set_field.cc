@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/job_file.h"
+#include "common/base/text.h"
 #include "common/model/nearest.h"
 
 namespace cairn {
@@ -257,6 +258,7 @@ absl::Status ApplySetting(const std::string& setting, Message* message) {
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(absl::StrFormat("--set %s: write it as path.to.field=value", setting));
   }
+  if (!IsUtf8(setting)) return absl::InvalidArgumentError(absl::StrFormat("--set %s: is not UTF-8", ToUtf8(setting)));
   const std::unique_ptr<Message> changed(message->New());
   changed->CopyFrom(*message);
   const absl::Status status = Apply(setting.substr(0, equals), setting.substr(equals + 1), changed.get());

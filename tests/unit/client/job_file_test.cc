@@ -85,6 +85,29 @@ TEST_F(JobFileOnDisk, MissingFilesAndDirectoriesAreNamed) {
   EXPECT_EQ(LoadJobFile("ok")->epochs(), 2);
 }
 
+TEST_F(JobFileOnDisk, WhatOtherEditorsWriteIsReadOrSaid) {
+  const auto load = [](const std::string& text) {
+    std::ofstream("job", std::ios::binary) << text;
+    return LoadJobFile("job");
+  };
+  const auto error = [&](const std::string& text) { return std::string(load(text).status().message()); };
+  EXPECT_EQ(load("\xef\xbb\xbfname: \"x\"\r\nepochs: 2\r\n")->epochs(), 2) << "a mark, and lines that end in CR LF";
+  EXPECT_THAT(error(std::string("\xff\xfen\0a\0", 6)), HasSubstr("job: is UTF-16; save it as UTF-8"));
+  EXPECT_THAT(error("epochs: 2\nname: \"gr\xfcn\"\n"), HasSubstr("job:2: is not UTF-8"));
+}
+
+TEST_F(JobFileOnDisk, FilesWithoutAModelAreNamed) {
+  const auto error = [](const std::string& path) {
+    std::ofstream(path).close();
+    v1::JobSpec spec;
+    return std::string(TakeModelFile(path, &spec).message());
+  };
+  EXPECT_THAT(error("m.json"), HasSubstr("m.json: is empty"));
+  EXPECT_THAT(error("m.safetensors"), HasSubstr("holds weights without a model; --set initial_weights takes them"));
+  EXPECT_THAT(error("m.weights.h5"), HasSubstr("holds weights without a model"));
+  EXPECT_THAT(error("m.pt"), HasSubstr("neither a .keras archive"));
+}
+
 TEST_F(JobFileOnDisk, OnlyRelativePathsThatExistBecomeAbsolute) {
   std::filesystem::create_directory("here");
   const auto path_after = [](const std::string& path) {

@@ -155,5 +155,11 @@ TEST(Nearest, FindsTheLikelyWordOrNone) {
   EXPECT_EQ(Nearest("x", {}), "");
 }
 
+TEST(Set, TextThatIsNotUtf8IsRefused) {
+  v1::JobSpec spec;
+  EXPECT_THAT(ApplySetting("name=gr\xfcn", &spec).message(), HasSubstr("is not UTF-8"));
+  EXPECT_TRUE(ApplySetting("name=gr\xc3\xbcn", &spec).ok());
+}
+
 }  // namespace
 }  // namespace cairn
