@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -22,6 +23,9 @@ namespace {
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kExitLeaks = 23;  // as LeakSanitizer's own
 #endif
+
+// Fewer are soon taken: at the limit a store cannot begin its next file, which ends a ps or a coordinator.
+constexpr uint64_t kOpenFilesFew = 1024;
 
 sigset_t StopSignals() {
   sigset_t set;
@@ -92,7 +96,17 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name) {
     return false;
   }
   LogInfo("cairn " CAIRN_VERSION "%s", UsesTls() ? ", TLS" : "");
+  if (const uint64_t files = RaiseOpenFilesLimit(); files < kOpenFilesFew) {
+    LogWarning("at most %d open files and connections (ulimit -n); a busy daemon needs %d", files, kOpenFilesFew);
+  }
   return true;
+}
+
+uint64_t RaiseOpenFilesLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kOpenFilesFew;
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
 }
 
 void EndProcess(int code) {

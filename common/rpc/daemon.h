@@ -47,12 +47,15 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options);
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);
 // Reads the flags. Its value: exit with it (0 after --help and --version, 2 where a flag is wrong, which was said); none: go on.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
-// After the flags are read: the log, each line with the daemon's name, and its credentials. What is wrong is on stderr. False: exit with 2.
+// After the flags are read: the log, each line with the daemon's name, its credentials, its limit of open files. What is wrong is on stderr. False: exit with 2.
 bool InitDaemon(const DaemonOptions& options, const std::string& name);
 
 // The end of a main: writes out what is buffered and ends the process without taking down what is static. Threads of gRPC and OpenSSL may be
 // running still, and use it.
 [[noreturn]] void EndProcess(int code);
+
+// A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user have. How many that are.
+uint64_t RaiseOpenFilesLimit();
 
 // The `--host-label` default.
 std::string HostName();

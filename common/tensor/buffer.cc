@@ -50,7 +50,8 @@ class LargeMemory {
       }
     }
     void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CAIRN_CHECK(p != MAP_FAILED, "out of memory");
+    CAIRN_CHECK(p != MAP_FAILED, "out of memory: the system refuses this process more (ulimit -v, a limit of its container, or the machine's "
+                                 "memory); give it more, or a worker smaller batches, or the job another ps");
     return p;
   }
 
