@@ -1,19 +1,25 @@
 """Chaos with real processes: a random daemon gets kill -9 (and is started again) or SIGSTOP for 5 s, every 2 s.
 
     chaos.py [--seconds N] [--seed S] [--asynchronous] [--backups B] [--durability D] [--coordinators C] [--away A] [--epochs E] [--keep-logs DIR]
+             [--set FIELD=VALUE]... [--evaluators N] [--etcd-members N] [--tls] [--users]
 
 3 ps, 3 workers, one coordinator or several on etcd. Jobs with R = 4 replicas follow one another until the time is up, so that
 submission, start and the taking of the digest are hit as well; then the faults stop and the last job must end.
   Synchronous: the digest of each is that of the undisturbed run.
   Asynchronous: in each partition the version is the number of pushes that the job has, each replica's last sequence number is its number of
   steps (so each push was applied exactly once), and the accuracy is as usual. What was acknowledged on the way is counting_chaos.py's.
+--etcd-members: of the etcd behind several coordinators, hit like the daemons. --evaluators: they validate every epoch's checkpoint. --users: others
+submit, cancel, drain, predict and so on meanwhile (users.py).
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
+import subprocess
 import sys
+import tempfile
 import time
 
 import grpc
@@ -22,9 +28,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 
-from cluster import Cluster, check, skip_without_etcd  # noqa: E402
+from cluster import SOURCE, Cluster, check, skip_without_etcd  # noqa: E402
 from faults import Faults  # noqa: E402
 from jobs import make_glyphs, small_job  # noqa: E402
+from users import Users  # noqa: E402
 from wire import final_counts  # noqa: E402
 
 REPLICAS = 4
@@ -38,12 +45,19 @@ def settings_of(options):
         settings["durability"] = options.durability
     if options.asynchronous:
         settings["strategy"] = "PARAMETER_SERVER"
-    return settings
+    if options.evaluators:
+        settings["validation_by"] = "BY_EVALUATOR"
+    return {**settings, **mathematics_of(options)}
 
 
-def undisturbed(epochs):
+def mathematics_of(options):
+    return dict(setting.split("=", 1) for setting in options.set)
+
+
+def undisturbed(options):
     with Cluster(ps=1, workers=1) as c:
-        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0}))["digest"]
+        job = small_job(c.dir, make_glyphs(c.dir), options.epochs)
+        return c.wait(c.submit(job, {"backups": 0, **mathematics_of(options)}))["digest"]
 
 
 def submit(c, path, settings, name):
@@ -70,26 +84,34 @@ def check_job(c, options, job, status, want):
         check(status["digest"] == want, f"job {job}: digest {status['digest']}, undisturbed {want}")
         return "same digest"
     steps = options.epochs * STEPS_PER_EPOCH
+    groups = REPLICAS // int(mathematics_of(options).get("local_sync", 1))  # in step with one another, they push one sum
+    pushes = steps * groups
     for partition, version, sequences in c.until(lambda: counts(c, job), "every partition is served"):
-        check(sequences == [steps] * REPLICAS, f"job {job}, partition {partition}: last sequence numbers {sequences}, steps {steps}")
-        check(version == steps * REPLICAS, f"job {job}, partition {partition}: {version} updates, {steps * REPLICAS} pushes")
+        check(sequences == [steps] * groups, f"job {job}, partition {partition}: last sequence numbers {sequences}, steps {steps}")
+        check(version == pushes, f"job {job}, partition {partition}: {version} updates, {pushes} pushes")
     accuracy = c.until(lambda: c.try_evaluate(job), "an evaluation")["accuracy"]
     check(accuracy >= 0.9, f"job {job}: accuracy {accuracy}")
-    return f"each of {steps * REPLICAS} pushes once, accuracy {accuracy:.3f}"
+    return f"each of {pushes} pushes once, accuracy {accuracy:.3f}"
 
 
 def run(options, want):
     with Cluster(ps=3, workers=3, **cluster_arguments(options)) as c:
         try:
             path = small_job(c.dir, make_glyphs(c.dir), options.epochs)
+            for i in range(options.evaluators):
+                c.add_worker(f"evaluator-{i}", "--role", "evaluator")
             done = []
-            with Faults(c, [n for n in c.processes if not n.startswith("etcd")], options.seed, away=(0.0, options.away)) as faults:
+            victims = [n for n in c.processes if n != "etcd"]  # an only one is not hit: nothing would be left that holds the state
+            with Faults(c, victims, options.seed, away=(0.0, options.away)) as faults, beside(options, c, path) as users:
                 end = time.monotonic() + options.seconds
                 number = 0
                 while time.monotonic() < end:
                     number += 1
-                    job = submit(c, path, settings_of(options), f"chaos-{number}")
-                    status = watch(c, faults, job, end)
+                    settings = settings_of(options)
+                    if options.evaluators:
+                        settings.update({"checkpoints.dir": f"{c.dir}/checkpoints-{number}", "checkpoints.every_epochs": 1})
+                    job = submit(c, path, settings, f"chaos-{number}")
+                    status = watch(c, faults, users, job, end)
                     if status is not None:
                         done.append(job)
             for job in [f"chaos-{i + 1}" for i in range(number)]:
@@ -104,10 +126,16 @@ def run(options, want):
           f"seed {options.seed}", flush=True)
 
 
-def watch(c, faults, job, end):
+def beside(options, c, path):
+    return Users(c, path, options.seed, {"partition_bytes": 4096}) if options.users else contextlib.nullcontext()
+
+
+def watch(c, faults, users, job, end):
     """The job's last status when it has ended; None when the time is up."""
     while time.monotonic() < end:
         faults.check()
+        if users is not None:
+            users.check()
         status = c.try_job(job)
         if status is not None:
             check(status["state"] not in ("FAILED", "CANCELLED"), f"job {job}: {status['state']}: {status['reason']}")
@@ -118,7 +146,10 @@ def watch(c, faults, job, end):
 
 
 def cluster_arguments(options):
-    return {"coordinators": options.coordinators, "etcd": True} if options.coordinators > 1 else {}
+    more = {"ps_flags": ["--unix-socket", "none"]} if options.tls else {}  # all of it encrypted
+    if options.coordinators == 1:
+        return more
+    return {"coordinators": options.coordinators, "etcd": True, "etcd_members": options.etcd_members, **more}
 
 
 def main():
@@ -132,11 +163,20 @@ def main():
     parser.add_argument("--away", type=float, default=1.0, help="seconds that a killed daemon stays away, at most")
     parser.add_argument("--epochs", type=int, default=40, help="of each job")
     parser.add_argument("--keep-logs", default="", help="directory for the daemons' logs")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="of each job, and of the undisturbed one")
+    parser.add_argument("--evaluators", type=int, default=0)
+    parser.add_argument("--etcd-members", type=int, default=1)
+    parser.add_argument("--tls", action="store_true", help="mutual TLS between all daemons")
+    parser.add_argument("--users", action="store_true", help="others use the cluster too")
     options = parser.parse_args()
     if options.coordinators > 1:
         skip_without_etcd()
     print(f"seed {options.seed}", flush=True)
-    run(options, None if options.asynchronous else undisturbed(options.epochs))
+    with tempfile.TemporaryDirectory(prefix="cairn-tls-") as certificates:
+        if options.tls:
+            subprocess.run([f"{SOURCE}/deploy/make_certs.sh", certificates, "node"], check=True, stdout=subprocess.DEVNULL)
+            os.environ["CAIRN_TLS_DIR"] = f"{certificates}/node"
+        run(options, None if options.asynchronous else undisturbed(options))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -24,8 +25,13 @@ CHANNEL_OPTIONS = [("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_timeout_ms
 
 
 def open_channel(address):
-    """address: as in Hello; only the part before the comma."""
-    return grpc.insecure_channel(address.split(",")[0], options=CHANNEL_OPTIONS)
+    """address: as in Hello; only the part before the comma. With $CAIRN_TLS_DIR as the daemons do it."""
+    target = address.split(",")[0]
+    directory = os.environ.get("CAIRN_TLS_DIR")
+    if not directory:
+        return grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+    read = [pathlib.Path(directory, name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt")]
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(*read), options=CHANNEL_OPTIONS)
 
 
 def exchange(channel, requests, timeout=None):
@@ -50,13 +56,15 @@ def pull(channel, job_id, partition, replica=0, timeout=20):
 
 
 def final_counts(status):
-    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica]), as its primary says."""
+    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica that pushes]), as its primary says.
+    With local_sync the first replica of each group pushes for all of it."""
     channels = {}
+    pushing = range(0, status["spec"]["replicas"], status["spec"].get("local_sync") or 1)
     try:
         for placement in status["partitions"]:
             address = placement["primary_address"]
             channel = channels.setdefault(address, open_channel(address))
-            answers = [pull(channel, int(status["job_id"]), placement["partition"], r) for r in range(status["spec"]["replicas"])]
+            answers = [pull(channel, int(status["job_id"]), placement["partition"], r) for r in pushing]
             yield placement["partition"], answers[-1][0], [a[1] for a in answers]
     finally:
         for channel in channels.values():
