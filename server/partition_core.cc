@@ -34,7 +34,7 @@ absl::StatusOr<v1::DataType> PartitionCore::ReplyType(const Frame& frame) {
   if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return v1::FLOAT32;
   if (SizeOf(frame.reply_dtype) == 0) {
     return absl::InvalidArgumentError(absl::StrCat("reply_dtype: ", static_cast<int>(frame.reply_dtype),
-                                                   " is not known; use FLOAT32, BFLOAT16 or FLOAT16"));
+                                                   " is no type of values; use FLOAT32, BFLOAT16 or FLOAT16"));
   }
   return frame.reply_dtype;
 }
@@ -156,11 +156,8 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
     if (!f.payload.empty()) return bad("payload: ", f.payload.size(), " bytes with examples = 0; send none");
     return absl::OkStatus();
   }
-  const size_t element = SizeOf(f.dtype);
-  if (element == 0) {
-    return bad("dtype: ", static_cast<int>(f.dtype), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
-  }
-  const size_t bytes = static_cast<size_t>(config_.size()) * element;
+  const size_t bytes = BytesOf(f.dtype, static_cast<size_t>(config_.size()));
+  if (bytes == 0) return bad("dtype: ", static_cast<int>(f.dtype), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   if (f.payload.size() != bytes) {
     return bad("payload: ", f.payload.size(), " bytes, but ", config_.Name(), " has ", config_.size(), " numbers (",
                bytes, " bytes as ", v1::DataType_Name(f.dtype), ")");

@@ -1,4 +1,4 @@
-// The keys of a ps' store and the sealing of its messages: the grammar of persistence.h. Only persistence.cc includes it.
+// The keys of a ps' store and the sealing of its messages: the grammar of persistence.h. Only persistence.cc and tests include it.
 //
 // Any thread.
 #pragma once

@@ -132,7 +132,7 @@ Frame Context::MakePull(uint32_t partition) const {
   frame.kind = v1::ExchangeFrame::PULL;
   frame.job = job;
   frame.partition = PartitionId(partition);
-  frame.reply_dtype = wire;
+  frame.reply_dtype = ValuesTypeOf(wire);
   return frame;
 }
 
@@ -155,14 +155,14 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   frame.learning_rate = rates.At(step);
   frame.ema_overwrite = EmaOverwritesAfter(spec.optimizer(), step, plan.steps_per_epoch * spec.epochs());
   frame.dtype = wire;
-  frame.reply_dtype = wire;
+  frame.reply_dtype = ValuesTypeOf(wire);
   if (examples > 0) {
     if (wire == v1::FLOAT32 || packed) {
-      frame.payload = gradient.Slice(part.range.begin() * SizeOf(wire), part.numbers() * SizeOf(wire));
+      frame.payload = gradient.Slice(BytesOf(wire, part.range.begin()), BytesOf(wire, part.numbers()));
     } else {
-      frame.payload = Buffer::Allocate(part.numbers() * SizeOf(wire));
-      FromFloat(gradient.floats().subspan(part.range.begin(), part.numbers()), wire,
-                {frame.payload.mutable_data(), frame.payload.size()});
+      frame.payload = Buffer::Allocate(BytesOf(wire, part.numbers()));
+      PackRounded(RoundingOf(partition, step), {first, count}, gradient.floats().subspan(part.range.begin(), part.numbers()),
+                  {frame.payload.mutable_data(), frame.payload.size()});
     }
   }
   frame.payload_total = frame.payload.size();
@@ -170,7 +170,7 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
 }
 
 std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t step, v1::DataType type) {
-  if (!options.joins || step >= plan.total_steps) return nullptr;
+  if (!options.joins || step >= plan.total_steps || type == v1::INT8) return nullptr;  // blocks are made on the host
   auto joint = std::make_shared<Joint>();
   for (uint32_t replica = node.first; replica < node.end(); ++replica) {
     joint->leaves.push_back(plan.Places(step, ReplicaId(static_cast<int32_t>(replica))).size() > 0);
@@ -193,7 +193,7 @@ Frame Context::MakeClip(uint32_t partition, int64_t step, std::string factors, u
   frame.sequence = static_cast<uint64_t>(step) + 1;
   frame.scalars = std::move(factors);
   frame.norms_xxh3 = norms_xxh3;
-  frame.reply_dtype = wire;
+  frame.reply_dtype = ValuesTypeOf(wire);
   return frame;
 }
 

@@ -126,8 +126,8 @@ struct Context {
   // type. What is not rounded is rounded as replica `first`'s alone.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
                  const Buffer& gradient, bool packed = false) const;
-  // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums (ReplicaCoreOptions.joins), or there is
-  // nothing to be added up or rounded.
+  // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums (ReplicaCoreOptions.joins; none of
+  // INT8), or there is nothing to be added up or rounded.
   std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step, v1::DataType type);
   Frame MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const;
   // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or

@@ -34,7 +34,7 @@ absl::Status CheckAssignment(const v1::AssignReplicas& message) {
   if (message.routes_size() < 1 || message.routes_size() > static_cast<int>(kPartitionsMax)) {
     return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.routes_size(), " routes"));
   }
-  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED && SizeOf(spec.wire_dtype()) == 0) {
+  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED && BytesOf(spec.wire_dtype(), kSpaceAlignment) == 0) {
     return absl::InvalidArgumentError("assignment: wire_dtype is not known; use a newer worker");
   }
   return absl::OkStatus();

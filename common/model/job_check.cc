@@ -225,7 +225,7 @@ absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
 
 absl::Status CheckCluster(v1::JobSpec* spec) {
   if (!v1::DataType_IsValid(spec->wire_dtype())) {
-    return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
+    return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   }
   if (spec->wire_dtype() == v1::DATA_TYPE_UNSPECIFIED) spec->set_wire_dtype(v1::FLOAT32);
   if (spec->threads_per_replica() < 0 || spec->threads_per_replica() > kThreadsPerReplicaMax) {

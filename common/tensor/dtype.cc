@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/tensor/block_int8.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -119,7 +120,7 @@ size_t SizeOf(v1::DataType type) {
   }
 }
 
-size_t BytesOf(v1::DataType type, size_t numbers) { return numbers * SizeOf(type); }
+size_t BytesOf(v1::DataType type, size_t numbers) { return type == v1::INT8 ? Int8BytesOf(numbers) : numbers * SizeOf(type); }
 
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out) {
   CAIRN_CHECK(out.size() == BytesOf(type, in.size()), "FromFloat: sizes differ");
@@ -128,6 +129,7 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
     std::memcpy(out.data(), in.data(), out.size());
     return;
   }
+  if (type == v1::INT8) return PackInt8(in, out);
   (type == v1::BFLOAT16 ? ToBfloat16s : ToFloat16s)(in.data(), in.size(), out.data());
 }
 
@@ -138,6 +140,7 @@ void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> 
     std::memcpy(out.data(), in.data(), in.size());
     return;
   }
+  if (type == v1::INT8) return UnpackInt8(in, out);
   (type == v1::BFLOAT16 ? FromBfloat16s : FromFloat16s)(in.data(), out.size(), out.data());
 }
 

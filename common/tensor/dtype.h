@@ -1,5 +1,6 @@
-// Element types on the wire and conversions between them and float32. Conversions to a shorter type round to nearest, ties to even;
-// NaN stays NaN, overflow becomes infinity.
+// Element types on the wire and conversions between them and float32. Conversions to 16 bits round to nearest, ties to even;
+// NaN stays NaN, overflow becomes infinity. INT8 is of blocks (block_int8.h): spans of it are of whole blocks, and conversions are exact for what
+// has been rounded.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +12,14 @@
 
 namespace cairn {
 
-// Bytes of one element; 0 for a type that is not known, or whose elements have no size of their own.
+// Bytes of one element; 0 for a type that is not known, and for INT8, whose elements have no size of their own.
 size_t SizeOf(v1::DataType type);
 
 // Bytes of so many numbers; 0 for a type that is not known.
 size_t BytesOf(v1::DataType type, size_t numbers);
+
+// In which type a job with this wire_dtype sends values: its own, but BFLOAT16 where gradients are INT8.
+inline v1::DataType ValuesTypeOf(v1::DataType wire) { return wire == v1::INT8 ? v1::BFLOAT16 : wire; }
 
 // out.size() == BytesOf(type, in.size()).
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out);

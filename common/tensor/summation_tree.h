@@ -51,16 +51,18 @@ std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t rep
 // How the numbers of the parameter space from `begin` on are rounded in one update.
 struct GradientRounding {
   v1::DataType type = v1::FLOAT32;  // JobSpec.wire_dtype; FLOAT32: nothing is rounded
-  // Of types that round at random (none of 16 bits does): which update of which job it is.
+  // INT8 rounds at random: which update of which job it is.
   uint64_t seed = 0;      // JobSpec.seed
   uint64_t sequence = 0;  // of the update: its step + 1
-  int64_t begin = 0;
+  int64_t begin = 0;      // a multiple of 16
 
   bool exact() const { return type == v1::FLOAT32; }
   GradientRounding From(int64_t numbers) const { return {type, seed, sequence, begin + numbers}; }
 };
-// The numbers of the node become such as the type has. What has been rounded stays as it is.
+// The numbers of the node become such as the type has. What has been rounded stays as it is, whatever the node.
 void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> numbers);
+// The same, as bytes of the type; out.size() == BytesOf(rounding.type, numbers.size()).
+void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::Span<const float> numbers, absl::Span<uint8_t> out);
 
 // into[i] += from[i]. Of one size; they do not overlap.
 void SumInto(absl::Span<float> into, absl::Span<const float> from);

@@ -226,7 +226,7 @@ TEST(JobCheck, UnknownEnumNumbers) {
   ExpectRefused(spec, "durability: 50 is not known; use LOGGED, SNAPSHOT, REPLICATED or LOGGED_AND_REPLICATED");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_wire_dtype(static_cast<v1::DataType>(50));
-  ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16 or FLOAT16");
+  ExpectRefused(spec, "wire_dtype: 50 is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_data()->set_format(static_cast<v1::Data::Format>(50));
   ExpectRefused(spec, "data.format: 50 is not known; use IDX, CIFAR10, IMAGE_FOLDER, CSV, TFRECORD, or AUTO");

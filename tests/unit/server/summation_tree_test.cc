@@ -22,7 +22,7 @@ class SummationTreeTypeTest : public testing::TestWithParam<v1::DataType> {
  protected:
   GradientRounding rounding() const { return {GetParam(), 7, 3, 64}; }
 };
-INSTANTIATE_TEST_SUITE_P(All, SummationTreeTypeTest, testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16),
+INSTANTIATE_TEST_SUITE_P(All, SummationTreeTypeTest, testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8),
                          [](const auto& info) { return v1::DataType_Name(info.param); });
 
 struct Leaf {

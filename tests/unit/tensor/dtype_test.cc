@@ -147,7 +147,12 @@ TEST(Dtype, Sizes) {
   EXPECT_EQ(SizeOf(v1::FLOAT32), 4u);
   EXPECT_EQ(SizeOf(v1::BFLOAT16), 2u);
   EXPECT_EQ(SizeOf(v1::FLOAT16), 2u);
+  EXPECT_EQ(SizeOf(v1::INT8), 0u);
   EXPECT_EQ(SizeOf(v1::DATA_TYPE_UNSPECIFIED), 0u);
+  EXPECT_EQ(BytesOf(v1::FLOAT32, 48), 192u);
+  EXPECT_EQ(BytesOf(v1::FLOAT16, 48), 96u);
+  EXPECT_EQ(BytesOf(v1::INT8, 48), 51u);
+  EXPECT_EQ(BytesOf(static_cast<v1::DataType>(99), 48), 0u);
   EXPECT_EQ(SizeOf(static_cast<v1::DataType>(99)), 0u);
 }
 

@@ -26,6 +26,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
   spec_.set_epochs(options.epochs);
   spec_.set_validation_freq(options.validation_freq);
   spec_.set_wire_dtype(options.wire);
+  spec_.set_seed(7);
   spec_.mutable_optimizer()->set_learning_rate(0.25f);
   spec_.add_metrics()->set_kind(v1::Metric::ACCURACY);
   if (!options.synchronous) {
@@ -55,6 +56,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
                              ClipScopes(static_cast<int64_t>(range.begin()), static_cast<int64_t>(range.end())),
                              ClipNormOf(spec_.optimizer()));
     partitions_.back().UseLossScale(options.loss_scale, kGrowthSteps);
+    partitions_.back().UseSeed(spec_.seed(), static_cast<int64_t>(range.begin()));
     home_.push_back(p % 2);
   }
   workers_.resize(static_cast<size_t>(options.workers));
@@ -114,16 +116,17 @@ std::vector<float> FakeCluster::ReferenceValues() const {
   reference_skips_ = 0;
   for (int64_t step = 0; step < plan_.total_steps; ++step) {
     std::vector<float> seen = values;
-    NaiveRound(options_.wire, seen);
+    RoundTo(ValuesTypeOf(options_.wire), absl::MakeSpan(seen));
+    const GradientRounding rounding = {options_.wire, spec_.seed(), static_cast<uint64_t>(step) + 1};
     NaiveSum sum =
-        SumTree(options_.wire, 0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
+        SumTree(rounding, 0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
           if (n != 1) return std::nullopt;
           NaiveSum leaf;
           leaf.examples = plan_.Places(step, ReplicaId(r)).size();
           for (size_t i = 0; i < seen.size() && leaf.examples > 0; ++i) {
             leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i], loss_scale));
           }
-          if (leaf.examples > 0) NaiveRound(options_.wire, leaf.gradient);
+          RoundGradient(rounding, {r, 1}, absl::MakeSpan(leaf.gradient));
           return leaf;
         });
     const bool finite = loss_scale == 0 || std::all_of(sum.gradient.begin(), sum.gradient.end(), [](float g) { return std::isfinite(g); });

@@ -13,16 +13,9 @@
 #include "common/model/clip_norm.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/frame.h"
+#include "common/tensor/summation_tree.h"
 
 namespace cairn {
-
-// The numbers of the wire type nearest to these.
-inline void NaiveRound(v1::DataType wire, std::vector<float>& numbers) {
-  if (wire == v1::FLOAT32) return;
-  std::vector<uint8_t> bytes(numbers.size() * SizeOf(wire));
-  FromFloat(numbers, wire, absl::MakeSpan(bytes));
-  ToFloat(bytes, wire, absl::MakeSpan(numbers));
-}
 
 // The sum of replicas [first, first + count) by the definition of the tree: split at the largest power of two below
 // count; what has no examples is skipped; every sum is rounded. leaf(r) is replica r's {gradient, examples}, rounded.
@@ -31,16 +24,16 @@ struct NaiveSum {
   uint64_t examples = 0;
 };
 template <typename Leaf>
-NaiveSum SumTree(v1::DataType wire, uint32_t first, uint32_t count, const Leaf& leaf) {
+NaiveSum SumTree(const GradientRounding& rounding, uint32_t first, uint32_t count, const Leaf& leaf) {
   if (std::optional<NaiveSum> whole = leaf(first, count)) return *whole;
   uint32_t half = 1;
   while (half * 2 < count) half *= 2;
-  NaiveSum left = SumTree(wire, first, half, leaf);
-  const NaiveSum right = SumTree(wire, first + half, count - half, leaf);
+  NaiveSum left = SumTree(rounding, first, half, leaf);
+  const NaiveSum right = SumTree(rounding, first + half, count - half, leaf);
   if (right.examples == 0) return left;
   if (left.examples == 0) return right;
   for (size_t i = 0; i < left.gradient.size(); ++i) left.gradient[i] = left.gradient[i] + right.gradient[i];
-  NaiveRound(wire, left.gradient);
+  RoundGradient(rounding, {first, count}, absl::MakeSpan(left.gradient));
   left.examples += right.examples;
   return left;
 }
@@ -122,6 +115,11 @@ class NaivePartition {
     growth_steps_ = growth_steps;
   }
   float scale() const { return scale_; }
+  // For gradients that are rounded at random: the job's seed, and where the partition begins.
+  void UseSeed(uint64_t seed, int64_t begin) {
+    seed_ = seed;
+    begin_ = begin;
+  }
   void RaiseGeneration(uint64_t generation) { generation_ = std::max(generation_, generation); }
 
   const std::vector<float>& values() const { return values_; }
@@ -137,7 +135,7 @@ class NaivePartition {
     NaiveSum sum;
     sum.examples = f.examples;
     if (f.examples > 0) {
-      if (f.payload.size() != values_.size() * SizeOf(f.dtype)) return absl::InvalidArgumentError("payload size");
+      if (f.payload.size() != BytesOf(f.dtype, values_.size())) return absl::InvalidArgumentError("payload size");
       sum.gradient.resize(values_.size());
       ToFloat({f.payload.data(), f.payload.size()}, f.dtype, absl::MakeSpan(sum.gradient));
     } else if (!f.payload.empty()) {
@@ -162,7 +160,7 @@ class NaivePartition {
     for (const auto& [node, s] : sums_) covered += node.second;
     if (covered < last_.size()) return absl::OkStatus();
     NaiveSum total =
-        SumTree(f.dtype, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
+        SumTree({f.dtype, seed_, f.sequence, begin_}, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
           const auto it = sums_.find({a, n});
           return it == sums_.end() ? std::nullopt : std::optional(it->second);
         });
@@ -288,6 +286,8 @@ class NaivePartition {
     std::string norms;
     size_t shares;
   };
+  uint64_t seed_ = 0;
+  int64_t begin_ = 0;
   std::optional<Measured> measured_;
   std::string norms_;  // of the last update
   std::vector<std::pair<uint64_t, Frame>> waiting_;

@@ -1,0 +1,189 @@
+// Goal: jobs whose gradients travel in 16 or 8 bits. The values have the same bits whatever nodes are pushed and in whatever type; log and
+// backups hold the gradient in the job's type, and what they make of it has the primary's bits; entries from before types were named are read.
+#include <random>
+
+#include "common/tensor/dtype.h"
+#include "server/stored_format.h"
+#include "tests/unit/server/replication_test_util.h"
+
+namespace cairn {
+namespace {
+
+class WireTypesTest : public testing::TestWithParam<v1::DataType> {
+ protected:
+  PartitionConfig Of(uint32_t replicas, bool backup = false) {
+    PartitionConfig c = Config(v1::LOGGED_AND_REPLICATED, backup);
+    c.replicas = replicas;
+    c.wire = GetParam();
+    c.seed = 21;
+    return c;
+  }
+  // Replica r's gradient of an update.
+  static std::vector<float> Gradient(const PartitionConfig& c, uint32_t r, uint64_t sequence) {
+    std::mt19937 random(static_cast<uint32_t>(100 * sequence) + r);
+    std::normal_distribution<float> normal;
+    std::vector<float> gradient(static_cast<size_t>(c.size()));
+    for (float& f : gradient) f = normal(random);
+    return gradient;
+  }
+  // The sum of a node as a worker makes it, packed or not.
+  static Frame PushOf(const PartitionConfig& c, const TreeNode& node, uint64_t sequence, v1::DataType type) {
+    std::vector<std::vector<float>> gradients;
+    std::vector<GradientSum> leaves;
+    for (uint32_t r = node.first; r < node.end(); ++r) gradients.push_back(Gradient(c, r, sequence));
+    for (auto& gradient : gradients) leaves.push_back({absl::MakeSpan(gradient), 4});
+    const GradientSum sum = type == v1::FLOAT32 && node.count == 1 ? leaves[0] : SumSubtree(node, leaves, c.RoundingOf(sequence));
+    Buffer payload = Buffer::Allocate(BytesOf(type, sum.gradient.size()));
+    FromFloat(sum.gradient, type, {payload.mutable_data(), payload.size()});
+    Frame f = PushFrame(c, node.first, node.count, sequence, std::move(payload), sum.examples);
+    f.dtype = type;
+    f.generation = Generation(5);
+    return f;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, WireTypesTest, testing::Values(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16, v1::INT8),
+                         [](const auto& info) { return v1::DataType_Name(info.param); });
+
+TEST_P(WireTypesTest, TheBitsAreThoseOfAnyNodesInAnyType) {
+  const PartitionConfig config = Of(5);
+  std::vector<Buffer> values;
+  const std::vector<std::vector<TreeNode>> cuts = {{{0, 5}}, {{0, 4}, {4, 1}}, {{4, 1}, {2, 2}, {0, 2}}, {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}};
+  for (const v1::DataType sent : {GetParam(), v1::FLOAT32}) {  // a client may send the exact gradient: it is rounded here
+    for (const auto& cut : cuts) {
+      Copy ps(config, AssignEvent{Generation(5), false, {}});
+      for (uint64_t sequence = 1; sequence <= 4; ++sequence) {
+        for (const TreeNode& node : cut) ps.Run(FrameEvent{1, PushOf(config, node, sequence, sent)});
+        ASSERT_EQ(ps.core.version(), sequence);
+      }
+      values.push_back(ps.core.state().values);
+    }
+  }
+  for (const Buffer& v : values) EXPECT_TRUE(SameBits(v, values[0]));
+}
+
+TEST_P(WireTypesTest, LogAndBackupHoldTheGradientInTheJobsType) {
+  Copy primary{Of(2), PrimaryOf(5, false)};
+  Copy backup{Of(2, true), AssignEvent{Generation(5), true, {}}};
+  const PartitionConfig& config = primary.core.config();
+  size_t replicated = 0;
+  const auto pass = [&](const PartitionEffects& e) {
+    for (const PeerSend& send : e.sends) {
+      for (Frame f : send.frames) {
+        if (f.kind == v1::ExchangeFrame::REPLICATE) {
+          ++replicated;
+          EXPECT_EQ(f.dtype, GetParam());
+          EXPECT_EQ(f.payload.size(), BytesOf(GetParam(), 32));
+        }
+        f.payload = Buffer::CopyOf(f.payload.data(), f.payload.size());
+        for (const PartitionReply& r : backup.Run(FrameEvent{7, std::move(f)}).replies) primary.Run(PeerFrameEvent{"b:1", 1, r.frame});
+      }
+    }
+  };
+  primary.Run(LinkUpEvent{"b:1", 1});
+  pass(primary.Run(SendImageEvent{}));
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    primary.Run(FrameEvent{1, PushOf(config, {0, 1}, sequence, GetParam())});
+    pass(primary.Run(FrameEvent{1, PushOf(config, {1, 1}, sequence, GetParam())}));
+    ASSERT_EQ(primary.core.version(), sequence);
+    ASSERT_EQ(backup.core.version(), sequence);
+  }
+  EXPECT_EQ(replicated, 3u);
+  for (Copy* copy : {&primary, &backup}) {
+    size_t entries = 0;
+    const std::string prefix = KindPrefix(config, 'l');
+    ASSERT_TRUE(copy->store->Scan(prefix, [&](std::string_view, std::string_view value) {
+      v1::LogEntry entry;
+      EXPECT_TRUE(Unseal(value, entry));
+      EXPECT_EQ(DtypeOf(entry), GetParam());
+      EXPECT_EQ(value.size(), BytesOf(GetParam(), 32));
+      ++entries;
+      return true;
+    }).ok());
+    EXPECT_EQ(entries, 3u);
+    const PartitionState recovered = copy->persistence.Recover(copy->core.config()).value();
+    for (const PartitionState* state : {&backup.core.state(), &recovered}) {
+      EXPECT_TRUE(SameBits(state->values, primary.core.state().values));
+      for (size_t s = 0; s < state->slots.size(); ++s) EXPECT_TRUE(SameBits(state->slots[s], primary.core.state().slots[s])) << s;
+    }
+  }
+}
+
+TEST_P(WireTypesTest, AGradientThatIsClippedOrPenalizedIsNotOfTheTypeAnyMore) {
+  PartitionConfig config = Of(1);
+  EXPECT_EQ(config.log_dtype(), GetParam());
+  config.clip_norm = 1;
+  EXPECT_EQ(config.log_dtype(), v1::FLOAT32);
+  config.clip_norm = 0;
+  config.penalties.emplace_back();
+  EXPECT_EQ(config.log_dtype(), v1::FLOAT32);
+}
+
+// As a ps stored it that knew of no types: FLOAT32, whatever the job's.
+TEST_P(WireTypesTest, AnEntryWithoutATypeIsFloat32) {
+  const PartitionConfig config = Of(1);
+  v1::LogEntry entry;
+  entry.set_generation(5);
+  entry.set_version(1);
+  entry.set_replica_count(1);
+  entry.set_sequence(1);
+  entry.set_examples(4);
+  entry.set_learning_rate(0.5f);
+  const std::vector<float> gradient = Gradient(config, 0, 1);
+  const Buffer bytes = Buffer::CopyOf(gradient.data(), gradient.size() * sizeof(float));
+  auto store = NewMemoryKvStore();
+  ASSERT_TRUE(Persistence(*store).Append(config, {entry, bytes}).ok());
+  const auto recovered = Persistence(*store).Recover(config);
+  ASSERT_TRUE(recovered.ok()) << recovered.status();
+  PartitionState expected = PartitionState::Initial(config);
+  ApplyEntry(config, entry, Buffer::CopyOf(bytes.data(), bytes.size()), expected);
+  EXPECT_TRUE(SameBits(recovered->values, expected.values));
+}
+
+TEST_P(WireTypesTest, AnEntryOfAnUnknownTypeOrAnotherLengthIsRefused) {
+  const PartitionConfig config = Of(1);
+  v1::LogEntry entry;
+  entry.set_version(1);
+  entry.set_replica_count(1);
+  entry.set_sequence(1);
+  entry.set_examples(4);
+  entry.set_dtype(GetParam());
+  EXPECT_TRUE(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32)).ok());
+  EXPECT_EQ(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32) - 1).code(), absl::StatusCode::kDataLoss);
+  entry.set_dtype(static_cast<v1::DataType>(17));
+  EXPECT_THAT(std::string(CheckEntry(config, PartitionState::Initial(config), entry, 128).message()), testing::HasSubstr("type 17"));
+}
+
+// A gradient that is not finite is found behind the rounding too, and by all partitions alike.
+TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
+  PartitionConfig config = Of(2);
+  config.loss_scale = LossScaleRule{};
+  config.clip_scopes = {{kFiniteScope, 32, 32, {{0, 32}}}};
+  Copy ps(config, AssignEvent{Generation(5), false, {}});
+  const float scale = ps.core.state().loss_scale.scale;
+  for (uint32_t r = 0; r < 2; ++r) {
+    std::vector<float> gradient(32, r == 0 ? 1.0f : std::numeric_limits<float>::infinity());
+    if (r == 1) std::fill(gradient.begin() + 16, gradient.end(), 2.0f);
+    Buffer payload = Buffer::Allocate(BytesOf(GetParam(), 32));
+    FromFloat(gradient, GetParam(), {payload.mutable_data(), payload.size()});
+    Frame push = PushFrame(config, r, 1, 1, std::move(payload));
+    push.dtype = GetParam();
+    push.loss_scale = scale;
+    ps.Run(FrameEvent{1, std::move(push)});
+  }
+  ASSERT_EQ(ps.core.version(), 1u);
+  EXPECT_TRUE(SameBits(ps.core.state().values, PartitionState::Initial(config).values));
+  EXPECT_EQ(ps.core.state().loss_scale.scale, scale / 2);
+}
+
+TEST(WireTypesOfValuesTest, ValuesDoNotTravelInEightBits) {
+  const PartitionConfig config = Config(v1::LOGGED);
+  Copy ps(config, AssignEvent{Generation(5), false, {}});
+  Frame pull = PullFrame(config, 1);
+  pull.reply_dtype = v1::INT8;
+  const PartitionEffects e = ps.Run(FrameEvent{1, pull});
+  ASSERT_EQ(e.replies.size(), 1u);
+  EXPECT_EQ(std::string(e.replies[0].frame.status.message()), "reply_dtype: 4 is no type of values; use FLOAT32, BFLOAT16 or FLOAT16");
+}
+
+}  // namespace
+}  // namespace cairn
