@@ -60,6 +60,8 @@ struct Leadership {
 // The payload of a status that says: this coordinator does not lead; who does: "host:port", empty where that is not
 // known.
 inline constexpr char kLeaderPayload[] = "cairn-leader";
+// Beside it, where the leader has pages (--http): "http://host:port".
+inline constexpr char kLeaderHttpPayload[] = "cairn-leader-http";
 
 class ClusterDriver {
  public:

@@ -5,14 +5,17 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
+#include "common/http/server.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/server.h"
 #include "coordinator/cluster_driver.h"
+#include "coordinator/dashboard.h"
 #include "coordinator/election.h"
 #include "coordinator/etcd_store.h"
 #include "coordinator/job_service.h"
@@ -28,6 +31,10 @@ constexpr absl::Duration kStopGrace = absl::Seconds(2);
 // errors.
 constexpr absl::Duration kPauseAfterError = absl::Seconds(2);
 
+std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
+bool IsLoopback(const std::string& host) { return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]"; }
+bool IsAnyHost(const std::string& host) { return host == "0.0.0.0" || host == "[::]"; }
+
 // leader: its address, or empty.
 absl::Status StandsBy(const std::string& leader, const std::string& text) {
   absl::Status status = absl::UnavailableError(text);
@@ -35,9 +42,11 @@ absl::Status StandsBy(const std::string& leader, const std::string& text) {
   return status;
 }
 
-absl::Status LedBy(const v1::LeaderRecord& leader) {
-  return StandsBy(leader.address(), absl::StrFormat("this coordinator stands by; the leader is \"%s\" at %s",
-                                                    leader.name(), leader.address()));
+absl::Status LedBy(const SeenLeader& leader) {
+  absl::Status status = StandsBy(leader.record.address(), absl::StrFormat("this coordinator stands by; the leader is \"%s\" at %s",
+                                                                          leader.record.name(), leader.record.address()));
+  if (!leader.http.empty()) status.SetPayload(kLeaderHttpPayload, absl::Cord(leader.http));
+  return status;
 }
 
 absl::Status LedByNobody() {
@@ -64,6 +73,21 @@ class CoordinatorNode::Impl {
     return absl::OkStatus();
   }
 
+  // After Listen.
+  absl::Status ListenHttp() {
+    if (options_.http.empty()) return absl::OkStatus();
+    dashboard_ = std::make_unique<Dashboard>(&driver_, &clock_, address());
+    HttpServerOptions options;
+    options.listen = options_.http;
+    options.tls_dir = options_.tls_dir;
+    options.open_paths = {"/healthz", "/readyz"};
+    absl::StatusOr<std::unique_ptr<HttpServer>> http =
+        HttpServer::Start(options, [this](const HttpRequest& request) { return dashboard_->Answer(request); });
+    if (!http.ok()) return Annotate(http.status(), "--http");
+    http_ = *std::move(http);
+    return absl::OkStatus();
+  }
+
   void ShowLeading(bool leading) {
     absl::MutexLock lock(&mutex_);
     leading_ = leading;
@@ -86,6 +110,7 @@ class CoordinatorNode::Impl {
     options.prefix = etcd.address.prefix;
     options.lease = etcd.lease;
     options.self.set_address(address());
+    options.http = HttpForOthers();
     options.self.set_name(etcd.name.empty() ? address() : etcd.name);
     CAIRN_RETURN_IF_ERROR(options.Validate());
     etcd_name_ = absl::StrCat("etcd://", absl::StrJoin(etcd.address.endpoints, ","), "/", etcd.address.prefix);
@@ -100,7 +125,7 @@ class CoordinatorNode::Impl {
     return absl::OkStatus();
   }
 
-  void OnStandby(const std::optional<v1::LeaderRecord>& leader, const absl::Status& etcd) {
+  void OnStandby(const std::optional<SeenLeader>& leader, const absl::Status& etcd) {
     if (!etcd.ok()) {
       LogWarning("standing by: %s", etcd.message());
       driver_.StandBy(StandsBy("", absl::StrCat("this coordinator stands by: ", etcd.message())));
@@ -108,7 +133,7 @@ class CoordinatorNode::Impl {
       LogWarning("standing by: key \"%s/leader\" names no coordinator", prefix_);
       driver_.StandBy(LedByNobody());
     } else {
-      LogInfo("standing by: \"%s\" at %s leads", leader->name(), leader->address());
+      LogInfo("standing by: \"%s\" at %s leads", leader->record.name(), leader->record.address());
       driver_.StandBy(LedBy(*leader));
     }
   }
@@ -150,6 +175,7 @@ class CoordinatorNode::Impl {
   }
 
   void Stop() {
+    if (http_ != nullptr) http_->Stop();
     driver_.Stop();
     if (election_ != nullptr) election_->Stop();
     if (server_ != nullptr) server_->Stop(kStopGrace);
@@ -157,6 +183,17 @@ class CoordinatorNode::Impl {
 
   const RpcServer& server() const { return *server_; }
   std::string address() const { return server_->Address(options_.advertise); }
+  std::string http() const {
+    if (http_ == nullptr) return "";
+    std::string host = HostOf(http_->address());
+    if (IsAnyHost(host)) host = HostOf(address());
+    return absl::StrCat(options_.tls_dir.empty() ? "http://" : "https://", host, ":", http_->port());
+  }
+  // Nobody is sent from another machine to this one's loopback address: that would be his own.
+  std::string HttpForOthers() const {
+    const bool reached = http_ != nullptr && (!IsLoopback(HostOf(http_->address())) || IsLoopback(HostOf(address())));
+    return reached ? http() : "";
+  }
 
  private:
   const CoordinatorNodeOptions options_;
@@ -173,6 +210,9 @@ class CoordinatorNode::Impl {
   std::string etcd_name_;  // for people
   std::string prefix_;
   std::unique_ptr<EtcdClient> etcd_;
+  // With http; http_ last: its threads use all of the above.
+  std::unique_ptr<Dashboard> dashboard_;
+  std::unique_ptr<HttpServer> http_;
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::Start(const CoordinatorNodeOptions& options,
@@ -183,14 +223,14 @@ absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::Start(const Co
   auto impl = std::make_unique<Impl>(options);
   impl->Lead(std::move(state_store), std::move(state));  // first: whoever gets through is answered
   CAIRN_RETURN_IF_ERROR(impl->Listen());
+  CAIRN_RETURN_IF_ERROR(impl->ListenHttp());
   return std::unique_ptr<CoordinatorNode>(new CoordinatorNode(std::move(impl)));
 }
 
 absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::StartWithEtcd(const CoordinatorNodeOptions& options,
                                                                                 const EtcdOptions& etcd) {
   CAIRN_RETURN_IF_ERROR(options.core.Validate());
-  const std::string host = options.listen.substr(0, options.listen.rfind(':'));
-  if (options.advertise.empty() && (host == "0.0.0.0" || host == "[::]")) {
+  if (options.advertise.empty() && IsAnyHost(HostOf(options.listen))) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "advertise: missing; with --listen %s give --advertise the address under which nodes, users and the other "
         "coordinators reach this one",
@@ -198,6 +238,7 @@ absl::StatusOr<std::unique_ptr<CoordinatorNode>> CoordinatorNode::StartWithEtcd(
   }
   auto impl = std::make_unique<Impl>(options);
   CAIRN_RETURN_IF_ERROR(impl->Listen());
+  CAIRN_RETURN_IF_ERROR(impl->ListenHttp());
   CAIRN_RETURN_IF_ERROR(impl->Elect(etcd));
   return std::unique_ptr<CoordinatorNode>(new CoordinatorNode(std::move(impl)));
 }
@@ -209,6 +250,8 @@ CoordinatorNode::~CoordinatorNode() { Stop(); }
 int CoordinatorNode::port() const { return impl_->server().port(); }
 
 std::string CoordinatorNode::address() const { return impl_->address(); }
+
+std::string CoordinatorNode::http() const { return impl_->http(); }
 
 void CoordinatorNode::Stop() { impl_->Stop(); }
 

@@ -22,6 +22,8 @@ struct CoordinatorNodeOptions {
   CoordinatorOptions core;
   std::string listen = "127.0.0.1:7070";  // host:port; port 0: chosen by the system
   std::string advertise;                  // host or host:port under which nodes and users reach it; empty: as in listen
+  std::string http;                       // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
+  std::string tls_dir;                    // of the pages, as UseTls has it for gRPC; empty: plain
   // Called once, on a thread of the node, when the state cannot be stored any more: the process should end and be
   // started again. Not with etcd.
   std::function<void(const absl::Status&)> on_fatal;
@@ -49,6 +51,7 @@ class CoordinatorNode {
 
   int port() const;
   std::string address() const;  // "host:port", as others reach it
+  std::string http() const;     // "http://host:port" of the pages, as others reach them; empty: none
   // Gives the lead, where it has it, to another coordinator.
   void Stop();
 

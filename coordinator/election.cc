@@ -47,6 +47,7 @@ LeaderElection::LeaderElection(const ElectionOptions& options, EtcdClient* etcd,
                                ElectionCallbacks callbacks)
     : options_(options),
       leader_key_(absl::StrCat(options.prefix, "/leader")),
+      http_key_(absl::StrCat(leader_key_, "-http")),
       etcd_(etcd),
       clock_(clock),
       callbacks_(std::move(callbacks)),
@@ -109,22 +110,34 @@ void LeaderElection::Loop() {
   }
 }
 
-void LeaderElection::Standby(const std::optional<v1::LeaderRecord>& leader, const absl::Status& etcd) {
-  const std::string now = leader ? leader->SerializeAsString() : absl::StrCat("?", etcd.ok());
+// Empty: the key names no coordinator.
+std::optional<SeenLeader> LeaderElection::ReadLeader(const etcdserverpb::RangeResponse& response) const {
+  SeenLeader leader;
+  const v1::LeaderRecord& record = leader.record;
+  const bool known = leader.record.ParseFromString(response.kvs(0).value()) && IsPlain(record.address()) && IsPlain(record.name()) &&
+                     ParseAddress(record.address()).ok();
+  if (!known) return std::nullopt;
+  for (const etcdserverpb::KeyValue& kv : response.kvs()) {
+    if (kv.key() == http_key_ && IsPlain(kv.value())) leader.http = kv.value();
+  }
+  return leader;
+}
+
+void LeaderElection::Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd) {
+  const std::string now = leader ? absl::StrCat(leader->record.SerializeAsString(), leader->http) : absl::StrCat("?", etcd.ok());
   if (std::exchange(told_, now) != now) callbacks_.on_standby(leader, etcd);
 }
 
 // The term that was won, or null when Stop was called.
 std::shared_ptr<LeaderTerm> LeaderElection::Campaign() {
   do {
-    const auto read = etcd_->Range(ReadKey(leader_key_), kCallTimeout);
+    etcdserverpb::RangeRequest both = ReadKey(leader_key_);
+    both.set_range_end(http_key_ + '\0');
+    const auto read = etcd_->Range(both, kCallTimeout);
     if (!read.ok()) {
       Standby(std::nullopt, read.status());
-    } else if (read->kvs_size() > 0) {
-      v1::LeaderRecord leader;
-      const bool known = leader.ParseFromString(read->kvs(0).value()) && IsPlain(leader.address()) &&
-                         IsPlain(leader.name()) && ParseAddress(leader.address()).ok();
-      Standby(known ? std::optional(leader) : std::nullopt, absl::OkStatus());
+    } else if (read->kvs_size() > 0 && read->kvs(0).key() == leader_key_) {
+      Standby(ReadLeader(*read), absl::OkStatus());
     } else if (std::shared_ptr<LeaderTerm> term = TryToLead()) {
       return term;
     }
@@ -149,6 +162,10 @@ std::shared_ptr<LeaderTerm> LeaderElection::TryToLead() {
   put.set_key(leader_key_);
   put.set_value(options_.self.SerializeAsString());
   put.set_lease(lease->id);
+  etcdserverpb::PutRequest& put_http = *request.add_success()->mutable_request_put();
+  put_http.set_key(http_key_);
+  put_http.set_value(options_.http);
+  put_http.set_lease(lease->id);
   *request.add_failure()->mutable_request_range() = ReadKey(leader_key_);
   const auto done = etcd_->Txn(request, kCallTimeout);
   int64_t create_revision = 0;

@@ -1,4 +1,5 @@
-// LeaderElection: which of several coordinators leads: the one to whose lease <prefix>/leader is bound (design §6).
+// LeaderElection: which of several coordinators leads: the one to whose lease <prefix>/leader is bound (design §6). Beside it, bound to the same
+// lease, <prefix>/leader-http says where the leader's pages are.
 //
 // Thread-safe. Callbacks run on the election's own thread, one at a time; they must not block for long: the lease is
 // renewed on that thread. Invariants:
@@ -54,6 +55,7 @@ class LeaderTerm {
 struct ElectionOptions {
   std::string prefix;                       // of the keys in etcd
   v1::LeaderRecord self;                    // what the leader key says when we lead
+  std::string http;                         // and the key beside it: "http://host:port" of our pages; empty: none
   absl::Duration lease = absl::Seconds(3);  // whole seconds, 2 .. 60. Longer: a takeover comes later; shorter: a hiccup
                                             // of etcd costs the lead
   absl::Duration poll_interval = absl::Milliseconds(250);  // a standby looks for the leader key this often
@@ -61,10 +63,15 @@ struct ElectionOptions {
   absl::Status Validate() const;
 };
 
+struct SeenLeader {
+  v1::LeaderRecord record;
+  std::string http;  // as in ElectionOptions
+};
+
 struct ElectionCallbacks {
   // Standing by: who leads (none: nobody, or not known), and why it is not known where etcd does not answer. Called
   // with every change.
-  std::function<void(const std::optional<v1::LeaderRecord>& leader, const absl::Status& etcd)> on_standby;
+  std::function<void(const std::optional<SeenLeader>& leader, const absl::Status& etcd)> on_standby;
   std::function<void(std::shared_ptr<LeaderTerm>)> on_elected;
   std::function<void(const LeaderTerm&, const absl::Status& why)> on_lost;
 };
@@ -86,14 +93,15 @@ class LeaderElection {
   std::shared_ptr<LeaderTerm> TryToLead();
   absl::Status Reign(LeaderTerm& term);
   absl::Status CheckKey(const LeaderTerm& term);
-  void Standby(const std::optional<v1::LeaderRecord>& leader, const absl::Status& etcd);
+  std::optional<SeenLeader> ReadLeader(const etcdserverpb::RangeResponse& response) const;
+  void Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd);
   // False: Stop was called.
   bool Wait(absl::Duration time);
   // As Wait; also ended by Resign.
   bool WaitInTerm(absl::Duration time);
 
   const ElectionOptions options_;
-  const std::string leader_key_;
+  const std::string leader_key_, http_key_;
   EtcdClient* const etcd_;
   Clock* const clock_;
   const ElectionCallbacks callbacks_;

@@ -21,6 +21,7 @@ struct Flags {
   std::string data_dir = "cairn-coordinator-data";
   std::string state;  // empty: in data_dir
   std::string name;
+  std::string http;
   int leader_lease_s = 3;
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
@@ -46,6 +47,8 @@ int Run(const Flags& flags) {
   CoordinatorNodeOptions options;
   options.listen = flags.listen;
   options.advertise = flags.advertise;
+  options.http = flags.http;
+  options.tls_dir = flags.common.tls_dir;
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
   options.core.reopen_grace = std::min(options.core.reopen_grace, options.core.lease);
@@ -65,6 +68,7 @@ int Run(const Flags& flags) {
     return absl::IsInvalidArgument(node.status()) ? 2 : 1;
   }
   LogInfo("listening on %s, state in %s", (*node)->address(), flags.state.empty() ? flags.data_dir : flags.state);
+  if (const std::string http = (*node)->http(); !http.empty()) LogInfo("pages, metrics and probes on %s", http);
   const int signal_number = WaitForStopSignal();
   LogInfo("stopping (signal %d)", signal_number);
   (*node)->Stop();
@@ -84,6 +88,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--advertise", flags.advertise,
                  "host or host:port under which nodes, users and other coordinators reach this one [as in --listen]");
+  app.add_option("--http", flags.http,
+                 "host:port of the dashboard, /metrics, /healthz, /readyz and /api/v1; a port alone: on 127.0.0.1; with --tls-dir over TLS [none]");
   CLI::Option* data_dir =
       app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
           ->capture_default_str();

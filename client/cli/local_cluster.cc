@@ -31,8 +31,8 @@ constexpr absl::Duration kHealthyAfter = absl::Seconds(30);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
 constexpr int kLogLinesShown = 12;
 
-// A port of the loopback address that is free now: `wanted`, or any for 0.
-absl::StatusOr<int> FindPort(int wanted) {
+// A port of the loopback address that is free now: `wanted`, or any for 0. flag: what it was given by.
+absl::StatusOr<int> FindPort(const char* flag, int wanted) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
   const int on = 1;
@@ -48,8 +48,8 @@ absl::StatusOr<int> FindPort(int wanted) {
   close(fd);
   if (bound) return ntohs(address.sin_port);
   return absl::UnavailableError(
-      absl::StrFormat("cannot listen on 127.0.0.1:%d: %s; does another cluster run there? --port 0 takes a free port",
-                      wanted, std::strerror(error)));
+      absl::StrFormat("cannot listen on 127.0.0.1:%d: %s; does another cluster run there? %s 0 takes a free port",
+                      wanted, std::strerror(error), flag));
 }
 
 }  // namespace
@@ -63,6 +63,7 @@ absl::Status LocalClusterOptions::Validate() const {
   CAIRN_RETURN_IF_ERROR(in_range(workers, 1, kDaemonsMax, "--workers"));
   CAIRN_RETURN_IF_ERROR(in_range(evaluators, 0, kDaemonsMax, "--evaluators"));
   CAIRN_RETURN_IF_ERROR(in_range(port, 0, 65535, "--port"));
+  CAIRN_RETURN_IF_ERROR(in_range(http, -1, 65535, "--http"));
   CAIRN_RETURN_IF_ERROR(in_range(slots, 0, 1024, "--slots"));
   if (dir.empty()) return absl::InvalidArgumentError("--dir: is empty");
   return absl::OkStatus();
@@ -81,8 +82,12 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   }
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(resolved, std::move(tell)));
   CAIRN_RETURN_IF_ERROR(cluster->Lock());
-  CAIRN_ASSIGN_OR_RETURN(const int port, FindPort(resolved.port));
+  CAIRN_ASSIGN_OR_RETURN(const int port, FindPort("--port", resolved.port));
   cluster->address_ = absl::StrCat("127.0.0.1:", port);
+  if (resolved.http >= 0) {
+    CAIRN_ASSIGN_OR_RETURN(const int http, FindPort("--http", resolved.http));
+    cluster->http_ = absl::StrCat("127.0.0.1:", http);
+  }
   cluster->Describe();
   for (Daemon& daemon : cluster->daemons_) CAIRN_RETURN_IF_ERROR(cluster->StartDaemon(daemon, absl::Now()));
   return cluster;
@@ -113,7 +118,9 @@ void LocalCluster::Describe() {
     daemons_.push_back(std::move(daemon));
   };
   const auto data = [this](const std::string& name) { return options_.dir + "/" + name; };
-  add("coordinator", "cairn-coordinator", {"--listen", address_, "--data-dir", data("coordinator")});
+  std::vector<std::string> of_coordinator = {"--listen", address_, "--data-dir", data("coordinator")};
+  if (!http_.empty()) of_coordinator.insert(of_coordinator.end(), {"--http", http_});
+  add("coordinator", "cairn-coordinator", std::move(of_coordinator));
   for (int i = 0; i < options_.ps; ++i) {
     const std::string name = absl::StrCat("ps-", i);
     add(name, "cairn-ps",

@@ -22,6 +22,7 @@ struct LocalClusterOptions {
   int workers = 2;      // 1..64
   int evaluators = 0;   // 0..64
   int port = 7070;      // of the coordinator; 0: chosen by the system
+  int http = -1;        // port of the coordinator's pages; 0: chosen by the system; -1: none
   int slots = 0;        // of each worker; 0: hardware threads / workers, at least 1
   std::string device = "auto";  // of the workers: cairn-worker's --device
   bool restart = true;  // start daemons again that end by themselves
@@ -42,6 +43,7 @@ class LocalCluster {
   ~LocalCluster();  // kills what Stop did not stop
 
   const std::string& address() const { return address_; }
+  const std::string& http() const { return http_; }  // "127.0.0.1:PORT" of the coordinator's pages, or empty
   const std::string& dir() const { return options_.dir; }
   int nodes() const { return options_.ps + options_.workers + options_.evaluators; }
 
@@ -73,6 +75,7 @@ class LocalCluster {
   const LocalClusterOptions options_;
   const Tell tell_;
   std::string address_;
+  std::string http_;
   int lock_ = -1;
   std::vector<Daemon> daemons_;
 };

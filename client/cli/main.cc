@@ -88,6 +88,8 @@ void AddUp(CLI::App& app, Invocation& call) {
       ->capture_default_str();
   up->add_option("--port", call.up.port, "The coordinator's port on 127.0.0.1; 0: chosen by the system")
       ->capture_default_str();
+  up->add_option("--http", call.up.http, "Dashboard, /metrics and probes on this port of 127.0.0.1; 0: chosen by the system [none]")
+      ->check(CLI::Range(0, 65535));
   up->add_option("--slots", call.up.slots, "Replicas that a worker computes at once; 0: hardware threads / workers")
       ->capture_default_str();
   up->add_option("--device", call.up.device, "What workers compute on: auto, cpu, gpu or gpu:N")->capture_default_str();
@@ -237,7 +239,9 @@ absl::Status InitTls(const Globals& globals) {
   std::error_code error;
   const std::string directory = std::filesystem::absolute(globals.tls_dir, error).string();
   setenv("CAIRN_TLS_DIR", directory.c_str(), 1);
-  return UseTls(directory);
+  return UseTls(directory, kTlsRefresh, [](bool warning, const std::string& text) {
+    if (warning) absl::FPrintF(stderr, "cairn: %s\n", text);
+  });
 }
 
 int Main(int argc, char** argv) {

@@ -104,7 +104,8 @@ build_image
 chmod a+rx "$work" && chmod -R a+rX "$work/glyph-data"
 export CAIRN_DATA=$work/glyph-data
 CAIRN_PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-export CAIRN_PORT
+CAIRN_HTTP_PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export CAIRN_PORT CAIRN_HTTP_PORT
 
 "${compose[@]}" up -d
 until_true 90 "five healthy containers" healthy

@@ -18,6 +18,7 @@ import sys
 import yaml
 
 INSTRUCTIONS = {"ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "CMD"}
+HTTP_PROBES = ("/healthz", "/readyz")
 PROGRAMS = ("cairn", "cairn-coordinator", "cairn-ps", "cairn-worker")
 
 
@@ -192,7 +193,12 @@ def check_compose(root, binaries, path):
 
 def check_container(binaries, who, container, services, volumes):
     variables = {variable["name"] for variable in container.get("env", [])}
-    for words in (container["command"], container["readinessProbe"]["exec"]["command"]):
+    probes = [container[kind] for kind in ("readinessProbe", "livenessProbe") if kind in container]
+    http = value_after(container["command"], "--http").split(":")[-1]
+    for get in (probe["httpGet"] for probe in probes if "httpGet" in probe):
+        if str(get["port"]) != http or get["path"] not in HTTP_PROBES:
+            yield f"{who}: a probe asks for {get['path']} on port {get['port']}; there are {' and '.join(HTTP_PROBES)} on the port of --http"
+    for words in (container["command"], *(probe["exec"]["command"] for probe in probes if "exec" in probe)):
         if words[:2] == ["sh", "-c"]:
             words = shlex.split(words[2])
         for variable in re.findall(r"\$[({]?(\w+)", " ".join(words)):
@@ -200,7 +206,7 @@ def check_container(binaries, who, container, services, volumes):
                 yield f"{who}: ${variable} is not in its env"
         yield from (f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services))
     ports = {str(port["containerPort"]) for port in container.get("ports", [])}
-    for flag in ("--listen", "--advertise"):
+    for flag in ("--listen", "--advertise", "--http"):
         address = value_after(container["command"], flag)
         if address and address.split(":")[-1] not in ports:
             yield f"{who}: {flag} {address}: that port is not among its ports"

@@ -25,9 +25,9 @@ class Candidate {
     options.poll_interval = absl::Milliseconds(20);
     EXPECT_TRUE(options.Validate().ok()) << options.Validate();
     ElectionCallbacks callbacks;
-    callbacks.on_standby = [this](const std::optional<v1::LeaderRecord>& leader, const absl::Status& status) {
+    callbacks.on_standby = [this](const std::optional<SeenLeader>& leader, const absl::Status& status) {
       absl::MutexLock lock(&mutex_);
-      leader_ = leader ? leader->name() : status.ok() ? "nobody" : "no etcd";
+      leader_ = leader ? leader->record.name() + leader->http : status.ok() ? "nobody" : "no etcd";
     };
     callbacks.on_elected = [this](std::shared_ptr<LeaderTerm> term) {
       absl::MutexLock lock(&mutex_);

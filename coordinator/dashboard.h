@@ -1,0 +1,62 @@
+// Dashboard: what the coordinator answers over HTTP (--http): pages for people, JSON for scripts, figures for Prometheus, probes for Kubernetes.
+//
+//   /                      the dashboard, with /dashboard.css and /dashboard.js
+//   /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID (or a name)   as `cairn nodes --json`, `cairn jobs --json`, `cairn job ID --json` print them
+//   /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page shows
+//   /metrics               what `cairn metrics` prints, and figures of this process
+//   /healthz               200 while this process works: its core has answered within kStuckAfter. For liveness probes
+//   /readyz                200 where it leads, or stands by and knows who leads: calls are answered or sent on. Else 503, and why
+//
+// A standby sends who asks for / and /api to the leader (307) where that one has HTTP too, else says who leads (503). Its /metrics are its own.
+//
+// Thread-safe. Invariants: 1. The core is asked for the whole state at most once in kFresh, however many ask. 2. An answer is there within
+// CoreQuestions::kPatience and the time to write it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/clock.h"
+#include "common/http/server.h"
+#include "coordinator/cluster_driver.h"
+#include "coordinator/core_questions.h"
+
+namespace cairn {
+
+class Dashboard {
+ public:
+  static constexpr absl::Duration kFresh = absl::Milliseconds(500);
+  static constexpr absl::Duration kStuckAfter = absl::Seconds(30);
+
+  // name: of this coordinator, for people: its address. Driver and clock (thread-safe) outlive it.
+  Dashboard(ClusterDriver* driver, Clock* clock, std::string name, absl::Duration patience = CoreQuestions::kPatience);
+
+  HttpAnswer Answer(const HttpRequest& request);
+
+ private:
+  struct View {
+    std::vector<v1::NodeStatus> nodes;
+    std::vector<v1::JobStatus> jobs;  // newest first; without layers and placement
+    absl::Time now;
+  };
+  using ViewPtr = std::shared_ptr<const View>;
+
+  absl::StatusOr<ViewPtr> Look();
+  HttpAnswer Api(const HttpRequest& request);
+  HttpAnswer Metrics();
+  HttpAnswer Health();
+  HttpAnswer Ready();
+
+  const std::string name_;
+  Clock* const clock_;
+  const absl::Time started_ = clock_->Now();
+  CoreQuestions questions_;
+  absl::Mutex looking_;  // held by the one who asks; the others wait for that answer
+  absl::StatusOr<ViewPtr> view_ ABSL_GUARDED_BY(looking_) = absl::UnavailableError("");
+  absl::Time looked_at_ ABSL_GUARDED_BY(looking_) = absl::InfinitePast();
+};
+
+}  // namespace cairn

@@ -1,0 +1,12 @@
+// The files of coordinator/dashboard/, as they were at build time (cmake/Embed.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace cairn {
+
+extern const std::string_view kDashboardHtml;
+extern const std::string_view kDashboardCss;
+extern const std::string_view kDashboardJs;
+
+}  // namespace cairn

@@ -1,0 +1,31 @@
+// The dashboard's first page as JSON: a row for each node, rows for some jobs, sums over all. Small where `cairn jobs --json` would be large.
+//
+// Pure; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+
+namespace cairn {
+
+enum class JobsShown { kAll, kActive, kEnded };
+
+struct OverviewPart {
+  JobsShown jobs = JobsShown::kAll;
+  size_t offset = 0;
+  size_t limit = 50;  // of jobs
+};
+
+struct OverviewOf {
+  std::string coordinator;  // its address
+  double up_seconds = 0;
+  absl::Time now;
+};
+
+// jobs: newest first. Jobs that have not ended come before the others.
+std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs, const OverviewPart& part);
+
+}  // namespace cairn

@@ -1,0 +1,207 @@
+"""Goal: the coordinator's pages (--http) on a real cluster: /metrics is what a strict reader of Prometheus' format takes, and follows the training;
+/api is what the command line prints; probes; hundreds of silent and slow connections keep neither a scrape nor the training up, and the digest is
+that of the run without; a standby sends readers to the leader; `cairn up --http`; a wrong address ends the coordinator with one sentence. The page
+itself, where a Chromium is on this machine: it shows jobs and nodes, and makes no element of a device that is called <img>.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+
+from cluster import BIN, Cluster, check, free_port
+from jobs import make_glyphs, small_job, undisturbed
+
+LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
+SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{%s(?:,%s)*\})? (NaN|[+-]Inf|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)" % (LABEL, LABEL))
+EPOCHS = 4
+
+
+def parse_metrics(text):
+    """{name{labels}: value}. Strict: help and type before the values of a family, each family and each series once, a line's end at the end."""
+    check(text.endswith("\n"), "the last line has no end")
+    values, families, family = {}, set(), None
+    for line in text[:-1].split("\n"):
+        if help_of := re.fullmatch(r"# HELP (\S+) \S.*", line):
+            family = help_of.group(1)
+            check(family not in families, f"{family} stands in two places")
+            families.add(family)
+            kind = None
+        elif type_of := re.fullmatch(r"# TYPE (\S+) (gauge|counter)", line):
+            check(type_of.group(1) == family and kind is None, f"no help before {line!r}")
+            kind = type_of.group(2)
+            check((kind == "counter") == family.endswith("_total"), f"{line!r}: counters, and only they, end in _total")
+        else:
+            sample = SAMPLE.fullmatch(line)
+            check(sample and sample.group(1) == family and kind, f"no value of {family}: {line!r}")
+            series = sample.group(1) + (sample.group(2) or "")
+            check(series not in values, f"twice: {series}")
+            values[series] = float(sample.group(3))
+    return values
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args):
+        return None
+
+
+def get(base, path, method="GET", timeout=30):
+    """(status, headers, body); redirections are shown, not followed."""
+    try:
+        with urllib.request.build_opener(NoRedirect).open(urllib.request.Request(base + path, method=method), timeout=timeout) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def body(base, path):
+    status, _, text = get(base, path)
+    check(status == 200, f"{path}: {status} {text}")
+    return text
+
+
+def pages_of(c, name="coordinator"):
+    return c.wait_for_log(name, r"pages, metrics and probes on (http://\S+)").group(1)
+
+
+class Hoard:
+    """Connections that say nothing, or a little, or ask and never read."""
+
+    def __init__(self, base, count):
+        host, port = base.removeprefix("http://").split(":")
+        self.sockets = []
+        for i in range(count):
+            s = socket.create_connection((host, int(port)), timeout=30)
+            self.sockets.append(s)
+            s.sendall([b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /dashboard.js HTTP/1.1\r\n\r\n"][i % 3])
+
+    def drip(self):
+        for s in self.sockets:
+            try:
+                s.send(b"x", socket.MSG_DONTWAIT)
+            except OSError:
+                pass  # it was ended, as it should be
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for s in self.sockets:
+            s.close()
+
+
+def check_pages(c, base):
+    status, headers, _ = get(base, "/")
+    check(status == 200 and headers["Content-Type"].startswith("text/html") and "script-src 'self'" in headers["Content-Security-Policy"], "the page")
+    check("Access-Control-Allow-Origin" not in headers, "other sites may read it")
+    check(get(base, "/", method="POST")[0] == 405, "POST is taken")
+    check(get(base, "/api/v1/jobs/99")[0] == 404, "a job that is not there")
+    for path in ("/healthz", "/readyz", "/dashboard.css", "/dashboard.js"):
+        body(base, path)
+    nodes = json.loads(body(base, "/api/v1/nodes"))["nodes"]
+    printed = c.nodes()
+    check([sorted(n) for n in nodes] == [sorted(n) for n in printed] and [n["name"] for n in nodes] == [n["name"] for n in printed], f"{nodes}, printed {printed}")
+
+
+def check_training(directory):
+    with Cluster(ps=2, workers=2, coordinator_flags=["--http", "127.0.0.1:0"]) as c:
+        base = pages_of(c)
+        check_pages(c, base)
+        job = c.submit(small_job(directory, make_glyphs(directory), EPOCHS), {"backups": 1})
+        c.wait_for_step(job, 5)
+        with Hoard(base, 300) as hoard:
+            for _ in range(5):
+                hoard.drip()
+                metrics = parse_metrics(body(base, "/metrics"))
+            step = f'cairn_job_step{{job="{job}",name="small"}}'
+            check(metrics["cairn_coordinator_up"] == 1 and metrics["cairn_coordinator_leader"] == 1, f"{metrics}")
+            check(metrics['cairn_jobs{state="running"}'] + metrics['cairn_jobs{state="finalizing"}'] + metrics['cairn_jobs{state="succeeded"}'] == 1, f"{metrics}")
+            check(step in metrics or json.loads(body(base, f"/api/v1/jobs/{job}"))["state"] == "SUCCEEDED", f"no {step} in {metrics}")
+            check(metrics["process_cpu_seconds_total"] > 0, "no CPU time")
+            status = c.wait(job)
+        check(status["digest"] == undisturbed(EPOCHS), f"digest {status['digest']}, without a dashboard {undisturbed(EPOCHS)}")
+        check(json.loads(body(base, f"/api/v1/jobs/{job}")) == status, "the job is not what `cairn job --json` prints")
+        check(json.loads(body(base, "/api/v1/jobs/small")) == status, "by its name")
+        check(json.loads(body(base, "/api/v1/jobs")) == json.loads(c.cairn("jobs", as_json=True).stdout), "the jobs are not what `cairn jobs --json` prints")
+        overview = json.loads(body(base, "/api/v1/overview?jobs=ended"))
+        check(overview["jobs"][0]["state"] == "SUCCEEDED" and len(overview["nodes"]) == 4, f"{overview}")
+        check_in_browser(base, job)
+    print("pages, metrics and a hoard of connections: same digest", flush=True)
+
+
+def check_in_browser(base, job):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print("no chromium on this machine: the page was not opened", flush=True)
+        return
+    for view, wanted in (("", ("succeeded", "worker-1", "ps-0")), (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Replicas by worker"))):
+        with tempfile.TemporaryDirectory() as profile:
+            done = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=3000",
+                                   "--dump-dom", f"{base}/{view}"], capture_output=True, text=True, timeout=120)
+        for text in wanted:
+            check(text in done.stdout, f"the page {view} does not show {text!r}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
+    print("the page in a browser", flush=True)
+
+
+def check_standby():
+    if shutil.which("etcd") is None:
+        print("no etcd on this machine: standbys were not looked at", flush=True)
+        return
+    with Cluster(ps=1, workers=1, coordinators=2, etcd=True, coordinator_flags=["--http", "127.0.0.1:0"]) as c:
+        leader = c.wait_for_leader()
+        standby = next(name for name in c.coordinators if name != leader)
+        at, behind = pages_of(c, leader), pages_of(c, standby)
+
+        def sent_on():
+            status, headers, _ = get(behind, "/api/v1/nodes?x=1")
+            return status == 307 and headers["Location"]
+        check(c.until(sent_on, "the standby knows the leader's pages") == f"{at}/api/v1/nodes?x=1", "sent elsewhere")
+        check(parse_metrics(body(behind, "/metrics"))["cairn_coordinator_leader"] == 0, "a standby that says it leads")
+        check("stands by" in body(behind, "/readyz"), "a standby that knows the leader is ready")
+        c.kill(leader)
+        c.wait_for_leader(other_than=leader)
+        c.until(lambda: get(behind, "/api/v1/nodes")[0] == 200, "the new leader answers itself")
+        check(parse_metrics(body(behind, "/metrics"))["cairn_coordinator_leader"] == 1, "the new leader says it leads")
+    print("a standby", flush=True)
+
+
+def check_up(directory):
+    port = free_port()
+    up = subprocess.Popen([os.path.join(BIN, "cairn"), "up", "--ps", "1", "--workers", "1", "--port", "0", "--http", str(port), "--dir", f"{directory}/up"],
+                          stdout=subprocess.PIPE, text=True)
+    try:
+        lines = iter(up.stdout.readline, "")
+        check(any(line == f"dashboard: http://127.0.0.1:{port}\n" for line in lines), "`cairn up --http` does not name its dashboard")
+        check(len(json.loads(body(f"http://127.0.0.1:{port}", "/api/v1/nodes"))["nodes"]) == 2, "its nodes")
+    finally:
+        up.terminate()
+        up.wait(timeout=60)
+
+
+def check_wrong_address(directory):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for http, code, says in ((address, 1, f'--http: cannot listen on "{address}": it is in use, or not on this host; choose another'),
+                                 ("somewhere", 2, '--http: address "somewhere": "host:port" is expected')):
+            done = subprocess.run([os.path.join(BIN, "cairn-coordinator"), "--listen", "127.0.0.1:0", "--data-dir", f"{directory}/c", "--http", http],
+                                  capture_output=True, text=True, timeout=60)
+            check(done.returncode == code and says in done.stderr, f"--http {http}: exit {done.returncode}: {done.stderr}")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        check_wrong_address(directory)
+        check_up(directory)
+        check_training(directory)
+    check_standby()
+
+
+if __name__ == "__main__":
+    main()
