@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
 #include <set>
 
 #include "tests/unit/coordinator/copies.h"
@@ -400,66 +399,6 @@ TEST(ClusterCopies, APsWhoseStorageFailsIsLeftOut) {
   c.Restart(c.node("ps-0"));
   c.Pass(absl::Milliseconds(100));
   EXPECT_EQ(c.Job(id).reason(), "") << "a restart may have mended it";
-}
-
-// Kills, restarts, cuts, drains and the coordinator's own crashes, one ps at a time so that an acknowledged update
-// always has a living copy or a log: every job ends, and no update is lost on the way.
-TEST(ClusterCopies, RandomFaults) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    SCOPED_TRACE(absl::StrFormat("seed %d", seed));
-    std::mt19937_64 random(seed);
-    Cluster c(3, 2);
-    const bool logged = random() % 2 == 0;
-    const uint64_t id = c.SubmitOk(SpecWith(1 + static_cast<int>(random() % 2),
-                                            logged ? v1::LOGGED_AND_REPLICATED : v1::REPLICATED));
-    const std::vector<std::string> names{"ps-0", "ps-1", "ps-2", "worker-0", "worker-1"};
-    int faults = 15;
-    for (int round = 0; round < 2000 && c.State(id) != v1::SUCCEEDED && c.State(id) != v1::FAILED; ++round) {
-      const v1::JobStatus job = c.Job(id);
-      const bool whole = InSync(job) == job.partitions_size() * job.spec().backups();
-      if (faults > 0 && random() % 3 == 0 && (whole || logged)) {
-        --faults;
-        FakeNode& node = c.node(names[random() % names.size()]);
-        switch (random() % 6) {
-          case 0:
-            c.Kill(node);
-            break;
-          case 1:
-            c.BreakSession(node);
-            break;
-          case 2:
-            c.RestartCoordinator();
-            break;
-          case 3:
-            c.CrashSoon(static_cast<int>(random() % 20));
-            break;
-          case 4: {
-            v1::DrainNodeRequest request;
-            request.set_name(names[random() % 3]);
-            request.set_undo(random() % 2 == 0);
-            c.Do(DrainNode{ReplyToken{500000 + static_cast<uint64_t>(round)}, request});
-            break;
-          }
-          case 5:
-            c.Kill(node);
-            c.Restart(node, random() % 2 == 0 ? "" : absl::StrCat(node.hello.name(), ":", 2000 + round));
-            break;
-        }
-      }
-      for (const std::string& name : names) {
-        FakeNode& node = c.node(name);
-        if (!node.running && random() % 8 == 0) c.Restart(node);
-        if (node.running && node.session.value == 0 && random() % 2 == 0) c.Connect(node);
-      }
-      c.Settle();
-      c.Pass(absl::Milliseconds(100 * (1 + random() % 8)));
-      if (random() % 2 == 0) c.TrainStep();
-      c.Settle();
-    }
-    ASSERT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
-    EXPECT_EQ(c.TrueStep(id), 40);
-    if (HasFailure()) break;
-  }
 }
 
 }  // namespace

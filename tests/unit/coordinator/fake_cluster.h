@@ -1,6 +1,7 @@
 // A cluster around a ClusterCore without I/O: a disk, a clock, ps and workers that do what they are told, and a
 // training whose truth the test can see. Crashes at any effect: what was stored before it stays, what was to be sent
-// after it is lost.
+// after it is lost. Users, the coordinator's effects and the clock: fake_cluster.cc; nodes: fake_nodes.cc; training:
+// fake_training.cc.
 #pragma once
 
 #include <map>
@@ -132,7 +133,12 @@ class FakeCluster {
   void AnswerQueries(FakeNode& node);
   void Beat(FakeNode& node);
   void HostPartitions(FakeNode& node, const v1::HostPartitions& host);
+  // Brings the backups of this primary up to date and says so, again and again.
   void Replicate(FakeNode& primary);
+  bool Served(const v1::AssignReplicas& assign);
+  void Update(const v1::AssignReplicas& assign, int64_t step);
+  v1::NodeMessage StepReport(const v1::AssignReplicas& assign, int32_t replica, int64_t step) const;
+  v1::NodeMessage CheckpointReport(const v1::AssignReplicas& assign, int64_t step);
   std::optional<absl::Time> CutSince(const std::string& a, const std::string& b) const;
   v1::HeldPartition HeldOf(const FakeNode& node, uint64_t job_id, uint32_t partition) const;
   v1::Hello HelloOf(const FakeNode& node) const;

@@ -1,0 +1,203 @@
+// Goal: what a node says that cannot be is refused, with the field or the reason, and changes nothing for the others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/cluster.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ClusterCore, TwinsAreRefusedUntilTheFirstIsGone) {
+  Cluster c(1, 1);
+  FakeNode& twin = c.AddWorker("worker-1");
+  FakeNode first = twin;
+  twin.hello.set_incarnation(4711);
+  c.Connect(twin);
+  ASSERT_TRUE(twin.closed.has_value());
+  EXPECT_EQ(twin.closed->code(), absl::StatusCode::kAlreadyExists);
+  c.Pass(absl::Seconds(4));  // nobody speaks on the first one's session any more
+  c.Connect(twin);
+  EXPECT_FALSE(twin.closed.has_value());
+  // The same process on a new stream takes over at once.
+  const SessionToken old = twin.session;
+  c.Connect(twin);
+  EXPECT_FALSE(twin.closed.has_value());
+  c.Do(SessionClosed{old});
+  c.Pass(absl::Seconds(1));
+  const v1::ListNodesResponse list = c.core().ListNodes();
+  for (const auto& node : list.nodes()) EXPECT_TRUE(node.alive()) << node.name();
+}
+
+TEST(ClusterCore, APsOfAnotherClusterIsRefusedAndKeepsItsJobs) {
+  Cluster c(1, 1);
+  FakeNode& ps = c.node("ps-0");
+  const uint64_t ours = ps.hello.cluster_id();
+  ASSERT_NE(ours, 0u);
+  ps.hosted[1].generation = 1;  // this coordinator knows of no job
+
+  c.disk.clear();  // its state was deleted
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  c.Settle();
+  ASSERT_TRUE(ps.closed.has_value());
+  EXPECT_EQ(ps.closed->code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(ps.closed->message().find("hello.cluster_id: the data directory of ps \"ps-0\" holds jobs of cluster "), std::string::npos) << *ps.closed;
+  EXPECT_TRUE(ps.hosted.contains(1)) << "dropped";
+  ps.closed.reset();
+  ps.hello.clear_cluster_id();  // an empty directory
+  c.Connect(ps);
+  c.Settle();
+  EXPECT_FALSE(ps.closed.has_value());
+  const uint64_t anew = ps.hello.cluster_id();
+  EXPECT_NE(anew, ours);
+
+  c.RestartCoordinator();  // with its state: the same cluster
+  c.ReconnectAll();
+  c.Settle();
+  EXPECT_FALSE(ps.closed.has_value());
+  EXPECT_EQ(ps.hello.cluster_id(), anew);
+}
+
+// It comes back every second.
+TEST(ClusterCore, ARefusalIsLoggedWhenItChanges) {
+  Cluster c(1, 0);
+  FakeNode& ps = c.node("ps-0");
+  const uint64_t ours = ps.hello.cluster_id();
+  const auto logged = [&] {
+    return std::count_if(c.log().begin(), c.log().end(), [](const std::string& line) { return line.find("was refused") != std::string::npos; });
+  };
+  c.BreakSession(ps);
+  ps.hello.set_cluster_id(ours + 1);
+  for (int i = 0; i < 3; ++i) c.Connect(ps);
+  EXPECT_EQ(logged(), 1);
+  ps.hello.set_cluster_id(ours + 2);
+  c.Connect(ps);
+  EXPECT_EQ(logged(), 2);
+  ps.hello.set_cluster_id(ours);
+  c.Connect(ps);
+  c.BreakSession(ps);
+  ps.hello.set_cluster_id(ours + 2);
+  c.Connect(ps);
+  EXPECT_EQ(logged(), 3) << "it was a member in between";
+}
+
+TEST(ClusterCore, BadHellosAreRefusedWithTheField) {
+  Cluster c(0, 0);
+  FakeNode& node = c.AddWorker("good");
+  auto refused = [&](auto change) {
+    FakeNode& bad = c.node("good");
+    const v1::Hello good = bad.hello;
+    change(bad.hello);
+    c.Connect(bad);
+    bad.hello = good;
+    return bad.closed.has_value() ? std::string(bad.closed->message()) : std::string();
+  };
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_name(""); }), HasSubstr("hello.name"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_name(std::string(64, 'x')); }), HasSubstr("hello.name"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_name("a b"); }), HasSubstr("hello.name"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_role(v1::COORDINATOR); }), HasSubstr("hello.role"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_slots(0); }), HasSubstr("hello.slots"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_slots(-1); }), HasSubstr("hello.slots"));
+  EXPECT_THAT(refused([](v1::Hello& h) {
+                h.set_role(v1::PS);
+                h.set_name("p");
+              }),
+              HasSubstr("hello.address"));
+  EXPECT_THAT(refused([](v1::Hello& h) { h.set_device(std::string(5000, 'd')); }), HasSubstr("device"));
+  c.Connect(node);
+  EXPECT_FALSE(node.closed.has_value());
+}
+
+TEST(ClusterCore, NonsenseFromNodesChangesNothing) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(c.Spec());
+  const std::string before = c.Job(id).SerializeAsString();
+  std::vector<v1::NodeMessage> messages(1);  // no kind at all
+  messages.emplace_back().mutable_hello()->set_name("again");
+  for (uint64_t job : {uint64_t{0}, uint64_t{99}, id}) {
+    for (uint64_t generation : {0, 1, 99}) {
+      for (int replica : {-1, 4, 1 << 30}) {
+        v1::ReplicaReport& report = *messages.emplace_back().mutable_replica_report();
+        report.set_job_id(job);
+        report.set_generation(generation);
+        report.set_replica(replica);
+        report.mutable_train()->set_examples(1);
+      }
+      v1::ReplicaReport& steps = *messages.emplace_back().mutable_replica_report();
+      steps.set_job_id(job);
+      steps.set_first_step(3);
+      steps.set_last_step(7);  // of two epochs
+      steps.mutable_train()->set_examples(1);
+      v1::ReplicaReport& far = *messages.emplace_back(messages.back()).mutable_replica_report();
+      far.set_last_step(INT64_MAX);
+      v1::ReplicaReport& validation = *messages.emplace_back().mutable_replica_report();
+      validation.set_job_id(job);
+      validation.set_validation_epoch(-5);
+      validation.mutable_validation()->set_examples(1);
+      v1::PartitionsReady& ready = *messages.emplace_back().mutable_partitions_ready();
+      ready.set_job_id(job);
+      ready.set_generation(generation);
+      ready.add_partitions()->set_partition(UINT32_MAX);
+    }
+    messages.emplace_back().mutable_data_info()->set_request_id(job);
+    messages.emplace_back().mutable_evaluated()->set_request_id(job);
+    messages.emplace_back().mutable_evaluated()->set_shard(UINT32_MAX);
+    messages.emplace_back().mutable_finalized()->set_job_id(job);
+    v1::JobError& error = *messages.emplace_back().mutable_job_error();
+    error.set_job_id(job);
+    error.set_generation(12345);
+  }
+  for (const v1::NodeMessage& message : messages) {
+    for (const char* name : {"ps-0", "worker-0"}) c.Say(c.node(name), message);
+    c.Do(NodeSays{SessionToken{987654}, message});
+  }
+  c.Do(SessionClosed{SessionToken{987654}});
+  EXPECT_EQ(c.Job(id).SerializeAsString(), before);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+// A directory of another cluster, or bytes that are no one's: the job whose generation cannot be is not there, the others are.
+TEST(ClusterCore, AGenerationThatCannotBeIsRefused) {
+  for (const uint64_t wrong : {UINT64_MAX, UINT64_MAX - 1, uint64_t{1} << 40}) {
+    for (const int backups : {0, 1}) {
+      Cluster c(2, 1);
+      v1::JobSpec spec = c.Spec(1);
+      spec.set_backups(backups);
+      const uint64_t id = c.SubmitOk(spec);
+      spec.set_name("other");
+      const uint64_t other = c.SubmitOk(spec);
+      c.AddWorker("worker-1");
+      c.Pass(absl::Milliseconds(300));
+      c.Train(2);
+      c.Kill(c.node("ps-0"));
+      c.node("ps-0").hosted.at(id).generation = wrong;
+      c.Restart(c.node("ps-0"));
+      EXPECT_LT(c.Job(id).generation(), 10u);
+      EXPECT_TRUE(c.Logged(absl::StrCat("is in generation ", wrong))) << wrong;
+      EXPECT_EQ(c.State(id), backups > 0 ? v1::RUNNING : v1::FAILED);
+      EXPECT_THAT(c.Job(id).reason(), HasSubstr("ps \"ps-0\""));
+      EXPECT_EQ(c.State(other), v1::RUNNING);
+      EXPECT_EQ(c.Job(other).reason(), "");
+      EXPECT_TRUE(c.RunToEnd(other));
+      EXPECT_EQ(c.State(other), v1::SUCCEEDED) << c.Job(other).reason();
+    }
+  }
+  // A coordinator that lost its newest state goes on above what the ps have seen.
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(c.Spec(1));
+  c.Train(2);
+  for (const char* ps : {"ps-0", "ps-1"}) {
+    c.Kill(c.node(ps));
+    c.node(ps).hosted.at(id).generation = 70;
+    c.Restart(c.node(ps));
+  }
+  EXPECT_GT(c.Job(id).generation(), 70u);
+  EXPECT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+}
+
+}  // namespace
+}  // namespace cairn
