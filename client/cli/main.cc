@@ -290,4 +290,7 @@ int CloseOutput(int code) {
 }  // namespace
 }  // namespace cairn
 
-int main(int argc, char** argv) { cairn::EndProcess(cairn::CloseOutput(cairn::Main(argc, argv))); }
+int main(int argc, char** argv) {
+  cairn::KeepStandardStreams();
+  cairn::EndProcess(cairn::CloseOutput(cairn::Main(argc, argv)));
+}

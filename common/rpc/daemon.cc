@@ -1,5 +1,6 @@
 #include "common/rpc/daemon.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -69,6 +70,7 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
   app->add_option("--tls-dir", options->tls_dir, "Directory with ca.crt, tls.crt and tls.key: mutual TLS with everybody [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
+  app->allow_config_extras(CLI::config_extras_mode::error);  // as on the command line: a flag that is mistyped does not go unnoticed
   app->set_version_flag("--version", "cairn " CAIRN_VERSION);
 }
 
@@ -88,6 +90,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv) {
 }
 
 bool InitDaemon(const DaemonOptions& options, const std::string& name) {
+  KeepStandardStreams();
   absl::Status status = InitLog({name, options.log_level, options.log_file});
   LogOfGrpc();
   if (status.ok()) status = UseTls(options.tls_dir);
@@ -100,6 +103,14 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name) {
     LogWarning("at most %d open files and connections (ulimit -n); a busy daemon needs %d", files, kOpenFilesFew);
   }
   return true;
+}
+
+void KeepStandardStreams() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDONLY);  // to be read: what is written there is still an error to who looks
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
 }
 
 uint64_t RaiseOpenFilesLimit() {

@@ -54,6 +54,10 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name);
 // running still, and use it.
 [[noreturn]] void EndProcess(int code);
 
+// Where the program was started with standard input, output or error closed, they lead nowhere: the next file to be opened, a store's log say, would
+// have the number that messages are written to. Before anything is opened; InitDaemon does it.
+void KeepStandardStreams();
+
 // A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user have. How many that are.
 uint64_t RaiseOpenFilesLimit();
 

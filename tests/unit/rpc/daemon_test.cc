@@ -1,8 +1,16 @@
-// Goal: a daemon that is started with few descriptors takes as many as it may: at the limit a store cannot begin its next file.
+// Goal: a daemon that is started with few descriptors takes as many as it may: at the limit a store cannot begin its next file. Started with closed
+// standard streams it gives their numbers to no file. A key of its --config file that is no flag is refused, as on the command line.
 #include "common/rpc/daemon.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
 
 namespace cairn {
 namespace {
@@ -17,6 +25,37 @@ TEST(Daemon, TakesAsManyOpenFilesAsItMay) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
   EXPECT_EQ(after.rlim_cur, before.rlim_max);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(Daemon, ClosedStandardStreamsAreNoFiles) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    for (const int fd : {0, 1, 2}) close(fd);
+    KeepStandardStreams();
+    const int file = open("/dev/zero", O_RDONLY);
+    _exit(file > 2 && write(2, "x", 1) < 0 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(Daemon, AConfigFileHoldsFlagsAlone) {
+  const std::string path = testing::TempDir() + "daemon_test.toml";
+  const auto code = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    CLI::App app;
+    DaemonOptions options;
+    std::string coordinator;
+    AddDaemonFlags(&app, &options);
+    AddCoordinatorFlag(&app, &coordinator);
+    std::string program = "test", flag = "--config", file = path;
+    char* argv[] = {program.data(), flag.data(), file.data()};
+    return ParseFlags(app, 3, argv);
+  };
+  EXPECT_EQ(code("coordinator = \"host:1\"\nlog-level = \"debug\"\n"), std::nullopt);
+  EXPECT_EQ(code("coordinator = \"host:1\"\nlog-levle = \"debug\"\n"), 2);
+  std::filesystem::remove(path);
 }
 
 }  // namespace
