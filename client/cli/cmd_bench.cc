@@ -4,7 +4,6 @@
 // cairn-ps as its child: the raw stream goes to the former, the exchange to the latter.
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -31,9 +30,12 @@ namespace fs = std::filesystem;
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
+constexpr absl::Duration kEndPatience = absl::Seconds(1);
 constexpr absl::Duration kPollEvery = absl::Milliseconds(5);
 constexpr int kLogLinesShown = 12;
 constexpr char kSocketName[] = "bench.sock";
+constexpr char kServeLog[] = "/serve.log";
+constexpr char kServing[] = "serving at ";
 
 // Gone with this object.
 class TemporaryDirectory {
@@ -85,7 +87,7 @@ absl::Status Serve(const BenchExchangeOptions& options, StopSignals& signals) {
                          ChildProcess::Start({options.bin_dir + "/cairn-ps", "--coordinator", address.tcp, "--listen",
                                               host + ":0", "--name", "bench", "--data-dir", dir + "/ps"},
                                              log));
-  absl::FPrintF(stderr, "serving at %s; Ctrl-C stops\n", address.tcp);
+  absl::FPrintF(stderr, "%s%s; Ctrl-C stops\n", kServing, address.tcp);
   absl::Status status;
   while (status.ok() && !signals.Wait(absl::Milliseconds(100))) {
     if (ps.Ended()) status = EndedAtOnce("cairn-ps", ps, log);
@@ -94,20 +96,29 @@ absl::Status Serve(const BenchExchangeOptions& options, StopSignals& signals) {
   return status;
 }
 
+// What the other side has said of its address, which it does when it listens; empty before.
+std::string ServedAt(const std::string& log) {
+  const std::string text = TailOfFile(log, kLogLinesShown);
+  const size_t begin = text.find(kServing), end = text.find(';', begin);
+  if (begin == std::string::npos || end == std::string::npos) return "";
+  return text.substr(begin + sizeof(kServing) - 1, end - begin - (sizeof(kServing) - 1));
+}
+
 // This program as the other side; its address.
 absl::StatusOr<std::string> StartOtherSide(const BenchExchangeOptions& options, const std::string& dir,
                                            StopSignals& signals, ChildProcess* process) {
-  const std::string log = dir + "/serve.log", socket = dir + "/" + kSocketName;
+  const std::string log = dir + kServeLog, socket = dir + "/" + kSocketName;
   CAIRN_ASSIGN_OR_RETURN(
       *process, ChildProcess::Start(
                     {options.bin_dir + "/cairn", "bench", "exchange", "--serve", "127.0.0.1:0", "--dir", dir}, log));
   const absl::Time end = absl::Now() + kStartTimeout;
-  while (access(socket.c_str(), F_OK) != 0) {
+  std::string address;
+  while ((address = ServedAt(log)).empty()) {
     if (process->Ended()) return EndedAtOnce("the other side", *process, log);
     if (signals.Wait(kPollEvery)) return absl::CancelledError("stopped");
     if (absl::Now() > end) return absl::DeadlineExceededError("the other side did not start in time");
   }
-  return absl::StrCat("127.0.0.1:1,unix:", socket);  // the socket alone is used
+  return absl::StrCat(address, ",unix:", socket);
 }
 
 // ---- this side ----
@@ -167,7 +178,11 @@ absl::Status MeasureHere(const Globals& globals, const BenchExchangeOptions& opt
   CAIRN_RETURN_IF_ERROR(dir.Make());
   ChildProcess other_side;
   const absl::StatusOr<std::string> address = StartOtherSide(options, dir.path(), signals, &other_side);
-  const absl::Status status = address.ok() ? Measure(globals, options, *address, signals) : address.status();
+  absl::Status status = address.ok() ? Measure(globals, options, *address, signals) : address.status();
+  // Calls that break off say less than the other side, if it is that which ended.
+  const absl::Time end = absl::Now() + kEndPatience;
+  while (absl::IsUnavailable(status) && !other_side.Ended() && absl::Now() < end) absl::SleepFor(kPollEvery);
+  if (address.ok() && !status.ok() && other_side.Ended()) status = EndedAtOnce("the other side", other_side, dir.path() + kServeLog);
   StopInTime(other_side);
   return status;
 }
