@@ -56,10 +56,10 @@ def pull(channel, job_id, partition, replica=0, timeout=20):
 
 
 def final_counts(status):
-    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica that pushes]), as its primary says.
-    With local_sync the first replica of each group pushes for all of it."""
+    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica]), as its primary says. With
+    local_sync groups push as one, and a ps knows the groups alone."""
     channels = {}
-    pushing = range(0, status["spec"]["replicas"], status["spec"].get("local_sync") or 1)
+    pushing = range(status["spec"]["replicas"] // (status["spec"].get("local_sync") or 1))
     try:
         for placement in status["partitions"]:
             address = placement["primary_address"]
