@@ -57,11 +57,13 @@ struct PulledVariables {
   Buffer values;  // float32, the whole parameter space
   uint64_t version = 0;      // lowest among partitions
   uint64_t version_max = 0;  // equal to `version` where consistent
+  std::vector<uint64_t> versions;  // by route
 };
 
-// All partitions of a job. consistent: of one version (synchronous jobs; tries again while the job moves on).
-// Errors: UNAVAILABLE, DEADLINE_EXCEEDED, NOT_FOUND name the ps.
+// All partitions of a job. consistent: of one version (synchronous jobs; tries again while the job moves on). moves_on: it may; else partitions
+// at different versions are an error at once.
+// Errors: UNAVAILABLE, DEADLINE_EXCEEDED, NOT_FOUND name the ps; FAILED_PRECONDITION names each ps with its partitions and their versions.
 absl::StatusOr<PulledVariables> PullVariables(uint64_t job_id, const std::vector<v1::Route>& routes, bool consistent,
-                                              absl::Duration timeout);
+                                              absl::Duration timeout, bool moves_on = true);
 
 }  // namespace cairn

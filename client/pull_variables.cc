@@ -5,7 +5,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/clock.h"
@@ -19,6 +21,7 @@ namespace {
 // A ps that refuses for this long without a partition in between is gone, or at another address by now: who asked gets
 // new routes and asks anew. Longer than the coordinator takes to see that a ps is lost.
 constexpr absl::Duration kRefusedMax = absl::Seconds(5);
+constexpr size_t kVersionTextsMax = 8;
 
 bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
 
@@ -30,7 +33,7 @@ class Puller {
     for (const v1::Route& route : routes) parts_.push_back(Part{route});
   }
 
-  absl::StatusOr<PulledVariables> Run(bool consistent) {
+  absl::StatusOr<PulledVariables> Run(bool consistent, bool moves_on) {
     CAIRN_RETURN_IF_ERROR(Prepare());
     absl::Status status = PullAll(std::nullopt);
     while (consistent && status.ok() && Lowest() != Highest()) {
@@ -39,12 +42,20 @@ class Puller {
       // the higher.
       status = absl::FailedPreconditionError("further apart");
       if (Lowest() + 1 == Highest()) status = PullAll(Lowest());
+      if (!moves_on) {
+        if (status.ok()) continue;
+        status = absl::FailedPreconditionError(absl::StrCat("the partitions are not at one version: ", VersionsText()));
+        break;
+      }
       if (absl::IsFailedPrecondition(status)) status = PullAll(Highest());
+      if (absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) status = Annotate(status, VersionsText());
       if (absl::IsFailedPrecondition(status)) status = PullAll(std::nullopt);  // the job has moved on: anew
     }
     connections_.clear();  // waits for the callbacks
     CAIRN_RETURN_IF_ERROR(status);
-    return PulledVariables{std::move(values_), Lowest(), Highest()};
+    std::vector<uint64_t> versions;
+    for (const Part& part : parts_) versions.push_back(part.version);
+    return PulledVariables{std::move(values_), Lowest(), Highest(), std::move(versions)};
   }
 
  private:
@@ -145,6 +156,22 @@ class Puller {
     return absl::OkStatus();
   }
 
+  // As they were when they last answered.
+  std::string VersionsText() const {
+    std::map<std::pair<std::string, uint64_t>, std::vector<uint32_t>> partitions;  // by ps and version
+    for (const Part& part : parts_) partitions[{part.route.ps(), part.version}].push_back(part.route.range().partition());
+    std::vector<std::string> texts;
+    for (const auto& [key, numbers] : partitions) {
+      if (texts.size() == kVersionTextsMax) {
+        texts.push_back("...");
+        break;
+      }
+      const std::vector<uint32_t> some(numbers.begin(), numbers.begin() + std::min(numbers.size(), kVersionTextsMax));
+      texts.push_back(absl::StrFormat("ps \"%s\" has partition%s %s%s at version %d", key.first, numbers.size() > 1 ? "s" : "",
+                                      absl::StrJoin(some, ", "), numbers.size() > some.size() ? ", ..." : "", key.second));
+    }
+    return absl::StrJoin(texts, "; ");
+  }
   uint64_t Lowest() const { return std::min_element(parts_.begin(), parts_.end(), Less)->version; }
   uint64_t Highest() const { return std::max_element(parts_.begin(), parts_.end(), Less)->version; }
   static bool NotPulled(const Part& part) { return !part.pulled; }
@@ -164,8 +191,8 @@ class Puller {
 }  // namespace
 
 absl::StatusOr<PulledVariables> PullVariables(uint64_t job_id, const std::vector<v1::Route>& routes, bool consistent,
-                                              absl::Duration timeout) {
-  return Puller(job_id, routes, timeout).Run(consistent);
+                                              absl::Duration timeout, bool moves_on) {
+  return Puller(job_id, routes, timeout).Run(consistent, moves_on);
 }
 
 }  // namespace cairn

@@ -67,6 +67,7 @@ void ClusterCore::DecideEpochs(Job& job) {
       if (CheckpointMayCome(job, epoch)) return;
       AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
     }
+    if (SavesHoldUp(job)) return;
     job.checkpoint_wanted_since = absl::InfiniteFuture();
     job.checkpoint_heard = absl::InfinitePast();
     Decide(job, epoch);
@@ -91,6 +92,15 @@ bool ClusterCore::CheckpointMayCome(Job& job, int epoch) {
   const std::vector<bool>& finished = job.progress->finished();
   const bool over = std::all_of(finished.begin(), finished.end(), [](bool f) { return f; });
   return now_ - job.checkpoint_wanted_since < (over ? kEndTimeout : kCheckpointWait);
+}
+
+// A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been lost with its own. The
+// others were reported as done long before.
+bool ClusterCore::LastCheckpointMayCome(const Job& job) const {
+  if (job.late_chief_since == absl::InfiniteFuture()) return false;
+  const auto& known = job.status.checkpoints();
+  const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
+  return !there && now_ - job.late_chief_since < kEndTimeout;
 }
 
 void ClusterCore::Decide(Job& job, int epoch) {

@@ -62,6 +62,7 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
 void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report) {
   Job* job = Find(report.job_id());
   if (job == nullptr || job->queued()) return;
+  if (report.has_checkpoint() && node.name == job->status.chief()) job->late_chief_since = absl::InfiniteFuture();
   auto& known = *job->status.mutable_checkpoints();
   const auto remove = [&](auto gone) { known.erase(std::remove_if(known.begin(), known.end(), gone), known.end()); };
   for (const std::string& path : report.deleted()) {
@@ -341,6 +342,7 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   job.restore_attempts = 0;
   job.status.set_state(v1::STARTING);
   job.recovered = job.rolling_back = false;
+  job.final_versions.clear();
   job.finalize_worker.clear();
   job.finalize_attempts = 0;
   job.finalize_at = now_;

@@ -140,6 +140,7 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
 // not all of that was acknowledged: of a synchronous partition all but the last update, for the one after it is made of weights that the
 // workers were given; of an asynchronous one all but one update of each replica, which waits for the answer to it.
 uint64_t ClusterCore::LeastVersion(const Job& job, uint32_t partition) const {
+  if (job.state() == v1::SUCCEEDED && partition < job.final_versions.size()) return job.final_versions[partition];
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
   const uint64_t unsettled = job.synchronous() ? 1 : static_cast<uint64_t>(std::max(1, job.status.spec().replicas()));
   uint64_t least = job.version[partition] - std::min(job.version[partition], unsettled);

@@ -29,7 +29,9 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       members_(options, stored.cluster, now),
       next_job_id_(std::max<uint64_t>(1, stored.cluster.next_job_id())),
       last_request_id_(incarnation),  // answers to requests of an earlier life match nothing
-      now_(now) {
+      now_(now),
+      stored_epochs_(stored),
+      orphans_(stored.orphans) {
   for (const v1::StoredJob& stored_job : stored.jobs) {
     Job& job = jobs_[stored_job.status().job_id()];
     job.status = stored_job.status();
@@ -47,6 +49,9 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.saves.assign(stored_job.saves().begin(), stored_job.saves().end());
     job.restores_best = stored_job.restores_best();
     job.has_best = stored_job.has_best();
+    for (const v1::StoredEnd& e : stored_job.ends()) job.ends[e.worker()] = {e.step(), e.times(), e.gone()};
+    for (const v1::StoredLeftOut& l : stored_job.left_out()) job.left_out[l.node()] = {l.incarnation(), l.why()};
+    job.final_versions.assign(stored_job.final_versions().begin(), stored_job.final_versions().end());
     for (const v1::StepValidation& v : job.status.validations()) {
       job.validations_written = std::max(job.validations_written, v.step());
     }
@@ -110,6 +115,7 @@ void ClusterCore::OnTick() {
   TickEvaluations();
   TickEvaluators();
   ForgetOldLinks();
+  for (std::string& key : std::exchange(orphans_, {})) Emit(Store{std::move(key), std::nullopt});
   const bool look = std::exchange(reasons_due_, false) || now_ >= queue_at_;
   std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
   for (const auto& [id, job] : jobs_) {
@@ -220,6 +226,7 @@ void ClusterCore::StoreJob(const Job& job) {
   if (job.progress && job.active()) job.progress->Fill(now_, *stored.mutable_status());
   stored.mutable_status()->clear_images_per_second();
   if (job.finished()) stored.mutable_status()->set_images_per_second(job.status.images_per_second());
+  for (Store& epoch : stored_epochs_.TakeOut(stored)) Emit(std::move(epoch));
   Emit(Store{absl::StrCat(kJobKeyPrefix, job.id()), stored.SerializeAsString()});
   changed_.insert(job.id());
 }

@@ -41,6 +41,7 @@
 #include "coordinator/membership.h"
 #include "coordinator/options.h"
 #include "coordinator/placement.h"
+#include "coordinator/stored_state.h"
 #include "coordinator/usage.h"
 
 namespace cairn {
@@ -127,6 +128,9 @@ class ClusterCore {
   void AllReady(Job& job);
   void Advance(Job& job);
   void TryFinalize(Job& job);
+  void BeginFinalizing(Job& job);
+  void BackToRunning(Job& job);
+  void NoteFinalVersions(Job& job);
   void OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply);
   void FinalizeFailed(Job& job, const std::string& why);
   void OnCancel(const CancelJob& event);
@@ -142,6 +146,7 @@ class ClusterCore {
   void SetReason(Job& job, std::string reason);
   std::string Reason(const Job& job) const;
   std::string WarningText(const Job& job) const;
+  std::string KeepReason(const Job& job) const;
   void UpdateReason(Job& job);
   NodeName MissingPs(const Job& job) const;
 
@@ -172,6 +177,7 @@ class ClusterCore {
 
   // cluster_rollback.cc
   bool FallBack(Job& job);
+  static bool AllCameBack(const Job& job);
   bool GoOnFromWhatIsLeft(Job& job);
   std::string CopiesReason(const Job& job) const;
 
@@ -224,6 +230,8 @@ class ClusterCore {
   bool FilesWritten(Job& job);
   std::string StopText(const Job& job) const;
   static const v1::CheckpointInfo* BestCheckpoint(const Job& job);
+  bool LastCheckpointMayCome(const Job& job) const;
+  bool SavesHoldUp(Job& job) const;
   static std::vector<std::string> BestPaths(const Job& job);
   bool EndWithoutBest(Job& job, const std::string& why);
   bool RestoreBest(Job& job);
@@ -336,6 +344,8 @@ class ClusterCore {
   std::set<uint64_t> changed_;
   Usage usage_;
   bool reschedule_ = false;     // nodes or slots came or went: the queue, and who computes what of all jobs
+  StoredEpochs stored_epochs_;
+  std::vector<std::string> orphans_;  // keys to be deleted
   bool queue_due_ = false;      // a job was queued: the queue
   bool reasons_due_ = false;    // the queue was looked at since the last Tick
   bool someone_waits_ = false;  // for slots that others use, or for nodes that are to come back

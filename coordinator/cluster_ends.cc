@@ -1,5 +1,6 @@
 // Workers whose process ends again and again while a job stands still: what it asks may be more than their machine has memory for. The
-// system kills such a worker before it can say a word, and what started it starts it again.
+// system kills such a worker before it can say a word, and what started it starts it again. What is counted is stored: the coordinator may share the
+// machine, and end with it.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -22,9 +23,11 @@ void ClusterCore::NoteEnd(const NodeName& worker, bool gone) {
     const auto known = job.ends.find(worker);
     if (!gone && known != job.ends.end() && known->second.gone) {
       known->second.gone = false;
+      StoreJob(job);
     } else if (!job.ReplicasOf(worker).empty()) {
       Job::Ends& ends = job.ends[worker];
       ends = {step, ends.times + 1, gone};
+      StoreJob(job);
     }
   }
 }
@@ -45,7 +48,7 @@ void ClusterCore::LeaveOutWhoEnds(const ClusterNode& worker) {
     job.left_out[worker.name] = {worker.incarnation, why};
     reschedule_ = true;
     UpdateReason(job);
-    Changed(job);
+    StoreJob(job);
   }
 }
 

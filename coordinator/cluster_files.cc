@@ -55,6 +55,22 @@ void ClusterCore::SaveAtStep(Job& job, int64_t step) {
   SendSaves(job);
 }
 
+// Whether the next epoch has to wait for a model file: with its checkpoints the chief would remove the one that the file is made of. Keras trains
+// on after the file, too; with keep_max of 3 and files that are written within an epoch nothing waits.
+bool ClusterCore::SavesHoldUp(Job& job) const {
+  const v1::Checkpoints& rule = job.status.spec().checkpoints();
+  const bool next = job.status.epochs_open() < job.progress->epochs();
+  const int64_t coming = 1 + (rule.every_steps() > 0 ? job.status.steps_per_epoch() / rule.every_steps() : 0);
+  const auto& known = job.status.checkpoints();
+  const bool holds = next && std::any_of(job.saves.begin(), job.saves.end(), [&](const v1::SaveModel& save) {
+    const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == save.step(); });
+    const int64_t newer = std::count_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() > save.step(); });
+    return there && newer + coming >= rule.keep_max();
+  });
+  job.saves_waited_since = holds ? std::min(job.saves_waited_since, now_) : absl::InfiniteFuture();
+  return holds && now_ - job.saves_waited_since < kAnswerTimeout;
+}
+
 void ClusterCore::SendSaves(Job& job) {
   while (!job.saves.empty()) {
     if (!job.save_asked.worker.empty() && now_ < job.save_asked.until) return;
@@ -116,6 +132,7 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
   job->save_asked = {};
   StoreJob(*job);
   SendSaves(*job);
+  if (job->running()) Advance(*job);  // the next epoch may have waited for it
 }
 
 // ---- summaries ----

@@ -111,6 +111,10 @@ void ClusterCore::PlaceAnew(Job& job) {
 }
 
 void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
+  if (!job.finalize_worker.empty()) {  // its answer will be of this generation
+    job.finalize_worker.clear();
+    job.finalize_at = now_;
+  }
   // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back meanwhile, it is
   // decided anew (FallBack).
   const bool goes_back = job.rolling_back && !job.recovered;
@@ -193,11 +197,7 @@ void ClusterCore::AllReady(Job& job) {
   if (job.starting() && std::exchange(job.restores_best, false)) {
     job.has_best = true;
     job.restore_from.clear();
-    job.status.set_state(v1::FINALIZING);
-    StoreJob(job);
-    reschedule_ = true;
-    UpdateReason(job);
-    return TryFinalize(job);
+    return BeginFinalizing(job);
   }
   if (job.starting()) {
     job.restore_from.clear();
@@ -231,15 +231,48 @@ void ClusterCore::Advance(Job& job) {
   if (closed > 0 && job.running()) SendSummaries(job);
   if (!job.running() || !job.progress->Done(now_, job.status)) return;
   job.progress->CloseAll(now_, job.status);
-  if ((Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) || !FilesWritten(job) || RestoreBest(job)) return;
-  job.status.set_state(v1::FINALIZING);
-  StoreJob(job);
-  Log("job %d: all steps are done; taking the digest", job.id());
-  reschedule_ = true;  // its slots are free
-  TryFinalize(job);
+  if ((Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) || LastCheckpointMayCome(job) ||
+      !FilesWritten(job) || RestoreBest(job)) {
+    return;
+  }
+  Log("job %d: all steps are done; its last values are written to disk, then the digest is taken", job.id());
+  BeginFinalizing(job);
 }
 
 // ---- finalize ----
+//
+// A job has succeeded when what it ends with is on the disk of every primary, and the digest is of exactly that:
+//   1. A new generation, stored with the state FINALIZING, tells the ps that the job trains no more (HostPartitions.keep): nothing of before moves
+//      a partition any more, and those whose version is in memory alone write an image. That is once the values and slots of a SNAPSHOT job, on
+//      each ps one partition after the other; the others have it in their log.
+//   2. When every primary has said that its partitions are there, their versions are stored (StoredJob.final_versions).
+//   3. A worker takes the digest, of those versions.
+// A ps that is lost before it has written takes the job back to where its disk is (cluster_rollback.cc), and the steps are done again; one that is
+// lost later comes back with all, and the digest is taken then.
+
+void ClusterCore::BeginFinalizing(Job& job) {
+  job.status.set_state(v1::FINALIZING);
+  reschedule_ = true;  // its slots are free
+  NewGeneration(job);
+}
+
+// Steps are to be done again.
+void ClusterCore::BackToRunning(Job& job) {
+  job.status.set_state(v1::RUNNING);
+  job.final_versions.clear();
+  job.finalize_worker.clear();
+  job.finalize_attempts = 0;
+  job.finalize_at = now_;
+  reschedule_ = true;
+}
+
+void ClusterCore::NoteFinalVersions(Job& job) {
+  std::vector<uint64_t> versions;
+  for (const v1::HeldPartition& at : job.at) versions.push_back(at.version());
+  if (versions == job.final_versions) return;
+  job.final_versions = std::move(versions);
+  StoreJob(job);
+}
 
 void ClusterCore::TryFinalize(Job& job) {
   if (!job.finalize_worker.empty()) {
@@ -250,6 +283,8 @@ void ClusterCore::TryFinalize(Job& job) {
     job.finalize_attempts = 0;  // those failed because of the ps; it is waited for
     return;
   }
+  if (std::any_of(job.at.begin(), job.at.end(), [](const auto& at) { return at.in_memory(); })) return;  // the reason says so
+  NoteFinalVersions(job);
   if (now_ < job.finalize_at) return;
   const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return;
@@ -264,6 +299,8 @@ void ClusterCore::TryFinalize(Job& job) {
 void ClusterCore::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply) {
   Job* job = Find(reply.job_id());
   if (job == nullptr || !job->finalizing()) return;
+  if (reply.generation() != 0 && reply.generation() != job->status.generation()) return;  // superseded
+  if (job->awaiting_ready || job->final_versions.empty()) return;  // likewise
   if (!reply.error().empty() || reply.digest().empty()) {
     if (job->finalize_worker != node.name) return;  // an answer that was given up
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
@@ -323,7 +360,12 @@ void ClusterCore::EndJob(Job& job, v1::JobState state, std::string reason) {
   job.awaiting_ready = false;
   job.finalize_worker.clear();
   if (state == v1::SUCCEEDED) RemoveBackup(job);
-  StoreJob(job);
+  if (keep_weights && state != v1::SUCCEEDED) {  // they can be exported, also after a restart of their ps
+    NewGeneration(job);
+    job.awaiting_ready = false;
+  } else {
+    StoreJob(job);
+  }
   if (state == v1::FAILED) {
     Warn("job %d: failed: %s", job.id(), job.status.reason());
   } else {
@@ -346,6 +388,7 @@ void ClusterCore::DropFromNodes(uint64_t job_id, v1::Role role) {
 
 void ClusterCore::Forget(uint64_t job_id) {
   Emit(Store{absl::StrCat(kJobKeyPrefix, job_id), std::nullopt});
+  for (Store& epoch : stored_epochs_.Forget(job_id)) Emit(std::move(epoch));
   DropFromNodes(job_id, v1::PS);
   usage_.Forget(job_id);
   jobs_.erase(job_id);

@@ -265,6 +265,8 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
     if (moved) StoreJob(job);
     return;
   }
+  const bool to_be_kept = job.finalizing() && held != nullptr &&
+                          std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
   const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
   if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
@@ -273,7 +275,7 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
     for (const v1::HeldPartition& p : held->partitions()) covered += MarkReady(job, node.name, p);
   }
   const bool complete = covered == job.PartitionsOn(node.name);
-  if (!complete || job.HasBackups()) Host(job, node, held_generation < generation);
+  if (!complete || job.HasBackups() || to_be_kept) Host(job, node, held_generation < generation);
   AllReady(job);
 }
 
@@ -290,6 +292,7 @@ void ClusterCore::NoteLostMemory(Job& job, const ClusterNode& node, const v1::He
     const bool named = held != nullptr && std::any_of(held->partitions().begin(), held->partitions().end(),
                                                       [&](const auto& h) { return h.partition() == p.partition(); });
     if (named) continue;
+    StoreJob(job);
     const std::string why = absl::StrFormat(
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name, p.partition());
     Warn("job %d: goes on without %s", job.id(), why);
@@ -312,6 +315,7 @@ void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::Partition
           *job, v1::FAILED,
           absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
                           node.name, p.version(), p.partition(), job->version[p.partition()]));
+  if (job->finalizing()) TryFinalize(*job);
     }
     MarkReady(*job, node.name, p);
   }
@@ -390,9 +394,10 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
   job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
   reschedule_ = true;
   UpdateReason(*job);
-  Changed(*job);
+  StoreJob(*job);
 }
 
+  StoreJob(job);
 // The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
 void ClusterCore::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || OthersServe(job, node.name);

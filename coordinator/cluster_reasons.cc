@@ -77,6 +77,7 @@ std::string ClusterCore::Reason(const Job& job) const {
     return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
   }
   if (job.finalizing()) {
+    if (std::string reason = KeepReason(job); !reason.empty()) return reason;
     const bool worker = std::any_of(members_.nodes().begin(), members_.nodes().end(),
                                     [](const auto& n) { return n.second.role == v1::WORKER && n.second.connected(); });
     return worker ? "" : "waits for a worker to take the digest: none is alive";
@@ -89,6 +90,11 @@ std::string ClusterCore::Reason(const Job& job) const {
   if (job.running() && now_ - job.checkpoint_wanted_since >= kStalledAfter) {
     return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log", job.status.chief(),
                            job.status.epochs_open());
+  }
+  if (job.running() && now_ - job.saves_waited_since >= kStalledAfter) {
+    return absl::StrFormat("epoch %d waits for %d model files to be written, before their checkpoints are removed (checkpoints.keep_max is %d); see the "
+                           "workers' logs",
+                           job.status.epochs_open() + 1, job.saves.size(), job.status.spec().checkpoints().keep_max());
   }
   if (job.running() && job.files_until != absl::InfiniteFuture()) {
     return absl::StrFormat("all steps are done; %d model files and the summaries of %d epochs are not written yet, it waits at most a minute for them: see "
@@ -104,6 +110,26 @@ std::string ClusterCore::Reason(const Job& job) const {
                            ReplicaListText(slowest), absl::StrJoin(workers, ", "), warning.empty() ? "" : "; ", warning);
   }
   return WarningText(job);
+}
+
+// Which ps still write what the job ends with; empty: none.
+std::string ClusterCore::KeepReason(const Job& job) const {
+  std::map<NodeName, std::pair<int, uint64_t>> writing;  // partitions, bytes of their values
+  for (int i = 0; i < job.status.partitions_size(); ++i) {
+    if (!job.at[i].in_memory()) continue;
+    const v1::PartitionPlacement& p = job.status.partitions(i);
+    auto& [partitions, bytes] = writing[p.primary()];
+    ++partitions;
+    bytes += (p.end() - p.begin()) * sizeof(float);
+  }
+  std::string text;
+  for (const auto& [name, what] : writing) {
+    const ClusterNode* ps = members_.Find(name);
+    absl::StrAppendFormat(&text, "%sps \"%s\" writes the last values of %d partitions (%.1f MiB, and the optimizer's) to its disk%s",
+                          text.empty() ? "" : "; ", name, what.first, static_cast<double>(what.second) / (1 << 20),
+                          ps == nullptr || ps->fault.empty() ? "" : absl::StrCat(", but ", ps->fault));
+  }
+  return text;
 }
 
 // What a user should know of a job that runs, or has run, all the same.

@@ -29,6 +29,18 @@ std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t mo
 
 }  // namespace
 
+// Whether a job that is about to end has still all that it ends with.
+bool ClusterCore::AllCameBack(const Job& job) {
+  if (!job.finalizing()) return false;
+  const bool at_last_step = job.synchronous() && !job.has_best;
+  for (size_t i = 0; i < job.at.size(); ++i) {
+    const bool known = i < job.final_versions.size();
+    if (!known && !at_last_step) return false;
+    if (job.at[i].version() != (known ? job.final_versions[i] : static_cast<uint64_t>(job.status.total_steps()))) return false;
+  }
+  return true;
+}
+
 // Called when all primaries of a synchronous job have said at which version they are. True: they are not at one that
 // the job can go on from, and a new generation takes them to one, or the job failed.
 bool ClusterCore::FallBack(Job& job) {
@@ -38,6 +50,7 @@ bool ClusterCore::FallBack(Job& job) {
     most = std::max(most, at.version());
   }
   job.recovered = job.rolling_back = false;
+  if (AllCameBack(job)) return false;
   if (job.has_best) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
     if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
@@ -77,22 +90,16 @@ bool ClusterCore::FallBack(Job& job) {
   job.version.assign(job.version.size(), *to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), now_);
   job.files_until = absl::InfiniteFuture();
-  if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) {
-    job.status.set_state(v1::RUNNING);
-    job.finalize_worker.clear();
-    job.finalize_attempts = 0;
-    job.finalize_at = now_;
-    reschedule_ = true;
-  }
+  if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) BackToRunning(job);
   BeginCopiesAnew(job);
   NewGeneration(job);
   return true;
 }
 
 // The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
-// anew from what the partitions hold. True: the job is filled from a checkpoint instead.
+// anew from what the partitions hold. True: a new generation was begun, or the job ended.
 bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
-  if (LogsBeforeReply(job.status.spec().durability())) return false;
+  if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job)) return false;
   if (job.has_best) {
     if (!RestoreInstead(job, kNotTheBest)) EndJob(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
@@ -104,12 +111,11 @@ bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
   job.checkpoint_heard = absl::InfinitePast();
   job.files_until = absl::InfiniteFuture();
   if (!job.finalizing()) return false;
-  job.status.set_state(v1::RUNNING);
-  job.finalize_worker.clear();
-  job.finalize_attempts = 0;
-  job.finalize_at = now_;
-  reschedule_ = true;
-  return false;
+  BackToRunning(job);
+  job.recovered = false;
+  job.rollback_generation = job.status.generation() + 1;
+  NewGeneration(job);  // in which the ps do not keep what they have
+  return true;
 }
 
 // ---- reasons ----

@@ -265,6 +265,11 @@ void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
     placement.set_worker(owners[r]);
     if (!owners[r].empty() && (chief.empty() || owners[r] < chief)) chief = owners[r];
   }
+  if (chief != job.status.chief() && job.running() && job.progress && job.status.spec().has_checkpoints()) {
+    bool finished = !chief.empty();
+    for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) finished = finished && (owners[r] != chief || job.progress->finished()[r]);
+    job.late_chief_since = finished ? now_ : absl::InfiniteFuture();
+  }
   job.status.set_chief(chief);
   NoteDevices(job);
   ++job.assignment;

@@ -119,6 +119,7 @@ using Effects = std::vector<Effect>;
 struct StoredState {
   v1::StoredCluster cluster;
   std::vector<v1::StoredJob> jobs;
+  std::vector<std::string> orphans;  // keys that nothing names: to be deleted
 };
 
 inline constexpr char kClusterKey[] = "cluster";

@@ -85,6 +85,20 @@ v1::StoredJob Job::ToStored() const {
   for (const v1::SaveModel& save : saves) *stored.add_saves() = save;
   stored.set_restores_best(restores_best);
   stored.set_has_best(has_best);
+  for (const auto& [worker, e] : ends) {
+    v1::StoredEnd& end = *stored.add_ends();
+    end.set_worker(worker);
+    end.set_step(e.step);
+    end.set_times(e.times);
+    end.set_gone(e.gone);
+  }
+  for (const auto& [node, l] : left_out) {
+    v1::StoredLeftOut& out = *stored.add_left_out();
+    out.set_node(node);
+    out.set_incarnation(l.incarnation);
+    out.set_why(l.why);
+  }
+  stored.mutable_final_versions()->Assign(final_versions.begin(), final_versions.end());
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
@@ -122,6 +136,7 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   v1::HostPartitions& host = *message.mutable_host_partitions();
   host.set_job_id(job.id());
   host.set_generation(job.status.generation());
+  host.set_keep(job.finalizing() || job.finished());
   *host.mutable_spec() = job.status.spec();
   if (anew && job.synchronous() && job.rollback_generation == job.status.generation()) host.set_rollback_to(job.rollback_to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
@@ -170,6 +185,8 @@ v1::CoordinatorMessage MakeFinalize(const Job& job) {
   finalize.set_job_id(job.id());
   *finalize.mutable_spec() = job.status.spec();
   FillRoutes(job, finalize.mutable_routes());
+  finalize.mutable_versions()->Assign(job.final_versions.begin(), job.final_versions.end());
+  finalize.set_generation(job.status.generation());
   return message;
 }
 

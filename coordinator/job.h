@@ -1,5 +1,5 @@
-// Job: everything that the coordinator knows of one job. The part that must survive a restart is in `status`,
-// `request_key`, `assignment` and the steps of `progress`; the rest is learned again from the nodes.
+// Job: everything that the coordinator knows of one job. The part that must survive a restart is what ToStored has; the rest is learned again
+// from the nodes.
 #pragma once
 
 #include <map>
@@ -119,6 +119,8 @@ struct Job {
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
   int64_t checkpoint_failed_step = -1;                          // that could not be written, of the epoch to be decided
+  absl::Time saves_waited_since = absl::InfiniteFuture();       // by the next epoch (SavesHoldUp)
+  absl::Time late_chief_since = absl::InfiniteFuture();         // its chief has that role since then, after all its steps, and said of no checkpoint yet
   absl::Time files_until = absl::InfiniteFuture();              // all steps are done: its files are waited for
   int64_t validations_sent = 0, validations_written = 0;        // for TensorBoard, up to these steps
   std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not written yet
@@ -126,7 +128,9 @@ struct Job {
   int64_t step_figures_until = 0;
   absl::Time step_figures_at = absl::InfinitePast();
 
-  // FINALIZING.
+  // FINALIZING. Stored: see StoredJob.
+  std::vector<uint64_t> final_versions;
+  // Not stored.
   NodeName finalize_worker;                       // that was asked; empty: none
   absl::Time finalize_at = absl::InfinitePast();  // with a worker: its deadline; without: not before
   int finalize_attempts = 0;

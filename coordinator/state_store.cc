@@ -1,29 +1,24 @@
 #include "coordinator/state_store.h"
 
 #include <algorithm>
+#include <map>
 
-#include "absl/strings/str_cat.h"
 #include "coordinator/stored_check.h"
+#include "coordinator/stored_state.h"
 
 namespace cairn {
 
 absl::StatusOr<StoredState> StateStore::Load() {
-  StoredState state;
+  std::map<std::string, std::string> entries;
   CAIRN_ASSIGN_OR_RETURN(const std::optional<std::string> cluster, store_->Get(kClusterKey));
-  if (cluster && !state.cluster.ParseFromString(*cluster)) {
-    return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", kClusterKey, "\" is corrupt"));
+  if (cluster) entries[kClusterKey] = *cluster;
+  for (const char* prefix : {kJobKeyPrefix, kEpochKeyPrefix}) {
+    CAIRN_RETURN_IF_ERROR(store_->Scan(prefix, [&](std::string_view key, std::string_view value) {
+      entries.emplace(key, value);
+      return true;
+    }));
   }
-  std::string corrupt;
-  CAIRN_RETURN_IF_ERROR(store_->Scan(kJobKeyPrefix, [&](std::string_view key, std::string_view value) {
-    v1::StoredJob& job = state.jobs.emplace_back();
-    const bool ok = job.ParseFromArray(value.data(), static_cast<int>(value.size())) &&
-                    key == absl::StrCat(kJobKeyPrefix, job.status().job_id());
-    if (!ok) corrupt = std::string(key);
-    return ok;
-  }));
-  if (!corrupt.empty()) {
-    return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", corrupt, "\" is corrupt"));
-  }
+  CAIRN_ASSIGN_OR_RETURN(StoredState state, ReadStored(entries));
   CAIRN_RETURN_IF_ERROR(CheckStored(state));
   return state;
 }

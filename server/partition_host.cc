@@ -122,7 +122,7 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
     request.job = f->frame.job;
     request.partition = f->frame.partition;
   }
-  const bool image_wanted = std::holds_alternative<TakeImageEvent>(event);
+  slot->image_turn = std::holds_alternative<TakeImageEvent>(event);
 
   const absl::Status stored = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(),
                                        [&](PartitionEffects& effects) { CarryOut(slot, effects); });
@@ -134,16 +134,18 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
     LogError("%s", slot->status.message());
     (void)NoteFault(stored);
     if (client != 0) Refuse(client, request, slot->status);
-    if (image_wanted) NextImage();
+    if (std::exchange(slot->image_turn, false)) NextImage();
     TendBackupImages(slot);
     JobFailed(slot->config.job, generation, stored);
     return;
   }
   slot->version.store(slot->core->version());
   slot->backup.store(slot->core->config().backup);
-  if (image_wanted && !slot->image_writing) NextImage();
+  const bool was_in_memory = slot->in_memory.exchange(slot->core->in_memory());
+  if (std::exchange(slot->image_turn, false)) NextImage();  // there was none to take
   if (slot->core->image_due() && !slot->image_queued) QueueImage(slot);
   TendBackupImages(slot);
+  if (was_in_memory && !slot->in_memory && slot->core->config().keep) TellKept(slot->config.job.value);
 }
 
 void PartitionHost::JobFailed(JobId job, Generation generation, const absl::Status& status) {
@@ -156,10 +158,16 @@ void PartitionHost::JobFailed(JobId job, Generation generation, const absl::Stat
 
 void PartitionHost::ReportAgain() {
   std::map<uint64_t, Failure> failures;
+  std::vector<uint64_t> jobs;
   {
     absl::MutexLock lock(&mutex_);
     failures = failures_;
+    for (auto& [id, job] : jobs_) {
+      job.kept_told = false;
+      if (job.keep) jobs.push_back(id);
+    }
   }
+  for (const uint64_t job : jobs) TellKept(job);
   for (const auto& [job, failure] : failures) callbacks_.job_error(JobId(job), failure.generation, failure.status);
 }
 
@@ -179,16 +187,16 @@ void PartitionHost::Tick(size_t lane) {
 // ---- images ----
 
 void PartitionHost::WriteImage(const std::shared_ptr<Slot>& slot, Image image) {
-  slot->image_writing = true;
-  image_writer_->Post([this, slot, config = slot->config, image = std::move(image)] {
+  const bool has_turn = std::exchange(slot->image_turn, false);
+  image_writer_->Post([this, slot, has_turn, config = slot->core->config(), image = std::move(image)] {
     const absl::Status status = persistence_.WriteImage(config, image);
-    if (!NoteFault(status).ok()) LogError("%s: image: %s", config.Name(), status.ToString());
     const uint64_t version = image.header.version();
-    lanes_[slot->lane].executor->Post([this, slot, version, ok = status.ok()] {
-      slot->image_writing = false;
-      Run(slot, ImageWrittenEvent{version, ok});
+    lanes_[slot->lane].executor->Post([this, slot, version, status] {
+      const bool before = std::exchange(slot->image_failed, !status.ok());
+      if (!NoteFault(status).ok() && !before) LogError("%s: image: %s", slot->config.Name(), status.ToString());
+      Run(slot, ImageWrittenEvent{version, status.ok()});
     });
-    if (config.durability != v1::SNAPSHOT) NextImage();
+    if (has_turn) NextImage();
   });
 }
 
@@ -224,6 +232,27 @@ void PartitionHost::NextImage() {
       Run(slot, TakeImageEvent{});
     }
   });
+}
+
+// HostPartitions.keep: says it once all that this ps serves of the job is on its disk.
+void PartitionHost::TellKept(uint64_t job_id) {
+  v1::PartitionsReady ready;
+  std::vector<std::shared_ptr<const Slot>> slots;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto job = jobs_.find(job_id);
+    if (job == jobs_.end() || !job->second.keep || job->second.kept_told) return;
+    for (const auto& [partition, slot] : job->second.slots) {
+      if (slot->backup || slot->failed) continue;
+      if (slot->in_memory) return;
+      slots.push_back(slot);
+    }
+    job->second.kept_told = true;
+    ready.set_job_id(job_id);
+    ready.set_generation(job->second.generation.value);
+  }
+  for (const auto& slot : slots) DescribeHeld(*slot, ready.add_partitions());
+  callbacks_.kept(std::move(ready));
 }
 
 }  // namespace cairn

@@ -6,7 +6,7 @@
 //   1. A core is touched by its one SerialExecutor alone. Frames of one client for one partition are handled in order.
 //   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   3. A reply leaves after what it speaks of was persisted (RunEvent).
-//   4. One image is copied and written at a time.
+//   4. One image is copied and written at a time, but for those that SNAPSHOT jobs take while they train.
 //   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time.
 //   6. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
 //   7. A failure of one job's storage takes that job's partition out
@@ -39,6 +39,8 @@ struct PartitionHostCallbacks {
   std::function<void(uint64_t client, Frame)> reply;
   std::function<void(JobId, Generation, const absl::Status&)> job_error;
   std::function<void(v1::BackupReport)> backup_report = [](v1::BackupReport) {};
+  // HostPartitions.keep: all that this ps is the primary of is on the disk now.
+  std::function<void(v1::PartitionsReady)> kept = [](v1::PartitionsReady) {};
 };
 
 class PartitionHost : public ExchangeHandler {
@@ -62,7 +64,7 @@ class PartitionHost : public ExchangeHandler {
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;
 
-  // Says again what job_error said of jobs that still cannot be served here: the session may have been away.
+  // Says again what `kept` said, and what job_error said of jobs that still cannot be served here: the session may have been away.
   void ReportAgain();
   // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
   // is not in memory any more.
@@ -108,6 +110,7 @@ class PartitionHost : public ExchangeHandler {
   void WriteImage(const std::shared_ptr<Slot>& slot, Image image);
   void QueueImage(const std::shared_ptr<Slot>& slot);
   void NextImage();
+  void TellKept(uint64_t job_id);
 
   KvStore& store_;
   Clock& clock_;

@@ -57,6 +57,7 @@ void PartitionHost::DescribeHeld(const Slot& slot, v1::HeldPartition* held) cons
   held->set_version(version);
   held->set_backup(slot.backup.load());
   held->set_version_min(version);
+  held->set_in_memory(slot.in_memory.load());
   const absl::StatusOr<Persistence::Reach> reach = persistence_.ReachOf(slot.config, version);
   if (!reach.ok()) return LogError("%s", reach.status().ToString());
   held->set_version_min(reach->version_min);
@@ -111,9 +112,10 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   }
   {
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups)};
+    jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups), host.keep()};
   }
   KeepConnections();
+  TellKept(host.job_id());
   return ready;
 }
 
@@ -155,7 +157,7 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   Slots slots;
   std::map<uint32_t, AssignEvent> roles;
   for (const v1::PartitionRange& range : host.partitions()) {
-    roles[range.partition()] = {generation, range.backup(), {range.backups().begin(), range.backups().end()}};
+    roles[range.partition()] = {generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep()};
     auto it = present.find(range.partition());
     if (it != present.end()) {
       slots.insert(*it);

@@ -109,6 +109,13 @@ absl::Status PsNode::StartServer() {
       if (session_ != nullptr) session_->Send(message);
     });
   };
+  callbacks.kept = [this](v1::PartitionsReady ready) {
+    v1::NodeMessage message;
+    *message.mutable_partitions_ready() = std::move(ready);
+    control_->Post([this, message = std::move(message)] {
+      if (session_ != nullptr) session_->Send(message);
+    });
+  };
   control_ = std::make_unique<SerialExecutor>("control");
   host_ = std::make_unique<PartitionHost>(*store_, clock_, options_.threads, std::move(callbacks));
   exchange_ = std::make_unique<ExchangeService>(host_.get());

@@ -1,9 +1,11 @@
 #include "worker/commands.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
@@ -268,10 +270,11 @@ void Commands::SendOutputs(const v1::EvaluateShard& command, const Graph& graph,
 // ---- Finalize ----
 
 void Commands::Finalize(const v1::Finalize& command) {
-  const auto reply = [this](uint64_t job_id, const absl::StatusOr<std::string>& digest) {
+  const auto reply = [this](const v1::Finalize& request, const absl::StatusOr<std::string>& digest) {
     v1::NodeMessage message;
     v1::FinalizeReply& out = *message.mutable_finalized();
-    out.set_job_id(job_id);
+    out.set_job_id(request.job_id());
+    out.set_generation(request.generation());
     if (digest.ok()) {
       out.set_digest(*digest);
     } else {
@@ -279,9 +282,9 @@ void Commands::Finalize(const v1::Finalize& command) {
     }
     services_.send(std::move(message));
   };
-  if (!Enter()) return reply(command.job_id(), absl::ResourceExhaustedError("the worker is busy; try again"));
+  if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
   jobs_.Post([this, command, reply] {
-    if (!stopping_) reply(command.job_id(), DigestNow(command));
+    if (!stopping_) reply(command, DigestNow(command));
     Leave();
   });
 }
@@ -318,9 +321,11 @@ absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
   Digest digest;
   auto variable = graph.variables().begin();
   int64_t done = 0;  // numbers of the space
-  uint64_t version = 0;
+  std::map<uint32_t, uint64_t> wanted;  // by partition
+  for (int i = 0; i < std::min(command.routes_size(), command.versions_size()); ++i)
+    wanted[command.routes(i).range().partition()] = command.versions(i);
   // A few partitions at a time: a worker that holds no variables (CENTRAL_STORAGE) has no room for all. The job stands
-  // still by now.
+  // still by now; a ps that came back with an older version is not waited for.
   for (size_t first = 0; first < routes.size(); first += kDigestPartitions) {
     const auto begin = routes.begin() + static_cast<int64_t>(first);
     std::vector<v1::Route> some(begin, begin + std::min<int64_t>(kDigestPartitions, routes.end() - begin));
@@ -330,11 +335,13 @@ absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
       route.mutable_range()->set_end(route.range().end() - base);
     }
     CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
-                           PullVariables(command.job_id(), some, IsSynchronous(command.spec()), kPullTimeout));
-    if (first > 0 && IsSynchronous(command.spec()) && pulled.version != version) {
-      return absl::UnavailableError("the variables changed while their digest was taken");
+                           PullVariables(command.job_id(), some, /*consistent=*/false, kPullTimeout));
+    for (size_t i = 0; i < some.size(); ++i) {
+      const auto want = wanted.find(some[i].range().partition());
+      if (want == wanted.end() || want->second == pulled.versions[i]) continue;
+      return absl::UnavailableError(absl::StrFormat("ps \"%s\" has partition %d at version %d, the job ends with %d", some[i].ps(),
+                                                    some[i].range().partition(), pulled.versions[i], want->second));
     }
-    version = pulled.version;
     const absl::Span<const float> values = pulled.values.floats();
     const int64_t end = static_cast<int64_t>(base + values.size());
     for (; variable != graph.variables().end() && variable->offset < end; ++variable) {

@@ -5,7 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "client/cli/figures.h"
+#include "client/job_client.h"
+#include "common/report/figures.h"
 #include "client/parameter_client.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/onnx_file.h"
@@ -43,6 +44,12 @@ absl::StatusOr<std::vector<v1::Route>> RoutesOf(const v1::JobStatus& job) {
 
 // What to do where a ps is gone.
 absl::Status Advise(const absl::Status& status, uint64_t job) {
+  if (absl::IsFailedPrecondition(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the weights of job %d are not of one step: %s\nA ps was started again and came back with what its disk had: use a "
+                        "checkpoint of the job, or submit it again.",
+                        job, status.message()));
+  }
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
   return absl::Status(
       status.code(),
@@ -131,7 +138,7 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(job.spec().model()));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Route> routes, RoutesOf(job));
   const absl::StatusOr<PulledVariables> pulled =
-      PullVariables(job.job_id(), routes, IsSynchronous(job.spec()), kPullTimeout);
+      PullVariables(job.job_id(), routes, IsSynchronous(job.spec()), kPullTimeout, /*moves_on=*/!IsFinal(job.state()));
   if (!pulled.ok()) return Advise(pulled.status(), job.job_id());
   const absl::Span<const float> values = pulled->values.floats();
   if (values.size() < static_cast<size_t>(graph.space_size())) {

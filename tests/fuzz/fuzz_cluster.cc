@@ -226,13 +226,9 @@ class Cluster {
   }
 
   void Restart() {
-    StoredState state;
-    for (const auto& [key, value] : stored_) {
-      const bool ok = key == kClusterKey ? state.cluster.ParseFromString(value)
-                                         : state.jobs.emplace_back().ParseFromString(value);
-      CAIRN_CHECK(ok, "what was stored cannot be read");
-    }
-    core_ = std::make_unique<ClusterCore>(CoordinatorOptions(), ++incarnation_ << 32, state, now_);
+    const absl::StatusOr<StoredState> state = ReadStored(stored_);
+    CAIRN_CHECK(state.ok(), "what was stored cannot be read");
+    core_ = std::make_unique<ClusterCore>(CoordinatorOptions(), ++incarnation_ << 32, *state, now_);
     for (auto& [token, session] : sessions_) session.pending.clear();
   }
 

@@ -303,7 +303,8 @@ void SimCluster::CheckEnd() {
   checkers_->epoch.Reported(*final_);
   checkers_->callbacks.AtEnd(*final_);
   // A chief that is lost while it writes the last one takes it along: the others may be done.
-  if (chiefs_.size() == 1) checkers_->checkpoint.AtEnd(*final_, directory_);
+  checkers_->checkpoint.AtEnd(*final_, directory_);
+  CheckKept();
   bool last = false;
   // A ps that is down holds the rest; the digest has seen all of them.
   for (const v1::PartitionPlacement& placement : final_->partitions()) {
@@ -320,6 +321,19 @@ void SimCluster::CheckEnd() {
     }
   }
   if (facts_.synchronous && facts_.end.weights != facts_.end.steps && last) checkers_->callbacks.EndsWithoutBest(*final_);
+}
+
+// What the digest was taken of is on the disks, whatever the processes do next.
+void SimCluster::CheckKept() {
+  for (const v1::PartitionPlacement& placement : final_->partitions()) {
+    for (auto& ps : ps_) {
+      if (ps->name() != placement.primary()) continue;
+      const uint64_t wanted = digest_versions_.at(placement.partition()), found = ps->VersionOnDisk(placement.partition());
+      if (found == wanted) continue;
+      world_.Fail(absl::StrFormat("kept: the job has ended with partition %d at version %d, the disk of %s has %d", placement.partition(), wanted,
+                                  ps->name(), found));
+    }
+  }
 }
 
 Result SimCluster::Run() {

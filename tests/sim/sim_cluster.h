@@ -52,6 +52,7 @@ class SimCluster {
     served_in_[partition] = std::max(served_in_[partition], generation);
   }
   // A worker fills the partitions from this checkpoint, in this generation; a primary has been filled.
+  void DigestTaken(std::vector<uint64_t> versions) { digest_versions_ = std::move(versions); }
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
   void OnChief(const std::string& worker) { chiefs_.insert(worker); }
@@ -68,6 +69,7 @@ class SimCluster {
   void SubmitUntilAccepted();
   void Watch();
   void RestartAsTold(const std::string& reason);
+  void CheckKept();
   void PlanFaults();
   bool OneFault(Fault fault);  // false: not now
   void StopFaults();
@@ -101,6 +103,7 @@ class SimCluster {
 
   CheckpointDirectory directory_;
   std::map<uint64_t, CheckpointDirectory::Found> restores_;  // by generation
+  std::vector<uint64_t> digest_versions_;                    // of the last digest, by partition
 
   FaultPlan plan_;
   int ps_at_start_ = 0;

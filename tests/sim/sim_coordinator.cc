@@ -11,17 +11,15 @@ constexpr absl::Duration kLease = absl::Seconds(3), kMargin = absl::Milliseconds
 constexpr absl::Duration kPoll = absl::Milliseconds(250);
 
 StoredState Load(KvStore& store, World& world) {
-  StoredState state;
-  auto parse = [&world](std::string_view value, google::protobuf::MessageLite* message) {
-    if (!message->ParseFromArray(value.data(), static_cast<int>(value.size()))) world.Fail("a stored message does not parse");
-  };
-  if (auto cluster = store.Get(kClusterKey); cluster.ok() && *cluster) parse(**cluster, &state.cluster);
-  const absl::Status scanned = store.Scan(kJobKeyPrefix, [&](std::string_view, std::string_view value) {
-    parse(value, &state.jobs.emplace_back());
+  std::map<std::string, std::string> entries;
+  const absl::Status scanned = store.Scan("", [&](std::string_view key, std::string_view value) {
+    entries.emplace(key, value);
     return true;
   });
   if (!scanned.ok()) world.Fail(scanned.ToString());
-  return state;
+  absl::StatusOr<StoredState> state = ReadStored(entries);
+  if (!state.ok()) world.Fail(state.status().ToString());
+  return *std::move(state);
 }
 
 }  // namespace

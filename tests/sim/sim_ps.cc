@@ -214,6 +214,7 @@ void SimPs::WriteImage(uint32_t partition, Image image) {
           const absl::Status s = persistence_.WriteImage(cores_[partition]->config(), image);
           if (!s.ok() && !disk_->failing()) return world_.Fail(s.ToString());
           Run(partition, ImageWrittenEvent{image.header.version(), s.ok()});
+          TellKept();
         });
 }
 

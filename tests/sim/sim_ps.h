@@ -36,6 +36,7 @@ class SimPs : public SimNode {
   void OnFrame(const std::shared_ptr<PsClient>& client, Frame frame);
   const std::map<uint32_t, std::unique_ptr<PartitionCore>>& cores() const { return cores_; }
   Copy CopyOf(uint32_t partition) const;
+  uint64_t VersionOnDisk(uint32_t partition) const;
 
  protected:
   v1::Hello Hello() override;
@@ -57,7 +58,8 @@ class SimPs : public SimNode {
   void TakeOut(uint32_t partition, const absl::Status& why);
   void ForgetAll();
   void ReportEarly(const v1::HostPartitions& host, const v1::PartitionRange& range);
-  v1::HeldPartition Held(const PartitionConfig& config, uint64_t version, bool backup) const;
+  v1::HeldPartition Held(const PartitionCore& core) const;
+  void TellKept();
   void Forget(uint32_t partition, const absl::Status& why);
   // As PartitionHost and PsNode: the core goes, and the coordinator is told.
   void StoreFailed(uint32_t partition, const absl::Status& status);
@@ -81,6 +83,7 @@ class SimPs : public SimNode {
   uint64_t job_ = 0;
   std::optional<Generation> generation_;  // of what it holds of the job; none: nothing
   bool hosting_ = false;  // HostPartitions came since the start
+  bool kept_told_ = false;
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
   std::map<uint32_t, PartitionInMemory> failed_;  // partitions that the store took along: as PartitionSlot::failed
   std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started

@@ -44,11 +44,14 @@ void SimPs::LoadHeld() {
   }
 }
 
-v1::HeldPartition SimPs::Held(const PartitionConfig& config, uint64_t version, bool backup) const {
+v1::HeldPartition SimPs::Held(const PartitionCore& core) const {
+  const PartitionConfig& config = core.config();
+  const uint64_t version = core.version();
   v1::HeldPartition held;
   held.set_partition(config.partition.value);
   held.set_version(version);
-  held.set_backup(backup);
+  held.set_backup(config.backup);
+  held.set_in_memory(core.in_memory());
   if (const auto reach = persistence_.ReachOf(config, version); reach.ok()) {
     held.set_version_min(reach->version_min);
     for (uint64_t v : reach->versions) held.add_versions(v);
@@ -69,12 +72,16 @@ v1::Hello SimPs::Hello() {
   v1::HeldPartitions* held = hello.add_held();
   held->set_job_id(job_);
   held->set_generation(generation_->value);
-  for (const auto& [partition, core] : cores_) *held->add_partitions() = Held(core->config(), core->version(), core->config().backup);
+  for (const auto& [partition, core] : cores_) *held->add_partitions() = Held(*core);
   return hello;
 }
 
 void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
-  if (message.has_welcome() && failure_) Say(*failure_);  // the coordinator may not have heard of it
+  if (message.has_welcome()) {  // the coordinator may not have heard of it
+    if (failure_) Say(*failure_);
+    kept_told_ = false;
+    TellKept();
+  }
   if (message.has_host_partitions()) HostJob(message.host_partitions());
   if (message.has_drop_job()) {
     if (message.drop_job().job_id() == job_) ForgetAll();
@@ -120,17 +127,50 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
     const uint32_t partition = range.partition();
     const bool anew = std::find(loaded.begin(), loaded.end(), partition) != loaded.end();
     const bool served = served_before && !anew && !cores_.at(partition)->config().backup;
-    AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}};
+    AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}, host.keep()};
     // Serving begins with the event: what is told before it is the last owner's word.
     if (!range.backup() && (!served || plan->back_to)) cluster_.OnServes(*this, partition, host.generation(), plan->back_to.has_value());
     if (!range.backup()) cluster_.OnStillServes(partition, host.generation());
     Run(partition, std::move(assign));
     if (!cores_.contains(partition)) continue;  // its store failed, and that was told
     if (cluster_.options().bug == PlantedBug::kReportEarly) ReportEarly(host, range);
-    const PartitionCore& now = *cores_.at(partition);
-    *ready->add_partitions() = Held(now.config(), now.version(), range.backup());
+    *ready->add_partitions() = Held(*cores_.at(partition));
   }
   Say(std::move(reply));
+  kept_told_ = false;
+  TellKept();
+}
+
+// As PartitionHost::TellKept.
+void SimPs::TellKept() {
+  if (kept_told_ || !hosting_ || cores_.empty()) return;
+  v1::NodeMessage message;
+  v1::PartitionsReady& ready = *message.mutable_partitions_ready();
+  ready.set_job_id(job_);
+  ready.set_generation(generation_->value);
+  for (const auto& [partition, core] : cores_) {
+    if (!core->config().keep) return;
+    if (core->config().backup) continue;
+    if (core->in_memory()) return;
+    *ready.add_partitions() = Held(*core);
+  }
+  kept_told_ = true;
+  Say(std::move(message));
+}
+
+// What a start from the disk alone would find.
+uint64_t SimPs::VersionOnDisk(uint32_t partition) const {
+  const auto jobs = persistence_.ListHostedJobs();
+  if (!jobs.ok()) return 0;
+  for (const v1::HostPartitions& host : *jobs) {
+    for (const v1::PartitionRange& range : host.partitions()) {
+      if (host.job_id() != job_ || range.partition() != partition) continue;
+      const auto config = ConfigOf(host, range);
+      const auto state = config.ok() ? persistence_.Recover(*config) : config.status();
+      if (state.ok()) return state->version;
+    }
+  }
+  return 0;
 }
 
 // A planted defect: backups that have caught up before they have.

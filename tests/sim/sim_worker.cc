@@ -268,7 +268,7 @@ void SimWorker::BreakStreams() {
   }
 }
 
-// ---- the digest: all partitions, of one version where the job has versions ----
+// ---- the digest: all partitions, of the versions that the job ends with ----
 
 struct SimWorker::Digest {
   v1::Finalize command;
@@ -291,17 +291,22 @@ void SimWorker::PullDigest(const std::shared_ptr<Digest>& digest) {
   const auto finish = [this, digest] {
     v1::NodeMessage message;
     message.mutable_finalized()->set_job_id(digest->command.job_id());
-    bool consistent = true;
-    for (const Frame& f : digest->frames) consistent = consistent && f.version == digest->frames.front().version;
-    if (digest->error.ok() && (consistent || !cluster_.facts().synchronous)) {
+    message.mutable_finalized()->set_generation(digest->command.generation());
+    bool wanted = true;
+    for (size_t p = 0; p < digest->frames.size(); ++p) {
+      wanted = wanted && digest->frames[p].version == digest->command.versions(static_cast<int>(p));
+    }
+    if (digest->error.ok() && !wanted) digest->attempts_left = 1;
+    if (digest->error.ok() && wanted) {
       for (uint32_t p = 0; p < digest->frames.size(); ++p) {
         cluster_.checkers().reference.AtEnd(p, digest->frames[p].version, digest->frames[p].payload);
       }
+      cluster_.DigestTaken({digest->command.versions().begin(), digest->command.versions().end()});
       message.mutable_finalized()->set_digest("0123456789abcdef0123456789abcdef");
     } else if (--digest->attempts_left > 0) {
       return Later(absl::Milliseconds(100), [this, digest] { PullDigest(digest); });
     } else {
-      message.mutable_finalized()->set_error(digest->error.ToString());
+      message.mutable_finalized()->set_error(wanted ? digest->error.ToString() : "a partition is at another version than the job ends with");
     }
     Say(std::move(message));
   };

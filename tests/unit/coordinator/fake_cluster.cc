@@ -87,6 +87,7 @@ void FakeCluster::Do(const Event& event) {
     if (auto* store = std::get_if<Store>(&effect)) {
       if (store->value) {
         disk[store->key] = *store->value;
+        bytes_stored += store->value->size();
       } else {
         disk.erase(store->key);
       }
@@ -114,16 +115,10 @@ void FakeCluster::Do(const Event& event) {
 }
 
 void FakeCluster::RestartCoordinator() {
-  StoredState state;
-  for (const auto& [key, value] : disk) {
-    if (key == kClusterKey) {
-      EXPECT_TRUE(state.cluster.ParseFromString(value));
-    } else {
-      EXPECT_TRUE(state.jobs.emplace_back().ParseFromString(value)) << key;
-    }
-  }
+  const absl::StatusOr<StoredState> state = ReadStored(disk);
+  ASSERT_TRUE(state.ok()) << state.status();
   for (auto& [name, node] : nodes_) node->session = {};
-  core_ = std::make_unique<ClusterCore>(options, ++incarnation_ * 1'000'000, state, clock_.Now());
+  core_ = std::make_unique<ClusterCore>(options, ++incarnation_ * 1'000'000, *state, clock_.Now());
 }
 
 // ---- the loop ----

@@ -37,8 +37,10 @@ struct FakeNode {
   };
   // ps: as it says in Hello and PartitionsReady.
   uint64_t version_min = UINT64_MAX;
+  bool writes = true;  // ps: what a job ends with; see TellKept
   std::vector<uint64_t> kept_versions;
   std::map<uint64_t, Hosted> hosted;                // ps
+  std::set<uint64_t> keeps;                         // ps: jobs whose last values it is to write
   std::map<uint64_t, v1::AssignReplicas> assigned;  // worker
   std::vector<v1::EvaluateShard> shards;            // worker: asked, not answered
   std::vector<v1::InspectData> inspections;         // worker: asked, not answered
@@ -89,6 +91,8 @@ class FakeCluster {
   void Kill(FakeNode& node);          // the process and its memory are gone; a ps' partitions stay on disk
   void Restart(FakeNode& node, const std::string& address = "");
   void Say(FakeNode& node, const v1::NodeMessage& message);
+  // A ps that did not write has written now, and says so.
+  void TellKept(FakeNode& node, uint64_t job_id);
 
   ReplyToken Submit(const v1::JobSpec& spec, const std::string& key = "");
   const Reply* ReplyTo(ReplyToken token) const;
@@ -126,6 +130,7 @@ class FakeCluster {
 
   CoordinatorOptions options;
   std::map<std::string, std::string> disk;
+  size_t bytes_stored = 0;  // all that was ever written to it
 
  private:
   void Deliver(FakeNode& node);

@@ -190,13 +190,31 @@ v1::HeldPartition FakeCluster::HeldOf(const FakeNode& node, uint64_t job_id, uin
   held.set_backup(hosted.backup.contains(partition));
   held.set_version_min(std::min(node.version_min, held.version()));
   held.mutable_versions()->Assign(node.kept_versions.begin(), node.kept_versions.end());
+  held.set_in_memory(!node.writes);
   return held;
+}
+
+void FakeCluster::TellKept(FakeNode& node, uint64_t job_id) {
+  node.writes = true;
+  v1::NodeMessage message;
+  v1::PartitionsReady& ready = *message.mutable_partitions_ready();
+  const FakeNode::Hosted& hosted = node.hosted.at(job_id);
+  ready.set_job_id(job_id);
+  ready.set_generation(hosted.generation);
+  for (const auto& [p, version] : hosted.version) *ready.add_partitions() = HeldOf(node, job_id, p);
+  Say(node, message);
+  Settle();
 }
 
 void FakeCluster::HostPartitions(FakeNode& node, const v1::HostPartitions& host) {
   if (host.has_rollback_to() && std::exchange(node.breaks_at_rollback, false)) return BreakSession(node);
   FakeNode::Hosted& hosted = node.hosted[host.job_id()];
   if (host.generation() < hosted.generation) return;
+  if (host.keep()) {
+    node.keeps.insert(host.job_id());
+  } else {
+    node.keeps.erase(host.job_id());
+  }
   const bool anew = host.generation() > hosted.generation || !hosted.serving;
   hosted.generation = host.generation();
   hosted.serving = true;

@@ -12,11 +12,9 @@ namespace cairn {
 namespace {
 
 StoredState StateOf(const FakeCluster& cluster) {
-  StoredState state;
-  for (const auto& [key, value] : cluster.disk) {
-    EXPECT_TRUE(key == kClusterKey ? state.cluster.ParseFromString(value) : state.jobs.emplace_back().ParseFromString(value));
-  }
-  return state;
+  const absl::StatusOr<StoredState> state = ReadStored(cluster.disk);
+  EXPECT_TRUE(state.ok()) << state.status();
+  return state.value_or(StoredState());
 }
 
 class StoredCheckTest : public testing::Test {

@@ -1,0 +1,274 @@
+// Goal: what a job leaves behind. It has succeeded only when what it ends with is on the disks of its ps, and the digest is of that; a ps that is lost
+// before takes it back, one that is lost after does not; the coordinator may end between any two steps of it. And what is stored of epochs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/stored_state.h"
+#include "tests/unit/coordinator/copies.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSteps = 10;  // of Spec
+
+// Two ps that do not write what they are to keep before they are told to.
+class ClusterEndTest : public testing::Test {
+ protected:
+  explicit ClusterEndTest(int workers = 1) : c_(2, workers) {
+    for (const char* name : {"ps-0", "ps-1"}) c_.node(name).writes = false;
+  }
+  v1::JobSpec Spec(bool synchronous = true) {
+    v1::JobSpec spec = FakeCluster::Spec(2);
+    spec.set_durability(v1::SNAPSHOT);
+    if (!synchronous) spec.set_strategy(v1::PARAMETER_SERVER);
+    return spec;
+  }
+  void SetVersions(const std::string& ps, uint64_t version) {
+    for (auto& [p, v] : c_.node(ps).hosted.at(id_).version) v = version;
+  }
+  // All steps done, nothing written.
+  void Begin(const v1::JobSpec& spec) {
+    id_ = c_.SubmitOk(spec);
+    for (int i = 0; i < 200 && c_.State(id_) != v1::FINALIZING; ++i) {
+      c_.Pass(absl::Milliseconds(100));
+      c_.TrainStep();
+    }
+    ASSERT_EQ(c_.State(id_), v1::FINALIZING) << c_.Job(id_).reason();
+    c_.Settle();
+  }
+
+  Cluster c_;
+  uint64_t id_ = 0;
+};
+
+TEST_F(ClusterEndTest, AJobIsOverWhenItsLastValuesAreOnDisk) {
+  c_.answer_finalizes = false;
+  Begin(Spec());
+  c_.Pass(absl::Seconds(100));
+  EXPECT_EQ(c_.State(id_), v1::FINALIZING);
+  EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("ps \"ps-0\" writes the last values of 2 partitions"));
+  EXPECT_TRUE(c_.node("worker-0").finalizes.empty());
+  c_.TellKept(c_.node("ps-0"), id_);
+  EXPECT_TRUE(c_.node("worker-0").finalizes.empty());
+  EXPECT_THAT(c_.Job(id_).reason(), ::testing::Not(HasSubstr("ps-0")));
+  c_.TellKept(c_.node("ps-1"), id_);
+  ASSERT_EQ(c_.node("worker-0").finalizes.size(), 1u);
+  EXPECT_THAT(c_.node("worker-0").finalizes[0].versions(), ElementsAre(kSteps, kSteps, kSteps, kSteps));
+  c_.answer_finalizes = true;
+  c_.Pass(absl::Milliseconds(100));
+  EXPECT_EQ(c_.State(id_), v1::SUCCEEDED);
+}
+
+TEST_F(ClusterEndTest, APsThatCannotWriteIsNamed) {
+  Begin(Spec());
+  for (const char* name : {"ps-0", "ps-1"}) c_.node(name).fault = "no space left";  // else its partitions move to the other
+  c_.Pass(absl::Seconds(5));
+  EXPECT_EQ(c_.State(id_), v1::FINALIZING);
+  EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("ps \"ps-0\" writes the last values of 2 partitions"));
+  EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("no space left"));
+}
+
+// Its process ends before it has written: the steps since its last image are done again.
+TEST_F(ClusterEndTest, APsThatEndsBeforeItHasWrittenTakesTheJobBack) {
+  for (const bool synchronous : {true, false}) {
+    SCOPED_TRACE(synchronous);
+    Begin(Spec(synchronous));
+    c_.TellKept(c_.node("ps-1"), id_);
+    c_.node("ps-1").kept_versions = {4};
+    c_.Kill(c_.node("ps-0"));
+    SetVersions("ps-0", 4);
+    c_.node("ps-0").writes = true;
+    c_.Restart(c_.node("ps-0"));
+    c_.Settle();
+    EXPECT_EQ(c_.State(id_), v1::RUNNING) << c_.Job(id_).reason();
+    EXPECT_TRUE(c_.RunToEnd(id_));
+    EXPECT_EQ(c_.State(id_), v1::SUCCEEDED) << c_.Job(id_).reason();
+    for (const char* name : {"ps-0", "ps-1"}) c_.node(name).writes = false;
+  }
+}
+
+TEST_F(ClusterEndTest, APsThatEndsAfterItHasWrittenCostsNoStep) {
+  for (const bool synchronous : {true, false}) {
+    SCOPED_TRACE(synchronous);
+    c_.answer_finalizes = false;
+    Begin(Spec(synchronous));
+    for (const char* name : {"ps-0", "ps-1"}) c_.TellKept(c_.node(name), id_);
+    EXPECT_EQ(c_.node("worker-0").finalizes.size(), 1u);
+    c_.Kill(c_.node("ps-0"));
+    c_.Restart(c_.node("ps-0"));
+    c_.answer_finalizes = true;
+    for (int i = 0; i < 200 && c_.State(id_) == v1::FINALIZING; ++i) c_.Pass(absl::Milliseconds(100));
+    EXPECT_EQ(c_.State(id_), v1::SUCCEEDED) << c_.Job(id_).reason();
+    EXPECT_FALSE(c_.Logged("falls back"));
+    EXPECT_FALSE(c_.Logged("computed again"));
+    for (const char* name : {"ps-0", "ps-1"}) c_.node(name).writes = false;
+  }
+}
+
+// A digest that was asked for in an earlier generation is not taken for the one of this.
+TEST_F(ClusterEndTest, ADigestOfBeforeDoesNotEndTheJob) {
+  c_.answer_finalizes = false;
+  Begin(Spec());
+  for (const char* name : {"ps-0", "ps-1"}) c_.TellKept(c_.node(name), id_);
+  ASSERT_EQ(c_.node("worker-0").finalizes.size(), 1u);
+  const v1::Finalize before = c_.node("worker-0").finalizes[0];
+  c_.node("ps-0").kept_versions = c_.node("ps-1").kept_versions = {4};
+  c_.Kill(c_.node("ps-0"));
+  SetVersions("ps-0", 4);
+  c_.Restart(c_.node("ps-0"));
+  v1::NodeMessage late;
+  late.mutable_finalized()->set_job_id(id_);
+  late.mutable_finalized()->set_generation(before.generation());
+  late.mutable_finalized()->set_digest("0ld");
+  for (int i = 0; i < 200 && c_.State(id_) != v1::FINALIZING; ++i) {
+    c_.Say(c_.node("worker-0"), late);
+    c_.Pass(absl::Milliseconds(100));
+    c_.TrainStep();
+    c_.Settle();
+  }
+  c_.Say(c_.node("worker-0"), late);
+  EXPECT_EQ(c_.State(id_), v1::FINALIZING);
+  c_.answer_finalizes = true;
+  EXPECT_TRUE(c_.RunToEnd(id_));
+  EXPECT_EQ(c_.Job(id_).digest(), "d1e5");
+}
+
+// A copy of a data directory from before the end is not taken for the weights.
+TEST_F(ClusterEndTest, AnOldDiskAfterTheEndIsNamed) {
+  for (const char* name : {"ps-0", "ps-1"}) c_.node(name).writes = true;
+  id_ = c_.SubmitOk(Spec());
+  ASSERT_TRUE(c_.RunToEnd(id_));
+  ASSERT_EQ(c_.State(id_), v1::SUCCEEDED);
+  c_.RestartCoordinator();
+  c_.ReconnectAll();
+  c_.Kill(c_.node("ps-0"));
+  SetVersions("ps-0", 4);
+  c_.Restart(c_.node("ps-0"));
+  c_.Pass(absl::Seconds(60));
+  EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("ps \"ps-0\" came back with version 4 of partition"));
+  EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("version 10 was acknowledged"));
+}
+
+// What a user cancels is kept as well.
+TEST_F(ClusterEndTest, ACancelledJobsPartitionsAreToBeKept) {
+  id_ = c_.SubmitOk(Spec());
+  for (int i = 0; i < 5; ++i) {
+    c_.Pass(absl::Milliseconds(100));
+    c_.TrainStep();
+  }
+  v1::GetJobRequest ref;
+  ref.set_job_id(id_);
+  c_.Do(CancelJob{ReplyToken{900}, ref});
+  c_.Settle();
+  EXPECT_EQ(c_.State(id_), v1::CANCELLED);
+  EXPECT_TRUE(c_.node("ps-0").keeps.contains(id_));
+  EXPECT_TRUE(c_.node("ps-1").keeps.contains(id_));
+}
+
+// The coordinator ends before any effect of the end, and a new one goes on; ps write in between.
+TEST_F(ClusterEndTest, TheCoordinatorMayEndAtAnyStepOfTheEnd) {
+  for (int at = 0; at < 60; ++at) {
+    SCOPED_TRACE(at);
+    for (const char* name : {"ps-0", "ps-1"}) c_.node(name).writes = false;
+    id_ = c_.SubmitOk(Spec(at % 2 == 0));
+    for (int i = 0; i < 200 && c_.TrueStep(id_) < static_cast<int64_t>(kSteps); ++i) {
+      c_.Pass(absl::Milliseconds(100));
+      c_.TrainStep();
+    }
+    c_.CrashSoon(at);
+    for (int i = 0; i < 400 && c_.State(id_) != v1::SUCCEEDED; ++i) {
+      c_.ReconnectAll();
+      c_.Pass(absl::Milliseconds(100));
+      c_.TrainStep();
+      if (i == 6) c_.TellKept(c_.node("ps-0"), id_);
+      if (i == 8) c_.TellKept(c_.node("ps-1"), id_);
+    }
+    EXPECT_EQ(c_.State(id_), v1::SUCCEEDED) << c_.Job(id_).reason();
+    EXPECT_FALSE(c_.Logged("falls back"));
+    c_.CrashAt(-1);
+    c_.ReconnectAll();
+    c_.Settle();
+  }
+}
+
+// ---- what is stored ----
+
+size_t EpochKeys(const FakeCluster& c) {
+  return std::count_if(c.disk.begin(), c.disk.end(), [](const auto& entry) { return entry.first.starts_with(kEpochKeyPrefix); });
+}
+
+TEST(ClusterStored, EpochsAreStoredOnceAndReadAgain) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = FakeCluster::Spec(1);
+  spec.set_epochs(40);
+  const uint64_t id = c.SubmitOk(spec);
+  ASSERT_TRUE(c.RunToEnd(id));
+  const v1::JobStatus before = c.Job(id);
+  ASSERT_EQ(before.epochs_size(), 40);
+  EXPECT_EQ(EpochKeys(c), 40u);
+  v1::StoredJob stored;
+  ASSERT_TRUE(stored.ParseFromString(c.disk.at(absl::StrCat(kJobKeyPrefix, id))));
+  EXPECT_EQ(stored.status().epochs_size(), 0);
+  EXPECT_EQ(stored.epochs_apart(), 40);
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  ASSERT_EQ(c.Job(id).epochs_size(), 40);
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(c.Job(id).epochs(i).SerializeAsString(), before.epochs(i).SerializeAsString());
+  v1::GetJobRequest ref;
+  ref.set_job_id(id);
+  c.Do(DeleteJob{ReplyToken{900}, ref});
+  EXPECT_EQ(EpochKeys(c), 0u);
+}
+
+size_t BytesStored(int epochs) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = FakeCluster::Spec(1);
+  spec.set_epochs(epochs);
+  EXPECT_TRUE(c.RunToEnd(c.SubmitOk(spec)));
+  return c.bytes_stored;
+}
+
+TEST(ClusterStored, WhatIsWrittenGrowsWithTheEpochsNotWithTheirSquare) {
+  const size_t some = BytesStored(50), more = BytesStored(200);
+  EXPECT_LT(more, some * 5) << some << " bytes for 50 epochs, " << more << " for 200";
+}
+
+// As a coordinator stored it that kept all in one value.
+TEST(ClusterStored, TheLayoutOfBeforeIsRead) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(FakeCluster::Spec(1));
+  ASSERT_TRUE(c.RunToEnd(id));
+  const v1::JobStatus before = c.Job(id);
+  const std::string key = absl::StrCat(kJobKeyPrefix, id);
+  v1::StoredJob stored;
+  ASSERT_TRUE(stored.ParseFromString(c.disk.at(key)));
+  *stored.mutable_status()->mutable_epochs() = before.epochs();
+  stored.set_epochs_apart(0);
+  c.disk[key] = stored.SerializeAsString();
+  std::erase_if(c.disk, [](const auto& entry) { return entry.first.starts_with(kEpochKeyPrefix); });
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  EXPECT_EQ(c.Job(id).epochs_size(), before.epochs_size());
+}
+
+TEST(ClusterStored, MissingAndOrphanedEpochs) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(FakeCluster::Spec(1));
+  ASSERT_TRUE(c.RunToEnd(id));
+  std::map<std::string, std::string> entries = c.disk;
+  entries[absl::StrCat(kEpochKeyPrefix, id, "/00000009")] = "";
+  entries[absl::StrCat(kEpochKeyPrefix, id + 7, "/00000000")] = "";
+  EXPECT_EQ(ReadStored(entries)->orphans.size(), 2u);
+  c.disk = entries;
+  c.RestartCoordinator();
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(EpochKeys(c), 2u) << "the orphans are deleted";
+  entries.erase(absl::StrCat(kEpochKeyPrefix, id, "/00000001"));
+  EXPECT_THAT(std::string(ReadStored(entries).status().message()), HasSubstr("/00000001\" is missing"));
+}
+
+}  // namespace
+}  // namespace cairn
