@@ -43,6 +43,7 @@ struct TrainerServices {
   SerialExecutor* files = nullptr;  // writes checkpoints
   Clock* clock = nullptr;
   std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
+  std::function<void()> device_trouble;       // a call of a program failed for a reason of the device; thread-safe, may be null
   int decode_threads = 1;
 };
 
@@ -75,6 +76,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   };
 
   void Post(replica::Event event);
+  void NoteTrouble(const absl::Status& status);  // of a task that failed
   void CarryOut(replica::Effects effects);
   void SendToPs(replica::Send send);
   void TakeCheckpoint(replica::TakeCheckpoint take);

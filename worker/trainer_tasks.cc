@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/tensor/dtype.h"
 #include "worker/accumulate.h"
 #include "worker/backend/gradient_tracker.h"
 #include "worker/data/augment.h"
@@ -82,7 +83,14 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), graph.input_shape(), spec.seed()));
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
   prepared->batches = std::make_shared<BatchSource>(prepared->dataset, prepared->plan, options);
+  prepared->model = WithInputs(*prepared->model, prepared->batches->element());
   return prepared;
+}
+
+void Trainer::NoteTrouble(const absl::Status& status) {
+  if (!OfThisDevice(status)) return;
+  device_trouble_ = true;
+  if (services_.device_trouble) services_.device_trouble();
 }
 
 void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
@@ -90,7 +98,7 @@ void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
   const uint64_t work = compute.work;
   absl::StatusOr<BatchSums> sums = Train(compute, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
-    if (OfThisDevice(sums.status())) device_trouble_ = true;
+    NoteTrouble(sums.status());
     sums = Annotate(sums.status(), absl::StrCat("step ", compute.step, ", replica ", compute.replica.value));
   }
   compute = {};  // the core may write to the buffers from now on
@@ -140,7 +148,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   info.seed = prepared->model->spec.seed();
   info.step = static_cast<uint64_t>(compute.step);
   info.replica = static_cast<uint32_t>(compute.replica.value);
-  if (const v1::DataType wire = prepared->model->spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = wire;  // what ps answer in
+  if (const v1::DataType wire = prepared->model->spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(wire);
   if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
   NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
@@ -180,7 +188,7 @@ void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
   const uint64_t work = evaluate.work;
   absl::StatusOr<BatchSums> sums = EvaluateShare(evaluate, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
-    if (OfThisDevice(sums.status())) device_trouble_ = true;
+    NoteTrouble(sums.status());
     sums = Annotate(sums.status(), absl::StrCat("validation after step ", evaluate.step));
   }
   evaluate = {};

@@ -1,5 +1,6 @@
 #include "worker/worker_node.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -58,6 +59,7 @@ WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> ba
   callbacks.on_unreached = [this](const absl::Status& status) {
     LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
   };
+  timers_.Post([this] { LookAtDevice(); });
   absl::MutexLock lock(&mutex_);
   session_ = std::make_shared<SessionClient>(options_.coordinator, std::move(callbacks));
 }
@@ -111,6 +113,7 @@ v1::Hello WorkerNode::MakeHello() {
     if (backend_->Computes(compute)) hello.add_compute_dtypes(compute);
   }
   hello.set_incarnation(incarnation_);
+  hello.set_fault(Fault());
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) *hello.add_running() = trainer->held();
   return hello;
 }
@@ -119,10 +122,37 @@ v1::Heartbeat WorkerNode::MakeHeartbeat() {
   datasets_.DropIdle();
   v1::Heartbeat heartbeat;
   heartbeat.set_memory_bytes(ResidentBytes());
+  heartbeat.set_fault(Fault());
   for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
     if (std::optional<v1::JobProgress> progress = trainer->progress()) *heartbeat.add_progress() = *progress;
   }
   return heartbeat;
+}
+
+// ---- a device that is lost ----
+
+std::string WorkerNode::Fault() const {
+  const absl::Status health = backend_->health();
+  if (health.ok()) return "";
+  return absl::StrCat(health.message(), "; the worker ends as soon as it has no replicas, and has to be started again");
+}
+
+void WorkerNode::SayDeviceTrouble() {
+  if (backend_->health().ok()) return;  // another trouble
+  v1::NodeMessage message;
+  *message.mutable_heartbeat() = MakeHeartbeat();
+  Send(std::move(message));
+}
+
+void WorkerNode::LookAtDevice() {
+  const absl::Status health = backend_->health();
+  const bool known = device_watch_.lost();
+  const std::vector<std::shared_ptr<Trainer>> trainers = Trainers();
+  const bool replicas = std::any_of(trainers.begin(), trainers.end(), [](const auto& t) { return t->held().replicas_size() > 0; });
+  const bool end = device_watch_.Look(health, replicas, clock_.Now());
+  if (!known && device_watch_.lost()) LogError("%s; the jobs go on elsewhere, and this process ends", health.message());
+  if (end && options_.device_lost) return options_.device_lost();
+  timers_.PostAfter(DeviceWatch::kLookEvery, [this] { LookAtDevice(); });
 }
 
 void WorkerNode::OnConnection(bool up) {
@@ -175,6 +205,7 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
       services.files = &files_;
       services.clock = &clock_;
       services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
+      services.device_trouble = [this] { SayDeviceTrouble(); };
       services.decode_threads = options_.decode_threads;
       place = std::make_shared<Trainer>(JobId(message.job_id()), services);
     }

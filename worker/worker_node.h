@@ -4,6 +4,7 @@
 // Thread rule: constructor and destructor on one thread. The session's callbacks come on the session's thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "worker/commands.h"
 #include "worker/compute_pool.h"
 #include "worker/dataset_cache.h"
+#include "worker/device_watch.h"
 #include "worker/ps_connections.h"
 #include "worker/summary_writer.h"
 #include "worker/trainer.h"
@@ -32,6 +34,7 @@ struct WorkerOptions {
   std::string host;         // which machine this is
   v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
   int decode_threads = 1;   // of each job, 1 to 256; more where decoding pictures is slower than computing
+  std::function<void()> device_lost;  // called once, when the worker is of no use any more (device_watch.h); null: nobody asks
 
   absl::Status Validate() const;
 };
@@ -42,8 +45,13 @@ class WorkerNode {
   WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> backend);
   // Waits for the blocks that are being computed, not for their steps.
   ~WorkerNode();
+  absl::Status health() const { return backend_->health(); }
 
  private:
+  // Tells the coordinator at once, before what failed for that reason: it makes another of it.
+  void SayDeviceTrouble();
+  void LookAtDevice();
+  std::string Fault() const;
   v1::Hello MakeHello();
   v1::Heartbeat MakeHeartbeat();
   void OnMessage(const v1::CoordinatorMessage& message);
@@ -71,6 +79,7 @@ class WorkerNode {
   // Shared: Send may come while the session is being taken down.
   std::shared_ptr<SessionClient> session_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Commands> commands_;
+  DeviceWatch device_watch_;  // of the thread of timers_
 };
 
 }  // namespace cairn

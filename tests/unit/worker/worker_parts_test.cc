@@ -5,6 +5,7 @@
 #include "absl/synchronization/notification.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "worker/backend_select.h"
+#include "worker/device_watch.h"
 #include "worker/evaluate_blocks.h"
 #include "worker/ps_connections.h"
 #include "worker/trainer.h"
@@ -89,6 +90,54 @@ class SummingProgram : public IdleProgram {
   }
   int64_t largest = 0;
 };
+
+// As CountingDataset, of bytes.
+class CountingBytes : public CountingDataset {
+ public:
+  Element element() const override { return Element::kByte; }
+  absl::Status ReadBytes(v1::Split, int64_t index, uint8_t* example, float* label) const override {
+    *example = static_cast<uint8_t>(index);
+    *label = static_cast<float>(index);
+    return absl::OkStatus();
+  }
+};
+
+class SummingBytes : public IdleProgram {
+ public:
+  absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float>) override {
+    EXPECT_EQ(batch.element, Element::kByte);
+    EXPECT_EQ(static_cast<int64_t>(batch.inputs.size()), batch.examples);
+    BatchSums sums{static_cast<uint64_t>(batch.examples), 0, {}};
+    for (size_t i = 0; i < batch.inputs.size(); ++i) sums.loss += batch.inputs.data()[i];
+    return sums;
+  }
+};
+
+TEST(EvaluateBlocksTest, BytesAreReadAsBytes) {
+  JobModel model;
+  model.options.batch_max = 4;
+  SummingBytes program;
+  const std::atomic<bool> go{false};
+  const auto sums = EvaluateBlocks(program, model, CountingBytes(), v1::TEST, {0, 10}, [](int64_t place) { return 1 + 3 * place; }, {}, go);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(sums->loss, 145);
+}
+
+TEST(DeviceWatchTest, EndsWhenNoReplicaIsLeftAndAtLast) {
+  const absl::Time lost = absl::FromUnixSeconds(1000);
+  const absl::Status bad = absl::UnavailableError("GPU 0 is lost");
+  const auto at = [&](absl::Duration after) { return lost + after; };
+  DeviceWatch watch;
+  EXPECT_FALSE(watch.Look(absl::OkStatus(), false, lost - absl::Hours(1)));
+  EXPECT_FALSE(watch.lost());
+  EXPECT_FALSE(watch.Look(bad, false, lost)) << "before the coordinator was told";
+  EXPECT_TRUE(watch.lost());
+  EXPECT_FALSE(watch.Look(bad, false, at(DeviceWatch::kTellFor - absl::Milliseconds(1))));
+  EXPECT_FALSE(watch.Look(bad, true, at(DeviceWatch::kTellFor))) << "its replicas are still to be moved";
+  EXPECT_TRUE(watch.Look(bad, false, at(DeviceWatch::kTellFor)));
+  EXPECT_FALSE(watch.Look(bad, true, at(DeviceWatch::kLeaveWithin - absl::Milliseconds(1))));
+  EXPECT_TRUE(watch.Look(bad, true, at(DeviceWatch::kLeaveWithin))) << "nobody takes them";
+}
 
 TEST(EvaluateBlocksTest, EachExampleOfTheShardOnce) {
   JobModel model;
