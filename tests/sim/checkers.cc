@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/tensor/dtype.h"
 
 namespace cairn::sim {
 
@@ -95,10 +96,15 @@ bool ReferenceChecker::IsSubset(const std::string& who, uint32_t partition, uint
   return true;
 }
 
-void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint64_t version, const Buffer& values) {
+void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint64_t version, v1::DataType type, const Buffer& payload) {
   if (!facts_.synchronous || version > facts_.reference->steps()) return;
-  if (IsSubset(ps + " (answer)", partition, version, values.floats())) return;
-  Compare(ps + " (answer)", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
+  const v1::PartitionRange& range = facts_.ranges[partition];
+  std::vector<float> values(range.end() - range.begin());
+  ToFloat({payload.data(), payload.size()}, type, absl::MakeSpan(values));
+  if (IsSubset(ps + " (answer)", partition, version, values)) return;
+  std::vector<float> expected = facts_.reference->AfterSteps(version);
+  RoundTo(type, absl::MakeSpan(expected));
+  Compare(ps + " (answer)", partition, values, &expected, 0, version);
 }
 
 void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer& values) {

@@ -65,7 +65,7 @@ class ReferenceChecker {
  public:
   ReferenceChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts) {}
   void Changed(const Copy& copy);
-  void Answered(const std::string& ps, uint32_t partition, uint64_t version, const Buffer& values);
+  void Answered(const std::string& ps, uint32_t partition, uint64_t version, v1::DataType type, const Buffer& payload);
   // What a user is given.
   void AtEnd(uint32_t partition, uint64_t version, const Buffer& values);
 

@@ -8,6 +8,7 @@
 #include "common/model/fault_check.h"
 #include "common/model/initializer.h"
 #include "common/model/strategy_check.h"
+#include "common/tensor/dtype.h"
 #include "tests/sim/callbacks.h"
 #include "tests/sim/checkpoints.h"
 
@@ -28,16 +29,26 @@ bool HasLossScale(const v1::JobSpec& spec) { return spec.compute_dtype() == v1::
 // Of an asynchronous job.
 bool Overflows(const v1::JobSpec& spec, int64_t step, int32_t unit) { return HasLossScale(spec) && (step * 31 + unit * 17) % 7 == 0; }
 
-// The sum over replicas [first, first + width) of which those below R exist; width is a power of two.
-Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t width) {
+// The sum over replicas [first, first + width) of which those below R exist; width is a power of two. Every node is rounded.
+Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t width, const GradientRounding& rounding) {
   if (first >= leaves.size()) return std::nullopt;
-  if (width == 1) return leaves[first];
-  Gradient left = NaiveTree(leaves, first, width / 2);
-  Gradient right = NaiveTree(leaves, first + width / 2, width / 2);
+  const TreeNode node = {static_cast<uint32_t>(first), static_cast<uint32_t>(std::min(width, leaves.size() - first))};
+  if (width == 1) {
+    Gradient leaf = leaves[first];
+    if (leaf) RoundGradient(rounding, node, absl::MakeSpan(*leaf));
+    return leaf;
+  }
+  Gradient left = NaiveTree(leaves, first, width / 2, rounding);
+  Gradient right = NaiveTree(leaves, first + width / 2, width / 2, rounding);
   if (!left) return right;
   if (!right) return left;
   for (size_t i = 0; i < left->size(); ++i) (*left)[i] = (*left)[i] + (*right)[i];
+  RoundGradient(rounding, node, absl::MakeSpan(*left));
   return left;
+}
+
+v1::DataType WireOf(const v1::JobSpec& spec) {
+  return spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
 }
 
 }  // namespace
@@ -92,6 +103,10 @@ v1::JobSpec RandomJob(Rng& rng, int ps) {
     spec.set_compute_dtype(v1::FLOAT16);
     spec.mutable_loss_scaling()->set_initial_scale(spec.seed() % 3 == 0 ? 64 : 8);
     spec.mutable_loss_scaling()->set_dynamic_growth_steps(2);
+  }
+  if (synchronous && spec.backup_replicas() == 0) {
+    const v1::DataType wires[] = {v1::BFLOAT16, v1::FLOAT16, v1::INT8};
+    if (spec.seed() % 11 < 3) spec.set_wire_dtype(wires[spec.seed() % 11]);
   }
   if (!synchronous && spec.seed() % 2 == 0) {
     for (int32_t group = 2; group <= spec.replicas() && spec.local_sync() == 0; ++group) {
@@ -152,10 +167,10 @@ void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int6
   }
 }
 
-Gradient NaiveSum(const std::vector<Gradient>& leaves) {
+Gradient NaiveSum(const std::vector<Gradient>& leaves, const GradientRounding& rounding) {
   size_t width = 1;
   while (width < leaves.size()) width *= 2;
-  return NaiveTree(leaves, 0, width);
+  return NaiveTree(leaves, 0, width, rounding);
 }
 
 void NaiveUpdate(const v1::JobSpec& spec, const std::vector<float>& sum, int64_t examples, std::vector<float>& values,
@@ -204,15 +219,17 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
       scale = before->scales_[static_cast<size_t>(step) + 1];
     } else {
       std::vector<Gradient> leaves(spec.replicas());
+      std::vector<float> seen = values;
+      RoundTo(ValuesTypeOf(WireOf(spec)), absl::MakeSpan(seen));
       int64_t total = 0;
       for (int32_t r = 0; r < spec.replicas(); ++r) {
         const int64_t examples = plan.Places(step, ReplicaId(r)).size();
         if (examples == 0) continue;
         total += examples;
         leaves[r].emplace(values.size());
-        FillGradient(spec, step, ReplicaId(r), examples, values, absl::MakeSpan(*leaves[r]), 0, scale.scale);
+        FillGradient(spec, step, ReplicaId(r), examples, seen, absl::MakeSpan(*leaves[r]), 0, scale.scale);
       }
-      Gradient sum = NaiveSum(leaves);
+      Gradient sum = NaiveSum(leaves, {WireOf(spec), spec.seed(), static_cast<uint64_t>(step) + 1});
       if (sum && HasLossScale(spec)) {
         const bool finite = std::all_of(sum->begin(), sum->end(), [](float g) { return std::isfinite(g); });
         if (!finite) {
@@ -227,6 +244,8 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
         ClipByNorm(ClipScopesOf(graph, spec.optimizer(), 0, graph.space_size()), ClipNormOf(spec.optimizer()),
                    static_cast<uint64_t>(total), absl::MakeSpan(*sum));
         NaiveUpdate(spec, *sum, total, values, moments);
+        // Padding stays 0 at the ps. It counts where gradients are rounded in blocks.
+        for (size_t i = 0; i < values.size(); ++i) values[i] = is_variable_[i] ? values[i] : 0;
       }
     }
     trajectory_.push_back(values);

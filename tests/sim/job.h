@@ -11,6 +11,7 @@
 #include "common/base/ids.h"
 #include "common/model/graph.h"
 #include "common/model/step_plan.h"
+#include "common/tensor/summation_tree.h"
 #include "tests/sim/rng.h"
 
 namespace cairn::sim {
@@ -37,7 +38,7 @@ void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int6
 
 using Gradient = std::optional<std::vector<float>>;  // none: no examples
 // The sum over the tree of those that are there; by replica.
-Gradient NaiveSum(const std::vector<Gradient>& leaves);
+Gradient NaiveSum(const std::vector<Gradient>& leaves, const GradientRounding& rounding = {});
 // SGD, with momentum where the job has it.
 void NaiveUpdate(const v1::JobSpec& spec, const std::vector<float>& sum, int64_t examples, std::vector<float>& values,
                  std::vector<float>& moments);

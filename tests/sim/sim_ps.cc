@@ -185,7 +185,7 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
   for (PartitionReply& r : effects.replies) {
     const Frame& f = r.frame;
     if (f.kind == v1::ExchangeFrame::VALUES) {
-      if (!f.payload.empty()) checkers.reference.Answered(name(), partition, f.version, f.payload);
+      if (!f.payload.empty()) checkers.reference.Answered(name(), partition, f.version, f.dtype, f.payload);
       if (f.version == core.version()) checkers.history.Answers(CopyOf(partition));
       if (f.replica_count > 0) {
         checkers.acknowledged.Told(partition, core.generation().value, f.version, static_cast<uint32_t>(f.replica_first.value), f.sequence);

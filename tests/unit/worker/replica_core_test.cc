@@ -147,14 +147,14 @@ TEST(ReplicaCoreTest, StepsThatAreNotFiniteAreLeftOutByAllPartitionsWhateverHapp
 
 // The bits are those of one computer, whatever the workers and whoever adds up.
 TEST(ReplicaCoreTest, ShortWireTypesRoundEveryNodeAsTheReferenceDoes) {
-  for (uint64_t seed = 1; seed <= 120; ++seed) {
+  for (uint64_t seed = 1; seed <= 180; ++seed) {
     ClusterOptions options;
     options.seed = seed;
     options.replicas = 1 + static_cast<int>(seed % 9);
     options.batch_size = 18;
     options.workers = 1 + static_cast<int>(seed / 2 % 4);
     options.partitions = 1 + static_cast<int>(seed % 4);
-    options.wire = seed % 2 == 0 ? v1::BFLOAT16 : v1::FLOAT16;
+    options.wire = std::vector<v1::DataType>{v1::BFLOAT16, v1::FLOAT16, v1::INT8}[seed % 3];
     options.joins = seed / 3 % 2 == 0;
     options.reassignments = static_cast<int>(seed % 3);
     options.ps_restarts = static_cast<int>(seed / 5 % 2);
