@@ -22,13 +22,13 @@ FOLDERS = {
     "common/formats": ["common/base", "common/tensor", "common/model", "proto"],
     "common/report": ["common/base", "common/model", "proto"],
     "common/rpc": ["common/base", "common/tensor", "proto", "grpc"],
-    "common/http": ["common/base", "common/rpc"],
+    "common/http": ["common/base", "common/report", "common/rpc"],
     "client": ["common/*", "proto", "grpc"],
     # ---- the daemons: nodes, services, mains ----
     "server": ["common/*", "client", "proto", "grpc"],
     "coordinator": ["common/*", "client", "proto", "grpc"],
     "worker": ["common/*", "client", "worker/*", "proto", "grpc"],
-    "worker/data": ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"],
+    "worker/data": ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "worker/backend/batch.h", "proto"],
     "worker/backend": ["common/base", "common/tensor", "common/model", "proto"],
     # ---- mains ----
     "client/cli": ["client", "client/bench", "common/*", "worker/data", "proto", "grpc"],
