@@ -1,7 +1,5 @@
-// Goal: IDX, CIFAR-10 and CSV data sets give exactly the numbers that were written; splits are disjoint, whole and
+// Goal: IDX and CIFAR-10 data sets give exactly the numbers that were written; splits are disjoint, whole and
 // seeded; broken files get an error that names the file and what is wrong with it.
-#include "worker/data/dataset.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/data/data_files.h"
+#include "tests/unit/data/open_dataset.h"
 #include "worker/data/describe.h"
 
 namespace cairn {
@@ -19,28 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using DatasetPtr = std::shared_ptr<const Dataset>;
-
-absl::StatusOr<DatasetPtr> Open(
-    const std::string& path, const Shape& shape = {}, const std::function<void(v1::Data*)>& change = [](v1::Data*) {}) {
-  v1::Data data;
-  data.set_path(path);
-  change(&data);
-  return OpenDataset(data, shape);
-}
-
-std::pair<std::vector<float>, float> Example(const Dataset& dataset, v1::Split split, int64_t index) {
-  std::vector<float> example(dataset.example_size());
-  float label = -1;
-  const absl::Status status = dataset.Read(split, index, example.data(), &label);
-  EXPECT_TRUE(status.ok()) << status;
-  return {example, label};
-}
-
-void ExpectError(const absl::Status& status, absl::StatusCode code, const std::vector<std::string>& parts) {
-  EXPECT_EQ(status.code(), code) << status;
-  for (const std::string& part : parts) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
-}
 
 TEST(Idx, PlainAndGzipGiveWhatWasWritten) {
   for (bool gzip : {false, true}) {
@@ -239,126 +216,6 @@ TEST(Cifar10, BrokenFilesAreNamed) {
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"data_batch_2.bin", "0 bytes"});
   std::filesystem::remove(dir / "data_batch_2.bin");
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kNotFound, {"data_batch_2.bin"});
-}
-
-TEST(Csv, NumbersAndClasses) {
-  TempFolder dir;
-  WriteGzip(dir / "d.csv.gz", "1,2.5,-3e1,0\r\n\r\n+4, 5 ,\"6\",2\r\n7,8,9,1");
-  const auto dataset = Open(dir / "d.csv.gz");
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->info().format(), v1::Data::CSV);
-  EXPECT_EQ((*dataset)->info().classes(), 3);
-  EXPECT_EQ((*dataset)->size(v1::TRAIN), 3);
-  EXPECT_THAT(Example(**dataset, v1::TRAIN, 0).first, ElementsAre(1, 2.5, -30));
-  EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(4, 5, 6));
-  EXPECT_EQ(Example(**dataset, v1::TRAIN, 1).second, 2);
-}
-
-TEST(Csv, LabelColumnByNameAndNumber) {
-  TempFolder dir;
-  WriteFile(dir / "d.csv", "\xEF\xBB\xBFkind,a,b\nx,1,2\ny,3,4\n");
-  for (const char* column : {"kind", "0", "-3"}) {
-    const auto dataset = Open(dir / "d.csv", {}, [&](v1::Data* d) { d->set_label_column(column); });
-    ASSERT_TRUE(dataset.ok()) << dataset.status();
-    EXPECT_THAT((*dataset)->info().class_names(), ElementsAre("x", "y"));
-    EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(3, 4));
-    EXPECT_EQ(Example(**dataset, v1::TRAIN, 1).second, 1);
-  }
-}
-
-TEST(Csv, HeaderIsToldFromTheNextLine) {
-  struct Case {
-    std::string text;
-    int64_t examples;
-  };
-  for (const Case& c : std::vector<Case>{{"a,b,label\n1,2,0\n3,4,1\n", 2},  // names over numbers
-                                         {"1,2,yes\n3,4,no\n", 2},          // text only in the label
-                                         {"0,1,label\n1,2,0\n3,4,1\n", 2},  // a name over the label only
-                                         {"1,2,0\n3,4,1\n5,6,1\n", 3}}) {   // numbers
-    TempFolder dir;
-    WriteFile(dir / "d.csv", c.text);
-    const auto dataset = Open(dir / "d.csv");
-    ASSERT_TRUE(dataset.ok()) << dataset.status();
-    EXPECT_EQ((*dataset)->size(v1::TRAIN), c.examples) << c.text;
-  }
-  TempFolder dir;
-  WriteFile(dir / "d.csv", "0,1,label\n1,2,yes\n3,4,no\n");
-  EXPECT_EQ((*Open(dir / "d.csv"))->size(v1::TRAIN), 3);
-  EXPECT_EQ((*Open(dir / "d.csv", {}, [](v1::Data* d) { d->set_header(true); }))->size(v1::TRAIN), 2);
-}
-
-TEST(Csv, LabelsThatAreNumbers) {
-  for (const char* text : {"1,0.5\n2,1\n", "1,-1\n2,1\n", "1,5\n2,100000\n"}) {
-    TempFolder dir;
-    WriteFile(dir / "d.csv", text);
-    const auto dataset = Open(dir / "d.csv");
-    ASSERT_TRUE(dataset.ok()) << dataset.status();
-    EXPECT_EQ((*dataset)->info().classes(), 0) << text;
-  }
-}
-
-TEST(Csv, SplitFilesOfAFolder) {
-  TempFolder dir;
-  WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");
-  WriteGzip(dir / "validation.csv.gz", "a,label\n3,cat\n");
-  WriteFile(dir / "test.csv", "a,label\n4,dog\n5,dog\n6,cat\n");
-  const auto dataset = Open(dir.path());
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_EQ((*dataset)->size(v1::TRAIN), 2);
-  EXPECT_EQ((*dataset)->size(v1::VALIDATION), 1);
-  EXPECT_EQ((*dataset)->size(v1::TEST), 3);
-  EXPECT_EQ(Example(**dataset, v1::TEST, 1).second, 1);
-  EXPECT_EQ(Example(**dataset, v1::VALIDATION, 0).second, 0);
-}
-
-TEST(Csv, BadLinesAreNamed) {
-  struct Case {
-    std::string text;
-    std::string label;
-    absl::StatusCode code;
-    std::vector<std::string> parts;
-  };
-  const auto kLoss = absl::StatusCode::kDataLoss, kInvalid = absl::StatusCode::kInvalidArgument;
-  for (const Case& c :
-       std::vector<Case>{{"", "", kLoss, {"empty"}},
-                         {"a,b\n", "", kLoss, {"no data"}},
-                         {"1\n2\n", "", kLoss, {"1 columns", "commas"}},
-                         {"1,2,3\n1,2\n", "", kLoss, {"line 2", "2 columns", "have 3"}},
-                         {"1,2,3\n\n1,,3\n", "", kInvalid, {"line 3", "column 1", "missing"}},
-                         {"1,2,3\n1,?,3\n", "", kInvalid, {"line 2", "missing"}},
-                         {"1,2,\n", "", kLoss, {"line 1", "no label"}},
-                         {"1,1e99,3\n", "", kInvalid, {"line 1", "column 1", "1e99"}},
-                         {"1,inf,3\n", "", kInvalid, {"column 1", "inf"}},
-                         {"1,\"2,3\n", "", kLoss, {"line 1", "not closed"}},
-                         {"1,\"2\"3,3\n", "", kLoss, {"line 1", "closing quote"}},
-                         {std::string("1,\0,3\n", 6), "", kLoss, {"zero byte"}},
-                         {"39, State-gov, 13, <=50K\n50, Private, 13, >50K\n",
-                          "",
-                          kInvalid,
-                          {"line 1, column 1", "State-gov", "encode", "drop"}},
-                         {"age,work,x\n39,State-gov,1\n", "", kInvalid, {"line 2, column 1 (\"work\")", "State-gov"}},
-                         {"1,2\n3,4\n", "7", kInvalid, {"data.label_column", "7", "2 columns"}},
-                         {"1,2\n3,4\n", "-3", kInvalid, {"data.label_column"}},
-                         {"1,2\n3,4\n", "kind", kInvalid, {"data.label_column", "no header"}},
-                         {"a,b\n3,4\n", "kind", kInvalid, {"no column \"kind\"", "a, b"}},
-                         {"1,0.5\n3,4\n2,oops\n", "", kLoss, {"line 3", "oops"}}}) {
-    SCOPED_TRACE(c.text);
-    TempFolder dir;
-    WriteFile(dir / "d.csv", c.text);
-    const auto dataset = Open(dir / "d.csv", {}, [&](v1::Data* d) { d->set_label_column(c.label); });
-    ExpectError(dataset.status(), c.code, c.parts);
-  }
-}
-
-TEST(Csv, SplitsMustFitTogether) {
-  TempFolder dir;
-  WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");
-  WriteFile(dir / "test.csv", "a,label\n1,dog\n2,cow\n");
-  ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"test.csv: line 3", "cow"});
-  WriteFile(dir / "test.csv", "b,label\n1,dog\n");
-  ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"test.csv", "\"b\"", "\"a\""});
-  WriteFile(dir / "test.csv", "1,2,3\n");
-  ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"test.csv", "3 columns"});
 }
 
 TEST(Splits, AreDisjointWholeAndSeeded) {

@@ -1,0 +1,135 @@
+// Goal: CSV data sets give exactly the numbers that were written; header, labels and classes are told from what is there; lines that cannot be read
+// are named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/data/data_files.h"
+#include "tests/unit/data/open_dataset.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Csv, NumbersAndClasses) {
+  TempFolder dir;
+  WriteGzip(dir / "d.csv.gz", "1,2.5,-3e1,0\r\n\r\n+4, 5 ,\"6\",2\r\n7,8,9,1");
+  const auto dataset = Open(dir / "d.csv.gz");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().format(), v1::Data::CSV);
+  EXPECT_EQ((*dataset)->info().classes(), 3);
+  EXPECT_EQ((*dataset)->size(v1::TRAIN), 3);
+  EXPECT_THAT(Example(**dataset, v1::TRAIN, 0).first, ElementsAre(1, 2.5, -30));
+  EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(4, 5, 6));
+  EXPECT_EQ(Example(**dataset, v1::TRAIN, 1).second, 2);
+}
+
+TEST(Csv, LabelColumnByNameAndNumber) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "\xEF\xBB\xBFkind,a,b\nx,1,2\ny,3,4\n");
+  for (const char* column : {"kind", "0", "-3"}) {
+    const auto dataset = Open(dir / "d.csv", {}, [&](v1::Data* d) { d->set_label_column(column); });
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_THAT((*dataset)->info().class_names(), ElementsAre("x", "y"));
+    EXPECT_THAT(Example(**dataset, v1::TRAIN, 1).first, ElementsAre(3, 4));
+    EXPECT_EQ(Example(**dataset, v1::TRAIN, 1).second, 1);
+  }
+}
+
+TEST(Csv, HeaderIsToldFromTheNextLine) {
+  struct Case {
+    std::string text;
+    int64_t examples;
+  };
+  for (const Case& c : std::vector<Case>{{"a,b,label\n1,2,0\n3,4,1\n", 2},  // names over numbers
+                                         {"1,2,yes\n3,4,no\n", 2},          // text only in the label
+                                         {"0,1,label\n1,2,0\n3,4,1\n", 2},  // a name over the label only
+                                         {"1,2,0\n3,4,1\n5,6,1\n", 3}}) {   // numbers
+    TempFolder dir;
+    WriteFile(dir / "d.csv", c.text);
+    const auto dataset = Open(dir / "d.csv");
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ((*dataset)->size(v1::TRAIN), c.examples) << c.text;
+  }
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "0,1,label\n1,2,yes\n3,4,no\n");
+  EXPECT_EQ((*Open(dir / "d.csv"))->size(v1::TRAIN), 3);
+  EXPECT_EQ((*Open(dir / "d.csv", {}, [](v1::Data* d) { d->set_header(true); }))->size(v1::TRAIN), 2);
+}
+
+TEST(Csv, LabelsThatAreNumbers) {
+  for (const char* text : {"1,0.5\n2,1\n", "1,-1\n2,1\n", "1,5\n2,100000\n"}) {
+    TempFolder dir;
+    WriteFile(dir / "d.csv", text);
+    const auto dataset = Open(dir / "d.csv");
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ((*dataset)->info().classes(), 0) << text;
+  }
+}
+
+TEST(Csv, SplitFilesOfAFolder) {
+  TempFolder dir;
+  WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");
+  WriteGzip(dir / "validation.csv.gz", "a,label\n3,cat\n");
+  WriteFile(dir / "test.csv", "a,label\n4,dog\n5,dog\n6,cat\n");
+  const auto dataset = Open(dir.path());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(v1::TRAIN), 2);
+  EXPECT_EQ((*dataset)->size(v1::VALIDATION), 1);
+  EXPECT_EQ((*dataset)->size(v1::TEST), 3);
+  EXPECT_EQ(Example(**dataset, v1::TEST, 1).second, 1);
+  EXPECT_EQ(Example(**dataset, v1::VALIDATION, 0).second, 0);
+}
+
+TEST(Csv, BadLinesAreNamed) {
+  struct Case {
+    std::string text;
+    std::string label;
+    absl::StatusCode code;
+    std::vector<std::string> parts;
+  };
+  const auto kLoss = absl::StatusCode::kDataLoss, kInvalid = absl::StatusCode::kInvalidArgument;
+  for (const Case& c :
+       std::vector<Case>{{"", "", kLoss, {"empty"}},
+                         {"a,b\n", "", kLoss, {"no data"}},
+                         {"1\n2\n", "", kLoss, {"1 columns", "commas"}},
+                         {"1,2,3\n1,2\n", "", kLoss, {"line 2", "2 columns", "have 3"}},
+                         {"1,2,3\n\n1,,3\n", "", kInvalid, {"line 3", "column 1", "missing"}},
+                         {"1,2,3\n1,?,3\n", "", kInvalid, {"line 2", "missing"}},
+                         {"1,2,\n", "", kLoss, {"line 1", "no label"}},
+                         {"1,1e99,3\n", "", kInvalid, {"line 1", "column 1", "1e99"}},
+                         {"1,inf,3\n", "", kInvalid, {"column 1", "inf"}},
+                         {"1,\"2,3\n", "", kLoss, {"line 1", "not closed"}},
+                         {"1,\"2\"3,3\n", "", kLoss, {"line 1", "closing quote"}},
+                         {std::string("1,\0,3\n", 6), "", kLoss, {"zero byte"}},
+                         {"39, State-gov, 13, <=50K\n50, Private, 13, >50K\n",
+                          "",
+                          kInvalid,
+                          {"line 1, column 1", "State-gov", "encode", "drop"}},
+                         {"age,work,x\n39,State-gov,1\n", "", kInvalid, {"line 2, column 1 (\"work\")", "State-gov"}},
+                         {"1,2\n3,4\n", "7", kInvalid, {"data.label_column", "7", "2 columns"}},
+                         {"1,2\n3,4\n", "-3", kInvalid, {"data.label_column"}},
+                         {"1,2\n3,4\n", "kind", kInvalid, {"data.label_column", "no header"}},
+                         {"a,b\n3,4\n", "kind", kInvalid, {"no column \"kind\"", "a, b"}},
+                         {"1,0.5\n3,4\n2,oops\n", "", kLoss, {"line 3", "oops"}}}) {
+    SCOPED_TRACE(c.text);
+    TempFolder dir;
+    WriteFile(dir / "d.csv", c.text);
+    const auto dataset = Open(dir / "d.csv", {}, [&](v1::Data* d) { d->set_label_column(c.label); });
+    ExpectError(dataset.status(), c.code, c.parts);
+  }
+}
+
+TEST(Csv, SplitsMustFitTogether) {
+  TempFolder dir;
+  WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");
+  WriteFile(dir / "test.csv", "a,label\n1,dog\n2,cow\n");
+  ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"test.csv: line 3", "cow"});
+  WriteFile(dir / "test.csv", "b,label\n1,dog\n");
+  ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"test.csv", "\"b\"", "\"a\""});
+  WriteFile(dir / "test.csv", "1,2,3\n");
+  ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"test.csv", "3 columns"});
+}
+
+}  // namespace
+}  // namespace cairn
