@@ -28,8 +28,8 @@ absl::StatusOr<Start> WaitUntilHealthy(LocalCluster& cluster, StopSignals& signa
   options.address = cluster.address();
   options.timeout = absl::Seconds(1);
   JobClient client(options);
-  const absl::Time end = absl::Now() + kStartTimeout;
-  while (absl::Now() < end) {
+  const absl::Time end = cluster.clock().Now() + kStartTimeout;
+  while (cluster.clock().Now() < end) {
     if (signals.Wait(kPollEvery)) return Start::kInterrupted;
     CAIRN_RETURN_IF_ERROR(cluster.AllRunning());
     const auto answer = client.ListNodes();
@@ -64,7 +64,7 @@ int RunUp(const Globals& globals, const LocalClusterOptions& options) {
   absl::PrintF("cluster ready in %.1f s: coordinator %s, data and logs in %s; Ctrl-C stops it\n",
                absl::ToDoubleSeconds(absl::Now() - begin), cluster.address(), cluster.dir());
   std::fflush(stdout);
-  while (!signals.Wait(kLookAfterEvery)) cluster.Tick(absl::Now());
+  while (!signals.Wait(kLookAfterEvery)) cluster.Tick(cluster.clock().Now());
   Say("stopping; Ctrl-C again kills");
   stop();
   Say("stopped");

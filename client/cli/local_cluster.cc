@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     cluster->http_ = absl::StrCat("127.0.0.1:", http);
   }
   cluster->Describe();
-  for (Daemon& daemon : cluster->daemons_) CAIRN_RETURN_IF_ERROR(cluster->StartDaemon(daemon, absl::Now()));
+  for (Daemon& daemon : cluster->daemons_) CAIRN_RETURN_IF_ERROR(cluster->StartDaemon(daemon, cluster->clock_.Now()));
   return cluster;
 }
 
@@ -168,9 +168,10 @@ void LocalCluster::Tick(absl::Time now) {
 absl::Status LocalCluster::AllRunning() {
   for (Daemon& daemon : daemons_) {
     if (!daemon.process.Ended()) continue;
-    return absl::AbortedError(absl::StrFormat("%s ended at once: %s. The end of %s:\n%s", daemon.name,
-                                              daemon.process.how(), daemon.log,
-                                              TailOfFile(daemon.log, kLogLinesShown)));
+    const std::string tail = TailOfFile(daemon.log, kLogLinesShown);
+    return absl::AbortedError(absl::StrFormat("%s ended at once: %s. %s", daemon.name, daemon.process.how(),
+                                              tail.empty() ? absl::StrCat(daemon.log, " is empty; is its disk full?")
+                                                           : absl::StrCat("The end of ", daemon.log, ":\n", tail)));
   }
   return absl::OkStatus();
 }
@@ -180,9 +181,9 @@ void LocalCluster::StopGroup(const std::string& prefix, absl::Duration patience,
   for (Daemon& d : daemons_) {
     if (in_group(d)) d.process.Signal(SIGTERM);
   }
-  const absl::Time end = absl::Now() + patience;
+  const absl::Time end = clock_.Now() + patience;
   bool left = true;
-  while (left && absl::Now() < end && !hurry()) {
+  while (left && clock_.Now() < end && !hurry()) {
     left = false;
     for (Daemon& d : daemons_) left |= in_group(d) && !d.process.Ended();
     if (left) absl::SleepFor(absl::Milliseconds(5));

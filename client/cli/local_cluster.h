@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "client/cli/child_process.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace cairn {
@@ -47,8 +48,9 @@ class LocalCluster {
   const std::string& dir() const { return options_.dir; }
   int nodes() const { return options_.ps + options_.workers + options_.evaluators; }
 
-  // Notices daemons that ended; starts those again whose back-off is over.
+  // Notices daemons that ended; starts those again whose back-off is over. `now` is of clock(), which goes on where the machine's is set.
   void Tick(absl::Time now);
+  Clock& clock() { return clock_; }
   // OK, or why a daemon ended and the end of its log: for the time before the cluster was first whole.
   absl::Status AllRunning();
 
@@ -74,6 +76,7 @@ class LocalCluster {
 
   const LocalClusterOptions options_;
   const Tell tell_;
+  RealClock clock_;
   std::string address_;
   std::string http_;
   int lock_ = -1;

@@ -203,5 +203,14 @@ TEST_F(ChildProcessTest, AnEarlyEndShowsTheLog) {
   EXPECT_THAT(status.message(), HasSubstr("no such coordinator"));
 }
 
+TEST_F(ChildProcessTest, AnEarlyEndWithoutAWordAsksForTheDisk) {
+  MakeDaemons(dir_, "exit 1");
+  auto cluster = LocalCluster::Start(Options(dir_), [](const std::string&) {});
+  ASSERT_TRUE(cluster.ok());
+  absl::Status status;
+  ASSERT_TRUE(Until([&] { return !(status = (*cluster)->AllRunning()).ok(); }));
+  EXPECT_THAT(status.message(), HasSubstr("worker-0.log is empty; is its disk full?"));
+}
+
 }  // namespace
 }  // namespace cairn
