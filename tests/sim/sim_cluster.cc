@@ -26,7 +26,7 @@ const std::vector<PlantedBug>& AllBugs() {
       PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
       PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup,
       PlantedBug::kWrongFactor,        PlantedBug::kForgetScale,       PlantedBug::kSkipAlone,
-      PlantedBug::kStayAhead,          PlantedBug::kForgetDevice};
+      PlantedBug::kStayAhead,          PlantedBug::kForgetDevice,      PlantedBug::kSayKept};
   return *all;
 }
 
@@ -61,6 +61,7 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kSkipAlone: return "skip-alone";
     case PlantedBug::kStayAhead: return "stay-ahead";
     case PlantedBug::kForgetDevice: return "forget-device";
+    case PlantedBug::kSayKept: return "say-kept";
   }
   return "?";
 }
@@ -302,7 +303,6 @@ void SimCluster::CheckEnd() {
   if (final_->state() != v1::SUCCEEDED) return world_.Fail(v1::JobState_Name(final_->state()) + ": " + final_->reason());
   checkers_->epoch.Reported(*final_);
   checkers_->callbacks.AtEnd(*final_);
-  // A chief that is lost while it writes the last one takes it along: the others may be done.
   checkers_->checkpoint.AtEnd(*final_, directory_);
   CheckKept();
   bool last = false;

@@ -55,7 +55,6 @@ class SimCluster {
   void DigestTaken(std::vector<uint64_t> versions) { digest_versions_ = std::move(versions); }
   void NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found);
   void OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation);
-  void OnChief(const std::string& worker) { chiefs_.insert(worker); }
   // The disk refused a checkpoint or a model file, or lost one.
   void OnFileRefused() {
     facts_.lacks_best = true;
@@ -112,7 +111,6 @@ class SimCluster {
   int faults_ = 0, submissions_ = 1, restored_ = 0;
   bool disks_lost_ = false;           // that had the only copies
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
-  std::set<std::string> chiefs_;
   std::set<std::string> full_disks_;  // of ps that no other could replace
   uint64_t last_reply_ = 0;
   std::set<ReplyToken> submits_;

@@ -180,7 +180,6 @@ bool SimCluster::LoseAll(absl::Duration away) {
   restores_.clear();
   versions_.clear();
   full_disks_.clear();
-  chiefs_.clear();
   served_in_.clear();
   disks_lost_ = false;
   job_id_ = 0;

@@ -51,7 +51,7 @@ v1::HeldPartition SimPs::Held(const PartitionCore& core) const {
   held.set_partition(config.partition.value);
   held.set_version(version);
   held.set_backup(config.backup);
-  held.set_in_memory(core.in_memory());
+  held.set_in_memory(core.in_memory() && cluster_.options().bug != PlantedBug::kSayKept);
   if (const auto reach = persistence_.ReachOf(config, version); reach.ok()) {
     held.set_version_min(reach->version_min);
     for (uint64_t v : reach->versions) held.add_versions(v);

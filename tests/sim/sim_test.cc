@@ -95,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
                                          Case{PlantedBug::kRestoreNewest, "reference"}, Case{PlantedBug::kHideFailure, "progress"},
                                          Case{PlantedBug::kHalfGroup, "reference"}, Case{PlantedBug::kWrongFactor, "reference"},
                                          Case{PlantedBug::kForgetScale, ""}, Case{PlantedBug::kSkipAlone, ""},
-                                         Case{PlantedBug::kStayAhead, ""}, Case{PlantedBug::kForgetDevice, "devices"}),
+                                         Case{PlantedBug::kStayAhead, ""}, Case{PlantedBug::kForgetDevice, "devices"},
+                                         Case{PlantedBug::kSayKept, "kept"}),
                          [](const auto& info) {
                            std::string name;
                            for (const char* text : {Name(info.param.bug), info.param.checker}) {

@@ -70,7 +70,6 @@ void SimWorker::OnCommand(const v1::CoordinatorMessage& message) {
     assignment_ = assign;
     if (cluster_.options().bug == PlantedBug::kForgetGate) assignment_.set_epochs_open(0);
     book_->Know(assign.checkpoints());
-    if (assign.chief()) cluster_.OnChief(absl::StrCat(name(), " ", host_.process));
     Run(replica::Assign{assignment_});
   } else if (message.has_drop_job()) {
     core_.reset();

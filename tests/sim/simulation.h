@@ -38,6 +38,7 @@ enum class PlantedBug {
   kHalfGroup,             // with local_sync: a replica of a group adds nothing
   kForgetScale,           // a restarted ps begins with the first loss scale
   kStayAhead,             // a ps keeps in memory what it is to take back to an earlier version
+  kSayKept,               // a ps says that what the job ends with is on its disk before it is
   kForgetDevice,          // a worker that was started again says no more that it has a GPU
   kSkipAlone,             // one partition leaves a step out that is finite
   kWrongFactor,           // with backup_replicas: gradients are clipped by another factor than their norms give

@@ -194,6 +194,63 @@ TEST_F(ClusterEndTest, TheCoordinatorMayEndAtAnyStepOfTheEnd) {
   }
 }
 
+// ---- its last checkpoint ----
+
+// Worker-0, the chief, is lost with its last steps. Worker-1, which has done all of its own, is the chief from then on, worker-2 does what is left: the
+// checkpoint that worker-1 takes now is waited for, but not for ever.
+TEST(ClusterLateChief, ItsCheckpointIsWaitedFor) {
+  for (const bool writes : {true, false}) {
+    SCOPED_TRACE(writes);
+    Cluster c(1, 2);
+    c.AddWorker("worker-2", 2);
+    v1::JobSpec spec = FakeCluster::Spec(3);
+    spec.set_strategy(v1::PARAMETER_SERVER);
+    spec.mutable_checkpoints()->set_dir("/checkpoints");
+    const uint64_t id = c.SubmitOk(spec);
+    c.Train(static_cast<int>(kSteps) - 1);
+    const auto finish = [&](const std::string& worker) {
+      for (int32_t r : c.Assigned(worker, id)) {
+        v1::NodeMessage message;
+        v1::ReplicaReport& report = *message.mutable_replica_report();
+        report.set_job_id(id);
+        report.set_generation(c.Job(id).generation());
+        report.set_replica(r);
+        report.set_first_step(kSteps - 1);
+        report.set_last_step(kSteps - 1);
+        report.mutable_train()->set_examples(2);
+        report.mutable_train()->add_metrics(1);
+        report.set_validation_epoch(1);
+        report.mutable_validation()->set_examples(r == 0 ? 4 : 2);
+        report.mutable_validation()->add_metrics(1);
+        report.set_finished(true);
+        c.Say(c.node(worker), message);
+      }
+    };
+    ASSERT_EQ(c.Job(id).chief(), "worker-0");
+    ASSERT_EQ(c.Assigned("worker-1", id).size(), 1u);
+    finish("worker-1");
+    c.Kill(c.node("worker-0"));
+    c.Pass(absl::Seconds(5));
+    ASSERT_EQ(c.Job(id).chief(), "worker-1");
+    ASSERT_EQ(c.Assigned("worker-1", id).size(), 1u);
+    finish("worker-2");
+    c.Pass(absl::Seconds(20));
+    EXPECT_EQ(c.State(id), v1::RUNNING);
+    if (writes) {
+      v1::NodeMessage message;
+      v1::CheckpointReport& report = *message.mutable_checkpoint();
+      report.set_job_id(id);
+      report.mutable_checkpoint()->set_step(kSteps);
+      report.mutable_checkpoint()->set_path("/checkpoints/step-10");
+      c.Say(c.node("worker-1"), message);
+      c.Pass(absl::Seconds(1));
+    } else {
+      c.Pass(kEndTimeout);
+    }
+    EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+  }
+}
+
 // ---- what is stored ----
 
 size_t EpochKeys(const FakeCluster& c) {
