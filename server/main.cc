@@ -3,6 +3,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/log.h"
+#include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
 #include "server/ps_node.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 constexpr absl::Duration kStopGrace = absl::Seconds(3);  // the whole stop takes less than 5 s
 
-void AddFlags(CLI::App* app, cairn::PsNodeOptions* o) {
+void AddFlags(CLI::App* app, cairn::PsNodeOptions* o, std::string* http) {
   app->add_option("--listen", o->listen, "host:port; port 0: chosen by the system")->capture_default_str();
   app->add_option("--advertise", o->advertise, "host or host:port under which workers reach this ps [as in --listen]");
   cairn::AddCoordinatorFlag(app, &o->coordinator);
@@ -19,6 +20,7 @@ void AddFlags(CLI::App* app, cairn::PsNodeOptions* o) {
   app->add_option("--host-label", o->host_label, "which machine this is, for placement [the host's name]");
   app->add_option("--unix-socket", o->unix_socket,
                   "socket for workers on this host, or \"none\" [in the data directory]");
+  app->add_option("--http", *http, "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--threads", o->threads, "threads that partitions are spread over [one a core, at most 4]");
 }
 
@@ -30,7 +32,8 @@ int main(int argc, char** argv) {
   CLI::App app{"cairn-ps: holds the variables of jobs"};
   cairn::PsNodeOptions options;
   cairn::DaemonOptions common;
-  AddFlags(&app, &options);
+  std::string http;
+  AddFlags(&app, &options, &http);
   cairn::AddDaemonFlags(&app, &common);
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
 
@@ -39,6 +42,11 @@ int main(int argc, char** argv) {
   if (!node.ok()) {
     cairn::LogError("%s", node.status().message());
     return absl::IsInvalidArgument(node.status()) ? 2 : 1;
+  }
+  const auto pages = cairn::StartProcessPages(http, common.tls_dir, [] { return absl::OkStatus(); });
+  if (!pages.ok()) {
+    cairn::LogError("%s", pages.status().message());
+    return absl::IsInvalidArgument(pages.status()) ? 2 : 1;
   }
   cairn::LogInfo("listening on %s", (*node)->address());
   const int signal = cairn::WaitForStopSignal();

@@ -1,4 +1,5 @@
 // cairn-worker: computes gradients for the jobs that the coordinator gives it.
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
+#include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
 #include "worker/backend_select.h"
 #include "worker/worker_node.h"
@@ -26,6 +28,7 @@ struct Flags {
   std::string cache_dir;
   std::optional<int> slots;
   std::string role = "worker";
+  std::string http;
 };
 
 // OpenMP reads its settings when the process starts. Threads that wait for the next parallel region must sleep: a
@@ -51,6 +54,7 @@ void AddFlags(CLI::App* app, Flags* flags) {
                 "that cuDNN's heuristics name first");
   app->add_option("--cache-dir", flags->cache_dir,
                   "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
+  app->add_option("--http", flags->http, "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads that decode examples, for each job")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
@@ -95,18 +99,30 @@ int Run(Flags& flags) {
     return 2;
   }
   cairn::LogInfo("%d slots on %s", options.slots, (*backend)->device());
+  options.device_lost = [] { kill(getpid(), SIGTERM); };  // wakes WaitForStopSignal
+  int code = 0;
   {
     cairn::WorkerNode node(options, *std::move(backend));
+    const auto pages = cairn::StartProcessPages(flags.http, flags.common.tls_dir, [&node] { return node.health(); });
+    if (!pages.ok()) {
+      cairn::LogError("%s", pages.status().message());
+      return absl::IsInvalidArgument(pages.status()) ? 2 : 1;
+    }
     const int signal = cairn::WaitForStopSignal();
-    cairn::LogInfo("signal %d: stopping", signal);
-    std::thread([] {
+    if (const absl::Status health = node.health(); !health.ok()) {
+      code = cairn::kExitDeviceLost;
+      cairn::LogError("%s: this process ends with code %d, a fresh one may find the device well", health.message(), code);
+    } else {
+      cairn::LogInfo("signal %d: stopping", signal);
+    }
+    std::thread([code] {
       absl::SleepFor(kStopGrace);
       cairn::LogInfo("stopped in the middle of a step");
-      _exit(0);
+      _exit(code);
     }).detach();
   }
   cairn::LogInfo("stopped");
-  cairn::EndProcess(0);  // past the thread above, too
+  cairn::EndProcess(code);  // past the thread above, too
 }
 
 }  // namespace

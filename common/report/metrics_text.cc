@@ -18,7 +18,7 @@ void AddUp(MetricFamilies& out, bool up) {
 void AddNode(MetricFamilies& out, const v1::NodeStatus& node) {
   const MetricLabels who = {{"node", node.name()}, {"role", RoleText(node.role())}, {"host", node.host()}};
   out.Add("cairn_node_up", "1 while the node has a session and its lease", who, node.alive());
-  out.Add("cairn_node_failed", "1 where a ps' store failed: it is given no partitions", who, !node.fault().empty());
+  out.Add("cairn_node_failed", "1 where a ps' store or a worker's device failed: it is given no partitions or replicas", who, !node.fault().empty());
   out.Add("cairn_node_draining", "1 while work is taken from the node", who, node.draining());
   out.Add("cairn_node_resident_memory_bytes", "Memory of the process", who, static_cast<double>(node.memory_bytes()));
   out.Add("cairn_node_last_heartbeat_timestamp_seconds", "When it was heard last, Unix time", who, node.last_heartbeat_unix_ms() / 1e3);

@@ -1,9 +1,10 @@
 """Goal: the coordinator's pages (--http) on a real cluster: /metrics is what a strict reader of Prometheus' format takes, and follows the training;
 /api is what the command line prints; probes; hundreds of silent and slow connections keep neither a scrape nor the training up, and the digest is
 that of the run without; a standby sends readers to the leader; `cairn up --http`; a wrong address ends the coordinator with one sentence. The page
-itself, where a Chromium is on this machine: it shows jobs and nodes, and makes no element of a device that is called <img>.
+itself, where a Chromium is on this machine: it shows jobs and nodes, and makes no element of a host that is called <img ...>.
 """
 
+import html
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from jobs import make_glyphs, small_job, undisturbed
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{%s(?:,%s)*\})? (NaN|[+-]Inf|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)" % (LABEL, LABEL))
 EPOCHS = 4
+EVIL = "<img src=x onerror=alert(1)>"
 
 
 def parse_metrics(text):
@@ -109,9 +111,12 @@ def check_pages(c, base):
 
 
 def check_training(directory):
-    with Cluster(ps=2, workers=2, coordinator_flags=["--http", "127.0.0.1:0"]) as c:
+    with Cluster(ps=2, workers=2, coordinator_flags=["--http", "127.0.0.1:0"], ps_flags=["--http", "0"], worker_flags=["--http", "0", "--host-label", EVIL]) as c:
         base = pages_of(c)
         check_pages(c, base)
+        for name in ("ps-1", "worker-1"):
+            own = c.wait_for_log(name, r"metrics and health on (http://127\.0\.0\.1:\d+)").group(1)
+            check(parse_metrics(body(own, "/metrics"))["cairn_healthy"] == 1 and body(own, "/healthz") == "ok\n", f"the pages of {name}")
         job = c.submit(small_job(directory, make_glyphs(directory), EPOCHS), {"backups": 1})
         c.wait_for_step(job, 5)
         with Hoard(base, 300) as hoard:
@@ -139,12 +144,13 @@ def check_in_browser(base, job):
     if chromium is None:
         print("no chromium on this machine: the page was not opened", flush=True)
         return
-    for view, wanted in (("", ("succeeded", "worker-1", "ps-0")), (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Replicas by worker"))):
+    for view, wanted in (("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False))), (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Replicas by worker"))):
         with tempfile.TemporaryDirectory() as profile:
             done = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=3000",
                                    "--dump-dom", f"{base}/{view}"], capture_output=True, text=True, timeout=120)
         for text in wanted:
             check(text in done.stdout, f"the page {view} does not show {text!r}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
+        check("<img" not in done.stdout, f"the page {view} makes an element of a host's name")
     print("the page in a browser", flush=True)
 
 
