@@ -87,6 +87,7 @@ class ClusterCore {
   void OnSessionClosed(const SessionClosed& event);
   void OnDeath(const Membership::Death& death);
   void NoteEnd(const NodeName& worker, bool gone);
+  void LeaveOutWhoLostDevice(const ClusterNode& worker);
   void LeaveOutWhoEnds(const ClusterNode& worker);
   void ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello);
   void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
@@ -127,10 +128,10 @@ class ClusterCore {
   bool MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held);
   void AllReady(Job& job);
   void Advance(Job& job);
-  void TryFinalize(Job& job);
   void BeginFinalizing(Job& job);
   void BackToRunning(Job& job);
   void NoteFinalVersions(Job& job);
+  void TryFinalize(Job& job);
   void OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply);
   void FinalizeFailed(Job& job, const std::string& why);
   void OnCancel(const CancelJob& event);
@@ -145,8 +146,8 @@ class ClusterCore {
   void UpdateQueuedReasons();
   void SetReason(Job& job, std::string reason);
   std::string Reason(const Job& job) const;
-  std::string WarningText(const Job& job) const;
   std::string KeepReason(const Job& job) const;
+  std::string WarningText(const Job& job) const;
   void UpdateReason(Job& job);
   NodeName MissingPs(const Job& job) const;
 
@@ -176,8 +177,8 @@ class ClusterCore {
   void PlanMoves(Job& job);
 
   // cluster_rollback.cc
-  bool FallBack(Job& job);
   static bool AllCameBack(const Job& job);
+  bool FallBack(Job& job);
   bool GoOnFromWhatIsLeft(Job& job);
   std::string CopiesReason(const Job& job) const;
 
@@ -229,9 +230,9 @@ class ClusterCore {
   void ReleaseCallbacks(const NodeName& worker);
   bool FilesWritten(Job& job);
   std::string StopText(const Job& job) const;
-  static const v1::CheckpointInfo* BestCheckpoint(const Job& job);
   bool LastCheckpointMayCome(const Job& job) const;
   bool SavesHoldUp(Job& job) const;
+  static const v1::CheckpointInfo* BestCheckpoint(const Job& job);
   static std::vector<std::string> BestPaths(const Job& job);
   bool EndWithoutBest(Job& job, const std::string& why);
   bool RestoreBest(Job& job);
@@ -343,9 +344,9 @@ class ClusterCore {
   Effects effects_;
   std::set<uint64_t> changed_;
   Usage usage_;
-  bool reschedule_ = false;     // nodes or slots came or went: the queue, and who computes what of all jobs
   StoredEpochs stored_epochs_;
   std::vector<std::string> orphans_;  // keys to be deleted
+  bool reschedule_ = false;     // nodes or slots came or went: the queue, and who computes what of all jobs
   bool queue_due_ = false;      // a job was queued: the queue
   bool reasons_due_ = false;    // the queue was looked at since the last Tick
   bool someone_waits_ = false;  // for slots that others use, or for nodes that are to come back

@@ -32,6 +32,27 @@ void ClusterCore::NoteEnd(const NodeName& worker, bool gone) {
   }
 }
 
+// It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on without it; one that nobody else
+// can compute waits for it, unless that was too often at one step.
+void ClusterCore::LeaveOutWhoLostDevice(const ClusterNode& worker) {
+  for (auto& [id, job] : jobs_) {
+    if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
+    Job::Ends& ends = job.ends[worker.name];
+    if (ends.step != job.progress->step()) ends = {job.progress->step()};
+    ++ends.times;
+    const std::string why = absl::StrFormat("worker \"%s\": %s", worker.name, worker.fault);
+    if (ends.times >= kEndsMax && !OthersMayWork(job, worker.name)) {
+      EndJob(job, v1::FAILED, absl::StrFormat("%s (%d times at step %d)", why, ends.times, ends.step));
+      continue;
+    }
+    Warn("job %d: goes on without %s", id, why);
+    job.left_out[worker.name] = {worker.incarnation, why};
+    UpdateReason(job);
+    Changed(job);
+    StoreJob(job);
+  }
+}
+
 // The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its replicas once more.
 void ClusterCore::LeaveOutWhoEnds(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_) {

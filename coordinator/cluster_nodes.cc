@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/text.h"
 #include "common/model/loss_scale.h"
+#include "common/model/role_text.h"
 #include "coordinator/cluster_core.h"
 #include "coordinator/copies.h"
 
@@ -16,11 +17,6 @@ constexpr size_t kRefusalsKept = 1000;
 constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
 // A ps can be ahead of us where our newest state was lost, by what happened since.
 constexpr uint64_t kGenerationsAheadMax = 1 << 20;
-
-const char* RoleText(v1::Role role) {
-  if (role == v1::EVALUATOR) return "evaluator";
-  return role == v1::PS ? "ps" : "worker";
-}
 
 // The node's address in the job's placement. Whether it was another.
 bool SetAddress(Job& job, const ClusterNode& node) {
@@ -265,12 +261,12 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
     if (moved) StoreJob(job);
     return;
   }
-  const bool to_be_kept = job.finalizing() && held != nullptr &&
-                          std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
   const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
   if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
   int covered = 0;
+  const bool to_be_kept = job.finalizing() && held != nullptr &&
+                          std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
   if (!job.untold.contains(node.name) && held_generation == generation && held != nullptr) {
     for (const v1::HeldPartition& p : held->partitions()) covered += MarkReady(job, node.name, p);
   }
@@ -292,11 +288,11 @@ void ClusterCore::NoteLostMemory(Job& job, const ClusterNode& node, const v1::He
     const bool named = held != nullptr && std::any_of(held->partitions().begin(), held->partitions().end(),
                                                       [&](const auto& h) { return h.partition() == p.partition(); });
     if (named) continue;
-    StoreJob(job);
     const std::string why = absl::StrFormat(
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name, p.partition());
     Warn("job %d: goes on without %s", job.id(), why);
     job.left_out[node.name] = {node.incarnation, why};
+    StoreJob(job);
     return;
   }
 }
@@ -315,11 +311,11 @@ void ClusterCore::OnPartitionsReady(const ClusterNode& node, const v1::Partition
           *job, v1::FAILED,
           absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
                           node.name, p.version(), p.partition(), job->version[p.partition()]));
-  if (job->finalizing()) TryFinalize(*job);
     }
     MarkReady(*job, node.name, p);
   }
   AllReady(*job);
+  if (job->finalizing()) TryFinalize(*job);
   UpdateReason(*job);
 }
 
@@ -348,7 +344,7 @@ void ClusterCore::ReconcileWorker(const Membership::Admission& admission, const 
 
 void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat) {
   node.memory_bytes = heartbeat.memory_bytes();
-  if (node.role == v1::PS) NoteFault(node, std::string(CutUtf8(heartbeat.fault(), kFaultTextMax)));
+  NoteFault(node, std::string(CutUtf8(heartbeat.fault(), kFaultTextMax)));
   for (const v1::JobProgress& progress : heartbeat.progress()) {
     Job* job = Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
@@ -397,11 +393,11 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
   StoreJob(*job);
 }
 
-  StoreJob(job);
 // The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
 void ClusterCore::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || OthersServe(job, node.name);
   job.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  StoreJob(job);
   if (!job.active()) return Warn("job %d: %s", job.id(), message);
   // One that was started goes on with fewer copies: it is filled from a checkpoint just now.
   const size_t least = job.status.started_unix_ms() == 0 ? static_cast<size_t>(1 + job.status.spec().backups()) : 1;
@@ -439,18 +435,21 @@ bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
 
 // ---- drains, faults ----
 
-// A ps says that its store is of no use: it is given nothing more, and what it has moves away as from one that is drained.
+// A ps says that its store is of no use, a worker that its device is lost: it is given nothing more, and what it has moves away as from one
+// that is drained.
 void ClusterCore::NoteFault(ClusterNode& node, const std::string& fault) {
   if (node.fault == fault) return;
   node.fault = fault;
-  if (!fault.empty()) Warn("ps \"%s\" has failed and is given no partitions: %s", node.name, fault);
+  const char* const what = node.role == v1::PS ? "partitions" : "replicas";
+  if (!fault.empty()) Warn("%s \"%s\" has failed and is given no %s: %s", RoleText(node.role), node.name, what, fault);
+  if (!fault.empty() && node.role == v1::WORKER) LeaveOutWhoLostDevice(node);
   reschedule_ = true;
 }
 
 std::string ClusterCore::FaultsText() const {
   std::string text;
   for (const auto& [name, node] : members_.nodes()) {
-    if (node.alive && !node.fault.empty()) absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
+    if (node.alive && node.role == v1::PS && !node.fault.empty()) absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
   }
   return text;
 }

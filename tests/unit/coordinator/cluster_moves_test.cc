@@ -294,6 +294,57 @@ TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   EXPECT_FALSE(worker.assigned.empty());
 }
 
+// It says so, ends itself and is started again. A job that only it can compute waits for it, unless its device is lost at one step again and again.
+TEST(ClusterMoves, AWorkerThatLostItsDeviceIsWaitedForWhereNoOtherCanWork) {
+  for (const bool alone : {false, true}) {
+    SCOPED_TRACE(alone);
+    Cluster c(1, alone ? 1 : 2);
+    const uint64_t id = c.SubmitOk(LongSpec());
+    c.Train(2);
+    FakeNode& worker = c.node(alone ? "worker-0" : "worker-1");
+    const auto lose_device = [&] {
+      worker.fault = "GPU 0 is lost: a step does not end";
+      v1::NodeMessage message;
+      message.mutable_heartbeat()->set_fault(worker.fault);
+      c.Say(worker, message);
+      message.mutable_job_error()->set_job_id(id);
+      message.mutable_job_error()->set_message(absl::StrCat("step 2, replica 0: ", worker.fault));
+      message.mutable_job_error()->set_worker_only(true);
+      c.Say(worker, message);
+      c.Pass(absl::Seconds(2));
+    };
+    const auto start_again = [&] {
+      c.Kill(worker);
+      worker.fault.clear();
+      c.Restart(worker);
+      c.Pass(absl::Seconds(2));
+    };
+    const std::string why = absl::StrCat("worker \"", worker.hello.name(), "\": GPU 0 is lost");
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_FALSE(worker.assigned.empty()) << i;
+      lose_device();
+      EXPECT_TRUE(c.Logged(absl::StrCat("worker \"", worker.hello.name(), "\" has failed and is given no replicas: GPU 0 is lost")));
+      ASSERT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
+      EXPECT_THAT(c.Job(id).reason(), HasSubstr(why));
+      EXPECT_TRUE(c.Assigned(worker.hello.name(), id).empty());
+      start_again();
+      EXPECT_THAT(c.Job(id).reason(), Not(HasSubstr(why)));
+      if (i == 0) c.Train(1);  // at another step it counts anew
+    }
+    for (int i = 0; i < 2; ++i) {
+      lose_device();
+      if (c.State(id) == v1::RUNNING) start_again();
+    }
+    if (alone) {
+      EXPECT_EQ(c.State(id), v1::FAILED);
+      EXPECT_THAT(c.Job(id).reason(), HasSubstr(why));
+    } else {
+      EXPECT_EQ(c.State(id), v1::RUNNING);
+      EXPECT_TRUE(c.Assigned(worker.hello.name(), id).empty());
+    }
+  }
+}
+
 TEST(ClusterMoves, AWorkerWithoutTheDataIsLeftOut) {
   Cluster c(1, 1);
   const uint64_t id = c.SubmitOk(LongSpec());
