@@ -164,14 +164,20 @@ def lost_gpu(c, data, epochs):
     check(status["devices"] == ["GPU", "CPU"] and "computed on CPUs and on GPUs" in status["reason"], f"devices {status['devices']}: {status.get('reason')}")
 
 
-def lost_device(c, data):
-    """A device fails for good in the middle of a job, its worker stays: the others go on with the job."""
-    c.prefix["worker-lost"] = ["env", "CAIRN_HOST_GPU_LOST=100"]
-    c.add_worker("worker-lost", *GPU)
-    c.wait_for_nodes(5)
+def lost_device(c, data, variable):
+    """A device fails, or hangs, in the middle of a job: the others go on with the job, its worker says so, ends with code 75 and can be started anew."""
+    name = "worker-" + variable.lower().replace("_", "-")
+    c.prefix[name] = ["env", variable + "=100"]
+    c.add_worker(name, *GPU)
+    c.until(lambda: any(n["name"] == name and n.get("alive") for n in c.nodes()), name + " is there")
+    process = c.processes[name]
     job = c.submit(small_job(c.dir, data, epochs=4), {"device": "GPU"})
+    c.until(lambda: name + " is given no replicas: GPU 0 is lost: " in c.cairn("nodes").stdout or process.poll() is not None,
+            "`cairn nodes` says that the device is lost", 60)
     c.wait(job)
-    check("the device is lost" in c.log("worker-lost"), "the device was not lost in the job")
+    check("a device of a test" in c.log(name), "the device was not lost in the job")
+    check(process.wait(30) == 75, f"the worker ended with {process.returncode}")
+    check("this process ends with code 75" in c.log(name), "the worker does not say why it ends")
 
 
 def placement():
@@ -194,7 +200,8 @@ def placement():
             check(found == devices, f"device: {wish}: computed on {found}")
         attempts(lambda times: lost_gpu(c, data, 20 * times))
         if "CAIRN_HOST_GPUS" in os.environ:
-            lost_device(c, data)
+            for variable in ("CAIRN_HOST_GPU_LOST", "CAIRN_HOST_GPU_HANGS"):
+                lost_device(c, data, variable)
         return "FLOAT16 waited; ANY on the GPU, CPU on the CPU; GPU lost: on CPUs"
 
 

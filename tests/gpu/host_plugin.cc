@@ -1,6 +1,6 @@
 // A libcairn_cudnn.so without a GPU: the backend's own programs on the machine of the unit tests, whose kernels, products and convolutions
-// are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset. CAIRN_HOST_GPU_LOST:
-// after how many waits for results they are lost, never if unset.
+// are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset. CAIRN_HOST_GPU_LOST,
+// CAIRN_HOST_GPU_HANGS: after how many waits for results they are lost, or end no step any more (which is said at once); never if unset.
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -16,8 +16,8 @@
 namespace cairn {
 namespace {
 
-int64_t WaitsUntilLost() {
-  const char* named = std::getenv("CAIRN_HOST_GPU_LOST");
+int64_t WaitsUntil(const char* trouble) {
+  const char* named = std::getenv(trouble);
   int64_t waits = 0;
   return named != nullptr && absl::SimpleAtoi(named, &waits) ? waits : INT64_MAX;
 }
@@ -26,8 +26,9 @@ class Losable : public cudnn::HostMachine {
  public:
   using HostMachine::HostMachine;
   absl::Status WaitFor(int signal, absl::Duration patience) override {
-    static std::atomic<int64_t> left = WaitsUntilLost();
-    if (left.fetch_sub(1) <= 0) return absl::UnavailableError("the device is lost");
+    static std::atomic<int64_t> until_lost = WaitsUntil("CAIRN_HOST_GPU_LOST"), until_hung = WaitsUntil("CAIRN_HOST_GPU_HANGS");
+    if (until_lost.fetch_sub(1) <= 0) return absl::UnavailableError("a device of a test is lost");
+    if (until_hung.fetch_sub(1) <= 0) return absl::DeadlineExceededError("a device of a test: a step does not end");
     return HostMachine::WaitFor(signal, patience);
   }
 };
