@@ -133,13 +133,15 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   auto subject = std::make_shared<Subject>();
   subject->request_id = command.request_id();
   subject->model = services_.model_of(command.job_id());
-  if (subject->model == nullptr) {
+  const bool own = subject->model == nullptr;
+  if (own) {
     CAIRN_ASSIGN_OR_RETURN(subject->model, MakeJobModel(command.spec()));
   }
   const Graph& graph = *subject->model->graph;
   CAIRN_ASSIGN_OR_RETURN(subject->dataset,
                          services_.datasets->Open(command.has_data() ? command.data() : command.spec().data(),
                                                   graph.input_shape(), /*fresh=*/false));
+  if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
   if (subject->dataset->example_size() != NumElements(graph.input_shape())) {
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),
                                                    " numbers, the model's input is ", ToString(graph.input_shape())));
