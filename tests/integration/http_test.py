@@ -144,7 +144,7 @@ def check_in_browser(base, job):
     if chromium is None:
         print("no chromium on this machine: the page was not opened", flush=True)
         return
-    for view, wanted in (("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False))), (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Replicas by worker"))):
+    for view, wanted in (("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False))), (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Epochs"))):
         with tempfile.TemporaryDirectory() as profile:
             done = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=3000",
                                    "--dump-dom", f"{base}/{view}"], capture_output=True, text=True, timeout=120)

@@ -16,11 +16,12 @@ constexpr absl::Duration kLong = absl::Seconds(30);
 // A coordinator as far as elections go.
 class Candidate {
  public:
-  Candidate(FakeEtcd& etcd, const std::string& name) : client_({etcd.Endpoint(0)}, absl::Milliseconds(200)) {
+  Candidate(FakeEtcd& etcd, const std::string& name, const std::string& http = "") : client_({etcd.Endpoint(0)}, absl::Milliseconds(200)) {
     ElectionOptions options;
     options.prefix = "p";
     options.self.set_name(name);
     options.self.set_address(name + ":1");
+    options.http = http;
     options.lease = absl::Seconds(2);
     options.poll_interval = absl::Milliseconds(20);
     EXPECT_TRUE(options.Validate().ok()) << options.Validate();
@@ -91,6 +92,20 @@ TEST(Election, OneLeadsTheOtherKnowsItAndFollows) {
   EXPECT_EQ(a.term(), nullptr);
   ASSERT_TRUE(b.AwaitLead()) << "it was given back, not waited for";
   EXPECT_EQ(etcd.leases(), 1);
+}
+
+TEST(Election, AStandbyKnowsTheLeadersPagesAndForgetsThemWithIt) {
+  FakeEtcd etcd;
+  Candidate a(etcd, "a", "http://a:80");
+  ASSERT_TRUE(a.AwaitLead());
+  Candidate b(etcd, "b");
+  ASSERT_TRUE(b.AwaitStandby("ahttp://a:80"));
+  etcd.Put("p/leader-http", "two words");
+  ASSERT_TRUE(b.AwaitStandby("a")) << "nothing that would not fit into a header";
+  a.election().Stop();
+  ASSERT_TRUE(b.AwaitLead());
+  Candidate c(etcd, "c");
+  ASSERT_TRUE(c.AwaitStandby("b")) << "b has no pages";
 }
 
 TEST(Election, ALeaseThatEndedIsNoticedAndNeverComesBack) {
