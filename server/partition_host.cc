@@ -248,6 +248,7 @@ void PartitionHost::TellKept(uint64_t job_id) {
       slots.push_back(slot);
     }
     job->second.kept_told = true;
+    if (slots.empty()) return;  // backups alone
     ready.set_job_id(job_id);
     ready.set_generation(job->second.generation.value);
   }

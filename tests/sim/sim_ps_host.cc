@@ -155,6 +155,7 @@ void SimPs::TellKept() {
     *ready.add_partitions() = Held(*core);
   }
   kept_told_ = true;
+  if (ready.partitions().empty()) return;
   Say(std::move(message));
 }
 
