@@ -239,9 +239,10 @@ absl::Status InitTls(const Globals& globals) {
   std::error_code error;
   const std::string directory = std::filesystem::absolute(globals.tls_dir, error).string();
   setenv("CAIRN_TLS_DIR", directory.c_str(), 1);
-  return UseTls(directory, kTlsRefresh, [](bool warning, const std::string& text) {
+  const auto notice = [](bool warning, const std::string& text) {
     if (warning) absl::FPrintF(stderr, "cairn: %s\n", text);
-  });
+  };
+  return UseTls(directory, kTlsRefresh, notice, TlsOwner::kUser);
 }
 
 int Main(int argc, char** argv) {

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
-#include "common/rpc/tls_files.h"
 
 namespace cairn {
 namespace {
@@ -43,60 +42,37 @@ Credentials& OfThisProcess() {
   return credentials;
 }
 
-// Reads the files again and again, and shows gRPC those that can work. Lives as long as the process.
+// Shows gRPC the files that can work. Lives as long as the process.
 class TlsWatch {
  public:
-  static absl::StatusOr<TlsWatch*> Start(const std::string& directory, absl::Duration interval, TlsNotice notice) {
-    CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory));
+  static absl::StatusOr<TlsWatch*> Start(const std::string& directory, TlsOwner owner, absl::Duration interval, TlsNotice notice) {
+    CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory, owner));
     if (const std::string open = KeyIsOpenToOthers(directory); !open.empty()) notice(true, open);
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> authorities, ShownFile::Create(files.authorities));
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> identity, ShownFile::Create(files.identity));
-    auto* watch = new TlsWatch(directory, std::move(notice), std::move(files), std::move(authorities), std::move(identity));
-    std::thread([watch, interval] {
+    auto* watch = new TlsWatch(std::move(authorities), std::move(identity));
+    std::thread([watch, interval, renewal = TlsRenewal(directory, owner, std::move(files), [watch](const TlsFiles& f) { return watch->Show(f); },
+                                                       std::move(notice))]() mutable {
       while (true) {
         absl::SleepFor(interval);
-        watch->Look();
+        renewal.Look();
       }
     }).detach();
     return watch;
   }
 
-  std::string authorities() const { return shown_authorities_->path(); }
-  std::string identity() const { return shown_identity_->path(); }
+  std::string authorities() const { return authorities_->path(); }
+  std::string identity() const { return identity_->path(); }
 
  private:
-  TlsWatch(const std::string& directory, TlsNotice notice, TlsFiles files, std::unique_ptr<ShownFile> authorities,
-           std::unique_ptr<ShownFile> identity)
-      : directory_(directory), notice_(std::move(notice)), files_(std::move(files)), shown_authorities_(std::move(authorities)),
-        shown_identity_(std::move(identity)) {}
+  TlsWatch(std::unique_ptr<ShownFile> authorities, std::unique_ptr<ShownFile> identity)
+      : authorities_(std::move(authorities)), identity_(std::move(identity)) {}
 
-  void Look() {
-    absl::StatusOr<TlsFiles> files = ReadTlsFiles(directory_);
-    const absl::Status status = files.ok() ? Take(*std::move(files)) : files.status();
-    // Said once, and only of what was there twice: files may be read while they are being replaced.
-    if (!status.ok() && status == wrong_ && status != said_) {
-      notice_(true, absl::StrCat(status.message(), "; connections are made with the files before it"));
-      said_ = status;
-    }
-    if (status.ok()) said_ = status;
-    wrong_ = status;
+  absl::Status Show(const TlsFiles& files) {
+    return ShownFile::ReplaceAll({{authorities_.get(), &files.authorities}, {identity_.get(), &files.identity}});
   }
 
-  absl::Status Take(TlsFiles files) {
-    if (files == files_) return absl::OkStatus();
-    CAIRN_RETURN_IF_ERROR(shown_authorities_->Replace(files.authorities));
-    CAIRN_RETURN_IF_ERROR(shown_identity_->Replace(files.identity));
-    files_ = std::move(files);
-    notice_(false, absl::StrCat("--tls-dir: ", directory_, ": the renewed files are in use"));
-    if (const std::string open = KeyIsOpenToOthers(directory_); !open.empty()) notice_(true, open);
-    return absl::OkStatus();
-  }
-
-  const std::string directory_;
-  const TlsNotice notice_;
-  TlsFiles files_;  // in use
-  const std::unique_ptr<ShownFile> shown_authorities_, shown_identity_;
-  absl::Status wrong_, said_;
+  const std::unique_ptr<ShownFile> authorities_, identity_;
 };
 
 }  // namespace
@@ -105,14 +81,14 @@ void LogTlsNotice(bool warning, const std::string& text) {
   warning ? LogWarning("%s", text) : LogInfo("%s", text);
 }
 
-absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNotice notice) {
+absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNotice notice, TlsOwner owner) {
   using namespace grpc::experimental;  // NOLINT: gRPC 1.51 has reloading credentials there alone
   if (directory.empty()) return absl::OkStatus();
   // The threads that gRPC and we start take no signals: they are for those of the program that wait for them.
   const AllSignalsBlocked blocked;
   // Half of the time until the files are looked at, half of it until gRPC looks at what it is shown.
   const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(refresh / 2));
-  CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch, TlsWatch::Start(directory, absl::Seconds(seconds), std::move(notice)));
+  CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch, TlsWatch::Start(directory, owner, absl::Seconds(seconds), std::move(notice)));
   const auto provider = std::make_shared<FileWatcherCertificateProvider>(watch->identity(), watch->identity(), watch->authorities(),
                                                                          static_cast<unsigned>(seconds));
   TlsServerCredentialsOptions server(provider);

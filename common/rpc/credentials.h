@@ -7,17 +7,18 @@
 //
 // Thread rule: UseTls once, by a main, before anything listens or dials; the rest from any thread. Invariants:
 //   1. With TLS a server answers nobody without a certificate of ca.crt, and a client speaks to no server without one that has the dialled name.
-//   2. Files that are replaced are taken up within `refresh`, for connections made from then on, all three together; while they cannot work
-//      (a new certificate beside the old key, say) those before stay in use, and that is said.
+//   2. Files that are replaced are taken up within `refresh`, for connections made from then on, all three or none: a certificate always with its
+//      key, ca.crt in the same moment (gRPC, which reads them one by one, may have the one without the other until it looks again). While they
+//      cannot work (a new certificate beside the old key, say) those before stay in use, and that is said.
 //   3. Unix sockets stay plain: only this machine's user opens them (RpcServer), and with TLS only those of this user or root are dialled (channel.cc).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/rpc/tls_files.h"
 
 namespace grpc {
 class ChannelCredentials;
@@ -29,13 +30,13 @@ namespace cairn {
 // How soon a renewed certificate is shown. Reading three small files costs nothing; certificates are renewed days ahead.
 inline constexpr absl::Duration kTlsRefresh = absl::Seconds(30);
 
-// What there is to say of the files, from any thread: that renewed ones are in use, or (a warning) that they cannot be, that others can read the key.
-using TlsNotice = std::function<void(bool warning, const std::string& text)>;
 void LogTlsNotice(bool warning, const std::string& text);
 
-// Empty: plain gRPC. `refresh`: at least 2 s.
-// Errors: INVALID_ARGUMENT names the file and says what is wrong with it: missing, no PEM, expired, key of another certificate, not signed by ca.crt.
-absl::Status UseTls(const std::string& directory, absl::Duration refresh = kTlsRefresh, TlsNotice notice = LogTlsNotice);
+// Empty: plain gRPC. `refresh`: at least 2 s. notice: from any thread.
+// Errors: INVALID_ARGUMENT names the file and says what is wrong with it: missing, no PEM, expired, key of another certificate; a node's: not signed
+// by ca.crt.
+absl::Status UseTls(const std::string& directory, absl::Duration refresh = kTlsRefresh, TlsNotice notice = LogTlsNotice,
+                    TlsOwner owner = TlsOwner::kNode);
 bool UsesTls();
 
 // To go behind gRPC's `error` of a connection that did not come about: what may be wrong with TLS on either side; empty where nobody listened.

@@ -10,7 +10,10 @@
 #endif
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -27,6 +30,8 @@ constexpr int kExitLeaks = 23;  // as LeakSanitizer's own
 
 // Fewer are soon taken: at the limit a store cannot begin its next file, which ends a ps or a coordinator.
 constexpr uint64_t kOpenFilesFew = 1024;
+// More are of no use, and a system may refuse them though its own limit has no end.
+constexpr rlim_t kOpenFilesMany = rlim_t{1} << 20;
 
 sigset_t StopSignals() {
   sigset_t set;
@@ -116,8 +121,12 @@ void KeepStandardStreams() {
 uint64_t RaiseOpenFilesLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kOpenFilesFew;
-  const rlimit raised{limit.rlim_max, limit.rlim_max};
-  return setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
+  const rlimit raised{std::min(limit.rlim_max, kOpenFilesMany), limit.rlim_max};
+  if (raised.rlim_cur <= limit.rlim_cur) return limit.rlim_cur;
+  if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return raised.rlim_cur;
+  LogWarning("the limit of open files and connections stays at %d (ulimit -n): it cannot be raised to %d: %s", limit.rlim_cur, raised.rlim_cur,
+             std::strerror(errno));
+  return limit.rlim_cur;
 }
 
 void EndProcess(int code) {

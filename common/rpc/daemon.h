@@ -58,7 +58,8 @@ bool InitDaemon(const DaemonOptions& options, const std::string& name);
 // have the number that messages are written to. Before anything is opened; InitDaemon does it.
 void KeepStandardStreams();
 
-// A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user have. How many that are.
+// A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user have, 2^20
+// at most. How many that are; why they are no more is in the log.
 uint64_t RaiseOpenFilesLimit();
 
 // The `--host-label` default.

@@ -21,7 +21,7 @@ void LogOfGrpc();
 // Which messages are written. Knows as many places as gRPC's library has that speak: some hundred at most.
 class GrpcLogGate {
  public:
-  // What is to be written of a message of `place`, if anything is.
+  // What is to be written of a message of `place` (file:line), if anything is: the message, with the place behind it.
   std::optional<std::string> Pass(std::string_view place, std::string_view message, absl::Time now);
 
  private:

@@ -74,17 +74,29 @@ absl::Status CheckKey(const Paths& paths, const std::string& text, X509* certifi
   return Wrong(paths.key, absl::StrCat("is not the key of ", paths.certificate));
 }
 
-absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& authorities, const std::vector<Certificate>& chain) {
+// OpenSSL's word on chain[0], which `trusted` or whom those trust has to have signed. nullptr: good.
+const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vector<Certificate>& chain) {
   const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
   X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
-  for (const Certificate& authority : authorities) X509_STORE_add_cert(store.get(), authority.get());
+  for (const Certificate& one : trusted) X509_STORE_add_cert(store.get(), one.get());
   const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509)* stack) { sk_X509_free(stack); }>> between(sk_X509_new_null());
   for (const Certificate& certificate : chain) sk_X509_push(between.get(), certificate.get());
   const std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>> context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
-  if (X509_verify_cert(context.get()) == 1) return absl::OkStatus();
-  return Wrong(paths.certificate, absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities,
-                                                  X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
+  if (X509_verify_cert(context.get()) == 1) return nullptr;
+  return X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
+}
+
+absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& authorities, const std::vector<Certificate>& chain) {
+  const char* wrong = WhatIsWrong(authorities, chain);
+  if (wrong == nullptr) return absl::OkStatus();
+  return Wrong(paths.certificate, absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities, wrong));
+}
+
+// As if it were trusted itself: its dates are left.
+absl::Status CheckDates(const Paths& paths, const std::vector<Certificate>& chain) {
+  const char* wrong = WhatIsWrong(chain, chain);
+  return wrong == nullptr ? absl::OkStatus() : Wrong(paths.certificate, wrong);
 }
 
 absl::StatusOr<int> InMemory(const std::string& text) {
@@ -98,7 +110,7 @@ absl::StatusOr<int> InMemory(const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory) {
+absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory, TlsOwner owner) {
   const Paths paths(directory);
   CAIRN_ASSIGN_OR_RETURN(std::string authorities, Read(paths.authorities));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> trusted, Certificates(paths.authorities, authorities));
@@ -106,8 +118,28 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const std::string& directory) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Certificate> chain, Certificates(paths.certificate, certificate));
   CAIRN_ASSIGN_OR_RETURN(const std::string key, Read(paths.key));
   CAIRN_RETURN_IF_ERROR(CheckKey(paths, key, chain[0].get()));
-  CAIRN_RETURN_IF_ERROR(CheckChain(paths, trusted, chain));
+  CAIRN_RETURN_IF_ERROR(owner == TlsOwner::kNode ? CheckChain(paths, trusted, chain) : CheckDates(paths, chain));
   return TlsFiles{.authorities = std::move(authorities), .identity = absl::StrCat(certificate, "\n", key)};
+}
+
+void TlsRenewal::Look() {
+  const absl::Status status = Renew();
+  if (!status.ok() && status == wrong_ && status != said_) {
+    notice_(true, absl::StrCat(status.message(), "; connections are made with the files before it"));
+    said_ = status;
+  }
+  if (status.ok()) said_ = status;
+  wrong_ = status;
+}
+
+absl::Status TlsRenewal::Renew() {
+  CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory_, owner_));
+  if (files == in_use_) return absl::OkStatus();
+  CAIRN_RETURN_IF_ERROR(take_(files));
+  in_use_ = std::move(files);
+  notice_(false, absl::StrCat("--tls-dir: ", directory_, ": the renewed files are in use"));
+  if (const std::string open = KeyIsOpenToOthers(directory_); !open.empty()) notice_(true, open);
+  return absl::OkStatus();
 }
 
 std::string KeyIsOpenToOthers(const std::string& directory) {
@@ -127,12 +159,24 @@ ShownFile::~ShownFile() { close(fd_); }
 
 std::string ShownFile::path() const { return absl::StrCat("/proc/self/fd/", fd_); }
 
-// The path leads to another file from one moment to the next; who has opened the one before reads that to its end.
-absl::Status ShownFile::Replace(const std::string& text) {
-  CAIRN_ASSIGN_OR_RETURN(const int fd, InMemory(text));
-  const bool replaced = dup3(fd, fd_, O_CLOEXEC) >= 0;
-  const absl::Status status = replaced ? absl::OkStatus() : absl::ErrnoToStatus(errno, "certificates cannot be replaced");
-  close(fd);
+// A path leads to another file from one moment to the next; who has opened the one before reads that to its end. All the memory is there before the
+// first path changes; after that nothing is left that the system could refuse.
+absl::Status ShownFile::ReplaceAll(const std::vector<std::pair<ShownFile*, const std::string*>>& texts) {
+  std::vector<int> made;
+  absl::Status status;
+  for (size_t i = 0; i < texts.size() && status.ok(); ++i) {
+    const absl::StatusOr<int> fd = InMemory(*texts[i].second);
+    if (fd.ok()) made.push_back(*fd);
+    status = fd.status();
+  }
+  for (size_t i = 0; i < texts.size() && status.ok(); ++i) {
+    int to = -1;
+    do {
+      to = dup3(made[i], texts[i].first->fd_, O_CLOEXEC);
+    } while (to < 0 && (errno == EINTR || errno == EBUSY));
+    if (to < 0) status = absl::ErrnoToStatus(errno, "certificates cannot be replaced");
+  }
+  for (const int fd : made) close(fd);
   return status;
 }
 

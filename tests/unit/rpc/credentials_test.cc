@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,6 +130,44 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
   void* tag = nullptr;
   bool ok = false;
   return done.Next(&tag, &ok) && ok && status.ok();
+}
+
+// A user whom the nodes know by another authority than his own ca.crt holds, or by one between that stands in their ca.crt alone.
+TEST_F(Credentials, AUsersCertificateIsJudgedByTheNodesAlone) {
+  const std::string good = Make("one", "alice"), other = Make("two", "alice"), peer = Make("one", "host-b"), late = Make("one", "late", "-1");
+  const std::string mixed = Copy(good, "ca.crt", Read(other + "/ca.crt"));
+  EXPECT_TRUE(ReadTlsFiles(mixed, TlsOwner::kUser).ok());
+  EXPECT_THAT(ReadTlsFiles(mixed, TlsOwner::kNode).status().message(), HasSubstr("is not accepted by the authorities of "));
+  const auto error = [](const std::string& directory) { return std::string(ReadTlsFiles(directory, TlsOwner::kUser).status().message()); };
+  EXPECT_THAT(error(late), HasSubstr("tls.crt: certificate has expired"));
+  EXPECT_THAT(error(Copy(good, "tls.key", Read(peer + "/tls.key"))), HasSubstr("tls.key: is not the key of "));
+  EXPECT_THAT(error(Copy(good, "ca.crt", "")), HasSubstr("ca.crt: holds no certificate in PEM"));
+  const int code = ExitCode([&] {
+    Write(peer + "/ca.crt", Read(good + "/ca.crt") + Read(other + "/ca.crt"));  // the node takes users of both
+    if (!UseTls(peer).ok()) return 1;
+    const auto server = RpcServer::Start({}, {});
+    if (!server.ok()) return 2;
+    return Connects((*server)->Address(""), With(Read(good + "/ca.crt"), Read(other + "/tls.crt"), Read(other + "/tls.key")), kLong) ? 0 : 3;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+// Where there is no memory for all of them (here: a limit of files' sizes), none is replaced.
+TEST_F(Credentials, ShownFilesAreReplacedTogetherOrNotAtAll) {
+  const auto a = ShownFile::Create("old a"), b = ShownFile::Create("old b");
+  ASSERT_TRUE(a.ok() && b.ok());
+  const std::string small = "new a", large(4096, 'b');
+  const int code = ExitCode([&] {
+    signal(SIGXFSZ, SIG_IGN);  // as every daemon
+    const rlimit limit{1024, 1024};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+    if (ShownFile::ReplaceAll({{a->get(), &small}, {b->get(), &large}}).ok()) return 2;
+    return Read((*a)->path()) == "old a" && Read((*b)->path()) == "old b" ? 0 : 3;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(ShownFile::ReplaceAll({{a->get(), &small}, {b->get(), &large}}).ok());
+  EXPECT_EQ(Read((*a)->path()), small);
+  EXPECT_EQ(Read((*b)->path()), large);
 }
 
 // What an issuer below a root hands out, as cert-manager does: ca.crt is that issuer, signed by a root that nobody here has.
@@ -356,12 +395,12 @@ TEST(TlsHint, IsGivenOnlyWhereSomebodyAnswered) {
 TEST(GrpcLog, APlaceSpeaksOnceInAWhileAndTheOthersAreCounted) {
   GrpcLogGate gate;
   absl::Time now = absl::FromUnixSeconds(1'000'000);
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now), "handshake failed");
-  EXPECT_EQ(gate.Pass("a.cc:2", "invalid key", now), "invalid key");
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now), "handshake failed (a.cc:1)");
+  EXPECT_EQ(gate.Pass("/gRPC/src/a.cc:2", "invalid key", now), "invalid key (a.cc:2)") << "where in gRPC, to find it";
   for (int i = 0; i < 299; ++i) EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), std::nullopt);
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), "handshake failed (299 times more in the 30s before)");
-  EXPECT_EQ(gate.Pass("a.cc:2", "invalid key", now), "invalid key");
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now - absl::Hours(1)), "handshake failed") << "the clock was set back";
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), "handshake failed (a.cc:1, 299 times more in the 30s before)");
+  EXPECT_EQ(gate.Pass("/gRPC/src/a.cc:2", "invalid key", now), "invalid key (a.cc:2)");
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now - absl::Hours(1)), "handshake failed (a.cc:1)") << "the clock was set back";
 }
 
 }  // namespace
