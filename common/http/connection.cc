@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/time/clock.h"
-
 namespace cairn {
 namespace {
 
@@ -21,15 +19,15 @@ constexpr size_t kReadAhead = 4096;
 constexpr absl::Duration kLinger = absl::Milliseconds(200);
 constexpr int kLingerReads = 16;
 
-int PollMs(absl::Time deadline) {
-  const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(deadline - absl::Now(), absl::Milliseconds(1)));
+int PollMs(absl::Duration left) {
+  const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
   return static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000));
 }
 
 }  // namespace
 
-Connection::Connection(int fd, SSL* ssl, const ConnectionLimits& limits)
-    : fd_(fd), ssl_(ssl), limits_(limits), deadline_(absl::Now() + limits.head_timeout), head_left_(limits.head_bytes_max) {
+Connection::Connection(int fd, SSL* ssl, const ConnectionLimits& limits, Clock* clock)
+    : fd_(fd), ssl_(ssl), limits_(limits), clock_(clock), deadline_(clock->Now() + limits.head_timeout), head_left_(limits.head_bytes_max) {
   if (ssl_ != nullptr) SSL_set_fd(ssl_, fd_);
 }
 
@@ -40,7 +38,7 @@ Connection::~Connection() {
     SSL_free(ssl_);
   }
   shutdown(fd_, SHUT_WR);
-  deadline_ = std::min(deadline_, absl::Now() + kLinger);
+  deadline_ = std::min(deadline_, clock_->Now() + kLinger);
   char dropped[kReadAhead];
   for (int i = 0; i < kLingerReads && Wait(POLLIN) && recv(fd_, dropped, sizeof(dropped), MSG_DONTWAIT) > 0; ++i) {
   }
@@ -63,17 +61,17 @@ bool Connection::Trusted() const {
   return shown != nullptr && SSL_get_verify_result(ssl_) == X509_V_OK;
 }
 
-void Connection::BeginAnswer() { deadline_ = absl::Now() + limits_.answer_timeout; }
+void Connection::BeginAnswer() { deadline_ = clock_->Now() + limits_.answer_timeout; }
 
 void Connection::Break() { shutdown(fd_, SHUT_RDWR); }
 
 bool Connection::Wait(short events) const {
   pollfd one = {fd_, events, 0};
   while (true) {
-    const int ready = poll(&one, 1, PollMs(deadline_));
+    const int ready = poll(&one, 1, PollMs(deadline_ - clock_->Now()));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return false;
-    if (absl::Now() >= deadline_) return false;
+    if (clock_->Now() >= deadline_) return false;
   }
 }
 
@@ -89,7 +87,7 @@ bool Connection::WaitForTls(int result) const {
 }
 
 ssize_t Connection::Receive(char* to, size_t size) {
-  while (absl::Now() < deadline_) {
+  while (clock_->Now() < deadline_) {
     if (ssl_ != nullptr) {
       ERR_clear_error();
       const int got = SSL_read(ssl_, to, static_cast<int>(size));
@@ -106,7 +104,7 @@ ssize_t Connection::Receive(char* to, size_t size) {
 }
 
 ssize_t Connection::Send(const char* from, size_t size) {
-  while (absl::Now() < deadline_) {
+  while (clock_->Now() < deadline_) {
     if (ssl_ != nullptr) {
       ERR_clear_error();
       const int sent = SSL_write(ssl_, from, static_cast<int>(std::min(size, size_t{1} << 20)));

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 
 namespace cairn {
 
@@ -25,8 +26,8 @@ struct ConnectionLimits {
 
 class Connection final : public httplib::Stream {
  public:
-  // Takes the socket (non-blocking) and ssl (null: plain).
-  Connection(int fd, SSL* ssl, const ConnectionLimits& limits);
+  // Takes the socket (non-blocking) and ssl (null: plain). The clock outlives it.
+  Connection(int fd, SSL* ssl, const ConnectionLimits& limits, Clock* clock);
   ~Connection() override;  // ends the connection; what the other side still sends is dropped
 
   // TLS' handshake. False: it failed or took too long.
@@ -57,6 +58,7 @@ class Connection final : public httplib::Stream {
   const int fd_;
   SSL* const ssl_;
   const ConnectionLimits limits_;
+  Clock* const clock_;
   absl::Time deadline_;
   size_t head_left_;
   std::string ahead_;  // received, not yet read

@@ -19,17 +19,16 @@
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/http/connection.h"
+#include "common/http/relief.h"
 #include "common/http/tls_context.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 
 namespace cairn {
 namespace {
 
 constexpr int kBacklog = 128;
 constexpr int kThreadsMax = 256;
-// Where connections wait for a thread: how long one may have kept its thread waiting for the client before it is ended.
-constexpr absl::Duration kHeadPatience = absl::Milliseconds(250);
-constexpr absl::Duration kAnswerPatience = absl::Seconds(1);
 constexpr int kRelieveEveryMs = 50;
 constexpr absl::Duration kAfterError = absl::Milliseconds(50);  // no descriptor is left
 
@@ -73,6 +72,9 @@ HttpRequest ToRequest(const httplib::Request& request) {
   return out;
 }
 
+// gRPC says the same of the same files; this is of the pages.
+void LogTls(bool warning, const std::string& text) { LogTlsNotice(warning, absl::StrCat("http: ", text)); }
+
 // Of httplib: how requests are read, answers written, and an address bound.
 class Protocol : public httplib::Server {
  public:
@@ -110,6 +112,7 @@ class HttpServer::Impl {
  public:
   Impl(const HttpServerOptions& options, Handler handler)
       : options_(options),
+        clock_(options.clock != nullptr ? options.clock : &steady_clock_),
         limits_{options.head_timeout, options.answer_timeout, kHeadBytesMax},
         handler_(std::move(handler)),
         slots_(static_cast<size_t>(std::clamp(options.threads, 1, kThreadsMax))) {
@@ -127,7 +130,7 @@ class HttpServer::Impl {
   absl::Status Start() {
     CAIRN_ASSIGN_OR_RETURN(address_, Parse(options_.listen));
     if (!options_.tls_dir.empty()) {
-      CAIRN_ASSIGN_OR_RETURN(tls_, TlsContext::Read(options_.tls_dir, options_.tls_refresh));
+      CAIRN_ASSIGN_OR_RETURN(tls_, TlsContext::Read(options_.tls_dir, options_.tls_refresh, clock_->Now(), LogTls));
     }
     const int port = protocol_.Bind(address_, &listening_);
     if (port == 0) {
@@ -164,14 +167,6 @@ class HttpServer::Impl {
   std::string address() const { return absl::StrCat(address_.host, ":", address_.port); }
 
  private:
-  enum class Stage { kHead, kHandler, kAnswer };
-  struct Slot {
-    Connection* connection = nullptr;  // null: the thread is free
-    Stage stage = Stage::kHead;
-    absl::Time since;
-    bool broken = false;
-  };
-
   // ---- the thread that accepts ----
 
   void Accept() {
@@ -200,19 +195,10 @@ class HttpServer::Impl {
   Load Relieve() {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return Load::kStopping;
-    const auto free = static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.connection == nullptr; }));
-    if (queue_.size() <= free) return queue_.empty() ? Load::kFree : Load::kWaiting;
-    const absl::Time now = absl::Now();
-    for (size_t wanted = queue_.size() - free; wanted > 0; --wanted) {
-      Slot* slowest = nullptr;
-      for (Slot& slot : slots_) {
-        if (slot.connection == nullptr || slot.broken || slot.stage == Stage::kHandler) continue;
-        if (now - slot.since < (slot.stage == Stage::kHead ? kHeadPatience : kAnswerPatience)) continue;
-        if (slowest == nullptr || slot.since < slowest->since) slowest = &slot;
-      }
-      if (slowest == nullptr) break;
-      slowest->broken = true;
-      slowest->connection->Break();
+    if (queue_.empty()) return Load::kFree;
+    for (const size_t slot : ToEnd(slots_, queue_.size(), clock_->Now())) {
+      slots_[slot].broken = true;
+      slots_[slot].connection->Break();
     }
     return queue_.size() >= kQueueMax ? Load::kFull : Load::kWaiting;
   }
@@ -228,32 +214,38 @@ class HttpServer::Impl {
         if (stopping_) return;
         fd = queue_.front();
         queue_.pop_front();
+        slots_[slot] = {.stage = Stage::kBegin, .since = clock_->Now()};
       }
-      SSL* const ssl = tls_ == nullptr ? nullptr : tls_->NewConnection(absl::Now());
-      if (tls_ != nullptr && ssl == nullptr) {
-        close(fd);
-        continue;
-      }
-      Connection connection(fd, ssl, limits_);
-      Enter(slot, &connection, Stage::kHead);
-      if (connection.Handshake()) {
-        protocol_.Answer(connection, [&](httplib::Request& request) {
-          // No ranges, no encodings (brotli at its best takes seconds for a page), no waiting for a body.
-          request.ranges.clear();
-          request.headers = {{kSlotHeader, absl::StrCat(slot)}};
-          connection.BeginAnswer();
-          Enter(slot, &connection, Stage::kHandler);
-        });
-      }
-      Enter(slot, nullptr, Stage::kHead);
+      Serve(slot, fd);
+      Enter(slot, nullptr, Stage::kFree);
     }
+  }
+
+  void Serve(size_t slot, int fd) {
+    SSL* const ssl = tls_ == nullptr ? nullptr : tls_->NewConnection(clock_->Now());
+    if (tls_ != nullptr && ssl == nullptr) {
+      close(fd);
+      return;
+    }
+    Connection connection(fd, ssl, limits_, clock_);
+    Enter(slot, &connection, Stage::kHead);
+    if (connection.Handshake()) {
+      protocol_.Answer(connection, [&](httplib::Request& request) {
+        // No ranges, no encodings (brotli at its best takes seconds for a page), no waiting for a body.
+        request.ranges.clear();
+        request.headers = {{kSlotHeader, absl::StrCat(slot)}};
+        connection.BeginAnswer();
+        Enter(slot, &connection, Stage::kHandler);
+      });
+    }
+    Enter(slot, nullptr, Stage::kLeave);
   }
 
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !queue_.empty(); }
 
   void Enter(size_t slot, Connection* connection, Stage stage) {
     absl::MutexLock lock(&mutex_);
-    slots_[slot] = {connection, stage, absl::Now(), false};
+    slots_[slot] = {.stage = stage, .since = clock_->Now(), .connection = connection};
     if (connection != nullptr && stopping_ && stage != Stage::kHandler) connection->Break();
   }
 
@@ -290,6 +282,8 @@ class HttpServer::Impl {
   }
 
   const HttpServerOptions options_;
+  RealClock steady_clock_;
+  Clock* const clock_;
   const ConnectionLimits limits_;
   const Handler handler_;
   HostPort address_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace cairn {
@@ -41,6 +42,7 @@ struct HttpServerOptions {
   absl::Duration head_timeout = absl::Seconds(5);
   absl::Duration answer_timeout = absl::Seconds(20);
   absl::Duration tls_refresh = absl::Seconds(30);
+  Clock* clock = nullptr;                         // thread-safe, outlives the server; null: the steady one, which nobody sets
 };
 
 class HttpServer {

@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/http/relief.h"
 
 namespace cairn {
 namespace {
@@ -182,14 +185,56 @@ TEST(HttpServer, SlowClientsKeepNobodyOut) {
   for (int i = 0; i < 3; ++i) EXPECT_THAT(Get(server->port(), "/in"), HasSubstr("path=/in"));
 }
 
+class TestClock : public Clock {
+ public:
+  absl::Time Now() override {
+    absl::MutexLock lock(&mutex_);
+    return clock_.Now();
+  }
+  void Advance(absl::Duration d) {
+    absl::MutexLock lock(&mutex_);
+    clock_.Advance(d);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  ManualClock clock_ ABSL_GUARDED_BY(mutex_);
+};
+
+// By the clock that is handed in, whatever becomes of the system's.
 TEST(HttpServer, AHeadThatTricklesHasAnEnd) {
+  TestClock clock;
   HttpServerOptions options;
-  options.head_timeout = absl::Milliseconds(100);
+  options.head_timeout = options.answer_timeout = absl::Milliseconds(1);
+  options.clock = &clock;
   const auto server = Start(options);
-  const Socket silent(server->port()), begun(server->port());
+  const Socket slow(server->port()), silent(server->port()), begun(server->port());
+  slow.Send("GET /slow HTTP/1.1\r\nX: ");
   begun.Send("GET / HTTP/1.1\r\nX: ");
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Get(server->port(), "/large"), HasSubstr("Content-Length: 8388608")) << "takes more than 1 ms of real time";
+  slow.Send("x\r\n\r\n");
+  EXPECT_THAT(slow.ReadAll(), HasSubstr("path=/slow")) << "no time has passed";
+  clock.Advance(options.head_timeout);
   EXPECT_THAT(begun.ReadAll(), Not(HasSubstr(" 200 ")));
   EXPECT_EQ(silent.ReadAll(), "");
+}
+
+TEST(HttpServer, NoMoreAreEndedThanWaitForAThread) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  const auto at = [&](Stage stage, int ms_ago, bool broken = false) {
+    return Slot{.stage = stage, .since = now - absl::Milliseconds(ms_ago), .broken = broken};
+  };
+  using Indices = std::vector<size_t>;
+  const std::vector<Slot> slow = {at(Stage::kHead, 300), at(Stage::kHead, 900), at(Stage::kHead, 249), at(Stage::kAnswer, 999), at(Stage::kAnswer, 1000),
+                                  at(Stage::kHandler, 5000), at(Stage::kBegin, 5000)};
+  EXPECT_EQ(ToEnd(slow, 1, now), Indices{4});
+  EXPECT_EQ(ToEnd(slow, 2, now), (Indices{4, 1}));
+  EXPECT_EQ(ToEnd(slow, 100, now), (Indices{4, 1, 0})) << "the others have time yet, are at work, or cannot be ended";
+  // One that was ended and has not left yet, one that leaves, one that is free: each takes one that waits.
+  const std::vector<Slot> leaving = {at(Stage::kHead, 900, true), at(Stage::kHead, 800), at(Stage::kLeave, 0), at(Stage::kFree, 0), at(Stage::kHead, 700)};
+  EXPECT_EQ(ToEnd(leaving, 3, now), Indices{});
+  EXPECT_EQ(ToEnd(leaving, 4, now), Indices{1});
+  EXPECT_EQ(ToEnd({at(Stage::kBegin, 0), at(Stage::kHead, 900)}, 1, now), Indices{1}) << "who has just taken a connection is not free";
 }
 
 TEST(HttpServer, StopWaitsForAnswersThatAreMadeAndEndsTheRest) {
@@ -276,7 +321,36 @@ TEST_F(HttpTls, ARenewedCertificateIsTakenUpABrokenOneIsNot) {
   replace("tls.crt", "two/localhost");  // with the key of the one before
   EXPECT_THAT(Ask("/healthz", ""), HasSubstr(" 200 OK")) << "the files before stay in use";
   replace("tls.key", "two/localhost");
+  // A pair that this ca.crt did not sign: gRPC keeps the files before, and so do the pages.
+  EXPECT_THAT(Ask("/healthz", ""), HasSubstr(" 200 OK"));
+  EXPECT_EQ(Ask("/healthz", "", "two"), "");
+  replace("ca.crt", "two/localhost");
   EXPECT_THAT(Ask("/healthz", "", "two"), HasSubstr(" 200 OK"));
+}
+
+// On a terminal: OpenSSL would ask it for the pass phrase, and wait.
+TEST_F(HttpTls, AKeyWithAPassPhraseIsRefused) {
+  server_.reset();
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    alarm(20);
+    HttpServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.tls_dir = dir_ + "/one/localhost";
+    options.open_paths = {"/healthz"};
+    options.tls_refresh = absl::ZeroDuration();
+    server_ = Start(options);
+    const std::string key = options.tls_dir + "/tls.key";
+    if (std::system(absl::StrCat("openssl ec -aes256 -passout pass:x -in '", key, "' -out '", key, ".new' 2> /dev/null && mv '", key, ".new' '", key, "'").c_str()) != 0) _exit(1);
+    if (!absl::StrContains(Ask("/healthz", ""), " 200 OK")) _exit(2);
+    const absl::Status anew = HttpServer::Start(options, Echo).status();
+    _exit(absl::StrContains(anew.message(), "tls.key: holds no private key in PEM that can be read without a pass phrase") ? 0 : 3);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  close(terminal);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 }  // namespace
