@@ -13,7 +13,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "coordinator/cluster_driver.h"
 
 namespace cairn {
@@ -23,7 +24,8 @@ class CoreQuestions {
   static constexpr absl::Duration kPatience = absl::Seconds(3);
   static constexpr size_t kWaitingMax = 64;
 
-  explicit CoreQuestions(ClusterDriver* driver, absl::Duration patience = kPatience) : driver_(driver), patience_(patience) {}
+  // Driver and clock (thread-safe) outlive it.
+  CoreQuestions(ClusterDriver* driver, Clock* clock, absl::Duration patience = kPatience) : driver_(driver), clock_(clock), patience_(patience) {}
 
   // Errors: the question's own; UNAVAILABLE this coordinator does not lead (kLeaderPayload); DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED the core is busy.
   template <typename T>
@@ -62,7 +64,7 @@ class CoreQuestions {
     {
       absl::MutexLock lock(&waiting_->mutex);
       idle = waiting_->since.empty();
-      silence = idle ? absl::ZeroDuration() : absl::Now() - *waiting_->since.begin();
+      silence = idle ? absl::ZeroDuration() : clock_->Now() - *waiting_->since.begin();
     }
     if (idle) Post([](const ClusterCore&, absl::Time) {}, [](const absl::Status&) {});
     return silence;
@@ -76,7 +78,7 @@ class CoreQuestions {
 
   // One of the two is called. False: too many wait.
   bool Post(std::function<void(const ClusterCore&, absl::Time)> query, std::function<void(const absl::Status&)> otherwise) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = clock_->Now();
     {
       absl::MutexLock lock(&waiting_->mutex);
       if (waiting_->since.size() >= kWaitingMax) return false;
@@ -99,6 +101,7 @@ class CoreQuestions {
   }
 
   ClusterDriver* const driver_;
+  Clock* const clock_;
   const absl::Duration patience_;
   const std::shared_ptr<Waiting> waiting_ = std::make_shared<Waiting>();  // outlives us in questions that are still to be carried out
 };

@@ -32,6 +32,9 @@ std::string FromPayload(const absl::Status& status, const char* payload) {
   return cord ? std::string(*cord) : "";
 }
 
+// And knows who leads.
+bool StandsBy(const absl::Status& status) { return !FromPayload(status, kLeaderPayload).empty(); }
+
 HttpAnswer Refuse(const absl::Status& status, const HttpRequest& request) {
   if (const std::string leader = FromPayload(status, kLeaderHttpPayload); !leader.empty()) {
     HttpAnswer answer = Text(307, absl::StrCat(status.message(), "; its pages: ", leader, request.target));
@@ -83,7 +86,7 @@ std::vector<T> TakeAll(google::protobuf::RepeatedPtrField<T>* list) {
 }  // namespace
 
 Dashboard::Dashboard(ClusterDriver* driver, Clock* clock, std::string name, absl::Duration patience)
-    : name_(std::move(name)), clock_(clock), questions_(driver, patience) {}
+    : name_(std::move(name)), clock_(clock), questions_(driver, clock, patience) {}
 
 HttpAnswer Dashboard::Answer(const HttpRequest& request) {
   const std::string& path = request.path;
@@ -138,8 +141,12 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
 HttpAnswer Dashboard::Metrics() {
   MetricFamilies out;
   const absl::StatusOr<ViewPtr> view = Look();
-  if (view.ok()) AddClusterMetrics(out, (*view)->nodes, (*view)->jobs);
-  out.Add("cairn_coordinator_leader", "1 where this coordinator leads and its core answered, 0 where it stands by", {}, view.ok());
+  if (view.ok()) {
+    AddClusterMetrics(out, (*view)->nodes, (*view)->jobs);
+  } else if (!StandsBy(view.status())) {
+    AddClusterIsDown(out);
+  }
+  out.Add("cairn_coordinator_leader", "1 where this coordinator leads and its core answered; 0 where it stands by, or its core hangs", {}, view.ok());
   AddProcessMetrics(out);
   return Page(kMetricsContentType, out.Text());
 }
@@ -153,7 +160,7 @@ HttpAnswer Dashboard::Health() {
 HttpAnswer Dashboard::Ready() {
   const absl::Status leads = questions_.Leads();
   if (leads.ok()) return Text(200, "ok: leads");
-  if (!FromPayload(leads, kLeaderPayload).empty()) return Text(200, absl::StrCat("ok: ", leads.message()));
+  if (StandsBy(leads)) return Text(200, absl::StrCat("ok: ", leads.message()));
   return Text(503, leads.message());
 }
 

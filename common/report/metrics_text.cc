@@ -101,9 +101,11 @@ std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vec
   return out.Text();
 }
 
+void AddClusterIsDown(MetricFamilies& out) { AddUp(out, false); }
+
 std::string MetricsTextWithoutCluster() {
   MetricFamilies out;
-  AddUp(out, false);
+  AddClusterIsDown(out);
   return out.Text();
 }
 

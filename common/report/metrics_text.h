@@ -15,6 +15,7 @@ namespace cairn {
 void AddClusterMetrics(MetricFamilies& out, const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs);
 std::string MetricsText(const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs);
 // Where no coordinator answers: `cairn_coordinator_up 0`, nothing else.
+void AddClusterIsDown(MetricFamilies& out);
 std::string MetricsTextWithoutCluster();
 
 }  // namespace cairn

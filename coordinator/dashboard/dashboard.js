@@ -363,7 +363,11 @@ function showJob(job) {
 // ---- fetching ----
 
 async function get(path) {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store" });
+  const answer = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store", redirect: "manual" });
+  if (answer.type === "opaqueredirect") { // this coordinator stands by now; a page may go to the leader where a script may not
+    setTimeout(() => location.reload(), REFRESH_MS);
+    return new Promise(() => {});
+  }
   const text = await answer.text();
   if (!answer.ok) throw new Error(text.trim() || `HTTP ${answer.status}`);
   return JSON.parse(text);

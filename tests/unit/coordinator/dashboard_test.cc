@@ -22,6 +22,7 @@
 namespace cairn {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -205,6 +206,7 @@ TEST_F(DashboardTest, WithoutALeaderItIsAliveAndNotReady) {
   StandBy("", "");
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/readyz").status, 503);
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("cairn_coordinator_up 0\n"));
   EXPECT_EQ(Header(Get("/api/v1/jobs"), "Retry-After"), "1");
 }
 
@@ -230,7 +232,10 @@ TEST_F(DashboardTest, ACoreThatHangsHoldsNobodyUp) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(refused, 100);
   EXPECT_EQ(Get("/healthz").status, 200) << "not for so long yet";
-  EXPECT_THAT(Get("/metrics").body, HasSubstr("cairn_coordinator_leader 0\n"));
+  EXPECT_THAT(Get("/metrics").body, AllOf(HasSubstr("cairn_coordinator_leader 0\n"), HasSubstr("cairn_coordinator_up 0\n")));
+  dashboard_clock_.Advance(Dashboard::kStuckAfter);
+  EXPECT_EQ(Get("/healthz").status, 503);
+  EXPECT_EQ(Get("/healthz").body, "the core has not answered for 30s\n");
   go_on.Notify();
   driver_.Stop();  // the core's thread has left `go_on`
 }
@@ -260,6 +265,12 @@ TEST(DashboardPages, NothingBecomesHtml) {
   }
   EXPECT_THAT(std::string(kDashboardHtml), StartsWith("<!doctype html>"));
   EXPECT_TRUE(absl::EndsWith(std::string(kDashboardJs), "refresh();\n")) << "whole";
+}
+
+// A script may not read what another origin answers: a standby's redirect is followed by the page as a whole.
+TEST(DashboardPages, AnOpenPageGoesToTheNewLeader) {
+  EXPECT_THAT(std::string(kDashboardJs), HasSubstr("redirect: \"manual\""));
+  EXPECT_THAT(std::string(kDashboardJs), HasSubstr("answer.type === \"opaqueredirect\""));
 }
 
 TEST(CoordinatorHttp, AnAddressInUseIsSaidWithItsFlag) {
