@@ -11,19 +11,22 @@
 namespace cairn {
 namespace {
 
-// A push's payload as float32, rounded as the job's gradients are: itself where it is, converted or (where it lies askew) copied.
+// A push's payload as float32, rounded as the job's gradients are: itself where it is, converted or (where it lies askew) copied. A client may send
+// another type than the job's, and INT8 that nobody packed.
 Buffer GradientOf(const PartitionConfig& config, Frame& frame) {
   if (frame.examples == 0) return {};
   Buffer out = std::exchange(frame.payload, {});
   const bool aligned = reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0;
-  const bool rounds = config.wire != v1::FLOAT32 && frame.dtype != config.wire;  // a client that sends another type than the job's
+  const GradientRounding rounding = config.RoundingOf(frame.sequence), sent_as = rounding.As(frame.dtype);
+  const bool rounds = !rounding.exact() &&
+                      (frame.dtype != config.wire || !IsRounded(sent_as, {out.data(), out.size()}, static_cast<size_t>(config.size())));
   if (frame.dtype != v1::FLOAT32 || !aligned || (rounds && !out.unique())) {
     const Buffer sent = std::move(out);
     out = Buffer::Allocate(static_cast<size_t>(config.size()) * sizeof(float));
-    ToFloat({sent.data(), sent.size()}, frame.dtype, out.mutable_floats());
+    UnpackRounded(sent_as, {sent.data(), sent.size()}, out.mutable_floats());
   }
   if (rounds) {
-    RoundGradient(config.RoundingOf(frame.sequence), {static_cast<uint32_t>(frame.replica_first.value), frame.replica_count}, out.mutable_floats());
+    RoundGradient(rounding, {static_cast<uint32_t>(frame.replica_first.value), frame.replica_count}, out.mutable_floats());
   }
   return out;
 }
@@ -156,7 +159,7 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
     if (!f.payload.empty()) return bad("payload: ", f.payload.size(), " bytes with examples = 0; send none");
     return absl::OkStatus();
   }
-  const size_t bytes = BytesOf(f.dtype, static_cast<size_t>(config_.size()));
+  const size_t bytes = config_.GradientBytes(f.dtype);
   if (bytes == 0) return bad("dtype: ", static_cast<int>(f.dtype), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   if (f.payload.size() != bytes) {
     return bad("payload: ", f.payload.size(), " bytes, but ", config_.Name(), " has ", config_.size(), " numbers (",
@@ -279,7 +282,7 @@ void PartitionCore::Accept(v1::LogEntry entry, Buffer gradient, PartitionEffects
     persisted_ = update.entry.version();
     Advance(effects);
   } else {
-    effects.persists.push_back({update.entry, update.Packed(), std::exchange(image_to_note_, 0)});
+    effects.persists.push_back({update.entry, update.Packed(config_), std::exchange(image_to_note_, 0)});
   }
 }
 

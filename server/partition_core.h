@@ -204,8 +204,8 @@ class PartitionCore {
     v1::LogEntry entry;
     Buffer gradient;  // float32
     Buffer packed;    // the same as it is logged and replicated; empty until then
-    const Buffer& Packed() {
-      if (packed.empty()) packed = PackGradient(entry, gradient);
+    const Buffer& Packed(const PartitionConfig& config) {
+      if (packed.empty()) packed = PackGradient(config, entry, gradient);
       return packed;
     }
   };

@@ -176,7 +176,7 @@ void PartitionCore::Replicate(BackupLink& link, InFlight& update, PartitionEffec
   f.loss_scale = update.entry.loss_scale();
   f.not_finite = update.entry.not_finite();
   f.dtype = DtypeOf(update.entry);
-  f.payload = update.Packed();
+  f.payload = update.Packed(config_);
   f.payload_total = f.payload.size();
   link.UpdateSent(f.request_id, f.generation, f.version, f.payload.size());
   PeerSend send{link.address(), link.epoch(), {}};
@@ -300,7 +300,7 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
   if (frame.replica_first.value < 0 || !std::isfinite(frame.learning_rate) ||
       (frame.examples > 0 && BytesOf(frame.dtype, kSpaceAlignment) == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(config_.Name(), ": update ", frame.version,
-                                                   ": replica_first, learning_rate or dtype is not that of an update"));
+                                                   ": replica_first, learning_rate or dtype is not that of an update; all cairn-ps are to be of one version"));
   }
   const absl::Status fits = CheckEntry(config_, accepted, accepted_, entry, frame.payload.size());
   if (!fits.ok()) return absl::InvalidArgumentError(fits.message());
@@ -320,7 +320,7 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
     persisted_ = update.entry.version();
     Advance(effects);
   } else {
-    effects.persists.push_back({update.entry, update.Packed(), std::exchange(image_to_note_, 0)});
+    effects.persists.push_back({update.entry, update.Packed(config_), std::exchange(image_to_note_, 0)});
   }
   return absl::OkStatus();
 }

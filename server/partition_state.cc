@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
-#include "common/tensor/dtype.h"
 
 namespace cairn {
 namespace {
@@ -37,9 +36,13 @@ absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::S
     return absl::DataLossError(absl::StrCat(config.Name(), ": log entry ", entry.version(), ": ", what...));
   };
   if (entry.version() != version + 1) return bad("it does not follow version ", version);
-  const size_t bytes = entry.examples() == 0 ? 0 : BytesOf(DtypeOf(entry), static_cast<size_t>(config.size()));
-  if (entry.examples() > 0 && bytes == 0) return bad("its gradient is of type ", entry.dtype(), ", which is not known");
-  if (gradient_bytes != bytes) return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes);
+  const size_t bytes = entry.examples() == 0 ? 0 : config.GradientBytes(DtypeOf(entry));
+  if (entry.examples() > 0 && bytes == 0) {
+    return bad("its gradient is of type ", entry.dtype(), ", which is not known; a newer cairn-ps wrote it, use that one");
+  }
+  if (gradient_bytes != bytes) {
+    return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes, ": it is damaged, or a cairn-ps of another version wrote it");
+  }
   if (entry.norms().size() > kFrameScalarsBytesMax) return bad("norms: ", entry.norms().size(), " bytes");
   if (entry.ema_overwrite() && !config.optimizer.ema) return bad("ema_overwrite, but the job keeps no moving average");
   if (config.loss_scale ? !IsLossScale(entry.loss_scale()) : entry.loss_scale() != 0 || entry.not_finite()) {
@@ -60,24 +63,25 @@ absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::S
   return absl::OkStatus();
 }
 
-Buffer PackGradient(const v1::LogEntry& entry, const Buffer& gradient) {
+Buffer PackGradient(const PartitionConfig& config, const v1::LogEntry& entry, const Buffer& gradient) {
   const v1::DataType dtype = DtypeOf(entry);
   if (dtype == v1::FLOAT32 || gradient.empty()) return gradient;
-  Buffer packed = Buffer::Allocate(BytesOf(dtype, gradient.floats().size()));
-  FromFloat(gradient.floats(), dtype, {packed.mutable_data(), packed.size()});
+  Buffer packed = Buffer::Allocate(config.GradientBytes(dtype));
+  PackRounded(config.RoundingOf(entry.sequence()).As(dtype), {entry.replica_first(), entry.replica_count()}, gradient.floats(),
+              {packed.mutable_data(), packed.size()});
   return packed;
 }
 
 Buffer UnpackGradient(const PartitionConfig& config, const v1::LogEntry& entry, absl::Span<const uint8_t> bytes) {
   if (bytes.empty()) return {};
   Buffer gradient = Buffer::Allocate(static_cast<size_t>(config.size()) * sizeof(float));
-  ToFloat(bytes, DtypeOf(entry), gradient.mutable_floats());
+  UnpackRounded(config.RoundingOf(entry.sequence()).As(DtypeOf(entry)), bytes, gradient.mutable_floats());
   return gradient;
 }
 
 void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer gradient, PartitionState& state) {
   CAIRN_CHECK(entry.version() == state.version + 1, "updates are applied in order");
-  state.log_bytes += BytesOf(DtypeOf(entry), gradient.floats().size()) + kEntryOverheadBytes;
+  state.log_bytes += (gradient.empty() ? 0 : config.GradientBytes(DtypeOf(entry))) + kEntryOverheadBytes;
   if (entry.examples() == 0) {
     state.previous = state.values;
     if (entry.ema_overwrite()) {

@@ -59,6 +59,7 @@ struct PartitionConfig {
   OptimizerRule optimizer;
   v1::DataType wire = v1::FLOAT32;     // what gradients are rounded to, at every node of the summation tree
   uint64_t seed = 0;
+  GradientLayout layout;
   double clip_norm = 0;                // kSynchronous
   std::vector<ClipScope> clip_scopes;  // kSynchronous; empty: nothing is measured of a gradient
   std::optional<LossScaleRule> loss_scale;
@@ -77,7 +78,9 @@ struct PartitionConfig {
   int64_t size() const { return end - begin; }
   // In which type an update's gradient is exact, and logged and sent to backups: as it was summed up, where nothing is done to the sum.
   v1::DataType log_dtype() const { return penalties.empty() && clip_norm == 0 ? wire : v1::FLOAT32; }
-  GradientRounding RoundingOf(uint64_t sequence) const { return {wire, seed, sequence, begin}; }
+  // Refers to this config.
+  GradientRounding RoundingOf(uint64_t sequence) const { return {wire, seed, sequence, begin, &layout}; }
+  size_t GradientBytes(v1::DataType type) const { return PackedBytes(RoundingOf(0).As(type), static_cast<size_t>(size())); }
   std::string Name() const;  // "job 3 partition 7", for errors
 };
 
@@ -106,7 +109,7 @@ inline absl::Status CheckEntry(const PartitionConfig& config, const PartitionSta
 }
 // The bytes of an entry's gradient and its type: where the gradient is empty, the entry has none.
 inline v1::DataType DtypeOf(const v1::LogEntry& entry) { return entry.dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : entry.dtype(); }
-Buffer PackGradient(const v1::LogEntry& entry, const Buffer& gradient);  // shared, not copied, where it is FLOAT32
+Buffer PackGradient(const PartitionConfig& config, const v1::LogEntry& entry, const Buffer& gradient);  // shared, not copied, where it is FLOAT32
 Buffer UnpackGradient(const PartitionConfig& config, const v1::LogEntry& entry, absl::Span<const uint8_t> bytes);
 // Applies a checked entry. `gradient` holds the summed gradient (empty where entry.examples() == 0) and is consumed.
 // Slots that an image shares are copied before they are written to.

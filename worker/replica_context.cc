@@ -137,7 +137,7 @@ Frame Context::MakePull(uint32_t partition) const {
 }
 
 GradientRounding Context::RoundingOf(uint32_t partition, int64_t step) const {
-  return {wire, spec.seed(), static_cast<uint64_t>(step) + 1, static_cast<int64_t>(parts[partition].range.begin())};
+  return {wire, spec.seed(), static_cast<uint64_t>(step) + 1, static_cast<int64_t>(parts[partition].range.begin()), &layout};
 }
 
 Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
@@ -160,8 +160,9 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
     if (wire == v1::FLOAT32 || packed) {
       frame.payload = gradient.Slice(BytesOf(wire, part.range.begin()), BytesOf(wire, part.numbers()));
     } else {
-      frame.payload = Buffer::Allocate(BytesOf(wire, part.numbers()));
-      PackRounded(RoundingOf(partition, step), {first, count}, gradient.floats().subspan(part.range.begin(), part.numbers()),
+      const GradientRounding rounding = RoundingOf(partition, step);
+      frame.payload = Buffer::Allocate(PackedBytes(rounding, part.numbers()));
+      PackRounded(rounding, {first, count}, gradient.floats().subspan(part.range.begin(), part.numbers()),
                   {frame.payload.mutable_data(), frame.payload.size()});
     }
   }
@@ -180,6 +181,7 @@ std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t st
   joint->number = ++joints;
   joint->node = node;
   joint->type = type;
+  joint->layout = layout;
   joint->gradient = pool.Acquire();
   return joint;
 }

@@ -73,6 +73,7 @@ struct Context {
   EpochRates rates;
   int64_t validation_examples = 0;
   v1::DataType wire = v1::FLOAT32;
+  GradientLayout layout;
   bool has_loss_scale = false;
   std::vector<int32_t> replicas;  // sorted
   std::vector<Part> parts;        // by partition number
@@ -120,7 +121,7 @@ struct Context {
   absl::Status CheckValues(const Frame& frame, uint32_t partition) const;
   void CopyValues(const Frame& frame, Buffer& into) const;
   Frame MakePull(uint32_t partition) const;
-  // How the step's gradients are rounded, in the partition.
+  // How the step's gradients are rounded, in the partition. Refers to this context.
   GradientRounding RoundingOf(uint32_t partition, int64_t step) const;
   // sum: the gradient, empty where examples == 0; float32, or packed: of the wire type already. Shared, not copied, where it is of the wire
   // type. What is not rounded is rounded as replica `first`'s alone.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/gradient_layout.h"
 #include "common/model/loss_scale.h"
 #include "common/tensor/dtype.h"
 #include "worker/central_mode.h"
@@ -64,13 +65,18 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
-absl::StatusOr<replica::IndependentMode::Clipping> ClippingOf(const v1::JobSpec& spec, uint64_t space_size) {
-  const bool clips = ClipNormOf(spec.optimizer()) != 0;
-  if (!clips && !LossScaleRuleOf(spec)) return replica::IndependentMode::Clipping();
-  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+absl::StatusOr<Graph> GraphOf(const v1::JobSpec& spec, uint64_t space_size) {
+  CAIRN_ASSIGN_OR_RETURN(Graph graph, Graph::Build(spec.model()));
   if (static_cast<uint64_t>(graph.space_size()) != space_size) {
     return absl::InvalidArgumentError("assignment: the routes are of another model");
   }
+  return graph;
+}
+
+absl::StatusOr<replica::IndependentMode::Clipping> ClippingOf(const v1::JobSpec& spec, uint64_t space_size) {
+  const bool clips = ClipNormOf(spec.optimizer()) != 0;
+  if (!clips && !LossScaleRuleOf(spec)) return replica::IndependentMode::Clipping();
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(spec, space_size));
   replica::IndependentMode::Clipping clipping{StepScopesOf(graph, spec, 0, graph.space_size()), {}};
   if (clips) clipping.penalties = PenaltyRangesOf(graph, 0, graph.space_size());
   return clipping;
@@ -190,6 +196,10 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     c.space_bytes = parts.back().range.end() * sizeof(float);
     for (const replica::Part& part : parts) c.ranges.push_back(part.range);
     c.jitter = message.job_id() << 20;
+    if (c.wire == v1::FLOAT16 || c.wire == v1::INT8) {
+      CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(c.spec, c.ranges.back().end()));
+      c.layout = GradientLayoutOf(graph, c.spec);
+    }
     if (c.spec.strategy() == v1::CENTRAL_STORAGE) {
       mode_ = std::make_unique<replica::CentralMode>(c);
     } else if (IsSynchronous(c.spec)) {

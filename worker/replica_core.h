@@ -118,6 +118,7 @@ struct Joint {
   TreeNode node;
   std::vector<bool> leaves;  // of node.count: whether that replica has examples, and so a Compute
   v1::DataType type = v1::FLOAT32;
+  GradientLayout layout;
   Buffer gradient;
 };
 // TrainStep of (step, replica). values and gradient span the parameter space; gradient is the node's to write until

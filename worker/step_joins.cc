@@ -17,6 +17,7 @@ absl::StatusOr<std::shared_ptr<GradientJoin>> StepJoins::Enter(const std::shared
   options.leaves = joint->leaves;
   for (const v1::PartitionRange& range : ranges) options.ends.push_back(static_cast<int64_t>(range.end()));
   options.type = joint->type;
+  options.layout = joint->layout;
   options.into = joint->gradient;
   options.ready = [this, number = joint->number](uint32_t range) { summed_(replica::GradientSummed{number, range, range + 1}); };
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<GradientJoin> join, backend_.Join(graph, std::move(options)));

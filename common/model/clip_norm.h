@@ -29,8 +29,8 @@ namespace cairn {
 // What a norm is clipped to; 0: gradients are not clipped by norm.
 double ClipNormOf(const v1::Optimizer& optimizer);
 
-// The scope of all numbers, of which it is only asked whether they are finite (loss_scale.h): its sum of squares is 0 or not finite, its factor 1
-// or 0.
+// The scope of all numbers, of which it is only asked whether those in its ranges are finite (loss_scale.h): its sum of squares is 0 or not finite,
+// its factor 1 or 0.
 inline constexpr uint64_t kFiniteScope = UINT64_MAX;
 
 struct ClipScope {

@@ -78,7 +78,15 @@ std::vector<ClipScope> StepScopesOf(const Graph& graph, const v1::JobSpec& spec,
     all.id = kFiniteScope;
     all.numbers = static_cast<uint64_t>(end - begin);
     all.total = static_cast<uint64_t>(graph.space_size());
-    all.ranges.emplace_back(0, end - begin);
+    // Moving averages are not scaled: whatever they are, another scale would not help. All partitions take part, of whatever they consist.
+    int64_t from = 0;
+    for (const Variable& v : graph.variables()) {
+      if (v.kind != VariableKind::kMovingAverage) continue;
+      const int64_t first = std::clamp<int64_t>(v.offset - begin, from, end - begin);
+      if (from < first) all.ranges.emplace_back(from, first);
+      from = std::clamp<int64_t>(v.offset + v.size - begin, from, end - begin);
+    }
+    if (from < end - begin) all.ranges.emplace_back(from, end - begin);
   }
   return scopes;
 }

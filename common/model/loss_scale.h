@@ -47,8 +47,8 @@ struct LossScale {
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-// What is measured of a step's gradient before it is applied: the scopes of clipping, and that all numbers are finite where the job has a loss
-// scale.
+// What is measured of a step's gradient before it is applied: the scopes of clipping, and that all numbers but moving averages are finite where the
+// job has a loss scale.
 std::vector<ClipScope> StepScopesOf(const Graph& graph, const v1::JobSpec& spec, int64_t begin, int64_t end);
 
 }  // namespace cairn

@@ -130,6 +130,13 @@ CAIRN_VECTORIZED void UnpackBlocks(const uint8_t* __restrict mantissas, const ui
   }
 }
 
+CAIRN_VECTORIZED bool AnyForeign(const int8_t* __restrict mantissas, size_t count, const uint8_t* __restrict exponents, size_t blocks) {
+  uint8_t any = 0;
+  for (size_t i = 0; i < count; ++i) any |= static_cast<uint8_t>(mantissas[i] == -128);
+  for (size_t b = 0; b < blocks; ++b) any |= static_cast<uint8_t>(exponents[b] < kLeastExponent);
+  return any != 0;
+}
+
 uint64_t BlockOf(int64_t begin, size_t numbers) {
   CAIRN_CHECK(numbers % kB == 0 && begin % static_cast<int64_t>(kB) == 0, "INT8 is of whole blocks");
   return static_cast<uint64_t>(begin) / kB;
@@ -161,6 +168,12 @@ void PackInt8(absl::Span<const float> in, absl::Span<uint8_t> out) {
 void UnpackInt8(absl::Span<const uint8_t> in, absl::Span<float> out) {
   CAIRN_CHECK(in.size() == Int8BytesOf(out.size()) && out.size() % kB == 0, "UnpackInt8: sizes differ");
   UnpackBlocks(in.data(), in.data() + out.size(), out.size() / kB, out.data());
+}
+
+bool IsPackedInt8(absl::Span<const uint8_t> in) {
+  const size_t blocks = in.size() / (kB + 1);
+  CAIRN_CHECK(in.size() == blocks * (kB + 1), "IsPackedInt8: not of whole blocks");
+  return !AnyForeign(reinterpret_cast<const int8_t*>(in.data()), blocks * kB, in.data() + blocks * kB, blocks);
 }
 
 }  // namespace cairn

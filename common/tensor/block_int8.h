@@ -49,5 +49,7 @@ void PackInt8(Int8Key key, int64_t begin, absl::Span<const float> in, absl::Span
 void PackInt8(absl::Span<const float> in, absl::Span<uint8_t> out);
 // Any bytes have a meaning: an exponent of 255 is 16 NaN, -128 is a number as the others are (or infinity).
 void UnpackInt8(absl::Span<const uint8_t> in, absl::Span<float> out);
+// Whether the bytes hold numbers that PackInt8 gives back as they are: no -128, no exponent below 7. Others are to be rounded.
+bool IsPackedInt8(absl::Span<const uint8_t> in);
 
 }  // namespace cairn

@@ -68,14 +68,14 @@ float RoundFloat16(float f) {
 CAIRN_VECTORIZED void RoundBfloat16s(float* __restrict io, size_t count) {
   for (size_t i = 0; i < count; ++i) io[i] = RoundBfloat16(io[i]);
 }
-CAIRN_VECTORIZED void RoundFloat16s(float* __restrict io, size_t count) {
-  for (size_t i = 0; i < count; ++i) io[i] = RoundFloat16(io[i]);
+CAIRN_VECTORIZED void RoundFloat16s(float* __restrict io, size_t count, float down, float up) {
+  for (size_t i = 0; i < count; ++i) io[i] = RoundFloat16(io[i] * down) * up;
 }
 CAIRN_VECTORIZED void SumBfloat16s(float* __restrict into, const float* __restrict from, size_t count) {
   for (size_t i = 0; i < count; ++i) into[i] = RoundBfloat16(into[i] + from[i]);
 }
-CAIRN_VECTORIZED void SumFloat16s(float* __restrict into, const float* __restrict from, size_t count) {
-  for (size_t i = 0; i < count; ++i) into[i] = RoundFloat16(into[i] + from[i]);
+CAIRN_VECTORIZED void SumFloat16s(float* __restrict into, const float* __restrict from, size_t count, float down, float up) {
+  for (size_t i = 0; i < count; ++i) into[i] = RoundFloat16((into[i] + from[i]) * down) * up;
 }
 CAIRN_VECTORIZED void SumFloat32s(float* __restrict into, const float* __restrict from, size_t count) {
   for (size_t i = 0; i < count; ++i) into[i] += from[i];
@@ -88,9 +88,9 @@ CAIRN_VECTORIZED void ToBfloat16s(const float* __restrict in, size_t count, uint
     std::memcpy(out + 2 * i, &h, 2);
   }
 }
-CAIRN_VECTORIZED void ToFloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out) {
+CAIRN_VECTORIZED void ToFloat16s(const float* __restrict in, size_t count, uint8_t* __restrict out, float down) {
   for (size_t i = 0; i < count; ++i) {
-    const uint16_t h = ToFloat16(in[i]);
+    const uint16_t h = ToFloat16(in[i] * down);
     std::memcpy(out + 2 * i, &h, 2);
   }
 }
@@ -101,12 +101,17 @@ CAIRN_VECTORIZED void FromBfloat16s(const uint8_t* __restrict in, size_t count, 
     out[i] = FromBfloat16(h);
   }
 }
-CAIRN_VECTORIZED void FromFloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out) {
+CAIRN_VECTORIZED void FromFloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out, float up) {
   for (size_t i = 0; i < count; ++i) {
     uint16_t h;
     std::memcpy(&h, in + 2 * i, 2);
-    out[i] = FromFloat16(h);
+    out[i] = FromFloat16(h) * up;
   }
+}
+
+float PowerOfTwo(int exponent) {
+  CAIRN_CHECK(-kFloat16ShiftMax <= exponent && exponent <= kFloat16ShiftMax, "FLOAT16: no such shift");
+  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
 }  // namespace
@@ -122,7 +127,7 @@ size_t SizeOf(v1::DataType type) {
 
 size_t BytesOf(v1::DataType type, size_t numbers) { return type == v1::INT8 ? Int8BytesOf(numbers) : numbers * SizeOf(type); }
 
-void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out) {
+void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out, int shift) {
   CAIRN_CHECK(out.size() == BytesOf(type, in.size()), "FromFloat: sizes differ");
   if (in.empty()) return;
   if (type == v1::FLOAT32) {
@@ -130,10 +135,11 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
     return;
   }
   if (type == v1::INT8) return PackInt8(in, out);
-  (type == v1::BFLOAT16 ? ToBfloat16s : ToFloat16s)(in.data(), in.size(), out.data());
+  if (type == v1::BFLOAT16) return ToBfloat16s(in.data(), in.size(), out.data());
+  ToFloat16s(in.data(), in.size(), out.data(), PowerOfTwo(-shift));
 }
 
-void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out) {
+void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out, int shift) {
   CAIRN_CHECK(in.size() == BytesOf(type, out.size()), "ToFloat: sizes differ");
   if (out.empty()) return;
   if (type == v1::FLOAT32) {
@@ -141,19 +147,22 @@ void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> 
     return;
   }
   if (type == v1::INT8) return UnpackInt8(in, out);
-  (type == v1::BFLOAT16 ? FromBfloat16s : FromFloat16s)(in.data(), out.size(), out.data());
+  if (type == v1::BFLOAT16) return FromBfloat16s(in.data(), out.size(), out.data());
+  FromFloat16s(in.data(), out.size(), out.data(), PowerOfTwo(shift));
 }
 
-void RoundTo(v1::DataType type, absl::Span<float> numbers) {
+void RoundTo(v1::DataType type, absl::Span<float> numbers, int shift) {
   CAIRN_CHECK(SizeOf(type) > 0, "RoundTo: not such a type");
   if (type == v1::FLOAT32) return;
-  (type == v1::BFLOAT16 ? RoundBfloat16s : RoundFloat16s)(numbers.data(), numbers.size());
+  if (type == v1::BFLOAT16) return RoundBfloat16s(numbers.data(), numbers.size());
+  RoundFloat16s(numbers.data(), numbers.size(), PowerOfTwo(-shift), PowerOfTwo(shift));
 }
 
-void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from) {
+void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from, int shift) {
   CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");
   CAIRN_CHECK(SizeOf(type) > 0, "SumRounded: not such a type");
-  (type == v1::FLOAT32 ? SumFloat32s : type == v1::BFLOAT16 ? SumBfloat16s : SumFloat16s)(into.data(), from.data(), into.size());
+  if (type == v1::FLOAT16) return SumFloat16s(into.data(), from.data(), into.size(), PowerOfTwo(-shift), PowerOfTwo(shift));
+  (type == v1::FLOAT32 ? SumFloat32s : SumBfloat16s)(into.data(), from.data(), into.size());
 }
 
 }  // namespace cairn

@@ -5,13 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/tensor/block_int8.h"
-#include "common/tensor/dtype.h"
 
 namespace cairn {
 namespace {
-
-Int8Key KeyOf(const GradientRounding& r, const TreeNode& node) { return Int8Key::Of(r.seed, r.sequence, node.first, node.count); }
 
 // The node at level k (of 2^k replicas) that holds `replica`.
 TreeNode NodeAt(uint32_t replica, int k, uint32_t replicas) {
@@ -75,23 +71,6 @@ std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t rep
   std::vector<TreeNode> out;
   CollectMaximal(RootOf(replicas), held, out);
   return out;
-}
-
-void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> numbers) {
-  if (rounding.type == v1::INT8) return RoundInt8(KeyOf(rounding, node), rounding.begin, numbers);
-  RoundTo(rounding.type, numbers);
-}
-
-void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::Span<const float> numbers, absl::Span<uint8_t> out) {
-  if (rounding.type == v1::INT8) return PackInt8(KeyOf(rounding, node), rounding.begin, numbers, out);
-  FromFloat(numbers, rounding.type, out);
-}
-
-void SumInto(absl::Span<float> into, absl::Span<const float> from) { SumRounded(v1::FLOAT32, into, from); }
-
-void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> into, absl::Span<const float> from) {
-  if (rounding.type == v1::INT8) return SumRoundedInt8(KeyOf(rounding, node), rounding.begin, into, from);
-  SumRounded(rounding.type, into, from);
 }
 
 namespace {

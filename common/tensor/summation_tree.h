@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "cairn/v1/types.pb.h"
+#include "common/tensor/gradient_rounding.h"
 
 namespace cairn {
 
@@ -47,27 +47,6 @@ TreeNode RightChild(const TreeNode& node);
 // The fewest nodes that make up the set: what a worker that computes these replicas pushes. `held` is sorted, without
 // duplicates, all below R. The result is in order of `first`.
 std::vector<TreeNode> MaximalNodes(absl::Span<const uint32_t> held, uint32_t replicas);
-
-// How the numbers of the parameter space from `begin` on are rounded in one update.
-struct GradientRounding {
-  v1::DataType type = v1::FLOAT32;  // JobSpec.wire_dtype; FLOAT32: nothing is rounded
-  // INT8 rounds at random: which update of which job it is.
-  uint64_t seed = 0;      // JobSpec.seed
-  uint64_t sequence = 0;  // of the update: its step + 1
-  int64_t begin = 0;      // a multiple of 16
-
-  bool exact() const { return type == v1::FLOAT32; }
-  GradientRounding From(int64_t numbers) const { return {type, seed, sequence, begin + numbers}; }
-};
-// The numbers of the node become such as the type has. What has been rounded stays as it is, whatever the node.
-void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> numbers);
-// The same, as bytes of the type; out.size() == BytesOf(rounding.type, numbers.size()).
-void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::Span<const float> numbers, absl::Span<uint8_t> out);
-
-// into[i] += from[i]. Of one size; they do not overlap.
-void SumInto(absl::Span<float> into, absl::Span<const float> from);
-// The sum of the node's children, which are rounded, and rounded as the node's: in one pass.
-void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> into, absl::Span<const float> from);
 
 // A sum of gradients over `examples` examples. With examples == 0 the gradient counts for nothing and may be empty.
 struct GradientSum {

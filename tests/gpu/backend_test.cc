@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "common/base/log.h"
+#include "common/model/gradient_layout.h"
 #include "common/tensor/dtype.h"
 #include "tests/unit/backend/beside_reference.h"
 #include "worker/backend_select.h"
@@ -101,12 +102,16 @@ TEST_P(Joined, AsTheSumOnTheHost) {
     ASSERT_TRUE(sums.ok()) << sums.status();
   });
   if (HasFatalFailure()) return;
+  v1::JobSpec spec;
+  spec.set_batch_size(39);
+  const GradientLayout layout = GradientLayoutOf(*graph, spec);
   for (const v1::DataType type : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}) {
     std::vector<std::vector<float>> parts = gradients;
     std::vector<GradientSum> leaves;
     for (std::vector<float>& part : parts) leaves.push_back({absl::MakeSpan(part), 1});
     std::vector<uint8_t> expected(space * SizeOf(type));
-    FromFloat(SumSubtree({0, kReplicas}, leaves, {type}).gradient, type, absl::MakeSpan(expected));
+    const GradientRounding rounding = {type, 0, 0, 0, &layout};
+    PackRounded(rounding, {0, kReplicas}, SumSubtree({0, kReplicas}, leaves, rounding).gradient, absl::MakeSpan(expected));
     for (int step = 0; step < 4; ++step) {  // recorded from the second on
       JoinOptions options;
       options.node = {0, kReplicas};
@@ -114,6 +119,7 @@ TEST_P(Joined, AsTheSumOnTheHost) {
       for (int64_t end = 16 * 1024; end < graph->space_size(); end += 16 * 1024) options.ends.push_back(end);
       options.ends.push_back(graph->space_size());
       options.type = type;
+      options.layout = layout;
       options.into = Buffer::Zeros(expected.size());
       options.ready = [](uint32_t) {};
       const auto join = gpu.Join(graph, options);

@@ -6,6 +6,7 @@
 #include "common/base/random.h"
 #include "common/model/clip_norm.h"
 #include "common/model/fault_check.h"
+#include "common/model/gradient_layout.h"
 #include "common/model/initializer.h"
 #include "common/model/strategy_check.h"
 #include "common/tensor/dtype.h"
@@ -207,6 +208,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
     }
     return;
   }
+  const GradientLayout layout = GradientLayoutOf(graph, spec);
   std::vector<float> moments(values.size(), 0.0f);
   trajectory_.push_back(values);
   moments_.push_back(moments);
@@ -229,7 +231,7 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
         leaves[r].emplace(values.size());
         FillGradient(spec, step, ReplicaId(r), examples, seen, absl::MakeSpan(*leaves[r]), 0, scale.scale);
       }
-      Gradient sum = NaiveSum(leaves, {WireOf(spec), spec.seed(), static_cast<uint64_t>(step) + 1});
+      Gradient sum = NaiveSum(leaves, {WireOf(spec), spec.seed(), static_cast<uint64_t>(step) + 1, 0, &layout});
       if (sum && HasLossScale(spec)) {
         const bool finite = std::all_of(sum->begin(), sum->end(), [](float g) { return std::isfinite(g); });
         if (!finite) {

@@ -22,7 +22,8 @@ struct JoinOptions {
   std::vector<bool> leaves;        // of node.count: whether that replica has examples; at least one has
   std::vector<int64_t> ends;       // of the ranges that are told one by one: the first from 0, the last to space_size(); of whole 64 bytes
   v1::DataType type = v1::FLOAT32;  // of the sum, or BFLOAT16, FLOAT16
-  Buffer into;                     // number i of the space at byte i * SizeOf(type)
+  GradientLayout layout;            // of the job
+  Buffer into;                     // number i of the space at byte i * SizeOf(type), as PackRounded writes it
   std::function<void(uint32_t range)> ready;  // the sum's range is final in `into`. On the thread of any replica.
 };
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/model/gradient_layout.h"
 #include "common/tensor/dtype.h"
 #include "tests/unit/backend/beside_reference.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
@@ -62,6 +63,11 @@ class CudnnJoinTest : public testing::Test {
     beside_ = std::make_unique<BesideReference>(kCase, 4, compute);
     graph_ = beside_->graph();
     values_ = beside_->values();
+    v1::JobSpec spec;
+    spec.set_batch_size(20);
+    layout_ = GradientLayoutOf(*graph_, spec);
+    ASSERT_FALSE(layout_.averages.empty());
+    ASSERT_GT(layout_.shift, 0);
     const auto precision = cudnn::PrecisionOf(beside_->options());
     ASSERT_TRUE(precision.ok());
     replicas_.clear();
@@ -90,7 +96,9 @@ class CudnnJoinTest : public testing::Test {
     }
     for (size_t i = 0; i < replicas_.size(); ++i) leaves.push_back({absl::MakeSpan(gradients[i]), static_cast<uint64_t>(replicas_[i].batch.examples)});
     std::vector<uint8_t> out(space * SizeOf(type));
-    FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves, {type}).gradient, type, absl::MakeSpan(out));
+    const GradientRounding rounding = {type, 0, 0, 0, &layout_};
+    const TreeNode node = {0, static_cast<uint32_t>(leaves.size())};
+    PackRounded(rounding, node, SumSubtree(node, leaves, rounding).gradient, absl::MakeSpan(out));
     return out;
   }
 
@@ -101,6 +109,7 @@ class CudnnJoinTest : public testing::Test {
     const int64_t blocks = graph_->space_size() / 16;
     for (int64_t r = 1; r <= ranges; ++r) options.ends.push_back(blocks * r / ranges * 16);
     options.type = type;
+    options.layout = layout_;
     options.into = Buffer::Zeros(static_cast<size_t>(graph_->space_size()) * SizeOf(type));
     told_ = std::vector<std::atomic<int>>(static_cast<size_t>(ranges));
     options.ready = [this](uint32_t range) { ++told_[range]; };
@@ -130,6 +139,7 @@ class CudnnJoinTest : public testing::Test {
   std::unique_ptr<BesideReference> beside_;
   std::shared_ptr<const Graph> graph_;
   std::vector<float> values_;
+  GradientLayout layout_;
   std::vector<Replica> replicas_;
   std::vector<std::atomic<int>> told_;
   const std::shared_ptr<cudnn::JoinMemory> memory_ = std::make_shared<cudnn::JoinMemory>();
@@ -218,6 +228,7 @@ TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
     for (const bool lost : {false, true}) {
       SCOPED_TRACE(testing::Message() << "warm " << warm << ", lost " << lost);
       const auto code = lost ? absl::StatusCode::kUnavailable : absl::StatusCode::kInternal;
+      machine.Share(std::make_shared<cudnn::DeviceHealth>("GPU 0"));  // well again: what is lost stays so
       machine.lost = lost;
       machine.multiply_fails = true;
       EXPECT_EQ(alone().code(), code);
@@ -342,6 +353,7 @@ TEST_F(CudnnJoinTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](JoinOptions& o) { o.ends.clear(); }));
   EXPECT_TRUE(refused([](JoinOptions& o) { o.ends[0] += 4; })) << "kernels read whole 64 bytes";
   EXPECT_TRUE(refused([](JoinOptions& o) { o.type = v1::DATA_TYPE_UNSPECIFIED; }));
+  EXPECT_TRUE(refused([](JoinOptions& o) { o.layout.shift = 61; }));
   EXPECT_TRUE(refused([](JoinOptions& o) { o.into = Buffer::Zeros(16); }));
   const auto join = Join(Options(v1::FLOAT32, 3));
   ASSERT_NE(join, nullptr);

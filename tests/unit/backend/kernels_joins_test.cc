@@ -18,21 +18,23 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Joins, testing::ValuesIn(kAllTypes), TypeName)
 TEST_P(Joins, RoundedSumIsANodeOfTheTree) {
   const auto wire = WireType(type());
   for (const int64_t n : {5, 2056}) {
-    for (const float factor : {1.0f, 0x1p-6f}) {
+    for (const auto& [factor, shift] : {std::pair{1.0f, 0}, {0x1p-6f, 0}, {1.0f, 5}, {0x1p-3f, 11}}) {
       std::vector<float> left = Random(static_cast<size_t>(n), 40), right = Random(static_cast<size_t>(n), 41);
       left[1] = 70000;  // beyond float16
       right[2] = NAN;
       const Tensor x(left, DType::kFloat32), y(right, DType::kFloat32);
       const auto launched = [&](const Inputs& in) {
-        return Launched(n, DType::kFloat32, [&](void* out) { return RoundedSum(nullptr, n, in, factor, static_cast<float*>(out), type()); });
+        return Launched(n, DType::kFloat32, [&](void* out) { return RoundedSum(nullptr, n, in, factor, static_cast<float*>(out), type(), shift); });
       };
       const std::vector<float> leaf = launched({1, {x.data()}}), sum = launched({2, {x.data(), y.data()}});
       for (float& f : left) f *= factor;
       for (float& f : right) f *= factor;
       const std::vector<GradientSum> leaves = {{absl::MakeSpan(left), 1}, {absl::MakeSpan(right), 1}};
-      RoundGradient({wire}, {0, 1}, absl::MakeSpan(left));
+      const GradientLayout layout = {shift, {}};
+      const GradientRounding rounding = {wire, 0, 0, 0, &layout};
+      RoundGradient(rounding, {0, 1}, absl::MakeSpan(left));
       EXPECT_EQ(std::memcmp(leaf.data(), left.data(), left.size() * 4), 0);
-      SumSubtree({0, 2}, leaves, {wire});
+      SumSubtree({0, 2}, leaves, rounding);
       EXPECT_EQ(std::memcmp(sum.data(), left.data(), left.size() * 4), 0);
     }
   }

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "common/tensor/dtype.h"
+#include "server/partition_config.h"
 #include "server/stored_format.h"
 #include "tests/unit/server/replication_test_util.h"
 
@@ -150,7 +151,7 @@ TEST_P(WireTypesTest, AnEntryOfAnUnknownTypeOrAnotherLengthIsRefused) {
   EXPECT_TRUE(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32)).ok());
   EXPECT_EQ(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32) - 1).code(), absl::StatusCode::kDataLoss);
   entry.set_dtype(static_cast<v1::DataType>(17));
-  EXPECT_THAT(std::string(CheckEntry(config, PartitionState::Initial(config), entry, 128).message()), testing::HasSubstr("type 17"));
+  EXPECT_THAT(std::string(CheckEntry(config, PartitionState::Initial(config), entry, 128).message()), testing::HasSubstr("its gradient is of type 17, which is not known; a newer cairn-ps wrote it, use that one"));
 }
 
 // A gradient that is not finite is found behind the rounding too, and by all partitions alike.
@@ -173,6 +174,95 @@ TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
   ASSERT_EQ(ps.core.version(), 1u);
   EXPECT_TRUE(SameBits(ps.core.state().values, PartitionState::Initial(config).values));
   EXPECT_EQ(ps.core.state().loss_scale.scale, scale / 2);
+}
+
+// A peer's INT8 need not be as ours packs it: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. The log and the backups have to make
+// the primary's bits of it all the same.
+TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
+  for (const auto& [mantissa, exponent] : {std::pair{0x80, 127}, {5, 3}, {0x80, 254}}) {
+    PartitionConfig config = Config(v1::LOGGED);
+    config.wire = v1::INT8;
+    Copy ps(config, AssignEvent{Generation(5), false, {}});
+    Buffer payload = Buffer::Zeros(BytesOf(v1::INT8, 32));
+    for (int i = 0; i < 32; ++i) payload.mutable_data()[i] = static_cast<uint8_t>(i % 16 == 0 ? mantissa : 127 - i);
+    payload.mutable_data()[32] = payload.mutable_data()[33] = static_cast<uint8_t>(exponent);
+    Frame push = PushFrame(config, 0, 1, 1, std::move(payload), 1);
+    push.dtype = v1::INT8;
+    push.generation = Generation(5);
+    ps.Run(FrameEvent{1, std::move(push)});
+    ASSERT_EQ(ps.core.version(), 1u);
+    const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
+    EXPECT_TRUE(SameBits(recovered.values, ps.core.state().values)) << mantissa << " " << exponent;
+  }
+}
+
+// A dense layer and the statistics of one that normalizes, whose pictures are not scaled, in a batch of 1800.
+struct LargeSums {
+  explicit LargeSums(v1::DataType wire) {
+    spec.set_batch_size(1800);
+    spec.set_replicas(1);
+    spec.set_wire_dtype(wire);
+    spec.mutable_optimizer()->mutable_sgd();
+    spec.mutable_model()->add_layers()->mutable_input()->add_shape(16);
+    spec.mutable_model()->add_layers()->mutable_batch_normalization()->set_momentum(0.9f);
+    graph = std::make_shared<const Graph>(Graph::Build(spec.model()).value());
+    v1::PartitionRange range;
+    range.set_end(static_cast<uint64_t>(graph->space_size()));
+    config = MakePartitionConfig(spec, graph, range, JobId(1), Generation(5)).value();
+  }
+  const Variable& Of(VariableKind kind) const {
+    return *std::find_if(graph->variables().rbegin(), graph->variables().rend(), [kind](const Variable& v) { return v.kind == kind; });
+  }
+  // As a worker sends the sum of an update; each number of a variable is what `mean` says of its place, times the examples.
+  Frame PushOf(uint64_t sequence, const std::function<float(const Variable&, int64_t)>& mean) const {
+    std::vector<float> sum(static_cast<size_t>(config.size()));
+    for (const Variable& v : graph->variables()) {
+      for (int64_t i = 0; i < v.size; ++i) sum[static_cast<size_t>(v.offset + i)] = 1800 * mean(v, i);
+    }
+    Buffer payload = Buffer::Allocate(config.GradientBytes(config.wire));
+    PackRounded(config.RoundingOf(sequence), {0, 1}, sum, {payload.mutable_data(), payload.size()});
+    Frame f = PushFrame(config, 0, 1, sequence, std::move(payload), 1800);
+    f.dtype = config.wire;
+    f.generation = Generation(5);
+    return f;
+  }
+  v1::JobSpec spec;
+  std::shared_ptr<const Graph> graph;
+  PartitionConfig config;
+};
+
+// 1800 examples with gradients of 100 add up to more than FLOAT16 has, and a variance may be more than it has by itself.
+TEST_P(WireTypesTest, SumsOverABatchAreFinite) {
+  const LargeSums job(GetParam());
+  Copy ps(job.config, AssignEvent{Generation(5), false, {}});
+  const Variable &weights = job.Of(VariableKind::kTrainable), &variance = job.Of(VariableKind::kMovingAverage);
+  const std::vector<float> before(ps.core.state().values.floats().begin(), ps.core.state().values.floats().end());
+  Frame push = job.PushOf(1, [](const Variable& v, int64_t) { return v.kind == VariableKind::kMovingAverage ? 3e5f : 100; });
+  push.learning_rate = 0.01f;
+  ps.Run(FrameEvent{1, std::move(push)});
+  ASSERT_EQ(ps.core.version(), 1u);
+  const auto after = ps.core.state().values.floats();
+  for (int64_t i = 0; i < weights.size; ++i) EXPECT_NEAR(after[weights.offset + i], before[weights.offset + i] - 1, 0.02);
+  for (int64_t i = 0; i < variance.size; ++i) EXPECT_NEAR(after[variance.offset + i], 0.9f + 3e4f, 100);
+  const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
+  EXPECT_TRUE(SameBits(recovered.values, ps.core.state().values));
+}
+
+// A channel of variance 1e-3 beside one of 1.
+TEST_P(WireTypesTest, AStatisticBesideALargerOneIsNotNoise) {
+  const LargeSums job(GetParam());
+  Copy ps(job.config, AssignEvent{Generation(5), false, {}});
+  const Variable& variance = job.Of(VariableKind::kMovingAverage);
+  for (uint64_t sequence = 1; sequence <= 150; ++sequence) {
+    ps.Run(FrameEvent{1, job.PushOf(sequence, [](const Variable&, int64_t i) { return i == 3 ? 1 : 1e-3f; })});
+    ASSERT_EQ(ps.core.version(), sequence);
+    if (sequence < 100) continue;
+    const auto after = ps.core.state().values.floats();
+    for (int64_t i = 0; i < variance.size; ++i) {
+      const float expected = i == 3 ? 1 : 1e-3f;
+      EXPECT_NEAR(after[variance.offset + i], expected, 0.05f * expected) << sequence << " " << i;
+    }
+  }
 }
 
 TEST(WireTypesOfValuesTest, ValuesDoNotTravelInEightBits) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/model/gradient_layout.h"
 #include "common/model/learning_rate.h"
 
 namespace cairn {
@@ -42,6 +43,12 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
     spec_.mutable_loss_scaling()->set_initial_scale(options.loss_scale);
     spec_.mutable_loss_scaling()->set_dynamic_growth_steps(kGrowthSteps);
   }
+  // A model of as many numbers.
+  spec_.mutable_model()->add_layers()->mutable_input()->add_shape(static_cast<int64_t>(kPartitionNumbers) * options.partitions - 16);
+  v1::Dense& dense = *spec_.mutable_model()->add_layers()->mutable_dense();
+  dense.set_units(1);
+  dense.set_use_bias(false);
+  layout_ = GradientLayoutOf(Graph::Build(spec_.model()).value(), spec_);
   for (int p = 0; p < options.partitions; ++p) {
     v1::PartitionRange range;
     range.set_partition(static_cast<uint32_t>(p));
@@ -56,7 +63,7 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
                              ClipScopes(static_cast<int64_t>(range.begin()), static_cast<int64_t>(range.end())),
                              ClipNormOf(spec_.optimizer()));
     partitions_.back().UseLossScale(options.loss_scale, kGrowthSteps);
-    partitions_.back().UseSeed(spec_.seed(), static_cast<int64_t>(range.begin()));
+    partitions_.back().UseRounding(spec_.seed(), static_cast<int64_t>(range.begin()), layout_);
     home_.push_back(p % 2);
   }
   workers_.resize(static_cast<size_t>(options.workers));
@@ -117,7 +124,7 @@ std::vector<float> FakeCluster::ReferenceValues() const {
   for (int64_t step = 0; step < plan_.total_steps; ++step) {
     std::vector<float> seen = values;
     RoundTo(ValuesTypeOf(options_.wire), absl::MakeSpan(seen));
-    const GradientRounding rounding = {options_.wire, spec_.seed(), static_cast<uint64_t>(step) + 1};
+    const GradientRounding rounding = {options_.wire, spec_.seed(), static_cast<uint64_t>(step) + 1, 0, &layout_};
     NaiveSum sum =
         SumTree(rounding, 0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
           if (n != 1) return std::nullopt;
@@ -312,7 +319,8 @@ bool FakeCluster::Sum(Join& join, uint32_t p) {
   }
   const size_t element = SizeOf(join.joint->type);
   Buffer into = join.joint->gradient;
-  FromFloat(SumSubtree(join.joint->node, leaves, {join.joint->type}).gradient, join.joint->type, {into.mutable_data() + begin * element, numbers * element});
+  const GradientRounding rounding = {join.joint->type, 0, 0, static_cast<int64_t>(begin), &join.joint->layout};
+  PackRounded(rounding, join.joint->node, SumSubtree(join.joint->node, leaves, rounding).gradient, {into.mutable_data() + begin * element, numbers * element});
   return true;
 }
 

@@ -120,6 +120,7 @@ class FakeCluster {
   std::mt19937_64 random_;
   StepPlan plan_;
   v1::JobSpec spec_;
+  GradientLayout layout_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::vector<float> initial_;
   std::vector<v1::PartitionRange> ranges_;

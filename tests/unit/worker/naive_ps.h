@@ -115,10 +115,11 @@ class NaivePartition {
     growth_steps_ = growth_steps;
   }
   float scale() const { return scale_; }
-  // For gradients that are rounded at random: the job's seed, and where the partition begins.
-  void UseSeed(uint64_t seed, int64_t begin) {
+  // For gradients that are rounded: the job's seed, where the partition begins, and how they travel.
+  void UseRounding(uint64_t seed, int64_t begin, GradientLayout layout) {
     seed_ = seed;
     begin_ = begin;
+    layout_ = std::move(layout);
   }
   void RaiseGeneration(uint64_t generation) { generation_ = std::max(generation_, generation); }
 
@@ -135,9 +136,10 @@ class NaivePartition {
     NaiveSum sum;
     sum.examples = f.examples;
     if (f.examples > 0) {
-      if (f.payload.size() != BytesOf(f.dtype, values_.size())) return absl::InvalidArgumentError("payload size");
+      const GradientRounding rounding = {f.dtype, seed_, f.sequence, begin_, &layout_};
+      if (f.payload.size() != PackedBytes(rounding, values_.size())) return absl::InvalidArgumentError("payload size");
       sum.gradient.resize(values_.size());
-      ToFloat({f.payload.data(), f.payload.size()}, f.dtype, absl::MakeSpan(sum.gradient));
+      UnpackRounded(rounding, {f.payload.data(), f.payload.size()}, absl::MakeSpan(sum.gradient));
     } else if (!f.payload.empty()) {
       return absl::InvalidArgumentError("payload without examples");
     }
@@ -160,7 +162,7 @@ class NaivePartition {
     for (const auto& [node, s] : sums_) covered += node.second;
     if (covered < last_.size()) return absl::OkStatus();
     NaiveSum total =
-        SumTree({f.dtype, seed_, f.sequence, begin_}, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
+        SumTree({f.dtype, seed_, f.sequence, begin_, &layout_}, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
           const auto it = sums_.find({a, n});
           return it == sums_.end() ? std::nullopt : std::optional(it->second);
         });
@@ -288,6 +290,7 @@ class NaivePartition {
   };
   uint64_t seed_ = 0;
   int64_t begin_ = 0;
+  GradientLayout layout_;
   std::optional<Measured> measured_;
   std::string norms_;  // of the last update
   std::vector<std::pair<uint64_t, Frame>> waiting_;

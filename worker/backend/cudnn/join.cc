@@ -1,6 +1,7 @@
 #include "worker/backend/cudnn/join.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -68,7 +69,8 @@ absl::StatusOr<std::shared_ptr<DeviceJoin>> DeviceJoin::Make(std::shared_ptr<con
                        std::all_of(options.ends.begin(), options.ends.end(), [](int64_t end) { return end % kSpaceAlignment == 0; });
   const bool any = std::find(options.leaves.begin(), options.leaves.end(), true) != options.leaves.end();
   if (options.ends.empty() || options.ends.front() <= 0 || options.ends.back() != space || !ordered || options.leaves.size() != options.node.count ||
-      !any || cairn::SizeOf(options.type) == 0 || options.into.size() < static_cast<size_t>(space) * cairn::SizeOf(options.type)) {
+      !any || cairn::SizeOf(options.type) == 0 || options.layout.shift < 0 || options.layout.shift > kFloat16ShiftMax ||
+      options.into.size() < static_cast<size_t>(space) * cairn::SizeOf(options.type)) {
     return absl::InvalidArgumentError(absl::StrCat("a sum of gradients: ", options.leaves.size(), " leaves of ", ToString(options.node), ", ",
                                                    options.ends.size(), " ranges and ", options.into.size(), " bytes do not fit a space of ", space,
                                                    " numbers"));
@@ -142,15 +144,26 @@ absl::Status DeviceJoin::Source::EachPart(int64_t from, int64_t to,
   return some(from, to, factor);
 }
 
+// Each part of [begin, end) that travels in one type, in order. Stops at an error.
+absl::Status DeviceJoin::EachType(int64_t begin, int64_t end, const std::function<absl::Status(DType type, int64_t begin, int64_t end)>& part) const {
+  absl::Status status;
+  EachRun({options_.type, 0, 0, begin, &options_.layout}, end - begin, [&](v1::DataType type, int64_t first, int64_t last) {
+    if (status.ok()) status = part(TypeOf(type), begin + first, begin + last);
+  });
+  return status;
+}
+
 // The gradient, times the factor and rounded, into a room.
 absl::Status DeviceJoin::Park(Work& work, Part* have) {
   const Source& source = work.source;
   CAIRN_ASSIGN_OR_RETURN(have->room, TakeRoom(source.machine, work.range));
   work.settled = false;
   return source.EachPart(work.begin, work.end, [&](int64_t begin, int64_t end, float factor) {
-    const float* from = source.gradient + begin;
-    float* to = have->room->block.as<float>() + begin;
-    return FromKernel(kernels::RoundedSum(source.machine.aside(), end - begin, {1, {from}}, factor, to, TypeOf(options_.type)));
+    return EachType(begin, end, [&](DType type, int64_t first, int64_t last) {
+      const float* from = source.gradient + first;
+      float* to = have->room->block.as<float>() + first;
+      return FromKernel(kernels::RoundedSum(source.machine.aside(), last - first, {1, {from}}, factor, to, type, options_.layout.shift));
+    });
   });
 }
 
@@ -164,11 +177,14 @@ absl::Status DeviceJoin::AddTo(Work& work, Part other, Part* have) {
     work.leaving.push_back(other.room);
     other.room = local;
   }
-  float* const to = work.At(other.room);
-  const float* const from = *have ? work.At(have->room) : work.source.gradient + work.begin;
+  float* const to = other.room->block.as<float>();
+  const float* const from = *have ? have->room->block.as<float>() : work.source.gradient;
   if (*have) work.leaving.push_back(have->room);
   *have = other;
-  return FromKernel(kernels::RoundedSum(machine.aside(), work.numbers(), {2, {to, from}}, 1, to, TypeOf(options_.type)));
+  return EachType(work.begin, work.end, [&](DType type, int64_t first, int64_t last) {
+    return FromKernel(
+        kernels::RoundedSum(machine.aside(), last - first, {2, {to + first, from + first}}, 1, to + first, type, options_.layout.shift));
+  });
 }
 
 absl::Status DeviceJoin::Settle(Work& work) {
@@ -184,10 +200,15 @@ absl::Status DeviceJoin::GiveOut(Work& work, Part have) {
   Machine& machine = work.source.machine;
   const auto element = static_cast<int64_t>(cairn::SizeOf(options_.type));
   const int64_t at = work.begin * element, bytes = work.numbers() * element;
-  const void* from = have ? work.At(have.room) : work.source.gradient + work.begin;
+  const float* const sum = have ? have.room->block.as<float>() : work.source.gradient;
+  const void* from = sum + work.begin;
   if (options_.type != v1::FLOAT32) {
-    CAIRN_RETURN_IF_ERROR(FromKernel(kernels::Affine(machine.aside(), work.numbers(), 1, 0, from, DType::kFloat32, work.source.rounded + at,
-                                                     TypeOf(options_.type), false)));
+    CAIRN_RETURN_IF_ERROR(EachType(work.begin, work.end, [&](DType type, int64_t first, int64_t last) {
+      const float down = type == DType::kFloat16 ? std::ldexp(1.0f, -options_.layout.shift) : 1;
+      // + 0 would lose the sign of a zero.
+      return FromKernel(kernels::Affine(machine.aside(), last - first, down, -0.0f, sum + first, DType::kFloat32, work.source.rounded + first * element,
+                                        type, false));
+    }));
     from = work.source.rounded + at;
   }
   CAIRN_RETURN_IF_ERROR(machine.CopyOutAside(work.source.pinned + at, from, bytes));

@@ -94,6 +94,7 @@ class DeviceJoin : public GradientJoin {
   int Grow(const TreeNode& node);  // the node of the tree that stands for it; -1: nobody there has examples
 
   absl::StatusOr<Room*> TakeRoom(Machine& machine, uint32_t range);
+  absl::Status EachType(int64_t begin, int64_t end, const std::function<absl::Status(DType type, int64_t begin, int64_t end)>& part) const;
   absl::Status Park(Work& work, Part* have);
   absl::Status AddTo(Work& work, Part other, Part* have);
   absl::Status Settle(Work& work);

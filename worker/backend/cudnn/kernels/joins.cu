@@ -1,4 +1,6 @@
 // Layers with several inputs.
+#include <cmath>
+
 #include "worker/backend/cudnn/kernels/places.h"
 
 namespace cairn::cudnn::kernels {
@@ -40,16 +42,17 @@ struct Joined {
 };
 
 template <int V>
-CAIRN_DEVICE void RoundTo(DType type, Numbers<V>& n) {
+CAIRN_DEVICE void RoundTo(DType type, float down, float up, Numbers<V>& n) {
   if (type == DType::kFloat32) return;
   CAIRN_UNROLL
-  for (int j = 0; j < V; ++j) n.at[j] = FromBits(ToBits(n.at[j], type), type);
+  for (int j = 0; j < V; ++j) n.at[j] = FromBits(ToBits(n.at[j] * down, type), type) * up;
 }
 
 struct JoinedAndRounded {
   Inputs in;
   float factor;
   DType rounding;
+  float down, up;  // powers of two: what numbers are multiplied by before and after they are rounded
   Out y;
   template <int V>
   CAIRN_DEVICE Numbers<V> Part(int k, int64_t i) const {
@@ -58,7 +61,7 @@ struct JoinedAndRounded {
       CAIRN_UNROLL
       for (int j = 0; j < V; ++j) n.at[j] *= factor;
     }
-    RoundTo<V>(rounding, n);
+    RoundTo<V>(rounding, down, up, n);
     return n;
   }
   template <int V>
@@ -66,7 +69,7 @@ struct JoinedAndRounded {
     Numbers<V> all = Part<V>(0, i);
     for (int k = 1; k < in.count; ++k) {
       JoinInto<Plus>(all, Part<V>(k, i));
-      RoundTo<V>(rounding, all);
+      RoundTo<V>(rounding, down, up, all);
     }
     Store<V>(y, i, all);
   }
@@ -215,8 +218,9 @@ Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DTy
   return LaunchForEach(stream, n, true, Joined<Plus>{in, factor, type, {y, type}});
 }
 
-Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding) {
-  return LaunchForEach(stream, n, true, JoinedAndRounded{in, factor, rounding, {y, DType::kFloat32}});
+Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding, int shift) {
+  if (rounding != DType::kFloat16) shift = 0;
+  return LaunchForEach(stream, n, true, JoinedAndRounded{in, factor, rounding, std::ldexp(1.0f, -shift), std::ldexp(1.0f, shift), {y, DType::kFloat32}});
 }
 
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {

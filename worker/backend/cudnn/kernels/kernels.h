@@ -102,7 +102,8 @@ struct Inputs {
 // y = factor * (x0 + x1 + ...), added from the left. y may be x0: with factor 1 and float32 that is SumInto of common/tensor.
 Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DType type);
 // Of float32: a node of common/tensor/summation_tree.h whose numbers are rounded to `rounding`; the inputs, times the factor, are rounded before.
-Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding);
+// float16: times 2^-shift, as in common/tensor/gradient_rounding.h.
+Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding, int shift = 0);
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type);
 // dx of input `which`: dy where it is the first input that equals the maximum, else 0.
 Error MaximumBackward(Stream stream, int64_t n, const Inputs& in, int which, const void* dy, void* dx, DType type, bool add);
