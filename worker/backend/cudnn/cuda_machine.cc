@@ -34,16 +34,18 @@ void CUDART_CB DeliverDrain(void* drain) {
 }
 
 struct CudaRecording : public Recording {
+  explicit CudaRecording(std::shared_ptr<const DeviceHealth> health) : health(std::move(health)) {}
   ~CudaRecording() override {
-    if (graph != nullptr) cudaGraphExecDestroy(graph);
+    if (graph != nullptr && !health->lost()) cudaGraphExecDestroy(graph);
   }
+  const std::shared_ptr<const DeviceHealth> health;
   cudaGraphExec_t graph = nullptr;
   std::function<absl::Status()> enqueue;  // where there is no graph
 };
 
 class CudaMachine : public Machine {
  public:
-  explicit CudaMachine(const DeviceInfo& device) : device_(device), mailbox_(device.name) {}
+  explicit CudaMachine(const DeviceInfo& device) : device_(device), mailbox_(std::make_unique<Mailbox>(device.name)) {}
 
   absl::Status Init(const Precision& precision, Tuner* tuner) {
     CAIRN_RETURN_IF_ERROR(Current());
@@ -63,6 +65,10 @@ class CudaMachine : public Machine {
   }
 
   ~CudaMachine() override {
+    if (health().lost()) {
+      Leave();
+      return;
+    }
     cudaSetDevice(device_.index);
     for (cudaStream_t stream : {copies_in_, stream_, copies_out_, aside_}) {
       if (stream != nullptr) cudaStreamSynchronize(stream);
@@ -90,7 +96,7 @@ class CudaMachine : public Machine {
       cudaMemGetInfo(&free, &total);
       return FromCuda(error, absl::StrCat(device_.name, ": cudaMalloc of ", bytes, " bytes (", free, " of ", total, " are free)"));
     }
-    return Block(data, bytes, [index = device_.index](void* p) {
+    return Own(data, bytes, [index = device_.index](void* p) {
       cudaSetDevice(index);
       cudaFree(p);
     });
@@ -103,7 +109,7 @@ class CudaMachine : public Machine {
       cudaGetLastError();
       return FromCuda(error, absl::StrCat("cudaMallocHost of ", bytes, " bytes"));
     }
-    return Block(data, bytes, [](void* p) { cudaFreeHost(p); });
+    return Own(data, bytes, [](void* p) { cudaFreeHost(p); });
   }
 
   // ---- the order of work ----
@@ -172,7 +178,7 @@ class CudaMachine : public Machine {
 
   absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    auto recording = std::make_unique<CudaRecording>();
+    auto recording = std::make_unique<CudaRecording>(shared_health());
     if (const absl::Status captured = Capture(enqueue, &recording->graph); !captured.ok()) {
       cudaGetLastError();  // a capture that fails leaves the stream usable
       if (!std::exchange(said_not_captured_, true)) {
@@ -190,11 +196,11 @@ class CudaMachine : public Machine {
     return FromCuda(cudaGraphLaunch(captured.graph, stream_), "cudaGraphLaunch");
   }
 
-  void ResetSignals(int count) override { mailbox_.Reset(count); }
+  void ResetSignals(int count) override { mailbox_->Reset(count); }
 
   absl::Status WaitFor(int signal, absl::Duration patience) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    return mailbox_.Wait(signal, patience, kLook, [this] { return Ended(stream_); });
+    return mailbox_->Wait(signal, patience, kLook, [this] { return Ended(stream_); });
   }
 
   absl::Status WaitForAll(absl::Duration patience) override {
@@ -242,24 +248,33 @@ class CudaMachine : public Machine {
 
   absl::Status Tell(int signal) {
     while (static_cast<int>(letters_.size()) <= signal) {
-      letters_.push_back(std::make_unique<Letter>(Letter{&mailbox_, static_cast<int>(letters_.size())}));
+      letters_.push_back(std::make_unique<Letter>(Letter{mailbox_.get(), static_cast<int>(letters_.size())}));
     }
     return FromCuda(cudaLaunchHostFunc(copies_out_, Deliver, letters_[signal].get()), "cudaLaunchHostFunc");
   }
 
   // Waits for what was enqueued on the stream.
   absl::Status DrainOf(cudaStream_t stream, absl::Duration patience) {
-    auto drain = std::make_unique<Drain>(Drain{&mailbox_, mailbox_.AskDrain()});
+    auto drain = std::make_unique<Drain>(Drain{mailbox_.get(), mailbox_->AskDrain()});
     const uint64_t number = drain->number;
     CAIRN_RETURN_IF_ERROR(FromCuda(cudaLaunchHostFunc(stream, DeliverDrain, drain.get()), "cudaLaunchHostFunc"));
     (void)drain.release();  // DeliverDrain's; a device that failed does not call it
-    return mailbox_.WaitForDrain(number, patience, kLook, [this, stream] { return Ended(stream); });
+    return mailbox_->WaitForDrain(number, patience, kLook, [this, stream] { return Ended(stream); });
   }
 
   absl::Status Current() const { return FromCuda(cudaSetDevice(device_.index), "cudaSetDevice"); }
 
-  // What Mailbox asks: whether the stream has come to its end, and how.
+  // A lost device: all that it, its libraries or CUDA's own thread may still touch stays behind, streams and events too.
+  void Leave() {
+    (void)conv_.release();
+    (void)gemm_.release();
+    for (std::unique_ptr<Letter>& letter : letters_) (void)letter.release();
+    (void)mailbox_.release();
+  }
+
+  // What Mailbox asks: whether the stream has come to its end, and how; that of a lost device never does.
   std::optional<absl::Status> Ended(cudaStream_t stream) const {
+    if (absl::Status lost = health().status(); !lost.ok()) return lost;
     const cudaError_t error = cudaStreamQuery(stream);
     if (error == cudaErrorNotReady) return std::nullopt;
     return FromCuda(error, absl::StrCat(device_.name, ": a step"));
@@ -268,7 +283,7 @@ class CudaMachine : public Machine {
   const DeviceInfo device_;
   cudaStream_t stream_ = nullptr, copies_in_ = nullptr, copies_out_ = nullptr, aside_ = nullptr;
   cudaEvent_t fork_ = nullptr, join_out_ = nullptr, join_in_ = nullptr;
-  Mailbox mailbox_;
+  std::unique_ptr<Mailbox> mailbox_;
   std::vector<std::unique_ptr<Letter>> letters_;  // by signal: recordings point to them
   bool said_not_captured_ = false;
   std::unique_ptr<Gemm> gemm_;

@@ -61,15 +61,16 @@ class GpuBackend : public Backend {
     const size_t device = seat % devices_.size();
     const std::shared_ptr<DeviceHealth>& health = health_[device];
     CAIRN_RETURN_IF_ERROR(health->status());
-    absl::StatusOr<std::unique_ptr<Program>> program = MakeOn(devices_[device], precision, tuner, std::move(graph), options);
+    absl::StatusOr<std::unique_ptr<Program>> program = MakeOn(devices_[device], health, precision, tuner, std::move(graph), options);
     if (!program.ok()) return health->Note(program.status());
     return Watched(*std::move(program), health);
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<Program>> MakeOn(const DeviceInfo& device, const Precision& precision, Tuner* tuner,
-                                                  std::shared_ptr<const Graph> graph, const ProgramOptions& options) const {
+  absl::StatusOr<std::unique_ptr<Program>> MakeOn(const DeviceInfo& device, const std::shared_ptr<DeviceHealth>& health, const Precision& precision,
+                                                  Tuner* tuner, std::shared_ptr<const Graph> graph, const ProgramOptions& options) const {
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Machine> machine, make_machine_(device, precision, tuner));
+    machine->Share(health);
     return MakeProgram(std::move(graph), options, precision, std::move(machine));
   }
 

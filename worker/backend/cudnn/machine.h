@@ -5,6 +5,8 @@
 // are done beside it, each kind in its order, and so is what is enqueued `aside`: of what is complete, never recorded. Invariants:
 //   1. What Prepare was told of can be enqueued without allocating and without waiting, also while a Recording is made.
 //   2. With Precision.deterministic the bits of a product or a convolution depend on its arguments and the kind of device only.
+//   3. Once its device is lost nothing is waited for or given back: memory, streams, recordings stay behind, until the process ends. What the
+//      device may still write to is among them.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "worker/backend/cudnn/device_health.h"
 #include "worker/backend/cudnn/kernels/kernels.h"
 
 namespace cairn::cudnn {
@@ -102,6 +105,10 @@ class Machine {
   virtual ~Machine() = default;
   virtual int device() const = 0;  // DeviceInfo.index
 
+  // The device's, known to all its machines: whoever waits tells it how that ended. Shared before anything is allocated; without that its own.
+  void Share(std::shared_ptr<DeviceHealth> health) { health_ = std::move(health); }
+  DeviceHealth& health() const { return *health_; }
+
   // Errors: RESOURCE_EXHAUSTED says how much was asked for and how much there is.
   virtual absl::StatusOr<Block> Allocate(int64_t bytes) = 0;        // on the device
   virtual absl::StatusOr<Block> AllocatePinned(int64_t bytes) = 0;  // on the host, for CopyIn and CopyOut
@@ -142,6 +149,18 @@ class Machine {
   // bias: null without Convolution.bias.
   virtual absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias, void* to,
                                 void* workspace) = 0;
+
+ protected:
+  // Memory that is not released once the device is lost.
+  Block Own(void* data, int64_t bytes, std::function<void(void*)> release) const {
+    return Block(data, bytes, [health = health_, release = std::move(release)](void* p) {
+      if (!health->lost()) release(p);
+    });
+  }
+  const std::shared_ptr<DeviceHealth>& shared_health() const { return health_; }
+
+ private:
+  std::shared_ptr<DeviceHealth> health_ = std::make_shared<DeviceHealth>("the device");
 };
 
 }  // namespace cairn::cudnn

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/tensor/dtype.h"
 #include "worker/backend/cudnn/feed.h"
 #include "worker/backend/cudnn/join.h"
 #include "worker/backend/cudnn/plans.h"
@@ -27,12 +27,13 @@ struct Embedding {
 class CudnnProgram : public Program {
  public:
   CudnnProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options, const Precision& precision,
-               std::unique_ptr<Machine> machine)
+               std::unique_ptr<Machine> machine, std::shared_ptr<Clock> clock)
       : graph_(std::move(graph)),
         options_(options),
         precision_(precision),
         loss_plan_(PlanLoss(*graph_, options.loss, options.class_weights)),
         machine_(std::move(machine)),
+        clock_(std::move(clock)),
         outputs_(NumElements(graph_->output().output)),
         feed_(*graph_, *machine_),
         plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {
@@ -45,8 +46,10 @@ class CudnnProgram : public Program {
     }
   }
 
+  // What the device may still use goes when it is done with it, or stays behind.
   ~CudnnProgram() override {
-    if (!hangs_) machine_->WaitForAll(kPatience).IgnoreError();
+    DeviceHealth& device = machine_->health();
+    if (!device.lost()) device.Note(machine_->WaitForAll(kPatience)).IgnoreError();
   }
 
   absl::Status Prepare() {
@@ -158,7 +161,7 @@ class CudnnProgram : public Program {
   // Of a label where the batch does not say: the program is prepared before it sees one.
   int64_t LabelSize() const { return options_.loss.kind() == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY ? 1 : outputs_; }
 
-  absl::Status Check(Mode mode, const Batch& batch, absl::Span<const float> values) const {
+  absl::Status Check(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) const {
     if (batch.examples < 1 || batch.examples > options_.batch_max) {
       return absl::InvalidArgumentError(absl::StrCat("batch of ", batch.examples,
                                                      " examples, but the program was compiled for 1 to ", options_.batch_max));
@@ -172,6 +175,10 @@ class CudnnProgram : public Program {
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ", graph_->space_size(),
                                                      "; pass the whole space"));
+    }
+    if (cairn::SizeOf(info.values) == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("values: ", v1::DataType_Name(info.values), " is no type in which numbers cross to a GPU; use "
+                                                     "FLOAT32, BFLOAT16 or FLOAT16"));
     }
     for (const Embedding& embedding : embeddings_) {
       for (int64_t i = 0; i < batch.examples * embedding.per_example; ++i) {
@@ -187,29 +194,30 @@ class CudnnProgram : public Program {
 
   absl::Status Wait(int signal) {
     const absl::Status arrived = machine_->WaitFor(signal, patience_);
-    if (!absl::IsDeadlineExceeded(arrived)) return arrived;
-    hangs_ = true;
-    return Annotate(arrived, absl::StrCat("waited for ", absl::FormatDuration(patience_), ", the slowest step before took ",
-                                          absl::FormatDuration(absl::Trunc(slowest_, absl::Milliseconds(1)))));
+    if (!absl::IsDeadlineExceeded(arrived)) return machine_->health().Note(arrived);
+    return machine_->health().Note(Annotate(arrived, absl::StrCat("waited for ", absl::FormatDuration(patience_), ", the slowest step before took ",
+                                                                  absl::FormatDuration(absl::Trunc(slowest_, absl::Milliseconds(1))))));
   }
 
   // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each with a code of its library.
   absl::Status Ended(const absl::Status& failed) {
-    hangs_ |= absl::IsDeadlineExceeded(failed);
-    if (hangs_) return failed;
-    const absl::Status device = machine_->WaitForAll(kPatience);
-    return absl::IsUnavailable(device) ? device : failed;
+    DeviceHealth& device = machine_->health();
+    const absl::Status noted = device.Note(failed);
+    if (device.lost()) return noted;
+    device.Note(machine_->WaitForAll(kPatience)).IgnoreError();
+    return device.Note(failed);
   }
 
   absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
-    CAIRN_RETURN_IF_ERROR(Check(mode, batch, values));
+    CAIRN_RETURN_IF_ERROR(Check(mode, batch, info, values));
     CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size, feed_.OnDevice(batch)));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
     patience_ = StepPatience(!kept->warm, slowest_);
-    began_ = absl::Now();
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
-    kept->warm = true;
+    // What launching took, a source's values among it, is not the device's; nor is what a first step loads and chooses a step.
+    timed_ = std::exchange(kept->warm, true);
+    launched_ = clock_->Now();
     return kept;
   }
 
@@ -271,7 +279,7 @@ class CudnnProgram : public Program {
 
   absl::StatusOr<BatchSums> Sums(const Plan& plan) {
     CAIRN_RETURN_IF_ERROR(Wait(static_cast<int>(plan.releases().size())));
-    slowest_ = std::max(slowest_, absl::Now() - began_);
+    if (timed_) slowest_ = std::max(slowest_, clock_->Now() - launched_);
     const double* results = results_.pinned.as<double>();
     BatchSums sums;
     sums.examples = static_cast<uint64_t>(plan.examples());
@@ -294,6 +302,7 @@ class CudnnProgram : public Program {
   const Precision precision_;
   const LossPlan loss_plan_;
   const std::unique_ptr<Machine> machine_;  // outlives what follows
+  const std::shared_ptr<Clock> clock_;
   const int64_t outputs_;                   // numbers of an example's output
   std::vector<Embedding> embeddings_;       // they read the batch's inputs
   Feed feed_;
@@ -303,9 +312,9 @@ class CudnnProgram : public Program {
   Block rounded_;      // a sum of gradients in its type; with one of 16 bits only
   Block predictions_;  // pinned
   absl::Duration slowest_, patience_;  // of steps so far; with the one that is under way
-  absl::Time began_;
-  bool hangs_ = false;  // the device: nothing is waited for any more
-  Plans plans_;        // their recordings go before what they point to
+  absl::Time launched_;                // all of the step that is under way
+  bool timed_ = false;                 // it is not the first of its plan
+  Plans plans_;  // their recordings go before what they point to
 };
 
 }  // namespace
@@ -331,13 +340,14 @@ absl::StatusOr<Precision> PrecisionOf(const ProgramOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<Program>> MakeProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options,
-                                                     const Precision& precision, std::unique_ptr<Machine> machine) {
-  CAIRN_CHECK(graph != nullptr && machine != nullptr, "a program needs both");
+                                                     const Precision& precision, std::unique_ptr<Machine> machine, std::shared_ptr<Clock> clock) {
+  CAIRN_CHECK(graph != nullptr && machine != nullptr && clock != nullptr, "a program needs them");
   if (options.batch_max < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch_max: ", options.batch_max, " is not positive"));
   }
-  auto program = std::make_unique<CudnnProgram>(std::move(graph), options, precision, std::move(machine));
-  CAIRN_RETURN_IF_ERROR(program->Prepare());
+  Machine& on = *machine;
+  auto program = std::make_unique<CudnnProgram>(std::move(graph), options, precision, std::move(machine), std::move(clock));
+  if (const absl::Status prepared = program->Prepare(); !prepared.ok()) return on.health().Note(prepared);
   return program;
 }
 

@@ -69,7 +69,7 @@ absl::Status TryMachine(Machine& machine, const Precision& precision, absl::Dura
     std::fill_n(pinned.as<float>(), kProducts + kPixels, -1.0f);
     machine.ResetSignals(1);
     CAIRN_RETURN_IF_ERROR(launch());
-    CAIRN_RETURN_IF_ERROR(machine.WaitFor(0, patience));
+    CAIRN_RETURN_IF_ERROR(machine.health().Note(machine.WaitFor(0, patience)));  // before anything of it goes
     return CheckResults(pinned.as<float>(), how);
   };
   CAIRN_RETURN_IF_ERROR(run("", enqueue));

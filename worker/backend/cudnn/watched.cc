@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace cairn::cudnn {
 namespace {
 
@@ -48,21 +46,8 @@ class WatchedProgram : public Program {
 }  // namespace
 
 absl::Duration StepPatience(bool first, absl::Duration slowest) {
-  if (first || slowest <= absl::ZeroDuration()) return std::max(kPatience, kPatienceFactor * slowest);
-  return std::max(kPatienceMin, kPatienceFactor * slowest);
-}
-
-absl::Status DeviceHealth::Note(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  if (lost_.ok() && (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status))) {
-    lost_ = absl::UnavailableError(absl::StrCat(device_, " is lost: ", status.message()));
-  }
-  return lost_.ok() || absl::IsCancelled(status) ? status : lost_;
-}
-
-absl::Status DeviceHealth::status() const {
-  absl::MutexLock lock(&mutex_);
-  return lost_;
+  if (first || slowest <= absl::ZeroDuration()) return kPatience;
+  return std::clamp(kPatienceFactor * slowest, kPatienceMin, kPatience);
 }
 
 std::unique_ptr<Program> Watched(std::unique_ptr<Program> program, std::shared_ptr<DeviceHealth> health) {
