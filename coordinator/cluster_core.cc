@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "coordinator/job_extract.h"
 
 namespace cairn {
 namespace {
@@ -159,11 +161,15 @@ const Job* ClusterCore::Find(const v1::GetJobRequest& request) const {
 
 v1::JobStatus ClusterCore::StatusOf(const Job& job, absl::Time now) const {
   v1::JobStatus status = job.status;
-  if (job.progress && job.active()) {
-    job.progress->Fill(now, status);
-    status.set_learning_rate(RateAt(job, std::min(status.step(), std::max<int64_t>(status.total_steps() - 1, 0))));
-  }
+  FillRunning(job, now, status);
   return status;
+}
+
+// What is not in job.status itself while the job runs.
+void ClusterCore::FillRunning(const Job& job, absl::Time now, v1::JobStatus& status) const {
+  if (!job.progress || !job.active()) return;
+  job.progress->Fill(now, status);
+  status.set_learning_rate(RateAt(job, std::min(status.step(), std::max<int64_t>(status.total_steps() - 1, 0))));
 }
 
 v1::JobStatus ClusterCore::StatusOf(const Job& job) const { return StatusOf(job, now_); }
@@ -187,30 +193,53 @@ v1::ListJobsResponse ClusterCore::ListJobs(absl::Time now) const {
   v1::ListJobsResponse response;
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
     v1::JobStatus& status = *response.add_jobs();
-    status = StatusOf(it->second, std::max(now, now_));
-    status.mutable_spec()->mutable_model()->clear_layers();
-    status.mutable_data()->clear_class_names();
-    status.clear_replicas();
-    status.clear_partitions();
+    CopyForList(it->second.status, &status);
+    FillRunning(it->second, std::max(now, now_), status);
   }
   return response;
+}
+
+std::vector<v1::JobStatus> ClusterCore::JobRows(absl::Time now) const {
+  std::vector<v1::JobStatus> rows;
+  rows.reserve(jobs_.size());
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
+    CopyForRow(it->second.status, &rows.emplace_back());
+    FillRunning(it->second, std::max(now, now_), rows.back());
+  }
+  return rows;
 }
 
 v1::ListNodesResponse ClusterCore::ListNodes() const {
   v1::ListNodesResponse response;
-  for (const v1::NodeStatus& status : members_.List()) *response.add_nodes() = NodeStatusOf(status.name());
+  // In one pass: there may be many jobs of many partitions, and many ps.
+  absl::flat_hash_map<NodeName, int> primaries, backups;
+  for (const auto& [id, job] : jobs_) {
+    for (const v1::PartitionPlacement& p : job.status.partitions()) {
+      ++primaries[p.primary()];
+      for (const v1::BackupPlacement& b : p.backups()) ++backups[b.node()];
+    }
+  }
+  for (const v1::NodeStatus& node : members_.List()) {
+    v1::NodeStatus& status = *response.add_nodes() = NodeStatusWithoutPartitions(node.name());
+    if (status.role() != v1::PS) continue;
+    status.set_primaries(primaries[node.name()]);
+    status.set_partitions(primaries[node.name()] + backups[node.name()]);
+  }
   return response;
 }
 
-v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
+v1::NodeStatus ClusterCore::NodeStatusWithoutPartitions(const NodeName& name) const {
   const ClusterNode& node = *members_.Find(name);
   v1::NodeStatus status = StatusOfNode(node);
   // A node of our earlier life that is still waited for is not shown as alive.
   if (node.expected) status.set_alive(false);
-  if (node.role != v1::PS) {
-    status.set_slots_used(std::min(node.slots, usage_.ReplicasOn(name)));
-    return status;
-  }
+  if (node.role != v1::PS) status.set_slots_used(std::min(node.slots, usage_.ReplicasOn(name)));
+  return status;
+}
+
+v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
+  v1::NodeStatus status = NodeStatusWithoutPartitions(name);
+  if (status.role() != v1::PS) return status;
   for (const auto& [id, job] : jobs_) {
     status.set_partitions(status.partitions() + job.PartitionsOn(name));
     status.set_primaries(status.primaries() + job.PrimariesOn(name));

@@ -60,6 +60,8 @@ class ClusterCore {
   absl::StatusOr<v1::JobStatus> GetJob(JobId id, absl::Time now) const;
   // Newest first; without the model's layers and the placements.
   v1::ListJobsResponse ListJobs(absl::Time now) const;
+  // The same jobs, each as CopyForRow (job_extract.h).
+  std::vector<v1::JobStatus> JobRows(absl::Time now) const;
   v1::ListNodesResponse ListNodes() const;
 
  private:
@@ -105,6 +107,7 @@ class ClusterCore {
   void NoteFault(ClusterNode& node, const std::string& fault);
   std::string FaultsText() const;
   v1::NodeStatus NodeStatusOf(const NodeName& name) const;
+  v1::NodeStatus NodeStatusWithoutPartitions(const NodeName& name) const;
 
   // cluster_submit.cc
   void OnSubmit(const SubmitJob& event);
@@ -302,6 +305,7 @@ class ClusterCore {
   const Job* Find(const v1::GetJobRequest& request) const;
   v1::JobStatus StatusOf(const Job& job) const;
   v1::JobStatus StatusOf(const Job& job, absl::Time now) const;
+  void FillRunning(const Job& job, absl::Time now, v1::JobStatus& status) const;
   void StoreJob(const Job& job);
   void StoreCluster();
   std::set<NodeName> Unsettled() const;

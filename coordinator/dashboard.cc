@@ -105,24 +105,49 @@ HttpAnswer Dashboard::Answer(const HttpRequest& request) {
 
 absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
   absl::MutexLock lock(&looking_);
-  if (clock_->Now() - looked_at_ < kFresh) return view_;
-  view_ = questions_.Ask<ViewPtr>([](const ClusterCore& core, absl::Time now) {
+  if (clock_->Now() - view_.at < kFresh) return view_.answer;
+  view_.answer = questions_.Ask<ViewPtr>([](const ClusterCore& core, absl::Time now) {
     auto view = std::make_shared<View>();
     view->nodes = TakeAll(core.ListNodes().mutable_nodes());
-    view->jobs = TakeAll(core.ListJobs(now).mutable_jobs());
+    view->jobs = core.JobRows(now);
     view->now = now;
     return ViewPtr(std::move(view));
   });
-  looked_at_ = clock_->Now();
-  return view_;
+  view_.at = clock_->Now();
+  return view_.answer;
+}
+
+absl::StatusOr<Dashboard::JobsPtr> Dashboard::AllJobs() {
+  absl::MutexLock lock(&listing_);
+  if (clock_->Now() - jobs_.at < kFresh) return jobs_.answer;
+  jobs_.answer = questions_.Ask<JobsPtr>([](const ClusterCore& core, absl::Time now) {
+    return std::make_shared<const std::vector<v1::JobStatus>>(TakeAll(core.ListJobs(now).mutable_jobs()));
+  });
+  jobs_.at = clock_->Now();
+  return jobs_.answer;
+}
+
+// which: a number or a name.
+absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (which == which_ && clock_->Now() - job_.at < kFresh) return job_.answer;
+  }
+  absl::StatusOr<JobPtr> job = questions_.Ask<JobPtr>([request = WhichJob(which)](const ClusterCore& core, absl::Time now) -> absl::StatusOr<JobPtr> {
+    CAIRN_ASSIGN_OR_RETURN(v1::JobStatus status, core.GetJob(request, now));
+    return std::make_shared<const v1::JobStatus>(std::move(status));
+  });
+  absl::MutexLock lock(&mutex_);
+  which_ = which;
+  job_ = {job, clock_->Now()};
+  return job;
 }
 
 HttpAnswer Dashboard::Api(const HttpRequest& request) {
   const absl::string_view path = request.path;
   if (absl::StartsWith(path, kJobPrefix) && path.size() > kJobPrefix.size()) {
-    const absl::StatusOr<v1::JobStatus> job = questions_.Ask<v1::JobStatus>(
-        [which = WhichJob(absl::StripPrefix(path, kJobPrefix))](const ClusterCore& core, absl::Time now) { return core.GetJob(which, now); });
-    return job.ok() ? Page(kJson, JobJson(*job) + "\n") : Refuse(job.status(), request);
+    const absl::StatusOr<JobPtr> job = OneJob(std::string(absl::StripPrefix(path, kJobPrefix)));
+    return job.ok() ? Page(kJson, JobJson(**job) + "\n") : Refuse(job.status(), request);
   }
   const bool overview = path == "/api/v1/overview";
   if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs") {
@@ -130,11 +155,14 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
   }
   const absl::StatusOr<OverviewPart> part = ReadPart(request);
   if (!part.ok()) return Text(400, part.status().message());
+  if (path == "/api/v1/jobs") {
+    const absl::StatusOr<JobsPtr> jobs = AllJobs();
+    return jobs.ok() ? Page(kJson, JobsJson(**jobs) + "\n") : Refuse(jobs.status(), request);
+  }
   const absl::StatusOr<ViewPtr> view = Look();
   if (!view.ok()) return Refuse(view.status(), request);
   const View& v = **view;
   if (path == "/api/v1/nodes") return Page(kJson, NodesJson(v.nodes) + "\n");
-  if (path == "/api/v1/jobs") return Page(kJson, JobsJson(v.jobs) + "\n");
   return Page(kJson, OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs, *part) + "\n");
 }
 

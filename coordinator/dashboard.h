@@ -9,7 +9,8 @@
 //
 // A standby sends who asks for / and /api to the leader (307) where that one has HTTP too, else says who leads (503). Its /metrics are its own.
 //
-// Thread-safe. Invariants: 1. The core is asked for the whole state at most once in kFresh, however many ask. 2. An answer is there within
+// Thread-safe. Invariants: 1. The core is asked for all nodes and jobs at most once in kFresh, however many ask, and copies no more of a job than a row
+// shows; for all of all jobs (/api/v1/jobs), and for the job that was asked for last, at most once in kFresh too. 2. An answer is there within
 // CoreQuestions::kPatience and the time to write it.
 #pragma once
 
@@ -39,12 +40,22 @@ class Dashboard {
  private:
   struct View {
     std::vector<v1::NodeStatus> nodes;
-    std::vector<v1::JobStatus> jobs;  // newest first; without layers and placement
+    std::vector<v1::JobStatus> jobs;  // newest first; ClusterCore::JobRows
     absl::Time now;
   };
+  // What was last answered, for kFresh.
+  template <typename T>
+  struct Kept {
+    absl::StatusOr<std::shared_ptr<const T>> answer = absl::UnavailableError("");
+    absl::Time at = absl::InfinitePast();
+  };
   using ViewPtr = std::shared_ptr<const View>;
+  using JobsPtr = std::shared_ptr<const std::vector<v1::JobStatus>>;
+  using JobPtr = std::shared_ptr<const v1::JobStatus>;
 
   absl::StatusOr<ViewPtr> Look();
+  absl::StatusOr<JobsPtr> AllJobs();
+  absl::StatusOr<JobPtr> OneJob(const std::string& which);
   HttpAnswer Api(const HttpRequest& request);
   HttpAnswer Metrics();
   HttpAnswer Health();
@@ -54,9 +65,12 @@ class Dashboard {
   Clock* const clock_;
   const absl::Time started_ = clock_->Now();
   CoreQuestions questions_;
-  absl::Mutex looking_;  // held by the one who asks; the others wait for that answer
-  absl::StatusOr<ViewPtr> view_ ABSL_GUARDED_BY(looking_) = absl::UnavailableError("");
-  absl::Time looked_at_ ABSL_GUARDED_BY(looking_) = absl::InfinitePast();
+  absl::Mutex looking_, listing_;  // held by the one who asks; the others wait for that answer
+  Kept<View> view_ ABSL_GUARDED_BY(looking_);
+  Kept<std::vector<v1::JobStatus>> jobs_ ABSL_GUARDED_BY(listing_);
+  absl::Mutex mutex_;  // not held while the core is asked: who asks for another job does not wait
+  std::string which_ ABSL_GUARDED_BY(mutex_);
+  Kept<v1::JobStatus> job_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn
