@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
 #include "common/http/server.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "common/rpc/server.h"
 #include "coordinator/cluster_driver.h"
@@ -76,6 +77,9 @@ class CoordinatorNode::Impl {
   // After Listen.
   absl::Status ListenHttp() {
     if (options_.http.empty()) return absl::OkStatus();
+    if (const std::string& advertise = options_.http_advertise; !advertise.empty()) {
+      if (const absl::Status status = ParseAddress(advertise).status(); !status.ok()) return Annotate(status, "--http-advertise");
+    }
     dashboard_ = std::make_unique<Dashboard>(&driver_, &clock_, address());
     HttpServerOptions options;
     options.listen = options_.http;
@@ -185,13 +189,16 @@ class CoordinatorNode::Impl {
   std::string address() const { return server_->Address(options_.advertise); }
   std::string http() const {
     if (http_ == nullptr) return "";
+    const std::string scheme = options_.tls_dir.empty() ? "http://" : "https://";
+    if (!options_.http_advertise.empty()) return scheme + options_.http_advertise;
     std::string host = HostOf(http_->address());
     if (IsAnyHost(host)) host = HostOf(address());
-    return absl::StrCat(options_.tls_dir.empty() ? "http://" : "https://", host, ":", http_->port());
+    return absl::StrCat(scheme, host, ":", http_->port());
   }
   // Nobody is sent from another machine to this one's loopback address: that would be his own.
   std::string HttpForOthers() const {
-    const bool reached = http_ != nullptr && (!IsLoopback(HostOf(http_->address())) || IsLoopback(HostOf(address())));
+    const bool named = !options_.http_advertise.empty();  // through a published port, or a proxy on this machine
+    const bool reached = http_ != nullptr && (named || !IsLoopback(HostOf(http_->address())) || IsLoopback(HostOf(address())));
     return reached ? http() : "";
   }
 

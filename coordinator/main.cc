@@ -21,7 +21,7 @@ struct Flags {
   std::string data_dir = "cairn-coordinator-data";
   std::string state;  // empty: in data_dir
   std::string name;
-  std::string http;
+  std::string http, http_advertise;
   int leader_lease_s = 3;
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
@@ -48,6 +48,7 @@ int Run(const Flags& flags) {
   options.listen = flags.listen;
   options.advertise = flags.advertise;
   options.http = flags.http;
+  options.http_advertise = flags.http_advertise;
   options.tls_dir = flags.common.tls_dir;
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
@@ -88,8 +89,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--advertise", flags.advertise,
                  "host or host:port under which nodes, users and other coordinators reach this one [as in --listen]");
-  app.add_option("--http", flags.http,
-                 "host:port of the dashboard, /metrics, /healthz, /readyz and /api/v1; a port alone: on 127.0.0.1; with --tls-dir over TLS [none]");
+  CLI::Option* http = app.add_option(
+      "--http", flags.http, "host:port of the dashboard, /metrics, /healthz, /readyz and /api/v1; a port alone: on 127.0.0.1; with --tls-dir over TLS [none]");
+  app.add_option("--http-advertise", flags.http_advertise, "host:port under which browsers reach --http: standbys send them there [as in --http, or --advertise]")
+      ->needs(http);
   CLI::Option* data_dir =
       app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
           ->capture_default_str();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/report/figures.h"
 
@@ -26,6 +27,10 @@ double Shortest(float value) {
   }
   return value;
 }
+
+// Of the numbers that a double can hold.
+constexpr uint64_t kWholeMax = uint64_t{1} << 53;
+Json Whole(uint64_t value) { return value <= kWholeMax ? Json(value) : Json(absl::StrCat(value)); }
 
 class Writer {
  public:
@@ -64,7 +69,7 @@ class Writer {
       case FieldDescriptor::CPPTYPE_UINT32:
         return r->GetUInt32(m, f);
       case FieldDescriptor::CPPTYPE_UINT64:
-        return r->GetUInt64(m, f);
+        return Whole(r->GetUInt64(m, f));
       case FieldDescriptor::CPPTYPE_FLOAT:
         return Shortest(r->GetFloat(m, f));
       case FieldDescriptor::CPPTYPE_DOUBLE:
@@ -91,7 +96,7 @@ class Writer {
       case FieldDescriptor::CPPTYPE_UINT32:
         return r->GetRepeatedUInt32(m, f, i);
       case FieldDescriptor::CPPTYPE_UINT64:
-        return r->GetRepeatedUInt64(m, f, i);
+        return Whole(r->GetRepeatedUInt64(m, f, i));
       case FieldDescriptor::CPPTYPE_FLOAT:
         return Shortest(r->GetRepeatedFloat(m, f, i));
       case FieldDescriptor::CPPTYPE_DOUBLE:

@@ -1,5 +1,5 @@
-// Messages as JSON for scripts: names as in the protos, numbers as numbers, enums by name, sums as means with the
-// metrics' names.
+// Messages as JSON for scripts: names as in the protos, numbers as numbers (a seed above 2^53 as text: JavaScript and other readers would round
+// it), enums by name, sums as means with the metrics' names.
 #pragma once
 
 #include <string>

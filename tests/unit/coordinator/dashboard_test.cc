@@ -359,7 +359,7 @@ TEST(DashboardPages, AnOpenPageGoesToTheNewLeader) {
   EXPECT_THAT(std::string(kDashboardJs), HasSubstr("answer.type === \"opaqueredirect\""));
 }
 
-TEST(CoordinatorHttp, AnAddressInUseIsSaidWithItsFlag) {
+TEST(CoordinatorHttp, AddressesAreSaidWithTheirFlagsAndAsOthersReachThem) {
   CoordinatorNodeOptions options;
   options.listen = "127.0.0.1:0";
   options.http = "0";
@@ -369,6 +369,13 @@ TEST(CoordinatorHttp, AnAddressInUseIsSaidWithItsFlag) {
   options.http = std::string(absl::StripPrefix((*first)->http(), "http://"));
   const auto second = CoordinatorNode::Start(options, NewMemoryKvStore());
   EXPECT_EQ(second.status().message(), "--http: cannot listen on \"" + options.http + "\": it is in use, or not on this host; choose another");
+  options.http = "0";
+  options.http_advertise = "pages.example:8443";  // behind a published port
+  const auto published = CoordinatorNode::Start(options, NewMemoryKvStore());
+  ASSERT_TRUE(published.ok()) << published.status();
+  EXPECT_EQ((*published)->http(), "http://pages.example:8443");
+  options.http_advertise = "pages.example";
+  EXPECT_THAT(std::string(CoordinatorNode::Start(options, NewMemoryKvStore()).status().message()), StartsWith("--http-advertise: "));
   options.http = "nonsense";
   EXPECT_EQ(CoordinatorNode::Start(options, NewMemoryKvStore()).status().code(), absl::StatusCode::kInvalidArgument);
 }
