@@ -165,7 +165,7 @@ def lost_gpu(c, data, epochs):
 
 
 def lost_device(c, data, variable):
-    """A device fails, or hangs, in the middle of a job: the others go on with the job, its worker says so, ends with code 75 and can be started anew."""
+    """A device fails, or hangs, with a thread of the worker or without, in the middle of a job: the others go on with the job, its worker says so, ends with code 75 and can be started anew."""
     name = "worker-" + variable.lower().replace("_", "-")
     c.prefix[name] = ["env", variable + "=100"]
     c.add_worker(name, *GPU)
@@ -178,6 +178,8 @@ def lost_device(c, data, variable):
     check("a device of a test" in c.log(name), "the device was not lost in the job")
     check(process.wait(30) == 75, f"the worker ended with {process.returncode}")
     check("this process ends with code 75" in c.log(name), "the worker does not say why it ends")
+    if variable == "CAIRN_HOST_GPU_STUCK":
+        check("stopped in the middle of a step" in c.log(name), "the worker did not end with a thread that hangs")
 
 
 def placement():
@@ -200,7 +202,7 @@ def placement():
             check(found == devices, f"device: {wish}: computed on {found}")
         attempts(lambda times: lost_gpu(c, data, 20 * times))
         if "CAIRN_HOST_GPUS" in os.environ:
-            for variable in ("CAIRN_HOST_GPU_LOST", "CAIRN_HOST_GPU_HANGS"):
+            for variable in ("CAIRN_HOST_GPU_LOST", "CAIRN_HOST_GPU_HANGS", "CAIRN_HOST_GPU_STUCK"):
                 lost_device(c, data, variable)
         return "FLOAT16 waited; ANY on the GPU, CPU on the CPU; GPU lost: on CPUs"
 
@@ -267,7 +269,7 @@ def sums():
     with simulated_gpus(2):
         whole = digest_of(1)
         check_worker_lost({})
-    for settings in ({"wire_dtype": "BFLOAT16"}, {"wire_dtype": "FLOAT16", "accumulate_steps": 2}):
+    for settings in ({"wire_dtype": "BFLOAT16"}, {"wire_dtype": "FLOAT16", "accumulate_steps": 2}, {"wire_dtype": "INT8"}):
         found = {}
         for gpus, slots in layouts((1, 1), (1, 4), (2, 4), (4, 4)):
             with simulated_gpus(gpus):

@@ -1,6 +1,7 @@
 // A libcairn_cudnn.so without a GPU: the backend's own programs on the machine of the unit tests, whose kernels, products and convolutions
 // are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset. CAIRN_HOST_GPU_LOST,
-// CAIRN_HOST_GPU_HANGS: after how many waits for results they are lost, or end no step any more (which is said at once); never if unset.
+// CAIRN_HOST_GPU_HANGS, CAIRN_HOST_GPU_STUCK: after how many waits for results they are lost, end no step any more (which is said at once), or keep
+// the thread for ever, as a call of CUDA may on a device that another thread has found to hang; never if unset.
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/unit/backend/cudnn_host_machine.h"
 #include "worker/backend/cudnn/gpu_backend.h"
 #include "worker/backend/plugin.h"
@@ -27,8 +29,13 @@ class Losable : public cudnn::HostMachine {
   using HostMachine::HostMachine;
   absl::Status WaitFor(int signal, absl::Duration patience) override {
     static std::atomic<int64_t> until_lost = WaitsUntil("CAIRN_HOST_GPU_LOST"), until_hung = WaitsUntil("CAIRN_HOST_GPU_HANGS");
+    static std::atomic<int64_t> until_stuck = WaitsUntil("CAIRN_HOST_GPU_STUCK");
     if (until_lost.fetch_sub(1) <= 0) return absl::UnavailableError("a device of a test is lost");
     if (until_hung.fetch_sub(1) <= 0) return absl::DeadlineExceededError("a device of a test: a step does not end");
+    if (until_stuck.fetch_sub(1) <= 0) {
+      health().Note(absl::DeadlineExceededError("a device of a test: another thread's step does not end")).IgnoreError();
+      absl::SleepFor(absl::InfiniteDuration());
+    }
     return HostMachine::WaitFor(signal, patience);
   }
 };
