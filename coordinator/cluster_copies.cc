@@ -138,10 +138,15 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
 
 // The least version that a copy with every acknowledged update can have; 0 where that is not known. A ps names what it has applied, and
 // not all of that was acknowledged: of a synchronous partition all but the last update, for the one after it is made of weights that the
-// workers were given; of an asynchronous one all but one update of each replica, which waits for the answer to it.
+// workers were given; of an asynchronous one all but one update of each replica, which waits for the answer to it. At the end of a job
+// there is no such update.
 uint64_t ClusterCore::LeastVersion(const Job& job, uint32_t partition) const {
   if (job.state() == v1::SUCCEEDED && partition < job.final_versions.size()) return job.final_versions[partition];
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
+  if (job.finalizing()) {  // all is acknowledged, and nobody sends an update again
+    if (partition < job.final_versions.size()) return job.final_versions[partition];
+    if (job.synchronous() && !job.has_best) return static_cast<uint64_t>(job.status.total_steps());
+  }
   const uint64_t unsettled = job.synchronous() ? 1 : static_cast<uint64_t>(std::max(1, job.status.spec().replicas()));
   uint64_t least = job.version[partition] - std::min(job.version[partition], unsettled);
   // A report may run ahead of the update by what is in flight. The best epoch's weights are of a step before.

@@ -65,6 +65,9 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
           job.status, std::vector<int64_t>(stored_job.replica_step().begin(), stored_job.replica_step().end()),
           std::vector<bool>(stored_job.replica_finished().begin(), stored_job.replica_finished().end()), now);
       job.checkpoint_heard = now;  // what was said before is not known
+      // Nor whether the chief has that role since all its steps were done: one that has written before says so again.
+      const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
+      if (asked) job.late_chief_since = now;
       // What the nodes hold and run is learned from their Hello.
       job.awaiting_ready = true;
       job.ready.assign(job.status.partitions_size(), false);
@@ -86,6 +89,8 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   now_ = std::max(now_, now);
   effects_.clear();
   changed_.clear();
+  // Before all else: the event may store an epoch under one of these keys.
+  for (std::string& key : std::exchange(orphans_, {})) Emit(Store{std::move(key), std::nullopt});
   std::visit(Overloaded{
                  [this](const NodeUp& e) { OnNodeUp(e); },
                  [this](const NodeSays& e) { OnNodeSays(e); },
@@ -117,7 +122,6 @@ void ClusterCore::OnTick() {
   TickEvaluations();
   TickEvaluators();
   ForgetOldLinks();
-  for (std::string& key : std::exchange(orphans_, {})) Emit(Store{std::move(key), std::nullopt});
   const bool look = std::exchange(reasons_due_, false) || now_ >= queue_at_;
   std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
   for (const auto& [id, job] : jobs_) {

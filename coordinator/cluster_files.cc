@@ -60,7 +60,9 @@ void ClusterCore::SaveAtStep(Job& job, int64_t step) {
 bool ClusterCore::SavesHoldUp(Job& job) const {
   const v1::Checkpoints& rule = job.status.spec().checkpoints();
   const bool next = job.status.epochs_open() < job.progress->epochs();
-  const int64_t coming = 1 + (rule.every_steps() > 0 ? job.status.steps_per_epoch() / rule.every_steps() : 0);
+  const int64_t begin = job.status.epochs_open() * job.status.steps_per_epoch(), end = begin + job.status.steps_per_epoch();
+  const int64_t within = rule.every_steps() > 0 ? (end - 1) / rule.every_steps() - begin / rule.every_steps() : 0;
+  const int64_t coming = within + 1;  // that of its end
   const auto& known = job.status.checkpoints();
   const bool holds = next && std::any_of(job.saves.begin(), job.saves.end(), [&](const v1::SaveModel& save) {
     const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == save.step(); });

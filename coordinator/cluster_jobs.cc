@@ -266,10 +266,11 @@ void ClusterCore::BackToRunning(Job& job) {
   reschedule_ = true;
 }
 
+// Once for each end: a partition that comes back at another version is not what the job ends with, and the digest is refused.
 void ClusterCore::NoteFinalVersions(Job& job) {
+  if (!job.final_versions.empty()) return;
   std::vector<uint64_t> versions;
   for (const v1::HeldPartition& at : job.at) versions.push_back(at.version());
-  if (versions == job.final_versions) return;
   job.final_versions = std::move(versions);
   StoreJob(job);
 }

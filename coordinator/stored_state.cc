@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/base/log.h"
 
 namespace cairn {
 namespace {
@@ -17,16 +18,22 @@ absl::Status Corrupt(const std::string& key) { return absl::DataLossError(absl::
 
 uint64_t SumOf(const std::string& bytes) { return Checksum(bytes.data(), bytes.size()); }
 
-// Of a job whose epochs are apart: puts them where they belong. `taken`: the keys that are its own.
+// Of a job whose epochs are apart: puts them where they belong. `taken`: the keys that are its own. One that is missing has no figures: nothing
+// else hangs on them, and the jobs go on.
 absl::Status PutEpochs(const std::map<std::string, std::string>& entries, v1::StoredJob& job, std::map<std::string, bool>& taken) {
   job.mutable_status()->clear_epochs();
+  if (job.epochs_apart() > job.status().spec().epochs()) return Corrupt(absl::StrCat(kJobKeyPrefix, job.status().job_id()));
   for (int epoch = 0; epoch < job.epochs_apart(); ++epoch) {
     const std::string key = EpochKey(job.status().job_id(), epoch);
     const auto entry = entries.find(key);
+    v1::EpochResult& result = *job.mutable_status()->add_epochs();
     if (entry == entries.end()) {
-      return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", key, "\" is missing; restore the data directory from a copy"));
+      LogWarning("the coordinator's state: key \"%s\" is missing; job %d goes on without the figures of its epoch %d", key,
+                 job.status().job_id(), epoch + 1);
+      result.set_epoch(epoch);
+      continue;
     }
-    if (!job.mutable_status()->add_epochs()->ParseFromString(entry->second)) return Corrupt(key);
+    if (!result.ParseFromString(entry->second)) return Corrupt(key);
     taken[key] = true;
   }
   return absl::OkStatus();

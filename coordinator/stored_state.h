@@ -23,7 +23,7 @@ namespace cairn {
 
 inline constexpr char kEpochKeyPrefix[] = "epoch/";
 
-// entries: all keys with their values. Errors: DATA_LOSS names the key that cannot be read, or is missing.
+// entries: all keys with their values. Errors: DATA_LOSS names the key that cannot be read. An epoch that is missing is empty, with a warning.
 absl::StatusOr<StoredState> ReadStored(const std::map<std::string, std::string>& entries);
 
 class StoredEpochs {
