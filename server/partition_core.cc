@@ -353,9 +353,12 @@ bool PartitionCore::image_due() const {
 }
 
 void PartitionCore::OnTakeImage(PartitionEffects& effects) {
-  if (image_under_way_ || follower_.receiving() || state_.version == 0 || state_.version == state_.image_version) return;
-  image_under_way_ = ImageUnderWay{state_.version, state_.log_bytes};
-  effects.image = MakeImage(config_, state_, /*with_previous=*/false);
+  if (image_under_way_ || follower_.receiving() || state_.version == 0) return;
+  if (state_.version == state_.image_version && !in_memory()) return;
+  image_under_way_ = ImageUnderWay{state_.version, state_.log_bytes, config_.keep};
+  // A job that was cancelled in the middle of a step has partitions at two versions: after a restart, too, it is exported at the lower one.
+  const bool last = config_.durability == v1::SNAPSHOT && config_.keep && config_.mode == UpdateMode::kSynchronous;
+  effects.image = MakeImage(config_, state_, /*with_previous=*/last);
 }
 
 void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
@@ -363,6 +366,7 @@ void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
   image_failed_ = !event.ok;
   if (event.ok) {
     state_.image_version = event.version;
+    image_synced_ = image_under_way_->synced;
     snapshots_.Written(event.version, state_.version);
     state_.log_bytes -= image_under_way_->log_bytes;
     image_to_note_ = event.version;

@@ -162,7 +162,11 @@ class PartitionCore {
 
   bool image_due() const;
   uint64_t version() const { return state_.version; }  // applied, hence persisted (SNAPSHOT: where it is not in_memory)
-  bool in_memory() const { return config_.durability == v1::SNAPSHOT && state_.version > state_.image_version; }
+  // A SNAPSHOT job's version has no image; or, where the job trains no more, none that survives power loss.
+  bool in_memory() const {
+    return config_.durability == v1::SNAPSHOT && state_.version > 0 &&
+           (state_.version > state_.image_version || (config_.keep && !image_synced_));
+  }
   Generation generation() const { return config_.generation; }
   const PartitionConfig& config() const { return config_; }
   const PartitionState& state() const { return state_; }
@@ -193,6 +197,7 @@ class PartitionCore {
   struct ImageUnderWay {
     uint64_t version = 0;
     uint64_t log_bytes = 0;  // what it stands for
+    bool synced = false;     // PartitionConfig::keep, when it was taken
   };
   // A complete sum whose norms are told and whose factors are not known yet: partition_core_clip.cc.
   struct MeasuredSum {
@@ -300,6 +305,7 @@ class PartitionCore {
   std::vector<Waiter> waiters_;
   Buffer converted_[2];  // present values as BFLOAT16, FLOAT16: one buffer for all who ask
   std::optional<ImageUnderWay> image_under_way_;
+  bool image_synced_ = true;   // the newest one; what Recover gave counts as synced
   bool image_failed_ = false;  // the last one could not be written; one that the job's end waits for is tried again at the next tick
   SnapshotStride snapshots_;
   uint64_t image_to_note_ = 0;  // written; the next Persist drops what it makes superfluous

@@ -49,6 +49,7 @@ void PartitionCore::Adopt(Image image, PartitionEffects& effects) {
   for (Buffer& b : converted_) b = {};
   image_to_note_ = 0;
   state_ = StateFrom(config_, image);
+  image_synced_ = config_.keep;
   accepted_ = state_.sequences;
   persisted_ = state_.version;
   effects.reset = std::move(image);

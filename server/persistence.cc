@@ -290,7 +290,7 @@ absl::Status Persistence::ResetTo(const PartitionConfig& config, const Image& im
   const std::string prefix = PartitionPrefix(config.job, config.partition.value);
   batch.DeleteRange(prefix, PrefixEnd(prefix));
   PutImage(config, image, batch);
-  return Annotate(store_.Write(batch, config.fsync), config.Name());
+  return Annotate(store_.Write(batch, config.fsync || config.keep), config.Name());
 }
 
 absl::Status Persistence::Append(const PartitionConfig& config, const Persist& persist) {
@@ -313,7 +313,9 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
   if (config.durability == v1::SNAPSHOT) {
     CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
     std::vector<uint64_t> versions{image.header.version()};  // newest first
-    for (const v1::PartitionImage& header : headers) versions.push_back(header.version());
+    for (const v1::PartitionImage& header : headers) {
+      if (header.version() != versions.front()) versions.push_back(header.version());  // else it is written once more, synced
+    }
     for (uint64_t version : SuperfluousSnapshots(versions, config.image.snapshot_every)) {
       batch.DeleteRange(VersionKey(config, 'h', version), VersionKey(config, 'h', version + 1));
       batch.DeleteRange(VersionKey(config, 'i', version), VersionKey(config, 'i', version + 1));

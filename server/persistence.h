@@ -15,10 +15,10 @@
 //   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
 //   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
 //      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: its
-//      images go as SuperfluousSnapshots says.
+//      images go as SuperfluousSnapshots says. With PartitionConfig::keep images reach the disk before WriteImage and ResetTo return.
 //   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
-//   5. ResetTo replaces everything that a partition has, in one batch; its image may have the values of version - 1 as
-//      one more tensor.
+//   5. ResetTo replaces everything that a partition has, in one batch. Its image, and the last one of a synchronous SNAPSHOT job,
+//      may have the values of version - 1 as one more tensor.
 #pragma once
 
 #include <functional>

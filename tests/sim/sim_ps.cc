@@ -209,9 +209,9 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
 
 void SimPs::WriteImage(uint32_t partition, Image image) {
   Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
-        [this, partition, serial = serials_[partition], image = std::move(image)] {
+        [this, partition, serial = serials_[partition], config = cores_[partition]->config(), image = std::move(image)] {
           if (!cores_.contains(partition) || serials_[partition] != serial) return;
-          const absl::Status s = persistence_.WriteImage(cores_[partition]->config(), image);
+          const absl::Status s = persistence_.WriteImage(config, image);
           if (!s.ok() && !disk_->failing()) return world_.Fail(s.ToString());
           Run(partition, ImageWrittenEvent{image.header.version(), s.ok()});
           TellKept();

@@ -79,5 +79,144 @@ TEST(PartitionCoreEnd, WhatAJobEndsWithIsKept) {
   EXPECT_EQ(recovered->version, 3u);
 }
 
+// Notes whether the last write was to survive power loss.
+class SyncNotes : public KvStore {
+ public:
+  absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override { return store_->Get(key); }
+  absl::Status Write(const KvBatch& batch, bool sync) override {
+    synced = sync;
+    return store_->Write(batch, sync);
+  }
+  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+    return store_->Scan(prefix, fn);
+  }
+  bool synced = false;
+
+ private:
+  const std::unique_ptr<KvStore> store_ = NewMemoryKvStore();
+};
+
+class LastImage : public testing::Test {
+ protected:
+  LastImage() : config_(Config()), persistence_(store_), core_(config_, PartitionState::Initial(config_)) { Assign(5, false); }
+  static PartitionConfig Config() {
+    PartitionConfig config = TestConfig(UpdateMode::kSynchronous, 1);
+    config.durability = v1::SNAPSHOT;
+    config.image.snapshot_every = 3;
+    return config;
+  }
+  void Assign(uint64_t generation, bool keep) { core_.Step(AssignEvent{Generation(generation), false, {}, keep}, now_); }
+  std::optional<Image> Train(uint64_t steps) {
+    std::optional<Image> image;
+    for (uint64_t step = 1; step <= steps; ++step) {
+      Frame push = PushFrame(config_, 0, 1, core_.version() + 1, 1.0f);
+      push.generation = core_.generation();
+      image = core_.Step(FrameEvent{1, std::move(push)}, now_).image;
+    }
+    return image;
+  }
+  void Write(const Image& image) {
+    ASSERT_TRUE(persistence_.WriteImage(core_.config(), image).ok());
+    core_.Step(ImageWrittenEvent{image.header.version(), /*ok=*/true}, now_);
+  }
+  void ExpectOneMoreSynced() {
+    EXPECT_TRUE(core_.in_memory());
+    ASSERT_TRUE(core_.image_due());
+    const std::optional<Image> image = core_.Step(TakeImageEvent{}, now_).image;
+    ASSERT_TRUE(image.has_value());
+    Write(*image);
+    EXPECT_TRUE(store_.synced);
+    EXPECT_FALSE(core_.in_memory());
+    EXPECT_FALSE(core_.image_due());
+    const auto recovered = persistence_.Recover(config_);
+    ASSERT_TRUE(recovered.ok()) << recovered.status();
+    EXPECT_EQ(recovered->version, core_.version());
+    EXPECT_TRUE(SameBits(recovered->values, core_.state().values));
+  }
+
+  const PartitionConfig config_;
+  const absl::Time now_ = absl::FromUnixSeconds(1'000'000);
+  SyncNotes store_;
+  Persistence persistence_;
+  PartitionCore core_;
+};
+
+// The image of a version that is a multiple of snapshot_every was written while the job trained: power loss may take it.
+TEST_F(LastImage, OneOfBeforeTheEndIsWrittenOnceMore) {
+  const std::optional<Image> image = Train(3);
+  ASSERT_TRUE(image.has_value());
+  Write(*image);
+  EXPECT_FALSE(store_.synced);
+  EXPECT_FALSE(core_.in_memory());
+  Assign(6, true);
+  ExpectOneMoreSynced();
+  Assign(7, true);
+  EXPECT_FALSE(core_.image_due()) << "once is enough";
+}
+
+TEST_F(LastImage, OneThatIsUnderWayIsWrittenOnceMore) {
+  const std::optional<Image> image = Train(3);
+  ASSERT_TRUE(image.has_value());
+  Assign(6, true);
+  EXPECT_FALSE(core_.image_due()) << "one at a time";
+  core_.Step(ImageWrittenEvent{3, /*ok=*/true}, now_);
+  ExpectOneMoreSynced();
+}
+
+TEST_F(LastImage, WhatWasRestoredIsWrittenOnceMoreOrSynced) {
+  for (const bool keep : {false, true}) {
+    const uint64_t generation = core_.generation().value + 1, version = 40 + generation;
+    Assign(generation, keep);
+    PartitionState state = PartitionState::Initial(config_);
+    state.version = version;
+    state.sequences.assign(1, version);
+    PartitionEffects effects;
+    for (Frame& f : ImageFrames(config_, MakeImage(config_, state, false), 77)) {
+      f.generation = Generation(generation);
+      effects = core_.Step(FrameEvent{9, std::move(f)}, now_);
+    }
+    ASSERT_TRUE(effects.reset.has_value());
+    ASSERT_TRUE(persistence_.ResetTo(core_.config(), *effects.reset).ok());
+    EXPECT_EQ(store_.synced, keep);
+    core_.Step(ResetEvent{version}, now_);
+    EXPECT_FALSE(core_.in_memory());
+    if (keep) continue;
+    Assign(generation + 1, true);
+    ExpectOneMoreSynced();
+  }
+}
+
+// The job was cancelled in the middle of a step: other partitions are at version 3.
+TEST_F(LastImage, ServesTheVersionBeforeAfterARestartToo) {
+  Train(3);
+  const Buffer before = core_.state().values;
+  core_.Step(ImageWrittenEvent{3, true}, now_);
+  Train(1);
+  Assign(6, true);
+  ExpectOneMoreSynced();
+  auto recovered = persistence_.Recover(config_);
+  ASSERT_TRUE(recovered.ok()) << recovered.status();
+  PartitionCore again(config_, *std::move(recovered));
+  again.Step(AssignEvent{Generation(7), false, {}, /*keep=*/true}, now_);
+  EXPECT_FALSE(again.in_memory());
+  for (const uint64_t version : {3, 4}) {
+    Frame pull = PullFrame(config_, 20 + version);
+    pull.want_version = version;
+    const PartitionEffects answer = again.Step(FrameEvent{1, std::move(pull)}, now_);
+    ASSERT_EQ(answer.replies.size(), 1u);
+    EXPECT_EQ(answer.replies[0].frame.kind, v1::ExchangeFrame::VALUES) << answer.replies[0].frame.status;
+    EXPECT_EQ(answer.replies[0].frame.version, version);
+    EXPECT_TRUE(SameBits(answer.replies[0].frame.payload, version == 3 ? before : core_.state().values));
+  }
+  // Where the job goes back to the version before, it stays as it is and serves both.
+  const auto reach = persistence_.ReachOf(config_, 4);
+  ASSERT_TRUE(reach.ok()) << reach.status();
+  EXPECT_THAT(reach->versions, testing::ElementsAre(0u, 3u));
+  ASSERT_TRUE(persistence_.RollBack(config_, 3).ok());
+  const auto back = persistence_.Recover(config_);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(back->version == 4 && SameBits(back->previous, before));
+}
+
 }  // namespace
 }  // namespace cairn
