@@ -44,7 +44,10 @@ class Puller {
       if (Lowest() + 1 == Highest()) status = PullAll(Lowest());
       if (!moves_on) {
         if (status.ok()) continue;
-        status = absl::FailedPreconditionError(absl::StrCat("the partitions are not at one version: ", VersionsText()));
+        const std::string versions = VersionsText();
+        status = absl::IsFailedPrecondition(status)
+                     ? absl::FailedPreconditionError(absl::StrCat("the partitions are not at one version: ", versions))
+                     : Annotate(status, versions);
         break;
       }
       if (absl::IsFailedPrecondition(status)) status = PullAll(Highest());

@@ -337,7 +337,7 @@ absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
       route.mutable_range()->set_end(route.range().end() - base);
     }
     CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
-                           PullVariables(command.job_id(), some, /*consistent=*/false, kPullTimeout));
+                           PullVariables(command.job_id(), some, /*consistent=*/wanted.empty() && IsSynchronous(command.spec()), kPullTimeout));
     for (size_t i = 0; i < some.size(); ++i) {
       const auto want = wanted.find(some[i].range().partition());
       if (want == wanted.end() || want->second == pulled.versions[i]) continue;

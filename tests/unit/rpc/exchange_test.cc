@@ -212,6 +212,69 @@ TEST_F(ExchangeTest, AConsistentPullIsOfOneVersion) {
   EXPECT_EQ(pulled->version, pulled->version_max);
 }
 
+// Each partition is at a version of its own, and the one before is refused.
+class TornPs : public ExchangeHandler {
+ public:
+  explicit TornPs(absl::Status refusal) : refusal_(std::move(refusal)), exchange_(this) {
+    RpcServerOptions options;
+    options.listen = "127.0.0.1:0";
+    absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(options, {exchange_.service()});
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~TornPs() override {
+    exchange_.Shutdown(absl::Seconds(5));
+    server_->Stop(absl::ZeroDuration());
+  }
+  void OnFrame(uint64_t client, Frame frame, Credit) override {
+    Frame answer;
+    answer.request_id = frame.request_id;
+    answer.job = frame.job;
+    answer.partition = frame.partition;
+    answer.kind = frame.want_version ? v1::ExchangeFrame::ERROR : v1::ExchangeFrame::VALUES;
+    if (frame.want_version) {
+      answer.status = refusal_;
+    } else {
+      answer.version = 3 + frame.partition.value;
+      answer.dtype = v1::FLOAT32;
+      answer.payload = Buffer::Zeros(16 * sizeof(float));
+      answer.payload_total = answer.payload.size();
+    }
+    exchange_.Send(client, std::move(answer));
+  }
+  void OnClientGone(uint64_t) override {}
+  std::vector<v1::Route> Routes() {
+    std::vector<v1::Route> routes(2);
+    for (uint32_t p = 0; p < 2; ++p) {
+      routes[p].mutable_range()->set_partition(p);
+      routes[p].mutable_range()->set_begin(16 * p);
+      routes[p].mutable_range()->set_end(16 * (p + 1));
+      routes[p].set_ps("ps-torn");
+      routes[p].set_address(server_->Address(""));
+    }
+    return routes;
+  }
+
+ private:
+  const absl::Status refusal_;
+  ExchangeService exchange_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+// A ps that is away for a moment and one that has forgotten are different things: after the one a user tries again.
+TEST(PullVariables, SaysWhyAJobThatStandsStillCannotBePulled) {
+  for (const absl::Status& refusal : {absl::UnavailableError("the ps is stopping"), absl::FailedPreconditionError("3 is gone")}) {
+    TornPs ps(refusal);
+    const auto pulled = PullVariables(1, ps.Routes(), /*consistent=*/true, absl::Milliseconds(300), /*moves_on=*/false);
+    EXPECT_EQ(pulled.status().code(), refusal.code()) << pulled.status();
+    const std::string message(pulled.status().message());
+    EXPECT_NE(message.find("partition 1 at version 4"), std::string::npos) << message;
+    const bool gone = absl::IsFailedPrecondition(refusal);
+    EXPECT_EQ(message.find("not at one version") != std::string::npos, gone) << message;
+    EXPECT_EQ(message.find("the ps is stopping") != std::string::npos, !gone) << message;
+  }
+}
+
 TEST_F(ExchangeTest, APsThatIsNotThere) {
   uint16_t port;
   {
