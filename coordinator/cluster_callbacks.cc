@@ -67,7 +67,7 @@ void ClusterCore::DecideEpochs(Job& job) {
       if (CheckpointMayCome(job, epoch)) return;
       AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
     }
-    if (SavesHoldUp(job)) return;
+    if (FilesHoldUp(job, epoch)) return;
     job.checkpoint_wanted_since = absl::InfiniteFuture();
     job.checkpoint_heard = absl::InfinitePast();
     Decide(job, epoch);
@@ -103,6 +103,35 @@ bool ClusterCore::LastCheckpointMayCome(const Job& job) const {
   return !there && now_ - job.late_chief_since < kEndTimeout;
 }
 
+// Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those of before.
+bool ClusterCore::FilesHoldUp(Job& job, int epoch) {
+  const float rate = RateAt(job, (epoch + 1) * job.status.steps_per_epoch() - 1);
+  auto callbacks = job.callbacks;  // nothing is decided yet
+  const EpochDecision decision = DecideEpoch(job.status, epoch, rate, &callbacks);
+  if (std::exchange(job.saves_of_epoch, epoch) != epoch && !decision.saves.empty()) AddSavesOf(job, epoch, decision.saves);
+  return !decision.stop && !decision.failed && SavesHoldUp(job);
+}
+
+void ClusterCore::AddSavesOf(Job& job, int epoch, const std::vector<std::string>& paths) {
+  const v1::CheckpointInfo* info = CheckpointOf(job, epoch);
+  const auto& notes = job.status.notes();
+  for (const std::string& path : paths) {
+    const bool saved = std::any_of(notes.begin(), notes.end(), [&](const v1::CallbackNote& n) {  // before a restart of ours
+      return n.epoch() == epoch && n.text() == SavedNote(path);
+    });
+    if (saved) continue;
+    if (info != nullptr) {
+      AddSave(job, info->step(), path);
+    } else {
+      const std::string& error = job.status.checkpoint_error();
+      AddNote(job, epoch, "model_checkpoint",
+              absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end", error.empty() ? "" : ": ", error));
+    }
+  }
+  StoreJob(job);
+  SendSaves(job);
+}
+
 void ClusterCore::Decide(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch();
   const float rate = RateAt(job, end - 1);
@@ -110,16 +139,6 @@ void ClusterCore::Decide(Job& job, int epoch) {
   for (v1::CallbackNote& note : decision.notes) {
     Log("job %d: epoch %d: %s: %s", job.id(), epoch + 1, note.callback(), note.text());
     AddNote(job, std::move(note));
-  }
-  const v1::CheckpointInfo* info = CheckpointOf(job, epoch);
-  for (std::string& path : decision.saves) {
-    if (info != nullptr) {
-      AddSave(job, info->step(), std::move(path));
-    } else {
-      const std::string& error = job.status.checkpoint_error();
-      AddNote(job, epoch, "model_checkpoint",
-              absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end", error.empty() ? "" : ": ", error));
-    }
   }
   if (HasReduceRate(job.status.spec())) {
     while (static_cast<int>(job.learning_rates.size()) <= epoch) job.learning_rates.push_back(rate);

@@ -219,6 +219,8 @@ class ClusterCore {
   bool Undecided(const Job& job) const;
   void DecideEpochs(Job& job);
   bool CheckpointMayCome(Job& job, int epoch);
+  bool FilesHoldUp(Job& job, int epoch);
+  void AddSavesOf(Job& job, int epoch, const std::vector<std::string>& paths);
   void Decide(Job& job, int epoch);
   int64_t EpochsCode(const Job& job) const;
   void AddSave(Job& job, int64_t step, std::string path);

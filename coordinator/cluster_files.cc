@@ -124,7 +124,7 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
   }
   job->save_failures = 0;
   AddNote(*job, EpochOf(*job, saved.step()), "model_checkpoint",
-          saved.error().empty() ? absl::StrCat("saved ", path) : absl::StrCat("not saved: ", saved.error()));
+          saved.error().empty() ? SavedNote(path) : absl::StrCat("not saved: ", saved.error()));
   if (saved.error().empty()) {
     Log("job %d: model file %s of step %d", job->id(), path, saved.step());
   } else {

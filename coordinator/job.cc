@@ -120,6 +120,8 @@ void AddNote(Job& job, int epoch, const char* callback, std::string text) {
   AddNote(job, std::move(note));
 }
 
+std::string SavedNote(const std::string& path) { return absl::StrCat("saved ", path); }
+
 void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes) {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     v1::Route& route = *routes->Add();

@@ -114,6 +114,7 @@ struct Job {
   Asked save_asked, summaries_asked, best_asked;
   int64_t best_asked_step = 0;                                  // of the last MarkBest
   bool best_given_up = false;                                   // its weights could not be read: they are not tried again
+  int saves_of_epoch = -1;                                      // whose model files were asked for last
   int save_failures = 0;                                        // of the first of `saves`
   std::string save_error;                                       // the last of these
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
@@ -168,6 +169,7 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch);
 // For the user: what a callback did, or could not do. The newest kNotesKept are kept.
 void AddNote(Job& job, v1::CallbackNote note);
 void AddNote(Job& job, int epoch, const char* callback, std::string text);
+std::string SavedNote(const std::string& path);  // of a model file that is written
 
 // The commands of a job as it stands. `anew`: the ps does not know of this generation yet.
 v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "tests/unit/coordinator/copies.h"
 
@@ -63,7 +65,7 @@ TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
   }
 }
 
-// Short epochs, one checkpoint kept: while a file is tried again its checkpoint goes. The user is told what was in the way of the file.
+// While a file is tried again its checkpoint goes: by another hand, for the next epoch waits before it would be removed. The user is told what was in the way of the file.
 TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -72,7 +74,7 @@ TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
   spec.set_epochs(4);
   spec.mutable_checkpoints()->set_dir("/run");
   spec.mutable_checkpoints()->set_every_epochs(1);
-  spec.mutable_checkpoints()->set_keep_max(1);
+  spec.mutable_checkpoints()->set_keep_max(2);
   spec.add_callbacks()->mutable_model_checkpoint()->set_filepath("/full/{epoch}.keras");
   const uint64_t id = c.SubmitOk(spec);
   c.Train(5);
@@ -106,6 +108,42 @@ TEST(ClusterFiles, AFileWithoutACheckpointSaysWhyThereIsNone) {
   EXPECT_TRUE(std::any_of(job.notes().begin(), job.notes().end(), [](const auto& n) {
     return n.text() == "not saved: /models/1.keras: there is no checkpoint of this epoch's end: /run/step-5: no space left on device";
   })) << job.ShortDebugString();
+}
+
+// Five checkpoints an epoch, three are kept: the one that the file of an epoch is made of is not removed before the file is written.
+TEST(ClusterFiles, TheNextEpochWaitsForTheFileOfThisOne) {
+  Cluster c(1, 1);
+  c.write_checkpoints = true;
+  c.answer_files = false;
+  v1::JobSpec spec = FakeCluster::Spec();
+  spec.set_epochs(4);
+  spec.mutable_checkpoints()->set_dir("/run");
+  spec.mutable_checkpoints()->set_every_epochs(1);
+  spec.mutable_checkpoints()->set_every_steps(1);
+  spec.mutable_checkpoints()->set_keep_max(3);
+  spec.add_callbacks()->mutable_model_checkpoint()->set_filepath("/full/{epoch}.keras");
+  const uint64_t id = c.SubmitOk(spec);
+  c.Train(5);
+  c.Pass(absl::Seconds(1));
+  ASSERT_EQ(c.node("worker-0").saves.size(), 1u);
+  EXPECT_EQ(c.Job(id).epochs_open(), 1);
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(c.Job(id).epochs_open(), 1) << "it is still asked for";
+  c.answer_files = true;
+  v1::NodeMessage late;
+  late.mutable_model_saved()->set_job_id(id);
+  late.mutable_model_saved()->set_step(5);
+  late.mutable_model_saved()->set_path("/full/1.keras");
+  c.Say(c.node("worker-0"), late);
+  c.Settle();
+  EXPECT_EQ(c.Job(id).epochs_open(), 2);
+  EXPECT_TRUE(c.RunToEnd(id));
+  std::vector<std::string> notes;
+  const v1::JobStatus status = c.Job(id);
+  for (const v1::CallbackNote& note : status.notes()) notes.push_back(note.text());
+  EXPECT_THAT(notes, testing::ElementsAre("saved /full/1.keras", "saved /full/2.keras", "saved /full/3.keras", "saved /full/4.keras"));
 }
 
 }  // namespace
