@@ -95,7 +95,7 @@ def check_job(c, options, job, status, want):
 
 
 def run(options, want):
-    with Cluster(ps=3, workers=3, **cluster_arguments(options)) as c:
+    with Cluster(ps=3, workers=3, **cluster_arguments(options.coordinators, options.etcd_members, options.tls)) as c:
         try:
             path = small_job(c.dir, make_glyphs(c.dir), options.epochs)
             for i in range(options.evaluators):
@@ -145,11 +145,11 @@ def watch(c, faults, users, job, end):
     return None
 
 
-def cluster_arguments(options):
-    more = {"ps_flags": ["--unix-socket", "none"]} if options.tls else {}  # all of it encrypted
-    if options.coordinators == 1:
+def cluster_arguments(coordinators, etcd_members=1, tls=False):
+    more = {"ps_flags": ["--unix-socket", "none"]} if tls else {}  # all of it encrypted
+    if coordinators == 1:
         return more
-    return {"coordinators": options.coordinators, "etcd": True, "etcd_members": options.etcd_members, **more}
+    return {"coordinators": coordinators, "etcd": True, "etcd_members": etcd_members, **more}
 
 
 def main():

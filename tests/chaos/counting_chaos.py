@@ -61,7 +61,7 @@ def check_planted(c, worker, job_id):
 
 
 def run(options):
-    with Cluster(ps=3, workers=0, **cluster_arguments(options)) as c:
+    with Cluster(ps=3, workers=0, **cluster_arguments(options.coordinators)) as c:
         worker = CountingWorker(c.address.split(","), options.seed, options.plant)
         try:
             path = f"{c.dir}/counting.textproto"
