@@ -101,7 +101,14 @@ CAIRN_VECTORIZED void FromBfloat16s(const uint8_t* __restrict in, size_t count, 
     out[i] = FromBfloat16(h);
   }
 }
-CAIRN_VECTORIZED void FromFloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out, float up) {
+CAIRN_VECTORIZED void FromFloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out) {
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t h;
+    std::memcpy(&h, in + 2 * i, 2);
+    out[i] = FromFloat16(h);
+  }
+}
+CAIRN_VECTORIZED void FromShiftedFloat16s(const uint8_t* __restrict in, size_t count, float* __restrict out, float up) {
   for (size_t i = 0; i < count; ++i) {
     uint16_t h;
     std::memcpy(&h, in + 2 * i, 2);
@@ -148,7 +155,8 @@ void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> 
   }
   if (type == v1::INT8) return UnpackInt8(in, out);
   if (type == v1::BFLOAT16) return FromBfloat16s(in.data(), out.size(), out.data());
-  FromFloat16s(in.data(), out.size(), out.data(), PowerOfTwo(shift));
+  if (shift == 0) return FromFloat16s(in.data(), out.size(), out.data());  // a product would change the bits of a signalling NaN
+  FromShiftedFloat16s(in.data(), out.size(), out.data(), PowerOfTwo(shift));
 }
 
 void RoundTo(v1::DataType type, absl::Span<float> numbers, int shift) {
