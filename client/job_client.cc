@@ -189,8 +189,6 @@ absl::StatusOr<JobRef> JobRef::Parse(const std::string& text) {
   return ref;
 }
 
-bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
-
 JobClient::JobClient(const JobClientOptions& options)
     : options_(options), connection_(std::make_unique<Connection>(options.address)) {}
 
@@ -208,22 +206,27 @@ absl::StatusOr<v1::SubmitResponse> JobClient::Submit(const v1::JobSpec& spec) {
   }
 }
 
-absl::StatusOr<std::vector<v1::JobStatus>> JobClient::List() {
-  CAIRN_ASSIGN_OR_RETURN(auto response,
-                         connection_->Call(&v1::JobService::Stub::ListJobs, v1::ListJobsRequest(), options_.timeout));
-  return std::vector<v1::JobStatus>(response.jobs().begin(), response.jobs().end());
+absl::StatusOr<v1::ListJobsResponse> JobClient::List() {
+  return connection_->Call(&v1::JobService::Stub::ListJobs, v1::ListJobsRequest(), options_.timeout);
 }
 
 absl::StatusOr<v1::JobStatus> JobClient::Get(const JobRef& job) {
   return connection_->Call(&v1::JobService::Stub::GetJob, ToRequest(job), options_.timeout);
 }
 
+absl::StatusOr<v1::JobStatus> JobClient::GetWithWeights(const JobRef& job) {
+  v1::GetJobRequest request = ToRequest(job);
+  request.set_with_weights(true);
+  return connection_->Call(&v1::JobService::Stub::GetJob, request, options_.timeout);
+}
+
 absl::StatusOr<v1::JobStatus> JobClient::Cancel(const JobRef& job) {
   return connection_->Call(&v1::JobService::Stub::CancelJob, ToRequest(job), options_.timeout);
 }
 
-absl::Status JobClient::Delete(const JobRef& job) {
-  return connection_->Call(&v1::JobService::Stub::DeleteJob, ToRequest(job), options_.timeout).status();
+absl::StatusOr<uint64_t> JobClient::Delete(const JobRef& job) {
+  CAIRN_ASSIGN_OR_RETURN(const auto response, connection_->Call(&v1::JobService::Stub::DeleteJob, ToRequest(job), options_.timeout));
+  return response.job_id();
 }
 
 absl::StatusOr<v1::EvaluateResponse> JobClient::Evaluate(const JobRef& job, v1::Split split) {
@@ -333,17 +336,18 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
 
 namespace {
 
-// grpc.health.v1 has messages of one field each, so that they are read and written here by hand: an empty request asks
-// for the server as a whole; the response {status = 1} is 1 for SERVING.
-absl::Status CheckOne(const std::string& address, absl::Duration timeout) {
+// grpc.health.v1 has messages of one field each, so that they are read and written here by hand: the request {service = 1}, empty for the
+// server as a whole; the response {status = 1} is 1 for SERVING. service: less than 128 bytes.
+absl::Status CheckOne(const std::string& address, const std::string& service, absl::Duration timeout) {
   CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, Options()));
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   grpc::CompletionQueue queue;
   grpc::ByteBuffer request, response;
-  const grpc::Slice empty;
-  request = grpc::ByteBuffer(&empty, 1);
+  const std::string field = service.empty() ? "" : absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
+  const grpc::Slice slice(field);
+  request = grpc::ByteBuffer(&slice, 1);
   grpc::Status status;
   const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
   call->StartCall();
@@ -351,6 +355,9 @@ absl::Status CheckOne(const std::string& address, absl::Duration timeout) {
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);  // the call's deadline bounds it
+  if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
+    return absl::UnavailableError(absl::StrFormat("%s answers, but knows nothing of \"%s\": only a ps does", address, service));
+  }
   if (!status.ok()) {
     return absl::UnavailableError(
         absl::StrFormat("%s is not reached (%s)", address, ShortReason(status.error_message())));
@@ -358,18 +365,18 @@ absl::Status CheckOne(const std::string& address, absl::Duration timeout) {
   grpc::Slice bytes;
   const bool serving =
       response.DumpToSingleSlice(&bytes).ok() && bytes.size() >= 2 && bytes.begin()[0] == 0x08 && bytes.begin()[1] == 1;
-  if (!serving)
-    return absl::UnavailableError(absl::StrCat(address, " answers, but does not serve (starting or stopping)"));
-  return absl::OkStatus();
+  if (serving) return absl::OkStatus();
+  return absl::UnavailableError(service.empty() ? absl::StrCat(address, " answers, but does not serve (starting or stopping)")
+                                                : absl::StrFormat("%s answers, but is not %s; `cairn nodes` says why", address, service));
 }
 
 }  // namespace
 
-absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout) {
+absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<std::string> list, ParseCoordinators(addresses));
   absl::Status first;
   for (const std::string& address : list) {
-    const absl::Status status = CheckOne(address, timeout);
+    const absl::Status status = CheckOne(address, service, timeout);
     if (status.ok()) return status;
     first.Update(status);
   }

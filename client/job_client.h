@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/status.h"
+#include "common/model/state_text.h"
 
 namespace cairn {
 
@@ -32,7 +33,7 @@ struct JobClientOptions {
   absl::Duration reconnect_max = absl::Seconds(60);
 };
 
-// A job by number, or the newest one of a name.
+// A job by number, or by name: the newest one, where a call says nothing else.
 struct JobRef {
   uint64_t id = 0;  // 0: by name
   std::string name;
@@ -49,10 +50,13 @@ class JobClient {
   // Errors of all calls: UNAVAILABLE, the coordinator is not reached (the text names its address and what to do);
   // NOT_FOUND, no such job; what the RPC says (proto/cairn/v1/cluster.proto).
   absl::StatusOr<v1::SubmitResponse> Submit(const v1::JobSpec& spec);
-  absl::StatusOr<std::vector<v1::JobStatus>> List();  // newest first
+  absl::StatusOr<v1::ListJobsResponse> List();  // newest first
   absl::StatusOr<v1::JobStatus> Get(const JobRef& job);
+  // By name: the newest one that has weights.
+  absl::StatusOr<v1::JobStatus> GetWithWeights(const JobRef& job);
+  // By name: the only one that the action fits. Errors: FAILED_PRECONDITION, there are several.
   absl::StatusOr<v1::JobStatus> Cancel(const JobRef& job);
-  absl::Status Delete(const JobRef& job);
+  absl::StatusOr<uint64_t> Delete(const JobRef& job);  // the job's number; 0: there is none of that number (any more)
   absl::StatusOr<v1::EvaluateResponse> Evaluate(const JobRef& job, v1::Split split);
   absl::StatusOr<v1::EvaluateResponse> Evaluate(const v1::EvaluateRequest& request);
   // Blocks until all outputs were handed to on_part, in order; it may take its time, nothing piles up meanwhile. An error
@@ -78,12 +82,9 @@ class JobClient {
   const std::unique_ptr<Connection> connection_;
 };
 
-// SUCCEEDED, FAILED or CANCELLED.
-bool IsFinal(v1::JobState state);
-
-// Asks any daemon's grpc.health.v1 service for the server as a whole. OK: serving.
+// Asks any daemon's grpc.health.v1 service for the server as a whole, or for a `service`: kReadyService of a ps. OK: serving.
 // Of several addresses ("a:1,b:1") one that serves is enough. `timeout` is for each.
 // Errors: UNAVAILABLE names the address and says whether it is not reached or not serving.
-absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout);
+absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service = "");
 
 }  // namespace cairn

@@ -63,6 +63,7 @@ class PsConnection::Impl : public std::enable_shared_from_this<PsConnection::Imp
 
   void Send(std::vector<Frame> request, OnTensor on_tensor, Done done);
   void Close();
+  bool connected();
 
  private:
   // One call. Deletes itself in OnDone. A hold keeps the call from ending while Send may start a write from outside.
@@ -123,6 +124,7 @@ class PsConnection::Impl::Stream : public grpc::ClientBidiReactor<grpc::ByteBuff
     StartWrite(&outgoing_);
   }
   void Cancel() { context_.TryCancel(); }
+  bool connected() const { return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY; }
 
   // Guarded by impl_->mutex_. The hold is released when the stream is broken and nobody writes.
   bool writing = false;
@@ -258,6 +260,11 @@ void PsConnection::Impl::Pump(Stream* stream) {
   } else if (release) {
     stream->RemoveHold();
   }
+}
+
+bool PsConnection::Impl::connected() {
+  absl::MutexLock lock(&mutex_);
+  return stream_ != nullptr && stream_->connected();
 }
 
 void PsConnection::Impl::OpenOrWait() {
@@ -426,6 +433,10 @@ PsConnection::PsConnection(std::string address, const PsConnectionOptions& optio
 
 PsConnection::~PsConnection() {
   for (const auto& stream : streams_) stream->Close();
+}
+
+bool PsConnection::connected() const {
+  return std::any_of(streams_.begin(), streams_.end(), [](const auto& stream) { return stream->connected(); });
 }
 
 void PsConnection::Send(Frame request, Done done) { Snapshot(std::move(request), nullptr, std::move(done)); }

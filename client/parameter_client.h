@@ -47,6 +47,8 @@ class PsConnection {
   // A SNAPSHOT: on_tensor gets each IMAGE frame of the answer, in order, on a gRPC thread; then `done` the last one's fields without its
   // payload. Where the request ends early (error, Close), one on_tensor may still be running when `done` runs.
   void Snapshot(Frame request, OnTensor on_tensor, Done done);
+  // A stream is open over a connection that answers keepalives: the ps' process is there, whether or not it answers requests.
+  bool connected() const;
 
  private:
   class Impl;

@@ -53,7 +53,7 @@ endfunction()
 function(cairn_test name)
   cmake_parse_arguments(A "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+    set(A_TIMEOUT 300)
   endif()
   add_executable(${name} ${A_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${A_DEPS} cairn_flags ${CAIRN_PROGRAM_PARTS} GTest::gtest GTest::gmock

@@ -124,8 +124,8 @@ void ClusterCore::AddSavesOf(Job& job, int epoch, const std::vector<std::string>
       AddSave(job, info->step(), path);
     } else {
       const std::string& error = job.status.checkpoint_error();
-      AddNote(job, epoch, "model_checkpoint",
-              absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end", error.empty() ? "" : ": ", error));
+      NoteShortfall(job, epoch, "model_checkpoint",
+                    absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end", error.empty() ? "" : ": ", error));
     }
   }
   StoreJob(job);
@@ -213,11 +213,11 @@ bool ClusterCore::RestoreBest(Job& job) {
   if (best < 0 || best + 1 >= job.progress->epochs() || job.best_given_up) return false;
   const v1::CheckpointInfo* info = BestCheckpoint(job);
   if (info == nullptr) {
-    AddNote(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
+    NoteShortfall(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
     return false;
   }
   AddNote(job, best, "early_stopping", "the best epoch; its weights are restored");
-  Log("job %d: ends with the weights of epoch %d, from %s", job.id(), best + 1, info->path());
+  Tell(job, "ends with the weights of epoch %d, from %s", best + 1, info->path());
   job.restore_from = BestPaths(job);
   job.restores_best = true;
   job.restore_worker.clear();
@@ -239,8 +239,8 @@ bool ClusterCore::EndWithoutBest(Job& job, const std::string& why) {
   std::vector<std::string> others = CheckpointsToGoOnFrom(job);
   std::erase(others, path);
   if (!there && others.empty()) return false;
-  AddNote(job, std::max(0, BestEpoch(job.status.spec(), job.callbacks)), "early_stopping",
-          absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
+  NoteShortfall(job, std::max(0, BestEpoch(job.status.spec(), job.callbacks)), "early_stopping",
+                absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
   Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
   job.restores_best = false;
   job.best_given_up = true;
@@ -275,7 +275,10 @@ void ClusterCore::RemoveBackup(Job& job) {
   const ClusterNode* worker = ChiefOrAnother(job);
   if (worker == nullptr) return;
   v1::CoordinatorMessage message = MakeDropJob(job.id());
-  message.mutable_drop_job()->add_remove_checkpoints(backup->backup_dir());
+  v1::DropJob& drop = *message.mutable_drop_job();
+  drop.set_remove_checkpoints_of_job(true);
+  *drop.mutable_spec() = job.status.spec();
+  drop.set_submitted_unix_ms(job.status.submitted_unix_ms());
   Send(*worker, std::move(message));
   job.status.clear_checkpoints();
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/text.h"
 #include "common/model/callback_check.h"
+#include "common/model/checkpoint_name.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -44,6 +45,10 @@ double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch
   return NAN;
 }
 
+bool FitsJob(const Job& job, const v1::CheckpointInfo& info) { return info.step() >= 0 && info.step() <= job.status.total_steps(); }
+
+int CheckpointsMax(const Job& job) { return job.status.spec().checkpoints().keep_max() + kCheckpointsExtra; }
+
 }  // namespace
 
 const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
@@ -61,19 +66,22 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
 
 void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report) {
   Job* job = Find(report.job_id());
-  if (job == nullptr || job->queued()) return;
-  if (report.has_checkpoint() && node.name == job->status.chief()) job->late_chief_since = absl::InfiniteFuture();
+  if (job == nullptr || job->queued() || !job->status.spec().has_checkpoints()) return;
+  if (report.has_checkpoint() && !FitsJob(*job, report.checkpoint())) {
+    return Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
+  }
+  if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
+  if (report.has_checkpoint()) job->late_chief_since = absl::InfiniteFuture();
   auto& known = *job->status.mutable_checkpoints();
-  const auto remove = [&](auto gone) { known.erase(std::remove_if(known.begin(), known.end(), gone), known.end()); };
-  for (const std::string& path : report.deleted()) {
-    remove([&](const v1::CheckpointInfo& k) { return k.path() == path; });
+  for (const int64_t step : report.deleted_steps()) {
+    known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == step; }), known.end());
   }
   if (!report.error().empty()) {
     const bool newer = std::any_of(known.begin(), known.end(), [&](const auto& k) {
       return report.has_checkpoint() && !k.best() && k.step() >= report.checkpoint().step();
     });
-    if (newer) {  // of a chief before: another one has written it, or a later one
-      if (node.name == job->status.chief()) job->checkpoint_heard = now_;  // or of its own, while other replicas were still behind
+    if (newer) {  // it, or a later one, was written: by a chief before, or while other replicas were still behind
+      job->checkpoint_heard = now_;
       return;
     }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
@@ -84,33 +92,54 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     }
   } else if (report.has_checkpoint()) {
     const v1::CheckpointInfo& info = report.checkpoint();
-    if (info.path().empty() || info.path().size() > kPathMax || info.step() < 0 ||
-        info.step() > job->status.total_steps()) {
-      return Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
-    }
-    // A chief that was says again which was the best in its time; the copy is of a later one now.
+    // A chief says again which was the best in its time; the copy is of a later one now.
     const bool outdated = info.best() && info.step() != job->best_asked_step &&
                           std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
     if (outdated) return;
-    const bool again = std::any_of(known.begin(), known.end(), [&](const auto& k) {
-      return k.path() == info.path() && k.written_unix_ms() == info.written_unix_ms();
-    });
-    const bool news = std::none_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
-    remove([&](const v1::CheckpointInfo& k) { return k.path() == info.path() || (k.best() && info.best()); });
-    *known.Add() = info;
-    std::stable_sort(known.begin(), known.end(),
-                     [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
-    const int most = job->status.spec().checkpoints().keep_max() + kCheckpointsExtra;
-    if (known.size() > most) known.DeleteSubrange(0, known.size() - most);
+    NoteWritten(*job, info);
+    if (known.size() > CheckpointsMax(*job)) known.DeleteSubrange(0, known.size() - CheckpointsMax(*job));
     job->status.clear_checkpoint_error();
-    if (news) Log("job %d: checkpoint %s", job->id(), info.path());
-    if (!again && !info.best()) job->checkpoint_heard = now_;
-    if (news && !info.best() && job->active()) SaveAtStep(*job, info.step());
   }
-  StoreJob(*job);
-  ConsiderBest(*job);
-  if (job->active()) SendSaves(*job);
-  if (job->running()) Advance(*job);  // the end of an epoch may have waited for it
+  CheckpointsChanged(*job);
+}
+
+// A worker that was chief once may have written one while another one got its place. It is told of that step, and no more: what it says of
+// errors, of the best one and of what it has deleted, is of a time in which it was the chief, and its successor knows better. The step is
+// not believed to push out others, and before it does so at the chief, that one looks for it on the disk.
+void ClusterCore::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
+  const auto& former = job.former_chiefs;
+  if (std::find(former.begin(), former.end(), node.name) == former.end()) {
+    return Warn("job %d: worker \"%s\" reports a checkpoint, but it is not the chief; ignored", job.id(), node.name);
+  }
+  if (!report.has_checkpoint() || !report.error().empty() || report.checkpoint().best()) return;
+  const auto& known = job.status.checkpoints();
+  const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });
+  if (there || known.size() >= CheckpointsMax(job)) return;
+  NoteWritten(job, report.checkpoint());
+  CheckpointsChanged(job);
+}
+
+// Its place is computed, whatever the worker said of it.
+void ClusterCore::NoteWritten(Job& job, v1::CheckpointInfo info) {
+  info.set_path(CheckpointPath(job.status.spec(), info.step(), info.best()));
+  auto& known = *job.status.mutable_checkpoints();
+  const auto former = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
+  const bool news = former == known.end();
+  const bool again = !news && former->written_unix_ms() == info.written_unix_ms();
+  if (!news) known.erase(former);
+  *known.Add() = info;
+  std::stable_sort(known.begin(), known.end(),
+                   [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
+  if (news) Log("job %d: checkpoint %s", job.id(), info.path());
+  if (!again && !info.best()) job.checkpoint_heard = now_;
+  if (news && !info.best() && job.active()) SaveAtStep(job, info.step());
+}
+
+void ClusterCore::CheckpointsChanged(Job& job) {
+  StoreJob(job);
+  ConsiderBest(job);
+  if (job.active()) SendSaves(job);
+  if (job.running()) Advance(job);  // the end of an epoch may have waited for it
 }
 
 // Of the epoch that is to be decided. A chief that was may say only now of an earlier one what has long been decided without it.
@@ -244,7 +273,7 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   if (!fits)
     return RestoreFailed(*job, absl::StrFormat("worker \"%s\": steps that the job does not have", node.name), false);
   for (const std::string& skipped : reply.skipped()) {
-    Warn("job %d: passed over: %s", job->id(), CutUtf8(skipped, kErrorTextMax));
+    TellWarning(*job, "passed over: %s", CutUtf8(skipped, kErrorTextMax));
   }
   const int64_t step = *std::min_element(steps.begin(), steps.end());
   const v1::CheckpointInfo* best = job->restores_best && job->synchronous() ? BestCheckpoint(*job) : nullptr;
@@ -256,7 +285,7 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
     return RestoreFailed(*job, absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name,
                                                CutUtf8(reply.path(), kPathMax), step, wanted), false);
   }
-  Log("job %d: restored from %s: goes on from step %d", job->id(), CutUtf8(reply.path(), kPathMax), step);
+  Tell(*job, "restored from %s: goes on from step %d", CutUtf8(reply.path(), kPathMax), step);
   job->version.assign(job->version.size(), 0);  // they may have been further
   if (job->restores_best) {  // all that it has done stays done
     job->restore_worker.clear();
@@ -290,7 +319,7 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
 
 // `silent`: it may still be at work, and is fenced.
 void ClusterCore::RestoreFailed(Job& job, const std::string& why, bool silent) {
-  Warn("job %d: not restored: %s", job.id(), why);
+  TellWarning(job, "not restored: %s", why);
   job.restore_worker.clear();
   const size_t workers = std::max<size_t>(1, members_.Connected(v1::WORKER).size());
   const bool each_once = !silent && job.status.started_unix_ms() == 0;  // what a user named is there or not
@@ -334,7 +363,7 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   const bool best = !from.empty();
   if (!best) from = CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;
-  Warn("job %d: %s; it goes on from checkpoint %s", job.id(), why, from.front());
+  TellWarning(job, "%s; it goes on from checkpoint %s", why, from.front());
   job.restore_from = std::move(from);
   job.restores_best = best;
   job.has_best = false;

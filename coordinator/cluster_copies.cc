@@ -93,12 +93,19 @@ void ClusterCore::NoteReturned(Job& job, const ClusterNode& node, const v1::Held
 // Promotes, takes out and demotes where copies were lost. True: a new generation was begun, or the job ended.
 bool ClusterCore::SettleCopies(Job& job) {
   bool changed = false;
+  const std::vector<NodeName> before = PrimariesOf(job);
+  std::set<NodeName> back;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    const NodeName primary = p.primary();
+    const bool came_back = job.returned.contains({p.partition(), primary});
     const SettleResult result = SettlePartition(job, p);
     if (result == SettleResult::kLost) return true;
+    if (came_back && result == SettleResult::kChanged && p.primary() == primary) back.insert(primary);
     changed = changed || result == SettleResult::kChanged;
   }
   if (!changed) return false;
+  for (const NodeName& name : back) Tell(job, "ps \"%s\" is back: its partitions are taken up from its disk", name);
+  TellPromotions(job, before);
   Recruit(job);
   NewGeneration(job);
   return true;
@@ -129,7 +136,6 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
     if (heir.empty() || (members_.Find(heir)->leaving() && !node->leaving())) heir = b.node();
   }
   if (heir.empty()) return SettleFromDisk(job, p);
-  Warn("job %d: partition %d: \"%s\" takes the place of ps \"%s\"", job.id(), p.partition(), heir, p.primary());
   // It has all that was acknowledged. The last primary may have named an update more, which nobody had confirmed.
   job.version[p.partition()] = 0;
   MakePrimary(job, p, heir);
@@ -141,7 +147,7 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
 // workers were given; of an asynchronous one all but one update of each replica, which waits for the answer to it. At the end of a job
 // there is no such update.
 uint64_t ClusterCore::LeastVersion(const Job& job, uint32_t partition) const {
-  if (job.state() == v1::SUCCEEDED && partition < job.final_versions.size()) return job.final_versions[partition];
+  if (IsComplete(job.state()) && partition < job.final_versions.size()) return job.final_versions[partition];
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
   if (job.finalizing()) {  // all is acknowledged, and nobody sends an update again
     if (partition < job.final_versions.size()) return job.final_versions[partition];
@@ -214,7 +220,7 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
 void ClusterCore::LoseWeights(Job& job, const std::string& why) {
   if (RestoreInstead(job, why)) return;
   if (job.active()) return EndJob(job, v1::FAILED, why);
-  Warn("job %d: its weights are lost: %s", job.id(), why);
+  TellWarning(job, "its weights are lost: %s", why);
   job.status.clear_partitions();
   job.returned.clear();
   job.status.set_reason(

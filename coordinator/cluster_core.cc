@@ -49,6 +49,9 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     job.stopped_early = stored_job.stopped_early();
     job.summaries_written = stored_job.summaries_written();
     job.saves.assign(stored_job.saves().begin(), stored_job.saves().end());
+    job.former_chiefs.assign(stored_job.former_chiefs().begin(), stored_job.former_chiefs().end());
+    job.files_missing = stored_job.files_missing();
+    job.file_missing = stored_job.file_missing();
     job.restores_best = stored_job.restores_best();
     job.has_best = stored_job.has_best();
     for (const v1::StoredEnd& e : stored_job.ends()) job.ends[e.worker()] = {e.step(), e.times(), e.gone()};
@@ -59,11 +62,14 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
     }
     job.version.assign(job.status.partitions_size(), 0);
     job.at.resize(job.status.partitions_size());
+    if (job.status.has_degraded()) job.lacking_since = absl::FromUnixMillis(job.status.degraded().since_unix_ms());
     next_job_id_ = std::max(next_job_id_, job.id() + 1);
     if (job.active()) {
       job.progress.emplace(
           job.status, std::vector<int64_t>(stored_job.replica_step().begin(), stored_job.replica_step().end()),
           std::vector<bool>(stored_job.replica_finished().begin(), stored_job.replica_finished().end()), now);
+      const int64_t epoch_start = stored_job.epoch_started_unix_ms();
+      job.progress->GoesOn(now, epoch_start > 0 ? std::optional(absl::FromUnixMillis(epoch_start)) : std::nullopt);
       job.checkpoint_heard = now;  // what was said before is not known
       // Nor whether the chief has that role since all its steps were done: one that has written before says so again.
       const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
@@ -82,6 +88,9 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       }
     }
     usage_.Note(job);
+    if (job.finished()) continue;
+    AddEvent(job, now, false, "the coordinator was started anew, or another one leads from now on");
+    events_unstored_.insert(job.id());
   }
 }
 
@@ -108,9 +117,12 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
              event);
   const bool queue_due = std::exchange(queue_due_, false);
   if (const bool all = std::exchange(reschedule_, false); all || queue_due) Schedule(all);
-  // What workers say of their progress changes nothing of it; these are the most events by far.
+  for (uint64_t id : std::exchange(events_unstored_, {})) {
+    if (const Job* job = Find(id); job != nullptr) StoreJob(*job);
+  }
+  // What nodes say of their progress changes nothing of it; these are the most events by far.
   const auto* says = std::get_if<NodeSays>(&event);
-  const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report());
+  const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() || says->message.has_figures());
   if (!progress && Unsettled() != unsettled_stored_) StoreCluster();
   for (uint64_t id : changed_) Emit(JobChanged{JobId(id)});
   return std::exchange(effects_, {});
@@ -123,13 +135,9 @@ void ClusterCore::OnTick() {
   TickEvaluators();
   ForgetOldLinks();
   const bool look = std::exchange(reasons_due_, false) || now_ >= queue_at_;
-  std::vector<uint64_t> ids;  // a job may end and be forgotten on the way
-  for (const auto& [id, job] : jobs_) {
-    if (!job.finished() || job.status.partitions_size() > 0) ids.push_back(id);
-  }
-  for (uint64_t id : ids) {
+  for (uint64_t id : ByUrgency()) {
     Job* job = Find(id);
-    if (job == nullptr) continue;
+    if (job == nullptr || job->finished()) continue;  // it may end and be forgotten on the way
     if (job->returned.empty() || !SettleCopies(*job)) RepairCopies(*job);
     RelieveStragglers(*job);
     if (job->active()) TickCallbacks(*job);
@@ -138,6 +146,8 @@ void ClusterCore::OnTick() {
     if (job->starting()) TryRestore(*job);
     if (!job->queued()) UpdateReason(*job);
   }
+  TendEnded();
+  TickCopies();
   if (look) UpdateQueuedReasons();
   if (std::exchange(settling_, members_.Settling(now_)) && !settling_) reschedule_ = true;
   if (now_ < queue_at_) return;
@@ -158,7 +168,9 @@ const Job* ClusterCore::Find(const v1::GetJobRequest& request) const {
     return it == jobs_.end() ? nullptr : &it->second;
   }
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
-    if (!request.name().empty() && it->second.status.spec().name() == request.name()) return &it->second;
+    const Job& job = it->second;
+    if (request.name().empty() || job.status.spec().name() != request.name()) continue;
+    if (!request.with_weights() || job.has_weights()) return &job;
   }
   return nullptr;
 }
@@ -181,8 +193,9 @@ v1::JobStatus ClusterCore::StatusOf(const Job& job) const { return StatusOf(job,
 absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(const v1::GetJobRequest& request, absl::Time now) const {
   const Job* job = Find(request);
   if (job == nullptr) {
-    return absl::NotFoundError(request.job_id() != 0 ? absl::StrCat("there is no job ", request.job_id())
-                                                     : absl::StrCat("there is no job named \"", request.name(), "\""));
+    if (request.job_id() != 0) return absl::NotFoundError(absl::StrCat("there is no job ", request.job_id()));
+    return absl::NotFoundError(absl::StrCat(request.with_weights() ? "no job named \"" : "there is no job named \"", request.name(),
+                                            request.with_weights() ? "\" has weights; see `cairn jobs`" : "\""));
   }
   return StatusOf(*job, std::max(now, now_));
 }
@@ -195,6 +208,7 @@ absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(JobId id, absl::Time now) cons
 
 v1::ListJobsResponse ClusterCore::ListJobs(absl::Time now) const {
   v1::ListJobsResponse response;
+  response.set_retention(options_.retention.Text());
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) {
     v1::JobStatus& status = *response.add_jobs();
     CopyForList(it->second.status, &status);
@@ -235,8 +249,12 @@ v1::ListNodesResponse ClusterCore::ListNodes() const {
 v1::NodeStatus ClusterCore::NodeStatusWithoutPartitions(const NodeName& name) const {
   const ClusterNode& node = *members_.Find(name);
   v1::NodeStatus status = StatusOfNode(node);
-  // A node of our earlier life that is still waited for is not shown as alive.
-  if (node.expected) status.set_alive(false);
+  // A node of our earlier life that is still waited for is not shown as alive, nor as dead.
+  status.set_expected(node.expected);
+  if (node.expected) {
+    status.set_alive(false);
+    status.clear_last_heartbeat_unix_ms();
+  }
   if (node.role != v1::PS) status.set_slots_used(std::min(node.slots, usage_.ReplicasOn(name)));
   return status;
 }
@@ -254,11 +272,13 @@ v1::NodeStatus ClusterCore::NodeStatusOf(const NodeName& name) const {
 // ---- effects ----
 
 void ClusterCore::StoreJob(const Job& job) {
+  copies_due_.insert(job.id());
+  events_unstored_.erase(job.id());
   usage_.Note(job);
   v1::StoredJob stored = job.ToStored();
   if (job.progress && job.active()) job.progress->Fill(now_, *stored.mutable_status());
   stored.mutable_status()->clear_images_per_second();
-  if (job.finished()) stored.mutable_status()->set_images_per_second(job.status.images_per_second());
+  if (job.finished() && job.status.has_images_per_second()) stored.mutable_status()->set_images_per_second(job.status.images_per_second());
   for (Store& epoch : stored_epochs_.TakeOut(stored)) Emit(std::move(epoch));
   Emit(Store{absl::StrCat(kJobKeyPrefix, job.id()), stored.SerializeAsString()});
   changed_.insert(job.id());

@@ -16,10 +16,12 @@
 //   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
 //
 // Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation, drains),
-// cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
-// cluster_repair.cc (copies are replaced and moved), cluster_links.cc (ps that cannot reach each other),
+// cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_ended.cc (its end, and after),
+// cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
+// cluster_repair.cc (copies are replaced and moved), cluster_degraded.cc (what is said of those that are missing), cluster_links.cc (ps that
+// cannot reach each other),
 // cluster_rollback.cc (going back to a common version), cluster_checkpoints.cc (checkpoints, restores),
-// cluster_schedule.cc (queue, replicas), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc, cluster_predict.cc,
+// cluster_schedule.cc (queue, replicas), cluster_events.cc (what a user is told as it happens), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc, cluster_predict.cc,
 // evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model files, summaries), cluster_ends.cc (workers that die again).
 #pragma once
 
@@ -98,6 +100,8 @@ class ClusterCore {
   void NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
   void OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready);
   void OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report);
+  void OnFigures(const ClusterNode& node, const v1::FiguresReport& report);
+  void SendFiguresStored(const Job& job);
   void OnJobError(const ClusterNode& node, const v1::JobError& error);
   void ReleaseWork(const NodeName& worker);
   bool OthersMayWork(const Job& job, const NodeName& worker);
@@ -108,6 +112,16 @@ class ClusterCore {
   std::string FaultsText() const;
   v1::NodeStatus NodeStatusOf(const NodeName& name) const;
   v1::NodeStatus NodeStatusWithoutPartitions(const NodeName& name) const;
+
+  // cluster_events.cc
+  void TellText(Job& job, bool warning, const std::string& text);
+  std::string TroubleText(const Job& job, const NodeName& name) const;
+  using ReplicaMoves = std::map<NodeName, std::map<NodeName, std::vector<int32_t>>>;
+  void TellMoves(Job& job, const ReplicaMoves& moves, const std::string& why);
+  static std::vector<NodeName> PrimariesOf(const Job& job);
+  void TellPromotions(Job& job, const std::vector<NodeName>& before);
+  std::set<NodeName> LeavingHolders(const Job& job) const;
+  void TellDrain(const ClusterNode& node);
 
   // cluster_submit.cc
   void OnSubmit(const SubmitJob& event);
@@ -137,12 +151,21 @@ class ClusterCore {
   void TryFinalize(Job& job);
   void OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply);
   void FinalizeFailed(Job& job, const std::string& why);
+
+  // cluster_ended.cc
+  absl::StatusOr<Job*> FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const);
   void OnCancel(const CancelJob& event);
   void OnDelete(const DeleteJob& event);
+  static void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text);
+  void NoteFinite(Job& job);
+  std::string ShortfallText(const Job& job, const std::string& variable) const;
+  void EndComplete(Job& job, const std::string& variable_not_finite);
   void EndJob(Job& job, v1::JobState state, std::string reason);
   void Forget(uint64_t job_id);
   void DropFromNodes(uint64_t job_id, v1::Role role);
-  void PruneFinished();
+  std::string ForgetReason(const Job& job, int newer) const;
+  void ForgetEnded();
+  absl::Status CheckRoomForEnded() const;
 
   // cluster_reasons.cc
   std::string QueuedReason(const Job& job) const;
@@ -150,6 +173,8 @@ class ClusterCore {
   void SetReason(Job& job, std::string reason);
   std::string Reason(const Job& job) const;
   std::string KeepReason(const Job& job) const;
+  static std::string NotFiniteText(const Job& job);
+  std::string LastingText(const Job& job) const;
   std::string WarningText(const Job& job) const;
   void UpdateReason(Job& job);
   NodeName MissingPs(const Job& job) const;
@@ -175,9 +200,21 @@ class ClusterCore {
   // cluster_repair.cc
   void OnBackupReport(const ClusterNode& node, const v1::BackupReport& report);
   bool Recruit(Job& job);
+  bool MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more) const;
   void RepairCopies(Job& job);
+  std::vector<uint64_t> ByUrgency() const;
+  void TendEnded();
+  void TendEndedJob(Job& job);
   bool Move(Job& job, v1::PartitionPlacement& p, size_t there);
   void PlanMoves(Job& job);
+
+  // cluster_degraded.cc
+  void LookAtCopies(Job& job);
+  std::string MendText(const Job& job);
+  std::string DegradedText(const Job& job);
+  void UpdateDegraded(Job& job);
+  void TickCopies();
+  void TellReadiness();
 
   // cluster_rollback.cc
   static bool AllCameBack(const Job& job);
@@ -192,7 +229,10 @@ class ClusterCore {
     int losses = 0;
     NodeName primary, backup;  // at the last report
     std::string why;
+    bool busy = false;
+    bool over = false;  // something got across since
   };
+  void NoteReached(const NodeName& primary, const NodeName& backup);
   bool LinkCut(const NodeName& a, const NodeName& b) const;
   bool TakeLostAway(Job& job, bool* stored);
   void ForgetLinksOf(const NodeName& ps);
@@ -201,6 +241,9 @@ class ClusterCore {
 
   // cluster_checkpoints.cc
   void OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report);
+  void OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report);
+  void NoteWritten(Job& job, v1::CheckpointInfo info);
+  void CheckpointsChanged(Job& job);
   static void NoteFailedCheckpoint(Job& job, int64_t step);
   void ConsiderBest(Job& job);
   void SendMarkBest(Job& job, int64_t step, double monitored);
@@ -253,11 +296,8 @@ class ClusterCore {
   bool StartQueued();
   static std::vector<NodeName> PlaceUnits(const Job& job, std::vector<WorkerCapacity> workers);
   void Rebalance(Job& job, bool may_grow);
-  // Workers of a job that are slower than the others, with how many times slower.
-  using Stragglers = std::map<NodeName, double>;
-  Stragglers StragglersOf(const Job& job) const;
   void RelieveStragglers(Job& job);
-  void SetOwners(Job& job, const std::vector<NodeName>& owners);
+  void SetOwners(Job& job, const std::vector<NodeName>& owners, const std::string& why = "");
   void SendAssignments(Job& job);
 
   // cluster_devices.cc
@@ -327,6 +367,15 @@ class ClusterCore {
   void Warn(const absl::FormatSpec<Args...>& format, const Args&... args) {
     Emit(LogLine{true, absl::StrFormat(format, args...)});
   }
+  // What happened to the job: a log line, and one of its events, which is stored by the end of the Step.
+  template <typename... Args>
+  void Tell(Job& job, const absl::FormatSpec<Args...>& format, const Args&... args) {
+    TellText(job, false, absl::StrFormat(format, args...));
+  }
+  template <typename... Args>
+  void TellWarning(Job& job, const absl::FormatSpec<Args...>& format, const Args&... args) {
+    TellText(job, true, absl::StrFormat(format, args...));
+  }
 
   const CoordinatorOptions options_;
   const uint64_t incarnation_;
@@ -341,6 +390,7 @@ class ClusterCore {
   std::map<uint64_t, Inspection> inspections_;  // by request id
   std::map<uint64_t, Evaluation> evaluations_;  // by request id
   std::map<NodeName, std::string> refused_;  // nodes, and why: what is logged once
+  uint64_t last_tended_ = 0;  // the ended job whose turn was last
   std::map<std::pair<NodeName, NodeName>, CutLink> cut_links_;  // by both ends, in order of name
   uint64_t last_submission_ = 0;
   uint64_t last_request_id_;
@@ -349,6 +399,9 @@ class ClusterCore {
   absl::Time now_;
   Effects effects_;
   std::set<uint64_t> changed_;
+  std::set<uint64_t> copies_due_;       // jobs whose copies, or whose nodes, have changed: to be looked at (TickCopies)
+  bool readiness_due_ = false;          // a ps is to be told whether it is ready
+  std::set<uint64_t> events_unstored_;  // jobs that were told something since their last Store
   Usage usage_;
   StoredEpochs stored_epochs_;
   std::vector<std::string> orphans_;  // keys to be deleted

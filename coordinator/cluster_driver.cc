@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/model/state_text.h"
 
 namespace cairn {
 namespace {
@@ -17,8 +18,6 @@ absl::Status NotLeading(const std::string& text) {
 }
 
 absl::Status Stopping() { return NotLeading("the coordinator is stopping; try again"); }
-
-bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace
 

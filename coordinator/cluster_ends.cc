@@ -45,7 +45,7 @@ void ClusterCore::LeaveOutWhoLostDevice(const ClusterNode& worker) {
       EndJob(job, v1::FAILED, absl::StrFormat("%s (%d times at step %d)", why, ends.times, ends.step));
       continue;
     }
-    Warn("job %d: goes on without %s", id, why);
+    TellWarning(job, "goes on without %s", why);
     job.left_out[worker.name] = {worker.incarnation, why};
     UpdateReason(job);
     Changed(job);
@@ -65,7 +65,7 @@ void ClusterCore::LeaveOutWhoEnds(const ClusterNode& worker) {
       StoreJob(job);
     }
     if (!OthersMayWork(job, worker.name)) continue;
-    Warn("job %d: goes on without %s", id, why);
+    TellWarning(job, "goes on without %s", why);
     job.left_out[worker.name] = {worker.incarnation, why};
     reschedule_ = true;
     UpdateReason(job);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/text.h"
+#include "common/model/data_check.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -69,7 +70,7 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
 
 // The split as the job's data has it; that of other data is seen when a worker has looked at it.
 absl::Status ClusterCore::CheckEvaluate(const Job& job, const Evaluation& evaluation) const {
-  if (evaluation.weights.empty() && (!job.ran() || job.status.partitions_size() == 0)) {
+  if (evaluation.weights.empty() && !job.has_weights()) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %d has no weights (it is %s)", job.id(), StateText(job.state())));
   }
@@ -138,7 +139,9 @@ void ClusterCore::InspectForEvaluation(uint64_t request_id, Evaluation& evaluati
     v1::InspectData& inspect = *message.mutable_inspect_data();
     inspect.set_request_id(request_id);
     *inspect.mutable_data() = *evaluation.data;
-    for (int64_t side : graph->input_shape()) inspect.add_input_shape(static_cast<int32_t>(side));
+    for (int64_t side : ExampleShape(*evaluation.data, graph->input_shape())) {
+      inspect.add_input_shape(static_cast<int32_t>(side));
+    }
     return Send(*worker, std::move(message));
   }
   EndEvaluation(request_id, absl::UnavailableError(absl::StrCat("data: no worker could say what lies at \"",

@@ -29,6 +29,8 @@ int EpochOf(const Job& job, int64_t step) {
   return static_cast<int>(std::max<int64_t>(step - 1, 0) / std::max<int64_t>(1, job.status.steps_per_epoch()));
 }
 
+std::string GivenUpText(const std::string& error) { return error.empty() ? "no worker has answered" : error; }
+
 }  // namespace
 
 // ---- model files ----
@@ -38,8 +40,8 @@ void ClusterCore::AddSave(Job& job, int64_t step, std::string path) {
   if (!job.saves.empty() && same(job.saves.front())) job.save_failures = 0;
   std::erase_if(job.saves, same);  // the file would be written twice
   if (job.saves.size() >= kSavesMax) {
-    AddNote(job, EpochOf(job, job.saves.front().step()), "model_checkpoint",
-            absl::StrCat("not saved: ", job.saves.front().path(), ": too many files wait to be written"));
+    NoteShortfall(job, EpochOf(job, job.saves.front().step()), "model_checkpoint",
+                  absl::StrCat("not saved: ", job.saves.front().path(), ": too many files wait to be written"));
     job.saves.erase(job.saves.begin());
     job.save_failures = 0;
   }
@@ -85,7 +87,7 @@ void ClusterCore::SendSaves(Job& job) {
     if (!there) {  // keep_max, while the file was tried again
       const std::string why = job.save_failures > 0 ? absl::StrCat(job.save_error, " (by now the checkpoint of step ", save.step(), " is removed)")
                                                     : absl::StrCat(save.path(), ": there is no checkpoint of step ", save.step());
-      AddNote(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", why));
+      NoteShortfall(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", why));
       Warn("job %d: model file not saved: %s", job.id(), why);
       job.saves.erase(job.saves.begin());
       job.save_failures = 0;
@@ -123,11 +125,12 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
                 absl::FormatDuration(pause), job->save_error);
   }
   job->save_failures = 0;
-  AddNote(*job, EpochOf(*job, saved.step()), "model_checkpoint",
-          saved.error().empty() ? SavedNote(path) : absl::StrCat("not saved: ", saved.error()));
+  const int epoch = EpochOf(*job, saved.step());
   if (saved.error().empty()) {
+    AddNote(*job, epoch, "model_checkpoint", SavedNote(path));
     Log("job %d: model file %s of step %d", job->id(), path, saved.step());
   } else {
+    NoteShortfall(*job, epoch, "model_checkpoint", absl::StrCat("not saved: ", std::string(CutUtf8(saved.error(), kTextMax))));
     Warn("job %d: worker \"%s\" wrote no model file: %s", job->id(), node.name, CutUtf8(saved.error(), kTextMax));
   }
   job->saves.erase(job->saves.begin());
@@ -195,7 +198,8 @@ void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::Summarie
   const bool asked = job->summaries_asked.worker == node.name;  // else: too late, it is written by another one
   if (asked) job->summaries_asked = {};
   if (!written.error().empty()) {
-    const std::string error = absl::StrCat("not written: ", std::string(CutUtf8(written.error(), kTextMax)));
+    job->summaries_error = std::string(CutUtf8(written.error(), kTextMax));
+    const std::string error = absl::StrCat("not written: ", job->summaries_error);
     const auto& notes = job->status.notes();
     const bool news = std::none_of(notes.begin(), notes.end(), [&](const auto& n) { return n.text() == error; });
     if (news) AddNote(*job, std::max(0, job->status.epochs_size() - 1), "summaries", error);
@@ -252,8 +256,15 @@ bool ClusterCore::FilesWritten(Job& job) {
   if (summaries && job.saves.empty()) return true;
   if (job.files_until == absl::InfiniteFuture()) job.files_until = now_ + kEndTimeout;
   if (now_ < job.files_until) return false;
-  Warn("job %d: ends without some of its files: %d model files and %d epochs of summaries were not written", job.id(),
+  TellWarning(job, "ends without some of its files: %d model files and %d epochs of summaries were not written",
        job.saves.size(), summaries ? 0 : job.status.epochs_size() - job.summaries_written);
+  for (const v1::SaveModel& save : job.saves) {
+    NoteShortfall(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", save.path(), ": ", GivenUpText(job.save_error)));
+  }
+  if (!summaries) {
+    NoteShortfall(job, job.summaries_written, "summaries",
+                  absl::StrCat("the figures from this epoch on are not written: ", GivenUpText(job.summaries_error)));
+  }
   job.saves.clear();
   job.summaries_written = job.status.epochs_size();
   return true;

@@ -1,4 +1,5 @@
-// The life of a job: QUEUED -> STARTING -> RUNNING -> FINALIZING -> SUCCEEDED, and out of each to FAILED or CANCELLED.
+// The life of a job: QUEUED -> STARTING -> RUNNING -> FINALIZING -> SUCCEEDED or ENDED_WITH_ERRORS, and out of each to FAILED or CANCELLED
+// (cluster_ended.cc).
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -16,6 +17,7 @@
 namespace cairn {
 namespace {
 
+constexpr size_t kNameTextMax = 200;  // of a variable
 constexpr absl::Duration kFinalizeAgainAfter = absl::Seconds(1);
 // Of a command, for what surrounds it on the way.
 constexpr int64_t kCommandBytesMax = kControlMessageBytesMax - (64 << 10);
@@ -47,8 +49,9 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   if (!spec.resume_from().empty() || !spec.initial_weights().empty()) {
     job.restore_from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
   }
-  Log("job %d: \"%s\" starts: %d replicas, %d partitions", job.id(), job.status.spec().name(),
-      job.status.replicas_size(), job.status.partitions_size());
+  const double waited_s = absl::ToDoubleSeconds(now_ - absl::FromUnixMillis(job.status.submitted_unix_ms()));
+  Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s), job.status.replicas_size(),
+       job.status.partitions_size());
   // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
   PlaceAnew(job);
   SetOwners(job, PlaceUnits(job, std::move(workers)));
@@ -184,6 +187,7 @@ void ClusterCore::AllReady(Job& job) {
     StoreJob(job);
   }
   job.awaiting_ready = false;
+  copies_due_.insert(job.id());
   if (EndFormers(job)) {  // before the workers push in this generation
     StoreJob(job);
     HostAll(job, false);
@@ -225,8 +229,10 @@ void ClusterCore::Advance(Job& job) {
         FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
   }
   if (closed > 0) StoreJob(job);
+  if (closed > 0 || job.progress->AsksForFigures(now_, job.status)) SendFiguresStored(job);
   ConsiderBest(job);
   NoteStepFigures(job);
+  NoteFinite(job);
   DecideEpochs(job);
   if (closed > 0 && job.running()) SendSummaries(job);
   if (!job.running() || !job.progress->Done(now_, job.status)) return;
@@ -241,7 +247,7 @@ void ClusterCore::Advance(Job& job) {
 
 // ---- finalize ----
 //
-// A job has succeeded when what it ends with is on the disk of every primary, and the digest is of exactly that:
+// A job is complete when what it ends with is on the disk of every primary, and the digest is of exactly that:
 //   1. A new generation, stored with the state FINALIZING, tells the ps that the job trains no more (HostPartitions.keep): nothing of before moves
 //      a partition any more, and those whose version is in memory alone write an image. That is once the values and slots of a SNAPSHOT job, on
 //      each ps one partition after the other; the others have it in their log.
@@ -307,105 +313,16 @@ void ClusterCore::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& 
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
   }
   job->status.set_digest(std::string(CutUtf8(reply.digest(), 64)));
-  EndJob(*job, v1::SUCCEEDED, WarningText(*job));
+  EndComplete(*job, std::string(CutUtf8(reply.not_finite(), kNameTextMax)));
 }
 
 void ClusterCore::FinalizeFailed(Job& job, const std::string& why) {
-  Warn("job %d: the digest was not taken: %s", job.id(), why);
+  TellWarning(job, "the digest was not taken: %s", why);
   job.finalize_worker.clear();
   // Doubling: the attempts together last longer than it takes to see that a ps is gone.
   job.finalize_at = now_ + kFinalizeAgainAfter * (1 << std::min(job.finalize_attempts, 6));
   if (++job.finalize_attempts < options_.finalize_attempts_max) return;
   EndJob(job, v1::FAILED, absl::StrCat("all steps are done, but the digest of the weights could not be taken: ", why));
-}
-
-// ---- end ----
-
-void ClusterCore::OnCancel(const CancelJob& event) {
-  const Job* found = Find(event.job);
-  if (found == nullptr) return ReplyError(event.reply, GetJob(event.job, now_).status());
-  Job& job = jobs_.at(found->id());
-  if (!job.finished()) EndJob(job, v1::CANCELLED, "cancelled by a user");
-  Emit(Reply{event.reply, absl::OkStatus(), StatusOf(job)});
-}
-
-void ClusterCore::OnDelete(const DeleteJob& event) {
-  const Job* job = Find(event.job);
-  if (job != nullptr && !job->finished()) {
-    return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
-                                       "job %d is %s; cancel it first", job->id(), StateText(job->state()))));
-  }
-  if (job != nullptr) {
-    Log("job %d: deleted", job->id());
-    Forget(job->id());
-  }
-  Emit(Reply{event.reply, absl::OkStatus(), v1::DeleteJobResponse()});
-}
-
-void ClusterCore::EndJob(Job& job, v1::JobState state, std::string reason) {
-  if (job.progress && job.active()) job.progress->Fill(now_, job.status);
-  double examples = 0, seconds = 0;
-  for (const v1::EpochResult& epoch : job.status.epochs()) {
-    examples += static_cast<double>(epoch.train().examples());
-    seconds += epoch.seconds();
-  }
-  job.status.set_images_per_second(seconds > 0 ? examples / seconds : 0);  // over the whole run
-  job.status.set_state(state);
-  job.status.set_reason(std::move(reason));
-  job.status.set_finished_unix_ms(absl::ToUnixMillis(now_));
-  job.status.clear_replicas();
-  const bool keep_weights = job.ran();
-  if (!keep_weights) job.status.clear_partitions();
-  job.progress.reset();
-  job.checked.reset();
-  job.awaiting_ready = false;
-  job.finalize_worker.clear();
-  if (state == v1::SUCCEEDED) RemoveBackup(job);
-  if (keep_weights && state != v1::SUCCEEDED) {  // they can be exported, also after a restart of their ps
-    NewGeneration(job);
-    job.awaiting_ready = false;
-  } else {
-    StoreJob(job);
-  }
-  if (state == v1::FAILED) {
-    Warn("job %d: failed: %s", job.id(), job.status.reason());
-  } else {
-    Log("job %d: %s%s%s", job.id(), StateText(state), job.status.digest().empty() ? "" : ", digest ",
-        job.status.digest());
-  }
-  DropFromNodes(job.id(), v1::WORKER);
-  if (!keep_weights) DropFromNodes(job.id(), v1::PS);
-  reschedule_ = true;
-}
-
-// A node that is away says what it holds when it comes back, and is told then.
-void ClusterCore::DropFromNodes(uint64_t job_id, v1::Role role) {
-  for (ClusterNode* node : members_.Connected(role)) {
-    if (role == v1::WORKER && node->running.erase(job_id) == 0) continue;
-    node->hosting.erase(job_id);
-    Send(*node, MakeDropJob(job_id));
-  }
-}
-
-void ClusterCore::Forget(uint64_t job_id) {
-  Emit(Store{absl::StrCat(kJobKeyPrefix, job_id), std::nullopt});
-  for (Store& epoch : stored_epochs_.Forget(job_id)) Emit(std::move(epoch));
-  DropFromNodes(job_id, v1::PS);
-  usage_.Forget(job_id);
-  jobs_.erase(job_id);
-  changed_.insert(job_id);
-}
-
-void ClusterCore::PruneFinished() {
-  std::vector<std::pair<int64_t, uint64_t>> finished;
-  for (const auto& [id, job] : jobs_) {
-    if (job.finished()) finished.emplace_back(job.status.finished_unix_ms(), id);
-  }
-  std::sort(finished.begin(), finished.end());
-  for (size_t i = 0; i + kFinishedJobsKept < finished.size(); ++i) {
-    Log("job %d: forgotten: %d later jobs have finished", finished[i].second, kFinishedJobsKept);
-    Forget(finished[i].second);
-  }
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/text.h"
 #include "common/model/loss_scale.h"
 #include "common/model/role_text.h"
@@ -149,6 +150,9 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
     case v1::NodeMessage::kModelSaved:
       if (worker) return OnModelSaved(*node, m.model_saved());
       break;
+    case v1::NodeMessage::kFigures:
+      if (ps) return OnFigures(*node, m.figures());
+      break;
     case v1::NodeMessage::kHello:
     case v1::NodeMessage::KIND_NOT_SET:
       break;
@@ -172,14 +176,22 @@ void ClusterCore::OnDeath(const Membership::Death& death) {
   }
   StoreCluster();
   ReleaseWork(node.name);
-  if (node.role == v1::WORKER) NoteEnd(node.name, /*gone=*/true);
+  if (node.role == v1::WORKER) {
+    NoteEnd(node.name, /*gone=*/true);
+    for (auto& [id, job] : jobs_) job.stragglers.Forget(node.name);
+  }
   if (node.role == v1::PS) {
-    for (auto& [id, job] : jobs_) {
+    for (const uint64_t id : ByUrgency()) {
+      Job& job = jobs_.at(id);
       if (job.queued() || !job.UsesPs(node.name)) continue;
+      if (job.finished()) {
+        job.settle_due = true;
+        continue;
+      }
       if (!job.ran()) {
         PlaceAnew(job);
       } else if (!SettleCopies(job) && job.PrimariesOn(node.name) > 0) {
-        Warn("job %d: waits for ps \"%s\"", id, node.name);
+        TellWarning(job, "waits for ps \"%s\"", node.name);
       }
       UpdateReason(job);
     }
@@ -219,17 +231,30 @@ void ClusterCore::ReleaseWork(const NodeName& worker) {
 void ClusterCore::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
   ClusterNode& node = *admission.node;
   node.hosting.clear();
+  node.not_ready.reset();
+  readiness_due_ = true;
   if (!admission.same_process) ForgetLinksOf(node.name);
+  std::vector<std::string> moved_away;  // jobs
   for (const v1::HeldPartitions& held : hello.held()) {
     const Job* job = Find(held.job_id());
     if (job != nullptr && job->UsesPs(node.name)) {
       node.hosting[held.job_id()] = 0;
       continue;
     }
-    Warn("ps \"%s\" holds partitions of job %d, which are not its to hold; it drops them", node.name, held.job_id());
+    // Others took its place while it was away, or the job was deleted. But what was given out is known, and in no later generation.
+    if (held.job_id() >= next_job_id_ || (job != nullptr && held.generation() > job->status.generation())) {
+      Warn("ps \"%s\" holds partitions of job %d in generation %d, which this coordinator has not given to it: its state is older than the ps' data; "
+           "the ps drops them", node.name, held.job_id(), held.generation());
+    } else {
+      moved_away.push_back(absl::StrCat(held.job_id()));
+    }
     Send(node, MakeDropJob(held.job_id()));
   }
-  for (auto& [id, job] : jobs_) {
+  if (!moved_away.empty()) {
+    Log("ps \"%s\" drops its old partitions of jobs that went on without it, or were deleted: %s", node.name, absl::StrJoin(moved_away, ", "));
+  }
+  for (const uint64_t id : ByUrgency()) {
+    Job& job = jobs_.at(id);
     if (job.starting() && !job.ran() && !MissingPs(job).empty()) PlaceAnew(job);
     if (!job.UsesPs(node.name)) continue;
     ReconcilePsJob(job, admission, FindHeld(hello, id));
@@ -254,6 +279,12 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   if (anew && job.ran()) NoteReturned(job, node, held);
   if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return NewGeneration(job, held_generation);
+  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
+  if (job.finished()) {
+    job.settle_due = true;
+    job.renew_due = job.renew_due || moved || (restarted && !anew);
+    return;
+  }
   // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
   // amiss.
   if (job.ran() && SettleCopies(job)) return;
@@ -261,7 +292,6 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
     if (moved) StoreJob(job);
     return;
   }
-  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
   if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
   int covered = 0;
@@ -290,7 +320,7 @@ void ClusterCore::NoteLostMemory(Job& job, const ClusterNode& node, const v1::He
     if (named) continue;
     const std::string why = absl::StrFormat(
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name, p.partition());
-    Warn("job %d: goes on without %s", job.id(), why);
+    TellWarning(job, "goes on without %s", why);
     job.left_out[node.name] = {node.incarnation, why};
     StoreJob(job);
     return;
@@ -350,8 +380,7 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
     if (job == nullptr || !job->running() || !job->progress) continue;
     // Of before the job fell back, or was filled from a checkpoint.
     if (progress.generation() < std::max(job->rollback_generation, job->restored_in)) continue;
-    if (progress.replica_ms() > 0 && std::isfinite(progress.replica_ms()) && !job->ReplicasOf(node.name).empty())
-      job->speed[node.name] = {progress.replica_ms(), now_};
+    if (!job->ReplicasOf(node.name).empty()) job->stragglers.Heard(node.name, progress.replica_ms(), now_);
     if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 && IsLossScale(progress.loss_scale()))
       job->status.set_loss_scale(progress.loss_scale());
     job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
@@ -386,7 +415,7 @@ void ClusterCore::OnJobError(const ClusterNode& node, const v1::JobError& error)
   }
   if (node.role == v1::PS) return LeavePsOut(*job, node, message);
   if (!error.worker_only() || !OthersMayWork(*job, node.name)) return EndJob(*job, v1::FAILED, message);
-  Warn("job %d: goes on without %s", job->id(), message);
+  TellWarning(*job, "goes on without %s", message);
   job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
   reschedule_ = true;
   UpdateReason(*job);
@@ -404,7 +433,7 @@ void ClusterCore::LeavePsOut(Job& job, const ClusterNode& node, const std::strin
   if (!others || (!job.ran() && PsThere(job) < least)) {
     return EndJob(job, v1::FAILED, message);
   }
-  Warn("job %d: %s without %s", job.id(), job.ran() ? "goes on" : "begins", message);
+  TellWarning(job, "%s without %s", job.ran() ? "goes on" : "begins", message);
   if (job.ran()) {
     SettleCopies(job);
   } else {
@@ -476,6 +505,7 @@ void ClusterCore::OnDrain(const DrainNode& event) {
     node->draining = draining;
     StoreCluster();
     Log("%s \"%s\" %s", RoleText(node->role), name, draining ? "is drained" : "may work again");
+    if (node->role == v1::PS) TellDrain(*node);
     reschedule_ = true;
   }
   Emit(Reply{event.reply, absl::OkStatus(), NodeStatusOf(name)});

@@ -1,6 +1,5 @@
 // What a user is told of a job that waits, or that goes on with something amiss.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,14 +12,6 @@ namespace {
 
 constexpr absl::Duration kStalledAfter = absl::Seconds(25);
 constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // both together in less than 30 s: promised
-
-// From 1; 0: all are finite.
-int FirstEpochNotFinite(const v1::JobStatus& status) {
-  for (int i = 0; i < status.epochs_size(); ++i) {
-    if (!std::isfinite(status.epochs(i).train().loss())) return i + 1;
-  }
-  return 0;
-}
 
 std::string LeftOutText(const Job& job) {
   std::string text;
@@ -132,16 +123,26 @@ std::string ClusterCore::KeepReason(const Job& job) const {
   return text;
 }
 
-// What a user should know of a job that runs, or has run, all the same.
-std::string ClusterCore::WarningText(const Job& job) const {
+// Where the loss is not finite; empty: it is.
+std::string ClusterCore::NotFiniteText(const Job& job) {
+  if (!job.status.has_not_finite_step()) return "";
+  const int64_t step = job.status.not_finite_step();
+  const std::string since = absl::StrFormat("since step %d (epoch %d)", step, step / std::max<int64_t>(1, job.status.steps_per_epoch()) + 1);
+  if (job.has_best) return absl::StrCat("the loss was not finite ", since, ", the weights are those of the best epoch");
+  return absl::StrCat("warning: the loss is not finite ", since, ": the weights are of no use; lower optimizer.learning_rate, or check the data");
+}
+
+// What a user should know of a job that has run, for good.
+std::string ClusterCore::LastingText(const Job& job) const {
   std::string text = StopText(job);
-  if (const int epoch = FirstEpochNotFinite(job.status); epoch > 0) {
-    absl::StrAppend(&text, text.empty() ? "" : "; ");
-    absl::StrAppendFormat(&text, "warning: the loss is not finite since epoch %d: its weights are of no use; lower "
-                           "optimizer.learning_rate, or check the data",
-                           epoch);
-  }
+  if (const std::string loss = NotFiniteText(job); !loss.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", loss);
   if (const std::string bits = BitsText(job); !bits.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", bits);
+  return text;
+}
+
+// And of one that runs, all the same: with what passes.
+std::string ClusterCore::WarningText(const Job& job) const {
+  std::string text = LastingText(job);
   if (const std::string links = LinksText(job); !links.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", links);
   if (const std::string evaluators = EvaluatorsText(job); !evaluators.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", evaluators);

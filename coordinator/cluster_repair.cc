@@ -15,6 +15,11 @@ namespace {
 // time.
 constexpr int kSyncingMax = 32;
 constexpr int kMovingMax = 4;
+// Copies of all ended jobs together that are being brought up to date: in the cluster, and with an end on one ps.
+constexpr int kEndedSyncingMax = 32;
+constexpr int kEndedSyncingPerPsMax = 8;
+// Ended jobs that are looked at in one Tick, where ps came or went.
+constexpr int kEndedPerTick = 4;
 // Between a ps' arrival and the first move to it, and between looks at the balance of a job.
 constexpr absl::Duration kBalanceAfter = absl::Seconds(2);
 constexpr size_t kLostTextMax = 200;
@@ -33,9 +38,19 @@ void ClusterCore::OnBackupReport(const ClusterNode& node, const v1::BackupReport
   job->repair_due = true;  // the next Tick deals with all of them together
   if (report.lost().empty()) {
     job->caught_up.insert({report.partition(), report.node()});
+    NoteReached(node.name, report.node());
   } else {
-    job->lost[{report.partition(), report.node()}] = std::string(CutUtf8(report.lost(), kLostTextMax));
+    job->lost[{report.partition(), report.node()}] = {std::string(CutUtf8(report.lost(), kLostTextMax)), report.busy()};
   }
+}
+
+// Whether one more copy of an ended job may catch up with this ps at an end. `more`: that are not in usage_ yet.
+bool ClusterCore::MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more) const {
+  int all = 0;
+  for (const auto& [name, copies] : more) all += copies;
+  const auto own = more.find(ps);
+  return usage_.EndedSyncing() + all / 2 < kEndedSyncingMax &&
+         usage_.EndedSyncingOn(ps) + (own == more.end() ? 0 : own->second) < kEndedSyncingPerPsMax;
 }
 
 // Adds copies where there are too few. `true`: something was added.
@@ -48,9 +63,10 @@ bool ClusterCore::Recruit(Job& job) {
   }
   std::vector<PsLoad> loads;
   bool loaded = false, added = false;
+  std::map<NodeName, int> recruited;  // of each ps, here
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     if (syncing >= kSyncingMax) break;
-    if (UsablePs(job, p.primary()) == nullptr) continue;
+    if (UsablePs(job, p.primary()) == nullptr || (job.finished() && !MayRecruit(p.primary(), recruited))) continue;
     const std::vector<NodeName> holders = HoldersOf(p);
     const auto leaving = std::count_if(holders.begin(), holders.end(), [&](auto& h) {
       return Draining(h) || (h != p.primary() && (UsablePs(job, h) == nullptr || LinkCut(p.primary(), h)));
@@ -70,7 +86,9 @@ bool ClusterCore::Recruit(Job& job) {
         hosts.push_back(node->host);
     }
     std::vector<PsLoad> reachable = loads;
-    std::erase_if(reachable, [&](const PsLoad& load) { return LinkCut(p.primary(), load.name); });
+    std::erase_if(reachable, [&](const PsLoad& load) {
+      return LinkCut(p.primary(), load.name) || (job.finished() && !MayRecruit(load.name, recruited));
+    });
     const NodeName target =
         moves ? move->second : shifts ? shift->second.second : PickCopy(holders, hosts, reachable);
     if (target.empty()) continue;
@@ -82,6 +100,8 @@ bool ClusterCore::Recruit(Job& job) {
       if (load.name == target) load.bytes += BytesOf(p);
     }
     ++syncing;
+    ++recruited[target];
+    ++recruited[p.primary()];
     added = true;
   }
   return added;
@@ -104,13 +124,53 @@ void ClusterCore::RepairCopies(Job& job) {
   }
   PlanMoves(job);
   const size_t there = PsThere(job);
+  const std::set<NodeName> leaving = LeavingHolders(job);
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) raised = Move(job, p, there) || raised;
+  for (const NodeName& name : leaving) {
+    if (!job.UsesPs(name)) Tell(job, "ps \"%s\" holds nothing of the job any more: it may be stopped", name);
+  }
   stored = Recruit(job) || stored;
   if (raised) return NewGeneration(job);
   if (!stored) return;
   job.repair_due = true;
   StoreJob(job);
   HostAll(job, false);
+}
+
+// ---- who comes first ----
+
+// Jobs that run, then those that start, those that wait, and those that have ended.
+std::vector<uint64_t> ClusterCore::ByUrgency() const {
+  const auto rank = [](const Job& job) { return job.finished() ? 3 : job.queued() ? 2 : job.starting() ? 1 : 0; };
+  std::vector<std::pair<int, uint64_t>> ranked;
+  for (const auto& [id, job] : jobs_) ranked.emplace_back(rank(job), id);
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<uint64_t> ids;
+  for (const auto& [first, id] : ranked) ids.push_back(id);
+  return ids;
+}
+
+// Ended jobs whose copies are to be looked at, a few at a time, in turn: nobody waits for them, and there may be many.
+void ClusterCore::TendEnded() {
+  std::vector<uint64_t> due;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.finished() || job.status.partitions_size() == 0) continue;
+    if (job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || now_ >= job.balance_at) due.push_back(id);
+  }
+  std::rotate(due.begin(), std::upper_bound(due.begin(), due.end(), last_tended_), due.end());
+  if (due.size() > kEndedPerTick) due.resize(kEndedPerTick);
+  for (const uint64_t id : due) {
+    last_tended_ = id;
+    TendEndedJob(jobs_.at(id));
+  }
+}
+
+void ClusterCore::TendEndedJob(Job& job) {
+  const bool settle = std::exchange(job.settle_due, false);
+  if ((settle || !job.returned.empty()) && SettleCopies(job)) return;
+  if (std::exchange(job.renew_due, false)) return NewGeneration(job);
+  if (settle) HostAll(job, false);
+  RepairCopies(job);
 }
 
 // The planned change of one partition that is due: a promotion away from a leaving primary, or the end of a copy that

@@ -83,7 +83,7 @@ bool ClusterCore::FallBack(Job& job) {
            absl::StrCat(why, "; submit the job again, with durability: LOGGED_AND_REPLICATED or checkpoints"));
     return true;
   }
-  Warn("job %d: falls back from step %d to %d: what came after was in the memory of ps that died", job.id(), step, *to);
+  TellWarning(job, "falls back from step %d to %d: what came after was in the memory of ps that died", step, *to);
   job.rollback_to = *to;
   job.rollback_generation = job.status.generation() + 1;
   job.rolling_back = true;
@@ -104,8 +104,7 @@ bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
     if (!RestoreInstead(job, kNotTheBest)) EndJob(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
   }
-  Warn("job %d: goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again",
-       job.id());
+  TellWarning(job, "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
   job.rollback_generation = job.status.generation();
   if (job.progress) job.progress->RollBack(0, now_);
   job.checkpoint_heard = absl::InfinitePast();

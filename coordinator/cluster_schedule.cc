@@ -24,13 +24,11 @@ void MostSlotsFirst(std::vector<WorkerCapacity>& workers) {
   std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
 }
 
-// A worker is a straggler if a replica's step takes this many times what it takes the others in the mean.
-constexpr double kStragglerFactor = 1.5;
+// Between two looks at how fast a job's workers are.
+constexpr absl::Duration kStragglerLook = absl::Milliseconds(500);
 // Between two moves of a replica away from a straggler.
 constexpr absl::Duration kStragglerInterval = absl::Seconds(3);
-// Without news of its speed a worker is taken for as fast as the others again.
-constexpr absl::Duration kSpeedKeptFor = absl::Seconds(60);
-// A move away from a straggler has to make the slowest worker's step this much shorter.
+// While there are stragglers a move has to make the slowest worker's step this much shorter.
 constexpr double kStragglerGain = 0.9;
 
 // Slots are counted in so many parts where their speed matters.
@@ -80,12 +78,15 @@ double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCa
 
 // all: also who computes what of the jobs that run; else the queue alone, and they may grow where nobody waits any more.
 void ClusterCore::Schedule(bool all) {
-  PruneFinished();
+  ForgetEnded();
   reasons_due_ = true;
   // Right after our own start the nodes that we knew are waited for: a job should get all of them.
   const bool waited = std::exchange(someone_waits_, members_.Settling(now_) || StartQueued());
   if (!all && (someone_waits_ || !waited)) return;
-  for (auto& [id, job] : jobs_) job.repair_due = true;  // nodes may have come, gone, or be drained
+  for (auto& [id, job] : jobs_) {  // nodes may have come, gone, or be drained
+    job.repair_due = true;
+    copies_due_.insert(id);
+  }
   std::vector<const Job*> running;
   for (const auto& [id, job] : jobs_) {
     if (job.starting() || job.running()) running.push_back(&job);
@@ -105,10 +106,9 @@ std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job, bo
   std::vector<ClusterNode*> all = members_.Connected(role);
   if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });
   std::vector<ClusterNode*> good;
-  const Stragglers stragglers = job == nullptr ? Stragglers() : StragglersOf(*job);
   for (ClusterNode* node : all) {
     const bool silent = now_ - node->last_heard > 2 * options_.heartbeat_interval;
-    const bool slow = stragglers.contains(node->name);
+    const bool slow = job != nullptr && job->stragglers.stragglers().contains(node->name);
     if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
   }
   return good.empty() ? all : good;
@@ -186,36 +186,16 @@ std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job, bool may_cha
   return members;
 }
 
-ClusterCore::Stragglers ClusterCore::StragglersOf(const Job& job) const {
-  double sum = 0;
-  int workers = 0;
-  std::vector<std::pair<const NodeName*, double>> known;
-  for (const auto& [name, speed] : job.speed) {
-    const ClusterNode* node = members_.Find(name);
-    if (node == nullptr || !node->alive || now_ - speed.at > kSpeedKeptFor) continue;
-    known.emplace_back(&name, speed.replica_ms);
-    sum += speed.replica_ms;
-    ++workers;
-  }
-  Stragglers stragglers;
-  for (const auto& [name, replica_ms] : known) {
-    const double of_others = sum - replica_ms;
-    if (workers < 2 || of_others <= 0) continue;
-    if (const double factor = replica_ms * (workers - 1) / of_others; factor > kStragglerFactor) stragglers[*name] = factor;
-  }
-  return stragglers;
-}
-
 // One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
 void ClusterCore::RelieveStragglers(Job& job) {
-  if (!job.running() || !job.synchronous() || job.awaiting_ready || now_ < job.relieve_at) return;
+  if (!job.running() || !job.synchronous() || job.awaiting_ready || now_ < job.stragglers_at) return;
+  job.stragglers_at = now_ + kStragglerLook;
+  if (job.stragglers.Look(now_)) reschedule_ = true;  // it takes its share again
+  const std::map<NodeName, double>& stragglers = job.stragglers.stragglers();
+  if (stragglers.empty() || now_ < job.relieve_at) return;
   job.relieve_at = now_ + kStragglerInterval;
-  const Stragglers stragglers = StragglersOf(job);
-  if (stragglers.empty() && !job.straggled) return;
   std::vector<NodeName> owners = job.owners();
   const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
-  const bool straggled = std::any_of(workers.begin(), workers.end(), [&](auto& w) { return stragglers.contains(w.name); });
-  if (std::exchange(job.straggled, straggled) && !straggled) reschedule_ = true;  // it takes its share again
   const double before = WorstLoad(owners, workers, stragglers);
   std::map<NodeName, int32_t> held = CountByOwner(owners);
   for (const WorkerCapacity& slow : workers) {
@@ -229,8 +209,7 @@ void ClusterCore::RelieveStragglers(Job& job) {
     if (best == nullptr) return;
     *std::find(owners.rbegin(), owners.rend(), slow.name) = best->name;  // its highest
     if (WorstLoad(owners, workers, stragglers) > before * kStragglerGain) return;
-    Log("job %d: worker \"%s\" is %.1f times slower than the others", job.id(), slow.name, factor);
-    SetOwners(job, owners);
+    SetOwners(job, owners, absl::StrFormat("worker \"%s\" is %.1f times slower than the others", slow.name, factor));
     return SendAssignments(job);
   }
 }
@@ -246,22 +225,24 @@ void ClusterCore::Rebalance(Job& job, bool may_grow) {
   const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
-    const Stragglers stragglers = StragglersOf(job);
+    const std::map<NodeName, double>& stragglers = job.stragglers.stragglers();
     std::vector<WorkerCapacity> by_speed = workers;
     for (WorkerCapacity& w : by_speed)
       w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
     std::vector<NodeName> spread = RebalanceReplicas(owners, by_speed);
-    if (WorstLoad(spread, workers, stragglers) < WorstLoad(owners, workers, stragglers)) owners = std::move(spread);
+    const double gain = stragglers.empty() ? 1 : kStragglerGain;
+    if (WorstLoad(spread, workers, stragglers) < gain * WorstLoad(owners, workers, stragglers)) owners = std::move(spread);
   }
   if (owners != before) SetOwners(job, OwnersOfReplicas(owners, group));
 }
 
-void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
-  std::map<std::pair<NodeName, NodeName>, std::vector<int32_t>> moves;
+// why: for the user, where nothing is wrong with the workers that had them.
+void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners, const std::string& why) {
+  ReplicaMoves moves;
   NodeName chief;
   for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) {
     v1::ReplicaPlacement& placement = *job.status.mutable_replicas(r);
-    if (placement.worker() != owners[r]) moves[{placement.worker(), owners[r]}].push_back(r);
+    if (placement.worker() != owners[r]) moves[placement.worker()][owners[r]].push_back(r);
     placement.set_worker(owners[r]);
     if (!owners[r].empty() && (chief.empty() || owners[r] < chief)) chief = owners[r];
   }
@@ -270,22 +251,13 @@ void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners) {
     for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) finished = finished && (owners[r] != chief || job.progress->finished()[r]);
     job.late_chief_since = finished ? now_ : absl::InfiniteFuture();
   }
+  if (chief != job.status.chief()) NoteFormerChief(job);
   job.status.set_chief(chief);
   NoteDevices(job);
   ++job.assignment;
   if (job.progress) job.progress->Restart(now_);
+  TellMoves(job, moves, why);
   StoreJob(job);
-  for (const auto& [move, replicas] : moves) {
-    const auto& [from, to] = move;
-    if (to.empty()) {
-      Warn("job %d: replicas %s have lost worker \"%s\" and wait for another", job.id(), ReplicaListText(replicas),
-           from);
-    } else if (from.empty()) {
-      Log("job %d: replicas %s go to worker \"%s\"", job.id(), ReplicaListText(replicas), to);
-    } else {
-      Log("job %d: replicas %s move from worker \"%s\" to \"%s\"", job.id(), ReplicaListText(replicas), from, to);
-    }
-  }
   UpdateReason(job);
 }
 

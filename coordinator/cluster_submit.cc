@@ -6,8 +6,10 @@
 #include "absl/strings/str_join.h"
 #include "common/base/limits.h"
 #include "common/model/callback_check.h"
+#include "common/model/data_check.h"
 #include "common/base/text.h"
 #include "common/model/fault_check.h"
+#include "common/model/written_paths.h"
 #include "coordinator/cluster_core.h"
 
 namespace cairn {
@@ -27,7 +29,7 @@ v1::SubmitResponse SubmitResponseOf(v1::JobStatus status, const CheckedJob* chec
 }
 
 std::string BlindText(const NodeName& worker, const std::string& why) {
-  return absl::StrCat("worker \"", worker, "\", which does not see the data: ", why);
+  return absl::StrCat("worker \"", worker, "\", which cannot work for it: ", why);
 }
 
 absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) {
@@ -69,6 +71,7 @@ void ClusterCore::OnSubmit(const SubmitJob& event) {
                       absl::ResourceExhaustedError(absl::StrFormat(
                           "%d jobs are queued, the most there can be; cancel some or wait", kJobsQueuedMax)));
   }
+  if (absl::Status status = CheckRoomForEnded(); !status.ok()) return ReplyError(event.reply, std::move(status));
   Submission submission{{event.reply}, event.job, event.request_key, now_};
   if (members_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
   submissions_[++last_submission_] = std::move(submission);
@@ -104,11 +107,10 @@ void ClusterCore::StartInspection(Inspection inspection) {
   v1::InspectData& inspect = *message.mutable_inspect_data();
   inspect.set_request_id(request_id);
   *inspect.mutable_data() = checked->spec.data();
-  for (int64_t d : checked->graph.input_shape()) inspect.add_input_shape(static_cast<int32_t>(d));
-  if (!checked->spec.resume_from().empty() || !checked->spec.initial_weights().empty() ||
-      BackupOf(checked->spec) != nullptr) {
-    *inspect.mutable_spec() = checked->spec;
+  for (int64_t d : ExampleShape(checked->spec.data(), checked->graph.input_shape())) {
+    inspect.add_input_shape(static_cast<int32_t>(d));
   }
+  if (StartsFromFile(checked->spec) || !WrittenPaths(checked->spec).empty()) *inspect.mutable_spec() = checked->spec;
   Send(*worker, std::move(message));
   inspections_[request_id] = std::move(inspection);
 }
@@ -188,7 +190,7 @@ void ClusterCore::LeaveOutBlind(Job& job, const Inspection& inspection) {
     const ClusterNode* node = members_.Find(name);
     if (node == nullptr) continue;
     job.left_out[name] = {node->incarnation, BlindText(name, why)};
-    Warn("job %d: goes on without %s", job.id(), BlindText(name, why));
+    TellWarning(job, "goes on without %s", BlindText(name, why));
   }
 }
 

@@ -121,7 +121,7 @@ absl::StatusOr<Dashboard::JobsPtr> Dashboard::AllJobs() {
   absl::MutexLock lock(&listing_);
   if (clock_->Now() - jobs_.at < kFresh) return jobs_.answer;
   jobs_.answer = questions_.Ask<JobsPtr>([](const ClusterCore& core, absl::Time now) {
-    return std::make_shared<const std::vector<v1::JobStatus>>(TakeAll(core.ListJobs(now).mutable_jobs()));
+    return std::make_shared<const v1::ListJobsResponse>(core.ListJobs(now));
   });
   jobs_.at = clock_->Now();
   return jobs_.answer;

@@ -50,7 +50,7 @@ class Dashboard {
     absl::Time at = absl::InfinitePast();
   };
   using ViewPtr = std::shared_ptr<const View>;
-  using JobsPtr = std::shared_ptr<const std::vector<v1::JobStatus>>;
+  using JobsPtr = std::shared_ptr<const v1::ListJobsResponse>;
   using JobPtr = std::shared_ptr<const v1::JobStatus>;
 
   absl::StatusOr<ViewPtr> Look();
@@ -67,7 +67,7 @@ class Dashboard {
   CoreQuestions questions_;
   absl::Mutex looking_, listing_;  // held by the one who asks; the others wait for that answer
   Kept<View> view_ ABSL_GUARDED_BY(looking_);
-  Kept<std::vector<v1::JobStatus>> jobs_ ABSL_GUARDED_BY(listing_);
+  Kept<v1::ListJobsResponse> jobs_ ABSL_GUARDED_BY(listing_);
   absl::Mutex mutex_;  // not held while the core is asked: who asks for another job does not wait
   std::string which_ ABSL_GUARDED_BY(mutex_);
   Kept<v1::JobStatus> job_ ABSL_GUARDED_BY(mutex_);

@@ -10,6 +10,8 @@ namespace cairn {
 namespace {
 
 constexpr size_t kNoteTextMax = 1000;
+constexpr size_t kEventTextMax = 500;
+constexpr size_t kFormerChiefsKept = 16;
 
 }  // namespace
 
@@ -83,6 +85,9 @@ v1::StoredJob Job::ToStored() const {
   stored.set_stopped_early(stopped_early);
   stored.set_summaries_written(summaries_written);
   for (const v1::SaveModel& save : saves) *stored.add_saves() = save;
+  stored.mutable_former_chiefs()->Assign(former_chiefs.begin(), former_chiefs.end());
+  stored.set_files_missing(files_missing);
+  stored.set_file_missing(file_missing);
   stored.set_restores_best(restores_best);
   stored.set_has_best(has_best);
   for (const auto& [worker, e] : ends) {
@@ -102,6 +107,7 @@ v1::StoredJob Job::ToStored() const {
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
+    if (progress->epoch_start()) stored.set_epoch_started_unix_ms(absl::ToUnixMillis(*progress->epoch_start()));
   }
   return stored;
 }
@@ -118,6 +124,22 @@ void AddNote(Job& job, int epoch, const char* callback, std::string text) {
   note.set_callback(callback);
   note.set_text(std::string(CutUtf8(text, kNoteTextMax)));
   AddNote(job, std::move(note));
+}
+
+void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text) {
+  auto& events = *job.status.mutable_events();
+  v1::JobEvent& event = *events.Add();
+  event.set_unix_ms(absl::ToUnixMillis(now));
+  event.set_text(std::string(CutUtf8(text, kEventTextMax)));
+  event.set_warning(warning);
+  if (events.size() > kEventsKept) events.DeleteSubrange(0, events.size() - kEventsKept);
+}
+
+void NoteFormerChief(Job& job) {
+  if (job.status.chief().empty()) return;
+  std::erase(job.former_chiefs, job.status.chief());
+  job.former_chiefs.push_back(job.status.chief());
+  if (job.former_chiefs.size() > kFormerChiefsKept) job.former_chiefs.erase(job.former_chiefs.begin());
 }
 
 std::string SavedNote(const std::string& path) { return absl::StrCat("saved ", path); }
@@ -139,6 +161,7 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   host.set_job_id(job.id());
   host.set_generation(job.status.generation());
   host.set_keep(job.finalizing() || job.finished());
+  host.set_ended(job.finished());
   *host.mutable_spec() = job.status.spec();
   if (anew && job.synchronous() && job.rollback_generation == job.status.generation()) host.set_rollback_to(job.rollback_to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
@@ -178,6 +201,7 @@ v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker
   assign.set_restored_step(job.status.restored_step());
   assign.set_epochs_open(job.status.epochs_open());
   assign.mutable_learning_rates()->Assign(job.learning_rates.begin(), job.learning_rates.end());
+  assign.set_submitted_unix_ms(job.status.submitted_unix_ms());
   return message;
 }
 

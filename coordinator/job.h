@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,12 @@
 #include "common/model/job_check.h"
 #include "common/model/state_text.h"
 #include "coordinator/job_progress.h"
+#include "coordinator/stragglers.h"
 
 namespace cairn {
 
 inline constexpr int kNotesKept = 100;
+inline constexpr int kEventsKept = 100;
 // A job that has done all its steps waits so long for its files.
 inline constexpr absl::Duration kEndTimeout = absl::Seconds(60);
 
@@ -54,10 +57,24 @@ struct Job {
   // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in Hello is its disk's.
   std::set<NodeName> untold;
   std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
-  std::map<std::pair<uint32_t, NodeName>, std::string> lost;  // backups that their primary cannot reach, likewise; why
+  struct Loss {
+    std::string why;
+    bool busy = false;  // v1::BackupReport.busy
+  };
+  std::map<std::pair<uint32_t, NodeName>, Loss> lost;  // backups over to which their primary gets nothing, likewise
   std::map<uint32_t, NodeName> moves;                 // partitions whose primary is to be elsewhere, for balance
   std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // backups that are to be elsewhere, likewise: from, to
   bool repair_due = true;                             // something changed since they were looked at
+  // What its copies lacked when they were looked at last (cluster_degraded.cc).
+  struct Lack {
+    int partitions = 0;              // with fewer backups in sync than the job asks for
+    int mendable = 0;                // with fewer than there can be, while their primary serves
+    std::map<NodeName, int> behind;  // by ps: partitions that it is to hold and has not in full, or not loaded
+  };
+  Lack lack;
+  absl::Time lacking_since = absl::InfiniteFuture();
+  // Of an ended job, until its turn (TendEnded): ps came or went; ps have to be told of their part anew, by a new generation.
+  bool settle_due = false, renew_due = false;
   absl::Time balance_at = absl::InfinitePast();
   // Stored: see StoredJob.
   uint64_t rollback_generation = 0;
@@ -65,13 +82,8 @@ struct Job {
   bool rolling_back = false;
   bool recovered = false;
 
-  struct Speed {
-    double replica_ms = 0;
-    absl::Time at;
-  };
-  std::map<NodeName, Speed> speed;  // of its workers, as they say
-  absl::Time relieve_at = absl::InfinitePast();
-  bool straggled = false;  // one of them was slow at the last look
+  StragglerWatch stragglers;  // of its workers
+  absl::Time stragglers_at = absl::InfinitePast(), relieve_at = absl::InfinitePast();  // not looked at, not relieved before
 
   // Nodes that cannot work for it.
   struct LeftOut {
@@ -104,6 +116,9 @@ struct Job {
   bool stopped_early = false;
   int32_t summaries_written = 0;
   std::vector<v1::SaveModel> saves;
+  std::vector<NodeName> former_chiefs;  // the newest; they may still have to say that they wrote a checkpoint
+  int32_t files_missing = 0;  // that it asked for and that were given up
+  std::string file_missing;   // the first of them, and why
   bool restores_best = false, has_best = false;
   // Not stored.
   struct Asked {
@@ -117,6 +132,7 @@ struct Job {
   int saves_of_epoch = -1;                                      // whose model files were asked for last
   int save_failures = 0;                                        // of the first of `saves`
   std::string save_error;                                       // the last of these
+  std::string summaries_error;                                  // the last one of a worker that could not write them
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
   int64_t checkpoint_failed_step = -1;                          // that could not be written, of the epoch to be decided
@@ -143,7 +159,9 @@ struct Job {
   bool running() const { return state() == v1::RUNNING; }
   bool finalizing() const { return state() == v1::FINALIZING; }
   bool active() const { return starting() || running() || finalizing(); }
-  bool finished() const { return !queued() && !active(); }
+  bool finished() const { return IsFinal(state()); }
+  bool unfinished() const { return !finished(); }
+  bool has_weights() const { return ran() && status.partitions_size() > 0; }
   // Its partitions may hold updates: from now on they exist nowhere else.
   bool ran() const { return status.started_unix_ms() != 0 && restore_from.empty(); }
   bool has_data() const { return status.has_data(); }
@@ -169,7 +187,12 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch);
 // For the user: what a callback did, or could not do. The newest kNotesKept are kept.
 void AddNote(Job& job, v1::CallbackNote note);
 void AddNote(Job& job, int epoch, const char* callback, std::string text);
+// Its chief is to be another one.
+void NoteFormerChief(Job& job);
 std::string SavedNote(const std::string& path);  // of a model file that is written
+
+// For the user: what happened to the job. The newest kEventsKept are kept.
+void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text);
 
 // The commands of a job as it stands. `anew`: the ps does not know of this generation yet.
 v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew);

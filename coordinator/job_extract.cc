@@ -76,7 +76,7 @@ void CopyData(const JobStatus& from, JobStatus* to) {
 void CopyForList(const JobStatus& from, JobStatus* to) {
   CopyAllBut(from,
              {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber, JobStatus::kPartitionsFieldNumber,
-              JobStatus::kEpochsFieldNumber},
+              JobStatus::kEpochsFieldNumber, JobStatus::kEventsFieldNumber},
              to);
   CopyData(from, to);
   *to->mutable_epochs() = from.epochs();  // there may be thousands: by their own copy
@@ -88,7 +88,8 @@ void CopyForList(const JobStatus& from, JobStatus* to) {
 void CopyForRow(const JobStatus& from, JobStatus* to) {
   CopyAllBut(from,
              {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber, JobStatus::kPartitionsFieldNumber,
-              JobStatus::kEpochsFieldNumber, JobStatus::kValidationsFieldNumber, JobStatus::kNotesFieldNumber},
+              JobStatus::kEpochsFieldNumber, JobStatus::kValidationsFieldNumber, JobStatus::kNotesFieldNumber,
+              JobStatus::kEventsFieldNumber},
              to);
   CopyData(from, to);
   if (from.has_spec()) CopyAllBut(from.spec(), {v1::JobSpec::kModelFieldNumber}, to->mutable_spec());

@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// Without the model's layers, the names of classes and the placements. `to` is empty.
+// Without the model's layers, the names of classes, the placements and the events. `to` is empty.
 void CopyForList(const v1::JobStatus& from, v1::JobStatus* to);
 
 // What a row of the dashboard and /metrics show: as CopyForList, and of the epochs only the last and the last that was validated, nothing of the

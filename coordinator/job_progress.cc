@@ -3,31 +3,40 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "common/model/fault_check.h"
 #include "common/model/step_plan.h"
 
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kRateWindow = absl::Seconds(5);
-constexpr absl::Duration kRateBucket = absl::Milliseconds(100);
 // A worker's "finished" that got lost with its session is taken from its heartbeats after this long.
 constexpr absl::Duration kFinishedByHeartbeat = absl::Seconds(5);
 // Workers say "finished" after the last validation: figures that are not there by then were lost, and are waited for
 // this long.
 constexpr absl::Duration kLastValidationTimeout = absl::Seconds(3);
+// Examples in a step of one replica, in the mean over an epoch: its last batch is short where it goes through the data once.
+double StepExamples(const v1::JobStatus& status) {
+  const double steps = static_cast<double>(std::max<int64_t>(1, status.steps_per_epoch()));
+  const double batch = static_cast<double>(status.spec().batch_size()) * std::max(1, status.spec().accumulate_steps());
+  const double examples = static_cast<double>(status.data().train_examples());
+  const bool once = examples > batch * (steps - 1) && examples < batch * steps;
+  return (once ? examples / steps : batch) / std::max(1, status.spec().replicas());
+}
+
 // Closed epochs whose late validation figures are still taken.
 constexpr int kLateEpochs = 2;
 // Of asynchronous replicas that are far apart, or where a share was lost: the oldest is given up.
 constexpr size_t kOpenValidationsMax = 64;
+// Between two questions for figures.
+constexpr absl::Duration kFiguresAskedEvery = absl::Milliseconds(200);
+// An epoch whose figures its ps goes on to report without all its steps: they were pushed by a worker, or kept by a ps, that knew of none.
+constexpr absl::Duration kFiguresWaitMax = absl::Seconds(3);
+
+double StalenessMean(const v1::EpochFigures& figures) {
+  return figures.staleness_count() == 0 ? 0 : static_cast<double>(figures.staleness_sum()) / static_cast<double>(figures.staleness_count());
+}
 
 }  // namespace
-
-void AddSums(const v1::MetricSums& from, int metrics, v1::MetricSums& to) {
-  to.set_examples(to.examples() + from.examples());
-  to.set_loss(to.loss() + from.loss());
-  while (to.metrics_size() < metrics) to.add_metrics(0);
-  for (int i = 0; i < std::min(metrics, from.metrics_size()); ++i) to.set_metrics(i, to.metrics(i) + from.metrics(i));
-}
 
 JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
                          absl::Time now)
@@ -35,6 +44,7 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
       epochs_(std::max(1, status.spec().epochs())),  // fewer where the job was stopped
       steps_per_epoch_(std::max<int64_t>(1, status.steps_per_epoch())),
       total_steps_(status.total_steps()),
+      synchronous_(IsSynchronous(status.spec())),
       metrics_(status.spec().metrics_size()),
       validation_freq_(std::max(1, status.spec().validation_freq())),
       validation_examples_(status.spec().validation_by() == v1::BY_EVALUATOR
@@ -48,18 +58,33 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
       epoch_start_(now),
       last_advance_(now),
       last_report_(now),
-      rate_start_(now) {
+      heard_(replicas_, true),
+      step_examples_(StepExamples(status)) {
   next_.resize(replicas_, 0);
   finished_.resize(replicas_, false);
   if (total_steps_ > 0) epochs_ = static_cast<int32_t>(std::min<int64_t>(epochs_, total_steps_ / steps_per_epoch_));
   // Of an open epoch nothing is counted yet: after a restart of the coordinator the workers report it again. One that was lost meanwhile took
   // its replicas' validation along, and where these were finished nobody would compute it again.
   if (status.epochs_size() < epochs_) finished_.assign(finished_.size(), false);
-  const int64_t begin = std::max(status.restored_step(), status.epochs_size() * steps_per_epoch_);
-  covered_.resize(replicas_);
-  if (begin > 0) {
-    for (auto& covered : covered_) covered[0] = begin - 1;
-  }
+  rate_.Restart(now, ExamplesDone());
+}
+
+void JobProgress::GoesOn(absl::Time now, std::optional<absl::Time> epoch_start) {
+  heard_.assign(heard_.size(), false);
+  epoch_start_ = epoch_start ? std::optional(std::min(*epoch_start, now)) : std::nullopt;
+}
+
+double JobProgress::ExamplesDone() const {
+  int64_t steps = 0;
+  for (int32_t r = 0; r < replicas_; ++r) steps += ReachedBy(r);
+  return step_examples_ * static_cast<double>(steps);
+}
+
+// After the replica said where it is.
+void JobProgress::Measure(int32_t replica, absl::Time now) {
+  if (heard_[replica]) return rate_.Note(now, ExamplesDone());
+  heard_[replica] = true;
+  rate_.Restart(now, ExamplesDone());
 }
 
 void JobProgress::EndAfter(int32_t epochs) {
@@ -67,34 +92,48 @@ void JobProgress::EndAfter(int32_t epochs) {
   total_steps_ = std::min(total_steps_, epochs * steps_per_epoch_);
 }
 
-// Whether none of the steps was counted before; they are from now on.
-bool JobProgress::Cover(int32_t replica, int64_t first, int64_t last) {
-  std::map<int64_t, int64_t>& covered = covered_[replica];
-  auto next = covered.upper_bound(first);
-  if (next != covered.end() && next->first <= last) return false;
-  if (next != covered.begin()) {
-    auto before = std::prev(next);
-    if (before->second >= first) return false;
-    if (before->second + 1 == first) {
-      first = before->first;
-      covered.erase(before);
-    }
+// ---- figures of the training ----
+
+absl::StatusOr<bool> JobProgress::TakeFigures(const v1::FiguresReport& report, const v1::JobStatus& status, absl::Time now) {
+  CAIRN_RETURN_IF_ERROR(CheckEpochList(report.epochs(), metrics_));
+  if (!report.epochs().empty() && report.epochs(report.epochs_size() - 1).epoch() >= status.spec().epochs()) {
+    return absl::InvalidArgumentError(absl::StrFormat("figures of epoch %d of %d", report.epochs(report.epochs_size() - 1).epoch(), status.spec().epochs()));
   }
-  if (next != covered.end() && next->first == last + 1) {
-    last = next->second;
-    covered.erase(next);
-  }
-  covered[first] = last;
+  const auto place = [](const v1::FiguresReport& r) { return std::pair(r.generation(), r.version()); };
+  if (figures_ && place(report) < place(*figures_)) return false;
+  figures_ = report;
+  figures_at_ = now;
   return true;
 }
 
-bool JobProgress::TrainComplete(int epoch) const {
-  const int64_t begin = epoch * steps_per_epoch_, end = begin + steps_per_epoch_;
-  return std::all_of(covered_.begin(), covered_.end(), [&](const std::map<int64_t, int64_t>& covered) {
-    auto it = covered.upper_bound(begin);
-    return it != covered.begin() && std::prev(it)->second + 1 >= end;
-  });
+const v1::EpochFigures* JobProgress::FiguresOf(int epoch) const {
+  if (!figures_) return nullptr;
+  const auto found = std::find_if(figures_->epochs().begin(), figures_->epochs().end(), [&](const auto& e) { return e.epoch() == epoch; });
+  return found == figures_->epochs().end() ? nullptr : &*found;
 }
+
+bool JobProgress::TrainComplete(int epoch) const {
+  if (!figures_) return false;
+  if (synchronous_) return figures_->version() >= static_cast<uint64_t>((epoch + 1) * steps_per_epoch_);
+  const v1::EpochFigures* figures = FiguresOf(epoch);
+  return figures != nullptr && figures->replica_steps() >= static_cast<uint64_t>(replicas_ * steps_per_epoch_);
+}
+
+bool JobProgress::WaitsForFigures(int epoch, const Epoch& e) const {
+  // A ps that has counted for so long since has no more: the job began with one that did not count.
+  return !TrainComplete(epoch) && figures_at_ - e.passed_at < kFiguresWaitMax;
+}
+
+bool JobProgress::AsksForFigures(absl::Time now, const v1::JobStatus& status) {
+  if (now - figures_asked_ < kFiguresAskedEvery) return false;
+  const int epoch = status.epochs_size();
+  const auto open = open_.find(epoch);
+  if (epoch >= epochs_ || open == open_.end() || open->second.passed_at > now || !WaitsForFigures(epoch, open->second)) return false;
+  figures_asked_ = now;
+  return true;
+}
+
+// ---- reports of workers ----
 
 absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now) {
   const int32_t r = report.replica();
@@ -106,29 +145,16 @@ absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::Job
         absl::StrFormat("validation of epoch %d of %d", report.validation_epoch(), epochs_));
   }
   bool counted = false;
-  if (report.has_train()) {
-    const int64_t first = report.first_step(), last = report.last_step();
-    if (first < 0 || last < first || last >= total_steps_ || first / steps_per_epoch_ != last / steps_per_epoch_) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("steps %d to %d of a job with %d, %d an epoch", first, last, total_steps_, steps_per_epoch_));
+  if (report.last_step() != 0 || (!report.has_validation() && !report.finished())) {
+    if (report.last_step() < 0 || report.last_step() >= total_steps_) {
+      return absl::InvalidArgumentError(absl::StrFormat("step %d of a job with %d", report.last_step(), total_steps_));
     }
-    // An overlap cannot be taken out of the sums: then only the place advances.
-    const int epoch = static_cast<int>(first / steps_per_epoch_);
-    if (epoch >= status.epochs_size() && Cover(r, first, last)) {
-      Epoch& e = open_[epoch];
-      AddSums(report.train(), metrics_, e.train);
-      e.staleness_sum += report.staleness_sum();
-      e.staleness_count += report.staleness_count();
-      e.staleness_max = std::max(e.staleness_max, report.staleness_max());
-      if (recent_.empty() || now - recent_.back().first >= kRateBucket) recent_.emplace_back(now, 0);
-      recent_.back().second += report.train().examples();
-      while (now - recent_.front().first > kRateWindow) recent_.pop_front();
-    }
-    if (last >= next_[r]) {
-      next_[r] = last + 1;
+    if (report.last_step() >= next_[r]) {
+      next_[r] = report.last_step() + 1;
       last_advance_ = now;
       counted = true;
     }
+    Measure(r, now);
   }
   if (report.validation_step() < 0 || report.validation_step() > total_steps_) {
     return absl::InvalidArgumentError(
@@ -201,6 +227,7 @@ void JobProgress::Reached(const std::vector<int32_t>& replicas, int64_t step, ab
     if (r < 0 || r >= replicas_) continue;
     if (step > ReachedBy(r)) last_advance_ = now;
     reached_[r] = std::max(reached_[r], std::min(step, total_steps_));
+    Measure(r, now);
     if (step < total_steps_ || finished_[r]) continue;
     complete_since_[r] = std::min(complete_since_[r], now);
     if (now - complete_since_[r] >= kFinishedByHeartbeat) finished_[r] = true;
@@ -208,6 +235,7 @@ void JobProgress::Reached(const std::vector<int32_t>& replicas, int64_t step, ab
 }
 
 void JobProgress::RollBack(int64_t step, absl::Time now) {
+  figures_.reset();
   if (step >= total_steps_) return;
   for (int32_t r = 0; r < replicas_; ++r) {
     next_[r] = std::min(next_[r], step);
@@ -216,6 +244,7 @@ void JobProgress::RollBack(int64_t step, absl::Time now) {
     finished_[r] = false;
   }
   last_advance_ = now;
+  rate_.Restart(now, ExamplesDone());
 }
 
 int64_t JobProgress::ReachedBy(int32_t replica) const { return std::max(next_[replica], reached_[replica]); }
@@ -253,8 +282,7 @@ bool JobProgress::AllValidated(const std::vector<bool>& validated) const {
 
 int JobProgress::CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus& status) {
   const int64_t reached = step();
-  // Every epoch's own grace time runs from when it was passed: figures that were lost for several are waited for
-  // together.
+  // Every epoch's own grace time runs from when it was passed: figures of several are waited for together.
   for (int epoch = status.epochs_size(); epoch < epochs_ && reached >= (epoch + 1) * steps_per_epoch_; ++epoch) {
     Epoch& e = open_[epoch];
     e.passed_at = std::min(e.passed_at, now);
@@ -266,7 +294,7 @@ int JobProgress::CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus
     const int64_t end = (epoch + 1) * steps_per_epoch_;
     if (reached < end) break;
     const Epoch& e = open_[epoch];
-    if (!TrainComplete(epoch) && now - e.passed_at < grace) break;
+    if (WaitsForFigures(epoch, e)) break;
     if (!ValidationComplete(epoch, e) && (gated_ || now - e.moved_on_at < grace)) break;
     Append(epoch, now, status);
     ++closed;
@@ -278,30 +306,38 @@ void JobProgress::Append(int epoch, absl::Time now, v1::JobStatus& status) {
   const Epoch& e = open_[epoch];
   v1::EpochResult& result = *status.add_epochs();
   result.set_epoch(epoch);
-  *result.mutable_train() = e.train;
+  if (const v1::EpochFigures* figures = FiguresOf(epoch)) {
+    *result.mutable_train() = figures->train();
+    result.set_staleness_mean(StalenessMean(*figures));
+    result.set_staleness_max(figures->staleness_max());
+  }
   *result.mutable_validation() = e.validation;
-  if (e.staleness_count > 0) {
-    result.set_staleness_mean(static_cast<double>(e.staleness_sum) / static_cast<double>(e.staleness_count));
-    result.set_staleness_max(e.staleness_max);
-  }
   const absl::Time passed = std::min(e.passed_at, now);
-  result.set_seconds(absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), passed - epoch_start_)));
-  epoch_start_ = std::max(passed, std::min(e.validated_at, e.moved_on_at));
-  if (epoch_start_ > now) epoch_start_ = now;
-  if (result.seconds() > 0) result.set_images_per_second(static_cast<double>(e.train.examples()) / result.seconds());
+  if (epoch_start_) result.set_seconds(absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), passed - *epoch_start_)));
+  epoch_start_ = std::min(now, std::max(passed, std::min(e.validated_at, e.moved_on_at)));
+  if (result.seconds() > 0) result.set_images_per_second(static_cast<double>(result.train().examples()) / result.seconds());
   open_.erase(open_.begin(), open_.lower_bound(epoch + 1 - kLateEpochs));
-  for (auto& covered : covered_) {  // reports of a closed epoch are not counted
-    while (!covered.empty() && covered.begin()->second < (epoch + 1) * steps_per_epoch_) covered.erase(covered.begin());
-  }
 }
 
 bool JobProgress::Done(absl::Time now, const v1::JobStatus& status) const {
   if (!std::all_of(finished_.begin(), finished_.end(), [](bool f) { return f; })) return false;
-  return status.epochs_size() == epochs_ || now - last_report_ >= kLastValidationTimeout;
+  if (status.epochs_size() == epochs_) return true;
+  for (int epoch = status.epochs_size(); epoch < epochs_; ++epoch) {
+    const auto open = open_.find(epoch);
+    if (open == open_.end() || WaitsForFigures(epoch, open->second)) return false;
+  }
+  return now - last_report_ >= kLastValidationTimeout;
 }
 
 void JobProgress::CloseAll(absl::Time now, v1::JobStatus& status) {
   while (status.epochs_size() < epochs_) Append(status.epochs_size(), now, status);
+}
+
+const v1::MetricSums* JobProgress::NewestTrain(int* epoch) const {
+  if (!figures_ || figures_->epochs().empty()) return nullptr;
+  const v1::EpochFigures& newest = *figures_->epochs().rbegin();
+  *epoch = newest.epoch();
+  return &newest.train();
 }
 
 void JobProgress::Fill(absl::Time now, v1::JobStatus& status) const {
@@ -312,20 +348,13 @@ void JobProgress::Fill(absl::Time now, v1::JobStatus& status) const {
   status.clear_epoch_sums();
   status.set_staleness_mean(0);
   status.set_staleness_max(0);
-  if (auto it = open_.find(epoch); it != open_.end()) {
-    const Epoch& e = it->second;
-    *status.mutable_epoch_sums() = e.train;
-    if (e.staleness_count > 0) {
-      status.set_staleness_mean(static_cast<double>(e.staleness_sum) / static_cast<double>(e.staleness_count));
-    }
-    status.set_staleness_max(e.staleness_max);
+  if (const v1::EpochFigures* figures = FiguresOf(epoch)) {
+    *status.mutable_epoch_sums() = figures->train();
+    status.set_staleness_mean(StalenessMean(*figures));
+    status.set_staleness_max(figures->staleness_max());
   }
-  uint64_t examples = 0;
-  for (const auto& [time, count] : recent_) {
-    if (now - time <= kRateWindow) examples += count;
-  }
-  const absl::Duration window = std::clamp(now - rate_start_, absl::Milliseconds(200), kRateWindow);
-  status.set_images_per_second(static_cast<double>(examples) / absl::ToDoubleSeconds(window));
+  status.clear_images_per_second();
+  if (const std::optional<double> rate = rate_.PerSecond(now)) status.set_images_per_second(*rate);
 }
 
 }  // namespace cairn

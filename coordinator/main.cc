@@ -25,6 +25,7 @@ struct Flags {
   int leader_lease_s = 3;
   int heartbeat_interval_ms = 500;
   int lease_ms = 3000;
+  std::string keep_ended_jobs;
 };
 
 absl::StatusOr<std::unique_ptr<CoordinatorNode>> StartNode(const Flags& flags, const CoordinatorNodeOptions& options) {
@@ -53,6 +54,12 @@ int Run(const Flags& flags) {
   options.core.heartbeat_interval = absl::Milliseconds(flags.heartbeat_interval_ms);
   options.core.lease = absl::Milliseconds(flags.lease_ms);
   options.core.reopen_grace = std::min(options.core.reopen_grace, options.core.lease);
+  const absl::StatusOr<Retention> retention = Retention::Parse(flags.keep_ended_jobs);
+  if (!retention.ok()) {
+    LogError("%s", retention.status().message());
+    return 2;
+  }
+  options.core.retention = *retention;
   std::atomic<bool> fatal{false};
   options.on_fatal = [&fatal](const absl::Status&) {
     fatal = true;
@@ -69,6 +76,7 @@ int Run(const Flags& flags) {
     return absl::IsInvalidArgument(node.status()) ? 2 : 1;
   }
   LogInfo("listening on %s, state in %s", (*node)->address(), flags.state.empty() ? flags.data_dir : flags.state);
+  LogInfo("%s (--keep-ended-jobs)", retention->Text());
   if (const std::string http = (*node)->http(); !http.empty()) LogInfo("pages, metrics and probes on %s", http);
   const int signal_number = WaitForStopSignal();
   LogInfo("stopping (signal %d)", signal_number);
@@ -109,6 +117,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--lease-ms", flags.lease_ms, "A node is lost after this long without a heartbeat; at least 3 of them")
       ->capture_default_str();
+  app.add_option("--keep-ended-jobs", flags.keep_ended_jobs,
+                 "How long jobs that have ended are kept, with their weights: STATE=AGE,... with succeeded, ended_with_errors, failed, cancelled and "
+                 "an age as 12h, 30d or forever; without_weights=N: of those without weights the newest N "
+                 "[failed=30d,cancelled=7d,without_weights=100; the others forever]");
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;
   cairn::EndProcess(cairn::Run(flags));
 }

@@ -35,11 +35,12 @@ v1::NodeStatus StatusOfNode(const ClusterNode& node) {
   status.set_slots(node.slots);
   status.set_device(node.device);
   status.set_host(node.host);
-  status.set_memory_bytes(node.memory_bytes);
+  if (node.memory_bytes && node.alive) status.set_memory_bytes(*node.memory_bytes);
   status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.last_heard));
   status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
   status.set_draining(node.draining);
   status.set_fault(node.fault);
+  if (node.role == v1::PS && node.alive) status.set_not_ready(node.not_ready.value_or("it has only just come"));
   if (node.role != v1::PS) status.set_device_kind(node.device_kind);
   status.mutable_compute_dtypes()->Assign(node.compute_dtypes.begin(), node.compute_dtypes.end());
   return status;
@@ -100,7 +101,9 @@ Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluste
     node.last_heard = absl::FromUnixMillis(status.last_heartbeat_unix_ms());
     if (i < stored.incarnation_size()) node.incarnation = stored.incarnation(i);
     node.expected = node.alive;
-    if (node.alive) node.dead_at = now + options_.start_grace;
+    if (!node.alive) continue;
+    node.last_heard = now;  // as far as is known it lives
+    node.dead_at = now + options_.start_grace;
   }
 }
 
@@ -142,6 +145,7 @@ absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, co
   node.device_kind = KindOf(hello.device_kind());
   node.compute_dtypes = TypesOf(hello.compute_dtypes());
   node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
+  if (!admission.same_process) node.memory_bytes.reset();
   node.incarnation = hello.incarnation();
   node.fault = std::string(CutUtf8(hello.fault(), kFaultTextMax));
   node.expected = false;
@@ -187,6 +191,7 @@ std::vector<Membership::Death> Membership::Expire(absl::Time now) {
     node.expected = false;
     node.running.clear();
     node.hosting.clear();
+    node.not_ready.reset();
   }
   if (deaths.empty()) Forget(now);
   return deaths;

@@ -47,7 +47,7 @@ struct ClusterNode {
   int32_t slots = 0;
   uint64_t incarnation = 0;  // 0: not known
   bool expected = false;     // was alive in our earlier life and is not back yet
-  uint64_t memory_bytes = 0;
+  std::optional<uint64_t> memory_bytes;  // nullopt: it has not said yet
   absl::Time joined;
   absl::Time last_heard;
 
@@ -60,6 +60,7 @@ struct ClusterNode {
   SessionToken session;                         // 0: none open
   absl::Time dead_at = absl::InfiniteFuture();  // without a session
   std::map<uint64_t, RunningReplicas> running;  // worker: by job
+  std::optional<std::string> not_ready;         // ps: Readiness.why, as this process was told; nullopt: it was told nothing yet
   std::map<uint64_t, size_t> hosting;           // ps: by job, the hash of the last command; 0: not known
 
   bool connected() const { return session.value != 0; }

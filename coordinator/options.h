@@ -3,6 +3,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "coordinator/retention.h"
 
 namespace cairn {
 
@@ -33,6 +34,8 @@ struct CoordinatorOptions {
   // Evaluations at the same time, and shards of one.
   int evaluations_max = 64;
   int evaluate_shards_max = 256;
+  // How long jobs that have ended are kept.
+  Retention retention;
 
   // INVALID_ARGUMENT names the option.
   absl::Status Validate() const;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/role_text.h"
+#include "common/model/state_text.h"
 #include "common/report/figures.h"
 
 namespace cairn {
@@ -15,13 +16,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kFiguresMax = 6;  // of a row
 
-bool HasEnded(const v1::JobStatus& job) {
-  return job.state() == v1::SUCCEEDED || job.state() == v1::FAILED || job.state() == v1::CANCELLED;
-}
-
 const char* NodeState(const v1::NodeStatus& node) {
+  if (node.expected()) return "unknown";
   if (!node.alive()) return "dead";
-  return !node.fault().empty() ? "failed" : node.draining() ? "draining" : "alive";
+  return !node.fault().empty() ? "failed" : node.draining() ? "draining" : node.not_ready().empty() ? "alive" : "not ready";
 }
 
 Json NodeRow(const v1::NodeStatus& node) {
@@ -29,11 +27,12 @@ Json NodeRow(const v1::NodeStatus& node) {
           {"role", RoleText(node.role())},
           {"state", NodeState(node)},
           {"fault", node.fault()},
+          {"not_ready", node.not_ready()},
           {"slots", node.slots()},
           {"slots_used", node.slots_used()},
           {"primaries", node.primaries()},
           {"backups", node.partitions() - node.primaries()},
-          {"memory_bytes", node.memory_bytes()},
+          {"memory_bytes", node.has_memory_bytes() ? Json(node.memory_bytes()) : Json()},
           {"device", node.device()},
           {"host", node.host()},
           {"address", node.address().substr(0, node.address().find(','))},  // without the socket for those on the same host
@@ -68,8 +67,10 @@ Json JobRow(const v1::JobStatus& job) {
           {"total_steps", job.total_steps()},
           {"epoch", job.epoch()},
           {"epochs", job.spec().epochs()},
-          {"images_per_second", job.images_per_second()},
+          {"images_per_second", job.has_images_per_second() ? Json(job.images_per_second()) : Json()},
           {"figures", LastFigures(job)},
+          {"degraded", job.has_degraded() ? Json{{"since_unix_ms", job.degraded().since_unix_ms()}, {"text", job.degraded().text()}} : Json()},
+          {"not_finite", job.has_not_finite_step()},
           {"reason", job.reason()}};
 }
 
@@ -79,13 +80,17 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
                          const OverviewPart& part) {
   std::vector<const v1::JobStatus*> shown;
   std::map<std::string, int> in_state;
-  double images_per_second = 0;
+  Json images_per_second = 0.0;  // null: of a job it is not known
   for (const v1::JobStatus& job : jobs) {
     ++in_state[v1::JobState_Name(job.state())];
-    if (job.state() == v1::RUNNING) images_per_second += job.images_per_second();
-    if (part.jobs == JobsShown::kAll || HasEnded(job) == (part.jobs == JobsShown::kEnded)) shown.push_back(&job);
+    if (job.state() == v1::RUNNING && !job.has_images_per_second()) {
+      images_per_second = nullptr;
+    } else if (job.state() == v1::RUNNING && !images_per_second.is_null()) {
+      images_per_second = images_per_second.get<double>() + job.images_per_second();
+    }
+    if (part.jobs == JobsShown::kAll || IsFinal(job.state()) == (part.jobs == JobsShown::kEnded)) shown.push_back(&job);
   }
-  std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !HasEnded(*job); });
+  std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !IsFinal(job->state()); });
   Json node_rows = Json::array(), job_rows = Json::array();
   for (const v1::NodeStatus& node : nodes) node_rows.push_back(NodeRow(node));
   for (size_t i = part.offset; i < shown.size() && job_rows.size() < part.limit; ++i) job_rows.push_back(JobRow(*shown[i]));

@@ -35,9 +35,17 @@ void Usage::Note(const Job& job) {
     for (const NodeName& holder : HoldersOf(p)) {
       if (!holder.empty()) own.bytes[holder] += BytesOf(p);
     }
+    for (const v1::BackupPlacement& b : p.backups()) {
+      if (!job.finished() || b.in_sync() || b.former()) continue;
+      ++own.ended_copies;
+      ++own.ended_syncing[b.node()];
+      ++own.ended_syncing[p.primary()];
+    }
   }
   for (const auto& [name, replicas] : own.replicas) all_.replicas[name] += replicas;
   for (const auto& [name, bytes] : own.bytes) all_.bytes[name] += bytes;
+  for (const auto& [name, copies] : own.ended_syncing) all_.ended_syncing[name] += copies;
+  all_.ended_copies += own.ended_copies;
   if (!own.replicas.empty() || !own.bytes.empty()) jobs_[job.id()] = std::move(own);
 }
 
@@ -46,12 +54,16 @@ void Usage::Forget(uint64_t job_id) {
   if (it == jobs_.end()) return;
   Subtract(it->second.replicas, all_.replicas);
   Subtract(it->second.bytes, all_.bytes);
+  Subtract(it->second.ended_syncing, all_.ended_syncing);
+  all_.ended_copies -= it->second.ended_copies;
   jobs_.erase(it);
 }
 
 int32_t Usage::ReplicasOn(const NodeName& worker) const { return ValueOf(all_.replicas, worker); }
 
 uint64_t Usage::BytesOn(const NodeName& ps) const { return ValueOf(all_.bytes, ps); }
+
+int Usage::EndedSyncingOn(const NodeName& ps) const { return ValueOf(all_.ended_syncing, ps); }
 
 uint64_t Usage::BytesOn(const NodeName& ps, uint64_t job_id) const {
   const auto it = jobs_.find(job_id);

@@ -24,6 +24,9 @@ class Usage {
   int32_t ReplicasOn(const NodeName& worker) const;
   // Of all copies, also of jobs that have ended and keep their weights.
   uint64_t BytesOn(const NodeName& ps) const;
+  // Copies of ended jobs that are to catch up: all, and those with an end here.
+  int EndedSyncing() const { return all_.ended_copies; }
+  int EndedSyncingOn(const NodeName& ps) const;
   // What of it is this job's.
   uint64_t BytesOn(const NodeName& ps, uint64_t job_id) const;
 
@@ -31,6 +34,8 @@ class Usage {
   struct OfJob {
     absl::flat_hash_map<NodeName, int32_t> replicas;
     absl::flat_hash_map<NodeName, uint64_t> bytes;
+    absl::flat_hash_map<NodeName, int> ended_syncing;
+    int ended_copies = 0;
   };
   absl::flat_hash_map<uint64_t, OfJob> jobs_;
   OfJob all_;  // only what is not zero

@@ -45,9 +45,14 @@ void BackupConnections::Send(const std::string& address, std::vector<Frame> requ
   });
 }
 
-std::map<std::string, absl::Time> BackupConnections::Heard() const {
+std::map<std::string, PeerState> BackupConnections::Peers() const {
+  std::map<std::string, PeerState> peers;
   absl::MutexLock lock(&mutex_);
-  return heard_;
+  for (const auto& [address, connection] : connections_) {
+    const auto heard = heard_.find(address);
+    peers[address] = {heard == heard_.end() ? absl::InfinitePast() : heard->second, connection->connected()};
+  }
+  return peers;
 }
 
 }  // namespace cairn

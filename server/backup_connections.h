@@ -5,7 +5,7 @@
 //      ended the stream.
 //   2. Requests for one partition arrive in order; after one that the stream lost, none of the same stream arrives.
 //   3. A request to an address that is not kept ends at once with CANCELLED.
-//   4. Heard() has, of each address that is kept, when the last frame came from there (by `clock`); none yet: it is not there.
+//   4. Peers() has every address that is kept; times are by `clock`.
 #pragma once
 
 #include <map>
@@ -19,6 +19,7 @@
 #include "client/parameter_client.h"
 #include "common/base/clock.h"
 #include "common/tensor/frame.h"
+#include "server/backup_link.h"
 
 namespace cairn {
 
@@ -30,7 +31,7 @@ class BackupConnections {
   void Keep(const std::set<std::string>& addresses);
   void Send(const std::string& address, std::vector<Frame> request, PsConnection::Done done);
   void Close() { Keep({}); }
-  std::map<std::string, absl::Time> Heard() const;
+  std::map<std::string, PeerState> Peers() const;
 
  private:
   Clock& clock_;

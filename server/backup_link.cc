@@ -144,21 +144,21 @@ void BackupLink::Watch(absl::Time now) {
   if (idle || attempt_at_ == absl::InfinitePast()) attempt_at_ = now;
 }
 
-std::string BackupLink::Lost(absl::Time now, absl::Time heard) const {
-  if (progress_at_ == absl::InfinitePast()) return "";
-  if (stage_ == Stage::kNeedsImage && !tried_) return "";  // waits for its turn
+std::optional<BackupLink::Loss> BackupLink::Lost(absl::Time now, const PeerState& peer) const {
+  if (progress_at_ == absl::InfinitePast()) return std::nullopt;
+  if (stage_ == Stage::kNeedsImage && !tried_) return std::nullopt;  // waits for its turn
   const absl::Duration stalled = now - attempt_at_;
-  const absl::Duration silent = now - std::max({progress_at_, answered_at_, heard});
+  const absl::Duration silent = now - std::max({progress_at_, answered_at_, peer.heard});
+  const bool alive = peer.connected && stage_ != Stage::kDown;
   // kBackupImagesMax images may be on their way, this one as the last.
   const double bytes = static_cast<double>(unconfirmed_bytes_) +
                        (stage_ == Stage::kImage ? static_cast<double>(kBackupImagesMax * image_bytes_) : 0);
   const absl::Duration patience = absl::Seconds(bytes / kLinkBytesPerSecond);
-  if (silent >= kLinkSilentMax + patience) {
-    return absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ",
-                        absl::ToInt64Seconds(silent), " s");
-  }
-  if (stage_ == Stage::kNeedsImage || stalled < kLinkStalledMax + patience) return "";
-  return absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s");
+  const std::string silence = absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ", absl::ToInt64Seconds(silent), " s");
+  if (!alive && silent >= kLinkSilentMax + patience) return Loss{silence};
+  if (alive && silent >= kLinkBusyMax + patience) return Loss{silence + ", though its connection is alive", /*busy=*/true};
+  if (silent >= kLinkSilentMax || stage_ == Stage::kNeedsImage || stalled < kLinkStalledMax + patience) return std::nullopt;
+  return Loss{absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s"), /*busy=*/true};
 }
 
 bool BackupLink::CatchUp(uint64_t applied, absl::Time now) {

@@ -19,13 +19,15 @@
 //      starts again with an image, or is waited for if it has confirmed that.
 //   5. A link over which nothing gets is lost after a bounded time (Lost): what was sent is not answered, or there is no
 //      stream. Losing it changes nothing here: a backup that is required stays so until the coordinator has taken it
-//      away. Two clocks: one since the ps last answered anything at all, so that a partition that waits for its turn behind
-//      others is not taken for lost; and a longer one for a single attempt that is not confirmed while others are.
+//      away. Three clocks: one since the ps last answered anything at all, so that a partition that waits for its turn behind
+//      others is not taken for lost; a longer one where it does not answer, but its connection lives: it is busy; and the longest for a single
+//      attempt that is not confirmed while others are, which is of a busy one, too.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -43,11 +45,19 @@ inline constexpr absl::Duration kLinkRetryMin = absl::Milliseconds(20);
 inline constexpr absl::Duration kLinkRetryMax = absl::Seconds(1);
 // No answer at all from the backup's ps, about a lease; and for what is sent and not answered, at the rate of a slow network.
 inline constexpr absl::Duration kLinkSilentMax = absl::Seconds(3);
+// The same, but its connection answers keepalives.
+inline constexpr absl::Duration kLinkBusyMax = absl::Seconds(10);
 inline constexpr double kLinkBytesPerSecond = 32 << 20;
 // Its ps answers, but nothing of this partition is confirmed.
 inline constexpr absl::Duration kLinkStalledMax = absl::Seconds(30);
 inline constexpr size_t kLinkBytesMin = size_t{16} << 20;
 inline constexpr size_t kLinkBytesMax(size_t image_bytes) { return std::max(kLinkBytesMin, 2 * image_bytes); }
+
+// The ps of a backup, as the driver sees it.
+struct PeerState {
+  absl::Time heard = absl::InfinitePast();  // when it last answered anything, of whatever partition
+  bool connected = false;                   // PsConnection::connected
+};
 
 class BackupLink {
  public:
@@ -72,9 +82,12 @@ class BackupLink {
   bool wants_resend(absl::Time now) const {
     return stage_ == Stage::kRefused && unanswered_ == 0 && now >= retry_at_;
   }
-  // Why nothing gets across, where that has lasted too long; empty: it is not lost. `heard`: when its ps last answered
-  // anything, of whatever partition.
-  std::string Lost(absl::Time now, absl::Time heard) const;
+  // Why nothing gets across, where that has lasted too long.
+  struct Loss {
+    std::string why;
+    bool busy = false;  // v1::BackupReport.busy
+  };
+  std::optional<Loss> Lost(absl::Time now, const PeerState& peer) const;
   // After every event: the clock does not run while there is nothing to confirm.
   void Watch(absl::Time now);
   // This process stood still for so long.

@@ -58,6 +58,7 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   c.replicas = static_cast<uint32_t>(spec.replicas());
   if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) c.wire = spec.wire_dtype();
   c.seed = spec.seed();
+  c.metrics = spec.metrics_size();
   c.layout = GradientLayoutOf(*graph, spec);
   if (spec.strategy() == v1::PARAMETER_SERVER) {
     if (const int32_t group = LocalSyncOf(spec); group > 1) {

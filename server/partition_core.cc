@@ -50,14 +50,32 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
       accepted_(state_.sequences),
       snapshots_(config_.image.snapshot_every),
       image_to_note_(state_.image_version) {
+  CAIRN_CHECK(state_.sequences.size() == config_.replicas, "state of another job");
+  if (config_.ended && at_rest()) {
+    final_image_ = state_.version;
+    return;
+  }
   CAIRN_CHECK(state_.values.size() == static_cast<size_t>(config_.size()) * sizeof(float),
               "state of another partition");
-  CAIRN_CHECK(state_.sequences.size() == config_.replicas, "state of another job");
   CAIRN_CHECK(state_.slots.size() == static_cast<size_t>(config_.optimizer.slots()), "state of another optimizer");
 }
 
 PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
   PartitionEffects effects;
+  if (auto* loaded = std::get_if<LoadedEvent>(&event)) {
+    OnLoaded(std::move(*loaded), now, effects);
+  } else if (WantsValues(event)) {
+    Defer(std::move(event), effects);
+  } else {
+    Dispatch(std::move(event), now, effects);
+  }
+  TendLinks(now, effects);
+  TellFigures(now, effects);
+  Rest();
+  return effects;
+}
+
+void PartitionCore::Dispatch(PartitionEvent event, absl::Time now, PartitionEffects& effects) {
   if (auto* frame = std::get_if<FrameEvent>(&event)) {
     OnFrame(std::move(*frame), now, effects);
   } else if (const auto* assign = std::get_if<AssignEvent>(&event)) {
@@ -77,16 +95,21 @@ PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
   } else if (std::holds_alternative<TakeImageEvent>(event)) {
     OnTakeImage(effects);
   } else if (const auto* written = std::get_if<ImageWrittenEvent>(&event)) {
-    OnImageWritten(*written);
+    OnImageWritten(*written, effects);
+  } else if (const auto* stored = std::get_if<FiguresStoredEvent>(&event)) {
+    DropStored(stored->epochs, state_.figures);
+    figures_wanted_ = true;
   } else if (const auto* gone = std::get_if<ClientGoneEvent>(&event)) {
     std::erase_if(waiters_, [&](const Waiter& w) { return w.client == gone->client; });
+    std::erase_if(deferred_, [&](const PartitionEvent& e) {
+      const auto* deferred = std::get_if<FrameEvent>(&e);
+      return deferred != nullptr && deferred->client == gone->client;
+    });
     follower_.ClientGone(gone->client);
     if (restored_.receiving() && restored_.client() == gone->client) restored_.Forget();
   } else if (const auto* tick = std::get_if<TickEvent>(&event)) {
     OnTick(*tick, now, effects);
   }
-  TendLinks(now, effects);
-  return effects;
 }
 
 void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& effects) {
@@ -171,6 +194,7 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
 absl::Status PartitionCore::Push(uint64_t client, Frame& frame, absl::Time now, PartitionEffects& effects) {
   CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
   CAIRN_RETURN_IF_ERROR(CheckServes());
+  CAIRN_RETURN_IF_ERROR(CheckTrains());
   CAIRN_RETURN_IF_ERROR(CheckPush(frame));
   Waiter w;
   CAIRN_ASSIGN_OR_RETURN(w.reply_dtype, ReplyType(frame));
@@ -196,9 +220,11 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
                                                       "; pull its values and go on from there"));
   }
   if (frame.sequence < next || !in_flight_.empty() || measured_) return absl::OkStatus();  // applied, or complete
-  if (learning_rate_ && *learning_rate_ != frame.learning_rate) {
-    return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", frame.learning_rate, ", but update ", next,
-                                                   " began with ", *learning_rate_, "; all replicas use the same"));
+  CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, FiguresOf(frame));
+  const OpenStep step{frame.learning_rate, figures.epoch()};
+  if (open_ && *open_ != step) {
+    return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", step.learning_rate, ", epoch ", step.epoch, ", but update ", next, " began with ",
+                                                   open_->learning_rate, " in epoch ", open_->epoch, "; all replicas use the same"));
   }
   if (config_.loss_scale && frame.loss_scale != state_.loss_scale.scale) {  // of a history that was taken back
     return absl::OutOfRangeError(absl::StrCat("loss_scale: ", frame.loss_scale, ", but ", config_.Name(), " is at ",
@@ -208,10 +234,10 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
   if (pending_.Holds(node)) return absl::OkStatus();
 
   ForgetPrevious();
-  learning_rate_ = frame.learning_rate;
+  open_ = step;
   const uint64_t examples = frame.examples;
   const GradientRounding rounding = config_.RoundingOf(next);
-  pending_.Add(node, {GradientOf(config_, frame), examples}, rounding);
+  pending_.Add(node, {GradientOf(config_, frame), examples, std::move(figures)}, rounding);
   // Those who come later find the step closed, and get the present values.
   const bool closed = config_.backup_replicas > 0
                           ? pending_.replicas_held() + config_.backup_replicas >= config_.replicas
@@ -219,8 +245,9 @@ absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& ef
   if (!closed) return absl::OkStatus();
 
   PendingSums::Sum root = pending_.complete() ? pending_.TakeRoot() : pending_.TakeAll(rounding);
-  learning_rate_.reset();
+  open_.reset();
   v1::LogEntry entry;
+  if (root.figures.replica_steps() > 0) *entry.mutable_figures() = std::move(root.figures);
   entry.set_replica_first(0);
   entry.set_replica_count(config_.replicas);
   entry.set_sequence(next);
@@ -245,9 +272,11 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
     return absl::ResourceExhaustedError(
         absl::StrCat(config_.Name(), ": ", in_flight_.size(), " updates are on their way to the disk; retry"));
   }
+  CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, FiguresOf(frame));
   ForgetPrevious();
   ++accepted;
   v1::LogEntry entry;
+  if (figures.replica_steps() > 0) *entry.mutable_figures() = std::move(figures);
   entry.set_replica_first(static_cast<uint32_t>(frame.replica_first.value));
   entry.set_replica_count(1);
   entry.set_sequence(frame.sequence);
@@ -341,37 +370,6 @@ void PartitionCore::Advance(PartitionEffects& effects) {
     if (config_.durability == v1::SNAPSHOT && snapshots_.Due(state_.version, image_under_way_.has_value())) OnTakeImage(effects);
   }
   if (!settled_ && Settled()) ReleaseWaiters(effects);
-}
-
-bool PartitionCore::image_due() const {
-  if (config_.durability == v1::SNAPSHOT) {
-    return config_.keep && in_memory() && !image_under_way_ && !follower_.receiving() && !image_failed_;
-  }
-  const uint64_t image_bytes = state_.values.size() * (1 + state_.slots.size());
-  return !image_under_way_ && !follower_.receiving() && state_.version > 0 &&
-         state_.log_bytes >= std::max(config_.image.log_bytes_min, config_.image.log_to_image_ratio * image_bytes);
-}
-
-void PartitionCore::OnTakeImage(PartitionEffects& effects) {
-  if (image_under_way_ || follower_.receiving() || state_.version == 0) return;
-  if (state_.version == state_.image_version && !in_memory()) return;
-  image_under_way_ = ImageUnderWay{state_.version, state_.log_bytes, config_.keep};
-  // A job that was cancelled in the middle of a step has partitions at two versions: after a restart, too, it is exported at the lower one.
-  const bool last = config_.durability == v1::SNAPSHOT && config_.keep && config_.mode == UpdateMode::kSynchronous;
-  effects.image = MakeImage(config_, state_, /*with_previous=*/last);
-}
-
-void PartitionCore::OnImageWritten(const ImageWrittenEvent& event) {
-  if (!image_under_way_ || image_under_way_->version != event.version) return;
-  image_failed_ = !event.ok;
-  if (event.ok) {
-    state_.image_version = event.version;
-    image_synced_ = image_under_way_->synced;
-    snapshots_.Written(event.version, state_.version);
-    state_.log_bytes -= image_under_way_->log_bytes;
-    image_to_note_ = event.version;
-  }
-  image_under_way_.reset();
 }
 
 void PartitionCore::OnTick(const TickEvent& event, absl::Time now, PartitionEffects& effects) {

@@ -25,8 +25,12 @@
 //      must not be written to.
 //   7. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only the
 //      coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
-//   8. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes
+//   8. The figures of an update's training steps (EpochFigures) are the update's: added to the first partition's when it is applied, in its log
+//      entry, at its backups, in images. The primary tells the coordinator of them when nothing can take them back (Settled).
+//   9. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes
 //      (fenced). So only the primary of the newest generation acknowledges.
+//  10. A partition of an ended job takes no pushes. Once its values are on the disk, alone, it is at rest: they leave the memory, and are loaded for
+//      as long as somebody waits for them.
 #pragma once
 
 #include <cstdint>
@@ -75,6 +79,7 @@ struct AssignEvent {
   bool backup = false;                   // this copy follows
   std::vector<v1::BackupRoute> backups;  // of the primary
   bool keep = false;                     // PartitionConfig::keep
+  bool ended = false;                    // PartitionConfig::ended; for good
 };
 // Primary: the stream to a backup's ps, which may serve many partitions. Every stream has an epoch greater than those before.
 struct LinkUpEvent {
@@ -105,17 +110,23 @@ struct ImageWrittenEvent {  // ok: it is in the store
   uint64_t version = 0;
   bool ok = true;
 };
+struct LoadedEvent {  // what Persistence::Recover gave for PartitionEffects::load
+  PartitionState state;
+};
+// The coordinator has stored the figures of the epochs below `epochs`, and wants to know of the others now.
+struct FiguresStoredEvent {
+  int32_t epochs = 0;
+};
 struct ClientGoneEvent {  // its waiting requests are forgotten; what it contributed stays
   uint64_t client = 0;
 };
 // About once a second, and at PartitionEffects::wake_at: ends waits, tries again, says who is lost.
 struct TickEvent {
-  // By address, where that is known: when the ps of a backup last answered anything, of whatever partition.
-  std::map<std::string, absl::Time> heard;
+  std::map<std::string, PeerState> peers;  // by address, where that is known
 };
 using PartitionEvent =
     std::variant<FrameEvent, AssignEvent, LinkUpEvent, LinkDownEvent, PeerFrameEvent, SendImageEvent, PersistedEvent,
-                 ResetEvent, TakeImageEvent, ImageWrittenEvent, ClientGoneEvent, TickEvent>;
+                 ResetEvent, TakeImageEvent, ImageWrittenEvent, LoadedEvent, FiguresStoredEvent, ClientGoneEvent, TickEvent>;
 
 // ---- effects ----
 
@@ -144,14 +155,16 @@ struct PartitionEffects {
   std::optional<Image> reset;  // Persistence::ResetTo, then ResetEvent
   std::vector<Persist> persists;
   std::optional<Image> image;             // to be written in the background, then ImageWrittenEvent
+  bool load = false;                      // the values are wanted: to be read in the background, then LoadedEvent
   std::vector<v1::BackupReport> reports;  // to the coordinator
+  std::optional<v1::FiguresReport> figures;  // likewise
   std::vector<std::string> connect;       // addresses: LinkUpEvent when there is a stream (at once where there is one)
   std::optional<absl::Time> wake_at;      // TickEvent then; one from earlier effects still stands
 };
 
 class PartitionCore {
  public:
-  // `state`: PartitionState::Initial, or what Persistence::Recover gave.
+  // `state`: PartitionState::Initial, or what Persistence::Open gave.
   PartitionCore(PartitionConfig config, PartitionState state);
 
   PartitionEffects Step(PartitionEvent event, absl::Time now);
@@ -171,6 +184,7 @@ class PartitionCore {
   const PartitionConfig& config() const { return config_; }
   const PartitionState& state() const { return state_; }
   size_t waiting() const { return waiters_.size(); }
+  bool at_rest() const { return state_.at_rest(); }
   // An image is wanted by a backup; one is on its way to a backup.
   bool image_to_send(absl::Time now) const;
   bool sending_image() const;
@@ -198,6 +212,12 @@ class PartitionCore {
     uint64_t version = 0;
     uint64_t log_bytes = 0;  // what it stands for
     bool synced = false;     // PartitionConfig::keep, when it was taken
+    bool final = false;      // PartitionConfig::ended, likewise
+  };
+  struct OpenStep {  // what all its pushes have in common
+    float learning_rate = 0;
+    int32_t epoch = 0;  // of its figures
+    bool operator==(const OpenStep&) const = default;
   };
   // A complete sum whose norms are told and whose factors are not known yet: partition_core_clip.cc.
   struct MeasuredSum {
@@ -218,7 +238,7 @@ class PartitionCore {
   void OnFrame(FrameEvent event, absl::Time now, PartitionEffects& effects);
   void OnPersisted(const PersistedEvent& event, PartitionEffects& effects);
   void OnTakeImage(PartitionEffects& effects);
-  void OnImageWritten(const ImageWrittenEvent& event);
+  void OnImageWritten(const ImageWrittenEvent& event, PartitionEffects& effects);
   void OnTick(const TickEvent& event, absl::Time now, PartitionEffects& effects);
 
   // ---- primary and backup: partition_core_roles.cc ----
@@ -235,7 +255,7 @@ class PartitionCore {
   BackupLink* LinkOf(const std::string& address, uint64_t epoch);
   void Replicate(BackupLink& link, InFlight& update, PartitionEffects& effects);
   void TendLinks(absl::Time now, PartitionEffects& effects);
-  void Report(const BackupLink& link, PartitionEffects& effects, std::string lost = "") const;
+  void Report(const BackupLink& link, PartitionEffects& effects, const BackupLink::Loss& loss = {}) const;
   void ReportLinks(const TickEvent& event, absl::Time now, PartitionEffects& effects);
   PartitionReply MakeAck(const Follower::Ack& ack) const;
   bool Kept(uint64_t version) const;
@@ -251,6 +271,11 @@ class PartitionCore {
   void Adopt(Image image, PartitionEffects& effects);
   absl::Status TakeRestoredTensor(uint64_t client, Frame frame, absl::Time now, PartitionEffects& effects);
 
+  // ---- figures of the training: partition_core_figures.cc ----
+  // None where the push has none. Errors are to be answered.
+  absl::StatusOr<v1::EpochFigures> FiguresOf(const Frame& frame) const;
+  void TellFigures(absl::Time now, PartitionEffects& effects);
+
   // ---- clipping by norm: partition_core_clip.cc ----
   void AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, PartitionEffects& effects);
   absl::Status Clip(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
@@ -259,6 +284,20 @@ class PartitionCore {
   bool ClipsInTwoPhases() const;
   PartitionReply MakeNorms(const Waiter& waiter) const;
 
+  // ---- the partitions of jobs that have ended: partition_core_rest.cc ----
+  void EndTraining(PartitionEffects& effects);
+  absl::Status CheckTrains() const;
+  bool WaitsForTraining(const Waiter& w) const;
+  absl::Status CheckCanApply() const;
+  bool Quiet() const;
+  bool WantsValues(const PartitionEvent& event) const;
+  bool ImageDeferred() const;
+  void Defer(PartitionEvent event, PartitionEffects& effects);
+  void OnLoaded(LoadedEvent event, absl::Time now, PartitionEffects& effects);
+  Image FinalImage() const;
+  void Rest();
+
+  void Dispatch(PartitionEvent event, absl::Time now, PartitionEffects& effects);
   absl::Status Push(uint64_t client, Frame& frame, absl::Time now, PartitionEffects& effects);
   absl::Status Pull(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects);
   absl::Status CheckPush(const Frame& frame) const;
@@ -277,6 +316,7 @@ class PartitionCore {
   bool GetsNorms(const Waiter& w) const {
     return w.is_push && !w.is_clip && measured_ && w.sequence == measured_->entry.sequence();
   }
+  size_t WaitersMax() const { return kWaitersPerReplicaMax * config_.replicas + kWaitersExtraMax; }
   uint64_t SlowestClock() const;
   uint64_t ClockMinFor(uint64_t sequence) const;
   void ReleaseWaiters(PartitionEffects& effects);
@@ -288,7 +328,7 @@ class PartitionCore {
   PartitionConfig config_;
   PartitionState state_;
   PendingSums pending_;                 // synchronous: of version + 1
-  std::optional<float> learning_rate_;  // of the open step
+  std::optional<OpenStep> open_;
   std::optional<MeasuredSum> measured_;  // of version + 1; then nothing is pending and nothing in flight
   std::deque<InFlight> in_flight_;
   uint64_t persisted_ = 0;  // entries up to it are in the store
@@ -308,7 +348,15 @@ class PartitionCore {
   bool image_synced_ = true;   // the newest one; what Recover gave counts as synced
   bool image_failed_ = false;  // the last one could not be written; one that the job's end waits for is tried again at the next tick
   SnapshotStride snapshots_;
+  uint64_t figures_told_ = 0;  // of which version the coordinator was told
+  bool figures_wanted_ = true;  // it is to be told, whatever the version is
+  absl::Time figures_at_ = absl::InfinitePast();  // when it was
   uint64_t image_to_note_ = 0;  // written; the next Persist drops what it makes superfluous
+  // Of an ended job:
+  bool ends_even_ = false;                // all its partitions are at the version that it ends with: nobody asks for the one before
+  std::optional<uint64_t> final_image_;   // the store has the values of this version, and nothing else
+  bool loading_ = false;                  // LoadedEvent comes
+  std::deque<PartitionEvent> deferred_;   // until then: requests for values, images for backups
 };
 
 }  // namespace cairn

@@ -40,7 +40,8 @@ absl::Status PartitionCore::AnswerOrWait(Waiter w, PartitionEffects& effects) {
     Answer(w, effects);
     return absl::OkStatus();
   }
-  if (waiters_.size() >= kWaitersPerReplicaMax * config_.replicas + kWaitersExtraMax) {
+  if (config_.ended && WaitsForTraining(w)) return CheckTrains();
+  if (waiters_.size() >= WaitersMax()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(config_.Name(), ": ", waiters_.size(), " requests wait already; retry"));
   }
@@ -103,6 +104,10 @@ PartitionReply PartitionCore::MakeError(uint64_t client, uint64_t request_id, co
 std::vector<PartitionReply> PartitionCore::End(const absl::Status& why) {
   std::vector<PartitionReply> replies;
   for (const Waiter& w : std::exchange(waiters_, {})) replies.push_back(MakeError(w.client, w.request_id, why));
+  for (const PartitionEvent& event : std::exchange(deferred_, {})) {
+    const auto* f = std::get_if<FrameEvent>(&event);
+    if (f != nullptr) replies.push_back(MakeError(f->client, f->frame.request_id, why));
+  }
   return replies;
 }
 

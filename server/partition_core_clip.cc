@@ -45,6 +45,7 @@ void PartitionCore::AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, Partitio
 absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects) {
   CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
   CAIRN_RETURN_IF_ERROR(CheckServes());
+  CAIRN_RETURN_IF_ERROR(CheckTrains());
   if (!ClipsInTwoPhases()) {
     return absl::InvalidArgumentError(
         absl::StrCat("kind: CLIP, but no norm of ", config_.Name(), " spans partitions; a push alone makes its update"));

@@ -30,6 +30,7 @@ v1::LogEntry EntryOf(const Frame& f) {
   entry.set_loss_scale(f.loss_scale);
   entry.set_not_finite(f.not_finite);
   if (f.examples > 0 && f.dtype != v1::FLOAT32) entry.set_dtype(f.dtype);
+  if (!f.figures.empty() && !entry.mutable_figures()->ParseFromString(f.figures)) entry.mutable_figures()->set_epoch(-1);
   return entry;
 }
 
@@ -55,9 +56,11 @@ void PartitionCore::OnAssign(const AssignEvent& event, PartitionEffects& effects
   // In a generation that this ps has not heard of a backup may have dropped its copy, and begun with a new one.
   const bool missed = event.generation.value > config_.generation.value + 1;
   config_.generation = event.generation;
+  if (event.ended && !config_.ended) EndTraining(effects);
   config_.keep = event.keep;
   if (newer) {
     fenced_ = false;
+    figures_wanted_ = true;
     follower_.NewGeneration();
   }
   if (event.backup && !config_.backup) {
@@ -92,7 +95,7 @@ void PartitionCore::BecomeBackup(PartitionEffects& effects) {
   waiters_.clear();
   pending_ = PendingSums(config_.replicas);
   measured_.reset();
-  learning_rate_.reset();
+  open_.reset();
   follower_.Reset();
 }
 
@@ -135,12 +138,12 @@ void PartitionCore::OnPeerFrame(const PeerFrameEvent& event, absl::Time now, Par
 }
 
 bool PartitionCore::image_to_send(absl::Time now) const {
-  return std::any_of(links_.begin(), links_.end(), [&](const BackupLink& l) { return l.wants_image(now); });
+  return !ImageDeferred() && std::any_of(links_.begin(), links_.end(), [&](const BackupLink& l) { return l.wants_image(now); });
 }
 
 bool PartitionCore::sending_image() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const BackupLink& l) { return l.stage() == BackupLink::Stage::kImage; });
+  return ImageDeferred() || std::any_of(links_.begin(), links_.end(),
+                                        [](const BackupLink& l) { return l.stage() == BackupLink::Stage::kImage; });
 }
 
 void PartitionCore::OnSendImage(absl::Time now, PartitionEffects& effects) {
@@ -175,6 +178,7 @@ void PartitionCore::Replicate(BackupLink& link, InFlight& update, PartitionEffec
   f.scalars = update.entry.norms();
   f.loss_scale = update.entry.loss_scale();
   f.not_finite = update.entry.not_finite();
+  if (update.entry.has_figures()) f.figures = update.entry.figures().SerializeAsString();
   f.dtype = DtypeOf(update.entry);
   f.payload = update.Packed(config_);
   f.payload_total = f.payload.size();
@@ -184,14 +188,15 @@ void PartitionCore::Replicate(BackupLink& link, InFlight& update, PartitionEffec
   effects.sends.push_back(std::move(send));
 }
 
-void PartitionCore::Report(const BackupLink& link, PartitionEffects& effects, std::string lost) const {
+void PartitionCore::Report(const BackupLink& link, PartitionEffects& effects, const BackupLink::Loss& loss) const {
   v1::BackupReport report;
   report.set_job_id(config_.job.value);
   report.set_generation(config_.generation.value);
   report.set_partition(config_.partition.value);
   report.set_node(link.node());
   report.set_version(link.acked());
-  report.set_lost(std::move(lost));
+  report.set_lost(loss.why);
+  report.set_busy(loss.busy);
   effects.reports.push_back(std::move(report));
 }
 
@@ -205,10 +210,10 @@ void PartitionCore::ReportLinks(const TickEvent& event, absl::Time now, Partitio
   }
   if (fenced_ || now < report_lost_at_) return;
   for (const BackupLink& link : links_) {
-    const auto heard = event.heard.find(link.address());
-    std::string why = link.Lost(now, heard == event.heard.end() ? absl::InfinitePast() : heard->second);
-    if (why.empty()) continue;
-    Report(link, effects, std::move(why));
+    const auto peer = event.peers.find(link.address());
+    const std::optional<BackupLink::Loss> loss = link.Lost(now, peer == event.peers.end() ? PeerState() : peer->second);
+    if (!loss) continue;
+    Report(link, effects, *loss);
     report_lost_at_ = now + kReportLostEvery;
   }
 }
@@ -296,6 +301,7 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
     }
     return absl::OkStatus();
   }
+  CAIRN_RETURN_IF_ERROR(CheckCanApply());
   v1::LogEntry entry = EntryOf(frame);
   if (frame.replica_first.value < 0 || !std::isfinite(frame.learning_rate) ||
       (frame.examples > 0 && BytesOf(frame.dtype, kSpaceAlignment) == 0)) {

@@ -13,6 +13,7 @@ namespace cairn {
 absl::Status PartitionCore::Snapshot(uint64_t client, const Frame& frame, absl::Time now, PartitionEffects& effects) {
   if (frame.generation.value != 0) CAIRN_RETURN_IF_ERROR(CheckGeneration(frame.generation));
   CAIRN_RETURN_IF_ERROR(CheckServes());
+  CAIRN_RETURN_IF_ERROR(CheckTrains());
   if (frame.want_version && *frame.want_version < state_.version) {
     return absl::FailedPreconditionError(absl::StrCat("want_version ", *frame.want_version,
                                                       " is gone: ", config_.Name(), " is at version ", state_.version,
@@ -49,10 +50,12 @@ void PartitionCore::Adopt(Image image, PartitionEffects& effects) {
   for (Buffer& b : converted_) b = {};
   image_to_note_ = 0;
   state_ = StateFrom(config_, image);
-  image_synced_ = config_.keep;
+  final_image_.reset();
+  figures_wanted_ = true;
   accepted_ = state_.sequences;
   persisted_ = state_.version;
-  effects.reset = std::move(image);
+  image_synced_ = config_.keep && !config_.ended;
+  if (!config_.ended) effects.reset = std::move(image);  // else the final image does, which is due now; nobody waits for it
 }
 
 // A checkpoint is restored. Which state it replaces does not matter: the coordinator, which raises the generation
@@ -60,6 +63,7 @@ void PartitionCore::Adopt(Image image, PartitionEffects& effects) {
 absl::Status PartitionCore::TakeRestoredTensor(uint64_t client, Frame frame, absl::Time now,
                                                PartitionEffects& effects) {
   CAIRN_RETURN_IF_ERROR(CheckServes());
+  CAIRN_RETURN_IF_ERROR(CheckTrains());
   if (image_under_way_ || !in_flight_.empty()) {
     return absl::UnavailableError(absl::StrCat(config_.Name(), ": its state is being stored; retry"));
   }
@@ -71,7 +75,7 @@ absl::Status PartitionCore::TakeRestoredTensor(uint64_t client, Frame frame, abs
   for (const Waiter& w : waiters_) effects.replies.push_back(MakeError(w.client, w.request_id, superseded));
   waiters_.clear();
   pending_ = PendingSums(config_.replicas);
-  learning_rate_.reset();
+  open_.reset();
   restored_ack_ = {client, request_id, image->header.version()};
   Adopt(*std::move(image), effects);
   for (BackupLink& link : links_) {

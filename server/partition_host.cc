@@ -1,5 +1,7 @@
 #include "server/partition_host.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +15,8 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kTickInterval = absl::Seconds(1);
+// Memory of ended jobs to the system: each time the allocator looks through all that is free.
+constexpr absl::Duration kGiveBackEvery = absl::Seconds(1);
 
 }  // namespace
 
@@ -127,16 +131,8 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
   const absl::Status stored = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(),
                                        [&](PartitionEffects& effects) { CarryOut(slot, effects); });
   if (!stored.ok()) {
-    const Generation generation = slot->core->generation();
-    slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", stored.message()));
-    slot->failed = true;  // before anybody hears of it
-    EndCore(*slot);
-    LogError("%s", slot->status.message());
-    (void)NoteFault(stored);
+    StorageFailed(slot, stored);
     if (client != 0) Refuse(client, request, slot->status);
-    if (std::exchange(slot->image_turn, false)) NextImage();
-    TendBackupImages(slot);
-    JobFailed(slot->config.job, generation, stored);
     return;
   }
   slot->version.store(slot->core->version());
@@ -145,7 +141,21 @@ void PartitionHost::Run(const std::shared_ptr<Slot>& slot, PartitionEvent event)
   if (std::exchange(slot->image_turn, false)) NextImage();  // there was none to take
   if (slot->core->image_due() && !slot->image_queued) QueueImage(slot);
   TendBackupImages(slot);
+  if (!slot->at_rest.exchange(slot->core->at_rest()) && slot->at_rest) Tidy(slot->config.job.value);
   if (was_in_memory && !slot->in_memory && slot->core->config().keep) TellKept(slot->config.job.value);
+}
+
+// On the slot's executor: its core is ahead of the store, or cannot be had from it.
+void PartitionHost::StorageFailed(const std::shared_ptr<Slot>& slot, const absl::Status& status) {
+  const Generation generation = slot->core->generation();
+  slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", status.message()));
+  slot->failed = true;  // before anybody hears of it
+  EndCore(*slot);
+  LogError("%s", slot->status.message());
+  (void)NoteFault(status);
+  if (std::exchange(slot->image_turn, false)) NextImage();
+  TendBackupImages(slot);
+  JobFailed(slot->config.job, generation, status);
 }
 
 void PartitionHost::JobFailed(JobId job, Generation generation, const absl::Status& status) {
@@ -164,10 +174,13 @@ void PartitionHost::ReportAgain() {
     failures = failures_;
     for (auto& [id, job] : jobs_) {
       job.kept_told = false;
-      if (job.keep) jobs.push_back(id);
+      jobs.push_back(id);
     }
   }
-  for (const uint64_t job : jobs) TellKept(job);
+  for (const uint64_t job : jobs) {
+    TellKept(job);
+    FiguresStored(JobId(job), 0);
+  }
   for (const auto& [job, failure] : failures) callbacks_.job_error(JobId(job), failure.generation, failure.status);
 }
 
@@ -179,7 +192,7 @@ void PartitionHost::EndCore(Slot& slot) {
 }
 
 void PartitionHost::Tick(size_t lane) {
-  const TickEvent tick{backups_.Heard()};
+  const TickEvent tick{backups_.Peers()};
   for (const auto& slot : lanes_[lane].slots) Run(slot, tick);
   lanes_[lane].executor->PostAfter(kTickInterval, [this, lane] { Tick(lane); });
 }
@@ -231,6 +244,50 @@ void PartitionHost::NextImage() {
     } else {
       Run(slot, TakeImageEvent{});
     }
+  });
+}
+
+// ---- jobs that have ended ----
+
+// For PartitionEffects::load.
+void PartitionHost::LoadValues(const std::shared_ptr<Slot>& slot) {
+  image_writer_->Post([this, slot, config = slot->core->config()] {
+    absl::StatusOr<PartitionState> state = persistence_.Recover(config);
+    lanes_[slot->lane].executor->Post([this, slot, state = std::move(state)]() mutable {
+      if (slot->core == nullptr) return;
+      if (!state.ok()) return StorageFailed(slot, state.status());
+      Run(slot, LoadedEvent{*std::move(state)});
+    });
+  });
+}
+
+// Once all partitions of the job are at rest: what the store had of them besides is deleted, and now its room is given back.
+void PartitionHost::Tidy(uint64_t job_id) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto job = jobs_.find(job_id);
+    if (job == jobs_.end()) return;
+    for (const auto& [partition, slot] : job->second.slots) {
+      if (!slot->at_rest) return;
+    }
+    GiveBackMemory();
+    if (std::exchange(job->second.tidied, true)) return;
+  }
+  image_writer_->Post([this, job_id] {
+    const absl::Status status = persistence_.GiveBackSpace(JobId(job_id));
+    if (!status.ok()) LogWarning("job %d: the room of what it needs no more is not given back: %s", job_id, status.ToString());
+  });
+}
+
+// The allocator keeps what is freed for the next steps (TuneAllocator); nobody computes these. At most once in kGiveBackEvery.
+void PartitionHost::GiveBackMemory() {
+  if (std::exchange(memory_due_, true)) return;
+  image_writer_->PostAfter(kGiveBackEvery, [this] {
+    {
+      absl::MutexLock lock(&mutex_);
+      memory_due_ = false;
+    }
+    malloc_trim(0);
   });
 }
 

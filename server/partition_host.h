@@ -7,9 +7,11 @@
 //   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   3. A reply leaves after what it speaks of was persisted (RunEvent).
 //   4. One image is copied and written at a time, but for those that SNAPSHOT jobs take while they train.
-//   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time.
+//   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time. Those of ended jobs come after all others, one at a
+//      time, and take up at most about a quarter of the time.
 //   6. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
-//   7. A failure of one job's storage takes that job's partition out
+//   7. Values of ended jobs are loaded for one partition after the other, by the thread that writes images.
+//   8. A failure of one job's storage takes that job's partition out
 //      of service and is told by job_error; other jobs go on.
 #pragma once
 
@@ -39,6 +41,7 @@ struct PartitionHostCallbacks {
   std::function<void(uint64_t client, Frame)> reply;
   std::function<void(JobId, Generation, const absl::Status&)> job_error;
   std::function<void(v1::BackupReport)> backup_report = [](v1::BackupReport) {};
+  std::function<void(v1::FiguresReport)> figures = [](v1::FiguresReport) {};
   // HostPartitions.keep: all that this ps is the primary of is on the disk now.
   std::function<void(v1::PartitionsReady)> kept = [](v1::PartitionsReady) {};
 };
@@ -61,10 +64,13 @@ class PartitionHost : public ExchangeHandler {
   // Forgets everything of the job, on disk too. Fine where there is nothing.
   absl::Status Drop(JobId job);
 
+  // The coordinator's word; the figures of the other epochs are reported again.
+  void FiguresStored(JobId job, int32_t epochs);
+
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;
 
-  // Says again what `kept` said, and what job_error said of jobs that still cannot be served here: the session may have been away.
+  // Says again what `kept` and `figures` said, and what job_error said of jobs that still cannot be served here: the session may have been away.
   void ReportAgain();
   // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
   // is not in memory any more.
@@ -98,10 +104,12 @@ class PartitionHost : public ExchangeHandler {
   void ConnectBackup(const std::shared_ptr<Slot>& slot, const std::string& address);
   void WakeAt(const std::shared_ptr<Slot>& slot, absl::Time at);
   void TendBackupImages(const std::shared_ptr<Slot>& slot);
+  void GrantBackupImages();
   void KeepConnections();
   std::shared_ptr<Slot> NewSlot(PartitionConfig config);
   void Remove(const std::vector<std::shared_ptr<Slot>>& slots);
   void EndCore(Slot& slot);
+  void StorageFailed(const std::shared_ptr<Slot>& slot, const absl::Status& status);
   void JobFailed(JobId job, Generation generation, const absl::Status& status);
   void Run(const std::shared_ptr<Slot>& slot, PartitionEvent event);
   void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
@@ -111,6 +119,9 @@ class PartitionHost : public ExchangeHandler {
   void QueueImage(const std::shared_ptr<Slot>& slot);
   void NextImage();
   void TellKept(uint64_t job_id);
+  void LoadValues(const std::shared_ptr<Slot>& slot);
+  void Tidy(uint64_t job_id);
+  void GiveBackMemory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   KvStore& store_;
   Clock& clock_;
@@ -127,7 +138,11 @@ class PartitionHost : public ExchangeHandler {
   std::map<uint64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Slot>> images_due_ ABSL_GUARDED_BY(mutex_);
   bool image_under_way_ ABSL_GUARDED_BY(mutex_) = false;
+  bool memory_due_ ABSL_GUARDED_BY(mutex_) = false;  // GiveBackMemory waits for its time
   std::deque<std::shared_ptr<Slot>> backup_images_due_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Slot>> ended_images_due_ ABSL_GUARDED_BY(mutex_);  // likewise, of jobs that have ended
+  bool ended_image_ ABSL_GUARDED_BY(mutex_) = false;                            // one of them is on its way
+  absl::Time ended_image_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();    // since then; or, while there is none: not before
   int backup_images_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
   std::string fault_ ABSL_GUARDED_BY(mutex_);
   struct Failure {

@@ -11,6 +11,8 @@ namespace {
 
 // After a link broke; the connection adds a back-off of its own before it opens a stream.
 constexpr absl::Duration kReconnectDelay = absl::Milliseconds(50);
+// After the image of an ended job, in times of what it took: jobs that train need the disks and the network more.
+constexpr int kEndedImagePause = 3;
 
 }  // namespace
 
@@ -19,7 +21,9 @@ void PartitionHost::CarryOut(const std::shared_ptr<Slot>& slot, PartitionEffects
   for (PeerSend& send : effects.sends) SendToBackup(slot, std::move(send));
   for (PartitionReply& reply : effects.replies) callbacks_.reply(reply.client, std::move(reply.frame));
   if (effects.image.has_value()) WriteImage(slot, *std::move(effects.image));
+  if (effects.load) LoadValues(slot);
   for (v1::BackupReport& report : effects.reports) callbacks_.backup_report(std::move(report));
+  if (effects.figures.has_value()) callbacks_.figures(*std::move(effects.figures));
   for (const std::string& address : effects.connect) ConnectBackup(slot, address);
   if (effects.wake_at.has_value()) WakeAt(slot, *effects.wake_at);
 }
@@ -66,33 +70,57 @@ void PartitionHost::WakeAt(const std::shared_ptr<Slot>& slot, absl::Time at) {
   slot->wake_at = at;
   lanes_[slot->lane].executor->PostAfter(at - clock_.Now(), [this, slot] {
     slot->wake_at = absl::InfiniteFuture();
-    Run(slot, TickEvent{backups_.Heard()});
+    Run(slot, TickEvent{backups_.Peers()});
   });
 }
 
 // After anything happened to the slot: it asks for its turn to send an image, or gives it back.
 void PartitionHost::TendBackupImages(const std::shared_ptr<Slot>& slot) {
   using State = Slot::BackupImage;
-  std::vector<std::shared_ptr<Slot>> next;
+  absl::Duration pause;
+  bool news = false;
   {
     absl::MutexLock lock(&mutex_);
     if (slot->backup_image == State::kSending && (slot->core == nullptr || !slot->core->sending_image())) {
       slot->backup_image = State::kNone;
       --backup_images_;
+      news = true;
+      if (std::exchange(slot->ended_image, false)) {
+        pause = kEndedImagePause * (clock_.Now() - ended_image_at_);
+        ended_image_at_ = clock_.Now() + pause;
+        ended_image_ = false;
+      }
     }
     if (slot->backup_image == State::kNone && slot->core != nullptr && slot->core->image_to_send(clock_.Now())) {
       slot->backup_image = State::kQueued;
-      backup_images_due_.push_back(slot);
+      news = true;
+      (slot->core->config().ended ? ended_images_due_ : backup_images_due_).push_back(slot);
     }
+  }
+  if (pause > absl::ZeroDuration()) lanes_[slot->lane].executor->PostAfter(pause, [this] { GrantBackupImages(); });
+  if (news) GrantBackupImages();
+}
+
+void PartitionHost::GrantBackupImages() {
+  std::vector<std::shared_ptr<Slot>> next;
+  {
+    absl::MutexLock lock(&mutex_);
     while (backup_images_ < kBackupImagesMax && !backup_images_due_.empty()) {
       next.push_back(std::move(backup_images_due_.front()));
       backup_images_due_.pop_front();
       ++backup_images_;
     }
+    if (backup_images_ < kBackupImagesMax && !ended_images_due_.empty() && !ended_image_ && clock_.Now() >= ended_image_at_) {
+      next.push_back(std::move(ended_images_due_.front()));
+      ended_images_due_.pop_front();
+      next.back()->ended_image = ended_image_ = true;
+      ended_image_at_ = clock_.Now();
+      ++backup_images_;
+    }
   }
   for (const auto& granted : next) {
     lanes_[granted->lane].executor->Post([this, granted] {
-      granted->backup_image = State::kSending;
+      granted->backup_image = Slot::BackupImage::kSending;
       if (granted->core != nullptr) {
         Run(granted, SendImageEvent{});
       } else {

@@ -25,7 +25,8 @@ absl::Status PartitionHost::LoadHeld() {
     }
     LogInfo("job %d: %d partitions recovered, generation %d", host.job_id(), slots->size(), host.generation());
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()] = Job{Generation(host.generation()), false, *std::move(slots), {}};
+    Job& job = jobs_[host.job_id()] = Job{Generation(host.generation()), false, *std::move(slots), {}};
+    job.ended = host.ended();
   }
   return absl::OkStatus();
 }
@@ -58,6 +59,7 @@ void PartitionHost::DescribeHeld(const Slot& slot, v1::HeldPartition* held) cons
   held->set_backup(slot.backup.load());
   held->set_version_min(version);
   held->set_in_memory(slot.in_memory.load());
+  if (slot.at_rest) return;  // there is no other version
   const absl::StatusOr<Persistence::Reach> reach = persistence_.ReachOf(slot.config, version);
   if (!reach.ok()) return LogError("%s", reach.status().ToString());
   held->set_version_min(reach->version_min);
@@ -72,6 +74,11 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
     absl::MutexLock lock(&mutex_);
     auto it = jobs_.find(host.job_id());
     if (it != jobs_.end()) {
+      if (it->second.ended && !host.ended()) {
+        return absl::FailedPreconditionError(absl::StrFormat(
+            "job %d has ended, in generation %d, and cannot go on: the coordinator's state is older than this ps' data; restore it, or submit the job again",
+            host.job_id(), it->second.generation.value));
+      }
       before = it->second.generation;
       present = it->second.slots;
     }
@@ -112,7 +119,7 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   }
   {
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups), host.keep()};
+    jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups), host.keep(), /*kept_told=*/false, host.ended()};
   }
   KeepConnections();
   TellKept(host.job_id());
@@ -144,6 +151,19 @@ absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, const Assig
   return absl::OkStatus();
 }
 
+void PartitionHost::FiguresStored(JobId job, int32_t epochs) {
+  std::shared_ptr<Slot> slot;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job.value);
+    if (found == jobs_.end()) return;
+    const auto first = found->second.slots.find(0);
+    if (first == found->second.slots.end()) return;
+    slot = first->second;
+  }
+  lanes_[slot->lane].executor->Post([this, slot, epochs] { Run(slot, FiguresStoredEvent{epochs}); });
+}
+
 // Slots for all of host's partitions: those present get the new generation, the others are recovered or initialized, in
 // parallel on their executors.
 absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present,
@@ -157,7 +177,7 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   Slots slots;
   std::map<uint32_t, AssignEvent> roles;
   for (const v1::PartitionRange& range : host.partitions()) {
-    roles[range.partition()] = {generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep()};
+    roles[range.partition()] = {generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(), host.ended()};
     auto it = present.find(range.partition());
     if (it != present.end()) {
       slots.insert(*it);
@@ -166,6 +186,7 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
     absl::StatusOr<PartitionConfig> config =
         MakePartitionConfig(host.spec(), graph, range, JobId(host.job_id()), generation);
     if (!config.ok()) return Annotate(config.status(), where);
+    config->ended = config->keep = host.ended();
     slots.emplace(range.partition(), NewSlot(*std::move(config)));
   }
 
@@ -177,13 +198,14 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
     lane.executor->Post([&, slot = slot] {
       if (slot->core == nullptr) {
         slot->config.generation = generation;
-        absl::StatusOr<PartitionState> state = persistence_.Recover(slot->config);
+        absl::StatusOr<PartitionState> state = persistence_.Open(slot->config);
         slot->status = state.status();
         if (absl::IsDataLoss(state.status())) (void)NoteFault(state.status());
         if (state.ok()) {
           slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
           slot->version = slot->core->version();
           slot->backup = slot->config.backup;
+          slot->at_rest = slot->core->at_rest();
           slot->failed = false;
           if (std::find(lane.slots.begin(), lane.slots.end(), slot) == lane.slots.end()) lane.slots.push_back(slot);
         } else {

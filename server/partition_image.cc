@@ -19,10 +19,13 @@ absl::Status CheckReceived(const PartitionConfig& c, const v1::PartitionImage& h
     return Bad(c, "it is of numbers [", h.begin(), ",", h.end(), "), the partition has [", c.begin, ",", c.end, ")");
   }
   const uint32_t slots = static_cast<uint32_t>(c.optimizer.slots());
-  if (h.slots() != slots) return Bad(c, "slots: ", h.slots(), ", the job's optimizer has ", slots);
+  const bool final = c.ended && h.slots() == 0;
+  if (h.slots() != slots && !final) return Bad(c, "slots: ", h.slots(), ", the job's optimizer has ", slots);
   if (h.norms().size() > kFrameScalarsBytesMax) return Bad(c, "norms: ", h.norms().size(), " bytes");
   if (h.has_loss_scale() && !IsLossScale(h.loss_scale().scale())) return Bad(c, "loss_scale: ", h.loss_scale().scale());
-  if (tensors != slots + 1 && tensors != slots + 2) return Bad(c, "tensors: ", tensors, " with ", slots, " slots");
+  if (!h.figures().empty() && !c.keeps_figures()) return Bad(c, "figures, but these are kept by the job's first partition");
+  if (const absl::Status figures = CheckEpochList(h.figures(), c.metrics); !figures.ok()) return Bad(c, figures.message());
+  if (tensors != h.slots() + 1 && tensors != h.slots() + 2) return Bad(c, "tensors: ", tensors, " with ", h.slots(), " slots");
   if (h.sequences().last_sequence_size() != static_cast<int>(c.replicas)) {
     return Bad(c, "sequences: of ", h.sequences().last_sequence_size(), " replicas, the job has ", c.replicas);
   }
@@ -54,6 +57,7 @@ Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool
     *image.header.mutable_loss_scale() = state.loss_scale.ToProto();
     image.header.set_previous_loss_scale(state.previous_loss_scale);
   }
+  *image.header.mutable_figures() = state.figures;
   for (uint64_t s : state.sequences) image.header.mutable_sequences()->add_last_sequence(s);
   image.tensors.push_back(state.values);
   for (const Buffer& slot : state.slots) image.tensors.push_back(slot);
@@ -62,7 +66,7 @@ Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool
 }
 
 PartitionState StateFrom(const PartitionConfig& config, Image image) {
-  const size_t slots = static_cast<size_t>(config.optimizer.slots());
+  const size_t slots = image.header.slots();
   CAIRN_CHECK(image.tensors.size() == slots + 1 || image.tensors.size() == slots + 2, "image of another partition");
   PartitionState state;
   state.version = state.image_version = image.header.version();
@@ -70,6 +74,7 @@ PartitionState StateFrom(const PartitionConfig& config, Image image) {
   for (size_t i = 1; i <= slots; ++i) state.slots.push_back(std::move(image.tensors[i]));
   state.norms = image.header.norms();
   TakeLossScale(config, image.header, state);
+  state.figures = image.header.figures();
   if (image.tensors.size() == slots + 2) state.previous = std::move(image.tensors[slots + 1]);
   state.sequences.assign(image.header.sequences().last_sequence().begin(),
                          image.header.sequences().last_sequence().end());

@@ -49,6 +49,10 @@ absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::S
     return bad("loss_scale ", entry.loss_scale(), config.loss_scale ? ", of a job that has one" : ", of a job that has none");
   }
   if (entry.not_finite() && entry.examples() != 0) return bad("it is left out, and has ", entry.examples(), " examples");
+  if (entry.has_figures()) {
+    if (!config.keeps_figures()) return bad("figures, but these are kept by the job's first partition");
+    if (const absl::Status status = CheckFigures(entry.figures(), config.metrics); !status.ok()) return bad(status.message());
+  }
   if (config.mode == UpdateMode::kSynchronous) {
     if (entry.replica_first() != 0 || entry.replica_count() != config.replicas || entry.sequence() != entry.version()) {
       return bad("it is not a synchronous update of ", config.replicas, " replicas");
@@ -108,6 +112,7 @@ void ApplyEntry(const PartitionConfig& config, const v1::LogEntry& entry, Buffer
     state.previous = std::exchange(state.values, std::move(gradient));
   }
   state.version = entry.version();
+  if (entry.has_figures()) CountFigures(entry.figures(), config.metrics, state.figures);
   state.norms = entry.norms();
   state.previous_loss_scale = state.loss_scale.scale;
   if (config.loss_scale && (entry.not_finite() || entry.examples() > 0)) {

@@ -23,6 +23,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/model/clip_norm.h"
+#include "common/model/epoch_figures.h"
 #include "common/model/loss_scale.h"
 #include "common/model/penalty.h"
 #include "common/tensor/buffer.h"
@@ -65,6 +66,7 @@ struct PartitionConfig {
   std::optional<LossScaleRule> loss_scale;
   std::vector<PenaltyRange> penalties;  // whose gradient is added to each sum (synchronous) or push, before it is clipped
   uint32_t replicas = 1;
+  int metrics = 0;  // of the job: in the figures of its training, which the first partition keeps
   UpdateMode mode = UpdateMode::kSynchronous;
   uint64_t staleness_bound = 0;  // kBoundedStaleness: >= 1
   v1::Durability durability = v1::LOGGED;
@@ -72,10 +74,12 @@ struct PartitionConfig {
   uint32_t backup_replicas = 0;  // kSynchronous: a step closes without the gradients of so many
   bool backup = false;           // this copy follows a primary
   bool keep = false;             // the job trains no more: what this copy is at goes to the disk, synced, where it is not there
+  bool ended = false;            // it has ended: of this copy the values alone are kept, on the disk (partition_core_rest.cc)
   ImageOptions image;
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
 
   int64_t size() const { return end - begin; }
+  bool keeps_figures() const { return partition.value == 0; }
   // In which type an update's gradient is exact, and logged and sent to backups: as it was summed up, where nothing is done to the sum.
   v1::DataType log_dtype() const { return penalties.empty() && clip_norm == 0 ? wire : v1::FLOAT32; }
   // Refers to this config.
@@ -94,13 +98,15 @@ struct PartitionState {
   std::string norms;                // LogEntry.norms of the last update
   LossScale loss_scale;             // of jobs that have one
   float previous_loss_scale = 0;    // of version - 1
+  EpochList figures;                // of all updates up to `version`, but of epochs that are stored; of the first partition
   Buffer previous;                  // values of version - 1; empty where they are not kept
 
+  bool at_rest() const { return values.empty(); }  // of an ended job: the values are on the disk alone, the slots nowhere
   static PartitionState Initial(const PartitionConfig& config);
 };
 
 // Checks an entry against a partition that is at `version` with these sequence numbers: version, replica range, sequence,
-// gradient size, loss scale. DATA_LOSS: the entry is not of this partition.
+// gradient size, loss scale, figures. DATA_LOSS: the entry is not of this partition.
 absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::Span<const uint64_t> sequences,
                         const v1::LogEntry& entry, size_t gradient_bytes);
 inline absl::Status CheckEntry(const PartitionConfig& config, const PartitionState& state, const v1::LogEntry& entry,

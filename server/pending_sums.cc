@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/model/epoch_figures.h"
 
 namespace cairn {
 
@@ -60,14 +61,16 @@ PendingSums::Sum PendingSums::TakeAll(const GradientRounding& rounding) {
 }
 
 PendingSums::Sum PendingSums::Merge(Sum left, Sum right, const TreeNode& node, const GradientRounding& rounding) {
+  AddFigures(right.figures, left.figures);  // y + x has the same bits as x + y
   if (right.examples == 0) return left;
-  if (left.examples == 0) return right;
+  if (left.examples == 0) return {std::move(right.gradient), right.examples, std::move(left.figures)};
   const uint64_t examples = left.examples + right.examples;
+  v1::EpochFigures figures = std::move(left.figures);
   // x + y and y + x have the same bits, so that either side's memory will do.
   if (!left.gradient.unique() && right.gradient.unique()) std::swap(left, right);
   if (!left.gradient.unique()) left.gradient = Buffer::CopyOf(left.gradient.data(), left.gradient.size());
   SumInto(rounding, node, left.gradient.mutable_floats(), right.gradient.floats());
-  return {std::move(left.gradient), examples};
+  return {std::move(left.gradient), examples, std::move(figures)};
 }
 
 }  // namespace cairn

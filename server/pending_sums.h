@@ -1,4 +1,4 @@
-// PendingSums: the gradients of an open step, added up along the summation tree as far as they have come.
+// PendingSums: the gradients of an open step and their figures, added up along the summation tree as far as they have come.
 //
 // Not thread-safe. Invariants:
 //   1. The nodes held are disjoint, and no two of them are siblings: siblings are merged as soon as both are there.
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 
+#include "cairn/v1/job_status.pb.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/summation_tree.h"
 
@@ -19,6 +20,7 @@ class PendingSums {
   struct Sum {
     Buffer gradient;  // float32; empty where examples == 0
     uint64_t examples = 0;
+    v1::EpochFigures figures;  // of the training; of the first partition
   };
 
   explicit PendingSums(uint32_t replicas) : replicas_(replicas) {}

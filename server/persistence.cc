@@ -21,11 +21,13 @@ absl::Status Damaged(const PartitionConfig& c, const std::string& what) {
 
 // ---- images ----
 
+bool HasPrevious(const v1::PartitionImage& header) { return header.xxh3_size() == static_cast<int>(header.slots()) + 2; }
+
 absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& header) {
   if (header.begin() == static_cast<uint64_t>(c.begin) && header.end() == static_cast<uint64_t>(c.end) &&
-      header.slots() == static_cast<uint32_t>(c.optimizer.slots()) &&
+      (header.slots() == static_cast<uint32_t>(c.optimizer.slots()) || (c.ended && header.slots() == 0)) &&
       header.sequences().last_sequence_size() == static_cast<int>(c.replicas) &&
-      (header.xxh3_size() == c.optimizer.slots() + 1 || header.xxh3_size() == c.optimizer.slots() + 2)) {
+      (header.xxh3_size() == static_cast<int>(header.slots()) + 1 || HasPrevious(header))) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
@@ -34,13 +36,20 @@ absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& hea
                    c.begin, ",", c.end, "), ", c.optimizer.slots(), " and ", c.replicas));
 }
 
-absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& c, const v1::PartitionImage& header) {
+// Without its tensors.
+absl::StatusOr<PartitionState> StateOf(const PartitionConfig& c, const v1::PartitionImage& header) {
   CAIRN_RETURN_IF_ERROR(CheckHeader(c, header));
   PartitionState state;
   state.version = state.image_version = header.version();
   state.norms = header.norms();
   TakeLossScale(c, header, state);
+  state.figures = header.figures();
   state.sequences.assign(header.sequences().last_sequence().begin(), header.sequences().last_sequence().end());
+  return state;
+}
+
+absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& c, const v1::PartitionImage& header) {
+  CAIRN_ASSIGN_OR_RETURN(PartitionState state, StateOf(c, header));
   for (int t = 0; t < header.xxh3_size(); ++t) {
     CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> bytes, store.Get(TensorKey(c, header.version(), t)));
     if (!bytes || bytes->size() != static_cast<size_t>(c.size()) * sizeof(float) ||
@@ -50,7 +59,7 @@ absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& 
     Buffer tensor = Buffer::CopyOf(bytes->data(), bytes->size());
     if (t == 0) {
       state.values = std::move(tensor);
-    } else if (t > c.optimizer.slots()) {
+    } else if (t > static_cast<int>(header.slots())) {
       state.previous = std::move(tensor);
     } else {
       state.slots.push_back(std::move(tensor));
@@ -185,14 +194,6 @@ absl::Status Persistence::DropJob(JobId job) {
   return store_.Write(batch, /*sync=*/true);
 }
 
-namespace {
-
-bool HasPrevious(const PartitionConfig& config, const v1::PartitionImage& header) {
-  return header.xxh3_size() == config.optimizer.slots() + 2;
-}
-
-}  // namespace
-
 absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& config) const {
   const auto logged = [&](uint64_t version) -> absl::StatusOr<bool> {
     CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> entry, store_.Get(VersionKey(config, 'l', version)));
@@ -204,7 +205,7 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   for (const v1::PartitionImage& header : headers) {
     if (config.durability == v1::SNAPSHOT) break;  // no log: the newest
     CAIRN_ASSIGN_OR_RETURN(found, logged(header.version() + 1));
-    found = found || HasPrevious(config, header);
+    found = found || HasPrevious(header);
     if (!found) continue;
     base = &header;
     break;
@@ -222,6 +223,18 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   }
   CAIRN_RETURN_IF_ERROR(ReplayLog(store_, config, state));
   return state;
+}
+
+absl::StatusOr<PartitionState> Persistence::Open(const PartitionConfig& config) const {
+  if (!config.ended) return Recover(config);
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
+  bool logs = false;
+  CAIRN_RETURN_IF_ERROR(store_.Scan(KindPrefix(config, 'l'), [&](std::string_view, std::string_view) { return !(logs = true); }));
+  if (headers.size() == 1 && headers.front().slots() == 0 && !logs) return StateOf(config, headers.front());
+  if (!headers.empty() || logs || !config.backup) return Recover(config);
+  PartitionState nothing;
+  nothing.sequences.assign(config.replicas, 0);
+  return nothing;
 }
 
 absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& config, uint64_t version) const {
@@ -250,7 +263,7 @@ absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& c
   if (config.durability == v1::SNAPSHOT && reach.version_min > 0) reach.versions.push_back(0);  // the initial values
   for (auto h = headers.rbegin(); h != headers.rend(); ++h) {
     if (h->version() > reach.version_min) continue;
-    if (HasPrevious(config, *h) && h->version() > 0 && !has(h->version() - 1)) reach.versions.push_back(h->version() - 1);
+    if (HasPrevious(*h) && h->version() > 0 && !has(h->version() - 1)) reach.versions.push_back(h->version() - 1);
     if (h->version() < reach.version_min) reach.versions.push_back(h->version());
   }
   return reach;
@@ -287,6 +300,7 @@ absl::Status Persistence::Forget(const PartitionConfig& config) {
 
 absl::Status Persistence::ResetTo(const PartitionConfig& config, const Image& image) {
   KvBatch batch;
+  if (config.ended) batch.set_lasting();
   const std::string prefix = PartitionPrefix(config.job, config.partition.value);
   batch.DeleteRange(prefix, PrefixEnd(prefix));
   PutImage(config, image, batch);
@@ -307,6 +321,7 @@ absl::Status Persistence::Append(const PartitionConfig& config, const Persist& p
 }
 
 absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image& image) {
+  if (config.ended) return ResetTo(config, image);
   KvBatch batch;
   batch.set_background();
   PutImage(config, image, batch);
@@ -323,6 +338,8 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
   }
   return Annotate(store_.Write(batch, config.fsync || config.keep), config.Name());
 }
+
+absl::Status Persistence::GiveBackSpace(JobId job) { return store_.GiveBackSpace(JobPrefix(job)); }
 
 absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
                       const std::function<void(PartitionEffects&)>& carry_out) {
@@ -357,7 +374,9 @@ absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& pers
     append(e.reports, all.reports);
     append(e.connect, all.connect);
     if (e.image) all.image = std::move(e.image);
+    if (e.figures) all.figures = std::move(e.figures);
     if (e.wake_at) all.wake_at = e.wake_at;
+    all.load = all.load || e.load;
   }));
   return all;
 }

@@ -19,6 +19,7 @@
 //   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
 //   5. ResetTo replaces everything that a partition has, in one batch. Its image, and the last one of a synchronous SNAPSHOT job,
 //      may have the values of version - 1 as one more tensor.
+//   6. Of an ended job (PartitionConfig::ended) so does WriteImage, with an image that has no slots: the final image.
 #pragma once
 
 #include <functional>
@@ -51,6 +52,9 @@ class Persistence {
   // newest image that leaves at least one log entry to replay, so that state.previous is there too.
   // Errors: DATA_LOSS; FAILED_PRECONDITION where what is stored is of another shape than the configuration.
   absl::StatusOr<PartitionState> Recover(const PartitionConfig& config) const;
+  // What a core begins with: the same; but of an ended job whose final image is there, the state at rest: no tensor is read. So does a backup of
+  // an ended job that has nothing yet, at version 0.
+  absl::StatusOr<PartitionState> Open(const PartitionConfig& config) const;
 
   // To which versions RollBack can take it.
   struct Reach {
@@ -69,6 +73,8 @@ class Persistence {
 
   absl::Status Append(const PartitionConfig& config, const Persist& persist);
   absl::Status WriteImage(const PartitionConfig& config, const Image& image);
+  // The disk gets back the room of what the job has no more. Takes its time.
+  absl::Status GiveBackSpace(JobId job);
 
  private:
   KvStore& store_;

@@ -109,6 +109,13 @@ absl::Status PsNode::StartServer() {
       if (session_ != nullptr) session_->Send(message);
     });
   };
+  callbacks.figures = [this](v1::FiguresReport report) {
+    v1::NodeMessage message;
+    *message.mutable_figures() = std::move(report);
+    control_->Post([this, message = std::move(message)] {
+      if (session_ != nullptr) session_->Send(message);
+    });
+  };
   callbacks.kept = [this](v1::PartitionsReady ready) {
     v1::NodeMessage message;
     *message.mutable_partitions_ready() = std::move(ready);
@@ -131,6 +138,7 @@ absl::Status PsNode::StartServer() {
   server.unix_socket = UnixSocketFor(options_, incarnation_);
   server.receive_bytes_max = static_cast<int>(kFrameBytesMax);
   CAIRN_ASSIGN_OR_RETURN(server_, RpcServer::Start(server, {exchange_->service()}));
+  server_->SetServing(kReadyService, false);
   address_ = server_->Address(options_.advertise);
   return absl::OkStatus();
 }
@@ -164,6 +172,7 @@ void PsNode::StartSession() {
       host_->ReportAgain();
     } else {
       LogWarning("the coordinator at %s is away; going on without it", options_.coordinator);
+      control_->Post([this] { SetReady("the coordinator is away"); });  // after what it said before
     }
   };
   callbacks.on_rejected = [](const absl::Status& status) {
@@ -173,6 +182,17 @@ void PsNode::StartSession() {
     LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
   };
   control_->RunAndWait([&] { session_ = std::make_unique<SessionClient>(options_.coordinator, std::move(callbacks)); });
+}
+
+absl::Status PsNode::Ready() const {
+  absl::MutexLock lock(&ready_mutex_);
+  return not_ready_.empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("not ready: ", not_ready_));
+}
+
+void PsNode::SetReady(std::string why_not) {
+  absl::MutexLock lock(&ready_mutex_);
+  not_ready_ = std::move(why_not);
+  server_->SetServing(kReadyService, not_ready_.empty());
 }
 
 std::string PsNode::Fault() const {
@@ -188,6 +208,8 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
   v1::NodeMessage answer;
   if (message.has_welcome()) {
     JoinCluster(message.welcome().cluster_id());
+  } else if (message.has_readiness()) {
+    SetReady(message.readiness().why());
   } else if (message.has_host_partitions()) {
     const v1::HostPartitions& host = message.host_partitions();
     absl::StatusOr<v1::PartitionsReady> ready = host_->Host(host);
@@ -206,6 +228,8 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
                                          ready.status().ToString()));
       session_->Send(std::move(answer));
     }
+  } else if (message.has_figures_stored()) {
+    host_->FiguresStored(JobId(message.figures_stored().job_id()), message.figures_stored().epochs());
   } else if (message.has_drop_job()) {
     const absl::Status status = host_->Drop(JobId(message.drop_job().job_id()));
     if (!status.ok()) LogError("job %d: cannot be dropped: %s", message.drop_job().job_id(), status.ToString());
@@ -231,6 +255,7 @@ void PsNode::Stop(absl::Duration grace) {
   if (control_ != nullptr) control_->RunAndWait([this] { session_.reset(); });
   if (server_ != nullptr) {
     server_->SetServing(false);
+    SetReady("it stops");
     host_->Drain();
     exchange_->Shutdown(grace);
     server_->Stop(absl::ZeroDuration());

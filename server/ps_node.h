@@ -2,7 +2,8 @@
 //
 // Thread rule: Start and Stop from one thread. Invariants:
 //   1. One process has the data directory at a time (RocksDB's lock); the node's name lives there.
-//   2. The session with the coordinator begins when the server listens and what was on disk is recovered.
+//   2. It is ready as the coordinator says, and never without a session: then nobody would take its place.
+//   3. The session with the coordinator begins when the server listens and what was on disk is recovered.
 #pragma once
 
 #include <atomic>
@@ -10,6 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/clock.h"
@@ -46,6 +49,8 @@ class PsNode {
 
   const std::string& address() const { return address_; }  // "host:port[,unix:/path]"
   const std::string& name() const { return options_.name; }
+  // Why the ps may not be counted on (Readiness), else OK. Any thread.
+  absl::Status Ready() const;
   // Leaves the cluster, answers what was received, sends what is queued; at most about `grace`. Idempotent.
   void Stop(absl::Duration grace);
 
@@ -56,10 +61,13 @@ class PsNode {
   void Command(const v1::CoordinatorMessage& message);
   void JoinCluster(uint64_t id);
   std::string Fault() const;
+  void SetReady(std::string why_not);
 
   PsNodeOptions options_;
   std::string address_;
   uint64_t incarnation_ = 0;
+  mutable absl::Mutex ready_mutex_;
+  std::string not_ready_ ABSL_GUARDED_BY(ready_mutex_) = "it starts";
   std::atomic<uint64_t> cluster_id_ = 0;  // Persistence::ClusterId
   bool stopped_ = false;
   RealClock clock_;

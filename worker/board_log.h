@@ -7,7 +7,12 @@
 //   validation/  epoch_loss, epoch_<metric> by epoch; evaluation_loss_vs_iterations, ... by step
 //
 // One caller at a time; blocking. Each worker process writes files of its own. They are named after the job, so that
-// the next one finds which epochs are there; each is there once.
+// the next one finds which epochs are there; each is there once. TensorBoard reads a folder's files in the order of
+// their names, and leaves one for good when there is a later one. Invariants:
+//   1. Only the last file of a folder is written to: a worker that finds a later one than its own begins another, which
+//      sorts after all that are there.
+//   2. One worker at a time looks for the last file and writes: it holds a lock on the folder (where the file system has
+//      locks).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +44,8 @@ class BoardLog {
     std::optional<EventFile> file;
     int64_t next = 0;  // epochs before it are in the job's files
   };
-  absl::Status Open(const v1::WriteSummaries& command, const char* kind, double now, Log& log);
+  // So that log.file is the last one in its folder, for as long as the lock that is returned is held.
+  absl::StatusOr<FileDescriptor> Open(const v1::WriteSummaries& command, const char* kind, double now, Log& log);
   std::string Prefix(const v1::WriteSummaries& command) const;
 
   const v1::TensorBoard options_;

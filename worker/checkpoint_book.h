@@ -1,7 +1,7 @@
 // CheckpointBook: which checkpoints of a job a worker knows of, and which of them are too many.
 //
-// No I/O, not thread-safe. Invariants:
-//   1. It names for removal only checkpoints of its own job, that it was told of.
+// No I/O, not thread-safe. A checkpoint is known by its step, the best one by being that. Invariants:
+//   1. It names for removal only steps that it was told of.
 //   2. The newest keep_max stay, the best one, and with save_best those that still wait to be compared.
 //   3. What was removed does not come back with an older list of the coordinator's.
 #pragma once
@@ -24,16 +24,18 @@ class CheckpointBook {
   void Written(const v1::CheckpointInfo& info);
   // The best one; the former one's name is this one's now.
   void Best(const v1::CheckpointInfo& info);
-  // Forgets what is beyond keep_max; returns the paths, which are to be removed.
-  std::vector<std::string> Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch);
+  // Forgets what is beyond keep_max; returns the steps, whose checkpoints are to be removed.
+  std::vector<int64_t> Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch);
+  // It is not there, whoever said so.
+  void Forget(int64_t step);
 
   std::optional<v1::CheckpointInfo> Find(int64_t step) const;  // not as the best one
   const std::vector<v1::CheckpointInfo>& known() const { return known_; }  // oldest first
-  const std::deque<std::string>& deleted() const { return deleted_; }      // lately
+  const std::deque<int64_t>& deleted() const { return deleted_; }          // steps, lately
 
  private:
   std::vector<v1::CheckpointInfo> known_;
-  std::deque<std::string> deleted_;
+  std::deque<int64_t> deleted_;
 };
 
 }  // namespace cairn

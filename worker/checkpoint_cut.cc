@@ -82,6 +82,7 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
   }
   CheckpointManifest& m = contents.manifest;
   m.job_id = job.value;
+  m.submitted_unix_ms = assignment_->submitted_unix_ms();
   m.spec = assignment_->spec();
   m.synchronous = IsSynchronous(m.spec);
   m.step = step_;
@@ -94,7 +95,10 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
     p.begin = part.range.begin();
     p.end = part.range.end();
     p.version = part.image.version();
-    if (&part == &parts_.front()) m.loss_scale = part.image.loss_scale();
+    if (&part == &parts_.front()) {
+      m.loss_scale = part.image.loss_scale();
+      m.figures = part.image.figures();
+    }
     if (m.synchronous && part.image.loss_scale().SerializeAsString() != m.loss_scale.SerializeAsString()) {
       return absl::InternalError(absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
     }

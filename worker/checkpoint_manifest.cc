@@ -27,9 +27,9 @@ absl::Status Bad(const Args&... args) {
   return absl::DataLossError(absl::StrCat("manifest.json: ", args...));
 }
 
-std::string SpecText(const v1::JobSpec& spec) {
+std::string TextOf(const google::protobuf::Message& message) {
   std::string text;
-  google::protobuf::TextFormat::PrintToString(spec, &text);
+  google::protobuf::TextFormat::PrintToString(message, &text);
   return text;
 }
 
@@ -53,6 +53,7 @@ ordered_json ToJson(const CheckpointManifest& m) {
   json["library_version"] = m.library_version;
   json["job"] = m.spec.name();
   json["job_id"] = m.job_id;
+  json["submitted_unix_ms"] = m.submitted_unix_ms;
   json["step"] = m.step;
   json["epoch"] = m.step / m.steps_per_epoch;
   json["step_in_epoch"] = m.step % m.steps_per_epoch;
@@ -71,6 +72,7 @@ ordered_json ToJson(const CheckpointManifest& m) {
     scale["finite_steps"] = m.loss_scale.finite_steps();
     scale["skipped"] = m.loss_scale.skipped();
   }
+  for (const v1::EpochFigures& epoch : m.figures) json["figures"].push_back(TextOf(epoch));
   ordered_json& files = json["files"] = ordered_json::object();
   for (const auto& [name, file] : m.files) {
     files[name]["bytes"] = file.bytes;
@@ -85,7 +87,7 @@ ordered_json ToJson(const CheckpointManifest& m) {
     if (!m.synchronous) one["sequences"] = p.sequences;
     partitions.push_back(std::move(one));
   }
-  json["job_spec"] = SpecText(m.spec);
+  json["job_spec"] = TextOf(m.spec);
   return json;
 }
 
@@ -144,6 +146,20 @@ absl::Status ReadLossScale(const ordered_json& json, CheckpointManifest& m) {
   return absl::OkStatus();
 }
 
+// The numbers in the text are those that were printed, bit for bit; NaN and infinities too.
+absl::Status ReadFigures(const ordered_json& json, CheckpointManifest& m) {
+  const auto figures = json.find("figures");
+  if (figures == json.end()) return absl::OkStatus();
+  if (!figures->is_array() || figures->size() > static_cast<size_t>(OpenEpochsMax(0))) return Bad("figures is no array, or too long");
+  google::protobuf::TextFormat::Parser parser;
+  parser.AllowUnknownField(true);
+  for (const ordered_json& epoch : *figures) {
+    if (!epoch.is_string() || !parser.ParseFromString(epoch.get<std::string>(), m.figures.Add())) return Bad("figures holds no EpochFigures");
+  }
+  if (const absl::Status status = CheckEpochList(m.figures, m.spec.metrics_size()); !status.ok()) return Bad(status.message());
+  return absl::OkStatus();
+}
+
 absl::Status ReadPartitions(const ordered_json& json, CheckpointManifest& m) {
   const auto partitions = json.find("partitions");
   if (partitions == json.end() || !partitions->is_array() || partitions->empty() ||
@@ -175,6 +191,10 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
   CheckpointManifest m;
   CAIRN_ASSIGN_OR_RETURN(m.library_version, Text(json, "library_version"));
   CAIRN_ASSIGN_OR_RETURN(m.job_id, Count(json, "job_id", UINT64_MAX));
+  if (json.contains("submitted_unix_ms")) {
+    CAIRN_ASSIGN_OR_RETURN(const uint64_t submitted, Count(json, "submitted_unix_ms"));
+    m.submitted_unix_ms = static_cast<int64_t>(submitted);
+  }
   CAIRN_ASSIGN_OR_RETURN(const std::string spec, Text(json, "job_spec"));
   google::protobuf::TextFormat::Parser parser;
   parser.AllowUnknownField(true);  // of a newer library
@@ -200,6 +220,7 @@ absl::StatusOr<CheckpointManifest> Read(const ordered_json& json) {
       return Bad("step is not the slowest");
   }
   CAIRN_RETURN_IF_ERROR(ReadLossScale(json, m));
+  CAIRN_RETURN_IF_ERROR(ReadFigures(json, m));
   CAIRN_RETURN_IF_ERROR(ReadFiles(json, m));
   CAIRN_RETURN_IF_ERROR(ReadPartitions(json, m));
   return m;

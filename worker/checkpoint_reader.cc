@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
 #include "common/formats/plain_file.h"
+#include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
 #include "common/model/optimizer_slots.h"
 
@@ -20,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kStepPrefix[] = "step-";
 constexpr size_t kListedMax = 1 << 16;
 
 std::string FileOf(const std::string& directory, const char* name) { return absl::StrCat(directory, "/", name); }

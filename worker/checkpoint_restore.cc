@@ -212,9 +212,39 @@ v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint6
   return image;
 }
 
+EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first, const v1::JobSpec& spec) {
+  const CheckpointManifest& m = state.manifest;
+  if (state.weights_only) return {};
+  const auto& sequences = first.sequences().last_sequence();  // of units
+  const int32_t local_sync = LocalSyncOf(spec);
+  bool as_cut = m.spec.metrics_size() == spec.metrics_size();
+  for (int unit = 0; !m.synchronous && as_cut && unit < sequences.size(); ++unit) {
+    const std::vector<uint64_t>& cut = m.partitions.front().sequences;
+    const size_t replica = static_cast<size_t>(unit * local_sync);
+    as_cut = !m.figures.empty() && replica < cut.size() && cut[replica] == sequences[unit];
+  }
+  if (as_cut) return m.figures;
+  EpochList figures;
+  if (m.synchronous || sequences.empty()) return figures;
+  const auto steps = static_cast<uint64_t>(m.steps_per_epoch);
+  const uint64_t newest = *std::max_element(sequences.begin(), sequences.end());
+  for (uint64_t epoch = static_cast<uint64_t>(state.step) / steps; epoch * steps < newest; ++epoch) {
+    v1::EpochFigures done;
+    done.set_epoch(static_cast<int32_t>(epoch));
+    for (const uint64_t sequence : sequences) {
+      const uint64_t of_epoch = std::min(sequence - std::min(sequence, epoch * steps), steps);
+      done.set_replica_steps(done.replica_steps() + of_epoch * static_cast<uint64_t>(local_sync));
+    }
+    AddSums({}, spec.metrics_size(), *done.mutable_train());
+    CountFigures(done, spec.metrics_size(), figures);
+  }
+  return figures;
+}
+
 std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state, const v1::PartitionRange& range) {
-  const v1::PartitionImage header =
+  v1::PartitionImage header =
       ImageHeader(state, range.begin(), range.end(), command.spec().replicas(), LocalSyncOf(command.spec()));
+  if (range.begin() == 0) *header.mutable_figures() = FiguresAt(state, header, command.spec());
   std::vector<Frame> frames;
   for (size_t t = 0; t <= state.slots.size(); ++t) {
     Frame& f = frames.emplace_back();

@@ -1,15 +1,12 @@
 #include "worker/checkpoint_writer.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -19,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/formats/safetensors.h"
+#include "common/model/checkpoint_name.h"
 #include "common/model/optimizer_slots.h"
 
 namespace cairn {
@@ -26,25 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kBest[] = "best";
-constexpr char kPartialPrefix[] = ".partial-";
-constexpr char kRemoved[] = ",removed";  // no job has a comma in its name
 constexpr int kPartialTries = 8;
 // Where the file system has no locks: what was not written to for so long has no writer.
 constexpr absl::Duration kAbandonedAfter = absl::Hours(1);
 
-absl::Status FileError(const std::string& path, absl::string_view what, int error = errno) {
-  return absl::Status(absl::ErrnoToStatus(error, "").code(),
-                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
-}
-
-// Of this process and moment: two chiefs that write the same step do not meet.
-std::string PartialPath(const std::string& dir, const std::string& owner, absl::string_view name) {
-  static std::atomic<uint64_t> serial{0};
-  return absl::StrCat(dir, "/", kPartialPrefix, owner, "-", name, "-", ::getpid(), "-", ++serial);
-}
-
-std::string OwnerOf(const CheckpointManifest& manifest) {
+std::string WriterOf(const CheckpointManifest& manifest) {
   return absl::StrCat(manifest.spec.name(), "-", manifest.job_id);
 }
 
@@ -80,11 +64,6 @@ absl::Status MakeDirectory(const std::string& path) {
   return error ? FileError(path, "cannot create the directory", error.value()) : absl::OkStatus();
 }
 
-void RemoveAll(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
-}
-
 // Of the directory and what is in it; InfinitePast: it is not there.
 absl::Time LastWrite(const std::string& path) {
   absl::Time last = absl::InfinitePast();
@@ -105,30 +84,30 @@ class Partial {
   static absl::StatusOr<std::unique_ptr<Partial>> Make(const std::string& dir, const std::string& owner, absl::string_view name) {
     absl::Status status;
     for (int i = 0; i < kPartialTries; ++i) {
-      auto partial = std::make_unique<Partial>(PartialPath(dir, owner, name));
+      auto partial = std::make_unique<Partial>(dir, PartialName(owner, name));
       status = partial->Lock();
       if (status.ok()) return partial;
       if (!absl::IsAborted(status)) return status;
     }
     return status;
   }
-  // Leftovers may be files.
   static void RemoveIfAbandoned(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return;
     // The lock is kept until it is removed: nobody begins to write there.
     const int busy = ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-    if (busy == 0 || (busy != EWOULDBLOCK && absl::Now() - LastWrite(path) > kAbandonedAfter)) RemoveAll(path);
+    if (busy == 0 || (busy != EWOULDBLOCK && absl::Now() - LastWrite(path) > kAbandonedAfter)) RemoveUnfinished(path);
     ::close(fd);
   }
 
-  explicit Partial(std::string path) : path_(std::move(path)) {}
+  Partial(const std::string& dir, std::string name) : name_(std::move(name)), path_(absl::StrCat(dir, "/", name_)) {}
   Partial(const Partial&) = delete;
   Partial& operator=(const Partial&) = delete;
   ~Partial() {
-    RemoveAll(path_);
+    RemoveUnfinished(path_);
     if (fd_ >= 0) ::close(fd_);
   }
+  const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
 
  private:
@@ -144,12 +123,13 @@ class Partial {
     return found.st_nlink == 0 ? gone() : absl::OkStatus();
   }
 
+  const std::string name_;  // in its directory
   const std::string path_;
   int fd_ = -1;
 };
 
-void RemoveLeftovers(const std::string& dir, const std::string& owner) {
-  const std::string own = absl::StrCat(kPartialPrefix, owner, "-"), old = absl::StrCat(kPartialPrefix, kRemoved, "-");
+void RemoveLeftovers(const std::string& dir, const std::string& writer) {
+  const std::string own = absl::StrCat(kPartialPrefix, writer, "-"), old = absl::StrCat(kPartialPrefix, kRemoved, "-");
   std::error_code error;
   std::vector<std::string> left;
   for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
@@ -157,25 +137,6 @@ void RemoveLeftovers(const std::string& dir, const std::string& owner) {
     if (absl::StartsWith(name, own) || absl::StartsWith(name, old)) left.push_back(it->path().string());
   }
   for (const std::string& path : left) Partial::RemoveIfAbandoned(path);
-}
-
-// `from` takes the name `to`, at once where the file system can do that; what was there is removed.
-absl::Status PutInPlace(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  if (errno != ENOTEMPTY && errno != EEXIST) return FileError(to, "cannot rename to it");
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
-    RemoveAll(from);
-    return absl::OkStatus();
-  }
-  const std::string former = absl::StrCat(from, "-former");
-  if (::rename(to.c_str(), former.c_str()) != 0 && errno != ENOENT) return FileError(to, "cannot be replaced");
-  if (::rename(from.c_str(), to.c_str()) != 0) {
-    const absl::Status status = FileError(to, "cannot rename to it");
-    ::rename(former.c_str(), to.c_str());
-    return status;
-  }
-  RemoveAll(former);
-  return absl::OkStatus();
 }
 
 std::vector<SafetensorView> ModelTensors(const CheckpointContents& c) {
@@ -235,62 +196,38 @@ absl::Status LinkFiles(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-std::string CheckpointName(int64_t step) { return absl::StrCat("step-", step); }
-
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms) {
   contents.manifest.library_version = CAIRN_VERSION;
   contents.manifest.written_unix_ms = now_unix_ms;
-  const std::string owner = OwnerOf(contents.manifest);
-  const std::string name = CheckpointName(contents.manifest.step);
-  const std::string path = absl::StrCat(dir, "/", name);
+  const CheckpointManifest& manifest = contents.manifest;
+  const std::string writer = WriterOf(manifest), name = CheckpointName(manifest.step);
   CAIRN_RETURN_IF_ERROR(MakeDirectory(dir));
-  RemoveLeftovers(dir, owner);
-  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, owner, name));
+  RemoveLeftovers(dir, writer);
+  CAIRN_ASSIGN_OR_RETURN(const OwnCheckpoints own,
+                         OwnCheckpoints::Open(dir, CheckpointOwner::Of(manifest.job_id, manifest.submitted_unix_ms, manifest.spec)));
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, writer, name));
   CAIRN_RETURN_IF_ERROR(WriteFiles(partial->path(), contents));
-  CAIRN_RETURN_IF_ERROR(PutInPlace(partial->path(), path));
+  CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), name));
   CAIRN_RETURN_IF_ERROR(SyncDirectory(dir));
-  return path;
+  return absl::StrCat(dir, "/", name);
 }
 
-absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string& checkpoint) {
-  const std::string path = absl::StrCat(dir, "/", kBest);
-  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, kRemoved, kBest));
-  CAIRN_RETURN_IF_ERROR(LinkFiles(checkpoint, partial->path()));
-  CAIRN_RETURN_IF_ERROR(PutInPlace(partial->path(), path));
+absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner) {
+  CAIRN_ASSIGN_OR_RETURN(const OwnCheckpoints own, OwnCheckpoints::Open(dir, owner));
+  const std::string name = CheckpointName(step);
+  CAIRN_RETURN_IF_ERROR(own.Check(name));
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, kRemoved, kBestCheckpoint));
+  CAIRN_RETURN_IF_ERROR(LinkFiles(absl::StrCat(dir, "/", name), partial->path()));
+  CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), kBestCheckpoint));
   CAIRN_RETURN_IF_ERROR(SyncDirectory(dir));
-  return path;
+  return absl::StrCat(dir, "/", kBestCheckpoint);
 }
 
 // Its files are other names of those of a checkpoint, and as old as that.
 absl::Time BestKeptAt(const std::string& dir) {
   struct stat found;
-  const std::string path = absl::StrCat(dir, "/", kBest);
+  const std::string path = absl::StrCat(dir, "/", kBestCheckpoint);
   return ::stat(path.c_str(), &found) == 0 ? absl::TimeFromTimespec(found.st_mtim) : absl::InfinitePast();
-}
-
-absl::Status RemoveCheckpoint(const std::string& checkpoint) {
-  const fs::path path(checkpoint);
-  const std::string aside = PartialPath(path.parent_path().string(), kRemoved, path.filename().string());
-  if (::rename(checkpoint.c_str(), aside.c_str()) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : FileError(checkpoint, "cannot be removed");
-  }
-  std::error_code error;
-  fs::remove_all(aside, error);
-  return error ? FileError(aside, "cannot be removed", error.value()) : absl::OkStatus();
-}
-
-absl::Status RemoveCheckpointsIn(const std::string& dir) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
-    if (fs::exists(entry.path() / kManifestFile, error)) names.push_back(entry.path().filename().string());
-  }
-  absl::Status status;
-  for (const std::string& name : names) {
-    if (name == kBest || absl::StartsWith(name, "step-")) status.Update(RemoveCheckpoint(absl::StrCat(dir, "/", name)));
-  }
-  ::rmdir(dir.c_str());  // where it is empty
-  return status;
 }
 
 }  // namespace cairn

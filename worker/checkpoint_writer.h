@@ -6,8 +6,8 @@
 //   1. A directory with a final name is whole and on the disk: it is written
 //      beside its place, its files and itself are fsynced, then it is
 //      renamed; a reader or a crash sees the former state or the new one.
-//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer; nothing
-//      else is touched, also not what another process writes at that time: it holds a lock on it.
+//   2. What a killed writer left (`.partial-<job>-*`) is removed by the same job's next writer, but not what another
+//      process writes at that time: it holds a lock on it. What else may be touched: own_checkpoints.h.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
 #include "worker/checkpoint_manifest.h"
+#include "worker/own_checkpoints.h"
 
 namespace cairn {
 
@@ -30,24 +31,16 @@ struct CheckpointContents {
   std::vector<Buffer> slots;  // the same for each of SlotNames(optimizer)
 };
 
-// Writes dir/step-<n>, in place of one that is there; makes `dir` where it is missing. Returns its path.
-// Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file; nothing is left behind.
+// Writes dir/step-<n>, in place of one that is there, as OwnCheckpoints::Put; makes `dir` where it is missing. Returns its
+// path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION what stands in
+// its place; nothing is left behind.
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms);
 
-// Makes dir/best another name of the files of `checkpoint` (a copy where the file system has no hard links). Returns
-// its path.
-absl::StatusOr<std::string> KeepAsBest(const std::string& dir, const std::string& checkpoint);
+// Makes dir/best another name of the files of the owner's checkpoint of this step (a copy where the file system has no hard
+// links). Returns its path.
+absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner);
 
 // When dir/best came there, by the file system's clock; InfinitePast: there is none.
 absl::Time BestKeptAt(const std::string& dir);
-
-// Removes a checkpoint; its name goes first, so that half of it is never taken for a whole one. Fine where there is
-// none.
-absl::Status RemoveCheckpoint(const std::string& checkpoint);
-
-// Removes all checkpoints in a directory, `best` too, and the directory where nothing else is in it.
-absl::Status RemoveCheckpointsIn(const std::string& dir);
-
-std::string CheckpointName(int64_t step);  // "step-12"
 
 }  // namespace cairn

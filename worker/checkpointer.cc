@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/log.h"
+#include "common/model/checkpoint_name.h"
 #include "worker/checkpoint_reader.h"
 
 namespace cairn {
@@ -34,6 +35,10 @@ struct Checkpointer::UnderWay {
 };
 
 Checkpointer::Checkpointer(JobId job, const CheckpointerServices& services) : job_(job), services_(services) {}
+
+CheckpointOwner Checkpointer::OwnerOf(const v1::AssignReplicas& assignment) const {
+  return CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec());
+}
 
 void Checkpointer::Know(const v1::AssignReplicas& assignment) {
   absl::MutexLock lock(&mutex_);
@@ -91,7 +96,7 @@ void Checkpointer::Write(UnderWay& under_way) {
     under_way.done(Outcome::kNotWritten);
     return;
   }
-  LogInfo("job %d: checkpoint %s written in %.2f s", job_.value, info.path(),
+  LogInfo("job %d: checkpoint %s written in %.2f s", job_.value, CheckpointPath(under_way.cut.assignment().spec(), info.step()),
           absl::ToDoubleSeconds(services_.clock->Now() - begin));
   {
     absl::MutexLock lock(&mutex_);
@@ -110,24 +115,48 @@ absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, v1::CheckpointIn
   const std::string& dir = cut.assignment().spec().checkpoints().dir();
   const int64_t now = std::max(absl::ToUnixMillis(services_.clock->Now()), NewestWrittenUnixMs(dir) + 1);
   info.set_written_unix_ms(now);
-  CAIRN_ASSIGN_OR_RETURN(const std::string path, WriteCheckpoint(dir, std::move(contents), now));
-  info.set_path(path);
-  return absl::OkStatus();
+  return WriteCheckpoint(dir, std::move(contents), now).status();
 }
 
-// Removes what is beyond keep_max; returns the paths.
-std::vector<std::string> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
-  std::vector<std::string> removed;
+std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
+  const absl::StatusOr<OwnCheckpoints> own = OwnCheckpoints::Open(assignment.spec().checkpoints().dir(), OwnerOf(assignment));
+  if (!own.ok()) {
+    LogWarning("job %d: old checkpoints are not removed: %s", job_.value, own.status().message());
+    return {};
+  }
+  std::vector<int64_t> gone = ForgetMissing(*own);
+  std::vector<int64_t> removed;
   {
     absl::MutexLock lock(&mutex_);
     removed = book_.Prune(assignment.spec().checkpoints(), assignment.steps_per_epoch());
   }
-  for (const std::string& path : removed) {
-    if (const absl::Status status = RemoveCheckpoint(path); !status.ok()) {
+  for (const int64_t step : removed) {
+    if (const absl::Status status = own->Remove(CheckpointName(step)); !status.ok()) {
       LogWarning("job %d: %s", job_.value, status.message());
     }
   }
-  return removed;
+  gone.insert(gone.end(), removed.begin(), removed.end());
+  return gone;
+}
+
+// A step that a chief before has told of is known by hearsay: it pushes no other one out unless it is there, as a checkpoint of this job.
+std::vector<int64_t> Checkpointer::ForgetMissing(const OwnCheckpoints& own) {
+  std::vector<v1::CheckpointInfo> known;
+  {
+    absl::MutexLock lock(&mutex_);
+    known = book_.known();
+  }
+  std::vector<int64_t> gone;
+  for (const v1::CheckpointInfo& info : known) {
+    if (info.best()) continue;
+    const absl::Status status = own.Check(CheckpointName(info.step()));
+    if (!absl::IsNotFound(status) && !absl::IsFailedPrecondition(status)) continue;
+    LogWarning("job %d: a checkpoint that it was told of is not there: %s", job_.value, status.message());
+    gone.push_back(info.step());
+    absl::MutexLock lock(&mutex_);
+    book_.Forget(info.step());
+  }
+  return gone;
 }
 
 void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment) {
@@ -148,13 +177,12 @@ void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v
       LogWarning("job %d: the best checkpoint, of step %d, is not there any more", self->job_.value, command.step());
       return;
     }
-    const absl::StatusOr<std::string> path = KeepAsBest(dir, info->path());
+    const absl::StatusOr<std::string> path = KeepAsBest(dir, info->step(), self->OwnerOf(*assignment));
     if (!path.ok()) {
       self->Report(nullptr, {}, Annotate(path.status(), absl::StrFormat("step %d, the best one", command.step())));
       return;
     }
     self->best_kept_ = BestKeptAt(dir);
-    info->set_path(*path);
     info->set_best(true);
     info->set_monitored(command.monitored());
     {
@@ -168,13 +196,12 @@ void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v
 
 // ---- reports ----
 
-void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted,
-                          const absl::Status& status) {
+void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const absl::Status& status) {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
   report.set_job_id(job_.value);
   if (info != nullptr) *report.mutable_checkpoint() = *info;
-  for (const std::string& path : deleted) report.add_deleted(path);
+  report.mutable_deleted_steps()->Assign(deleted.begin(), deleted.end());
   if (!status.ok()) {
     LogWarning("job %d: no checkpoint: %s", job_.value, status.message());
     report.set_error(std::string(status.message()));
@@ -192,7 +219,7 @@ void Checkpointer::ReportNotWritten(const v1::CheckpointInfo& info, const absl::
 
 void Checkpointer::ReportAgain() {
   std::vector<v1::CheckpointInfo> known;
-  std::vector<std::string> deleted;
+  std::vector<int64_t> deleted;
   std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written;
   {
     absl::MutexLock lock(&mutex_);
@@ -201,7 +228,7 @@ void Checkpointer::ReportAgain() {
     deleted.assign(book_.deleted().begin(), book_.deleted().end());
   }
   for (size_t i = 0; i < known.size(); ++i) {
-    Report(&known[i], i == 0 ? deleted : std::vector<std::string>(), absl::OkStatus());
+    Report(&known[i], i == 0 ? deleted : std::vector<int64_t>(), absl::OkStatus());
   }
   if (not_written) Report(&not_written->first, {}, not_written->second);
 }

@@ -5,7 +5,7 @@
 // memory; files are written on the executor, which all jobs of a worker share. Invariants:
 //   1. At most one cut is gathered at a time (the core asks for one), and freed when it is written.
 //   2. A cut is written only where every partition answered with the version that was wanted, whole.
-//   3. It removes only checkpoints of its own job, that it knows of.
+//   3. It removes only checkpoints of its own job (own_checkpoints.h), that it knows of.
 //   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is as good as any.
 //   5. A MarkBest that waited here while another chief kept one is not carried out: the coordinator has long asked that one.
 #pragma once
@@ -25,6 +25,7 @@
 #include "common/base/status.h"
 #include "worker/checkpoint_book.h"
 #include "worker/checkpoint_cut.h"
+#include "worker/own_checkpoints.h"
 #include "worker/ps_connections.h"
 #include "worker/replica_core.h"
 
@@ -48,6 +49,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   // The requests are sent before it returns. `done` runs once, on any thread.
   void Take(replica::TakeCheckpoint take, std::shared_ptr<const v1::AssignReplicas> assignment, Done done);
   void MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment);
+  // Removes what is beyond keep_max; returns the steps that are not there any more. Blocking: of the executor.
+  std::vector<int64_t> Prune(const v1::AssignReplicas& assignment);
   // Tells the coordinator again what it may have missed.
   void ReportAgain();
 
@@ -57,8 +60,9 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   void OnPartition(const std::shared_ptr<UnderWay>& under_way, size_t index, const absl::Status& end);
   void Write(UnderWay& under_way);
   absl::Status WriteFiles(const CheckpointCut& cut, v1::CheckpointInfo& info);
-  std::vector<std::string> Prune(const v1::AssignReplicas& assignment);
-  void Report(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const absl::Status& status);
+  CheckpointOwner OwnerOf(const v1::AssignReplicas& assignment) const;
+  std::vector<int64_t> ForgetMissing(const OwnCheckpoints& own);
+  void Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const absl::Status& status);
   // No other try follows.
   void ReportNotWritten(const v1::CheckpointInfo& info, const absl::Status& why);
 

@@ -1,6 +1,7 @@
 #include "worker/commands.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -9,8 +10,12 @@
 #include "absl/synchronization/mutex.h"
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
+#include "common/model/data_check.h"
+#include "common/model/written_paths.h"
+#include "worker/data/middle_crop.h"
 #include "worker/replica_core.h"
 #include "worker/evaluate_blocks.h"
+#include "worker/path_probe.h"
 #include "worker/prediction.h"
 #include "worker/restorer.h"
 #include "worker/trainer.h"
@@ -36,6 +41,15 @@ absl::StatusOr<PulledVariables> PullAll(uint64_t job_id, const v1::JobSpec& spec
         absl::StrCat("the ps hold ", pulled.values.size() / sizeof(float), " numbers, the model has ", space_size));
   }
   return pulled;
+}
+
+bool AllFinite(absl::Span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+absl::Status TryToWriteAll(const v1::JobSpec& spec) {
+  for (const WrittenPath& written : WrittenPaths(spec)) CAIRN_RETURN_IF_ERROR(TryToWrite(written));
+  return absl::OkStatus();
 }
 
 std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
@@ -68,7 +82,8 @@ void Commands::Inspect(const v1::InspectData& command) {
     out.set_request_id(request.request_id());
     absl::Status status = info.status();
     if (status.ok()) *out.mutable_info() = *info;
-    if (status.ok() && request.has_spec()) {
+    if (status.ok() && request.has_spec()) status = TryToWriteAll(request.spec());
+    if (status.ok() && StartsFromFile(request.spec())) {
       const v1::JobSpec& spec = request.spec();
       const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(info->train_examples()));
       const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(spec, plan.steps_per_epoch);
@@ -138,9 +153,11 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
     CAIRN_ASSIGN_OR_RETURN(subject->model, MakeJobModel(command.spec()));
   }
   const Graph& graph = *subject->model->graph;
-  CAIRN_ASSIGN_OR_RETURN(subject->dataset,
-                         services_.datasets->Open(command.has_data() ? command.data() : command.spec().data(),
-                                                  graph.input_shape(), /*fresh=*/false));
+  const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
+  CAIRN_ASSIGN_OR_RETURN(
+      std::shared_ptr<const Dataset> examples,
+      services_.datasets->Open(data, ExampleShape(data, graph.input_shape()), /*fresh=*/false));
+  subject->dataset = AsModelInput(std::move(examples), data, graph.input_shape());
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
   if (subject->dataset->example_size() != NumElements(graph.input_shape())) {
     return absl::InvalidArgumentError(absl::StrCat("data.path: an example has ", subject->dataset->example_size(),
@@ -208,40 +225,34 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Subject> subject, SubjectOf(command));
   const v1::Split split = command.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : command.split();
   const int64_t shard = command.shard(), shards = command.shards();
-  // Evaluate: examples shard, shard + shards, ...; place i of the shard is example shard + i * shards. Predict: examples
-  // that stand together, for their outputs go out in order.
-  const int64_t examples = subject->dataset->size(split);
-  const PlaceRange together = Share(examples, shard, shards);
-  const int64_t places = command.predict() ? together.size() : std::max<int64_t>((examples - shard + shards - 1) / shards, 0);
-  const int64_t run = kBlocksOfTask * subject->model->options.batch_max;
-  const int count = static_cast<int>((places + run - 1) / run);
+  const int64_t examples = subject->dataset->size(split), block = subject->model->options.batch_max;
+  const PlaceRange places = command.predict() ? Share(examples, shard, shards) : ExamplesOfShard(examples, block, shard, shards);
+  const int64_t run = kBlocksOfTask * block;
+  const int count = static_cast<int>((places.size() + run - 1) / run);
   const auto parts = std::make_shared<Parts>(count);
   // By part; each is written by its task alone, and read after Wait.
   const auto sums = std::make_shared<std::vector<BatchSums>>(count);
   const auto outputs = std::make_shared<std::vector<std::string>>(count);
   for (int part = 0; part < count; ++part) {
-    const PlaceRange range{part * run, std::min((part + 1) * run, places)};
+    const PlaceRange range{places.begin + part * run, std::min(places.begin + (part + 1) * run, places.end)};
     services_.pool->Submit(ComputePool::Priority::kEvaluation, [=, this, predict = command.predict()](ProgramCache& programs) {
       const auto compute = [&]() -> absl::Status {
         CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(subject->model));
         if (predict) {
-          const PlaceRange its{together.begin + range.begin, together.begin + range.end};
           CAIRN_ASSIGN_OR_RETURN((*outputs)[static_cast<size_t>(part)],
-                                 PredictBlocks(*program, *subject->model, *subject->dataset, split, its,
+                                 PredictBlocks(*program, *subject->model, *subject->dataset, split, range,
                                                subject->values.floats(), stopping_));
           return absl::OkStatus();
         }
-        const auto index = [&](int64_t place) { return shard + place * shards; };
         CAIRN_ASSIGN_OR_RETURN((*sums)[static_cast<size_t>(part)],
-                               EvaluateBlocks(*program, *subject->model, *subject->dataset, split, range, index,
-                                              subject->values.floats(), stopping_));
+                               EvaluateBlocks(*program, *subject->model, *subject->dataset, split, range, subject->values.floats(), stopping_));
         return absl::OkStatus();
       };
       parts->Done(part, compute());
     });
   }
   CAIRN_RETURN_IF_ERROR(parts->Wait(stopping_));
-  if (command.predict()) SendOutputs(command, *subject->model->graph, together, *outputs);
+  if (command.predict()) SendOutputs(command, *subject->model->graph, places, *outputs);
   v1::EvaluateShardReply reply;
   reply.set_version(subject->version);
   v1::MetricSums& total = *reply.mutable_sums();
@@ -272,16 +283,16 @@ void Commands::SendOutputs(const v1::EvaluateShard& command, const Graph& graph,
 // ---- Finalize ----
 
 void Commands::Finalize(const v1::Finalize& command) {
-  const auto reply = [this](const v1::Finalize& request, const absl::StatusOr<std::string>& digest) {
+  const auto reply = [this](const v1::Finalize& request, absl::StatusOr<v1::FinalizeReply> result) {
     v1::NodeMessage message;
     v1::FinalizeReply& out = *message.mutable_finalized();
+    if (result.ok()) {
+      out = *std::move(result);
+    } else {
+      out.set_error(TextOf(result.status()));
+    }
     out.set_job_id(request.job_id());
     out.set_generation(request.generation());
-    if (digest.ok()) {
-      out.set_digest(*digest);
-    } else {
-      out.set_error(TextOf(digest.status()));
-    }
     services_.send(std::move(message));
   };
   if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
@@ -314,12 +325,13 @@ void Commands::Restore(const v1::Restore& command) {
 }
 
 // Over each variable's name and numbers, in the model's order: the padding between them has no part in it, nor have
-// partitions.
-absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
+// partitions. And whether they are finite: nobody else reads all of them once more.
+absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& command) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(command.spec().model()));
   std::vector<v1::Route> routes = Routes(command.routes());
   std::sort(routes.begin(), routes.end(),
             [](const v1::Route& a, const v1::Route& b) { return a.range().begin() < b.range().begin(); });
+  v1::FinalizeReply reply;
   Digest digest;
   auto variable = graph.variables().begin();
   int64_t done = 0;  // numbers of the space
@@ -350,7 +362,9 @@ absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
       const int64_t from = std::max(done, variable->offset), to = std::min(end, variable->offset + variable->size);
       if (from == variable->offset) digest.Add(variable->name.data(), variable->name.size());
       if (from < to) {
-        digest.Add(values.data() + (from - static_cast<int64_t>(base)), static_cast<size_t>(to - from) * sizeof(float));
+        const absl::Span<const float> part = values.subspan(static_cast<size_t>(from) - base, static_cast<size_t>(to - from));
+        digest.Add(part.data(), part.size() * sizeof(float));
+        if (reply.not_finite().empty() && !AllFinite(part)) reply.set_not_finite(variable->name);
       }
       if (to < variable->offset + variable->size) break;  // the rest is in the next partitions
     }
@@ -359,7 +373,8 @@ absl::StatusOr<std::string> Commands::DigestNow(const v1::Finalize& command) {
   if (done != graph.space_size()) {
     return absl::InvalidArgumentError(absl::StrCat("the ps hold ", done, " numbers, the model has ", graph.space_size()));
   }
-  return digest.Hex();
+  reply.set_digest(digest.Hex());
+  return reply;
 }
 
 }  // namespace cairn

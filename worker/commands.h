@@ -54,7 +54,7 @@ class Commands {
   absl::StatusOr<v1::EvaluateShardReply> EvaluateNow(const v1::EvaluateShard& command);
   void SendOutputs(const v1::EvaluateShard& command, const Graph& graph, PlaceRange places,
                    const std::vector<std::string>& outputs);
-  absl::StatusOr<std::string> DigestNow(const v1::Finalize& command);
+  absl::StatusOr<v1::FinalizeReply> DigestNow(const v1::Finalize& command);
 
   const Services services_;
   std::atomic<bool> stopping_{false};

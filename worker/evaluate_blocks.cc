@@ -2,12 +2,17 @@
 
 #include <algorithm>
 
+#include "common/base/exact_sum.h"
+
 namespace cairn {
 
-absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
-                                         v1::Split split, PlaceRange places,
-                                         const std::function<int64_t(int64_t)>& index, absl::Span<const float> values,
-                                         const std::atomic<bool>& stop) {
+PlaceRange ExamplesOfShard(int64_t examples, int64_t block, int64_t shard, int64_t shards) {
+  const PlaceRange blocks = Share((examples + block - 1) / block, shard, shards);
+  return {std::min(blocks.begin * block, examples), std::min(blocks.end * block, examples)};
+}
+
+absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset, v1::Split split, PlaceRange places,
+                                         absl::Span<const float> values, const std::atomic<bool>& stop) {
   const Element element = dataset.element();
   const auto example_bytes = static_cast<size_t>(dataset.example_size() * SizeOf(element));
   const auto label_size = static_cast<size_t>(dataset.label_size());
@@ -20,7 +25,7 @@ absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model
     if (stop) return absl::CancelledError("stopped");
     const auto examples = static_cast<size_t>(std::min(block, places.end - begin));
     for (size_t i = 0; i < examples; ++i) {
-      CAIRN_RETURN_IF_ERROR(dataset.ReadAs(element, split, index(begin + static_cast<int64_t>(i)), inputs.mutable_data() + i * example_bytes,
+      CAIRN_RETURN_IF_ERROR(dataset.ReadAs(element, split, begin + static_cast<int64_t>(i), inputs.mutable_data() + i * example_bytes,
                                            labels.mutable_floats().data() + i * label_size));
     }
     Batch batch;
@@ -31,9 +36,10 @@ absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model
     batch.labels = labels.Slice(0, examples * label_size * sizeof(float));
     CAIRN_ASSIGN_OR_RETURN(const BatchSums sums, program.Evaluate(batch, values));
     total.examples += sums.examples;
-    total.loss += sums.loss;
-    for (size_t m = 0; m < std::min(total.metrics.size(), sums.metrics.size()); ++m)
-      total.metrics[m] += sums.metrics[m];
+    total.loss += RoundForSum(sums.loss);
+    for (size_t m = 0; m < std::min(total.metrics.size(), sums.metrics.size()); ++m) {
+      total.metrics[m] += RoundForSum(sums.metrics[m]);
+    }
   }
   return total;
 }

@@ -52,7 +52,6 @@ void IndependentMode::SetUnits() {
     for (int32_t m = 0; m < group; ++m) own.members[static_cast<size_t>(m)].id = ReplicaId(first + m);
   }
   for (Own& gone : former) {
-    ReportOpenStep(gone);
     for (const Member& member : gone.members) context_.reports.Remove(member.id);
     Release(gone);
   }
@@ -67,14 +66,6 @@ void IndependentMode::Release(Own& own) {
   for (Member& member : own.members) {
     if (!member.gradient.empty()) context_.pool.Release(std::exchange(member.gradient, {}));
     member.work = 0;
-  }
-}
-
-// Its pushes may all be applied, and then nobody computes the step again.
-void IndependentMode::ReportOpenStep(const Own& own) {
-  if (own.state != Own::State::kComputed) return;
-  for (const Member& member : own.members) {
-    context_.reports.AddOpenStep(member.id, own.step, member.sums, context_.plan.steps_per_epoch);
   }
 }
 
@@ -135,6 +126,7 @@ void IndependentMode::StartCompute(Own& own) {
 
 void IndependentMode::TryPush(Own& own, uint32_t partition) {
   if (own.filled[partition] || own.requests[partition].state != Request::State::kIdle) return;
+  if (partition == kFiguresPartition && own.state != Own::State::kComputed) return;
   const auto ready = [partition](const Member& member) { return member.ready[partition] != 0; };
   if (std::all_of(own.members.begin(), own.members.end(), ready)) SendAgain(own, partition);
 }
@@ -175,10 +167,17 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
     const uint64_t examples = own.not_finite ? 0 : own.examples;
     frame = context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
                               /*packed=*/own.joint != nullptr && own.joint->type == context_.wire);
+    frame.version = own.versions[partition];
     frame.loss_scale = own.loss_scale;
     frame.not_finite = own.not_finite;
+    if (partition == kFiguresPartition) frame.figures = FiguresOf(own).SerializeAsString();
   }
   context_.SendRequest(own.requests[partition], own.unit, std::move(frame));
+}
+
+v1::EpochFigures IndependentMode::FiguresOf(const Own& own) const {
+  const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(own.members.size())};
+  return context_.FiguresOf(node, own.step, [&](uint32_t i) -> const BatchSums& { return own.members[i].sums; });
 }
 
 void IndependentMode::OnGradient(const GradientReady& event) {
@@ -212,7 +211,11 @@ void IndependentMode::OnComputed(uint64_t work, BatchSums sums) {
   const auto at_work = [](const Member& m) { return m.work != 0; };
   if (std::any_of(own->members.begin(), own->members.end(), at_work)) return;
   own->state = Own::State::kComputed;
-  if (!clipping_.scopes.empty()) CheckAndClip(*own);
+  if (clipping_.scopes.empty()) {
+    TryPush(*own, kFiguresPartition);
+  } else {
+    CheckAndClip(*own);
+  }
   FinishStep(*own);
 }
 
@@ -277,12 +280,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
     return;
   }
   own.requests[partition] = Request();
-  const uint64_t version = reply.frame->version;
-  const uint64_t others = version > own.versions[partition] ? version - own.versions[partition] - 1 : 0;
-  own.staleness.sum += others;
-  own.staleness.max = std::max(own.staleness.max, others);
-  ++own.staleness.count;
-  own.versions[partition] = version;
+  own.versions[partition] = reply.frame->version;
   if (own.next.empty()) own.next = context_.pool.Acquire();
   context_.CopyValues(*reply.frame, own.next);
   if (partition == 0) own.next_loss_scale = reply.frame->loss_scale;
@@ -294,10 +292,7 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
 // Does nothing while an answer or the computation's end is missing.
 void IndependentMode::FinishStep(Own& own) {
   if (own.filled_count < context_.parts.size() || own.state != Own::State::kComputed) return;
-  for (const Member& member : own.members) {  // the unit's staleness is told once
-    context_.reports.AddStep(member.id, own.step, member.sums, context_.plan.steps_per_epoch, context_.now,
-                             std::exchange(own.staleness, Staleness()));
-  }
+  for (const Member& member : own.members) context_.reports.AddStep(member.id, own.step, context_.plan.steps_per_epoch, context_.now);
   context_.pool.Release(std::exchange(own.values, std::exchange(own.next, {})));
   own.joint = nullptr;
   for (Member& member : own.members) {

@@ -64,7 +64,6 @@ class IndependentMode : public Mode {
     std::vector<uint64_t> sequences;         // by partition, as pulled last
     std::vector<uint64_t> sequences_before;  // as pulled the time before
     std::vector<uint64_t> versions;          // by partition, of `values`, and of `next` where it is filled
-    Staleness staleness;                     // of the step, as its answers come
     uint64_t clock = 0;                      // bounded staleness: the pulls wait as a replica of this clock has to
     int pull_attempts = 0;
     float loss_scale = 0, next_loss_scale = 0;  // of the step, of the next one: what partition 0 says of it
@@ -80,13 +79,13 @@ class IndependentMode : public Mode {
   void Checkpoint();
   void StartCompute(Own& own);
   const Buffer& SumOf(Own& own, uint32_t partition);
+  v1::EpochFigures FiguresOf(const Own& own) const;
   void CheckAndClip(Own& own);
   void TryPush(Own& own, uint32_t partition);
   void SendAgain(Own& own, uint32_t partition);  // the pull or the push
   void OnPushReply(Own& own, uint32_t partition, Reply& reply);
   void FinishStep(Own& own);
   void Release(Own& own);
-  void ReportOpenStep(const Own& own);
   void SetUnits();
   // Both null: none has this work.
   std::pair<Own*, Member*> FindWork(uint64_t work);

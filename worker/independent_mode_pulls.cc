@@ -7,7 +7,6 @@
 namespace cairn::replica {
 
 void IndependentMode::StartPull(Own& own, absl::Duration pause) {
-  ReportOpenStep(own);
   Release(own);
   own.state = Own::State::kPulling;
   own.step = -1;

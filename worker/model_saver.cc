@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/formats/model_file.h"
+#include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
 #include "common/tensor/buffer.h"
 #include "worker/checkpoint_reader.h"
@@ -17,7 +18,7 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
   const v1::JobSpec& spec = command.spec();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                         ReadCheckpoint(absl::StrCat(spec.checkpoints().dir(), "/", CheckpointName(command.step()))));
+                         ReadCheckpoint(CheckpointPath(spec, command.step())));
   std::map<std::string, const Safetensor*> tensors;
   for (const Safetensor& tensor : checkpoint.model.tensors) tensors[tensor.name] = &tensor;
   Buffer values = Buffer::Zeros(static_cast<size_t>(graph.space_size()) * sizeof(float));

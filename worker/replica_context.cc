@@ -186,6 +186,22 @@ std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t st
   return joint;
 }
 
+v1::EpochFigures Context::FiguresOf(const TreeNode& node, int64_t step, const std::function<const BatchSums&(uint32_t)>& sums) const {
+  const std::function<v1::EpochFigures(const TreeNode&)> of = [&](const TreeNode& subtree) {
+    v1::EpochFigures figures;
+    if (subtree.count > 1) {
+      figures = of(LeftChild(subtree));
+      AddFigures(of(RightChild(subtree)), figures);
+    } else {
+      figures.set_epoch(static_cast<int32_t>(plan.EpochOf(step)));
+      *figures.mutable_train() = ToMetricSums(sums(subtree.first - node.first));
+      figures.set_replica_steps(1);
+    }
+    return figures;
+  };
+  return of(node);
+}
+
 Frame Context::MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const {
   Frame frame;
   frame.kind = v1::ExchangeFrame::CLIP;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/model/epoch_figures.h"
 #include "common/model/epoch_rates.h"
 #include "worker/checkpoint_rule.h"
 #include "worker/replica_core.h"
@@ -30,6 +32,9 @@ struct Request {
   uint64_t generation = 0;  // at the last Send
   absl::Time retry_at;
 };
+
+// Its pushes carry the figures of the training, and so wait until all their replicas are computed.
+inline constexpr uint32_t kFiguresPartition = 0;
 
 // Who sent: the token of a request names its owner (a mode's own number, below kOwnersMax) and partition.
 inline constexpr uint32_t kOwnersMax = 2048;
@@ -130,6 +135,8 @@ struct Context {
   // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums (ReplicaCoreOptions.joins; none of
   // INT8), or there is nothing to be added up or rounded.
   std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step, v1::DataType type);
+  // The figures of the node's replicas in the step, added up as their gradients are. sums(i): those of replica node.first + i.
+  v1::EpochFigures FiguresOf(const TreeNode& node, int64_t step, const std::function<const BatchSums&(uint32_t)>& sums) const;
   Frame MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const;
   // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or
   // both at once.

@@ -1,20 +1,16 @@
-// ReportBook: the figures of one worker's replicas of one job, gathered into few reports.
+// ReportBook: what one worker tells the coordinator of its replicas of one job, gathered into few reports: how far they are, their shares of
+// validations, and their end. The training's figures go with the pushes instead (SynchronousMode, IndependentMode): they are the updates'.
 //
 // One caller at a time. Invariants:
-//   1. A report's steps are consecutive and of one epoch; each step is in one report only.
-//   2. A report leaves at the latest `interval` after its first step,
-//      at the end of its epoch, and before the replica leaves.
-//   3. A step that was computed and whose answer did not come to this worker, and the first
-//      step after such a one or of a replica that is new here, are reports of their own:
-//      two workers may report that step, and the coordinator can leave one of them out.
-//   4. `finished` is reported again every `finished_interval` until the replica leaves.
-//   5. The figures of each replica's step, and of its share of a validation, are rounded once before they are added (exact_sum.h).
-//   6. What was reported of the newest two epochs is kept, for a coordinator that was started anew: at most kKeptOfReplica reports a
-//      replica; where there are more, neighbours are added up.
+//   1. A step is told at the latest `interval` after it was acknowledged, at once at the end of its epoch, and before the replica leaves.
+//   2. `finished` is reported again every `finished_interval` until the replica leaves.
+//   3. The figures of a replica's share of a validation are rounded once (common/base/exact_sum.h).
+//   4. What was reported of the validations of the newest two epochs is kept, for a coordinator that was started anew.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -24,24 +20,18 @@
 
 namespace cairn {
 
-// Of asynchronous pushes: over partitions, updates between the values and the answer to the push, without the push itself.
-struct Staleness {
-  uint64_t sum = 0, count = 0, max = 0;
-};
+// Each rounded once.
+v1::MetricSums ToMetricSums(const BatchSums& sums);
 
 class ReportBook {
  public:
-  static constexpr size_t kKeptOfReplica = 128;
+  static constexpr size_t kKeptOfReplica = 128;  // validations
 
   ReportBook(absl::Duration interval, absl::Duration finished_interval)
       : interval_(interval), finished_interval_(finished_interval) {}
 
   // The replica's step is acknowledged.
-  void AddStep(ReplicaId replica, int64_t step, const BatchSums& sums, int64_t steps_per_epoch, absl::Time now,
-               const Staleness& staleness = {});
-  // The replica's step is computed and pushed, and this worker does not wait for the answer: it loses the replica, or
-  // pulls anew.
-  void AddOpenStep(ReplicaId replica, int64_t step, const BatchSums& sums, int64_t steps_per_epoch);
+  void AddStep(ReplicaId replica, int64_t step, int64_t steps_per_epoch, absl::Time now);
   void AddValidation(ReplicaId replica, int32_t epoch, const BatchSums& sums);
   void AddStepValidation(ReplicaId replica, int64_t step, const BatchSums& sums);
   void Finish(ReplicaId replica, absl::Time now);
@@ -60,15 +50,14 @@ class ReportBook {
 
  private:
   struct Entry {
-    v1::ReplicaReport report;  // train sums so far
-    bool open = false;         // report holds steps
-    bool alone = true;         // the next step is a report of its own
-    absl::Time due;            // of the open report
+    std::optional<int64_t> step;  // the last one acknowledged, not told yet
+    absl::Time due;               // to be told
     bool finished = false;
     absl::Time finished_due;
   };
-  void Close(Entry& entry);
+  void Tell(ReplicaId replica, Entry& entry);
   void Keep(v1::ReplicaReport report);  // ready, and again with ReportAgain
+  int64_t EpochOf(const v1::ReplicaReport& validation) const;
   void FindDeadline();
 
   const absl::Duration interval_, finished_interval_;

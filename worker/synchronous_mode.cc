@@ -46,7 +46,6 @@ void SynchronousMode::SetReplicas() {
     }
   }
   for (Own& gone : former) {
-    ReportOpenStep(gone);
     context_.reports.Remove(gone.id);
     Release(gone);
   }
@@ -75,12 +74,6 @@ void SynchronousMode::Release(Own& own) {
   own.joint = nullptr;
   own.state = Own::State::kIdle;
   own.touched = own.anew = false;
-}
-
-// Its push may be applied, and then nobody computes the step again. Whoever does gets the same sums.
-void SynchronousMode::ReportOpenStep(const Own& own) {
-  if (phase_ != Phase::kRunning || own.state != Own::State::kComputed) return;
-  context_.reports.AddOpenStep(own.id, step_, own.sums, context_.plan.steps_per_epoch);
 }
 
 // ---- running ----
@@ -220,7 +213,8 @@ void SynchronousMode::PushReady(Push& push) {
 void SynchronousMode::TryPush(Push& push, uint32_t partition) {
   if (done_[partition] || norms_.Has(partition) || push.requests[partition].state != Request::State::kIdle) return;
   for (size_t i = push.own_begin; i < push.own_begin + push.node.count; ++i) {
-    if (own_[i].state != Own::State::kComputing && own_[i].state != Own::State::kComputed) return;
+    const bool computing = own_[i].state == Own::State::kComputing && partition != kFiguresPartition;
+    if (!computing && own_[i].state != Own::State::kComputed) return;
     if (!own_[i].ready[partition]) return;
   }
   SendPush(push, partition);
@@ -229,6 +223,10 @@ void SynchronousMode::TryPush(Push& push, uint32_t partition) {
 void SynchronousMode::SendPush(Push& push, uint32_t partition) {
   Frame frame = MakePush(push, partition);
   frame.loss_scale = loss_scale_;
+  if (partition == kFiguresPartition) {
+    const auto sums = [&](uint32_t i) -> const BatchSums& { return own_[push.own_begin + i].sums; };
+    frame.figures = context_.FiguresOf(push.node, step_, sums).SerializeAsString();
+  }
   context_.SendRequest(push.requests[partition], push.node.first + 1, std::move(frame));
 }
 
@@ -237,9 +235,16 @@ void SynchronousMode::OnGradient(const GradientReady& event) {
   if (own == nullptr || own->state != Own::State::kComputing) return;
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) own->ready[p] = 1;
-  Push& push = PushOf(*own);
-  for (uint32_t p = event.partition_begin; p < end; ++p) TryPush(push, p);
-  OnPushed(*own, event.partition_begin, end);
+  PushFinal(*own, event.partition_begin, end);
+}
+
+// Of a replica that computes: that of kFiguresPartition is pushed when it is computed.
+void SynchronousMode::PushFinal(Own& own, uint32_t partition_begin, uint32_t partition_end) {
+  static_assert(kFiguresPartition == 0);
+  const uint32_t begin = own.state == Own::State::kComputed ? partition_begin : std::max(partition_begin, kFiguresPartition + 1);
+  Push& push = PushOf(own);
+  for (uint32_t p = begin; p < partition_end; ++p) TryPush(push, p);
+  if (begin < partition_end) OnPushed(own, begin, partition_end);
 }
 
 void SynchronousMode::OnSummed(const GradientSummed& event) {
@@ -251,9 +256,8 @@ void SynchronousMode::OnSummed(const GradientSummed& event) {
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     push.summed_in[p] = static_cast<int32_t>(first - (own_.begin() + static_cast<int64_t>(push.own_begin)));
     for (size_t i = push.own_begin; i < push.own_begin + push.node.count; ++i) own_[i].ready[p] = 1;
-    TryPush(push, p);
   }
-  OnPushed(*first, event.partition_begin, end);
+  PushFinal(*first, event.partition_begin, end);
 }
 
 void SynchronousMode::OnComputed(uint64_t work, BatchSums sums) {
@@ -261,6 +265,7 @@ void SynchronousMode::OnComputed(uint64_t work, BatchSums sums) {
   if (own == nullptr || own->state != Own::State::kComputing) return;
   own->state = Own::State::kComputed;
   own->sums = std::move(sums);
+  PushFinal(*own, kFiguresPartition, kFiguresPartition + 1);
   if (AllDone()) {
     FinishStep();
   } else if (std::exchange(own->anew, false)) {
@@ -287,7 +292,7 @@ void SynchronousMode::FinishStep() {
   }
   for (Own& own : own_) {
     if (own.state == Own::State::kComputed) {
-      context_.reports.AddStep(own.id, step_, own.sums, context_.plan.steps_per_epoch, context_.now);
+      context_.reports.AddStep(own.id, step_, context_.plan.steps_per_epoch, context_.now);
     }
     Release(own);
   }

@@ -76,7 +76,7 @@ class SynchronousMode : public Mode {
   virtual std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const = 0;
   virtual bool joins() const { return false; }  // pushes may be of joints
   virtual Frame MakePush(Push& push, uint32_t partition) = 0;
-  virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // after OnGradient, OnSummed
+  virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // of gradients that became final
   // The answer to a push or a CLIP that shows an update: whether it is what was asked for; what becomes of it.
   virtual absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const = 0;
   virtual void TakeValues(const Frame& /*frame*/) {}
@@ -100,6 +100,7 @@ class SynchronousMode : public Mode {
   void Checkpoint();
   void StartCompute(Own& own);
   void PushReady(Push& push);
+  void PushFinal(Own& own, uint32_t partition_begin, uint32_t partition_end);
   void TryPush(Push& push, uint32_t partition);
   void SendPush(Push& push, uint32_t partition);
   Push& PushOf(const Own& own);
@@ -124,7 +125,6 @@ class SynchronousMode : public Mode {
   void SetReplicas();
   void GoIdle();
   void OnFindReply(uint32_t partition, Reply& reply);
-  void ReportOpenStep(const Own& own);
   void BeginStep();
   void OpenGate();
   void StartOwn(Own& own);

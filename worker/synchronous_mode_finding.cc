@@ -6,10 +6,7 @@
 namespace cairn::replica {
 
 void SynchronousMode::StartFinding(absl::Duration pause) {
-  for (Own& own : own_) {
-    ReportOpenStep(own);
-    Release(own);
-  }
+  for (Own& own : own_) Release(own);
   phase_ = Phase::kFinding;
   pushes_.clear();
   norms_.Clear();

@@ -6,10 +6,12 @@
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/model/data_check.h"
 #include "common/tensor/dtype.h"
 #include "worker/accumulate.h"
 #include "worker/backend/gradient_tracker.h"
 #include "worker/data/augment.h"
+#include "worker/data/middle_crop.h"
 #include "worker/evaluate_blocks.h"
 #include "worker/trainer.h"
 
@@ -61,7 +63,10 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
                                                    "; coordinator and worker are of different versions"));
   }
   data_trouble_ = true;  // until the data set is known to be the job's
-  CAIRN_ASSIGN_OR_RETURN(prepared->dataset, services_.datasets->Open(spec.data(), graph.input_shape(), false));
+  CAIRN_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Dataset> examples,
+      services_.datasets->Open(spec.data(), ExampleShape(spec.data(), graph.input_shape()), /*fresh=*/false));
+  prepared->dataset = AsModelInput(examples, spec.data(), graph.input_shape());
   const auto train = static_cast<uint64_t>(prepared->dataset->size(v1::TRAIN));
   const auto validation = static_cast<uint64_t>(prepared->dataset->size(v1::VALIDATION));
   if (train != info.train_examples() || validation != info.validation_examples()) {
@@ -82,7 +87,7 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::OpenAll(const 
   if (spec.data().has_prefetch()) options.prefetch = spec.data().prefetch();
   CAIRN_ASSIGN_OR_RETURN(options.augmenter, Augmenter::Make(spec.data(), graph.input_shape(), spec.seed()));
   prepared->plan = StepPlan::Of(spec, static_cast<int64_t>(train));
-  prepared->batches = std::make_shared<BatchSource>(prepared->dataset, prepared->plan, options);
+  prepared->batches = std::make_shared<BatchSource>(examples, prepared->plan, options);
   prepared->model = WithInputs(*prepared->model, prepared->batches->element());
   return prepared;
 }
@@ -200,9 +205,7 @@ absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evalua
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
   const auto score = [&] {
-    return EvaluateBlocks(
-        *program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places, [](int64_t i) { return i; },
-        evaluate.values.floats(), dropped_);
+    return EvaluateBlocks(*program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places, evaluate.values.floats(), dropped_);
   };
   return evaluate.by_layer ? ByLayer(evaluate.work, *prepared, *program, score) : score();
 }

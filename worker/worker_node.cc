@@ -242,11 +242,14 @@ void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
 }
 
 void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
-  for (const std::string& path : message.remove_checkpoints()) {
-    files_.Post([path] {
-      if (const absl::Status status = RemoveCheckpointsIn(path); !status.ok()) LogWarning("%s", status.message());
-    });
-  }
+  if (!message.remove_checkpoints_of_job() || !message.spec().has_checkpoints()) return;
+  files_.Post([message] {
+    const CheckpointOwner owner = CheckpointOwner::Of(message.job_id(), message.submitted_unix_ms(), message.spec());
+    const absl::StatusOr<OwnCheckpoints> own = OwnCheckpoints::Open(message.spec().checkpoints().dir(), owner);
+    if (absl::IsNotFound(own.status())) return;
+    const absl::Status status = own.ok() ? own->RemoveAll() : own.status();
+    if (!status.ok()) LogWarning("job %d: %s", message.job_id(), status.message());
+  });
 }
 
 void WorkerNode::OnDrop(uint64_t job_id) {

@@ -13,7 +13,7 @@ int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {
   const auto split = ParseSplit(options.split);
   if (!split.ok()) return Fail(split.status());
   JobClient client(globals.client);
-  const auto job = client.Get(*ref);
+  const auto job = options.weights.empty() ? client.GetWithWeights(*ref) : client.Get(*ref);
   if (!job.ok()) return Fail(job.status());
   const auto request = EvaluateRequestOf(*job, *split, options);
   if (!request.ok()) return Fail(request.status());
@@ -23,7 +23,7 @@ int RunEvaluate(const Globals& globals, const EvaluateOptions& options) {
     absl::PrintF("%s\n", EvaluateJson(*job, *split, *response));
     return kExitOk;
   }
-  absl::PrintF("%s: %s examples", absl::AsciiStrToLower(v1::Split_Name(*split)),
+  absl::PrintF("job %d, %s: %s examples", job->job_id(), absl::AsciiStrToLower(v1::Split_Name(*split)),
                Thousands(response->sums().examples()));
   for (const auto& [name, value] : MeanFigures(job->spec(), response->sums()))
     absl::PrintF(" - %s: %s", name, FigureText(value));

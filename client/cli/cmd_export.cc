@@ -134,7 +134,7 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
   CAIRN_ASSIGN_OR_RETURN(const Format format, FormatOf(options));
   CAIRN_RETURN_IF_ERROR(CheckOutput(options.output));
   CAIRN_ASSIGN_OR_RETURN(const JobRef ref, JobRef::Parse(options.job));
-  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, JobClient(globals.client).Get(ref));
+  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, JobClient(globals.client).GetWithWeights(ref));
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(job.spec().model()));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::Route> routes, RoutesOf(job));
   const absl::StatusOr<PulledVariables> pulled =
@@ -162,8 +162,8 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
       break;
   }
   if (!globals.json) {
-    absl::PrintF("%s: %d variables, %s parameters, version %d\n", options.output, graph.variables().size(),
-                 Thousands(static_cast<uint64_t>(graph.parameters())), pulled->version);
+    absl::PrintF("%s: %d variables, %s parameters, version %d, of job %d\n", options.output, graph.variables().size(),
+                 Thousands(static_cast<uint64_t>(graph.parameters())), pulled->version, job.job_id());
   }
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@ namespace cairn {
 namespace {
 
 constexpr int kNotesShown = 10;
+constexpr int kEventsShown = 20;
 
 constexpr int kValidationsShown = 5;
 
@@ -141,6 +142,7 @@ std::string CheckpointsText(const v1::JobStatus& job) {
 std::string JobText(const v1::JobStatus& job) {
   std::string text = absl::StrFormat("job %d \"%s\": %s\n", job.job_id(), job.spec().name(), StateText(job.state()));
   Field(&text, "reason", job.reason());
+  if (job.has_degraded()) Field(&text, "copies", DegradedText(job.degraded(), absl::LocalTimeZone()));
   Field(&text, "model", ModelText(job));
   Field(&text, "data", DataText(job));
   Field(&text, "optimizer", OptimizerText(job.spec().optimizer()));
@@ -151,7 +153,7 @@ std::string JobText(const v1::JobStatus& job) {
                           Thousands(static_cast<uint64_t>(job.total_steps())),
                           std::min(job.epoch() + 1, job.spec().epochs()), job.spec().epochs()));
   }
-  if (job.state() == v1::RUNNING) {
+  if (job.state() == v1::RUNNING && job.has_images_per_second()) {
     Field(&text, "speed", absl::StrFormat("%s images/s", Thousands(static_cast<uint64_t>(job.images_per_second()))));
   }
   Field(&text, "device", DevicesText(job));
@@ -181,6 +183,11 @@ std::string JobText(const v1::JobStatus& job) {
   Field(&text, "", job.checkpoint_error().empty() ? "" : "not written: " + job.checkpoint_error());
   for (int i = std::max(0, job.notes_size() - kNotesShown); i < job.notes_size(); ++i) {
     Field(&text, i + kNotesShown <= job.notes_size() || i == 0 ? "notes" : "", NoteText(job.notes(i)));
+  }
+  for (int i = std::max(0, job.events_size() - kEventsShown); i < job.events_size(); ++i) {
+    const v1::JobEvent& event = job.events(i);
+    const char* const name = i + kEventsShown <= job.events_size() || i == 0 ? "events" : "";
+    Field(&text, name, absl::StrCat(TimeText(event.unix_ms()), event.warning() ? "  warning: " : "  ", event.text()));
   }
   Field(&text, "digest", job.digest());
   return text + EpochTable(job);

@@ -3,11 +3,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "client/cli/colours.h"
 #include "client/cli/commands.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
 #include "client/cli/nodes_table.h"
+#include "common/rpc/server.h"
 
 namespace cairn {
 namespace {
@@ -29,10 +33,18 @@ std::string LastFigures(const v1::JobStatus& job) {
   return text;
 }
 
+// A line of each job in the colour of its state, on a terminal. rows: the header, then one a job.
+std::string ColouredTable(const std::vector<std::vector<std::string>>& rows, const google::protobuf::RepeatedPtrField<v1::JobStatus>& jobs) {
+  std::vector<std::string> lines = absl::StrSplit(Table(rows), '\n');
+  for (int i = 0; i < jobs.size(); ++i) lines[static_cast<size_t>(i) + 1] = InColourOf(jobs[i].state(), std::move(lines[static_cast<size_t>(i) + 1]), ShowsColours());
+  return absl::StrJoin(lines, "\n");
+}
+
 absl::Status CheckNode(const Globals& globals, const std::string& name) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::NodeStatus> nodes, JobClient(globals.client).ListNodes());
   for (const v1::NodeStatus& node : nodes) {
-    if (node.name() == name && node.alive()) return absl::OkStatus();
+    if (node.name() != name || !node.alive()) continue;
+    return node.not_ready().empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrFormat("%s is not ready: %s", name, node.not_ready()));
   }
   return absl::UnavailableError(absl::StrFormat("%s is not among the live nodes; see `cairn nodes`", name));
 }
@@ -46,16 +58,18 @@ int RunJobs(const Globals& globals) {
     absl::PrintF("%s\n", JobsJson(*jobs));
     return kExitOk;
   }
-  if (jobs->empty()) {
+  if (jobs->jobs().empty()) {
     absl::PrintF("no jobs; submit one with `cairn submit FILE`\n");
     return kExitOk;
   }
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "STATE", "STEP", "FIGURES", "REASON"}};
-  for (const v1::JobStatus& job : *jobs) {
-    rows.push_back({absl::StrCat(job.job_id()), job.spec().name(), StateText(job.state()), ProgressText(job),
-                    LastFigures(job), job.reason()});
+  for (const v1::JobStatus& job : jobs->jobs()) {
+    std::string reason = job.reason();
+    if (job.has_degraded()) absl::StrAppend(&reason, reason.empty() ? "" : "; ", DegradedText(job.degraded(), absl::LocalTimeZone()));
+    rows.push_back({absl::StrCat(job.job_id()), job.spec().name(), absl::StrCat(StateText(job.state()), job.has_degraded() ? ", degraded" : ""),
+                    ProgressText(job), LastFigures(job), reason});
   }
-  absl::PrintF("%s", Table(rows));
+  absl::PrintF("%s%s\n", ColouredTable(rows, jobs->jobs()), jobs->retention());
   return kExitOk;
 }
 
@@ -75,9 +89,15 @@ int RunCancel(const Globals& globals, const std::string& name) {
 int RunDelete(const Globals& globals, const std::string& name) {
   const auto ref = JobRef::Parse(name);
   if (!ref.ok()) return Fail(ref.status());
-  const absl::Status status = JobClient(globals.client).Delete(*ref);
-  if (!status.ok()) return Fail(status);
-  if (!globals.json) absl::PrintF("job %s is deleted\n", name);
+  const auto id = JobClient(globals.client).Delete(*ref);
+  if (!id.ok()) return Fail(id.status());
+  if (globals.json) {
+    absl::PrintF("{\"job_id\":%d}\n", *id);
+  } else if (*id == 0) {
+    absl::PrintF("there is no job %s (any more)\n", name);
+  } else {
+    absl::PrintF("job %d is deleted\n", *id);
+  }
   return kExitOk;
 }
 
@@ -98,9 +118,9 @@ int RunDrain(const Globals& globals, const DrainOptions& options) {
 int RunHealth(const Globals& globals, const HealthOptions& options) {
   const std::string& address = options.address.empty() ? globals.client.address : options.address;
   const absl::Status status =
-      options.node.empty() ? CheckHealth(address, kHealthTimeout) : CheckNode(globals, options.node);
+      options.node.empty() ? CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "") : CheckNode(globals, options.node);
   if (!status.ok()) return Fail(status);
-  absl::PrintF("%s: serving\n", options.node.empty() ? address : options.node);
+  absl::PrintF("%s: %s\n", options.node.empty() ? address : options.node, options.ready ? kReadyService : "serving");
   return kExitOk;
 }
 

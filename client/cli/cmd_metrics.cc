@@ -14,8 +14,8 @@ namespace {
 
 absl::StatusOr<std::string> Read(JobClient& client) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::NodeStatus> nodes, client.ListNodes());
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, client.List());
-  return MetricsText(nodes, jobs);
+  CAIRN_ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client.List());
+  return MetricsText(nodes, {list.jobs().begin(), list.jobs().end()});
 }
 
 // Whoever reads the file sees a whole one.

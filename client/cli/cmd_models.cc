@@ -32,7 +32,7 @@ absl::StatusOr<Graph> GraphOf(const ModelsOptions& options) {
   v1::ReadyMade wanted;
   wanted.set_name(options.name);
   wanted.mutable_input_shape()->Assign(options.input_shape.begin(), options.input_shape.end());
-  wanted.set_classes(options.classes);
+  if (options.classes != 0) wanted.set_classes(options.classes);
   CAIRN_ASSIGN_OR_RETURN(const v1::Model model, MakeReadyMade(wanted));
   return Graph::Build(model);
 }

@@ -16,7 +16,7 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   }
   CAIRN_ASSIGN_OR_RETURN(const v1::Split split, ParseSplit(options.what.split));
   JobClient client(globals.client);
-  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, client.Get(ref));
+  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, options.what.weights.empty() ? client.GetWithWeights(ref) : client.Get(ref));
   std::unique_ptr<ClassDecision> decision;
   if (options.classes) {
     CAIRN_ASSIGN_OR_RETURN(ClassDecision made, ClassDecision::Of(job));
@@ -37,7 +37,7 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   if (globals.json) {
     absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split), writer->examples());
   } else {
-    absl::PrintF("%s: outputs of %s examples\n", options.output, Thousands(writer->examples()));
+    absl::PrintF("%s: outputs of %s examples, by job %d\n", options.output, Thousands(writer->examples()), job.job_id());
   }
   return absl::OkStatus();
 }

@@ -1,19 +1,25 @@
-// cairn run: the daemons that TF_CONFIG names for this container. One takes this process' place; of several this process
-// is the parent, which ends all when one ends, so that whoever started the container starts it again. With a job, the
-// chief submits it and ends when it ends, with its exit code: a TFJob is done when its chief is.
+// cairn run: the daemons that TF_CONFIG names for this container. Without a job one takes this process' place; otherwise
+// this process is the parent, which ends all when one ends, so that whoever started the container starts it again. With a
+// job, the chief submits it, and every task ends when it has ended, with its exit code: a TFJob is done when its chief is,
+// and what runs on keeps its machine. Without TF_CONFIG, as a TFJob of one replica is started, a whole cluster for the job.
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/cli/child_process.h"
 #include "client/cli/commands.h"
+#include "client/cli/job_end.h"
+#include "client/cli/job_file.h"
+#include "client/cli/set_field.h"
 #include "client/cli/stop_signals.h"
 #include "client/cli/tf_config.h"
 
@@ -21,7 +27,12 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kPollEvery = absl::Milliseconds(100);
+constexpr absl::Duration kAskEvery = absl::Seconds(1);
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
+// How long the coordinator stays for the other tasks, which ask every kAskEvery whether the job has ended.
+constexpr absl::Duration kOthersPatience = absl::Seconds(30);
+constexpr char kCoordinator[] = "coordinator";  // the daemon's name
 
 void Say(const std::string& line) { absl::FPrintF(stderr, "cairn run: %s\n", line); }
 
@@ -32,22 +43,29 @@ struct Task {
   bool head = false;
 };
 
-absl::StatusOr<Task> TaskOf(const TfRunOptions& options) {
-  const char* text = std::getenv("TF_CONFIG");
-  if (text == nullptr || *text == '\0') {
-    return absl::InvalidArgumentError(
-        "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts");
-  }
-  CAIRN_ASSIGN_OR_RETURN(const TfConfig config, ParseTfConfig(text));
+absl::StatusOr<Task> TaskOf(const char* tf_config, const TfRunOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const TfConfig config, ParseTfConfig(tf_config));
   TfRunOptions resolved = options;
   if (const char* coordinator = std::getenv("CAIRN_COORDINATOR"); coordinator != nullptr) {
     resolved.coordinator = coordinator;
   }
-  std::error_code error;
-  resolved.dir = std::filesystem::absolute(options.dir, error).lexically_normal().string();
   Task task{{}, CoordinatorOf(config, resolved), IsHead(config)};
   CAIRN_ASSIGN_OR_RETURN(task.daemons, DaemonsOf(config, resolved));
   return task;
+}
+
+// Empty: there is no job, or its file cannot be read here; then only the chief ends with it.
+std::string NameOf(const SubmitOptions& job) {
+  if (job.file.empty()) return "";
+  absl::StatusOr<v1::JobSpec> spec = LoadJobFile(job.file);
+  absl::Status status = spec.status();
+  for (const std::string& setting : job.settings) {
+    if (status.ok()) status = ApplySetting(setting, &*spec);
+  }
+  if (status.ok() && !spec->name().empty()) return spec->name();
+  Say(absl::StrFormat("warning: the job's name is not known here, and its end is not learnt: %s",
+                      status.ok() ? "name: missing" : status.message()));
+  return "";
 }
 
 // `cairn submit --once --watch` of the job.
@@ -58,11 +76,11 @@ std::vector<std::string> SubmitCommand(const std::string& coordinator, const TfR
   return argv;
 }
 
-bool Reached(const std::string& coordinator) {
+JobClient ClientOf(const std::string& coordinator) {
   JobClientOptions options;
   options.address = coordinator;
-  options.timeout = absl::Seconds(1);
-  return JobClient(options).ListNodes().ok();
+  options.timeout = kAnswerTimeout;
+  return JobClient(options);
 }
 
 int Exec(const TfDaemon& daemon) {
@@ -74,58 +92,178 @@ int Exec(const TfDaemon& daemon) {
                                                   std::strerror(errno))));
 }
 
-// Workers first, the coordinator last: the reverse of the order of starting.
-void StopAll(std::vector<ChildProcess>& children, StopSignals& signals) {
-  for (auto child = children.rbegin(); child != children.rend(); ++child) {
-    child->Signal(SIGTERM);
-    const absl::Time end = absl::Now() + kStopPatience;
-    while (!child->Ended() && absl::Now() < end) {
-      if (signals.Wait(kPollEvery / 10)) return;  // again: what is left is killed
+// A task's daemons, until one ends, a signal comes, or the job has ended.
+class TaskRun {
+ public:
+  TaskRun(Task task, std::vector<std::string> submit, JobEnd end)
+      : task_(std::move(task)), submit_(std::move(submit)), end_(std::move(end)), client_(ClientOf(task_.coordinator)) {}
+
+  int Run() {
+    for (const TfDaemon& daemon : task_.daemons) {
+      if (const absl::Status status = Start(daemon.argv); !status.ok()) {
+        StopAll();
+        return Fail(status);
+      }
+    }
+    std::optional<int> code;
+    while (!code && !signals_.Wait(kPollEvery)) code = Look();
+    StopAll();
+    return code.value_or(kExitOk);
+  }
+
+ private:
+  absl::Status Start(const std::vector<std::string>& argv) {
+    CAIRN_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(argv, /*log_file=*/""));
+    children_.push_back(std::move(child));
+    return absl::OkStatus();
+  }
+
+  // The exit code, where it is over.
+  std::optional<int> Look() {
+    for (size_t i = 0; i < task_.daemons.size(); ++i) {
+      if (!children_[i].Ended()) continue;
+      Say(absl::StrFormat("%s ended: %s; stopping", task_.daemons[i].name, children_[i].how()));
+      return kExitFailed;
+    }
+    const bool submitted = children_.size() > task_.daemons.size();
+    if (submitted && !ended_ && children_.back().Ended()) return LookAtEnd();
+    if (absl::Now() < ask_at_) return std::nullopt;
+    ask_at_ = absl::Now() + kAskEvery;
+    if (ended_) return absl::Now() > others_until_ || OthersAreGone() ? ended_ : std::nullopt;
+    if (submitted) {
+      WarnOfIdleWorkers();
+    } else if (task_.head && !submit_.empty()) {
+      if (!client_.ListNodes().ok()) return std::nullopt;
+      if (const absl::Status status = Start(submit_); !status.ok()) return Fail(status);
+    } else if (!end_.name().empty()) {
+      const std::optional<int> code = end_.Ask(client_, absl::Now());
+      if (code) Say(absl::StrFormat("the job ended: exit code %d; stopping", *code));
+      return code;
+    }
+    return std::nullopt;
+  }
+
+  // What was submitted is over. The other tasks have to learn it, for which they need the coordinator.
+  std::optional<int> LookAtEnd() {
+    const ChildProcess& submit = children_.back();
+    const int code = submit.exit_code() >= 0 ? submit.exit_code() : kExitFailed;
+    Say(absl::StrFormat("the job ended: %s; stopping", submit.how()));
+    const bool keeps_coordinator = std::any_of(task_.daemons.begin(), task_.daemons.end(), [](const auto& d) { return d.name == kCoordinator; });
+    const std::optional<int> ended = end_.Ask(client_, absl::Now());
+    if (!ended && code == kExitUsage) return code;  // it was refused: there is no job
+    ended_ = code;
+    others_until_ = keeps_coordinator ? absl::Now() + kOthersPatience : absl::InfinitePast();
+    return std::nullopt;
+  }
+
+  bool OthersAreGone() {
+    end_.Ask(client_, absl::Now());  // an evaluator may have been at it
+    const auto nodes = client_.ListNodes();
+    return nodes.ok() && std::none_of(nodes->begin(), nodes->end(), [&](const v1::NodeStatus& node) {
+      return node.alive() && std::none_of(task_.daemons.begin(), task_.daemons.end(), [&](const auto& d) { return d.name == node.name(); });
+    });
+  }
+
+  void WarnOfIdleWorkers() {
+    if (warned_) return;
+    JobRef ref;
+    ref.name = end_.name();
+    const auto job = client_.Get(ref);
+    const auto nodes = client_.ListNodes();
+    if (!job.ok() || !nodes.ok() || job->state() != v1::RUNNING) return;
+    const auto workers = std::count_if(nodes->begin(), nodes->end(), [](const auto& n) { return n.alive() && n.role() == v1::WORKER; });
+    if (workers <= job->spec().replicas()) return;
+    warned_ = true;
+    Say(absl::StrFormat("warning: %d workers, but the job has %d replicas, and each is computed by one worker: %d of them do nothing; "
+                        "set replicas: %d in the job (or a multiple), or start fewer workers",
+                        workers, job->spec().replicas(), workers - job->spec().replicas(), workers));
+  }
+
+  // Workers first, the coordinator last: the reverse of the order of starting.
+  void StopAll() {
+    for (auto child = children_.rbegin(); child != children_.rend(); ++child) {
+      child->Signal(SIGTERM);
+      const absl::Time end = absl::Now() + kStopPatience;
+      while (!child->Ended() && absl::Now() < end) {
+        if (signals_.Wait(kPollEvery / 10)) return;  // again: what is left is killed
+      }
     }
   }
+
+  const Task task_;
+  const std::vector<std::string> submit_;  // empty: no job
+  StopSignals signals_;
+  JobEnd end_;
+  JobClient client_;
+  std::vector<ChildProcess> children_;  // the daemons, then what submits the job
+  absl::Time ask_at_ = absl::InfinitePast();
+  std::optional<int> ended_;  // the chief: the job's exit code
+  absl::Time others_until_ = absl::InfinitePast();
+  bool warned_ = false;
+};
+
+// A ps and a worker on this machine, for this job.
+int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) {
+  StopSignals signals;
+  LocalClusterOptions local;
+  local.ps = local.workers = 1;
+  local.port = 0;
+  local.slots = options.slots;
+  local.dir = options.dir;
+  local.bin_dir = options.bin_dir;
+  local.log_level = options.log_level;
+  auto started = LocalCluster::Start(local, Say);
+  if (!started.ok()) return Fail(started.status());
+  LocalCluster& cluster = **started;
+  Say(absl::StrFormat("TF_CONFIG is not set: the job has a cluster of its own in this container, logs in %s/logs", cluster.dir()));
+  JobClient client = ClientOf(cluster.address());
+  const auto all_alive = [&] {
+    const auto nodes = client.ListNodes();
+    return nodes.ok() && std::count_if(nodes->begin(), nodes->end(), [](const auto& n) { return n.alive(); }) >= cluster.nodes();
+  };
+  std::optional<ChildProcess> submit;
+  std::optional<int> code;
+  while (!code && !signals.Wait(kPollEvery)) {
+    cluster.Tick(cluster.clock().Now());
+    if (!submit && all_alive()) {
+      auto child = ChildProcess::Start(SubmitCommand(cluster.address(), options, job), /*log_file=*/"");
+      if (!child.ok()) code = Fail(child.status());
+      if (child.ok()) submit = *std::move(child);
+    }
+    if (!submit || !submit->Ended()) continue;
+    Say(absl::StrFormat("the job ended: %s; stopping", submit->how()));
+    code = submit->exit_code() >= 0 ? submit->exit_code() : kExitFailed;
+    end.Ask(client, absl::Now());
+  }
+  cluster.Stop([&] { return signals.Wait(absl::ZeroDuration()); });
+  return code.value_or(kExitOk);
 }
 
 }  // namespace
 
-int RunRun(const Globals&, const TfRunOptions& options, const SubmitOptions& job) {
-  const auto task = TaskOf(options);
+int RunRun(const Globals&, const TfRunOptions& given, const SubmitOptions& job) {
+  TfRunOptions options = given;
+  std::error_code error;
+  options.dir = std::filesystem::absolute(given.dir, error).lexically_normal().string();
+  const char* tf_config = std::getenv("TF_CONFIG");
+  const bool alone = tf_config == nullptr || *tf_config == '\0';
+  if (alone && job.file.empty()) {
+    return Fail(absl::InvalidArgumentError(
+        "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; with --job it "
+        "runs the job without one, too"));
+  }
+  JobEnd end(options.dir, NameOf(job));
+  if (const std::optional<int> code = end.name().empty() ? std::nullopt : end.Remembered()) {
+    Say(absl::StrFormat("job \"%s\" has ended before, with exit code %d; remove %s to run it once more", end.name(), *code, end.path()));
+    return *code;
+  }
+  if (alone) return RunAlone(options, job, std::move(end));
+  auto task = TaskOf(tf_config, options);
   if (!task.ok()) return Fail(task.status());
-  const std::vector<TfDaemon>& daemons = task->daemons;
-  const bool submits = task->head && !job.file.empty();
-  for (const TfDaemon& daemon : daemons) Say(absl::StrFormat("%s: %s", daemon.name, absl::StrJoin(daemon.argv, " ")));
-  if (daemons.size() == 1 && !submits) return Exec(daemons.front());
-  StopSignals signals;
-  std::vector<ChildProcess> children;
-  const auto start = [&](const std::vector<std::string>& argv) {
-    auto child = ChildProcess::Start(argv, /*log_file=*/"");
-    if (child.ok()) children.push_back(*std::move(child));
-    return child.status();
-  };
-  for (const TfDaemon& daemon : daemons) {
-    if (const absl::Status status = start(daemon.argv); !status.ok()) {
-      StopAll(children, signals);
-      return Fail(status);
-    }
-  }
-  bool submitted = false;
-  while (!signals.Wait(kPollEvery)) {
-    for (size_t i = 0; i < children.size(); ++i) {
-      if (!children[i].Ended()) continue;
-      const bool job_ended = i == daemons.size();
-      Say(absl::StrFormat("%s ended: %s; stopping", job_ended ? "the job" : daemons[i].name, children[i].how()));
-      const int code = job_ended && children[i].exit_code() >= 0 ? children[i].exit_code() : kExitFailed;
-      StopAll(children, signals);
-      return code;
-    }
-    if (!submits || submitted || !Reached(task->coordinator)) continue;
-    submitted = true;
-    if (const absl::Status status = start(SubmitCommand(task->coordinator, options, job)); !status.ok()) {
-      StopAll(children, signals);
-      return Fail(status);
-    }
-  }
-  StopAll(children, signals);
-  return kExitOk;
+  for (const TfDaemon& daemon : task->daemons) Say(absl::StrFormat("%s: %s", daemon.name, absl::StrJoin(daemon.argv, " ")));
+  if (task->daemons.size() == 1 && job.file.empty()) return Exec(task->daemons.front());
+  const std::string coordinator = task->coordinator;
+  return TaskRun(*std::move(task), job.file.empty() ? std::vector<std::string>() : SubmitCommand(coordinator, options, job), std::move(end)).Run();
 }
 
 }  // namespace cairn

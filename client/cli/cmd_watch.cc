@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "client/cli/colours.h"
 #include "client/cli/commands.h"
 #include "common/report/json.h"
 #include "client/cli/progress.h"
@@ -52,7 +53,7 @@ void Write(const std::string& text) {
 int WatchToEnd(const Globals& globals, const JobRef& job) {
   SayFarewellOnInterrupt(job.id != 0 ? absl::StrFormat("%d", job.id) : job.name);
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  Progress progress({terminal, TerminalWidth()});
+  Progress progress({.terminal = terminal, .width = TerminalWidth(), .colours = ShowsColours()});
   v1::JobState last = v1::JOB_STATE_UNSPECIFIED;
   bool away = false;
   JobClient::WatchCallbacks callbacks;
@@ -70,8 +71,10 @@ int WatchToEnd(const Globals& globals, const JobRef& job) {
   const absl::Status status = JobClient(globals.client).Watch(job, callbacks);
   signal(SIGINT, SIG_DFL);
   if (!status.ok()) return Fail(status);
-  return last == v1::SUCCEEDED ? kExitOk : kExitFailed;
+  return ExitCodeOf(last);
 }
+
+int ExitCodeOf(v1::JobState end) { return end == v1::SUCCEEDED ? kExitOk : end == v1::ENDED_WITH_ERRORS ? kExitErrors : kExitFailed; }
 
 int RunWatch(const Globals& globals, const std::string& name) {
   const auto ref = JobRef::Parse(name);

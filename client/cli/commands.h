@@ -16,6 +16,7 @@ namespace cairn {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;  // the job failed or was cancelled; the cluster is not reached
 inline constexpr int kExitUsage = 2;   // wrong usage; a job or a file that was refused
+inline constexpr int kExitErrors = 3;  // the job did all its steps and ended with errors
 inline constexpr int kExitInterrupted = 130;
 
 struct Globals {
@@ -33,7 +34,8 @@ struct SubmitOptions {
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator
-  std::string node;     // ask the coordinator whether this node is alive instead
+  std::string node;     // ask the coordinator whether this node is alive, and ready, instead
+  bool ready = false;   // of a ps: whether its copies are in sync, too
 };
 struct DrainOptions {
   std::string name;
@@ -88,7 +90,7 @@ struct BenchExchangeOptions {
   std::string bin_dir;  // where the daemons' programs are
 };
 
-// job.file: what the chief submits, to end with it; empty: nothing.
+// job.file: what the chief submits, to end with it as all tasks do; empty: nothing.
 int RunRun(const Globals& globals, const TfRunOptions& options, const SubmitOptions& job);
 int RunUp(const Globals& globals, const LocalClusterOptions& options);
 int RunSubmit(const Globals& globals, const SubmitOptions& options);

@@ -170,7 +170,9 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", call,
                                 [&call] { return RunHealth(call.globals, call.health); });
   health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");
-  health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive");
+  CLI::Option* node = health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive, and a ps ready");
+  health->add_flag("--ready", call.health.ready, "Of a ps: also whether it is ready, that is, the next one may be stopped: everything has its copies in sync")
+      ->excludes(node);
   CLI::App* metrics = AddCommand(app, "metrics", "The cluster's figures for Prometheus", call,
                                  [&call] { return RunMetrics(call.globals, call.metrics); });
   CLI::Option* output = metrics->add_option("-o,--output", call.metrics.output,

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/report/figures.h"
+#include "client/cli/colours.h"
 #include "client/job_client.h"
 
 namespace cairn {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int kBarCells = 30;
 constexpr int kBarCellsMin = 5;
+constexpr int kEventsAtFirst = 5;
 constexpr char kClearToEnd[] = "\x1b[K";
 
 std::string DrawBar(int64_t done, int64_t total, int cells) {
@@ -55,6 +57,14 @@ int64_t StepsOf(const v1::JobStatus& job, int epoch) {
   return std::clamp<int64_t>(job.step() - epoch * job.steps_per_epoch(), 0, job.steps_per_epoch());
 }
 
+// The index of the first that came after the last one that was told: the coordinator forgets the oldest.
+template <typename List, typename Told>
+int AfterLast(const List& list, const Told& told) {
+  int next = list.size();
+  while (next > 0 && !told(list[next - 1])) --next;
+  return next;
+}
+
 std::string TimeLeft(const v1::JobStatus& job, int64_t steps_left) {
   if (job.images_per_second() <= 0 || steps_left <= 0) return "";
   const double seconds = static_cast<double>(steps_left) * job.spec().batch_size() / job.images_per_second();
@@ -92,7 +102,7 @@ std::string Progress::StateLine(const v1::JobStatus& job) {
   }
   if (!job.digest().empty()) absl::StrAppend(&text, " - digest ", job.digest());
   if (!job.reason().empty()) absl::StrAppend(&text, " - ", job.reason());
-  return Line(text);
+  return Line(InColourOf(job.state(), std::move(text), options_.colours));
 }
 
 std::string Progress::EpochHead(const v1::JobStatus& job, int epoch) {
@@ -140,17 +150,34 @@ std::string Progress::ValidationLines(const v1::JobStatus& job) {
 
 // What callbacks did, once each; the oldest are forgotten by the coordinator.
 std::string Progress::NoteLines(const v1::JobStatus& job) {
-  int next = job.notes_size();
-  while (next > 0 && !(job.notes(next - 1).epoch() == last_note_.epoch() && job.notes(next - 1).text() == last_note_.text() &&
-                       job.notes(next - 1).callback() == last_note_.callback())) {
-    --next;
-  }
   std::string text;
+  int next = AfterLast(job.notes(), [&](const v1::CallbackNote& note) {
+    return note.epoch() == last_note_.epoch() && note.text() == last_note_.text() && note.callback() == last_note_.callback();
+  });
   for (; next < job.notes_size(); ++next) {
     last_note_ = job.notes(next);
     absl::StrAppend(&text, Line(NoteText(last_note_)));
   }
   return text;
+}
+
+// What happened, once each; of what was before the first status the newest.
+std::string Progress::EventLines(const v1::JobStatus& job) {
+  std::string text;
+  int next = AfterLast(job.events(), [&](const v1::JobEvent& event) {
+    return event.unix_ms() == last_event_.unix_ms() && event.text() == last_event_.text();
+  });
+  if (!began_) next = std::max(next, job.events_size() - kEventsAtFirst);
+  for (; next < job.events_size(); ++next) {
+    last_event_ = job.events(next);
+    absl::StrAppend(&text, Line(EventText(last_event_, options_.zone)));
+  }
+  return text;
+}
+
+// Of a job that is so when the watch begins; from then on an event says so.
+std::string Progress::DegradedLine(const v1::JobStatus& job) {
+  return !began_ && job.has_degraded() ? Line(DegradedText(job.degraded(), options_.zone)) : "";
 }
 
 std::string Progress::EpochResults(const v1::JobStatus& job) {
@@ -199,6 +226,7 @@ std::string Progress::RunningEpoch(const v1::JobStatus& job) {
     absl::StrAppend(&rest, " - ", Thousands(static_cast<uint64_t>(job.images_per_second())), " images/s",
                     TimeLeft(job, steps - done));
   }
+  if (job.has_degraded()) rest += " - degraded";
   const std::string head =
       EpochHead(job, epoch);  // before Bar: each follows on what the one before it left on the line
   return head + Bar(absl::StrCat(DrawBar(done, steps, CellsBeside(rest)), rest));
@@ -211,6 +239,9 @@ std::string Progress::Update(const v1::JobStatus& job) {
   text += ValidationLines(job);
   text += CheckpointLines(job);
   text += NoteLines(job);
+  text += EventLines(job);
+  text += DegradedLine(job);
+  began_ = true;
   if (IsFinal(job.state())) text += StateLine(job);
   text += RunningEpoch(job);
   return text;

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "absl/time/time.h"
 #include "cairn/v1/job_status.pb.h"
 
 namespace cairn {
@@ -18,6 +19,8 @@ namespace cairn {
 struct ProgressOptions {
   bool terminal = false;  // bars that are drawn over; else only whole lines
   int width = 80;         // of the terminal, columns
+  absl::TimeZone zone = absl::LocalTimeZone();
+  bool colours = false;   // of the line that says how the job ended
 };
 
 class Progress {
@@ -39,6 +42,8 @@ class Progress {
   std::string ValidationLines(const v1::JobStatus& job);
   std::string EpochResults(const v1::JobStatus& job);
   std::string NoteLines(const v1::JobStatus& job);
+  std::string EventLines(const v1::JobStatus& job);
+  std::string DegradedLine(const v1::JobStatus& job);
   std::string RunningEpoch(const v1::JobStatus& job);
   int CellsBeside(const std::string& rest) const;  // of a bar on the same line
   std::string EpochHead(const v1::JobStatus& job, int epoch);
@@ -50,6 +55,8 @@ class Progress {
   int epochs_printed_ = 0;
   int64_t checkpoints_until_ = 0;  // unix ms: those written up to then were noted
   v1::CallbackNote last_note_;  // that was printed
+  v1::JobEvent last_event_;     // likewise
+  bool began_ = false;          // there was a status
   std::string best_noted_, checkpoint_error_;
   std::set<int64_t> validations_told_;  // by step
   int head_printed_ = -1;  // epoch whose "Epoch 2/5" stands on the terminal

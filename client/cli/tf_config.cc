@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -61,7 +62,8 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
 }
 
 absl::Status ReadCluster(const Json& json, TfConfig& config) {
-  const auto cluster = json.find("cluster");
+  auto cluster = json.find("cluster");
+  if (cluster == json.end()) cluster = json.find("sparseCluster");  // the operator's name of it
   if (cluster == json.end()) return Bad("cluster: is missing");
   if (!cluster->is_object()) return Bad("cluster: is no object of lists of addresses");
   for (const auto& [type, entries] : cluster->items()) {
@@ -78,6 +80,11 @@ absl::Status ReadCluster(const Json& json, TfConfig& config) {
     }
   }
   return absl::OkStatus();
+}
+
+// The sparse form's ps: a list of its own address alone, whatever its index is.
+bool KnowsOnlyItself(const TfConfig& config) {
+  return config.cluster.size() == 1 && config.cluster.contains("ps") && config.cluster.at("ps").size() == 1;
 }
 
 absl::Status ReadTask(const Json& json, TfConfig& config) {
@@ -105,6 +112,11 @@ absl::Status ReadTask(const Json& json, TfConfig& config) {
     return Bad("task.index: is missing");
   }
   const auto entries = config.cluster.find(config.task_type);
+  if (KnowsOnlyItself(config) && config.task_type == "ps") {
+    const std::string own = entries->second.begin()->second;
+    entries->second = {{config.task_index, own}};
+    return absl::OkStatus();
+  }
   if (entries == config.cluster.end()) {
     if (config.task_type == "evaluator") return absl::OkStatus();  // TFJob leaves it out of the cluster
     return Bad("task.type: \"", config.task_type, "\", but there is no cluster.", config.task_type);
@@ -131,6 +143,16 @@ std::string AddressOf(const TfConfig& config, const std::string& type, int index
   return entries == config.cluster.end() || !entries->second.contains(index) ? "" : entries->second.at(index);
 }
 
+// Where the operator has put worker 0, for a task whose TF_CONFIG does not say it (the sparse form): its services are called
+// JOB-TYPE-INDEX. Empty: the task's own address is no such name.
+std::string FirstWorkerBeside(const TfConfig& config) {
+  const std::string own = AddressOf(config, config.task_type, config.task_index);
+  const std::string task = absl::StrCat("-", config.task_type, "-", config.task_index);
+  const std::string host = own.substr(0, own.find_first_of(".:"));
+  if (!absl::EndsWith(host, task)) return "";
+  return absl::StrCat(host.substr(0, host.size() - task.size()), "-worker-0", own.substr(host.size()));
+}
+
 }  // namespace
 
 absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text) {
@@ -147,7 +169,9 @@ absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text) {
 bool IsHead(const TfConfig& config) { return config.task_type == HeadType(config) && config.task_index == 0; }
 
 std::string CoordinatorOf(const TfConfig& config, const TfRunOptions& options) {
-  return options.coordinator.empty() ? AddressOf(config, HeadType(config), 0) : options.coordinator;
+  if (!options.coordinator.empty()) return options.coordinator;
+  const std::string head = AddressOf(config, HeadType(config), 0);
+  return head.empty() ? FirstWorkerBeside(config) : head;
 }
 
 absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const TfRunOptions& options) {

@@ -11,6 +11,10 @@
 //   |                 | not where CAIRN_COORDINATOR names one                                           |
 //   | chief, worker   | where the cluster has no ps: also cairn-ps, on its own host and a free port     |
 //
+// With a TFJob's enableDynamicWorker the cluster is sparse ("sparseCluster", or "cluster"): {"worker": {"3": "host:port"},
+// "ps": [...]}, a worker's own entry alone and all ps; for a ps, its own alone. Then worker 0 is where the operator puts it:
+// its services are called JOB-TYPE-INDEX.
+//
 // Free functions; any thread. "master" is an old name of the chief.
 #pragma once
 

@@ -18,7 +18,7 @@ void Replace(v1::Model expanded, v1::Model* model) {
 
 }  // namespace
 
-absl::Status ExpandModel(v1::Model* model, std::vector<v1::Augmentation>* augmentation) {
+absl::Status ExpandModel(v1::Model* model, v1::Data* data) {
   const int given = (model->layers_size() > 0) + model->has_ready_made() + !model->keras_json().empty();
   if (given > 1) {
     return absl::InvalidArgumentError(
@@ -30,12 +30,12 @@ absl::Status ExpandModel(v1::Model* model, std::vector<v1::Augmentation>* augmen
   } else if (!model->keras_json().empty()) {
     absl::StatusOr<KerasModel> read = ReadKerasModel(model->keras_json());
     if (!read.ok()) return Annotate(read.status(), "model.keras_json");
-    if (!read->augmentation.empty()) {
-      if (augmentation == nullptr) {
+    if (read->data.augmentation_size() > 0) {
+      if (data == nullptr) {
         return absl::InvalidArgumentError(
             "model.keras_json: it begins with augmentation, which belongs to the data; give it as data.augmentation");
       }
-      *augmentation = std::move(read->augmentation);
+      *data = std::move(read->data);
     }
     Replace(std::move(read->model), model);
   }
@@ -43,14 +43,21 @@ absl::Status ExpandModel(v1::Model* model, std::vector<v1::Augmentation>* augmen
 }
 
 absl::Status ExpandJob(v1::JobSpec* spec) {
-  std::vector<v1::Augmentation> augmentation;
-  CAIRN_RETURN_IF_ERROR(ExpandModel(spec->mutable_model(), &augmentation));
-  if (augmentation.empty()) return absl::OkStatus();
-  if (spec->data().augmentation_size() > 0) {
+  v1::Data head;
+  CAIRN_RETURN_IF_ERROR(ExpandModel(spec->mutable_model(), &head));
+  if (head.augmentation().empty()) return absl::OkStatus();
+  const v1::Data& data = spec->data();
+  if (data.augmentation_size() > 0) {
     return absl::InvalidArgumentError(
         "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
   }
-  spec->mutable_data()->mutable_augmentation()->Assign(augmentation.begin(), augmentation.end());
+  const bool sized = head.image_height() > 0 && (data.image_height() != 0 || data.image_width() != 0);
+  if (sized && (data.image_height() != head.image_height() || data.image_width() != head.image_width())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.image_height: ", data.image_height(), " x ", data.image_width(), ", but the Keras model's input is ",
+        head.image_height(), " x ", head.image_width(), "; leave image_height and image_width away"));
+  }
+  spec->mutable_data()->MergeFrom(head);
   return absl::OkStatus();
 }
 

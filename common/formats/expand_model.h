@@ -4,19 +4,18 @@
 // Free functions; any thread. Invariant: afterwards the model has layers, and trainable_layers, alone; one that had them is left as it is.
 #pragma once
 
-#include <vector>
-
 #include "cairn/v1/data.pb.h"
 #include "cairn/v1/job.pb.h"
 #include "common/base/status.h"
 
 namespace cairn {
 
-// augmentation: takes the preprocessing layers at the head of a Keras model (RandomFlip, ...); nullptr: they are
-// refused. Errors: INVALID_ARGUMENT begins with the field, `model.keras_json: layer "conv2d" (Conv2D): ...`.
-absl::Status ExpandModel(v1::Model* model, std::vector<v1::Augmentation>* augmentation = nullptr);
+// data: takes what the preprocessing layers at the head of a Keras model (RandomFlip, ...) say of the data
+// (KerasModel::data); nullptr: they are refused. Errors: INVALID_ARGUMENT begins with the field,
+// `model.keras_json: layer "conv2d" (Conv2D): ...`.
+absl::Status ExpandModel(v1::Model* model, v1::Data* data = nullptr);
 
-// The model, and what its head says of data.augmentation.
+// The model, and what its head says of the data.
 absl::Status ExpandJob(v1::JobSpec* spec);
 
 }  // namespace cairn

@@ -14,6 +14,7 @@
 #include "common/formats/keras_weights.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
+#include "common/model/call_mode.h"
 
 namespace cairn {
 namespace {
@@ -54,12 +55,23 @@ bool Merges(LayerKind kind) {
 // How a Functional model calls the layer: a list of tensors for one that merges, query, value and key for attention.
 OrderedJson InboundNodes(const Graph& graph, const Node& node) {
   if (node.inputs.empty()) return OrderedJson::array();
-  OrderedJson tensors = OrderedJson::array();
-  for (const int input : node.inputs) tensors.push_back(TensorJson(graph.nodes()[static_cast<size_t>(input)]));
+  const bool attends = node.kind == LayerKind::kMultiHeadAttention;
+  const int keyword_inputs = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
+  const size_t positional = node.inputs.size() - static_cast<size_t>(keyword_inputs);
+  OrderedJson tensors = OrderedJson::array(), keywords = OrderedJson::object();
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    OrderedJson tensor = TensorJson(graph.nodes()[static_cast<size_t>(node.inputs[i])]);
+    if (i < positional) {
+      tensors.push_back(std::move(tensor));
+    } else {
+      keywords[kAttentionArguments[i]] = std::move(tensor);
+    }
+  }
+  if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
+  if (InfersAlways(node)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
   call["args"] = Merges(node.kind) ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
-  call["kwargs"] = OrderedJson::object();
-  if (node.layer.multi_head_attention().use_causal_mask()) call["kwargs"]["use_causal_mask"] = true;
+  call["kwargs"] = std::move(keywords);
   return OrderedJson::array({std::move(call)});
 }
 

@@ -1,7 +1,10 @@
 #include "common/formats/keras_call.h"
 
+#include <array>
+#include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace cairn {
@@ -9,116 +12,254 @@ namespace {
 
 constexpr size_t kInputsMax = 1024;
 
+// The arguments of a class's call() in their order, as far as a position may stand for one of them.
+std::vector<std::string> PositionalArguments(const std::string& type) {
+  if (type == "MultiHeadAttention") {
+    return {"query",    "value",          "key",                     "query_mask", "value_mask",
+            "key_mask", "attention_mask", "return_attention_scores", "training",   "use_causal_mask"};
+  }
+  if (type == "BatchNormalization" || IsKerasModel(type)) return {"inputs", "training", "mask"};
+  if (type == "Softmax" || type == "GlobalAveragePooling1D") return {"inputs", "mask"};
+  if (type == "Dense" || type == "Dropout" || type == "SpatialDropout2D") return {"inputs", "training"};
+  if (absl::StartsWith(type, "Random")) return {"data", "training"};
+  return {"inputs"};
+}
+
+// The value that the class's call() has for `training` without being given one. Keras 3 up to 3.9 or so writes it into
+// the description of every such call of a Functional model, and trains with the model's own mode all the same.
+Json DefaultTraining(const std::string& type) {
+  if (type == "Dropout" || type == "SpatialDropout2D") return false;
+  if (absl::StartsWith(type, "Random")) return true;
+  return nullptr;
+}
+
 class Reader {
  public:
-  Reader(const std::string& layer, const std::string& type) : layer_(layer), type_(type) {}
+  Reader(const std::string& layer, const std::string& type, const std::set<std::string>& models)
+      : layer_(layer), type_(type), models_(models), attends_(type == "MultiHeadAttention") {}
 
   absl::StatusOr<KerasCall> Read(const Json& nodes) {
     if (!nodes.is_array()) return Bad("its inbound_nodes are no list");
     if (nodes.size() > 1) {
-      return Bad(absl::StrCat("it is called ", nodes.size(), " times; a layer that is shared is not supported, give each call a layer of its own"));
+      return Bad(absl::StrCat("it is called ", nodes.size(),
+                              " times; a layer that is shared is not supported, give each call a layer of its own"));
     }
     if (nodes.empty()) {
       if (type_ == "InputLayer") return KerasCall();
       return Bad("it takes no input");
     }
     CAIRN_RETURN_IF_ERROR(nodes[0].is_object() ? ReadKeras3(nodes[0]) : ReadKeras2(nodes[0]));
-    if (type_ == "MultiHeadAttention") {
-      if (!value_.empty()) call_.inputs.push_back(value_);
-      if (!key_.empty()) call_.inputs.push_back(key_);
-    }
+    if (attends_) CAIRN_RETURN_IF_ERROR(JoinAttention());
     if (call_.inputs.empty() && type_ != "InputLayer") return Bad("it takes no input");
     return std::move(call_);
   }
 
  private:
+  // An input of a MultiHeadAttention.
+  struct Part {
+    const char* argument;
+    std::string layer;
+    bool keyword = false;
+  };
+
   absl::Status Bad(absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat("layer \"", ShownText(layer_), "\" (", ShownText(type_), "): ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer \"", ShownText(layer_), "\" (", ShownText(type_), "): ", what));
   }
+
+  absl::Status NotSupported(const std::string& argument, const Json& value, absl::string_view cure) const {
+    const std::string name = ShownText(argument);
+    const bool tensor = IsTensor3(value) || IsTensor2(value);
+    const std::string shown = tensor ? absl::StrCat("a tensor as ", name) : absl::StrCat(name, "=", ShownJson(value));
+    return Bad(absl::StrCat("it is called with ", shown, ", which is not supported; ", cure));
+  }
+
+  // ---- tensors ----
+
+  static bool IsTensor3(const Json& value) {
+    return value.is_object() && value.contains("class_name") && value["class_name"] == "__keras_tensor__" &&
+           value.contains("config") && value["config"].is_object() && value["config"].contains("keras_history");
+  }
+  static bool IsTensor2(const Json& value) { return value.is_array() && value.size() >= 3 && value[0].is_string(); }
 
   // ["conv2d", 0, 0, ...]
   absl::StatusOr<std::string> TensorName(const Json& history) const {
-    if (!history.is_array() || history.size() < 3 || !history[0].is_string()) {
-      return Bad(absl::StrCat("its input ", ShownJson(history), " is no layer's output"));
+    if (!IsTensor2(history)) return Bad(absl::StrCat("its input ", ShownJson(history), " is no layer's output"));
+    const std::string name = history[0].get<std::string>();
+    if (history[1] != 0 && !(history[1] == 1 && models_.contains(name))) {
+      return Bad(absl::StrCat("it takes \"", ShownText(name),
+                              "\", which is called more than once; a layer that is shared is not supported"));
     }
-    if (history[1] != 0) return Bad(absl::StrCat("it takes \"", ShownText(history[0].get<std::string>()), "\", which is called more than once; a layer that is shared is not supported"));
-    if (history[2] != 0) return Bad(absl::StrCat("it takes a second output of \"", ShownText(history[0].get<std::string>()), "\"; a layer has one output"));
-    return history[0].get<std::string>();
+    if (history[2] != 0) {
+      return Bad(absl::StrCat("it takes a second output of \"", ShownText(name), "\"; a layer has one output"));
+    }
+    return name;
   }
 
-  absl::Status AddInput(const Json& history) {
+  absl::Status AddInput(const std::string& argument, bool keyword, const Json& history) {
     CAIRN_ASSIGN_OR_RETURN(std::string name, TensorName(history));
+    if (attends_) {
+      for (Part& part : parts_) {
+        if (argument != part.argument) continue;
+        if (!part.layer.empty()) return Bad(absl::StrCat("it is called with two tensors as ", argument));
+        part.layer = std::move(name);
+        part.keyword = keyword;
+      }
+      return absl::OkStatus();
+    }
     if (call_.inputs.size() >= kInputsMax) return Bad(absl::StrCat("more than ", kInputsMax, " inputs"));
     call_.inputs.push_back(std::move(name));
     return absl::OkStatus();
   }
 
-  absl::Status ReadKeras2(const Json& node) {
-    if (!node.is_array() || node.empty()) return Bad("its inbound_nodes are neither a list nor an object");
-    const Json list = node[0].is_array() ? node : Json::array({node});
-    for (const Json& input : list) {
-      CAIRN_RETURN_IF_ERROR(AddInput(input));
-      if (input.size() > 3) CAIRN_RETURN_IF_ERROR(ReadArguments(input[3], false));
+  // Of Keras 3: a tensor, or a list of them.
+  absl::Status AddInputs(const std::string& argument, bool keyword, const Json& value) {
+    const Json list = value.is_array() && !IsTensor2(value) ? value : Json::array({value});
+    for (const Json& item : list) {
+      if (!IsTensor3(item) && !(keras2_ && IsTensor2(item))) {
+        return Bad(absl::StrCat("it is called with ", ShownJson(item), ", which is no layer's output"));
+      }
+      CAIRN_RETURN_IF_ERROR(AddInput(argument, keyword, IsTensor3(item) ? item["config"]["keras_history"] : item));
     }
     return absl::OkStatus();
   }
 
-  static bool IsTensor(const Json& value) {
-    return value.is_object() && value.contains("class_name") && value["class_name"] == "__keras_tensor__" &&
-           value.contains("config") && value["config"].is_object() && value["config"].contains("keras_history");
+  absl::Status JoinAttention() {
+    for (const Part& part : parts_) {
+      if (part.layer.empty()) continue;
+      call_.inputs.push_back(part.layer);
+      call_.keyword_inputs += part.keyword;
+    }
+    if (!parts_[0].layer.empty() && !parts_[1].layer.empty()) return absl::OkStatus();
+    return Bad(absl::StrCat("it is called without a ", parts_[0].layer.empty() ? "query" : "value"));
+  }
+
+  // ---- the dialects ----
+
+  // The tensors of the first argument, each with all the others as keywords.
+  absl::Status ReadKeras2(const Json& node) {
+    keras2_ = true;
+    if (!node.is_array() || node.empty()) return Bad("its inbound_nodes are neither a list nor an object");
+    const Json list = node[0].is_array() ? node : Json::array({node});
+    const std::string first = PositionalArguments(type_)[0];
+    for (const Json& input : list) CAIRN_RETURN_IF_ERROR(AddInput(first, false, input));
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].size() <= 3) continue;
+      if (list[i][3] != list[0][3]) return Bad("the arguments of its call differ from tensor to tensor");
+      if (i == 0) CAIRN_RETURN_IF_ERROR(TakeKeywords(list[i][3]));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadKeras3(const Json& node) {
     const Json none = Json::array();
     const Json& args = node.contains("args") ? node["args"] : none;
     if (!args.is_array()) return Bad("args is no list");
-    for (const Json& argument : args) {
-      const Json list = argument.is_array() ? argument : Json::array({argument});
-      for (const Json& item : list) {
-        if (item.is_null()) continue;
-        if (!IsTensor(item)) return Bad(absl::StrCat("it is called with ", ShownJson(item), ", which is no layer's output"));
-        CAIRN_RETURN_IF_ERROR(AddInput(item["config"]["keras_history"]));
+    const std::vector<std::string> names = PositionalArguments(type_);
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (i >= names.size()) {
+        return Bad(absl::StrCat("it is called with ", args.size(), " positional arguments, but has ", names.size()));
       }
+      CAIRN_RETURN_IF_ERROR(Take(names[i], false, args[i]));
     }
-    return node.contains("kwargs") ? ReadArguments(node["kwargs"], true) : absl::OkStatus();
+    return node.contains("kwargs") ? TakeKeywords(node["kwargs"]) : absl::OkStatus();
   }
 
-  absl::Status ReadArguments(const Json& arguments, bool keras3) {
+  absl::Status TakeKeywords(const Json& arguments) {
     if (arguments.is_null()) return absl::OkStatus();
     if (!arguments.is_object()) return Bad("the arguments of its call are no object");
-    for (const auto& [key, value] : arguments.items()) {
-      const bool attends = type_ == "MultiHeadAttention";
-      if (value.is_null() || value == false) continue;
-      if (attends && key == "use_causal_mask" && value == true) {
-        call_.causal = true;
-        continue;
-      }
-      if (keras3 ? !IsTensor(value) : !value.is_array()) {
-        return Bad(absl::StrCat("it is called with ", ShownText(key), "=", ShownJson(value), ", which is not supported; leave it away"));
-      }
-      CAIRN_ASSIGN_OR_RETURN(std::string name, TensorName(keras3 ? value["config"]["keras_history"] : value));
-      if (attends && key == "value") {
-        value_ = std::move(name);
-      } else if (attends && key == "key") {
-        key_ = std::move(name);
-      } else if (key == "inputs" || (attends && key == "query")) {
-        call_.inputs.push_back(std::move(name));
-      } else {
-        return Bad(absl::StrCat("it is called with a tensor as ", ShownText(key), ", which is not supported; leave it away"));
-      }
-    }
+    for (const auto& [key, value] : arguments.items()) CAIRN_RETURN_IF_ERROR(Take(key, true, value));
     return absl::OkStatus();
   }
 
+  // ---- one argument ----
+
+  absl::Status Take(const std::string& argument, bool keyword, const Json& value) {
+    const bool augments = absl::StartsWith(type_, "Random");
+    const bool is_input = attends_ ? argument == "query" || argument == "value" || argument == "key"
+                                   : argument == "inputs" || (augments && argument == "data");
+    if (is_input && argument == "key" && value.is_null()) return absl::OkStatus();  // as if it were not given
+    if (is_input) return AddInputs(argument, keyword, value);
+    if (argument == "training") return TakeTraining(value);
+    const bool mask = argument == "mask" || (attends_ && (argument == "query_mask" || argument == "value_mask" ||
+                                                          argument == "key_mask" || argument == "attention_mask"));
+    if (mask && value.is_null()) return absl::OkStatus();
+    if (mask) return NotSupported(argument, value, "Cairn has no masks; leave it away");
+    if (attends_ && argument == "return_attention_scores") {
+      if (value.is_null() || value == false) return absl::OkStatus();
+      return NotSupported(argument, value, "a layer has one output; leave it away");
+    }
+    if (attends_ && argument == "use_causal_mask") {
+      if (!value.is_null() && !value.is_boolean()) return NotSupported(argument, value, "use true or false");
+      call_.causal = value == true;
+      return absl::OkStatus();
+    }
+    return NotSupported(argument, value, "leave it away");
+  }
+
+  absl::Status TakeTraining(const Json& value) {
+    if (value.is_null() || (!keras2_ && value == DefaultTraining(type_))) return absl::OkStatus();
+    if (value == false) {
+      call_.inference = true;
+      return absl::OkStatus();
+    }
+    if (value != true) return NotSupported("training", value, "use false, or leave it away");
+    return NotSupported("training", value, "it would compute as in training when it is evaluated, too; leave it away");
+  }
+
   const std::string &layer_, &type_;
+  const std::set<std::string>& models_;
+  const bool attends_;
+  bool keras2_ = false;
+  std::array<Part, 3> parts_ = {{{"query", ""}, {"value", ""}, {"key", ""}}};  // in the order of KerasCall.inputs
   KerasCall call_;
-  std::string value_, key_;
 };
 
 }  // namespace
 
-absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& inbound_nodes) {
-  return Reader(layer, type).Read(inbound_nodes);
+bool IsKerasModel(const std::string& type) { return type == "Sequential" || type == "Functional" || type == "Model"; }
+
+absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& inbound_nodes,
+                                        const std::set<std::string>& models) {
+  return Reader(layer, type, models).Read(inbound_nodes);
+}
+
+absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
+                                               const std::vector<KerasCall>& calls) {
+  const auto bad = [&](size_t layer, absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("layer \"", ShownText(layers[layer]), "\": ", what));
+  };
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (!places.emplace(layers[i], i).second) return bad(i, "two layers have this name");
+  }
+  std::vector<size_t> open(layers.size());
+  std::vector<std::vector<size_t>> users(layers.size());
+  std::set<size_t> ready;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    open[i] = calls[i].inputs.size();
+    for (const std::string& input : calls[i].inputs) {
+      const auto it = places.find(input);
+      if (it == places.end()) {
+        return bad(i, absl::StrCat("its input \"", ShownText(input), "\" is no layer of the model"));
+      }
+      users[it->second].push_back(i);
+    }
+    if (open[i] == 0) ready.insert(i);
+  }
+  std::vector<size_t> order;
+  while (!ready.empty()) {
+    const size_t next = *ready.begin();
+    ready.erase(ready.begin());
+    order.push_back(next);
+    for (const size_t user : users[next]) {
+      if (--open[user] == 0) ready.insert(user);
+    }
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (open[i] > 0) return bad(i, "its inputs lead back to itself");
+  }
+  return order;
 }
 
 }  // namespace cairn

@@ -4,9 +4,11 @@
 //   Keras 3   [ {"args": [ [TENSOR, TENSOR] ], "kwargs": {"training": null}} ]
 //             TENSOR := {"class_name": "__keras_tensor__", "config": {"keras_history": ["conv2d", 0, 0], ...}}
 //
+// Invariant: every argument is honoured, or refused by its name; none is skipped.
 // A free function; any thread.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,10 +19,23 @@ namespace cairn {
 
 struct KerasCall {
   std::vector<std::string> inputs;  // names of layers; MultiHeadAttention: query, value and, where it is given, key
+  int keyword_inputs = 0;           // MultiHeadAttention: so many of the last are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
+  bool inference = false;           // training=False, unless it is what Keras writes unasked
 };
 
-// Errors: INVALID_ARGUMENT names the layer: it is called more than once, or with something else than layers' outputs.
-absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& inbound_nodes);
+bool IsKerasModel(const std::string& type);  // Sequential, Functional
+
+// models: names of the layers that are models; Keras 2 counts their own node before the call. Errors: INVALID_ARGUMENT
+// names the layer: it is called more than once, with something else than layers' outputs, or with an argument that
+// Cairn does not have.
+absl::StatusOr<KerasCall> ReadKerasCall(const std::string& layer, const std::string& type, const Json& inbound_nodes,
+                                        const std::set<std::string>& models);
+
+// Places of `layers`, whose calls are `calls`: inputs before those that take them, else as they stand. So Keras lists
+// them; a file may not. Errors: INVALID_ARGUMENT names a layer whose input is none of them, or leads back to it, or
+// that has another's name.
+absl::StatusOr<std::vector<size_t>> OrderCalls(const std::vector<std::string>& layers,
+                                               const std::vector<KerasCall>& calls);
 
 }  // namespace cairn

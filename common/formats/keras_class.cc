@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/decimal.h"
 #include "common/formats/keras_config.h"
+#include "common/model/call_mode.h"
 
 namespace cairn {
 namespace {
@@ -228,6 +229,9 @@ void AddActivation(const Node& node, Config* c) {
   }
 }
 
+// Keras 3 up to 3.9 does not hold a Dropout to training=False; with this it does nothing either.
+double DropoutRate(const Node& node, float rate) { return InfersAlways(node) ? 0.0 : Decimal(rate); }
+
 }  // namespace
 
 OrderedJson KerasObject(const char* module, const std::string& class_name, OrderedJson config) {
@@ -395,12 +399,12 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c.KernelAndBias(layer.dense());
       break;
     case LayerKind::kDropout:
-      c["rate"] = Decimal(layer.dropout().rate());
+      c["rate"] = DropoutRate(node, layer.dropout().rate());
       c.Nulls({"seed", "noise_shape"});
       break;
     case LayerKind::kSpatialDropout2D:
       c.Without("trainable");  // its constructor does not take it
-      c["rate"] = Decimal(layer.spatial_dropout2d().rate());
+      c["rate"] = DropoutRate(node, layer.spatial_dropout2d().rate());
       c["seed"] = nullptr;
       c.ChannelsLast();
       break;

@@ -80,7 +80,7 @@ void ReadMultiHeadAttention(KerasConfig& c, v1::MultiHeadAttention* attention) {
   c.Float("dropout", &dropout);
   attention->set_num_heads(heads);
   attention->set_key_dim(key_dim);
-  attention->set_value_dim(value_dim);
+  if (value_dim != 0) attention->set_value_dim(value_dim);
   attention->set_dropout(dropout);
   c.Only("output_shape", nullptr, kLeaveAway);
   c.Only("attention_axes", Json::array({1}), "attention is over the steps alone");  // as Keras writes null once it is built

@@ -6,13 +6,14 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "common/formats/keras_call.h"
 #include "common/formats/keras_config.h"
 #include "common/formats/keras_layers.h"
+#include "common/formats/keras_order.h"
+#include "common/model/call_mode.h"
 #include "common/model/graph.h"
 
 namespace cairn {
@@ -28,8 +29,6 @@ absl::Status Bad(const Args&... args) {
 std::string TextOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
-
-bool IsModel(const std::string& type) { return type == "Sequential" || type == "Functional" || type == "Model"; }
 
 // A layer's entry in the list of its model.
 struct Entry {
@@ -58,7 +57,7 @@ class Converter {
     if (!root.is_object() || type.empty() || !root.contains("config")) {
       return Bad("class_name or config is missing; give what model.to_json() returned");
     }
-    if (!IsModel(type)) {
+    if (!IsKerasModel(type)) {
       return Bad("class_name: \"", ShownText(type),
                  "\" is neither Sequential nor Functional; a subclassed model has no description of its layers");
     }
@@ -80,18 +79,17 @@ class Converter {
     if (list == nullptr || !list->is_array() || list->empty()) return Bad("config.layers: missing or empty");
     if (list->size() > static_cast<size_t>(kLayersMax)) return Bad("config.layers: more than ", kLayersMax, " layers");
     const bool sequential = TextOf(model, "class_name") == "Sequential";
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadEntries(*list, path, sequential));
+    CAIRN_ASSIGN_OR_RETURN(std::vector<Entry> entries, ReadEntries(*list));
     const bool frozen = config.is_object() && config.value("trainable", Json(true)) == false;
     frozen_ += frozen;  // the layers of a frozen model are frozen, whatever they say
-    absl::StatusOr<std::string> last = sequential ? ConvertSequential(model, entries, input, nesting)
-                                                  : ConvertFunctional(config, entries, input, nesting);
+    absl::StatusOr<std::string> last = sequential ? ConvertSequential(model, entries, path, input, nesting)
+                                                  : ConvertFunctional(config, entries, path, input, nesting);
     frozen_ -= frozen;
     return last;
   }
 
-  static absl::StatusOr<std::vector<Entry>> ReadEntries(const Json& list, const std::string& path, bool sequential) {
+  static absl::StatusOr<std::vector<Entry>> ReadEntries(const Json& list) {
     std::vector<Entry> entries;
-    std::map<std::string, int> used;  // Keras' containers: named by class, counted
     for (const Json& item : list) {
       Entry entry;
       entry.json = &item;
@@ -104,29 +102,30 @@ class Converter {
       if (entry.name.empty()) entry.name = TextOf(*entry.config, "name");
       if (entry.name.empty()) entry.name = absl::StrCat(KerasSnakeCase(entry.type), "_", entries.size());
       CAIRN_RETURN_IF_ERROR(CheckIsKeras(entry));
-      if (!(sequential && entry.type == "InputLayer")) {
-        const std::string snake = KerasSnakeCase(entry.type);
-        const int count = used[snake]++;
-        entry.path = absl::StrCat(path.empty() ? "" : path + "/", "layers/", snake, count == 0 ? "" : absl::StrCat("_", count));
-      }
       entries.push_back(std::move(entry));
     }
     return entries;
   }
 
-  absl::StatusOr<std::string> ConvertSequential(const Json& model, const std::vector<Entry>& entries,
+  absl::StatusOr<std::string> ConvertSequential(const Json& model, std::vector<Entry>& entries, const std::string& path,
                                                 const std::optional<std::string>& input, int nesting) {
+    KerasContainer container(path);
     std::string current = input.value_or("");
-    for (const Entry& entry : entries) {
+    for (Entry& entry : entries) {
+      KerasCall call;
       if (entry.type == "InputLayer") {
         if (input.has_value()) continue;
-        if (!current.empty()) return Bad("layer \"", ShownText(entry.name), "\": a second InputLayer; a model has one input");
-      } else if (current.empty()) {
-        CAIRN_RETURN_IF_ERROR(AppendImpliedInput(model, entry));
-        current = head_;
+        if (!current.empty()) {
+          return Bad("layer \"", ShownText(entry.name), "\": a second InputLayer; a model has one input");
+        }
+      } else {
+        entry.path = container.PathOf(entry.type);
+        if (current.empty()) {
+          CAIRN_RETURN_IF_ERROR(AppendImpliedInput(model, entry));
+          current = head_;
+        }
+        call.inputs = {current};
       }
-      KerasCall call;
-      if (entry.type != "InputLayer") call.inputs = {current};
       CAIRN_ASSIGN_OR_RETURN(current, Append(entry, call, nesting));
     }
     return current;
@@ -141,7 +140,7 @@ class Converter {
     const Json* config = first.config;
     // The first layer of a model that is the first layer.
     const Json* nested = first.json;
-    for (int depth = 0; depth < kNestingMax && IsModel(TextOf(*nested, "class_name")); ++depth) {
+    for (int depth = 0; depth < kNestingMax && IsKerasModel(TextOf(*nested, "class_name")); ++depth) {
       const Json& layers = (*nested)["config"].is_object() && (*nested)["config"].contains("layers") ? (*nested)["config"]["layers"] : *nested;
       if (!layers.is_array() || layers.empty() || !layers[0].is_object() || !layers[0].contains("config")) break;
       nested = &layers[0];
@@ -163,18 +162,16 @@ class Converter {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> ConvertFunctional(const Json& config, const std::vector<Entry>& entries,
-                                                const std::optional<std::string>& input, int nesting) {
+  absl::StatusOr<std::string> ConvertFunctional(const Json& config, std::vector<Entry>& entries,
+                                                const std::string& path, const std::optional<std::string>& input,
+                                                int nesting) {
     CAIRN_ASSIGN_OR_RETURN(const std::string input_name, OnlyTensor(config, "input_layers", "input"));
     CAIRN_ASSIGN_OR_RETURN(const std::string output_name, OnlyTensor(config, "output_layers", "output"));
-    std::vector<KerasCall> calls;
-    for (const Entry& entry : entries) {
-      const Json none = Json::array();
-      const Json& nodes = entry.json->contains("inbound_nodes") ? (*entry.json)["inbound_nodes"] : none;
-      CAIRN_ASSIGN_OR_RETURN(KerasCall call, ReadKerasCall(entry.name, entry.type, nodes));
-      calls.push_back(std::move(call));
-    }
-    CAIRN_ASSIGN_OR_RETURN(const std::vector<size_t> order, TopologicalOrder(entries, calls));
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<KerasCall> calls, ReadCalls(entries));
+    std::vector<std::string> layers;
+    for (const Entry& entry : entries) layers.push_back(entry.name);
+    CAIRN_ASSIGN_OR_RETURN(const std::vector<size_t> order, OrderCalls(layers, calls));
+    NameContainers(calls, order, output_name, path, entries);
     std::map<std::string, std::string> names;  // of a layer's output: another's where the layer itself leaves none
     for (const size_t i : order) {
       const Entry& entry = entries[i];
@@ -214,59 +211,64 @@ class Converter {
     return Bad("config.", key, ": ", ShownJson(*list), " names no layer");
   }
 
-  // Keras lists layers so already; a file may not.
-  static absl::StatusOr<std::vector<size_t>> TopologicalOrder(const std::vector<Entry>& entries, const std::vector<KerasCall>& calls) {
-    std::map<std::string, size_t> places;
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (!places.emplace(entries[i].name, i).second) return Bad("layer \"", ShownText(entries[i].name), "\": two layers have this name");
+  static absl::StatusOr<std::vector<KerasCall>> ReadCalls(const std::vector<Entry>& entries) {
+    std::set<std::string> models;
+    for (const Entry& entry : entries) {
+      if (IsKerasModel(entry.type)) models.insert(entry.name);
     }
-    std::vector<size_t> open(entries.size());
-    std::vector<std::vector<size_t>> users(entries.size());
-    std::set<size_t> ready;
-    for (size_t i = 0; i < entries.size(); ++i) {
-      open[i] = calls[i].inputs.size();
-      for (const std::string& input : calls[i].inputs) {
-        const auto it = places.find(input);
-        if (it == places.end()) return Bad("layer \"", ShownText(entries[i].name), "\": its input \"", ShownText(input), "\" is no layer of the model");
-        users[it->second].push_back(i);
+    std::vector<KerasCall> calls;
+    for (const Entry& entry : entries) {
+      const Json none = Json::array();
+      const Json& nodes = entry.json->contains("inbound_nodes") ? (*entry.json)["inbound_nodes"] : none;
+      CAIRN_ASSIGN_OR_RETURN(KerasCall call, ReadKerasCall(entry.name, entry.type, nodes, models));
+      calls.push_back(std::move(call));
+    }
+    return calls;
+  }
+
+  // order: of OrderCalls.
+  static void NameContainers(const std::vector<KerasCall>& calls, const std::vector<size_t>& order,
+                             const std::string& output, const std::string& path, std::vector<Entry>& entries) {
+    std::map<std::string, int> numbers;
+    std::vector<std::vector<int>> inputs;
+    for (const size_t i : order) {
+      const KerasCall& call = calls[i];
+      std::vector<int>& of_layer = inputs.emplace_back();
+      for (const int place : KerasInputOrder(static_cast<int>(call.inputs.size()), call.keyword_inputs)) {
+        of_layer.push_back(numbers.at(call.inputs[static_cast<size_t>(place)]));
       }
-      if (open[i] == 0) ready.insert(i);
+      numbers.emplace(entries[i].name, static_cast<int>(numbers.size()));
     }
-    std::vector<size_t> order;
-    while (!ready.empty()) {
-      const size_t next = *ready.begin();
-      ready.erase(ready.begin());
-      order.push_back(next);
-      for (const size_t user : users[next]) {
-        if (--open[user] == 0) ready.insert(user);
-      }
+    const auto last = numbers.find(output);
+    if (last == numbers.end()) return;  // refused later
+    KerasContainer container(path);
+    for (const int number : KerasLayerOrder(inputs, last->second)) {
+      Entry& entry = entries[order[static_cast<size_t>(number)]];
+      entry.path = container.PathOf(entry.type);
     }
-    if (order.size() == entries.size()) return order;
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (open[i] > 0) return Bad("layer \"", ShownText(entries[i].name), "\": its inputs lead back to itself");
-    }
-    return Bad("config.layers: the layers form a circle");
   }
 
   // Returns the name of the layer whose output stands for this one's.
   absl::StatusOr<std::string> Append(const Entry& entry, const KerasCall& call, int nesting) {
-    if (IsModel(entry.type)) {
+    if (IsKerasModel(entry.type)) {
       if (call.inputs.size() != 1) return Bad("layer \"", ShownText(entry.name), "\": a model inside a model takes one input");
       const std::string before = call.inputs[0];
-      CAIRN_ASSIGN_OR_RETURN(const std::string last, ConvertModel(*entry.json, entry.path, before, nesting + 1));
-      if (last == head_) head_keras_ = entry.name;
+      inference_ += call.inference;  // the layers of a model that is called so are, too
+      const absl::StatusOr<std::string> last = ConvertModel(*entry.json, entry.path, before, nesting + 1);
+      inference_ -= call.inference;
+      if (last.ok() && *last == head_) head_keras_ = entry.name;
       return last;
     }
     CAIRN_ASSIGN_OR_RETURN(KerasLayer read, ReadKerasLayer(entry.type, entry.name, *entry.config));
-    if (auto* augmentation = std::get_if<v1::Augmentation>(&read.value)) {
-      CAIRN_RETURN_IF_ERROR(CheckHead(entry, call, read.moves_pixels_only));
-      result_.augmentation.push_back(std::move(*augmentation));
-      head_keras_ = entry.name;
-      return head_;
+    const bool inference = inference_ > 0 || call.inference;
+    if (const auto* augmentation = std::get_if<v1::Augmentation>(&read.value)) {
+      if (inference && !augmentation->has_random_crop()) return call.inputs[0];  // it does nothing
+      return Augment(entry, call, *augmentation, read.moves_pixels_only, inference);
     }
     v1::Layer& layer = std::get<v1::Layer>(read.value);
-    layer.mutable_inputs()->Assign(call.inputs.begin(), call.inputs.end());
+    SetInputs(call, &layer);
     if (call.causal) layer.mutable_multi_head_attention()->set_use_causal_mask(true);
+    if (inference && !layer.has_input()) layer.set_training(false);
     if (read.axis >= 0) axes_.push_back({static_cast<int>(result_.model.layers_size()), read.axis, entry.type});
     const bool extends_head = layer.has_rescaling() && call.inputs == std::vector<std::string>{head_};
     if (extends_head) rescaled_ = true;
@@ -277,6 +279,46 @@ class Converter {
     if (frozen_ > 0) layer.set_trainable(false);
     PushAt(std::move(layer), entry.path);
     return name;
+  }
+
+  static void SetInputs(const KerasCall& call, v1::Layer* layer) {
+    const size_t positional = call.inputs.size() - static_cast<size_t>(call.keyword_inputs);
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      layer->add_inputs(i < positional ? call.inputs[i] : absl::StrCat(kAttentionArguments[i], "=", call.inputs[i]));
+    }
+  }
+
+  absl::StatusOr<std::string> Augment(const Entry& entry, const KerasCall& call, const v1::Augmentation& augmentation,
+                                      bool moves_pixels_only, bool inference) {
+    CAIRN_RETURN_IF_ERROR(CheckHead(entry, call, moves_pixels_only));
+    bool changes = true;
+    if (augmentation.has_random_crop()) {
+      CAIRN_ASSIGN_OR_RETURN(changes, Crop(entry, augmentation.random_crop(), inference));
+    }
+    if (changes) *result_.data.add_augmentation() = augmentation;
+    head_keras_ = entry.name;
+    return head_;
+  }
+
+  // What a RandomCrop leaves is the model's input from now on; the examples keep their size. False: it leaves all of it.
+  absl::StatusOr<bool> Crop(const Entry& entry, const v1::RandomCrop& crop, bool inference) {
+    const auto bad = [&](const auto&... what) {
+      return Bad("layer \"", ShownText(entry.name), "\" (RandomCrop): ", what...);
+    };
+    if (inference) return bad("it is called with training=false; leave that away, or crop the data before");
+    auto& shape = *result_.model.mutable_layers(0)->mutable_input()->mutable_shape();
+    if (shape.size() != 3) return bad("its input is no picture; give it [height, width, channels]");
+    if (crop.height() < 1 || crop.width() < 1 || crop.height() > shape[0] || crop.width() > shape[1]) {
+      return bad(crop.height(), " x ", crop.width(), " is no part of its input, ", shape[0], " x ", shape[1],
+                 "; give it a height and a width within that");
+    }
+    if (crop.height() == shape[0] && crop.width() == shape[1]) return false;
+    if (result_.data.image_height() > 0) return bad("a second one that makes pictures smaller; leave one of them away");
+    result_.data.set_image_height(shape[0]);
+    result_.data.set_image_width(shape[1]);
+    shape[0] = crop.height();
+    shape[1] = crop.width();
+    return true;
   }
 
   void Push(v1::Layer layer, const std::string& path) {
@@ -302,7 +344,7 @@ class Converter {
 
   // A layer that takes what was there before an augmentation sees something else than in Keras.
   absl::Status CheckNotBeforeAugmentation(const Entry& entry, const std::string& input) const {
-    if (result_.augmentation.empty() || input != head_ || head_keras_ == head_) return absl::OkStatus();
+    if (result_.data.augmentation().empty() || input != head_ || head_keras_ == head_) return absl::OkStatus();
     return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownText(input), "\" as it is before \"", ShownText(head_keras_),
                "\"; let every layer take the augmented one");
   }
@@ -330,6 +372,7 @@ class Converter {
   std::string head_;        // the layer whose output is still the data: the input, or a Rescaling of it
   std::string head_keras_;  // what Keras calls that output: the last augmentation
   int frozen_ = 0;          // models around the layer at hand that are not trained
+  int inference_ = 0;       // that are called with training=False
   bool rescaled_ = false;
   bool head_used_ = false;  // by a layer that is not part of the head
 };
@@ -339,26 +382,6 @@ class Converter {
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
   CAIRN_ASSIGN_OR_RETURN(const Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
   return Converter().Convert(root);
-}
-
-std::string KerasSnakeCase(absl::string_view class_name) {
-  std::string words;  // 'WordWord' to 'Word_Word'
-  const auto upper = [&](size_t i) { return i < class_name.size() && absl::ascii_isupper(class_name[i]); };
-  const auto lower = [&](size_t i) { return i < class_name.size() && absl::ascii_islower(class_name[i]); };
-  for (size_t i = 0; i < class_name.size(); ++i) {
-    if (!absl::ascii_isalnum(class_name[i]) && class_name[i] != '_') continue;
-    words += class_name[i];
-    if (!upper(i + 1) || !lower(i + 2)) continue;
-    words += '_';
-    words += class_name[++i];
-    while (lower(i + 1)) words += class_name[++i];
-  }
-  std::string snake;  // 'rE' to 'r_e'
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (i > 0 && absl::ascii_islower(words[i - 1]) && absl::ascii_isupper(words[i])) snake += '_';
-    snake += absl::ascii_tolower(words[i]);
-  }
-  return snake;
 }
 
 }  // namespace cairn

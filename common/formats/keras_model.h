@@ -21,8 +21,10 @@ inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;  // ResNet-152's 
 
 struct KerasModel {
   v1::Model model;
-  // RandomFlip and the like, which stand before everything but a Rescaling: of the training data.
-  std::vector<v1::Augmentation> augmentation;
+  // What the model's head says of the data: `augmentation`, of RandomFlip and the like, which stand before everything but
+  // a Rescaling; and with a RandomCrop image_height and image_width, the size of the examples. The model's input is what
+  // the crop leaves of them.
+  v1::Data data;
   // By layer of `model`: where its weights stand in model.weights.h5, "layers/conv2d_1".
   std::vector<std::string> weight_paths;
 };
@@ -30,8 +32,5 @@ struct KerasModel {
 // Errors: INVALID_ARGUMENT `layer "conv2d" (Conv2D): data_format: "channels_first" is not supported; ...`, without the
 // source's name.
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view json);
-
-// Keras' own rule: "Conv2D" to "conv2d", "LeakyReLU" to "leaky_re_lu".
-std::string KerasSnakeCase(absl::string_view class_name);
 
 }  // namespace cairn

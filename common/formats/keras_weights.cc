@@ -1,16 +1,14 @@
 #include "common/formats/keras_weights.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/formats/hdf5_file.h"
 #include "common/formats/keras_class.h"
-#include "common/formats/keras_model.h"
+#include "common/formats/keras_order.h"
+#include "common/model/call_mode.h"
 
 namespace cairn {
 namespace {
@@ -95,33 +93,22 @@ absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& whe
 }  // namespace
 
 std::vector<int> KerasOrder(const Graph& graph) {
-  const size_t count = graph.nodes().size();
-  std::vector<int> depth(count, 0), met(count, -1);
-  for (size_t id = count; id-- > 0;) {
-    for (const int input : graph.nodes()[id].inputs) depth[static_cast<size_t>(input)] = std::max(depth[static_cast<size_t>(input)], depth[id] + 1);
+  std::vector<std::vector<int>> calls;
+  for (const Node& node : graph.nodes()) {
+    std::vector<int>& inputs = calls.emplace_back();
+    const bool attends = node.kind == LayerKind::kMultiHeadAttention;
+    const int keywords = attends ? ReadAttentionInputs(node.layer)->keywords : 0;
+    for (const int place : KerasInputOrder(static_cast<int>(node.inputs.size()), keywords)) {
+      inputs.push_back(node.inputs[static_cast<size_t>(place)]);
+    }
   }
-  int next = 0;
-  std::vector<int> open = {graph.output().id};  // a stack: inputs are met in their order, each before its neighbour
-  while (!open.empty()) {
-    const size_t id = static_cast<size_t>(open.back());
-    open.pop_back();
-    if (met[id] >= 0) continue;
-    met[id] = next++;
-    const std::vector<int>& inputs = graph.nodes()[id].inputs;
-    open.insert(open.end(), inputs.rbegin(), inputs.rend());
-  }
-  std::vector<int> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    const size_t i = static_cast<size_t>(a), j = static_cast<size_t>(b);
-    return depth[i] != depth[j] ? depth[i] > depth[j] : met[i] < met[j];
-  });
-  return order;
+  return KerasLayerOrder(calls, graph.output().id);
 }
 
 bool IsSequentialModel(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (node.id > 0 && (node.inputs.size() != 1 || node.inputs[0] != node.id - 1)) return false;
+    if (InfersAlways(node)) return false;
   }
   return true;
 }
@@ -129,13 +116,11 @@ bool IsSequentialModel(const Graph& graph) {
 std::vector<std::string> KerasLayerPaths(const Graph& graph) {
   const bool sequential = IsSequentialModel(graph);
   std::vector<std::string> paths(graph.nodes().size());
-  std::map<std::string, int> used;
+  KerasContainer container;
   for (const int id : KerasOrder(graph)) {
     const Node& node = graph.nodes()[static_cast<size_t>(id)];
     if (sequential && node.kind == LayerKind::kInput) continue;
-    const std::string snake = KerasSnakeCase(KerasClass(node));
-    const int count = used[snake]++;
-    paths[static_cast<size_t>(id)] = absl::StrCat("layers/", snake, count == 0 ? "" : absl::StrCat("_", count));
+    paths[static_cast<size_t>(id)] = container.PathOf(KerasClass(node));
   }
   return paths;
 }

@@ -18,11 +18,10 @@
 
 namespace cairn {
 
-// Node ids in the order of Keras' model.layers: by depth (the longest way to the output), those of one depth in the
-// order in which a search from the output meets them. Files are named by it, so that it has to be Keras' own.
+// Node ids in the order of Keras' model.layers (keras_order.h). Files are named by it, so that it has to be Keras' own.
 std::vector<int> KerasOrder(const Graph& graph);
 
-// Whether Keras would call it Sequential: each layer takes the one before it and nothing else.
+// Whether Keras would call it Sequential: each layer takes the one before it and nothing else, not even `training`.
 bool IsSequentialModel(const Graph& graph);
 
 // By node: "layers/conv2d_1"; empty: the layer has no group (the input of a Sequential model).

@@ -113,7 +113,7 @@ void ReadPooling2D(KerasConfig& c, v1::Pooling2D* pooling) {
 
 void ReadPooling1D(KerasConfig& c, v1::Pooling1D* pooling) {
   pooling->set_pool_size(OneInt(c, "pool_size", 2));
-  pooling->set_strides(OneInt(c, "strides", 0));
+  if (const int32_t strides = OneInt(c, "strides", 0); strides != 0) pooling->set_strides(strides);
   PaddingAndChannels(c, pooling);
 }
 

@@ -26,13 +26,17 @@ FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-absl::StatusOr<FileDescriptor> OpenPlainFile(const std::string& path, int flags) {
+namespace {
+
+// `name` in `directory`; `path` is what errors name.
+absl::StatusOr<FileDescriptor> OpenPlainFileAt(int directory, const char* name, const std::string& path, int flags) {
   // O_NONBLOCK: a pipe is refused, not waited for. It means nothing to a regular file.
-  FileDescriptor file(::open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644));
+  FileDescriptor file(::openat(directory, name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644));
   struct stat info {};
   const bool opened = file.get() >= 0;
   const int error = errno;
-  const int looked = opened ? ::fstat(file.get(), &info) : ::stat(path.c_str(), &info);
+  const int follow = flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;
+  const int looked = opened ? ::fstat(file.get(), &info) : ::fstatat(directory, name, &info, follow);
   if (looked == 0 && !S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is not a regular file"));
@@ -42,18 +46,7 @@ absl::StatusOr<FileDescriptor> OpenPlainFile(const std::string& path, int flags)
   return file;
 }
 
-absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileError(path, "cannot write");
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Buffer> ReadFileBytes(const std::string& path, size_t bytes_max) {
-  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_RDONLY));
+absl::StatusOr<Buffer> ReadAll(const FileDescriptor& file, const std::string& path, size_t bytes_max) {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return FileError(path, "cannot be looked at");
   const auto size = static_cast<size_t>(info.st_size);
@@ -69,6 +62,33 @@ absl::StatusOr<Buffer> ReadFileBytes(const std::string& path, size_t bytes_max) 
     at += static_cast<size_t>(n);
   }
   return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<FileDescriptor> OpenPlainFile(const std::string& path, int flags) {
+  return OpenPlainFileAt(AT_FDCWD, path.c_str(), path, flags);
+}
+
+absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError(path, "cannot write");
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Buffer> ReadFileBytes(const std::string& path, size_t bytes_max) {
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFile(path, O_RDONLY));
+  return ReadAll(file, path, bytes_max);
+}
+
+absl::StatusOr<Buffer> ReadFileBytesAt(int directory, const char* name, absl::string_view path, size_t bytes_max) {
+  const std::string where = absl::StrCat(path, "/", name);
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor file, OpenPlainFileAt(directory, name, where, O_RDONLY | O_NOFOLLOW));
+  return ReadAll(file, where, bytes_max);
 }
 
 }  // namespace cairn

@@ -41,4 +41,7 @@ absl::Status WriteAll(int fd, absl::string_view bytes, absl::string_view path);
 // A whole regular file. Errors: those of OpenPlainFile; INVALID_ARGUMENT it has more than bytes_max.
 absl::StatusOr<Buffer> ReadFileBytes(const std::string& path, size_t bytes_max = SIZE_MAX);
 
+// The same of `name` in an open directory, which is called `path` in errors; no symbolic link is followed.
+absl::StatusOr<Buffer> ReadFileBytesAt(int directory, const char* name, absl::string_view path, size_t bytes_max);
+
 }  // namespace cairn

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/model/given.h"
 #include "common/model/job_check.h"
 #include "common/model/model_file_name.h"
 #include "common/model/path_template.h"
@@ -267,7 +268,7 @@ absl::Status CheckModelCheckpoint(const Checker& check, v1::ModelCheckpoint* mod
   v1::Checkpoints& checkpoints = *spec.mutable_checkpoints();
   if (checkpoints.dir().empty()) {
     checkpoints.set_dir(DirectoryBeside(*path, spec.name()));
-    checkpoints.set_keep_max(2);
+    if (!checkpoints.has_keep_max()) checkpoints.set_keep_max(2);
     warnings->push_back(absl::StrCat("callbacks: model files are made from checkpoints, which go to \"",
                                      checkpoints.dir(), "\"; set checkpoints.dir for another place"));
   }
@@ -337,6 +338,17 @@ absl::Status CheckTogether(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// As the user gave them: before callbacks fill in theirs.
+absl::Status CheckCheckpointNumbers(const v1::Checkpoints& c) {
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.every_steps", c.has_every_steps(), c.every_steps(), "no such rule"));
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.every_epochs", c.has_every_epochs(), c.every_epochs(), "1 where no other rule is set"));
+  if (c.has_every_minutes() && (!(c.every_minutes() > 0) || !std::isfinite(c.every_minutes()))) {
+    return Bad("checkpoints.every_minutes: ", c.every_minutes(), " is not allowed; leave it out for no such rule, or give a number such as 10");
+  }
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.keep_max", c.has_keep_max(), c.keep_max(), "3"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string CallbackName(const v1::Callback& callback) {
@@ -355,6 +367,7 @@ absl::Status CheckCallbacks(v1::JobSpec* spec, std::vector<std::string>* warning
     return Bad("callbacks: ", spec->callbacks_size(), " of them; at most ", kCallbacksMax, " are allowed");
   }
   CAIRN_RETURN_IF_ERROR(CheckTogether(*spec));
+  CAIRN_RETURN_IF_ERROR(CheckCheckpointNumbers(spec->checkpoints()));
   // First: its checkpoints serve the others.
   for (int i = 0; i < spec->callbacks_size(); ++i) {
     if (!spec->callbacks(i).has_backup_and_restore()) continue;

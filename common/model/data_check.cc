@@ -223,19 +223,28 @@ absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
 
 }  // namespace
 
-absl::Status CheckAugmentation(const v1::Data& data, const Shape& example_shape) {
+Shape ExampleShape(const v1::Data& data, const Shape& input_shape) {
+  if (data.image_height() == 0 || data.image_width() == 0 || input_shape.size() != 3) return input_shape;
+  return {data.image_height(), data.image_width(), input_shape[2]};
+}
+
+absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape) {
   if (data.augmentation().empty()) return absl::OkStatus();
   if (data.augmentation_size() > kAugmentationsMax) {
     return Bad("data.augmentation: ", data.augmentation_size(), " steps; at most ", kAugmentationsMax, " are allowed");
   }
-  if (example_shape.size() != 3) {
-    return Bad("data.augmentation: for pictures, but the model's input is ", ToString(example_shape),
+  if (input_shape.size() != 3) {
+    return Bad("data.augmentation: for pictures, but the model's input is ", ToString(input_shape),
                "; leave it away, or make the input [height, width, channels]");
   }
+  Shape shape = ExampleShape(data, input_shape);
   for (int i = 0; i < data.augmentation_size(); ++i) {
-    CAIRN_RETURN_IF_ERROR(CheckStep(absl::StrCat("data.augmentation[", i, "]"), data.augmentation(i), example_shape));
+    CAIRN_RETURN_IF_ERROR(CheckStep(absl::StrCat("data.augmentation[", i, "]"), data.augmentation(i), shape));
+    if (data.augmentation(i).has_random_crop()) shape = input_shape;
   }
-  return absl::OkStatus();
+  if (shape == input_shape) return absl::OkStatus();
+  return Bad("data.image_height: pictures are resized to ", ToString(shape), ", but the model's input is ",
+             ToString(input_shape), "; make them equal, or make one of the other by a random_crop");
 }
 
 absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph) {

@@ -12,8 +12,12 @@
 
 namespace cairn {
 
-// data.augmentation alone, for examples of this shape.
-absl::Status CheckAugmentation(const v1::Data& data, const Shape& example_shape);
+// Of an example before augmentation. It is that of the model's input, or has the data's image_height and image_width;
+// where these differ from the input's, a random_crop makes the input of the example.
+Shape ExampleShape(const v1::Data& data, const Shape& input_shape);
+
+// data.augmentation alone, which ends in the model's input.
+absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape);
 
 // Everything that needs no data. Fills in defaults.
 absl::Status CheckDataPipeline(v1::JobSpec* spec, const Graph& graph);

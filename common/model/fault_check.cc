@@ -91,16 +91,11 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
   if (c.dir().size() > kPathBytesMax) {
     return Bad("checkpoints.dir: longer than ", kPathBytesMax, " bytes; use a shorter one");
   }
-  if (c.every_steps() < 0) return Bad("checkpoints.every_steps: ", c.every_steps(), " is negative; use 1 or more");
-  if (c.every_epochs() < 0) return Bad("checkpoints.every_epochs: ", c.every_epochs(), " is negative; use 1 or more");
-  if (!(c.every_minutes() >= 0) || !std::isfinite(c.every_minutes())) {
-    return Bad("checkpoints.every_minutes: ", c.every_minutes(), " is negative or not finite; use a number such as 10");
-  }
   if (c.every_steps() == 0 && c.every_epochs() == 0 && c.every_minutes() == 0) c.set_every_epochs(1);
-  if (c.keep_max() < 0 || c.keep_max() > kKeepMaxMax) {
+  if (c.keep_max() > kKeepMaxMax) {
     return Bad("checkpoints.keep_max: ", c.keep_max(), " is not within 1 .. ", kKeepMaxMax, "; use 3, say");
   }
-  if (c.keep_max() == 0) c.set_keep_max(kKeepMaxDefault);
+  if (!c.has_keep_max()) c.set_keep_max(kKeepMaxDefault);
   if (!v1::Checkpoints::Mode_IsValid(c.mode())) {
     return Bad("checkpoints.mode: ", static_cast<int>(c.mode()), " is not known; use MIN, MAX, or leave it away");
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/limits.h"
+#include "common/model/call_mode.h"
 #include "common/model/graph_shapes.h"
 #include "common/model/nearest.h"
 
@@ -249,7 +250,13 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
                       absl::StrCat(type[0] == 'a' ? "an " : "a ", type,
                                    " joins two or more layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
   }
-  for (const std::string& name : layer->inputs()) {
+  std::vector<std::string> names(layer->inputs().begin(), layer->inputs().end());
+  if (node->kind == LayerKind::kMultiHeadAttention) {
+    absl::StatusOr<AttentionInputs> inputs = ReadAttentionInputs(*layer);
+    if (!inputs.ok()) return LayerError(node->name, inputs.status().message());
+    names = std::move(inputs->layers);
+  }
+  for (const std::string& name : names) {
     CAIRN_ASSIGN_OR_RETURN(const int input, FindInput(*node, name));
     node->inputs.push_back(input);
   }
@@ -274,6 +281,9 @@ absl::StatusOr<int> GraphBuilder::FindInput(const Node& node, const std::string&
 }
 
 absl::Status GraphBuilder::InferNode(Node* node) {
+  if (node->layer.training()) {
+    return LayerError(node->name, "training: true would compute as in training when it is evaluated, too; leave it away, or set false");
+  }
   std::vector<Shape> inputs;
   for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);
   const size_t first = graph_.variables_.size();
@@ -282,7 +292,8 @@ absl::Status GraphBuilder::InferNode(Node* node) {
   }
   for (size_t i = first; i < graph_.variables_.size(); ++i) {
     graph_.variables_[i].node = node->id;
-    if (!node->trainable) graph_.variables_[i].kind = VariableKind::kFrozen;
+    VariableKind& kind = graph_.variables_[i].kind;
+    if (!node->trainable || (InfersAlways(*node) && kind == VariableKind::kMovingAverage)) kind = VariableKind::kFrozen;
     node->variables.push_back(static_cast<int>(i));
   }
   return absl::OkStatus();

@@ -43,7 +43,7 @@ absl::Status InferMultiHeadAttention(absl::Span<const Shape> inputs, Node* node,
   }
   CAIRN_RETURN_IF_ERROR(NeedPositive("num_heads", mha->num_heads(), "8"));
   CAIRN_RETURN_IF_ERROR(NeedPositive("key_dim", mha->key_dim(), "64"));
-  if (mha->value_dim() == 0) mha->set_value_dim(mha->key_dim());
+  if (!mha->has_value_dim()) mha->set_value_dim(mha->key_dim());
   CAIRN_RETURN_IF_ERROR(NeedPositive("value_dim", mha->value_dim(), "64"));
   CAIRN_RETURN_IF_ERROR(NeedRate("dropout", mha->dropout()));
   if (!mha->has_use_bias()) mha->set_use_bias(true);

@@ -40,8 +40,8 @@ absl::Status SlideAlong(const char* what, const Shape& input, v1::Padding paddin
 
 template <typename Conv>
 absl::Status ReadMultiplier(Conv* conv) {
-  if (conv->depth_multiplier() == 0) conv->set_depth_multiplier(1);
-  if (conv->depth_multiplier() < 0) {
+  if (!conv->has_depth_multiplier()) conv->set_depth_multiplier(1);
+  if (conv->depth_multiplier() < 1) {
     return Bad("depth_multiplier ", conv->depth_multiplier(), " is not positive; use 1 or more");
   }
   return absl::OkStatus();
@@ -68,9 +68,9 @@ absl::Status InferConv2D(const Shape& input, Node* node, std::vector<Variable>* 
 absl::Status InferConv1D(const Shape& input, Node* node, std::vector<Variable>* variables) {
   v1::Conv1D* conv = node->layer.mutable_conv1d();
   CAIRN_RETURN_IF_ERROR(NeedSequence(input));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t kernel, ReadOne("kernel_size", 0, conv->kernel_size()));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t strides, ReadOne("strides", 1, conv->strides()));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t dilation, ReadOne("dilation_rate", 1, conv->dilation_rate()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t kernel, ReadOne("kernel_size", 0, conv->kernel_size() != 0, conv->kernel_size()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t strides, ReadOne("strides", 1, conv->has_strides(), conv->strides()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t dilation, ReadOne("dilation_rate", 1, conv->has_dilation_rate(), conv->dilation_rate()));
   conv->set_strides(strides);
   conv->set_dilation_rate(dilation);
   node->window.kernel[1] = kernel;
@@ -161,8 +161,8 @@ absl::Status InferPooling2D(const Shape& input, v1::Pooling2D* pooling, Node* no
 
 absl::Status InferPooling1D(const Shape& input, v1::Pooling1D* pooling, Node* node) {
   CAIRN_RETURN_IF_ERROR(NeedSequence(input));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t pool_size, ReadOne("pool_size", 2, pooling->pool_size()));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t strides, ReadOne("strides", pool_size, pooling->strides()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t pool_size, ReadOne("pool_size", 2, pooling->has_pool_size(), pooling->pool_size()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t strides, ReadOne("strides", pool_size, pooling->has_strides(), pooling->strides()));
   pooling->set_pool_size(pool_size);
   pooling->set_strides(strides);
   node->window.kernel[1] = pool_size;

@@ -11,6 +11,7 @@
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
+#include "common/model/given.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/strategy_check.h"
 #include "common/model/step_check.h"
@@ -68,12 +69,12 @@ absl::Status CheckData(v1::Data* data) {
   }
   for (int32_t side : {data->image_height(), data->image_width()}) {
     if (side < 0 || side > kImageSideMax) {
-      return Bad("data.image_height: ", data->image_height(), " x ", data->image_width(),
+      return Bad("data.image_height, image_width: ", data->image_height(), " x ", data->image_width(),
                  " pixels are not within 1 .. ", kImageSideMax, " each; use a size such as 128 x 128");
     }
   }
-  CAIRN_RETURN_IF_ERROR(NotNegative("data.cache_mib", data->cache_mib(), "use a number of MiB, or 0 for the default"));
-  if (data->cache_mib() == 0) data->set_cache_mib(1024);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("data.cache_mib", data->has_cache_mib(), data->cache_mib(), "1024"));
+  if (!data->has_cache_mib()) data->set_cache_mib(1024);
   if (data->label_column().empty()) data->set_label_column("-1");
   if (!data->has_shuffle()) data->set_shuffle(true);
   return absl::OkStatus();
@@ -87,7 +88,9 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
                " cannot hold pictures; use [height, width, 3], or 1 for grey ones");
   }
   if (data.image_height() == 0) return absl::OkStatus();
-  if (!image || input[0] != data.image_height() || input[1] != data.image_width()) {
+  const bool cropped = std::any_of(data.augmentation().begin(), data.augmentation().end(),
+                                   [](const v1::Augmentation& step) { return step.has_random_crop(); });
+  if (!image || (ExampleShape(data, input) != input && !cropped)) {
     return Bad("data.image_height: pictures are resized to ", data.image_height(), " x ", data.image_width(),
                ", but the model's input is ", ToString(input),
                "; make them equal, or leave image_height and image_width away");
@@ -158,11 +161,11 @@ absl::Status CheckMetrics(v1::JobSpec* spec, int64_t outputs) {
                  "ROOT_MEAN_SQUARED_ERROR");
     }
     if (metric->kind() != v1::Metric::TOP_K_ACCURACY) {
-      if (metric->k() != 0) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it away");
+      if (metric->has_k()) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it away");
       continue;
     }
-    if (metric->k() == 0) metric->set_k(kTopKDefault);
-    if (metric->k() < 0) return Bad("metrics[", i, "].k: ", metric->k(), " is negative; use a number such as 5");
+    CAIRN_RETURN_IF_ERROR(AtLeastOne(absl::StrCat("metrics[", i, "].k"), metric->has_k(), metric->k(), absl::StrCat(kTopKDefault)));
+    if (!metric->has_k()) metric->set_k(kTopKDefault);
     if (metric->k() > outputs) {
       return Bad("metrics[", i, "].k: ", metric->k(), " is more than the model's ", outputs,
                  " outputs; use a smaller k");
@@ -187,14 +190,14 @@ absl::Status CheckStrategy(v1::JobSpec* spec) {
 
 // Counts of examples, steps and replicas.
 absl::Status CheckCounts(v1::JobSpec* spec) {
-  CAIRN_RETURN_IF_ERROR(NotNegative("batch_size", spec->batch_size(), "use a number such as 32"));
-  if (spec->batch_size() == 0) spec->set_batch_size(32);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("batch_size", spec->has_batch_size(), spec->batch_size(), "32"));
+  if (!spec->has_batch_size()) spec->set_batch_size(32);
   if (spec->batch_size() > kBatchSizeMax) {
     return Bad("batch_size: ", spec->batch_size(), " is above the limit of ", kBatchSizeMax, "; use a smaller one");
   }
-  CAIRN_RETURN_IF_ERROR(NotNegative("epochs", spec->epochs(), "use 1 or more"));
-  if (spec->epochs() == 0) spec->set_epochs(1);
-  CAIRN_RETURN_IF_ERROR(NotNegative("replicas", spec->replicas(), "use 1 or more, or leave it away"));
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("epochs", spec->has_epochs(), spec->epochs(), "1"));
+  if (!spec->has_epochs()) spec->set_epochs(1);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("replicas", spec->has_replicas(), spec->replicas(), "one for each worker slot"));
   if (spec->replicas() > kReplicasMax) {
     return Bad("replicas: ", spec->replicas(), " is above the limit of ", kReplicasMax, "; use fewer");
   }
@@ -202,17 +205,16 @@ absl::Status CheckCounts(v1::JobSpec* spec) {
     return Bad("batch_size: ", spec->batch_size(), " is less than the ", spec->replicas(),
                " replicas that share each batch; use a larger batch_size or fewer replicas");
   }
-  CAIRN_RETURN_IF_ERROR(
-      NotNegative("steps_per_epoch", spec->steps_per_epoch(), "use 1 or more, or leave it away for all batches"));
-  CAIRN_RETURN_IF_ERROR(NotNegative("validation_freq", spec->validation_freq(), "use 1 or more"));
-  if (spec->validation_freq() == 0) spec->set_validation_freq(1);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("steps_per_epoch", spec->has_steps_per_epoch(), spec->steps_per_epoch(), "all batches of the data"));
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("validation_freq", spec->has_validation_freq(), spec->validation_freq(), "1"));
+  if (!spec->has_validation_freq()) spec->set_validation_freq(1);
   if (spec->validation_by() == v1::VALIDATION_BY_UNSPECIFIED) spec->set_validation_by(v1::BY_REPLICAS);
   return absl::OkStatus();
 }
 
 absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
+  if (!spec.has_partition_bytes()) return absl::OkStatus();
   const int64_t bytes = spec.partition_bytes();
-  if (bytes == 0) return absl::OkStatus();
   if (bytes % (kSpaceAlignment * 4) != 0 || bytes < kPartitionBytesMin || bytes > kPartitionBytesMax) {
     return Bad("partition_bytes: ", bytes, " is not a multiple of ", kSpaceAlignment * 4, " within ",
                kPartitionBytesMin, " .. ", kPartitionBytesMax, "; use 4194304 or leave it away");
@@ -228,13 +230,14 @@ absl::Status CheckCluster(v1::JobSpec* spec) {
     return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   }
   if (spec->wire_dtype() == v1::DATA_TYPE_UNSPECIFIED) spec->set_wire_dtype(v1::FLOAT32);
-  if (spec->threads_per_replica() < 0 || spec->threads_per_replica() > kThreadsPerReplicaMax) {
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("threads_per_replica", spec->has_threads_per_replica(), spec->threads_per_replica(), "1"));
+  if (spec->threads_per_replica() > kThreadsPerReplicaMax) {
     return Bad("threads_per_replica: ", spec->threads_per_replica(), " is not within 1 .. ", kThreadsPerReplicaMax,
                "; use 1, unless a worker has more cores than slots");
   }
-  if (spec->threads_per_replica() == 0) spec->set_threads_per_replica(1);
-  CAIRN_RETURN_IF_ERROR(NotNegative("min_workers", spec->min_workers(), "use 1 or more"));
-  if (spec->min_workers() == 0) spec->set_min_workers(1);
+  if (!spec->has_threads_per_replica()) spec->set_threads_per_replica(1);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("min_workers", spec->has_min_workers(), spec->min_workers(), "1"));
+  if (!spec->has_min_workers()) spec->set_min_workers(1);
   CAIRN_RETURN_IF_ERROR(NotNegative("max_workers", spec->max_workers(), "use 1 or more, or 0 for no limit"));
   if (spec->strategy() == v1::MIRRORED) {
     if (spec->min_workers() > 1 || spec->max_workers() > 1) {
@@ -256,15 +259,29 @@ absl::Status CheckCluster(v1::JobSpec* spec) {
 }
 
 absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
-  const Shape& input = job.graph.input_shape();
+  const Shape &input = job.graph.input_shape(), expected = ExampleShape(job.spec.data(), input);
   const Shape example(data.example_shape().begin(), data.example_shape().end());
   const bool resized = data.format() == v1::Data::IMAGE_FOLDER && job.spec.data().image_height() == 0;
   if (resized && input.size() == 3 && (input[2] == 1 || input[2] == 3)) return absl::OkStatus();
-  if (input == example) return absl::OkStatus();
+  if (expected == example) return absl::OkStatus();
+  if (expected != input) {
+    return Bad("data.image_height: ", job.spec.data().image_height(), " x ", job.spec.data().image_width(),
+               ", but the examples of ", data.path(), " are ", ToString(example),
+               "; set image_height and image_width to that");
+  }
   return Bad(
       "model.layers[0].input.shape: ", ToString(input), ", but the examples of ", data.path(), " are ",
       ToString(example), "; set the shape to ", ToString(example),
       NumElements(input) == NumElements(example) && example.size() > input.size() ? " and add a flatten layer" : "");
+}
+
+// The label that decides what the labels are, where it is known.
+std::string Example(const v1::DataInfo& data) {
+  return data.deciding_label().empty() ? "" : absl::StrCat(" (", data.deciding_label(), ")");
+}
+
+const char* OtherLabels(const v1::DataInfo& data) {
+  return data.format() == v1::Data::TFRECORD ? "name another feature in data.tfrecord.label" : "another data.label_column";
 }
 
 absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
@@ -275,11 +292,11 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
   if (IsCategorical(kind)) {
     if (data.classes() == 0) {
       return Bad("loss.kind: ", name, " needs class numbers, but the labels of ", data.path(),
-                 " are plain numbers; use MEAN_SQUARED_ERROR, or another label_column");
+                 " are plain numbers", Example(data), "; mend them, use MEAN_SQUARED_ERROR, or ", OtherLabels(data));
     }
     if (units >= data.classes()) return absl::OkStatus();
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has ", data.classes(),
-               " classes; set units: ", data.classes());
+               " classes", Example(data), "; set units: ", data.classes(), data.deciding_label().empty() ? "" : ", or mend the label");
   }
   if (units != 1) {
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",

@@ -83,9 +83,9 @@ absl::Status ReadPair(const char* field, int64_t fallback, Numbers* numbers, int
   return absl::OkStatus();
 }
 
-absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, int32_t given) {
-  if (given == 0 && fallback == 0) return Bad(field, " is missing; give a number such as 3");
-  const int32_t number = given == 0 ? fallback : given;
+absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, bool given, int32_t value) {
+  if (!given && fallback == 0) return Bad(field, " is missing; give a number such as 3");
+  const int32_t number = given ? value : fallback;
   CAIRN_RETURN_IF_ERROR(CheckWindowNumber(field, number));
   return number;
 }

@@ -32,8 +32,8 @@ absl::Status Bad(const Args&... args) {
 // A pair (height, width) given as none, one or two numbers; `fallback` 0: it is required. Writes the pair back to the
 // field.
 absl::Status ReadPair(const char* field, int64_t fallback, Numbers* numbers, int64_t pair[2]);
-// One number; 0 is none. Returns it, or the fallback.
-absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, int32_t given);
+// One number. Returns it, or the fallback where none is given; `fallback` 0: it is required.
+absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, bool given, int32_t value);
 absl::Status NeedPositive(const char* field, int64_t value, const char* example);
 absl::Status NeedRate(const char* field, float rate);  // in [0, 1)
 absl::Status NeedEpsilon(float epsilon);

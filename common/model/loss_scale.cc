@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/given.h"
 
 namespace cairn {
 
@@ -30,18 +31,16 @@ absl::Status ResolveLossScaling(v1::JobSpec* spec) {
                      "left out must not depend on which gradients came first; use 0, BFLOAT16 or FLOAT32"));
   }
   v1::LossScaling& scaling = *spec->mutable_loss_scaling();
-  if (scaling.initial_scale() == 0) scaling.set_initial_scale(LossScaleRule().initial);
+  if (!scaling.has_initial_scale()) scaling.set_initial_scale(LossScaleRule().initial);
   int exponent = 0;
   if (!IsLossScale(scaling.initial_scale()) || std::frexp(scaling.initial_scale(), &exponent) != 0.5f) {
     return absl::InvalidArgumentError(absl::StrCat("loss_scaling.initial_scale: ", scaling.initial_scale(),
                                                    " is no power of two from 1 to ", static_cast<int64_t>(kLossScaleMax),
                                                    "; use one such as 32768"));
   }
-  if (scaling.dynamic_growth_steps() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("loss_scaling.dynamic_growth_steps: ", scaling.dynamic_growth_steps(), " is negative; use 1 or more"));
-  }
-  if (scaling.dynamic_growth_steps() == 0) scaling.set_dynamic_growth_steps(static_cast<int32_t>(LossScaleRule().growth_steps));
+  const std::string otherwise = absl::StrCat(LossScaleRule().growth_steps);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("loss_scaling.dynamic_growth_steps", scaling.has_dynamic_growth_steps(), scaling.dynamic_growth_steps(), otherwise));
+  if (!scaling.has_dynamic_growth_steps()) scaling.set_dynamic_growth_steps(static_cast<int32_t>(LossScaleRule().growth_steps));
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// The name of a job's state, as users see it in tables, logs and errors. Any thread.
+// The states of a job: their names, as users see them in tables, logs and errors, and what they have in common. Any thread.
 #pragma once
 
 #include "cairn/v1/job_status.pb.h"
@@ -21,9 +21,17 @@ inline const char* StateText(v1::JobState state) {
       return "failed";
     case v1::CANCELLED:
       return "cancelled";
+    case v1::ENDED_WITH_ERRORS:
+      return "ended with errors";
     default:
       return "unknown";
   }
 }
+
+// All steps are done, and the weights are on disk at the versions that the digest was taken of.
+inline bool IsComplete(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::ENDED_WITH_ERRORS; }
+
+// The job has ended: nothing of it changes any more.
+inline bool IsFinal(v1::JobState state) { return IsComplete(state) || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/given.h"
 #include "common/model/loss_scale.h"
 
 namespace cairn {
@@ -35,8 +36,8 @@ absl::Status ResolveComputeType(v1::JobSpec* spec) {
 }  // namespace
 
 absl::Status ResolveStep(v1::JobSpec* spec) {
-  if (spec->accumulate_steps() < 0) return Bad("accumulate_steps: ", spec->accumulate_steps(), " is negative; use 1 or more");
-  if (spec->accumulate_steps() == 0) spec->set_accumulate_steps(1);
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("accumulate_steps", spec->has_accumulate_steps(), spec->accumulate_steps(), "1"));
+  if (!spec->has_accumulate_steps()) spec->set_accumulate_steps(1);
   const int64_t examples = int64_t{spec->batch_size()} * spec->accumulate_steps();
   if (examples > kBatchSizeMax) {
     return Bad("accumulate_steps: ", spec->accumulate_steps(), " batches of ", spec->batch_size(), " make steps of ", examples,

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/fault_check.h"
+#include "common/model/given.h"
 
 namespace cairn {
 namespace {
@@ -24,7 +25,7 @@ absl::Status CheckCentralStorage(const v1::JobSpec& spec) {
 
 absl::Status CheckLocalSync(const v1::JobSpec& spec) {
   const int32_t group = spec.local_sync();
-  if (group < 0) return Bad("local_sync: ", group, " is negative; use 1 or more");
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("local_sync", spec.has_local_sync(), group, "1"));
   if (group <= 1) return absl::OkStatus();
   if (spec.strategy() != v1::PARAMETER_SERVER) {
     return Bad("local_sync: only for strategy PARAMETER_SERVER, not ", v1::Strategy_Name(spec.strategy()),

@@ -46,7 +46,7 @@ std::string ShortBytes(uint64_t bytes) {
   double value = static_cast<double>(bytes);
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, value, units[unit]);
 }
 
 std::string FigureText(double value) {
@@ -81,6 +81,16 @@ std::string OptimizerText(const v1::Optimizer& optimizer) {
 
 std::string NoteText(const v1::CallbackNote& note) {
   return absl::StrFormat("epoch %d: %s: %s", note.epoch() + 1, note.callback(), note.text());
+}
+
+std::string EventText(const v1::JobEvent& event, absl::TimeZone zone) {
+  return absl::StrFormat("%s %s%s", absl::FormatTime("%H:%M:%S", absl::FromUnixMillis(event.unix_ms()), zone), event.warning() ? "warning: " : "",
+                         event.text());
+}
+
+std::string DegradedText(const v1::Degraded& degraded, absl::TimeZone zone) {
+  const std::string since = absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(degraded.since_unix_ms()), zone);
+  return absl::StrFormat("degraded since %s: %s", since, degraded.text());
 }
 
 std::string Table(const std::vector<std::vector<std::string>>& rows) {

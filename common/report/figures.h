@@ -27,6 +27,12 @@ std::string OptimizerText(const v1::Optimizer& optimizer);  // "adam, learning r
 
 std::string NoteText(const v1::CallbackNote& note);         // "epoch 7: early_stopping: val_loss did not improve ..."
 
+// "14:03:22 worker "worker-1" is gone; replicas 1,3 go to worker "worker-0"".
+std::string EventText(const v1::JobEvent& event, absl::TimeZone zone);
+
+// "degraded since 2026-11-23 14:03:22: 4 of 12 partitions lack a backup in sync ..."
+std::string DegradedText(const v1::Degraded& degraded, absl::TimeZone zone);
+
 // Columns padded to their widest cell, two spaces between; a header line first.
 std::string Table(const std::vector<std::vector<std::string>>& rows);
 

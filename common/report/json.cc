@@ -137,10 +137,10 @@ Json ToJson(const v1::JobStatus& job) { return Writer(job.spec()).Write(job, tru
 
 std::string JobJson(const v1::JobStatus& job) { return Dump(ToJson(job)); }
 
-std::string JobsJson(const std::vector<v1::JobStatus>& jobs) {
+std::string JobsJson(const v1::ListJobsResponse& jobs) {
   Json list = Json::array();
-  for (const v1::JobStatus& job : jobs) list.push_back(ToJson(job));
-  return Dump({{"jobs", list}});
+  for (const v1::JobStatus& job : jobs.jobs()) list.push_back(ToJson(job));
+  return Dump({{"jobs", list}, {"retention", jobs.retention()}});
 }
 
 std::string NodesJson(const std::vector<v1::NodeStatus>& nodes) {

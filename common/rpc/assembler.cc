@@ -33,6 +33,7 @@ Frame FrameSplitter::Next() {
   if (offset_ > 0) {  // once is enough
     chunk.image.clear();
     chunk.scalars.clear();
+    chunk.figures.clear();
   }
   chunk.payload = whole_.payload.Slice(offset_, n);
   chunk.payload_offset = offset_;

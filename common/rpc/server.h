@@ -26,6 +26,9 @@ struct RpcServerOptions {
 };
 inline constexpr size_t kUnixSocketPathBytesMax = 107;
 
+// The name under which a node's health service says whether it may be counted on: a ps' copies are in sync.
+inline constexpr char kReadyService[] = "ready";
+
 class RpcServer {
  public:
   // The services must outlive the server. Errors: INVALID_ARGUMENT, UNAVAILABLE (the address is in use or not this

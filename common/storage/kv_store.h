@@ -41,12 +41,15 @@ class KvBatch {
   // Nobody waits for this batch: its large values delay no other batch, and it may take longer.
   void set_background() { background_ = true; }
   bool background() const { return background_; }
+  // The same, and its values stay: they are kept apart from those that are soon replaced, which would leave room between them.
+  void set_lasting() { background_ = lasting_ = true; }
+  bool lasting() const { return lasting_; }
   const std::vector<Op>& ops() const { return ops_; }
   bool empty() const { return ops_.empty(); }
 
  private:
   std::vector<Op> ops_;
-  bool background_ = false;
+  bool background_ = false, lasting_ = false;
 };
 
 class KvStore {
@@ -57,6 +60,8 @@ class KvStore {
   // Keys with the prefix in order, until fn returns false. The views live as long as the call of fn.
   virtual absl::Status Scan(std::string_view prefix,
                             const std::function<bool(std::string_view key, std::string_view value)>& fn) = 0;
+  // Keys with the prefix that were deleted or replaced may take up room until the store gets to them: it does so now. Others may read and write meanwhile.
+  virtual absl::Status GiveBackSpace(std::string_view) { return absl::OkStatus(); }
 };
 
 std::unique_ptr<KvStore> NewMemoryKvStore();

@@ -188,6 +188,18 @@ class RocksDbKvStore : public KvStore {
     return ToStatus(it->status(), directory_);
   }
 
+  absl::Status GiveBackSpace(std::string_view prefix) override {
+    std::string end(prefix);
+    while (!end.empty() && static_cast<uint8_t>(end.back()) == 0xff) end.pop_back();
+    if (!end.empty()) ++end.back();
+    values_->DropSpares();
+    const rocksdb::Slice from = ToSlice(prefix), to = ToSlice(end);
+    rocksdb::CompactRangeOptions options;
+    options.exclusive_manual_compaction = false;
+    options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+    return ToStatus(db_->CompactRange(options, &from, end.empty() ? nullptr : &to), directory_);
+  }
+
  private:
   absl::Status Malformed() const {
     return absl::DataLossError(
@@ -203,7 +215,9 @@ class RocksDbKvStore : public KvStore {
 
   absl::Status WriteBodies(const KvBatch& batch, bool sync, std::vector<std::optional<ValueLog::Place>>& written) {
     std::set<uint64_t> segments;
-    const auto urgency = batch.background() ? ValueLog::Urgency::kLater : ValueLog::Urgency::kNow;
+    const auto urgency = batch.lasting()      ? ValueLog::Urgency::kLasting
+                         : batch.background() ? ValueLog::Urgency::kLater
+                                              : ValueLog::Urgency::kNow;
     for (const KvBatch::Op& op : batch.ops()) {
       written.emplace_back();
       const auto* put = std::get_if<KvBatch::PutOp>(&op);

@@ -225,6 +225,11 @@ absl::Status ValueLog::Read(const Place& place, std::string* out) const {
   return file->Read(out->data() + before, place.size, place.offset);
 }
 
+void ValueLog::DropSpares() {
+  absl::MutexLock lock(&mutex_);
+  for (const uint64_t segment : std::exchange(spares_, {})) unlink(PathOf(segment).c_str());
+}
+
 void ValueLog::Release(const Place& place) {
   absl::MutexLock lock(&mutex_);
   const auto it = segments_.find(place.segment);

@@ -11,8 +11,8 @@
 //   2. A file is used again or deleted only when all bodies in it
 //      were released, and the caller releases a body only after the
 //      batch that forgets its place is confirmed.
-//   3. Bodies of either urgency fill files of their own: who appends an urgent one never waits for a file that a large body of the other kind
-//      is being written to. (The system lets one thread at a time write to a file.)
+//   3. Bodies of each urgency fill files of their own: who appends an urgent one never waits for a file that a large body of another kind
+//      is being written to (the system lets one thread at a time write to a file); and bodies that stay do not hold the files of those that go.
 //   4. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).
 #pragma once
 
@@ -41,8 +41,8 @@ class ValueLog {
   // Numbers of files stay below this: a larger one, in a file's name or in a place, is not ours.
   static constexpr uint64_t kSegmentsMax = uint64_t{1} << 48;
 
-  // kLater: what nobody waits for, and what lives longer.
-  enum class Urgency { kNow, kLater };
+  // kLater: what nobody waits for, and what lives longer. kLasting: the same, and what stays.
+  enum class Urgency { kNow, kLater, kLasting };
 
   struct Place {
     uint64_t segment = 0;
@@ -63,6 +63,7 @@ class ValueLog {
   // Appends the bytes to *out. Errors: DATA_LOSS where the file is missing or too short.
   absl::Status Read(const Place& place, std::string* out) const;
   void Release(const Place& place);
+  void DropSpares();  // deletes the dead files that are kept to be written over
 
  private:
   class File;
@@ -86,7 +87,7 @@ class ValueLog {
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Segment> segments_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> spares_ ABSL_GUARDED_BY(mutex_);
-  std::array<Active, 2> active_ ABSL_GUARDED_BY(mutex_);  // by urgency
+  std::array<Active, 3> active_ ABSL_GUARDED_BY(mutex_);  // by urgency
   uint64_t last_segment_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t named_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;  // files up to it have their names on the disk
 };

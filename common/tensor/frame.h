@@ -15,6 +15,9 @@
 
 namespace cairn {
 
+// An update's training figures: of one epoch, with kMetricsMax metrics.
+inline constexpr size_t kFrameFiguresBytesMax = 512;
+
 struct Frame {
   using Kind = v1::ExchangeFrame::Kind;
 
@@ -43,6 +46,7 @@ struct Frame {
   uint64_t norms_xxh3 = 0;  // CLIP: of the NORMS that the factors are of
   float loss_scale = 0;     // jobs that have one: of the gradient (PUSH, REPLICATE), for the next one (VALUES)
   bool not_finite = false;  // PUSH, REPLICATE: the gradient was not, and is left out
+  std::string figures;      // PUSH, REPLICATE of the first partition: a serialized EpochFigures
   Buffer payload;
 };
 

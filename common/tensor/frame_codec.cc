@@ -40,7 +40,8 @@ enum Field : uint32_t {
   kNormsXxh3 = 24,      // (X)
   kLossScale = 25,      // (Y)
   kNotFinite = 26,      // (Z)
-  kPayload = 100,       // (AA)
+  kFigures = 27,        // (AA)
+  kPayload = 100,       // (AB)
 };
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
@@ -77,6 +78,12 @@ class Writer {
     if (bits == 0) return;
     Tag(field, kFixed32);
     for (int shift = 0; shift < 32; shift += 8) out_->push_back(static_cast<char>(bits >> shift));
+  }
+  void Bytes(uint32_t field, std::string_view bytes) {
+    if (bytes.empty()) return;
+    Tag(field, kLengthDelimited);
+    Varint(bytes.size());
+    out_->append(bytes);
   }
 
  private:
@@ -253,6 +260,12 @@ void TakeString(Reader* in, size_t n, std::string* out) {
   in->Take(n, [&](ByteSpan piece) { out->append(reinterpret_cast<const char*>(piece.data()), piece.size()); });
 }
 
+absl::Status TakeBounded(Reader* in, size_t n, std::string_view what, size_t most, std::string* out) {
+  if (n > most) return Malformed(in->position(), absl::StrFormat("%s of %d bytes, more than %d", what, n, most));
+  TakeString(in, n, out);
+  return absl::OkStatus();
+}
+
 absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, StatusFields* status) {
   const size_t at = in->position();
   uint64_t n;
@@ -272,15 +285,11 @@ absl::Status ReadLengthDelimited(uint32_t field, Reader* in, DecodedFrame* out, 
     if (n > kFrameHeaderBytesMax) return Malformed(at, absl::StrFormat("a status_message of %d bytes", n));
     TakeString(in, n, &status->message);
   } else if (field == kImage) {
-    if (n > kImageHeaderBytesMax) {
-      return Malformed(at, absl::StrFormat("an image of %d bytes, more than %d", n, kImageHeaderBytesMax));
-    }
-    TakeString(in, n, &out->frame.image);
+    return TakeBounded(in, n, "an image", kImageHeaderBytesMax, &out->frame.image);
   } else if (field == kScalars) {
-    if (n > kFrameScalarsBytesMax) {
-      return Malformed(at, absl::StrFormat("scalars of %d bytes, more than %d", n, kFrameScalarsBytesMax));
-    }
-    TakeString(in, n, &out->frame.scalars);
+    return TakeBounded(in, n, "scalars", kFrameScalarsBytesMax, &out->frame.scalars);
+  } else if (field == kFigures) {
+    return TakeBounded(in, n, "figures", kFrameFiguresBytesMax, &out->frame.figures);
   } else {
     in->Skip(n);
   }
@@ -348,30 +357,19 @@ std::string EncodeFrameHeader(const Frame& f) {
     w.Signed(kStatusCode, f.status.raw_code());  // (P)
     const std::string_view message =
         CutUtf8({f.status.message().data(), f.status.message().size()}, kStatusMessageBytesMax);
-    if (!message.empty()) {  // (Q)
-      w.Tag(kStatusMessage, kLengthDelimited);
-      w.Varint(message.size());
-      out.append(message);
-    }
+    w.Bytes(kStatusMessage, message);  // (Q)
   }
-  w.Signed(kReplyDtype, f.reply_dtype);  // (R)
-  w.Number(kTensor, f.tensor);           // (S)
-  w.Number(kTensors, f.tensors);         // (T)
-  if (!f.image.empty()) {                // (U)
-    w.Tag(kImage, kLengthDelimited);
-    w.Varint(f.image.size());
-    out.append(f.image);
-  }
-  if (!f.scalars.empty()) {  // (V)
-    w.Tag(kScalars, kLengthDelimited);
-    w.Varint(f.scalars.size());
-    out.append(f.scalars);
-  }
+  w.Signed(kReplyDtype, f.reply_dtype);              // (R)
+  w.Number(kTensor, f.tensor);                       // (S)
+  w.Number(kTensors, f.tensors);                     // (T)
+  w.Bytes(kImage, f.image);                          // (U)
+  w.Bytes(kScalars, f.scalars);                      // (V)
   w.Number(kEmaOverwrite, f.ema_overwrite ? 1 : 0);  // (W)
   w.Fixed64(kNormsXxh3, f.norms_xxh3);               // (X)
   w.Float(kLossScale, f.loss_scale);                 // (Y)
   w.Number(kNotFinite, f.not_finite ? 1 : 0);        // (Z)
-  if (!f.payload.empty()) {                          // (AA)
+  w.Bytes(kFigures, f.figures);                      // (AA)
+  if (!f.payload.empty()) {                          // (AB)
     w.Tag(kPayload, kLengthDelimited);
     w.Varint(f.payload.size());
   }

@@ -11,7 +11,7 @@
 //
 // Grammar (varint and little-endian fixed32 and fixed64 as in protobuf; a field equal to its default is left out, except (J)):
 //
-//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)? (W)? (X)? (Y)? (Z)? (AA)?
+//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)? (V)? (W)? (X)? (Y)? (Z)? (AA)? (AB)?
 //   (A) 0x08      varint   kind                (K) 0x58      varint   examples
 //   (B) 0x10      varint   request_id          (L) 0x65      fixed32  learning_rate
 //   (C) 0x18      varint   job_id              (M) 0x68      varint   dtype
@@ -27,9 +27,10 @@
 //   (V) 0xb2 0x01 varint n, then n bytes: scalars
 //   (X) 0xc1 0x01 fixed64  norms_xxh3
 //   (Y) 0xcd 0x01 fixed32  loss_scale          (Z) 0xd0 0x01 varint   not_finite
-//   (AA) 0xa2 0x06 varint n, then n bytes: payload
+//   (AA) 0xda 0x01 varint n, then n bytes: figures
+//   (AB) 0xa2 0x06 varint n, then n bytes: payload
 //
-// The header is everything up to and with the length of (AA); the payload follows as a slice of its own.
+// The header is everything up to and with the length of (AB); the payload follows as a slice of its own.
 #pragma once
 
 #include <cstddef>

@@ -85,11 +85,13 @@ function duration(seconds) {
 const time = (unixMs) => (unixMs ? new Date(unixMs).toLocaleString() : "");
 const lower = (name) => String(name).toLowerCase().replaceAll("_", " ");
 
-const JOB_TONE = { RUNNING: "", STARTING: "", FINALIZING: "", SUCCEEDED: "good", FAILED: "bad", CANCELLED: "plain", QUEUED: "warn" };
-const NODE_TONE = { alive: "good", draining: "warn", failed: "bad", dead: "bad" };
+const JOB_TONE = { RUNNING: "", STARTING: "", FINALIZING: "", SUCCEEDED: "good", ENDED_WITH_ERRORS: "warn", FAILED: "bad", CANCELLED: "plain", QUEUED: "warn" };
+const NODE_TONE = { unknown: "plain", alive: "good", "not ready": "warn", draining: "warn", failed: "bad", dead: "bad" };
 
 const pill = (text, tone) => el("span", { class: `pill ${tone || ""}` }, text);
 const statePill = (state) => pill(lower(state), JOB_TONE[state]);
+const degradedPill = (degraded) => (degraded ? [" ", pill("degraded", "warn")] : "");
+const degradedText = (degraded) => (degraded ? el("div", { class: "reason" }, `degraded since ${time(degraded.since_unix_ms)}: ${degraded.text}`) : "");
 
 function bar(done, total) {
   const inside = el("i", {});
@@ -109,18 +111,19 @@ function tile(value, label, note, bad) {
 }
 
 function tiles(o) {
-  const alive = o.nodes.filter((n) => n.state !== "dead");
+  const unknown = o.nodes.filter((n) => n.state === "unknown").length;
+  const alive = o.nodes.filter((n) => n.state !== "dead" && n.state !== "unknown");
   const of = (role) => alive.filter((n) => n.role === role);
   const sum = (list, field) => list.reduce((all, n) => all + n[field], 0);
-  const dead = o.nodes.length - alive.length, failed = o.nodes.filter((n) => n.state === "failed").length;
-  const trouble = [dead && `${dead} dead`, failed && `${failed} failed`].filter(Boolean).join(", ");
+  const dead = o.nodes.length - alive.length - unknown, failed = o.nodes.filter((n) => n.state === "failed").length;
+  const trouble = [unknown && `${unknown} not heard of yet`, dead && `${dead} dead`, failed && `${failed} failed`].filter(Boolean).join(", ");
   const workers = of("worker"), states = o.jobs_in_state;
   const running = (states.RUNNING || 0) + (states.STARTING || 0) + (states.FINALIZING || 0);
   return el("div", { class: "tiles" },
-    tile(whole(alive.length), "nodes alive", trouble || `${of("ps").length} ps, ${workers.length} workers`, trouble !== ""),
+    tile(whole(alive.length), "nodes alive", trouble || `${of("ps").length} ps, ${workers.length} workers`, dead + failed > 0),
     tile(`${sum(workers, "slots_used")} / ${sum(workers, "slots")}`, "worker slots in use", of("evaluator").length ? plural(of("evaluator").length, "evaluator") : ""),
     tile(whole(running), "jobs running", states.QUEUED ? `${states.QUEUED} queued` : ""),
-    tile(whole(o.images_per_second), "images/s, all jobs", ""),
+    tile(o.images_per_second === null ? "–" : whole(o.images_per_second), "images/s, all jobs", ""),
     tile(whole(sum(of("ps"), "primaries")), "partitions served", `${whole(sum(of("ps"), "backups"))} backups`),
     tile(whole(states.SUCCEEDED || 0), "jobs succeeded", states.FAILED ? `${states.FAILED} failed` : "", states.FAILED > 0));
 }
@@ -142,11 +145,11 @@ function jobsCard(o) {
   return card("Jobs", right, table([
     { name: "ID", of: (j) => el("a", { href: `#/job/${j.id}` }, j.id) },
     { name: "Name", cls: "name", of: (j) => el("a", { href: `#/job/${j.id}` }, j.name) },
-    { name: "State", of: (j) => statePill(j.state) },
+    { name: "State", of: (j) => [statePill(j.state), degradedPill(j.degraded), j.not_finite ? pill("loss not finite", "bad") : ""] },
     { name: "Step", cls: "whole", of: (j) => (j.total_steps > 0 ? [`${whole(j.step)} / ${whole(j.total_steps)}`, bar(j.step, j.total_steps)] : "") },
     { name: "Epoch", cls: "number", of: (j) => (j.total_steps > 0 ? `${Math.min(j.epoch + 1, j.epochs)} / ${j.epochs}` : "") },
-    { name: "Images/s", cls: "number", of: (j) => (j.state === "RUNNING" ? whole(j.images_per_second) : "") },
-    { name: "Figures", cls: "wide", of: (j) => [j.figures.length ? figures(j.figures) : "", j.reason ? el("div", { class: "reason" }, j.reason) : ""] },
+    { name: "Images/s", cls: "number", of: (j) => (j.state === "RUNNING" && j.images_per_second !== null ? whole(j.images_per_second) : "") },
+    { name: "Figures", cls: "wide", of: (j) => [j.figures.length ? figures(j.figures) : "", j.reason ? el("div", { class: "reason" }, j.reason) : "", degradedText(j.degraded)] },
   ], o.jobs));
 }
 
@@ -167,9 +170,9 @@ function nodesCard(o) {
   return card("Nodes", right, table([
     { name: "Name", cls: "name", of: (n) => n.name },
     { name: "Role", of: (n) => n.role },
-    { name: "State", of: (n) => [pill(n.state === "dead" ? `dead for ${seen(n)}` : n.state, NODE_TONE[n.state]), el("div", { class: "reason" }, n.fault)] },
+    { name: "State", of: (n) => [pill(n.state === "dead" ? `dead for ${seen(n)}` : n.state === "unknown" ? "not heard of yet" : n.state, NODE_TONE[n.state]), el("div", { class: "reason" }, n.fault || n.not_ready)] },
     { name: "Work", cls: "whole", of: work },
-    { name: "Memory", cls: "number", of: (n) => bytes(n.memory_bytes) },
+    { name: "Memory", cls: "number", of: (n) => (n.memory_bytes === null ? "" : bytes(n.memory_bytes)) },
     { name: "Device", cls: "wide", of: (n) => n.device },
     { name: "Host", cls: "whole", of: (n) => n.host },
     { name: "Address", cls: "whole", of: (n) => n.address },
@@ -303,6 +306,7 @@ function factsCard(job) {
     ["strategy", lower(spec.strategy || "")],
     ["training", `batch ${spec.batch_size}, ${plural(spec.epochs || 0, "epoch")}, ${plural(spec.replicas || 0, "replica")}, ${plural(spec.backups || 0, "backup")}, seed ${spec.seed || 0}`],
     ["learning rate", job.learning_rate ? String(Number(job.learning_rate.toPrecision(6))) : ""],
+    ["loss", job.not_finite_step === undefined ? "" : pill(`not finite since step ${whole(job.not_finite_step)}`, "bad")],
     ["loss scale", job.loss_scale ? whole(job.loss_scale) : ""],
     ["staleness", job.staleness_max ? `${job.staleness_mean.toFixed(2)} in the mean, at most ${job.staleness_max}` : ""],
     ["device", (job.devices || []).map(lower).join(", then ")],
@@ -333,6 +337,13 @@ function notesCard(job) {
   return card("Notes of callbacks", [], el("ul", { class: "notes" }, notes.map((n) => el("li", {}, el("b", {}, `epoch ${n.epoch + 1}, ${n.callback}: `), n.text))));
 }
 
+function eventsCard(job) {
+  const events = [...(job.events || [])].reverse();
+  if (events.length === 0) return null;
+  return card("Events", el("span", { class: "quiet" }, "newest first"), el("ul", { class: "notes" }, events.map((e) =>
+    el("li", {}, el("b", {}, `${time(e.unix_ms)} `), e.warning ? pill("warning", "warn") : "", e.warning ? " " : "", e.text))));
+}
+
 function epochsCard(job) {
   const epochs = job.epochs.filter((e) => e.train && (e.train.examples > 0 || e.seconds > 0)).reverse();
   if (epochs.length === 0) return null;
@@ -350,14 +361,15 @@ function showJob(job) {
   document.title = `${spec.name} · Cairn`;
   const now = figures(names(job.epoch_sums).map((name) => [name, job.epoch_sums[name]]));
   const head = el("section", { class: "card" },
-    el("div", { class: "head" }, el("a", { href: "#/" }, "← all jobs"), el("h1", {}, `Job ${job.job_id}: ${spec.name}`), statePill(job.state),
+    el("div", { class: "head" }, el("a", { href: "#/" }, "← all jobs"), el("h1", {}, `Job ${job.job_id}: ${spec.name}`), statePill(job.state), degradedPill(job.degraded),
       el("div", { class: "right" }, el("a", { href: `/api/v1/jobs/${job.job_id}` }, "JSON"))),
     job.reason ? el("p", { class: job.state === "FAILED" ? "error" : "reason" }, job.reason) : "",
+    degradedText(job.degraded),
     job.total_steps > 0 ? [el("div", {}, `step ${whole(job.step)} of ${whole(job.total_steps)}, epoch ${Math.min(job.epoch + 1, spec.epochs)} of ${spec.epochs}`,
-      job.state === "RUNNING" ? `, ${whole(job.images_per_second)} images/s` : ""), bar(job.step, job.total_steps)] : "",
+      job.state === "RUNNING" && job.images_per_second !== undefined ? `, ${whole(job.images_per_second)} images/s` : ""), bar(job.step, job.total_steps)] : "",
     job.state === "RUNNING" ? now : "");
   const pair = (...cards) => { const there = cards.filter(Boolean); return there.length ? el("div", { class: "columns" }, there) : null; };
-  return [head, chartsCard(job), pair(factsCard(job), replicasCard(job)), partitionsCard(job), checkpointsCard(job), notesCard(job), epochsCard(job)].filter(Boolean);
+  return [head, chartsCard(job), pair(factsCard(job), replicasCard(job)), partitionsCard(job), checkpointsCard(job), eventsCard(job), notesCard(job), epochsCard(job)].filter(Boolean);
 }
 
 // ---- fetching ----

@@ -1,10 +1,13 @@
 """How long training stands still when a daemon dies, with the default settings: from kill -9 to the next step that all partitions applied.
 
-    failover_bench.py [--kills N] [primary|worker|coordinator]...        default: all, 20 kills each
+    failover_bench.py [--kills N] [--ended N] [primary|worker|coordinator|fresh]...        default: all but fresh, 20 kills each
 
   primary      kill -9 of a ps that is primary of some partitions; the job has one backup      aims: median <= 2 s, worst <= 5 s
   worker       kill -9 of a worker that computes replicas                                      the same
   coordinator  kill -9 of the coordinator; it stays away for 5 s                               aim: no step is delayed
+  fresh        kill -9 of a ps, which is started again; a new job is submitted then            from submission to its first step: as without a kill
+
+--ended N: so many jobs have ended before, and their copies are repaired meanwhile. It is to change nothing.
 
 A dead daemon is started again before the next kill, and the cluster is whole again by then (all copies in sync). Steps are timed at a
 partition on a ps that lives: a client asks it for its version every 10 ms; a few KiB each time. A step needs the values of all
@@ -29,6 +32,23 @@ from jobs import make_glyphs, small_job  # noqa: E402
 from wire import open_channel, pull  # noqa: E402
 
 AWAY = 5.0  # seconds without a coordinator
+
+ENDED = """
+name: "ended"
+model {
+  layers { input { shape: [28, 28, 1] } }
+  layers { flatten { } }
+  layers { dense { units: 512 activation: RELU } }
+  layers { dense { units: 10 activation: SOFTMAX } }
+}
+data { path: "%(data)s" }
+loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
+optimizer { adam { } learning_rate: 0.001 }
+batch_size: 50
+epochs: 1
+replicas: 2
+partition_bytes: 65536
+"""
 
 
 class Steps:
@@ -111,8 +131,38 @@ def submit(c, **settings):
     return c.submit(small_job(c.dir, make_glyphs(c.dir), 100000), {"partition_bytes": 4096, **settings})
 
 
-def primary(kills, rng):
+def end_jobs(c, count):
+    """Jobs of one epoch, with a backup: 1.7 MB of weights each."""
+    data = make_glyphs(c.dir, count=200, kind="glyphs-few")
+    path = os.path.join(c.dir, "ended.textproto")
+    with open(path, "w") as f:
+        f.write(ENDED % {"data": data})
+    for job in [c.submit(path, {"backups": 1}) for _ in range(count)]:
+        c.wait(job)
+    return path
+
+
+def fresh(kills, ended):
     with training_cluster() as c:
+        path = end_jobs(c, max(1, ended))
+        quiet, after = [], []
+        for _ in range(kills):
+            for seconds, kill in ((quiet, False), (after, True)):
+                if kill:
+                    c.kill("ps-0")
+                    c.restart("ps-0")
+                begin = time.monotonic()
+                job = c.submit(path, {"backups": 1})
+                c.until(lambda: int(c.job(job).get("step", 0)) > 0 or c.job(job)["state"] == "SUCCEEDED", "its first step")
+                seconds.append(time.monotonic() - begin)
+                c.wait(job)
+        show("fresh", after, f"as without a kill: median {statistics.median(quiet):.2f} s, worst {max(quiet):.2f} s")
+
+
+def primary(kills, rng, ended):
+    with training_cluster() as c:
+        if ended:
+            end_jobs(c, ended)
         job, seconds = submit(c, backups=1), []
         for _ in range(kills):
             whole(c, job)
@@ -158,14 +208,19 @@ def coordinator(kills, rng):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", default=[], help="primary, worker, coordinator")
+    parser.add_argument("what", nargs="*", default=[], help="primary, worker, coordinator, fresh")
+    parser.add_argument("--ended", type=int, default=0, help="jobs that have ended before (primary, fresh)")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    for function in (primary, worker, coordinator):
+    if not options.what or "primary" in options.what:
+        primary(options.kills, rng, options.ended)
+    for function in (worker, coordinator):
         if not options.what or function.__name__ in options.what:
             function(options.kills, rng)
+    if "fresh" in options.what:
+        fresh(options.kills, options.ended)
 
 
 if __name__ == "__main__":

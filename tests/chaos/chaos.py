@@ -138,7 +138,7 @@ def watch(c, faults, users, job, end):
             users.check()
         status = c.try_job(job)
         if status is not None:
-            check(status["state"] not in ("FAILED", "CANCELLED"), f"job {job}: {status['state']}: {status['reason']}")
+            check(status["state"] not in ("FAILED", "CANCELLED", "ENDED_WITH_ERRORS"), f"job {job}: {status['state']}: {status['reason']}")
             if status["state"] == "SUCCEEDED":
                 return status
         time.sleep(0.2)

@@ -124,10 +124,20 @@ class Cluster {
         report.set_job_id(assign.job_id());
         report.set_generation(assign.generation());
         if (assign.replicas_size() > 0) report.set_replica(assign.replicas(0));
-        report.set_first_step(static_cast<int64_t>(in.Below(10)));
-        report.set_last_step(report.first_step());
-        report.mutable_train()->set_examples(4);
+        report.set_last_step(static_cast<int64_t>(in.Below(10)));
         report.set_finished(in.Below(2) == 1);
+        break;
+      }
+      case v1::CoordinatorMessage::kFiguresStored: {
+        v1::FiguresReport& report = *message.mutable_figures();
+        report.set_job_id(command.figures_stored().job_id());
+        report.set_generation(in.Below(4) == 0 ? in.Edge() : 1 + in.Below(3));
+        report.set_version(in.Below(4) == 0 ? in.Edge() : in.Below(12));
+        for (uint64_t epochs = in.Below(4); epochs > 0; --epochs) {
+          v1::EpochFigures& figures = *report.add_epochs();
+          figures.set_epoch(static_cast<int32_t>(in.Below(8) == 0 ? in.Edge() : in.Below(3)));
+          figures.set_replica_steps(in.Below(8) == 0 ? in.Edge() : in.Below(30));
+        }
         break;
       }
       case v1::CoordinatorMessage::kEvaluateShard:

@@ -121,7 +121,17 @@ class Partition {
     }
     if (f.examples > 0) f.payload = Gradient(in, static_cast<size_t>(config_.size()) * sizeof(float));
     f.payload_total = f.payload.size();
+    if (in.Below(2) == 0) f.figures = Figures(in);
     return f;
+  }
+
+  static std::string Figures(ByteSource& in) {
+    v1::EpochFigures figures;
+    figures.set_epoch(static_cast<int32_t>(in.Below(4) == 0 ? in.Edge() : in.Below(3)));
+    figures.mutable_train()->set_examples(in.Below(4) == 0 ? in.Edge() : in.Below(9));
+    figures.mutable_train()->set_loss(in.Below(4) == 0 ? std::numeric_limits<double>::quiet_NaN() : 0.25);
+    figures.set_replica_steps(in.Below(4) == 0 ? in.Edge() : 1);
+    return figures.SerializeAsString();
   }
 
   Frame Clip(ByteSource& in) {
@@ -159,6 +169,7 @@ class Partition {
     f.reply_dtype = static_cast<v1::DataType>(in.Below(8));
     if (in.Below(4) == 0) f.scalars.assign(in.Byte(), static_cast<char>(in.Byte()));
     if (in.Below(4) == 0) f.norms_xxh3 = in.Edge();
+    if (in.Below(4) == 0) f.figures.assign(in.Byte(), static_cast<char>(in.Byte()));
     f.ema_overwrite = in.Below(4) == 0;
     if (in.Below(2) == 0) f.payload = Gradient(in, in.Byte() * 4 + in.Below(2));
     f.payload_total = f.payload.size();

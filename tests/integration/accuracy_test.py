@@ -27,7 +27,7 @@ def main():
         for example, folder, settings, least in CASES:
             job = c.submit(os.path.join(SOURCE, "examples", example, "job.textproto"),
                            {"data.path": os.path.join(data, folder), **settings})
-            status = c.wait(job, timeout=900)
+            status = c.wait(job, timeout=3600)
             accuracy = c.evaluate(job)["accuracy"]
             seconds = sum(e["seconds"] for e in status["epochs"])
             kind = "asynchronous" if settings else "synchronous"

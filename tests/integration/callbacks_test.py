@@ -21,6 +21,11 @@ from jobs import make_glyphs, small_job, undisturbed
 STEPS = 30  # of an epoch
 
 
+def worse_after(epochs):
+    """A rate that is so high from then on that the best epoch is not the last one, whatever the processor."""
+    return "callbacks { learning_rate_scheduler { schedule { piecewise_constant_decay { boundaries: %d values: [0.003, 0.5] } } } }" % (epochs - 1)
+
+
 # ---- TensorBoard's files ----
 
 def crc32c(data):
@@ -177,11 +182,13 @@ def best_weights():
     """restore_best_weights: the digest is that of a job that was trained for so many epochs and no more."""
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
+        rates = worse_after(3)
         more = "checkpoints { dir: '%s/checkpoints' } callbacks { early_stopping { patience: 2 restore_best_weights: true } }" % c.dir
-        status = c.wait(c.submit(small_job(c.dir, data, 8, more), {"optimizer.learning_rate": 0.02}))
+        status = c.wait(c.submit(small_job(c.dir, data, 8, rates + more)))
         losses = figures(status, "validation", "loss")
         best = losses.index(min(losses)) + 1
-        want = c.wait(c.submit(small_job(c.dir, data, best), {"optimizer.learning_rate": 0.02}))
+        check(best == len(losses) - 2, f"no epoch after the best was thrown away: {losses}")
+        want = c.wait(c.submit(small_job(c.dir, data, best, rates)))
         check(status["digest"] == want["digest"], f"digest {status['digest']}, that of epoch {best} of {losses} is {want['digest']}")
     print(f"best_weights: epoch {best} of {len(losses)}", flush=True)
 
@@ -189,7 +196,7 @@ def best_weights():
 def reduce_lr():
     """The rates are those that Keras' ReduceLROnPlateau sets for these figures."""
     with Cluster(ps=1, workers=2) as c:
-        more = "callbacks { reduce_lr_on_plateau { factor: 0.5 patience: 1 cooldown: 1 min_delta: 0.02 min_lr: 0.0004 } }"
+        more = "callbacks { reduce_lr_on_plateau { factor: 0.5 patience: 1 cooldown: 1 min_delta: 0.2 min_lr: 0.0004 } }"
         status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 9, more)))
     f32 = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
     rate, best, wait, cooldown, want = f32(0.003), float("inf"), 0, 0, []
@@ -198,7 +205,7 @@ def reduce_lr():
         if cooldown > 0:
             cooldown -= 1
             wait = 0
-        if loss < best - 0.02:
+        if loss < best - 0.2:
             best, wait = loss, 0
         elif cooldown == 0:
             wait += 1
@@ -225,7 +232,7 @@ def files():
                 c.wait_for_step(job, epoch * STEPS + 3)
                 # A chief that wrote nothing yet leaves no file behind.
                 c.while_running(job, lambda _: glob.glob(f"{c.dir}/logs/train/events.out.tfevents.*"), "the first figures are written")
-                chief = c.job(job)["chief"]
+                chief = c.chief(job)
                 c.kill(chief)
                 c.while_running(job, lambda status: status["chief"] not in ("", chief), "another chief")
                 c.restart(chief)
@@ -307,6 +314,7 @@ def not_finite():
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), 4, "callbacks { terminate_on_nan { } }"), {"optimizer": "{sgd {} learning_rate: 1e30}"})
         status = c.wait(job, state="FAILED")
         check(status["reason"].startswith("the loss is not finite in epoch 1; lower optimizer.learning_rate"), status["reason"])
+        check(int(status["not_finite_step"]) < STEPS, f"not_finite_step {status['not_finite_step']}")
     print("not_finite: said so", flush=True)
 
 
@@ -325,13 +333,15 @@ def keras_archives():
         more = """
             callbacks { model_checkpoint { filepath: '%(dir)s/m-{epoch}.keras' } }
             callbacks { model_checkpoint { filepath: '%(dir)s/best.keras' monitor: 'val_accuracy' mode: MODE_MAX save_best_only: true } }"""
-        job_file = small_job(c.dir, make_glyphs(c.dir), 3, more % {"dir": c.dir})
+        job_file = small_job(c.dir, make_glyphs(c.dir), 3, worse_after(2) + more % {"dir": c.dir})
         job = c.submit(job_file)
         status = c.wait(job)
         wanted = c.evaluate(job)
         again = c.evaluate_with(job, "--weights", f"{c.dir}/m-3.keras")
         check((again["loss"], again["accuracy"]) == (wanted["loss"], wanted["accuracy"]), f"{again}, {wanted}")
-        best = max(figures(status, "validation", "accuracy"))
+        accuracies = figures(status, "validation", "accuracy")
+        best = max(accuracies)
+        check(best > accuracies[-1], f"the last epoch is the best: {accuracies}")
         kept = c.evaluate_with(job, "--weights", f"{c.dir}/best.keras", "--split", "validation")
         check(kept["accuracy"] == best, f"the best epoch's: {kept['accuracy']}, {best}")
         plain = small_job(c.dir, f"{c.dir}/glyphs", 1, name="plain.textproto")

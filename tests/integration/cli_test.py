@@ -157,6 +157,35 @@ def check_jobs(up, directory, data):
     up.cairn("job", "no-such-job", code=2)
 
 
+def check_ends(up, directory, data):
+    """Nonsense is refused, a name stands for one job, and a job whose loss is not finite is no plain success."""
+    job = small_job(directory, data, 1)
+    refused = up.cairn("submit", job, "--set", "epochs=0", code=2).stderr
+    check("epochs: 0 is not allowed; leave it out for 1, or give at least 1" in refused, refused)
+    for setting in ("checkpoints={dir: '/proc/run'}", "callbacks[..]={csv_logger {filename: '/proc/run/log.csv'}}"):
+        refused = up.cairn("submit", job, "--set", setting, code=2).stderr
+        check("cannot be written: /proc: " in refused and "worker-" in refused, refused)
+
+    broken = ("--set", "name=twice", "--set", "optimizer={sgd {} learning_rate: 1e30}")
+    watched = up.cairn("submit", job, *broken, "--watch", code=3).stdout
+    check("ended with errors" in watched and "the loss is not finite since step " in watched, watched)
+    check("cairn_job_not_finite" not in up.cairn("metrics").stdout, "metrics of a job that has ended")
+    ids = [int(json.loads(up.cairn("job", "twice", "--json").stdout)["job_id"])]
+    up.cairn("watch", str(ids[0]), code=3)
+    up.cairn("submit", job, "--set", "name=twice", "--watch")
+    ids.append(ids[0] + 1)
+    several = up.cairn("delete", "twice", code=2).stderr
+    check(f"{ids[0]} (ended with errors), {ids[1]} (succeeded)" in several, several)
+    up.cairn("submit", job, "--set", "name=twice", "--set", "min_workers=100", "--set", "replicas=100", "--set", "batch_size=100")
+    check(up.cairn("evaluate", "twice").stdout.startswith(f"job {ids[1]}, test: "), "the newest that has weights")
+    check(f"job {ids[1] + 1} " in up.cairn("cancel", "twice").stdout, "the one that has not ended")
+    check(up.cairn("delete", str(ids[0])).stdout == f"job {ids[0]} is deleted\n", "by number")
+    listed = up.cairn("jobs").stdout.splitlines()
+    check(listed[-1].startswith("ended jobs are kept until they are deleted; failed ones for 30d"), listed)
+    for id in (ids[1], ids[1] + 1):
+        up.cairn("delete", str(id))
+
+
 def read_terminal(fd):
     text = b""
     while True:
@@ -275,6 +304,7 @@ def main():
             up.cairn("health", "--node", "ps-1", code=1)
             check_jobs(up, directory, data)
             check_terminal(up, directory, data)
+            check_ends(up, directory, data)
             check_metrics(up, directory)
             check_children(up)
             second = subprocess.run([CAIRN, "up", "--port", "0", "--dir", f"{directory}/cluster"], capture_output=True, text=True, timeout=60)

@@ -46,7 +46,7 @@ import urllib.request
 
 BIN = os.environ.get("CAIRN_BIN", os.path.join(os.path.dirname(__file__), "../../build/release/bin"))
 SOURCE = os.environ.get("CAIRN_SOURCE", os.path.abspath(os.path.join(os.path.dirname(__file__), "../..")))
-FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+FINAL = ("SUCCEEDED", "ENDED_WITH_ERRORS", "FAILED", "CANCELLED")
 
 
 class TestFailure(Exception):
@@ -195,7 +195,7 @@ class Cluster:
             return None
         return re.search(rb"coordinator-\d+", base64.b64decode(kvs[0]["value"])).group().decode()
 
-    def wait_for_leader(self, other_than=None, timeout=60):
+    def wait_for_leader(self, other_than=None, timeout=120):
         return self.until(lambda: (name := self.leader()) is not None and name != other_than and name, "a coordinator leads", timeout)
 
     def add_ps(self, name, *flags, coordinator=None):
@@ -239,13 +239,13 @@ class Cluster:
         slow = []
         for name in order:
             try:
-                self.processes[name].wait(timeout=20)
+                self.processes[name].wait(timeout=60)
             except subprocess.TimeoutExpired:
                 slow.append(name)
                 self.processes[name].kill()
                 self.processes[name].wait()
         shutil.rmtree(self.dir, ignore_errors=True)
-        check(not slow, f"did not stop within 20 s of SIGTERM: {slow}")
+        check(not slow, f"did not stop within 60 s of SIGTERM: {slow}")
 
     def print_logs(self):
         for name in self.processes:
@@ -253,7 +253,7 @@ class Cluster:
 
     # ---- waiting for conditions, never for time ----
 
-    def until(self, condition, what, timeout=60):
+    def until(self, condition, what, timeout=120):
         end = time.monotonic() + timeout
         while True:
             value = condition()
@@ -262,13 +262,13 @@ class Cluster:
             check(time.monotonic() < end, f"not within {timeout} s: {what}")
             time.sleep(0.05)
 
-    def wait_for_log(self, name, pattern, timeout=60):
+    def wait_for_log(self, name, pattern, timeout=120):
         def look():
             check(self.processes[name].poll() is None, f"{name} ended with {self.processes[name].poll()}:\n{self.log(name)}")
             return re.search(pattern, self.log(name))
         return self.until(look, f"{name} logs {pattern!r}", timeout)
 
-    def wait_for_nodes(self, count, timeout=60):
+    def wait_for_nodes(self, count, timeout=120):
         self.until(lambda: sum(1 for n in self.nodes() if n.get("alive")) >= count, f"{count} live nodes", timeout)
 
     # ---- the command line ----
@@ -313,9 +313,13 @@ class Cluster:
         check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {status['state']} {status.get('reason', '')}")
         return status
 
-    def while_running(self, job_id, condition, what, timeout=120):
+    def while_running(self, job_id, condition, what, timeout=300):
         """Until condition(status of the job) holds. TooLate where the job ends first."""
         return self.until(lambda: condition(self.running(job_id, what)), what, timeout)
+
+    def chief(self, job_id):
+        """The worker that is the chief. While replicas move there is none."""
+        return self.while_running(job_id, lambda status: status["chief"], "there is a chief")
 
     def wait_until_it_stands_still(self, job_id, seconds=1.5):
         """Until there was no step for so long."""
@@ -325,7 +329,7 @@ class Cluster:
             return time.monotonic() - since.setdefault(status["step"], time.monotonic()) >= seconds
         self.while_running(job_id, look, "it stands still")
 
-    def wait_for_step(self, job_id, step, timeout=120):
+    def wait_for_step(self, job_id, step, timeout=300):
         self.while_running(job_id, lambda status: int(status["step"]) >= step, f"step {step}", timeout)
 
     def wait(self, job_id, timeout=600, state="SUCCEEDED"):

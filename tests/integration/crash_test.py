@@ -1,15 +1,18 @@
-"""kill -9 of each daemon during a synchronous job: it goes on, with the digest of the undisturbed run.
+"""kill -9 of each daemon during a synchronous job: it goes on, with the digest of the undisturbed run, and its epochs' figures are of each step once.
+A job whose callbacks watch the training's own loss decides as undisturbed.
 
 A worker is killed for good, another joins; a ps and the coordinator are killed and started again on their data directories. Without a log the
 job goes back to images that all partitions have.
 """
 
+import functools
 import signal
 
 from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
 
 EPOCHS = 12
+EXAMPLES = 1800  # of an epoch
 
 
 def run(disturb, epochs, **settings):
@@ -17,9 +20,46 @@ def run(disturb, epochs, **settings):
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096, **settings})
         c.wait_for_step(job, epochs * 30 // 6)
         disturb(c, job)
-        digest = c.wait(job)["digest"]
+        status = c.wait(job)
+        digest = status["digest"]
         check(digest == undisturbed(epochs), f"{disturb.__name__}: digest {digest}, undisturbed {undisturbed(epochs)}")
+        check_examples(status)
         print(f"{disturb.__name__}: same digest", flush=True)
+
+
+def check_examples(status):
+    examples = [int(e["train"]["examples"]) for e in status["epochs"]]
+    check(examples == [EXAMPLES] * len(examples), f"the epochs' figures are of so many examples: {examples}")
+
+
+# ---- decisions by the training's own figures ----
+
+WATCHED = """
+callbacks { early_stopping { monitor: "loss" patience: 2 min_delta: 0.02 } }
+callbacks { reduce_lr_on_plateau { monitor: "loss" patience: 1 min_delta: 0.05 factor: 0.5 } }
+"""
+
+
+def decisions(status):
+    return status["digest"], [(e["learning_rate"], e["train"]["loss"], e["train"]["examples"]) for e in status["epochs"]]
+
+
+@functools.cache
+def undisturbed_decisions(epochs):
+    with Cluster(ps=1, workers=1) as c:
+        return decisions(c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), epochs, WATCHED), {"backups": 0})))
+
+
+def run_watched(disturb, epochs):
+    expected = undisturbed_decisions(epochs)
+    with Cluster(ps=2, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs, WATCHED), {"partition_bytes": 4096})
+        c.wait_for_step(job, 51)  # within the second epoch
+        disturb(c, job)
+        status = c.wait(job)
+        check(decisions(status) == expected, f"{disturb.__name__}: {decisions(status)}, undisturbed {expected}")
+        check_examples(status)
+        print(f"{disturb.__name__}: the same {len(expected[1])} epochs", flush=True)
 
 
 def placed_on(status):
@@ -80,6 +120,15 @@ def everything_killed(c, job):
     c.wait_for_nodes(4)
 
 
+def one_of_each_killed(c, job):
+    for name in ("ps-0", "worker-1", "coordinator"):
+        c.kill(name, wait=False)
+    for name in ("ps-0", "worker-1", "coordinator"):
+        c.processes[name].wait()
+        c.restart(name)
+    c.wait_for_nodes(4)
+
+
 # What happens to the job, and the settings that it needs: a ps is waited for where no other one has its partitions.
 CASES = (
     (worker_lost, {}),
@@ -98,6 +147,8 @@ CASES = (
 def main():
     for disturb, settings in CASES:
         attempts(lambda times: run(disturb, EPOCHS * times, **settings))
+    for disturb in (everything_killed, one_of_each_killed):
+        attempts(lambda times: run_watched(disturb, EPOCHS * times))
 
 
 if __name__ == "__main__":

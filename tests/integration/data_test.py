@@ -6,16 +6,24 @@ hand), and jobs over real daemons whose digest says that every worker computed t
 - Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits on 1 and on 3 workers, and each of
   them matters. A cache in a file instead of memory changes nothing, nor does a worker that is killed in the middle.
 - A damaged record ends the job with the file and the record's number.
+- A Keras model that begins with a RandomCrop trains at the size of the crop, is evaluated on what Keras' layer shows outside training, and
+  is the same from model.to_json() and from a .keras archive.
 """
 
 import gzip
+import io
 import json
 import os
 import struct
 import subprocess
+import zipfile
+
+import h5py
+import numpy
 
 from cluster import BIN, Cluster, attempts, check
 from jobs import make_glyphs, small_job
+from keras_files import read_safetensors
 
 # ---- TFRecord, by its definition ----
 
@@ -248,6 +256,67 @@ def test_jobs():
         check("train.tfrecord: record 5: its data has a wrong CRC" in status["reason"], f"reason: {status['reason']}")
 
 
+# ---- a RandomCrop at the head of a Keras model ----
+
+CROP = 24
+
+
+def cropping_model():
+    layers = [("InputLayer", {"batch_shape": [None, 28, 28, 1]}), ("RandomCrop", {"height": CROP, "width": CROP}),
+              ("Rescaling", {"scale": 1 / 255, "offset": 0}), ("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})]
+    return {"module": "keras", "class_name": "Sequential", "registered_name": None, "config": {"name": "crop", "layers": [
+        {"module": "keras.layers", "class_name": kind, "config": {"name": kind.lower(), **config}, "registered_name": None}
+        for kind, config in layers]}}
+
+
+def write_cropping_archive(path):
+    weights = io.BytesIO()
+    with h5py.File(weights, "w") as f:
+        f["layers/dense/vars/0"] = numpy.zeros((CROP * CROP, 10), "<f4")
+        f["layers/dense/vars/1"] = numpy.zeros(10, "<f4")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("metadata.json", '{"keras_version": "3.9.0"}')
+        archive.writestr("config.json", json.dumps(cropping_model()))
+        archive.writestr("model.weights.h5", weights.getvalue())
+
+
+def shown_outside_training(pictures):
+    """Of a square the whole, resized: bilinear, pixels' middles."""
+    at = numpy.clip((numpy.arange(CROP) + 0.5) * 28 / CROP - 0.5, 0, 27)
+    low, share = at.astype(int), at - at.astype(int)
+    high = numpy.minimum(low + 1, 27)
+    rows = pictures[:, low] * (1 - share)[None, :, None] + pictures[:, high] * share[None, :, None]
+    return rows[:, :, low] * (1 - share) + rows[:, :, high] * share
+
+
+def test_cropping_model():
+    with Cluster(ps=1, workers=2) as c:
+        idx = make_glyphs(c.dir, count=600, test_count=200)
+        job_file = small_job(c.dir, idx, epochs=2)
+        with open(f"{c.dir}/crop.json", "w") as f:
+            json.dump(cropping_model(), f)
+        write_cropping_archive(f"{c.dir}/crop.keras")
+        digests = {}
+        for model, flags in (("crop.json", ["--set", f"initial_weights={c.dir}/crop.keras"]), ("crop.keras", [])):
+            job = str(json.loads(c.cairn("submit", job_file, "--model", f"{c.dir}/{model}", *flags, as_json=True).stdout)["job_id"])
+            status = c.wait(job)
+            digests[model] = status["digest"]
+        check(len(set(digests.values())) == 1, f"digests differ: {digests}")
+        check(int(status["parameters"]) == CROP * CROP * 10 + 10, f"{status['parameters']} parameters")
+        c.cairn("export", job, "-o", f"{c.dir}/crop.safetensors")
+        weights = read_safetensors(f"{c.dir}/crop.safetensors")
+        pixels = numpy.frombuffer(read_idx(f"{idx}/t10k-images-idx3-ubyte.gz", 3), "u1").reshape(-1, 28, 28).astype("f8")
+        labels = numpy.frombuffer(read_idx(f"{idx}/t10k-labels-idx1-ubyte.gz", 1), "u1")
+        logits = shown_outside_training(pixels).reshape(len(labels), -1) / 255 @ weights["dense/kernel"] + weights["dense/bias"]
+        chances = numpy.exp(logits - logits.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        loss = -numpy.log(chances[numpy.arange(len(labels)), labels]).mean()
+        found = c.evaluate(job)
+        check(abs(found["loss"] - loss) < 1e-4 * loss, f"loss {found['loss']}, by hand {loss}")
+        elsewhere = c.evaluate_with(job, "--data", idx)
+        check(elsewhere["loss"] == found["loss"], f"the same data given by its path: {elsewhere['loss']}, not {found['loss']}")
+
+
 def with_a_worker_killed(cluster, path):
     job = cluster.submit(path)
     cluster.wait_for_step(job, 20)
@@ -261,3 +330,4 @@ def with_a_worker_killed(cluster, path):
 
 if __name__ == "__main__":
     test_jobs()
+    test_cropping_model()

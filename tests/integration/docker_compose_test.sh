@@ -108,7 +108,7 @@ CAIRN_HTTP_PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bin
 export CAIRN_PORT CAIRN_HTTP_PORT
 
 "${compose[@]}" up -d
-until_true 90 "five healthy containers" healthy
+until_true 300 "five healthy containers" healthy
 cairn nodes
 [[ $(docker run --rm "$CAIRN_IMAGE" id -u) -ne 0 ]] # the programs do not run as root
 cairn submit "$root/examples/glyphs/job.textproto" --set data.path=/data/glyphs --set epochs=1 --watch
@@ -116,7 +116,7 @@ first=$(cairn --json evaluate glyphs)
 
 "${compose[@]}" down # the volumes stay
 "${compose[@]}" up -d
-until_true 90 "five healthy containers again" healthy
+until_true 300 "five healthy containers again" healthy
 second=$(cairn --json evaluate glyphs)
 [[ $first == "$second" ]] || {
   echo "before: $first, after: $second" >&2

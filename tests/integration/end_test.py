@@ -1,6 +1,7 @@
-"""What a job leaves behind: it has succeeded only when its last values are on the disks of its ps, whatever ends them next.
+"""What a job leaves behind: it has succeeded only when its last values are on the disks of its ps, whatever ends them next; and of an ended job
+nothing else is kept.
 
-Jobs with durability SNAPSHOT and no backups, whose images are 100 steps apart: nothing else holds their last values.
+Jobs with durability SNAPSHOT and no backups, whose images are 100 steps apart: nothing else holds their last values. And jobs with a log.
 """
 
 import os
@@ -58,6 +59,61 @@ def kept_when_it_has_succeeded():
         print("kept after the end", flush=True)
 
 
+MIB = 1 << 20
+
+
+def memory(c, name):
+    with open(f"/proc/{c.processes[name].pid}/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS:"))
+
+
+def disk(c, name):
+    """What the files of its store take up."""
+    total = 0
+    for folder, _, files in os.walk(os.path.join(c.dir, name, "store")):
+        for file in files:
+            try:
+                total += os.stat(os.path.join(folder, file)).st_blocks * 512
+            except FileNotFoundError:
+                pass  # removed meanwhile
+    return total
+
+
+def weights(file):
+    """Of a .safetensors file, whose header names the job."""
+    return file[8 + int.from_bytes(file[:8], "little"):]
+
+
+def nothing_but_its_values():
+    """Of ended jobs: their values, on the disk alone, also after a restart; the log, older images and slots are gone."""
+    with Cluster(ps=1, workers=1) as c:
+        path = os.path.join(c.dir, "large.textproto")
+        with open(path, "w") as f:
+            f.write(LARGE % {"data": make_glyphs(c.dir, count=500), "units": 2048})
+        before = memory(c, "ps-0")
+        jobs = [c.submit(path, {"backups": 0}) for _ in range(4)]
+        for job in jobs:
+            c.wait(job)
+        values = len(exported(c, jobs[0], "values.safetensors"))
+        check(values > 20 * MIB, f"{values} bytes are too few to see a difference")
+
+        def small():
+            # What is not of a job, as the store's own buffers, is less than another job's values. The files that are being filled, one of each
+            # kind, may be full of what is gone.
+            return memory(c, "ps-0") < before + 2 * values and disk(c, "ps-0") < len(jobs) * values + 3 * 32 * MIB
+        c.until(small, "memory and disk are given back")
+        print(f"ended: {memory(c, 'ps-0') / MIB:.0f} MiB in memory, {disk(c, 'ps-0') / MIB:.0f} MiB on disk, values {values / MIB:.0f} MiB each", flush=True)
+        files = [exported(c, job, f"{job}.safetensors") for job in jobs]
+        check(weights(files[0]) == weights(files[1]), "two equal jobs have other weights")
+        c.until(small, "memory is given back after the export")
+        c.kill("ps-0")
+        c.restart("ps-0")
+        c.wait_for_nodes(2)
+        check(exported(c, jobs[1], "again.safetensors") == files[1], "other weights after a restart")
+        c.until(small, "memory is given back after the restart")
+        check(memory(c, "ps-0") < before + 2 * values, "ended jobs are loaded by a restart")
+
+
 def killed_while_it_ends(times):
     """ps-0 is killed while it writes the last values: the steps since its image are done again, and the job ends as if nothing had been."""
     with Cluster(ps=2, workers=1) as c:
@@ -85,4 +141,5 @@ def killed_while_it_ends(times):
 
 if __name__ == "__main__":
     kept_when_it_has_succeeded()
+    nothing_but_its_values()
     attempts(killed_while_it_ends)

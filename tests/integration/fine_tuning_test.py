@@ -1,6 +1,7 @@
 """Layers with trainable: false: their variables are the same bits before and after, whatever the optimizer, weight decay, moving average,
-strategy and number of machines; the others learn, and synchronous jobs end with the same digest. The example of fine-tuning: it learns
-from few pictures what a model without the base does not. A model goes out as .keras and comes in again with what is frozen.
+strategy and number of machines; the others learn, and synchronous jobs end with the same digest. With training: false the moving statistics
+stay, and gamma and beta learn. The example of fine-tuning: it learns from few pictures what a model without the base does not. A model goes
+out as .keras and comes in again with what is frozen, and what is called with training=False.
 """
 
 import json
@@ -62,6 +63,7 @@ def frozen_variables_stay():
                 if "PARAMETER_SERVER" not in strategy.values():
                     digests.setdefault(i, set()).add(status["digest"])
         goes_out_and_in(c, job_file, path)
+        moving_statistics_stay(c, job_file, path)
     with Cluster(ps=1, workers=1) as c:
         job_file, path, _ = base_of(c, make_glyphs(c.dir))
         for i, around in enumerate(SETTINGS):
@@ -85,6 +87,32 @@ def goes_out_and_in(c, job_file, weights):
                    ok=False)
     check(done.returncode == 2 and done.stderr == "cairn: model.layers: nothing is trained; leave `trainable: false` away at one layer with "
           "variables, such as the last\n", done.stderr)
+
+
+def moving_statistics_stay(c, job_file, weights):
+    """base(x, training=False), Keras' recipe of fine-tuning: three steps of SGD leave the moving statistics what they are, bit for bit."""
+    def check_called(before, after, frozen, what):
+        for name, tensor in before.items():
+            stays = "/moving_" in name or name.startswith(frozen)
+            same = numpy.array_equal(after[name].view(numpy.uint32), tensor.view(numpy.uint32))
+            check(same == stays, f"{what}: {name} {'moved' if stays else 'did not move'}")
+
+    before = read_safetensors(weights)
+    check(before["batch_normalization/moving_mean"].any(), "moving statistics that never moved")
+    sgd = "{ sgd { } learning_rate: 0.05 }"
+    settings = {"model.layers[3].training": "false", "initial_weights": weights, "epochs": 1, "steps_per_epoch": 3, "optimizer": sgd}
+    for half in ({}, {"model.layers[2].trainable": "false"}):
+        job = c.submit(job_file, {**settings, **half})
+        c.wait(job)
+        check_called(before, read_safetensors(export(c, job, "called.safetensors")), ("conv2d/",) if half else (), f"{half}")
+    archive = export(c, job, "called.keras")
+    config, before = read_keras(archive)
+    calls = {layer["name"]: layer["inbound_nodes"][0]["kwargs"] for layer in config["config"]["layers"] if layer["inbound_nodes"]}
+    check({name for name, kwargs in calls.items() if kwargs == {"training": False}} == {"batch_normalization"}, calls)
+    again = str(json.loads(c.cairn("submit", job_file, "--model", archive, "--set", f"optimizer={sgd}", "--set", "steps_per_epoch=3",
+                                   "--set", "epochs=1", as_json=True).stdout)["job_id"])
+    c.wait(again)
+    check_called(before, read_keras(export(c, again, "called_again.keras"))[1], ("conv2d/",), "the model of the archive")
 
 
 def the_example():

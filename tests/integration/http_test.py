@@ -15,7 +15,7 @@ import tempfile
 import urllib.error
 import urllib.request
 
-from cluster import BIN, Cluster, check, free_port
+from cluster import BIN, Cluster, check
 from jobs import make_glyphs, small_job, undisturbed
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
@@ -105,9 +105,10 @@ def check_pages(c, base):
     check(get(base, "/api/v1/jobs/99")[0] == 404, "a job that is not there")
     for path in ("/healthz", "/readyz", "/dashboard.css", "/dashboard.js"):
         body(base, path)
-    nodes = json.loads(body(base, "/api/v1/nodes"))["nodes"]
-    printed = c.nodes()
-    check([sorted(n) for n in nodes] == [sorted(n) for n in printed] and [n["name"] for n in nodes] == [n["name"] for n in printed], f"{nodes}, printed {printed}")
+
+    def fields(nodes):
+        return [(n["name"], sorted(n)) for n in nodes]
+    c.until(lambda: fields(json.loads(body(base, "/api/v1/nodes"))["nodes"]) == fields(c.nodes()), "the nodes are what `cairn nodes --json` prints")
 
 
 def check_training(directory):
@@ -117,6 +118,7 @@ def check_training(directory):
         for name in ("ps-1", "worker-1"):
             own = c.wait_for_log(name, r"metrics and health on (http://127\.0\.0\.1:\d+)").group(1)
             check(parse_metrics(body(own, "/metrics"))["cairn_healthy"] == 1 and body(own, "/healthz") == "ok\n", f"the pages of {name}")
+            c.until(lambda: get(own, "/readyz")[0] == 200 or name != "ps-1", "a ps without jobs is ready")
         job = c.submit(small_job(directory, make_glyphs(directory), EPOCHS), {"backups": 1})
         c.wait_for_step(job, 5)
         with Hoard(base, 300) as hoard:
@@ -177,13 +179,12 @@ def check_standby():
 
 
 def check_up(directory):
-    port = free_port()
-    up = subprocess.Popen([os.path.join(BIN, "cairn"), "up", "--ps", "1", "--workers", "1", "--port", "0", "--http", str(port), "--dir", f"{directory}/up"],
+    up = subprocess.Popen([os.path.join(BIN, "cairn"), "up", "--ps", "1", "--workers", "1", "--port", "0", "--http", "0", "--dir", f"{directory}/up"],
                           stdout=subprocess.PIPE, text=True)
     try:
-        lines = iter(up.stdout.readline, "")
-        check(any(line == f"dashboard: http://127.0.0.1:{port}\n" for line in lines), "`cairn up --http` does not name its dashboard")
-        check(len(json.loads(body(f"http://127.0.0.1:{port}", "/api/v1/nodes"))["nodes"]) == 2, "its nodes")
+        pages = next(filter(None, (re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+)\n", line) for line in up.stdout)), None)
+        check(pages, "`cairn up --http` does not name its dashboard")
+        check(len(json.loads(body(pages.group(1), "/api/v1/nodes"))["nodes"]) == 2, "its nodes")
     finally:
         up.terminate()
         up.wait(timeout=60)

@@ -1,6 +1,7 @@
 """Reads .keras archives and safetensors files on its own: with Python's zip and json, h5py and numpy, by the rules of Keras 3's
 saving_lib.py, written down here a second time. Nothing of Cairn is used."""
 
+import functools
 import io
 import json
 import re
@@ -26,8 +27,8 @@ def tensors_of(value):
     """Names of the layers whose outputs a call's arguments hold."""
     if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
         return [value["config"]["keras_history"][0]]
-    if isinstance(value, dict):
-        return [name for v in value.values() for name in tensors_of(v)]
+    if isinstance(value, dict):  # keyword arguments: Keras goes through them by name
+        return [name for _, v in sorted(value.items()) for name in tensors_of(v)]
     if isinstance(value, list):
         return [name for v in value for name in tensors_of(v)]
     return []
@@ -49,6 +50,7 @@ def keras_order(config):
     visit(output)
     users = {name: [user for user in layers if name in inputs[user]] for name in layers}
 
+    @functools.cache
     def depth(name):
         return max([1 + depth(user) for user in users[name]], default=0)
 

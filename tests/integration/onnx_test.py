@@ -114,7 +114,7 @@ def goes_out_and_comes_back(c, runtime, data, x, norm):
         check(figures(c.evaluate_with(job, "--weights", file)) == wanted, f"{file}: another accuracy than {wanted}")
     if norm:
         return job_file, path
-    for settings in ({"strategy": "MIRRORED"}, {"strategy": "PARAMETER_SERVER"}, {"strategy": "MULTI_WORKER_MIRRORED", "replicas": 1}):
+    for settings in ({"strategy": "MIRRORED"}, {"strategy": "PARAMETER_SERVER", "replicas": 1}, {"strategy": "MULTI_WORKER_MIRRORED", "replicas": 1}):
         for with_model in (False, True):
             again = submit_model(c, job_file, path, {**STILL, **settings}) if with_model else \
                 c.submit(job_file, {**STILL, **settings, "initial_weights": path})
@@ -126,12 +126,19 @@ def goes_out_and_comes_back(c, runtime, data, x, norm):
     return job_file, path
 
 
+def scale(model, name, factor):
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * np.float32(factor), name))
+
+
 def foreign_models_train(c, runtime, job_file, x):
     b = foreign_graphs.Builder(3)
     y = b.op("Relu", b.conv("input", "conv1", 8, 1, (3, 3), strides=[2, 2], pads=[1] * 4))
     y = b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
     y = b.gemm(b.op("Flatten", y), "fc", 10, 8 * 7 * 7)
     model = b.graph("torch", b.op("Softmax", y, axis=1), [1, 28, 28], True, [10]).model
+    scale(model, "conv1.weight", 1 / 255)  # its pictures' pixels go up to 255: what others leave to whoever loads them
+    scale(model, "fc.weight", 0.1)
     path = os.path.join(c.dir, "torch.onnx")
     onnx.save(model, path)
     still = submit_model(c, job_file, path, STILL)
@@ -141,10 +148,10 @@ def foreign_models_train(c, runtime, job_file, x):
     check(np.abs(onnx_numpy.run(model, channels_first) - outputs).max() < TOLERANCE, "torch.onnx: numpy has other outputs")
     if runtime is not None:
         check(np.abs(runtime.run([(path, channels_first)])[0] - outputs).max() < TOLERANCE, "torch.onnx: onnxruntime has other outputs")
-    job = submit_model(c, job_file, path, {"optimizer": "{ adam { } learning_rate: 0.001 }"})
+    job = submit_model(c, job_file, path, {})
     epochs = c.wait(job)["epochs"]
-    losses, accuracies = ([float(e["train"][name]) for e in epochs] for name in ("loss", "accuracy"))
-    check(losses[-1] < 0.8 * losses[0] and accuracies[-1] > 2 * accuracies[0], f"torch.onnx does not train: {epochs}")
+    print(f"torch.onnx: accuracy {epochs[-1]['train']['accuracy']:.3f} in epoch {len(epochs)}", flush=True)
+    check(epochs[-1]["train"]["accuracy"] > 0.5, f"torch.onnx does not train, chance is 0.1: {epochs}")
     layers = json.loads(c.cairn("models", path, as_json=True).stdout)["layers"]
     names = [layer["name"] for layer in layers]
     check(names[:3] == ["input", "Conv_0", "conv1"] and "fc" in names, names)  # pads of their own before conv1

@@ -51,12 +51,15 @@ def check_straggler(epochs):
     with Cluster(ps=1, workers=2) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0})
         c.wait_for_step(job, 30)
-        before = share(c.job(job))
-        check(before == 2, f"{SLOW} has {before} of 4 replicas where both workers are as fast")
+        # On a busy machine it may have been the slower one, or the faster one, already.
+        before = c.while_running(job, lambda s: share(s) >= 2 and share(s), f"{SLOW} has its half of the replicas, or more")
         with Slow(c, SLOW):
             c.while_running(job, lambda s: share(s) < before, f"{SLOW} has given a replica away")
         check(f'worker "{SLOW}" is' in c.log("coordinator"), "the coordinator does not say who is slow")
-        digest = c.wait(job)["digest"]
+        status = c.wait(job)
+        digest = status["digest"]
+        examples = [int(e["train"]["examples"]) for e in status["epochs"]]
+        check(examples == [1800] * len(examples), f"the epochs' figures are of so many examples: {examples}")
         check(digest == undisturbed(epochs), f"digest {digest}, undisturbed {undisturbed(epochs)}")
         print(f"replicas moved away from the slow worker; digest {digest} as without")
 

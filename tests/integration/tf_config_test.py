@@ -1,6 +1,7 @@
 """`cairn run` in the processes of a TFJob: chief, ps, workers and an evaluator find each other by TF_CONFIG alone and train a job; workers
 without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its field; SIGTERM ends all. With --job the chief
-submits the job and ends with it, as a TFJob waits for; a chief that was killed meanwhile finds its job again."""
+submits the job, and every task ends with it and with its exit code, also when it is started again; a chief that was killed meanwhile finds its
+job again. Without TF_CONFIG, as a TFJob of one replica is started, the job has a cluster of its own."""
 
 import json
 import os
@@ -155,15 +156,67 @@ def submits(directory, epochs):
             log = f.read()
         check(code == 0 and "the job ended: exit code 0" in log, f"exit {code}")
         check(log.count("job 1 ") >= 2 and "job 2 " not in log, "submitted once")
-        check(all(tasks.processes[name].poll() is None for name in ("worker-0", "ps-0")), "the others are ended by whoever started them")
-    with Tasks(directory, {"worker": addresses(1)}, flags=["--job", job, "--set", "epochs=-1"]) as tasks:
+        ends_all(tasks, 0)
+        with Tasks(directory, cluster, flags=["--job", job, "--set", "seed=9"]) as again:  # the containers are started again
+            ends_all(again, 0)
+    with Tasks(directory, {"worker": addresses(1)}, flags=["--job", job, "--set", "name=refused", "--set", "epochs=-1"]) as tasks:
         check(tasks.processes["worker-0"].wait(timeout=60) == 2, "a job that is refused: exit code 2")
+
+
+def ends_all(tasks, code):
+    """Every task ends by itself, with the job's exit code."""
+    for name, process in tasks.processes.items():
+        found = process.wait(timeout=60)
+        check(found == code, f"{name}: exit {found}, wanted {code}")
+
+
+def fails(directory):
+    """A job that fails ends all tasks with its code, and started again they end at once, with the same."""
+    cluster = {"worker": addresses(3)}
+    job = small_job(directory, make_glyphs(directory), 4)
+    flags = ["--job", job, "--set", "name=broken", "--set", "replicas=2", "--set", "optimizer={sgd {} learning_rate: 1e30}",
+             "--set", "callbacks[..]={terminate_on_nan {}}"]
+    with Tasks(directory, cluster, flags=flags) as tasks:
+        ends_all(tasks, 1)
+    for name in tasks.processes:
+        check(open(f"{directory}/{name}/broken.ended").read() == "1\n", name)
+    with Tasks(directory, cluster, flags=flags) as tasks:
+        ends_all(tasks, 1)
+        with open(f"{directory}/worker-1.log") as f:
+            check('job "broken" has ended before, with exit code 1' in f.read(), "it says why it ends at once")
+
+
+def idle_workers(directory):
+    job = small_job(directory, make_glyphs(directory), 2000)
+    with Tasks(directory, {"worker": addresses(3)}, flags=["--job", job, "--set", "replicas=2"]) as tasks:
+        end = time.monotonic() + 60
+        warning = "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them do nothing; set replicas: 3 in the job"
+        while warning not in open(f"{directory}/worker-0.log").read():
+            check(time.monotonic() < end, "worker 0 warns")
+            time.sleep(0.1)
+        tasks.cairn("cancel", "small")
+        ends_all(tasks, 1)
+
+
+def alone(directory):
+    """A TFJob of one replica gets no TF_CONFIG."""
+    env = {k: v for k, v in os.environ.items() if k not in ("CAIRN_COORDINATOR", "TF_CONFIG")}
+    job = small_job(directory, make_glyphs(directory), 2)
+    command = [CAIRN, "run", "--slots", "1", "--dir", f"{directory}/data", "--job", job]
+    for code, more in ((0, []), (1, ["--set", "name=broken", "--set", "optimizer={sgd {} learning_rate: 1e30}", "--set", "callbacks[..]={terminate_on_nan {}}"]),
+                       (2, ["--set", "name=refused", "--set", "epochs=-1"])):
+        done = subprocess.run(command + more, env=env, capture_output=True, text=True, timeout=300)
+        check(done.returncode == code and "TF_CONFIG is not set: the job has a cluster of its own" in done.stderr,
+              f"exit {done.returncode}, wanted {code}: {done.stdout}{done.stderr}")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0 and "has ended before, with exit code 0" in done.stderr, f"again: {done.stderr}")
 
 
 def refused():
     env = {k: v for k, v in os.environ.items() if k not in ("CAIRN_COORDINATOR", "TF_CONFIG")}
     for text, error in (
-            (None, "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts"),
+            (None, "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; "
+                   "with --job it runs the job without one, too"),
             ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 3}}',
              "TF_CONFIG: task.index: 3, but cluster.worker has 2 entries"),
     ):
@@ -173,6 +226,8 @@ def refused():
 
 def main():
     refused()
+    for case in (fails, idle_workers, alone):
+        ports_taken(case)
     attempts(lambda times: ports_taken(lambda directory: submits(directory, 60 * times)))
     digests = {ports_taken(with_ps), ports_taken(without_ps)}
     print(digests)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from cluster import BIN, SOURCE, Cluster, attempts, check
+from cluster import BIN, SOURCE, Cluster, attempts, check, free_port
 from jobs import make_glyphs, small_job, undisturbed
 
 CAIRN = os.path.join(BIN, "cairn")
@@ -66,20 +66,28 @@ def with_etcd(directory, tls_dir):
     if shutil.which("etcd") is None:
         print("etcd over TLS: skipped, there is no etcd", flush=True)
         return
-    from cluster import free_port
+    with Cluster(ps=0, workers=0) as c:  # only for its folder and its end
+        for attempt in range(5):
+            if leads_with_etcd(c, f"coordinator-{attempt}", f"{directory}/etcd-{attempt}", tls_dir):
+                return
+        check(False, "etcd ended each time")
+
+
+def leads_with_etcd(c, coordinator, etcd_dir, tls_dir):
+    """False where etcd ended: its ports were free, and somebody else was faster."""
     port, peer = free_port(), free_port()
-    etcd = subprocess.Popen(["etcd", "--data-dir", f"{directory}/etcd", "--listen-client-urls", f"https://127.0.0.1:{port}",
+    etcd = subprocess.Popen(["etcd", "--data-dir", etcd_dir, "--listen-client-urls", f"https://127.0.0.1:{port}",
                              "--advertise-client-urls", f"https://127.0.0.1:{port}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
                              "--cert-file", f"{tls_dir}/tls.crt", "--key-file", f"{tls_dir}/tls.key", "--trusted-ca-file", f"{tls_dir}/ca.crt",
                              "--client-cert-auth"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        with Cluster(ps=0, workers=0) as c:  # only for its folder and its end
-            c.commands["coordinator-etcd"] = ["cairn-coordinator", "--listen", "127.0.0.1:0", "--state", f"etcd://127.0.0.1:{port}/test"]
-            c.restart("coordinator-etcd")
-            c.wait_for_log("coordinator-etcd", "leading, with 0 jobs")
+        c.commands[coordinator] = ["cairn-coordinator", "--listen", "127.0.0.1:0", "--state", f"etcd://127.0.0.1:{port}/test"]
+        c.restart(coordinator)
+        c.until(lambda: "leading, with 0 jobs" in c.log(coordinator) or etcd.poll() is not None, f"{coordinator} leads")
+        return etcd.poll() is None
     finally:
         etcd.terminate()
-        etcd.wait(timeout=20)
+        etcd.wait(timeout=60)
 
 
 def main():

@@ -198,6 +198,8 @@ def check_container(binaries, who, container, services, volumes):
     for get in (probe["httpGet"] for probe in probes if "httpGet" in probe):
         if str(get["port"]) != http or get["path"] not in HTTP_PROBES:
             yield f"{who}: a probe asks for {get['path']} on port {get['port']}; there are {' and '.join(HTTP_PROBES)} on the port of --http"
+    if container["command"][0] == "cairn-ps" and "--ready" not in container["readinessProbe"].get("exec", {}).get("command", []):
+        yield f"{who}: its readiness probe does not ask whether its copies are in sync (cairn health --ready)"
     for words in (container["command"], *(probe["exec"]["command"] for probe in probes if "exec" in probe)):
         if words[:2] == ["sh", "-c"]:
             words = shlex.split(words[2])

@@ -35,6 +35,7 @@ FAULTS = [
     ("deploy/kubernetes/cairn.yaml", "--name, $(POD_NAME), --host-label", "--name, $(POD), --host-label", "$POD is not in its env"),
     ("deploy/kubernetes/cairn.yaml", "$(POD_NAME).cairn-ps:7071", "$(POD_NAME).ps:7071", "--advertise $(POD_NAME).ps:7071: there is no such service"),
     ("deploy/kubernetes/cairn.yaml", "health --node", "health --pod", "cairn health knows no flag --pod"),
+    ("deploy/kubernetes/cairn.yaml", "health, --ready, ", "health, ", "its readiness probe does not ask whether its copies are in sync"),
     ("deploy/kubernetes/cairn.yaml", "ports: [{containerPort: 7071}]", "ports: [{containerPort: 7072}]", "that port is not among its ports"),
     ("deploy/kubernetes/cairn.yaml", "path: /readyz, port: 7080", "path: /ready, port: 7080", "a probe asks for /ready on port 7080"),
     ("deploy/kubernetes/cairn.yaml", "path: /healthz, port: 7080", "path: /healthz, port: 7081", "a probe asks for /healthz on port 7081"),

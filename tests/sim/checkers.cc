@@ -252,10 +252,18 @@ void EpochChecker::Resumed(int64_t step) {
 }
 
 void EpochChecker::Reported(const v1::JobStatus& status) {
+  const int64_t steps = facts_.plan.steps_per_epoch;
   for (const v1::EpochResult& epoch : status.epochs()) {
-    if (static_cast<int64_t>(epoch.train().examples()) > facts_.plan.examples) {
-      world_.Fail(absl::StrFormat("epoch: the figures of epoch %d count %d examples, there are %d", epoch.epoch(), epoch.train().examples(),
-                                  facts_.plan.examples));
+    const uint64_t examples = epoch.train().examples(), all = static_cast<uint64_t>(facts_.plan.examples);
+    const bool restored = !status.restored_from().empty() && epoch.epoch() <= status.restored_step() / steps;
+    const bool before = restored && (epoch.epoch() < status.restored_step() / steps || !facts_.synchronous);
+    const bool fewer = before || facts_.subsets != nullptr;  // those of slow replicas are left out
+    if (examples > all || (examples < all && !fewer)) {
+      world_.Fail(absl::StrFormat("epoch: the figures of epoch %d count %d examples, there are %d", epoch.epoch(), examples, all));
+    }
+    const double loss = static_cast<double>(examples) * LossOfEpoch(facts_.spec, epoch.epoch());
+    if (epoch.train().loss() != loss) {
+      world_.Fail(absl::StrFormat("epoch: the losses of epoch %d come to %g, not %g", epoch.epoch(), epoch.train().loss(), loss));
     }
   }
 }

@@ -137,7 +137,8 @@ class EpochChecker {
   // A worker hands in a gradient of these places for (replica, step).
   void Computed(int64_t step, ReplicaId replica, PlaceRange places);
   void AtEnd(const Copy& primary);
-  // What the job's status says of its epochs; figures may be lost, never counted twice.
+  // What the job's status says of its epochs: each step of each replica once, whatever was killed. Of those before the step that the job was
+  // restored at nothing may be known.
   void Reported(const v1::JobStatus& status);
   // A job with other replicas goes on from this step.
   void Resumed(int64_t step);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/checkpoint_name.h"
 
 namespace cairn::sim {
 namespace {

@@ -135,7 +135,7 @@ class ScaleRun {
     spec.set_replicas(options_.small ? 1 : std::min(1024, options_.nodes / options_.jobs));
     spec.set_batch_size(4096);
     spec.set_max_workers(options_.small ? 0 : options_.nodes / (2 * options_.jobs));
-    spec.set_min_workers(options_.min_workers);
+    if (options_.min_workers > 0) spec.set_min_workers(options_.min_workers);
     spec.set_epochs(1000);
     spec.set_partition_bytes(64 << 10);
     auto checked = CheckJob(spec);

@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/model/fault_check.h"
 #include "common/model/job_check.h"
+#include "common/model/state_text.h"
 #include "common/model/strategy_check.h"
 
 namespace cairn::sim {
@@ -12,8 +13,6 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(30);  // without a step, once the faults have stopped
 constexpr absl::Duration kTimeAfterFaults = absl::Seconds(200);  // for the job to end; far more than it needs
-
-bool IsFinal(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace
 
@@ -26,7 +25,7 @@ const std::vector<PlantedBug>& AllBugs() {
       PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
       PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup,
       PlantedBug::kWrongFactor,        PlantedBug::kForgetScale,       PlantedBug::kSkipAlone,
-      PlantedBug::kStayAhead,          PlantedBug::kForgetDevice,      PlantedBug::kSayKept};
+      PlantedBug::kStayAhead,          PlantedBug::kForgetDevice,      PlantedBug::kSayKept,             PlantedBug::kLoseFigures};
   return *all;
 }
 
@@ -57,6 +56,7 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kHideFailure: return "hide-failure";
     case PlantedBug::kHalfGroup: return "half-group";
     case PlantedBug::kWrongFactor: return "wrong-factor";
+    case PlantedBug::kLoseFigures: return "lose-figures";
     case PlantedBug::kForgetScale: return "forget-scale";
     case PlantedBug::kSkipAlone: return "skip-alone";
     case PlantedBug::kStayAhead: return "stay-ahead";
@@ -284,62 +284,6 @@ std::string SimCluster::Where() {
 
 bool SimCluster::Done() { return final_.has_value() || checkers_->progress.Stalled(); }
 
-void SimCluster::CheckEnd() {
-  if (world_.failed()) return;
-  if (!final_) {
-    return world_.Fail(absl::StrFormat("progress: no step for %.0f s after the faults had stopped: %s",
-                                       absl::ToDoubleSeconds(checkers_->progress.patience()), Where()));
-  }
-  // Where the log is not waited for, the end of all copies of a partition may leave nothing that fits together; then the job says so.
-  if (final_->state() == v1::FAILED && !LogsBeforeReply(facts_.spec.durability()) &&
-      final_->reason().find("can take them back to no common one") != std::string::npos) {
-    return;
-  }
-  if (final_->state() == v1::FAILED) {
-    for (const std::string& name : full_disks_) {  // the user is told which disk
-      if (final_->reason().find(absl::StrCat("\"", name, "\"")) != std::string::npos) return;
-    }
-  }
-  if (final_->state() != v1::SUCCEEDED) return world_.Fail(v1::JobState_Name(final_->state()) + ": " + final_->reason());
-  checkers_->epoch.Reported(*final_);
-  checkers_->callbacks.AtEnd(*final_);
-  checkers_->checkpoint.AtEnd(*final_, directory_);
-  CheckKept();
-  bool last = false;
-  // A ps that is down holds the rest; the digest has seen all of them.
-  for (const v1::PartitionPlacement& placement : final_->partitions()) {
-    for (auto& ps : ps_) {
-      if (ps->name() != placement.primary()) continue;
-      auto core = ps->cores().find(placement.partition());
-      if (core == ps->cores().end()) continue;
-      const Copy copy{ps->name(), placement.partition(), core->second->generation().value, core->second->state()};
-      checkers_->exactly_once.AtEnd(copy);
-      checkers_->reference.Changed(copy);
-      checkers_->acknowledged.AtEnd(copy);
-      checkers_->epoch.AtEnd(copy);
-      last = last || static_cast<int64_t>(copy.state.version) == facts_.end.steps;
-    }
-  }
-  if (facts_.synchronous && facts_.end.weights != facts_.end.steps && last) checkers_->callbacks.EndsWithoutBest(*final_);
-}
-
-// What the digest was taken of is on the disks, whatever the processes do next. Where a disk is lost while the last word is on its way, a backup has it.
-void SimCluster::CheckKept() {
-  if (disks_lost_) return;
-  for (const v1::PartitionPlacement& placement : final_->partitions()) {
-    for (auto& ps : ps_) {
-      if (ps->name() != placement.primary()) continue;
-      const uint64_t wanted = digest_versions_.at(placement.partition()), found = ps->VersionOnDisk(placement.partition());
-      const bool elsewhere = std::any_of(ps_.begin(), ps_.end(), [&](const auto& other) {
-        return other->VersionOnDisk(placement.partition()) == wanted;
-      });
-      if (found == wanted || (!ps->up() && elsewhere)) continue;
-      world_.Fail(absl::StrFormat("kept: the job has ended with partition %d at version %d, the disk of %s has %d", placement.partition(), wanted,
-                                  ps->name(), found));
-    }
-  }
-}
-
 Result SimCluster::Run() {
   for (auto& c : coordinators_) {
     world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Milliseconds(20)), [&c] { c->Start(); });
@@ -357,6 +301,7 @@ Result SimCluster::Run() {
   PlanFaults();
   world_.RunUntil(faults_end_ + kTimeAfterFaults, [this] { return Done(); });
   CheckEnd();
+  if (final_) CheckAtRest();
 
   Result result;
   result.violation = world_.violation();

@@ -69,6 +69,8 @@ class SimCluster {
   void Watch();
   void RestartAsTold(const std::string& reason);
   void CheckKept();
+  void CheckAtRest();
+  std::string Restless() const;
   void PlanFaults();
   bool OneFault(Fault fault);  // false: not now
   void StopFaults();

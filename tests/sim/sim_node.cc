@@ -129,6 +129,7 @@ std::string Describe(const v1::CoordinatorMessage& m) {
                            h.has_rollback_to() ? absl::StrFormat(", back to %d", h.rollback_to()) : "");
   }
   if (m.has_drop_job()) return "drop the job";
+  if (m.has_readiness()) return absl::StrCat("ready", m.readiness().why().empty() ? "" : " not: ", m.readiness().why());
   if (m.has_assign_replicas()) {
     const v1::AssignReplicas& a = m.assign_replicas();
     return absl::StrFormat("replicas [%s], assignment %d, generation %d, routes %s", absl::StrJoin(a.replicas(), ","), a.assignment(),
@@ -160,8 +161,14 @@ std::string Describe(const v1::NodeMessage& m) {
   if (m.has_replica_report()) {
     const v1::ReplicaReport& r = m.replica_report();
     return r.finished() ? absl::StrFormat("replica %d has finished", r.replica())
-                        : absl::StrFormat("replica %d: steps %d..%d, %d examples", r.replica(), r.first_step(), r.last_step(),
-                                          r.train().examples());
+                        : absl::StrFormat("replica %d: up to step %d", r.replica(), r.last_step());
+  }
+  if (m.has_figures()) {
+    std::string text = absl::StrFormat("figures at version %d, generation %d:", m.figures().version(), m.figures().generation());
+    for (const v1::EpochFigures& e : m.figures().epochs()) {
+      absl::StrAppendFormat(&text, " epoch %d: %d examples of %d steps;", e.epoch(), e.train().examples(), e.replica_steps());
+    }
+    return text;
   }
   if (m.has_backup_report()) {
     const v1::BackupReport& b = m.backup_report();

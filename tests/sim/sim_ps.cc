@@ -82,8 +82,17 @@ void SimPs::Tick() {
   Later(absl::Seconds(1), [this] { Tick(); });
 }
 
+// Of a partition at rest what its disk has.
 Copy SimPs::CopyOf(uint32_t partition) const {
   const PartitionCore& core = *cores_.at(partition);
+  if (core.at_rest()) {
+    absl::StatusOr<PartitionState> state = persistence_.Recover(core.config());
+    if (state.ok() && state->version == core.version()) {
+      return {name(), partition, core.generation().value, on_disk_[partition] = *std::move(state)};
+    }
+    world_.Fail(absl::StrFormat("at rest: %s, partition %d: version %d is not on its disk: %s", name(), partition, core.version(),
+                                state.ok() ? absl::StrCat("it has ", state->version) : state.status().ToString()));
+  }
   return {name(), partition, core.generation().value, core.state()};
 }
 
@@ -198,6 +207,12 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
     *message.mutable_backup_report() = std::move(report);
     Say(std::move(message));
   }
+  if (effects.load) LoadValues(partition);
+  if (effects.figures) {
+    v1::NodeMessage message;
+    *message.mutable_figures() = *std::move(effects.figures);
+    Say(std::move(message));
+  }
   for (const std::string& address : effects.connect) {
     Later(absl::ZeroDuration(), [this, address] { Connect(address); });
   }
@@ -216,6 +231,15 @@ void SimPs::WriteImage(uint32_t partition, Image image) {
           Run(partition, ImageWrittenEvent{image.header.version(), s.ok()});
           TellKept();
         });
+}
+
+void SimPs::LoadValues(uint32_t partition) {
+  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)), [this, partition, serial = serials_[partition]] {
+    if (!cores_.contains(partition) || serials_[partition] != serial) return;
+    absl::StatusOr<PartitionState> state = persistence_.Recover(cores_.at(partition)->config());
+    if (!state.ok()) return StoreFailed(partition, state.status());
+    Run(partition, LoadedEvent{*std::move(state)});
+  });
 }
 
 void SimPs::Answer(uint64_t client, Frame frame) {

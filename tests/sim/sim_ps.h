@@ -68,6 +68,7 @@ class SimPs : public SimNode {
   void Run(uint32_t partition, PartitionEvent event);
   void CarryOut(uint32_t partition, PartitionEffects& effects);
   void WriteImage(uint32_t partition, Image image);
+  void LoadValues(uint32_t partition);
   void Answer(uint64_t client, Frame frame);
   void SendToPeer(uint32_t partition, PeerSend send);
   void Connect(const std::string& address);
@@ -85,6 +86,7 @@ class SimPs : public SimNode {
   bool hosting_ = false;  // HostPartitions came since the start
   bool kept_told_ = false;
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
+  mutable std::map<uint32_t, PartitionState> on_disk_;  // of partitions at rest: what CopyOf last gave
   std::map<uint32_t, PartitionInMemory> failed_;  // partitions that the store took along: as PartitionSlot::failed
   std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started
   uint64_t last_serial_ = 0;

@@ -26,6 +26,7 @@ absl::StatusOr<PartitionConfig> SimPs::ConfigOf(const v1::HostPartitions& host, 
   CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()),
                                                                      Generation(host.generation())));
   config.image = SmallImages();
+  config.ended = config.keep = host.ended();
   return config;
 }
 
@@ -81,7 +82,9 @@ void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
     if (failure_) Say(*failure_);
     kept_told_ = false;
     TellKept();
+    if (hosting_) Run(0, FiguresStoredEvent{});
   }
+  if (message.has_figures_stored() && message.figures_stored().job_id() == job_) Run(0, FiguresStoredEvent{message.figures_stored().epochs()});
   if (message.has_host_partitions()) HostJob(message.host_partitions());
   if (message.has_drop_job()) {
     if (message.drop_job().job_id() == job_) ForgetAll();
@@ -127,7 +130,8 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
     const uint32_t partition = range.partition();
     const bool anew = std::find(loaded.begin(), loaded.end(), partition) != loaded.end();
     const bool served = served_before && !anew && !cores_.at(partition)->config().backup;
-    AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}, host.keep()};
+    AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(),
+                       host.ended()};
     // Serving begins with the event: what is told before it is the last owner's word.
     if (!range.backup() && (!served || plan->back_to)) cluster_.OnServes(*this, partition, host.generation(), plan->back_to.has_value());
     if (!range.backup()) cluster_.OnStillServes(partition, host.generation());
@@ -210,8 +214,9 @@ void SimPs::Forget(uint32_t partition, const absl::Status& why) {
 absl::Status SimPs::Load(const v1::HostPartitions& host, const v1::PartitionRange& range) {
   CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, ConfigOf(host, range));
   if (cluster_.options().bug == PlantedBug::kDropTooMany && config.backup_replicas > 0) ++config.backup_replicas;
-  CAIRN_ASSIGN_OR_RETURN(PartitionState state, persistence_.Recover(config));
+  CAIRN_ASSIGN_OR_RETURN(PartitionState state, persistence_.Open(config));
   if (cluster_.options().bug == PlantedBug::kForgetSequences) std::fill(state.sequences.begin(), state.sequences.end(), 0);
+  if (cluster_.options().bug == PlantedBug::kLoseFigures) state.figures.Clear();
   if (cluster_.options().bug == PlantedBug::kForgetScale && config.loss_scale) state.loss_scale = LossScale::Initial(*config.loss_scale);
   world_.Trace("%s loads partition %d at version %d", name(), range.partition(), state.version);
   serials_[range.partition()] = ++last_serial_;

@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
                                          Case{PlantedBug::kHalfGroup, "reference"}, Case{PlantedBug::kWrongFactor, "reference"},
                                          Case{PlantedBug::kForgetScale, ""}, Case{PlantedBug::kSkipAlone, ""},
                                          Case{PlantedBug::kStayAhead, ""}, Case{PlantedBug::kForgetDevice, "devices"},
-                                         Case{PlantedBug::kSayKept, "kept"}),
+                                         Case{PlantedBug::kSayKept, "kept"}, Case{PlantedBug::kLoseFigures, "epoch"}),
                          [](const auto& info) {
                            std::string name;
                            for (const char* text : {Name(info.param.bug), info.param.checker}) {

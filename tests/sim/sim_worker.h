@@ -58,7 +58,7 @@ class SimWorker : public SimNode {
   void MarkBest(const v1::MarkBest& command);
   void SaveModel(const v1::SaveModel& command);
   void WriteSummaries(const v1::WriteSummaries& command);
-  void ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const std::string& error);
+  void ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const std::string& error);
   void ReportCheckpointsAgain();
   void Inspect(const v1::InspectData& command);
   void Restore(const v1::Restore& command);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/checkpoint_name.h"
 #include "tests/sim/sim_cluster.h"
 #include "worker/checkpoint_cut.h"
 #include "worker/checkpoint_restore.h"
@@ -15,6 +16,8 @@ using Outcome = replica::CheckpointDone::Outcome;
 constexpr absl::Duration kNoProgressMax = absl::Seconds(30);
 
 bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
+
+std::string PathOf(int64_t step) { return absl::StrCat(kCheckpointDir, "/", CheckpointName(step)); }
 
 RestoredState StateOf(const CheckpointDirectory::Found& found, const v1::JobSpec& spec, PlantedBug bug) {
   const CheckpointContents& contents = found.checkpoint->contents;
@@ -114,11 +117,11 @@ void SimWorker::WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut) {
   not_written_.reset();
   world_.Trace("%s writes %s", name(), *path);
   cluster_.checkers().checkpoint.Written(*path, *contents);
-  info.set_path(*path);
   cut->book->Written(info);
-  std::vector<std::string> removed = cut->book->Prune(cut->cut.assignment().spec().checkpoints(), cut->cut.assignment().steps_per_epoch());
-  if (cluster_.options().bug == PlantedBug::kRemoveNewest) removed.push_back(*path);
-  for (const std::string& gone : removed) {
+  std::vector<int64_t> removed = cut->book->Prune(cut->cut.assignment().spec().checkpoints(), cut->cut.assignment().steps_per_epoch());
+  if (cluster_.options().bug == PlantedBug::kRemoveNewest) removed.push_back(info.step());
+  for (const int64_t step : removed) {
+    const std::string gone = PathOf(step);
     world_.Trace("%s removes %s", name(), gone);
     directory.Remove(gone);
     cluster_.checkers().checkpoint.Removed(gone, directory);
@@ -135,21 +138,20 @@ void SimWorker::MarkBest(const v1::MarkBest& command) {
   if (book_ == nullptr) return;
   std::optional<v1::CheckpointInfo> info = book_->Find(command.step());
   if (!info) return;
-  const absl::StatusOr<std::string> path = cluster_.directory().KeepAsBest(info->path());
+  const absl::StatusOr<std::string> path = cluster_.directory().KeepAsBest(PathOf(info->step()));
   if (!path.ok()) return ReportCheckpoint(nullptr, {}, path.status().ToString());
-  info->set_path(*path);
   info->set_best(true);
   info->set_monitored(command.monitored());
   book_->Best(*info);
   ReportCheckpoint(&*info, {}, "");
 }
 
-void SimWorker::ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<std::string>& deleted, const std::string& error) {
+void SimWorker::ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const std::string& error) {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
   report.set_job_id(assignment_.job_id());
   if (info != nullptr) *report.mutable_checkpoint() = *info;
-  for (const std::string& path : deleted) report.add_deleted(path);
+  report.mutable_deleted_steps()->Assign(deleted.begin(), deleted.end());
   if (!error.empty()) world_.Trace("%s: no checkpoint: %s", name(), error);
   report.set_error(error);
   Say(std::move(message));
@@ -157,10 +159,10 @@ void SimWorker::ReportCheckpoint(const v1::CheckpointInfo* info, const std::vect
 
 void SimWorker::ReportCheckpointsAgain() {
   if (book_ == nullptr) return;
-  const std::vector<std::string> deleted(book_->deleted().begin(), book_->deleted().end());
+  const std::vector<int64_t> deleted(book_->deleted().begin(), book_->deleted().end());
   bool first = true;
   for (const v1::CheckpointInfo& info : book_->known()) {
-    ReportCheckpoint(&info, std::exchange(first, false) ? deleted : std::vector<std::string>(), "");
+    ReportCheckpoint(&info, std::exchange(first, false) ? deleted : std::vector<int64_t>(), "");
   }
   if (not_written_) ReportCheckpoint(&*not_written_, {}, "No space left on device");
 }
@@ -176,7 +178,7 @@ void SimWorker::SaveModel(const v1::SaveModel& command) {
     saved.set_path(command.path());
     const bool newest = cluster_.options().bug == PlantedBug::kSaveNewest;
     const auto found =
-        cluster_.directory().Open(newest ? kCheckpointDir : absl::StrCat(kCheckpointDir, "/", CheckpointName(command.step())));
+        cluster_.directory().Open(newest ? kCheckpointDir : PathOf(command.step()));
     if (cluster_.directory().full()) {
       cluster_.OnFileRefused();
       saved.set_error("No space left on device");
@@ -213,7 +215,7 @@ void SimWorker::Inspect(const v1::InspectData& command) {
   v1::DataInfoReply& reply = *message.mutable_data_info();
   reply.set_request_id(command.request_id());
   *reply.mutable_info() = DataOf(cluster_.facts().plan.examples);
-  if (command.has_spec()) {
+  if (command.has_spec() && !command.spec().resume_from().empty()) {
     if (const auto found = cluster_.directory().Open(command.spec().resume_from()); found.ok()) {
       const CheckpointManifest& m = found->checkpoint->contents.manifest;
       v1::CheckpointFacts& facts = *reply.mutable_checkpoint();

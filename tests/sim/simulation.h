@@ -37,6 +37,7 @@ enum class PlantedBug {
   kHideFailure,           // the chief does not say that it could not write a checkpoint
   kHalfGroup,             // with local_sync: a replica of a group adds nothing
   kForgetScale,           // a restarted ps begins with the first loss scale
+  kLoseFigures,           // a restarted ps begins without the figures of the updates that it has
   kStayAhead,             // a ps keeps in memory what it is to take back to an earlier version
   kSayKept,               // a ps says that what the job ends with is on its disk before it is
   kForgetDevice,          // a worker that was started again says no more that it has a GPU

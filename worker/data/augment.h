@@ -4,7 +4,7 @@
 //   1. Apply is a pure function of (seed, pass, example, the example's numbers): the same bits on whatever worker,
 //      thread and processor. Each step has draws of its own (RandomStream::kAugment, counter: example, pass, step,
 //      draw): a step that is added at the end does not change those before it.
-//   2. The shape stays what it was.
+//   2. The shape stays what it was, but where the model's input is another: the first random_crop leads to that.
 // The layers are Keras' (keras.layers.RandomFlip, ...): factors, fill modes, the order of arithmetic; see job.proto.
 #pragma once
 
@@ -42,25 +42,23 @@ class AugmentDraws {
 
 class Augmenter {
  public:
-  // example_shape: [height, width, channels]. Null where there is nothing to do. Errors: INVALID_ARGUMENT, as
-  // CheckAugmentation in common/model/data_check.h.
-  static absl::StatusOr<std::shared_ptr<const Augmenter>> Make(const v1::Data& data, const Shape& example_shape,
+  // input_shape: of the model, [height, width, channels]; examples have ExampleShape of it (common/model/data_check.h).
+  // Null where there is nothing to do. Errors: INVALID_ARGUMENT, as CheckAugmentation there.
+  static absl::StatusOr<std::shared_ptr<const Augmenter>> Make(const v1::Data& data, const Shape& input_shape,
                                                                uint64_t seed);
 
+  // numbers: the example, then the model's input; room for the larger of the two.
   void Apply(uint64_t pass, uint64_t example, float* numbers) const;
+  int64_t example_size() const { return example_.size(); }
+  int64_t input_size() const { return input_.size(); }
 
  private:
-  Augmenter(const v1::Data& data, const PictureShape3& shape, uint64_t seed);
-  void ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, float* numbers) const;
-  void Flip(const v1::RandomFlip& flip, AugmentDraws& draws, float* numbers) const;
-  void Crop(const v1::RandomCrop& crop, AugmentDraws& draws, float* numbers) const;
-  void Brighten(const v1::RandomBrightness& brightness, AugmentDraws& draws, float* numbers) const;
-  void Contrast(const v1::RandomContrast& contrast, AugmentDraws& draws, float* numbers) const;
-  void CutOut(const v1::Cutout& cutout, AugmentDraws& draws, float* numbers) const;
-  void WarpBy(const Affine2& affine, v1::FillMode mode, float fill, float* numbers) const;
+  Augmenter(const v1::Data& data, const PictureShape3& example, const PictureShape3& input, uint64_t seed);
+  // shape: of the picture before, then after the step.
+  void ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, PictureShape3* shape, float* numbers) const;
 
   const std::vector<v1::Augmentation> steps_;
-  const PictureShape3 shape_;
+  const PictureShape3 example_, input_;
   const std::array<uint32_t, 2> key_;
 };
 

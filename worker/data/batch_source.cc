@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -81,7 +82,8 @@ class BatchSource::Impl {
         key_(StreamKey(options.seed, RandomStream::kShuffle)),
         examples_max_(plan.piece_max()),
         end_(plan.total_steps * plan.pieces),
-        input_bytes_(RoundUp(examples_max_ * dataset_->example_size() * SizeOf(element_))),
+        example_size_(augmenter_ == nullptr ? dataset_->example_size() : augmenter_->input_size()),
+        input_bytes_(RoundUp(examples_max_ * example_size_ * SizeOf(element_))),
         label_bytes_(RoundUp(examples_max_ * dataset_->label_size() * sizeof(float))) {
     const int64_t bytes = std::max<int64_t>(1, input_bytes_ + label_bytes_);
     if (options.prefetch > 0 && options.decode_threads > 0) {
@@ -243,7 +245,7 @@ class BatchSource::Impl {
     batch.label_size = dataset_->label_size();
     if (batch.examples == 0) return batch;
     const Buffer block = pool_->Take();
-    const size_t input = dataset_->example_size() * SizeOf(element_), label = dataset_->label_size();
+    const size_t input = example_size_ * SizeOf(element_), label = dataset_->label_size();
     batch.element = element_;
     batch.inputs = block.Slice(0, batch.examples * input);
     batch.labels = block.Slice(input_bytes_, batch.examples * label * sizeof(float));
@@ -251,11 +253,17 @@ class BatchSource::Impl {
     float* labels = batch.labels.mutable_floats().data();
     const uint64_t pass = static_cast<uint64_t>(plan_.PassOf(step / plan_.pieces));
     const Permutation order(key_, pass, plan_.examples);
+    std::vector<float> larger;  // an example that augmentation makes smaller
+    if (dataset_->example_size() > example_size_) larger.resize(static_cast<size_t>(dataset_->example_size()));
     for (int64_t i = 0; i < batch.examples; ++i) {
       const int64_t place = places.begin + i;
       const int64_t example = shuffle_ ? static_cast<int64_t>(order(place)) : place;
-      CAIRN_RETURN_IF_ERROR(dataset_->ReadAs(element_, v1::TRAIN, example, inputs + i * input, labels + i * label));
-      if (augmenter_ != nullptr) augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(inputs + i * input));
+      uint8_t* const to = inputs + i * input;
+      uint8_t* const read = larger.empty() ? to : reinterpret_cast<uint8_t*>(larger.data());
+      CAIRN_RETURN_IF_ERROR(dataset_->ReadAs(element_, v1::TRAIN, example, read, labels + i * label));
+      if (augmenter_ == nullptr) continue;
+      augmenter_->Apply(pass, static_cast<uint64_t>(example), reinterpret_cast<float*>(read));
+      if (read != to) std::memcpy(to, read, input);
     }
     return batch;
   }
@@ -268,6 +276,7 @@ class BatchSource::Impl {
   const std::array<uint32_t, 2> key_;
   const int64_t examples_max_;  // in one batch of a replica
   const int64_t end_;           // batches of a replica in all
+  const int64_t example_size_;  // numbers of an example in a batch
   const size_t input_bytes_, label_bytes_;
   int64_t ahead_ = 0;      // steps decoded ahead of each replica
   int64_t slots_max_ = 0;  // batches decoded ahead in all

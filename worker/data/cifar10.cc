@@ -1,10 +1,14 @@
 // CIFAR-10, binary version (A. Krizhevsky): a file is records of 3073 bytes, a label 0..9 and three 32x32 planes (red,
 // green, blue). Planes are turned into channels-last pixels when they are loaded.
 #include <filesystem>
+#include <map>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/log.h"
 #include "worker/data/byte_reader.h"
 #include "worker/data/table.h"
 
@@ -15,7 +19,9 @@ constexpr int64_t kPlane = 32 * 32;
 constexpr int64_t kPixels = 3 * kPlane;
 constexpr int64_t kRecord = 1 + kPixels;
 constexpr int kClasses = 10;
-constexpr int kTrainFiles = 5;
+constexpr int kTrainFiles = 5;  // of the whole data set
+constexpr char kTrainPrefix[] = "data_batch_", kSuffix[] = ".bin";
+constexpr char kUnpacked[] = "cifar-10-batches-bin";  // the folder that the archive unpacks to
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 31;
 
 struct Records {
@@ -76,27 +82,47 @@ absl::StatusOr<std::vector<std::string>> ClassNames(const std::string& path) {
   return names;
 }
 
-std::string TrainFile(const std::string& dir, int number) {
-  return absl::StrFormat("%s/data_batch_%d.bin", dir, number);
+// data_batch_<n>.bin in the order of their numbers.
+std::vector<std::string> TrainFilesIn(const std::string& dir) {
+  std::map<int, std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    absl::string_view name = file;
+    int number = 0;
+    if (!absl::ConsumePrefix(&name, kTrainPrefix) || !absl::ConsumeSuffix(&name, kSuffix)) continue;
+    if (absl::SimpleAtoi(name, &number)) files[number] = absl::StrCat(dir, "/", file);
+  }
+  std::vector<std::string> paths;
+  for (auto& [number, path] : files) paths.push_back(std::move(path));
+  return paths;
+}
+
+// The folder itself, or the one in it that the archive unpacks to.
+std::string FolderOf(const std::string& path) {
+  return TrainFilesIn(path).empty() ? absl::StrCat(path, "/", kUnpacked) : path;
 }
 
 }  // namespace
 
-bool LooksLikeCifar10(const std::string& dir) {
-  std::error_code ignored;
-  for (int i = 1; i <= kTrainFiles; ++i) {
-    if (std::filesystem::exists(TrainFile(dir, i), ignored)) return true;
-  }
-  return false;
-}
+bool LooksLikeCifar10(const std::string& path) { return !TrainFilesIn(FolderOf(path)).empty(); }
 
-absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir) {
+absl::StatusOr<LoadedData> LoadCifar10(const std::string& path) {
+  const std::string dir = FolderOf(path);
+  const std::vector<std::string> train_files = TrainFilesIn(dir);
+  if (train_files.empty()) {
+    return absl::NotFoundError(absl::StrFormat("%s: holds neither %s*%s nor a folder %s with them", path, kTrainPrefix, kSuffix, kUnpacked));
+  }
   LoadedData loaded;
   loaded.shape = {32, 32, 3};
   loaded.classes = kClasses;
   CAIRN_ASSIGN_OR_RETURN(loaded.class_names, ClassNames(dir + "/batches.meta.txt"));
   Records train;
-  for (int i = 1; i <= kTrainFiles; ++i) CAIRN_RETURN_IF_ERROR(AppendFile(TrainFile(dir, i), &train));
+  for (const std::string& file : train_files) CAIRN_RETURN_IF_ERROR(AppendFile(file, &train));
+  if (train_files.size() < kTrainFiles) {
+    LogWarning("%s: %d of CIFAR-10's %d files %s*%s are there; the training split is their %d examples", dir, train_files.size(),
+               kTrainFiles, kTrainPrefix, kSuffix, train.labels.size());
+  }
   loaded.splits[kTrainSplit] = ToTable(std::move(train));
   const std::string test_path = dir + "/test_batch.bin";
   if (std::error_code ignored; std::filesystem::exists(test_path, ignored)) {

@@ -190,18 +190,27 @@ using Files = std::array<std::optional<CsvFile>, 3>;
 struct LabelKinds {
   bool numbers = true, integers = true, any_number = false;
   double min = 0, max = 0;
+  std::string largest, first_other;  // labels, for people: the largest, and the first that is no class number
 };
+
+bool IsClassNumber(double value) { return value >= 0 && value < kClassesMax && value == std::floor(value); }
+
+std::string DescribeLabel(const CsvFile& file, size_t row) {
+  return absl::StrFormat("%s: line %d has label %s", file.path, file.lines[row], ShortText(file.labels[row]));
+}
 
 LabelKinds InspectLabels(const Files& files) {
   LabelKinds kinds;
   for (const auto& file : files) {
     if (!file) continue;
-    for (const std::string& text : file->labels) {
+    for (size_t row = 0; row < file->labels.size(); ++row) {
       double value;
-      if (!ParseNumber(text, &value)) {
+      if (!ParseNumber(file->labels[row], &value)) {
         kinds.numbers = false;
         continue;
       }
+      if (kinds.first_other.empty() && !IsClassNumber(value)) kinds.first_other = DescribeLabel(*file, row);
+      if (kinds.largest.empty() || value > kinds.max) kinds.largest = DescribeLabel(*file, row);
       kinds.any_number = true;
       kinds.integers = kinds.integers && value == std::floor(value);
       kinds.min = std::min(kinds.min, value);
@@ -310,6 +319,9 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
     loaded.classes = static_cast<int32_t>(loaded.class_names.size());
   } else if (kinds.integers && kinds.min >= 0 && kinds.max < kClassesMax) {
     loaded.classes = static_cast<int32_t>(kinds.max) + 1;
+    loaded.deciding_label = kinds.largest;
+  } else {
+    loaded.deciding_label = kinds.first_other;
   }
   for (int s = 0; s < 3; ++s) {
     if (!files[s]) continue;

@@ -151,7 +151,7 @@ absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
   if (found.size() == 6) found.back() = "...";
   return absl::InvalidArgumentError(
       absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
-                      "data_batch_1.bin (CIFAR10), "
+                      "data_batch_*.bin (CIFAR10), "
                       "train.csv[.gz] or one CSV file (CSV), train*.tfrecord[.gz] or *-00000-of-00001 (TFRECORD), "
                       "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER); found %s",
                       path, found.empty() ? "nothing" : absl::StrJoin(found, ", ")));
@@ -204,6 +204,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data,
   info.set_path(data.path());
   info.set_format(loaded.format);
   info.set_classes(loaded.classes);
+  info.set_deciding_label(loaded.deciding_label);
   for (const std::string& name : loaded.class_names) info.add_class_names(name);
   // The same numbers in the model's shape: rows of 64 features feed an input of [8,8,1].
   const bool reshape = !input_shape.empty() && NumElements(input_shape) == NumElements(loaded.shape);

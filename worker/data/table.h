@@ -67,6 +67,7 @@ struct LoadedData {
   Shape shape;
   int32_t classes = 0;  // 0: labels are numbers
   std::vector<std::string> class_names;
+  std::string deciding_label;  // as in DataInfo
   Element element = Element::kByte;
   std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the data set has no such split
 };

@@ -5,7 +5,6 @@
 // read.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/text.h"
 #include "worker/data/decoded_table.h"
+#include "worker/data/record_decoder.h"
 #include "worker/data/picture.h"
 #include "worker/data/record_file.h"
 #include "worker/data/record_files.h"
@@ -32,15 +32,6 @@ constexpr size_t kFeaturesShownMax = 20;
 constexpr int64_t kNumbersMax = int64_t{1} << 26;  // of one example
 
 using Encoding = v1::TfRecord::Encoding;
-
-// What is read of every record.
-struct RecordSpec {
-  std::string input, label;
-  Encoding encoding = v1::TfRecord::ENCODING_AUTO;  // known once it is resolved
-  Shape shape;
-  int32_t label_offset = 0;
-  int64_t example_size = 0;
-};
 
 struct Feature {
   FeaturePlace place;
@@ -203,93 +194,16 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
   return spec;
 }
 
-// ---- reading one record ----
-
-absl::Status NoFeature(const std::string& name) {
-  return absl::DataLossError(absl::StrFormat("has no feature \"%s\", which the first record has", name));
-}
-
-absl::StatusOr<float> ReadLabel(ByteWindow& window, const RecordSpec& spec, const FeaturePlace& place) {
-  if (place.kind == FeatureKind::kBytes) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "its label \"%s\" is a bytes_list; name a feature of class numbers in data.tfrecord.label", spec.label));
-  }
-  double value = 0;
-  int64_t values = 0;
-  CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double number) {
-    value = number;
-    return ++values < 2;
-  }));
-  if (values != 1) {
-    return absl::DataLossError(absl::StrFormat("its label \"%s\" has %s; a label is one number", spec.label,
-                                               values == 0 ? "no number" : "several numbers"));
-  }
-  value -= spec.label_offset;
-  if (!std::isfinite(value)) return absl::DataLossError(absl::StrFormat("its label \"%s\" is %g", spec.label, value));
-  if (place.kind == FeatureKind::kInts && spec.label_offset != 0 && value < 0) {
-    return absl::DataLossError(
-        absl::StrFormat("its label \"%s\" is %d after data.tfrecord.label_offset %d is taken from it; "
-                        "class numbers begin at 0",
-                        spec.label, static_cast<int64_t>(value), spec.label_offset));
-  }
-  return static_cast<float>(value);
-}
-
-absl::Status WrongSize(const RecordSpec& spec, int64_t has, const char* unit, int64_t wants) {
-  return absl::DataLossError(absl::StrFormat(
-      "feature \"%s\" has %d %s, the shape %s takes %d; set data.tfrecord.shape, or the model's input, to "
-      "what was written",
-      spec.input, has, unit, ToString(spec.shape), wants));
-}
-
-absl::Status DecodeNumbers(ByteWindow& window, const RecordSpec& spec, const FeaturePlace& place, float* out) {
-  int64_t count = 0;
-  CAIRN_RETURN_IF_ERROR(WalkNumbers(window, place, [&](double value) {
-    if (count < spec.example_size) out[count] = static_cast<float>(value);
-    ++count;
-    return true;
-  }));
-  if (count > spec.example_size) return WrongSize(spec, count, "numbers", spec.example_size);
-  std::fill(out + count, out + spec.example_size, 0.0f);
-  return absl::OkStatus();
-}
-
-absl::Status DecodeBytes(absl::string_view record, const RecordSpec& spec, const FeaturePlace& place,
-                         const std::string& where, void* out) {
-  ByteWindow window(record);
-  absl::string_view bytes;
-  int64_t values = 0;
-  CAIRN_RETURN_IF_ERROR(WalkBytes(window, place, [&](uint64_t begin, uint64_t end) {
-    bytes = record.substr(begin, end - begin);
-    return ++values < 2;
-  }));
-  if (values != 1) {
-    return absl::DataLossError(absl::StrFormat("feature \"%s\" has %s; an input is one", spec.input,
-                                               values == 0 ? "no value" : "several values"));
-  }
-  if (spec.encoding == v1::TfRecord::JPEG_OR_PNG) {
-    CAIRN_ASSIGN_OR_RETURN(const Picture picture, DecodePicture(where, bytes, static_cast<int>(spec.shape[2])));
-    ResizePicture(picture, spec.shape[0], spec.shape[1],
-                  absl::MakeSpan(static_cast<uint8_t*>(out), static_cast<size_t>(spec.example_size)));
-    return absl::OkStatus();
-  }
-  const int64_t wants = spec.example_size * (spec.encoding == v1::TfRecord::RAW_FLOAT32 ? 4 : 1);
-  const int64_t has = static_cast<int64_t>(bytes.size());
-  if (has != wants) return WrongSize(spec, has, "bytes", wants);
-  std::memcpy(out, bytes.data(), bytes.size());  // little-endian, as this machine is
-  return absl::OkStatus();
-}
-
-bool DecodesToBytes(const RecordSpec& spec) {
-  return spec.encoding == v1::TfRecord::JPEG_OR_PNG || spec.encoding == v1::TfRecord::RAW_UINT8;
-}
-
 // ---- a split ----
 
 struct LabelKinds {
   bool ints = true, whole = true;
   double min = std::numeric_limits<double>::infinity(), max = -min;
 };
+
+absl::Status NoFeature(const std::string& name) {
+  return absl::DataLossError(absl::StrFormat("has no feature \"%s\", which the first record has", name));
+}
 
 class RecordSource : public ExampleSource {
  public:
@@ -315,7 +229,7 @@ class RecordSource : public ExampleSource {
   float Label(int64_t index) const override { return labels_[index]; }
 
   absl::Status Decode(int64_t index, void* out) const override {
-    const size_t f = static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
+    const size_t f = FileOf(index);
     const RecordFile& file = *files_[f];
     const int64_t number = index - first_[f];
     static thread_local std::string scratch;
@@ -331,19 +245,21 @@ class RecordSource : public ExampleSource {
     };
     absl::Status status = WalkFeatures(window, 0, record.size(), visit);
     if (status.ok() && !found) status = NoFeature(spec_.input);
-    if (status.ok() && (input.kind == FeatureKind::kBytes) == (spec_.encoding == v1::TfRecord::NUMBERS)) {
-      status = absl::DataLossError(
-          absl::StrFormat("feature \"%s\" is a %s, unlike the first record's", spec_.input, ToText(input.kind)));
-    }
-    if (!status.ok()) return file.Annotated(number, status);
-    if (spec_.encoding == v1::TfRecord::NUMBERS) {
-      return file.Annotated(number, DecodeNumbers(window, spec_, input, static_cast<float*>(out)));
-    }
-    const std::string picture = absl::StrFormat("feature \"%s\"", spec_.input);
-    return file.Annotated(number, DecodeBytes(record, spec_, input, picture, out));
+    if (status.ok()) status = DecodeInput(record, spec_, input, out);
+    return file.Annotated(number, status);
+  }
+
+  // For people: "train.tfrecord: record 3 has label 12".
+  std::string DescribeLabel(int64_t index) const {
+    const size_t f = FileOf(index);
+    const std::string offset = spec_.label_offset == 0 ? "" : absl::StrFormat(" after data.tfrecord.label_offset %d", spec_.label_offset);
+    return absl::StrFormat("%s: record %d has label %.9g%s", files_[f]->path(), index - first_[f], Label(index), offset);
   }
 
  private:
+  size_t FileOf(int64_t index) const {
+    return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
+  }
   // Of one record, while its file is opened: the label; the length of the input where nobody told the shape.
   absl::Status Look(ByteWindow& window, uint64_t begin, uint64_t end, bool measure, int64_t* numbers_max,
                     LabelKinds* kinds) {
@@ -379,6 +295,19 @@ class RecordSource : public ExampleSource {
   std::vector<int64_t> first_;  // index of each file's first record
   std::vector<float> labels_;
 };
+
+// The label that decides how many classes there are, or that there are none.
+std::string DescribeDecidingLabel(const std::array<std::unique_ptr<RecordSource>, 3>& sources, const LabelKinds& kinds,
+                                  double classes_max, bool classes) {
+  for (const auto& source : sources) {
+    for (int64_t i = 0; source != nullptr && i < source->size(); ++i) {
+      const double label = source->Label(i);
+      const bool is_class = label >= 0 && label < classes_max && label == std::floor(label);
+      if (classes ? label == kinds.max : !is_class) return source->DescribeLabel(i);
+    }
+  }
+  return "";
+}
 
 // The first record's bytes, checked. The others are not looked at.
 absl::StatusOr<std::string> FirstRecord(const std::string& path, const CacheRoom& room) {
@@ -430,9 +359,10 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
     }
   }
   loaded.shape = measure ? Shape{std::max<int64_t>(1, numbers_max)} : spec->shape;
-  loaded.element = DecodesToBytes(*spec) ? Element::kByte : Element::kFloat;
+  loaded.element = spec->decodes_to_bytes() ? Element::kByte : Element::kFloat;
   const double classes_max = kinds.ints ? kClassesMax : kFloatClassesMax;
   if (kinds.whole && kinds.min >= 0 && kinds.max < classes_max) loaded.classes = static_cast<int32_t>(kinds.max) + 1;
+  loaded.deciding_label = DescribeDecidingLabel(sources, kinds, classes_max, loaded.classes > 0);
   for (int s = 0; s < 3; ++s) {
     if (sources[s] == nullptr) continue;
     sources[s]->set_shape(loaded.shape);

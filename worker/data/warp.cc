@@ -213,7 +213,7 @@ void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_m
 }
 
 void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width,
-                   const float* in, float* out) {
+                   const PictureShape3& to, const float* in, float* out) {
   const auto taps = [](int64_t begin, int64_t part, int64_t part_out, int64_t size) {
     std::vector<Tap> made(static_cast<size_t>(part_out));
     const float scale = static_cast<float>(part) / static_cast<float>(part_out);
@@ -227,8 +227,8 @@ void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_
     }
     return made;
   };
-  const std::vector<Tap> rows = taps(top, height, shape.height, shape.height);
-  const std::vector<Tap> columns = taps(left, width, shape.width, shape.width);
+  const std::vector<Tap> rows = taps(top, height, to.height, shape.height);
+  const std::vector<Tap> columns = taps(left, width, to.width, shape.width);
   switch (shape.channels) {
     case 1:
       return WarpSeparate<1>(shape, rows, columns, 0, in, out);

@@ -73,7 +73,7 @@ absl::StatusOr<v1::Model> MakeReadyMade(const v1::ReadyMade& wanted) {
     std::vector<int32_t> shape(wanted.input_shape().begin(), wanted.input_shape().end());
     if (shape.empty()) shape = info.input_shape;
     CAIRN_RETURN_IF_ERROR(CheckShape(info, kEntries[i].pictures, shape));
-    const int32_t classes = wanted.classes() == 0 ? info.classes : wanted.classes();
+    const int32_t classes = wanted.has_classes() ? wanted.classes() : info.classes;
     if (classes < 2 || classes > kClassesMax) {
       return Bad("classes", wanted.classes(), " is outside 2 .. ", kClassesMax, "; use the number of classes of the data");
     }

@@ -43,6 +43,7 @@ std::vector<LayerCase> AllCases() {
   for (const LayerCase& c : WideCases()) cases.push_back(c);
   for (const LayerCase& c : WideFeatureCases()) cases.push_back(c);
   for (const LayerCase& c : FrozenCases()) cases.push_back(c);
+  for (const LayerCase& c : InferenceCases()) cases.push_back(c);
   return cases;
 }
 

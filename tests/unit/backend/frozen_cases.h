@@ -1,5 +1,6 @@
 // The models of LayerCases with layers that are not trained (Layer.trainable): once all but the last layer with variables, so that
-// the way back ends early, once all but the first one, so that it leads through the frozen ones.
+// the way back ends early, once all but the first one, so that it leads through the frozen ones. And those models with layers that are
+// computed as in inference (Layer.training), which are trained.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -25,6 +26,26 @@ inline std::vector<LayerCase> FrozenCases() {
       google::protobuf::TextFormat::PrintToString(model, &frozen.model);
       cases.push_back(std::move(frozen));
     }
+  }
+  return cases;
+}
+
+// Those where training differs from inference.
+inline std::vector<LayerCase> InferenceCases() {
+  std::vector<LayerCase> cases;
+  for (const LayerCase& c : LayerCases()) {
+    v1::Model model = FromText<v1::Model>(c.model);
+    bool differs = false;
+    for (v1::Layer& layer : *model.mutable_layers()) {
+      layer.set_training(false);
+      differs |= layer.has_batch_normalization() || layer.has_dropout() || layer.has_spatial_dropout2d() ||
+                 layer.multi_head_attention().dropout() > 0;
+    }
+    if (!differs) continue;
+    LayerCase inference = c;
+    inference.name += "Inference";
+    google::protobuf::TextFormat::PrintToString(model, &inference.model);
+    cases.push_back(std::move(inference));
   }
   return cases;
 }

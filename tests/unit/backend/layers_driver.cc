@@ -1,5 +1,5 @@
-// Prints what the backends compute for every model of LayerCases and FrozenCases, with all that somebody else needs to compute the
-// same: one JSON object a line. layers_numpy.py does.
+// Prints what the backends compute for every model of LayerCases, FrozenCases and InferenceCases, with all that
+// somebody else needs to compute the same: one JSON object a line. layers_numpy.py does.
 //
 //   {"name", "model": [node...], "loss", "examples", "inputs", "labels", "values", "variables", "masks",
 //    "backends": {name: {"loss", "gradients", "predictions", "evaluated_loss"}}}
@@ -113,4 +113,5 @@ void Print(const LayerCase& c) {
 int main() {
   for (const cairn::LayerCase& c : cairn::LayerCases()) cairn::Print(c);
   for (const cairn::LayerCase& c : cairn::FrozenCases()) cairn::Print(c);
+  for (const cairn::LayerCase& c : cairn::InferenceCases()) cairn::Print(c);
 }

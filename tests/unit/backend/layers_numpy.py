@@ -71,7 +71,8 @@ def run(case, training):
     for i, node in enumerate(nodes[1:], 1):
         variables.append(Variables(case, i))
         mask = case["masks"].get(str(i))
-        context = {"training": training, "mask": None if mask is None else np.array(mask)}
+        context = {"training": training and node["layer"].get("training", True),
+                   "mask": None if mask is None else np.array(mask)}
         y, backward = LAYERS[node["type"]](node["layer"][node["type"]], [outputs[k] for k in node["inputs"]],
                                            variables[i], context)
         assert list(y.shape[1:]) == node["output"], f"{case['name']}: {node['type']} gives {y.shape}, not {node['output']}"

@@ -60,6 +60,24 @@ INSTANTIATE_TEST_SUITE_P(Layers, GradientTest, testing::ValuesIn(LayerCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Frozen, GradientTest, testing::ValuesIn(FrozenCases()),
                          [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Inference, GradientTest, testing::ValuesIn(InferenceCases()),
+                         [](const testing::TestParamInfo<LayerCase>& info) { return info.param.name; });
+
+// Where every layer is computed as in inference, a step of training has the loss of an evaluation.
+TEST(Inference, HoldsInTraining) {
+  const std::vector<LayerCase> cases = InferenceCases();
+  ASSERT_GE(cases.size(), 5u);
+  for (const LayerCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    const std::shared_ptr<const Graph> graph = CaseGraph(c);
+    const v1::Loss loss = FromText<v1::Loss>(c.loss);
+    ReferenceNet net(graph, loss, {});
+    const std::vector<float> start = CaseValues(*graph, 2);
+    const std::vector<double> values(start.begin(), start.end());
+    const Batch batch = CaseBatch(*graph, loss, 3, 1);
+    EXPECT_EQ(net.TrainStep(batch, {}, values, {}).value().loss, net.Evaluate(batch, values).value().loss);
+  }
+}
 
 // The first layer's gradients are not zero, so that the way back through the layer of interest was checked.
 TEST(Gradient, ReachesTheFirstLayer) {

@@ -13,17 +13,19 @@ inline std::string Image(const std::string& shape, const std::string& layers) {
          " layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }";
 }
 
-// A residual block whose shortcut is a convolution with strides and a batch normalization too; both have a bias.
-inline std::string Projected(const std::string& shape, int filters, bool relu, bool frozen) {
+// A residual block whose shortcut is a convolution with strides and a batch normalization too; both have a bias. shortcut, main: how the
+// normalizations before the sum are called.
+inline std::string Projected(const std::string& shape, int filters, bool relu, const std::string& shortcut = "",
+                             const std::string& main = "") {
   const std::string conv = " conv2d { filters: " + std::to_string(filters) + " kernel_size: 1 strides: 2 } } ",
-                    norm = std::string(" batch_normalization {} ") + (frozen ? "trainable: false } " : "} ");
+                    norm = " batch_normalization {} ";
   return Image(shape,
                "layers { name: 'i' conv2d { filters: 8 kernel_size: 3 padding: SAME activation: RELU } } layers { name: 'a'" +
-                   conv + "layers { name: 'an'" + norm + "layers { name: 'b' inputs: 'i'" + conv +
+                   conv + "layers { name: 'an'" + norm + shortcut + "} layers { name: 'b' inputs: 'i'" + conv +
                    "layers { batch_normalization {} } layers { activation { activation: RELU } } layers { name: 'c' conv2d { "
                    "filters: " +
-                   std::to_string(filters) + " kernel_size: 3 padding: SAME } } layers { name: 'cn'" + norm +
-                   "layers { inputs: ['an', 'cn'] add {} } " + (relu ? "layers { activation { activation: RELU } }" : ""));
+                   std::to_string(filters) + " kernel_size: 3 padding: SAME } } layers { name: 'cn'" + norm + main +
+                   "} layers { inputs: ['an', 'cn'] add {} } " + (relu ? "layers { activation { activation: RELU } }" : ""));
 }
 
 inline std::vector<LayerCase> WideCases() {
@@ -89,10 +91,13 @@ inline std::vector<LayerCase> WideCases() {
                                   "strides: 2 } }")},
       {"ZeroPaddingAveraged", Image("[5, 5, 3]", conv16 + "layers { zero_padding2d { padding: [1, 0, 0, 2] } } "
                                                           "layers { average_pooling2d {} }")},
-      {"ProjectedBlock", Projected("[7, 8, 3]", 16, true, false)},
-      {"ProjectedBlockOdd", Projected("[7, 6, 3]", 5, true, false)},
-      {"ProjectedBlockLinear", Projected("[6, 6, 3]", 16, false, false)},
-      {"ProjectedBlockFrozen", Projected("[6, 6, 3]", 16, true, true)},
+      {"ProjectedBlock", Projected("[7, 8, 3]", 16, true)},
+      {"ProjectedBlockOdd", Projected("[7, 6, 3]", 5, true)},
+      {"ProjectedBlockLinear", Projected("[6, 6, 3]", 16, false)},
+      {"ProjectedBlockFrozen", Projected("[6, 6, 3]", 16, true, "trainable: false", "trainable: false")},
+      {"ProjectedBlockInference", Projected("[6, 6, 3]", 16, true, "training: false", "training: false")},
+      {"ProjectedBlockHalfInference", Projected("[6, 6, 3]", 16, true, "", "training: false")},
+      {"ProjectedBlockFrozenBesideInference", Projected("[6, 6, 3]", 16, true, "trainable: false", "training: false")},
       {"TwoNormsOfOne",
        Image("[6, 6, 3]",
              conv16 + "layers { name: 'c' conv2d { filters: 16 kernel_size: 1 } } layers { name: 'a' "

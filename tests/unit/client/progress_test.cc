@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 v1::MetricSums Sums(uint64_t examples, double loss, double accuracy) {
   v1::MetricSums sums;
@@ -84,6 +85,43 @@ TEST(Progress, TheLossScaleOfJobsThatHaveOne) {
   const std::string plain = Progress({false, 80}).Update(job);
   EXPECT_THAT(plain, HasSubstr("epoch 2/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891 - loss_scale: 32768\n")) << "that of the present step";
   EXPECT_THAT(plain, HasSubstr("epoch 1/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891\n"));
+}
+
+void AddEvent(v1::JobStatus* job, int64_t seconds, const char* text, bool warning = false) {
+  v1::JobEvent& event = *job->add_events();
+  event.set_unix_ms(seconds * 1000);
+  event.set_text(text);
+  event.set_warning(warning);
+}
+
+TEST(Progress, EventsAsTheyHappen) {
+  const ProgressOptions plain = {false, 80, absl::UTCTimeZone()};
+  v1::JobStatus job = Job();
+  for (int i = 0; i < 8; ++i) AddEvent(&job, i, absl::StrCat("event ", i).c_str());
+  Progress progress(plain);
+  const std::string first = progress.Update(job);
+  EXPECT_THAT(first, Not(HasSubstr("event 2\n"))) << "of what was before, the newest";
+  EXPECT_THAT(first, HasSubstr("00:00:03 event 3\n00:00:04 event 4\n00:00:05 event 5\n00:00:06 event 6\n00:00:07 event 7\n"));
+  EXPECT_EQ(progress.Update(job), "");
+  AddEvent(&job, 3661, "worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\"", true);
+  job.mutable_events()->DeleteSubrange(0, 3);  // the coordinator forgets
+  EXPECT_EQ(progress.Update(job), "01:01:01 warning: worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\"\n");
+  // Above the bar of a terminal.
+  Progress bar({true, 80, absl::UTCTimeZone()});
+  bar.Update(job);
+  AddEvent(&job, 4000, "replicas 2,3 go to worker \"worker-1\"");
+  EXPECT_THAT(bar.Update(job), StartsWith("\r01:06:40 replicas 2,3 go to worker \"worker-1\"\x1b[K\n"));
+}
+
+TEST(Progress, AJobThatIsDegradedWhenTheWatchBegins) {
+  v1::JobStatus job = Job();
+  job.mutable_degraded()->set_since_unix_ms(3661000);
+  job.mutable_degraded()->set_text("4 of 4 partitions lack a backup in sync");
+  Progress progress({true, 200, absl::UTCTimeZone()});
+  const std::string first = progress.Update(job);
+  EXPECT_THAT(first, HasSubstr("degraded since 1970-01-01 01:01:01: 4 of 4 partitions lack a backup in sync"));
+  EXPECT_THAT(first, HasSubstr(" - degraded")) << "in the bar";
+  EXPECT_THAT(progress.Update(job), Not(HasSubstr("1970")));
 }
 
 TEST(Progress, NotesOfCallbacksAndTheLearningRate) {
@@ -279,8 +317,13 @@ TEST(Json, NumbersAreNumbersAndSumsAreMeans) {
   submitted.add_warnings("batch is small");
   EXPECT_EQ(nlohmann::json::parse(SubmitJson(submitted))["job_id"], 9);
   EXPECT_EQ(nlohmann::json::parse(SubmitJson(submitted))["warnings"][0].get<std::string>(), "batch is small");
-  EXPECT_EQ(nlohmann::json::parse(JobsJson({job, job}))["jobs"].size(), 2u);
-  EXPECT_EQ(JobsJson({}), R"({"jobs":[]})");
+  v1::ListJobsResponse list;
+  EXPECT_EQ(JobsJson(list), R"({"jobs":[],"retention":""})");
+  *list.add_jobs() = job;
+  *list.add_jobs() = job;
+  list.set_retention("for ever");
+  EXPECT_EQ(nlohmann::json::parse(JobsJson(list))["jobs"].size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(JobsJson(list))["retention"], "for ever");
   v1::NodeStatus node;
   node.set_name("ps-0");
   node.set_role(v1::PS);
@@ -303,6 +346,14 @@ TEST(Nodes, TableHasALineForEach) {
   node.set_partitions(3);
   node.set_primaries(1);
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("1 primary, 2 backups"));
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), Not(HasSubstr("0 B"))) << "not known";
+  node.set_expected(true);
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("not heard of yet"));
+  node.set_expected(false);
+  node.set_alive(true);
+  node.set_not_ready("3 partitions of job 1 are not up to date on it yet");
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("alive, not ready"));
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("worker-0 is not ready: 3 partitions of job 1"));
 }
 
 }  // namespace

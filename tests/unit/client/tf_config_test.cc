@@ -89,6 +89,31 @@ TEST(TfConfig, WorkersWithoutPs) {
             "/bin/cairn-worker --log-level info --coordinator m:1 --name worker-3\n");
 }
 
+// TFJob's enableDynamicWorker: a worker knows itself and the ps, a ps itself alone.
+TEST(TfConfig, TheSparseFormKnowsItsOwnEntries) {
+  for (const char* cluster : {"cluster", "sparseCluster"}) {
+    const auto lines = [&](const std::string& entries, const std::string& task, const std::string& coordinator = "") {
+      return Lines(absl::StrCat("{\"", cluster, "\": ", entries, ", \"task\": ", task, "}"), coordinator);
+    };
+    const char* ps = R"("ps": ["digits-ps-0.ml.svc:2222", "digits-ps-1.ml.svc:2222"])";
+    EXPECT_EQ(lines(absl::StrCat(R"({"worker": {"1": "digits-worker-1.ml.svc:2222"}, )", ps, "}"), R"({"type": "worker", "index": 1})"),
+              "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-1\n");
+    EXPECT_EQ(lines(absl::StrCat(R"({"worker": {"0": "digits-worker-0.ml.svc:2222"}, )", ps, "}"), R"({"type": "worker", "index": 0})"),
+              "/bin/cairn-coordinator --log-level info --listen 0.0.0.0:2222 --advertise digits-worker-0.ml.svc:2222 --data-dir "
+              "/data/coordinator\n"
+              "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-0\n");
+    const char* one = R"({"worker": {}, "ps": ["digits-ps-1.ml.svc:2222"]})";
+    EXPECT_EQ(lines(one, R"({"type": "ps", "index": 1})"),
+              "/bin/cairn-ps --log-level info --coordinator digits-worker-0.ml.svc:2222 --name ps-1 --data-dir /data/ps-1 --listen "
+              "0.0.0.0:2222 --advertise digits-ps-1.ml.svc:2222\n");
+    EXPECT_EQ(lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})", "c:7070"),
+              "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-1 --data-dir /data/ps-1 --listen 10.0.0.7:2222\n");
+    EXPECT_EQ(lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})"),
+              "TF_CONFIG: cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
+              "CAIRN_COORDINATOR");
+  }
+}
+
 TEST(TfConfig, Errors) {
   const struct {
     std::string text, error;

@@ -86,14 +86,13 @@ TEST(ClusterBest, TheBestCheckpointIsMarkedAlsoWhereTheCommandWasLost) {
   EXPECT_EQ(chief.marks.back().step(), kSteps);
 }
 
-v1::NodeMessage Written(uint64_t id, int64_t step, const std::string& path, const std::string& error = "") {
+v1::NodeMessage Written(uint64_t id, int64_t step, bool best, const std::string& error = "") {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
   report.set_job_id(id);
   report.set_error(error);
-  report.mutable_checkpoint()->set_path(path);
   report.mutable_checkpoint()->set_step(step);
-  report.mutable_checkpoint()->set_best(path == "/run/best");
+  report.mutable_checkpoint()->set_best(best);
   return message;
 }
 
@@ -107,7 +106,7 @@ TEST(ClusterBest, TheBestCheckpointIsMarkedUntilTheChiefSaysThatItIsKept) {
   ASSERT_EQ(chief.marks.size(), 1u);
   c.Pass(absl::Seconds(11));
   EXPECT_EQ(chief.marks.size(), 3u) << "every 5 s";
-  c.Say(chief, Written(id, kSteps, "/run/best"));
+  c.Say(chief, Written(id, kSteps, true));
   c.Pass(absl::Minutes(1));
   EXPECT_EQ(chief.marks.size(), 3u);
 }
@@ -143,12 +142,12 @@ TEST(ClusterBest, WhatWasTheBestInAnOldChiefsTimeIsNotTheBestNow) {
     return int64_t{-1};
   };
   c.Train(kSteps);
-  c.Say(c.node("worker-0"), Written(id, kSteps, "/run/best"));
+  c.Say(c.node("worker-0"), Written(id, kSteps, true));
   EXPECT_EQ(best(), kSteps);
   c.Train(kSteps);
-  c.Say(c.node("worker-0"), Written(id, 2 * kSteps, "/run/best"));
+  c.Say(c.node("worker-0"), Written(id, 2 * kSteps, true));
   EXPECT_EQ(best(), 2 * kSteps);
-  c.Say(c.node("worker-0"), Written(id, kSteps, "/run/best"));
+  c.Say(c.node("worker-0"), Written(id, kSteps, true));
   EXPECT_EQ(best(), 2 * kSteps);
 }
 
@@ -156,12 +155,12 @@ TEST(ClusterBest, WhatWasTheBestInAnOldChiefsTimeIsNotTheBestNow) {
 TEST(ClusterBest, ALateWordOfAnEarlierFailureChangesNothing) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 3));
-  c.Say(c.node("worker-0"), Written(id, kSteps, "", "no space left on device"));
+  c.Say(c.node("worker-0"), Written(id, kSteps, false, "no space left on device"));
   c.Train(kSteps);
   ASSERT_EQ(c.Job(id).epochs_open(), 2);
   c.Train(kSteps - 1);
-  c.Say(c.node("worker-0"), Written(id, 2 * kSteps, "", "no space left on device"));
-  c.Say(c.node("worker-1"), Written(id, kSteps, "", "no space left on device"));
+  c.Say(c.node("worker-0"), Written(id, 2 * kSteps, false, "no space left on device"));
+  c.Say(c.node("worker-1"), Written(id, kSteps, false, "no space left on device"));
   c.Train(1);
   EXPECT_EQ(c.Job(id).epochs_open(), 3) << c.Job(id).reason();
 }
@@ -193,7 +192,7 @@ TEST(ClusterBest, ABestCheckpointThatIsDamagedCostsItsWeightsAndNotTheJob) {
   const uint64_t id = c.SubmitOk(RestoringBest(v1::LOGGED));
   EXPECT_EQ(FailRestores(c, id, "/run/step-10/model.safetensors: it was altered", "never"), 3);
   const v1::JobStatus job = c.Job(id);
-  EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
+  EXPECT_EQ(job.state(), v1::ENDED_WITH_ERRORS) << "its best weights were asked for: " << job.reason();
   EXPECT_EQ(job.digest(), "d1e5");
   EXPECT_EQ(job.total_steps(), 20);
   for (const char* ps : {"ps-0", "ps-1"}) {

@@ -169,7 +169,7 @@ TEST(ClusterCallbacks, WhereNoCheckpointCanBeWrittenTheJobGoesOnAndSaysSo) {
   const uint64_t id = c.SubmitOk(SpecWith("callbacks { model_checkpoint { filepath: '/m-{epoch}.safetensors' } }", 2));
   c.Train(2 * kSteps);
   EXPECT_TRUE(c.RunToEnd(id));
-  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+  EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS);
   EXPECT_TRUE(c.node("worker-0").saves.empty());
   EXPECT_EQ(c.Job(id).checkpoint_error(), c.checkpoint_error);
   EXPECT_THAT(NotesOf(c.Job(id))[0], HasSubstr("1 checkpoints: there is no checkpoint of this epoch's end"));
@@ -190,7 +190,6 @@ TEST(ClusterCallbacks, ACheckpointThatTakesItsTimeIsWaitedFor) {
     EXPECT_THAT(c.Job(id).reason(), HasSubstr("waits for worker \"worker-0\" to write the checkpoint of epoch 1"));
     v1::NodeMessage written;
     written.mutable_checkpoint()->set_job_id(id);
-    written.mutable_checkpoint()->mutable_checkpoint()->set_path("/run/step-5");
     written.mutable_checkpoint()->mutable_checkpoint()->set_step(kSteps);
     c.Say(c.node("worker-0"), written);
     c.Settle();
@@ -201,7 +200,7 @@ TEST(ClusterCallbacks, ACheckpointThatTakesItsTimeIsWaitedFor) {
     c.Pass(absl::Seconds(50));
     EXPECT_EQ(c.State(id), v1::RUNNING) << "another chief may be at it";
     c.Pass(absl::Minutes(1));
-    EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
+    EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS) << c.Job(id).reason();
   }
 }
 
@@ -234,7 +233,7 @@ TEST(ClusterCallbacks, AModelFileThatCouldNotBeWrittenIsTriedAgain) {
   d.file_failures = 1000;
   const uint64_t full = d.SubmitOk(SpecWith(callbacks, 1));
   EXPECT_TRUE(d.RunToEnd(full));
-  EXPECT_EQ(d.State(full), v1::SUCCEEDED) << "the job goes on";
+  EXPECT_EQ(d.State(full), v1::ENDED_WITH_ERRORS) << "the job goes on";
   EXPECT_LE(d.node("worker-0").saves.size(), 5u);
   EXPECT_THAT(NotesOf(d.Job(full)), ElementsAre("1 model_checkpoint: not saved: no space left on device"));
 }
@@ -302,16 +301,7 @@ TEST(ClusterCallbacks, ALossThatIsNotFiniteFailsTheJob) {
   Cluster c(1, 1);
   const uint64_t id =
       c.SubmitOk(SpecWith("callbacks { terminate_on_nan { } } callbacks { csv_logger { filename: '/log.csv' } }"));
-  v1::NodeMessage message;
-  v1::ReplicaReport& report = *message.mutable_replica_report();
-  report.set_job_id(id);
-  report.set_generation(1);
-  report.set_replica(0);
-  report.set_first_step(0);
-  report.set_last_step(0);
-  report.mutable_train()->set_examples(2);
-  report.mutable_train()->set_loss(std::numeric_limits<double>::quiet_NaN());
-  c.Say(c.node("worker-0"), message);
+  c.train_loss[0] = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(c.RunToEnd(id));
   EXPECT_EQ(c.State(id), v1::FAILED);
   EXPECT_EQ(c.Job(id).reason(), "the loss is not finite in epoch 1; lower optimizer.learning_rate, or check the data");
@@ -325,8 +315,10 @@ TEST(ClusterCallbacks, ABackupIsRemovedAfterASuccess) {
   EXPECT_EQ(OpenAt(c, "worker-0", id), 0) << "it does not wait";
   EXPECT_TRUE(c.RunToEnd(id));
   ASSERT_EQ(c.node("worker-0").drops.size(), 1u);
-  const auto& removed = c.node("worker-0").drops[0].remove_checkpoints();
-  EXPECT_THAT(std::vector<std::string>(removed.begin(), removed.end()), ElementsAre("/b"));
+  const v1::DropJob& drop = c.node("worker-0").drops[0];
+  EXPECT_TRUE(drop.remove_checkpoints_of_job());
+  EXPECT_EQ(drop.spec().checkpoints().dir(), "/b");
+  EXPECT_EQ(drop.submitted_unix_ms(), c.Job(id).submitted_unix_ms());
   EXPECT_TRUE(c.Job(id).checkpoints().empty());
 }
 

@@ -23,14 +23,13 @@ v1::JobSpec SpecWithCheckpoints(const std::string& save_best = "") {
   return spec;
 }
 
-v1::NodeMessage Written(uint64_t id, int64_t step, const std::vector<std::string>& deleted = {}) {
+v1::NodeMessage Written(uint64_t id, int64_t step, const std::vector<int64_t>& deleted = {}) {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
   report.set_job_id(id);
-  report.mutable_checkpoint()->set_path(absl::StrCat("/shared/run/step-", step));
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_written_unix_ms(1000 + step);
-  report.mutable_deleted()->Assign(deleted.begin(), deleted.end());
+  report.mutable_deleted_steps()->Assign(deleted.begin(), deleted.end());
   return message;
 }
 
@@ -66,7 +65,7 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   c.Say(c.node("worker-0"), Written(id, 10));
   c.Say(c.node("worker-0"), Written(id, 10));
   EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(5, 10)) << "a repetition is no second one";
-  c.Say(c.node("worker-0"), Written(id, 15, {"/shared/run/step-5"}));
+  c.Say(c.node("worker-0"), Written(id, 15, {5}));
   EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(10, 15));
   v1::NodeMessage error;
   error.mutable_checkpoint()->set_job_id(id);
@@ -79,9 +78,6 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   c.Say(c.node("worker-0"), Written(id, 1'000'000));
   c.Say(c.node("worker-0"), Written(id + 7, 5));
   c.Say(c.node("ps-0"), Written(id, 20));
-  v1::NodeMessage nameless = Written(id, 20);
-  nameless.mutable_checkpoint()->mutable_checkpoint()->set_path(std::string(5000, 'x'));
-  c.Say(c.node("worker-0"), nameless);
   EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(10, 15));
   c.RestartCoordinator();
   c.ReconnectAll();
@@ -99,6 +95,56 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 8) << "those of a chief that deletes none are bounded";
 }
 
+std::vector<std::string> PathsOf(const v1::JobStatus& job) {
+  std::vector<std::string> paths;
+  for (const v1::CheckpointInfo& info : job.checkpoints()) paths.push_back(info.path());
+  return paths;
+}
+
+// What the chief removes later follows from what the coordinator knows: no worker says which paths that are, nor that one is gone or newer.
+TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
+  Cluster c(1, 3);
+  const uint64_t id = c.SubmitOk(SpecWithCheckpoints("val_loss"));
+  ASSERT_EQ(c.Job(id).chief(), "worker-0");
+  v1::NodeMessage chiefs = Written(id, 5);
+  chiefs.mutable_checkpoint()->mutable_checkpoint()->set_path("/elsewhere");
+  c.Say(c.node("worker-0"), chiefs);
+  EXPECT_THAT(PathsOf(c.Job(id)), ElementsAre("/shared/run/step-5"));
+  chiefs.mutable_checkpoint()->mutable_checkpoint()->set_best(true);
+  c.Say(c.node("worker-0"), chiefs);
+  EXPECT_THAT(PathsOf(c.Job(id)), ElementsAre("/shared/run/step-5", "/shared/run/best"));
+
+  v1::NodeMessage error = Written(id, 10);
+  error.mutable_checkpoint()->set_error("no space left on device");
+  v1::NodeMessage best = Written(id, 6);
+  best.mutable_checkpoint()->mutable_checkpoint()->set_best(true);
+  const auto say_what_is_not_believed = [&](const char* worker) {
+    c.Say(c.node(worker), error);
+    c.Say(c.node(worker), best);
+    c.Say(c.node(worker), Written(id, 5, {5}));
+    EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(5, 5));
+    EXPECT_EQ(c.Job(id).checkpoint_error(), "");
+  };
+  say_what_is_not_believed("worker-2");
+  c.Say(c.node("worker-2"), Written(id, 20));
+  EXPECT_THAT(PathsOf(c.Job(id)), ElementsAre("/shared/run/step-5", "/shared/run/best"));
+
+  // A chief that was may have written one, and pushes none out by it.
+  c.BreakSession(c.node("worker-0"));
+  c.Pass(absl::Seconds(1));
+  ASSERT_EQ(c.Job(id).chief(), "worker-1");
+  c.RestartCoordinator();
+  c.ReconnectAll();
+  c.Settle();
+  ASSERT_EQ(c.Job(id).chief(), "worker-1");
+  say_what_is_not_believed("worker-0");
+  c.Say(c.node("worker-0"), Written(id, 20));
+  EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(5, 5, 20));
+  for (int64_t step = 21; step < 40; ++step) c.Say(c.node("worker-0"), Written(id, step));
+  EXPECT_EQ(StepsOf(c.Job(id)).front(), 5);
+  EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 8);
+}
+
 TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints("val_loss"));
@@ -109,7 +155,6 @@ TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
   EXPECT_EQ(c.node("worker-0").marks[0].step(), 5);
   EXPECT_DOUBLE_EQ(c.node("worker-0").marks[0].monitored(), 0.125);
   v1::NodeMessage best = Written(id, 5);
-  best.mutable_checkpoint()->mutable_checkpoint()->set_path("/shared/run/best");
   best.mutable_checkpoint()->mutable_checkpoint()->set_best(true);
   best.mutable_checkpoint()->mutable_checkpoint()->set_monitored(0.125);
   c.Say(c.node("worker-0"), best);

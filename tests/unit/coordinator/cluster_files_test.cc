@@ -26,7 +26,8 @@ TEST(ClusterFiles, AJobThatWaitsForItsFilesSaysSo) {
   c.Pass(absl::Seconds(5));
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("all steps are done")) << "no replica is behind";
   c.Pass(absl::Seconds(10));
-  EXPECT_EQ(c.State(id), v1::SUCCEEDED) << "a worker has said why it cannot: other jobs do not wait a minute for the slots";
+  EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS) << "a worker has said why it cannot: other jobs do not wait a minute for the slots";
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("summaries: the figures from this epoch on are not written: no space left on device"));
   ASSERT_GE(c.Job(id).notes_size(), 1);
   EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr("not written: "));
 }
@@ -82,7 +83,7 @@ TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
   c.Train(5);
   v1::NodeMessage removed;
   removed.mutable_checkpoint()->set_job_id(id);
-  removed.mutable_checkpoint()->add_deleted("/run/step-5");
+  removed.mutable_checkpoint()->add_deleted_steps(5);
   c.Say(c.node("worker-0"), removed);
   EXPECT_TRUE(c.RunToEnd(id));
   const v1::JobStatus job = c.Job(id);

@@ -53,6 +53,46 @@ TEST(ClusterLinks, EachPrimaryGoesOnAloneAndTheTwoAreJoinedAgainLater) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED) << c.Job(id).reason();
 }
 
+// Its primaries say that ps-1 is busy: they go on without it, it is tried again after the shortest time, each time, and nobody blames the network.
+TEST(ClusterLinks, ABusyPsIsTriedAgainSoonAndTheReasonGoes) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWith(1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(2);
+  for (int i = 0; i < 6; ++i) {
+    c.replicate = false;
+    const v1::JobStatus job = c.Job(id);
+    v1::NodeMessage message;
+    v1::BackupReport& report = *message.mutable_backup_report();
+    report.set_job_id(id);
+    report.set_generation(job.generation());
+    report.set_partition(0);
+    report.set_node(job.partitions(0).backups(0).node());
+    report.set_lost("no answer for 10 s, though its connection is alive");
+    report.set_busy(true);
+    c.Say(c.node(job.partitions(0).primary()), message);
+    c.Pass(absl::Seconds(1));
+    EXPECT_THAT(c.Job(id).reason(), HasSubstr("which is busy (no answer for 10 s"));
+    EXPECT_THAT(c.Job(id).reason(), testing::Not(HasSubstr("network")));
+    c.replicate = true;
+    c.Pass(absl::Seconds(12));
+    EXPECT_EQ(InSync(c.Job(id)), 4) << "round " << i;
+    EXPECT_EQ(c.Job(id).reason(), "") << "round " << i;
+  }
+}
+
+TEST(ClusterLinks, AnEndedJobDoesNotKeepAReasonThatPasses) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(2, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.CutLink("ps-0", "ps-1");
+  c.Pass(absl::Seconds(6));
+  ASSERT_THAT(c.Job(id).reason(), HasSubstr("cannot reach ps"));
+  ASSERT_TRUE(c.RunToEnd(id));
+  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
+  EXPECT_EQ(c.Job(id).reason(), "");
+}
+
 TEST(ClusterLinks, ALinkThatFlapsCostsFewGenerations) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));

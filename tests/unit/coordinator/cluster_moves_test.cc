@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 
 v1::JobSpec LongSpec(int backups = 0) {
@@ -391,29 +392,32 @@ TEST(ClusterMoves, AStragglerGivesReplicasAwayOneByOne) {
   spec.set_replicas(8);
   const uint64_t id = c.SubmitOk(spec);
   ASSERT_EQ(c.Assigned("worker-2", id).size(), 2u);
-  auto say = [&](double slow) {
-    for (const char* name : {"worker-0", "worker-1"}) SaySpeed(c, name, id, 10);
-    SaySpeed(c, "worker-2", id, slow);
+  auto say = [&](double slow, absl::Duration duration) {
+    for (absl::Duration t; t < duration; t += absl::Milliseconds(500)) {
+      for (const char* name : {"worker-0", "worker-1"}) SaySpeed(c, name, id, 10);
+      SaySpeed(c, "worker-2", id, slow);
+      c.Pass(absl::Milliseconds(500));
+    }
   };
-  say(14);
-  c.Pass(absl::Seconds(10));
+  say(14, absl::Seconds(10));
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 2u) << "within what is usual";
-  for (double nonsense : {-5.0, 0.0, std::nan(""), HUGE_VAL}) say(nonsense);
-  c.Pass(absl::Seconds(4));
+  for (double nonsense : {-5.0, 0.0, std::nan(""), HUGE_VAL}) say(nonsense, absl::Seconds(1));
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 2u);
-  say(30);
-  c.Pass(absl::Milliseconds(3100));
+  say(30, absl::Seconds(4));
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 1u);
-  EXPECT_TRUE(c.Logged("worker \"worker-2\" is 3.0 times slower than the others"));
-  say(30);
-  c.Pass(absl::Seconds(10));
+  const int events = c.Job(id).events_size();
+  const v1::JobEvent event = c.Job(id).events(events - 1);
+  EXPECT_THAT(event.text(), MatchesRegex("worker \"worker-2\" is [23]\\.[0-9] times slower than the others; its replicas 7 go to "
+                                         "worker \"worker-[01]\""));
+  EXPECT_TRUE(c.Logged(event.text()));
+  say(30, absl::Seconds(10));
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 1u) << "another would have more to do than it has";
   EXPECT_EQ(c.Job(id).generation(), 1u);
   c.AddWorker("worker-3", 4);
   EXPECT_GE(c.Assigned("worker-3", id).size(), 2u) << "a straggler is no reason to leave others without work";
   EXPECT_LE(c.Assigned("worker-2", id).size(), 1u);
-  say(10);
-  c.Pass(absl::Seconds(7));
+  EXPECT_LE(c.Job(id).events_size(), events + 3) << "no replica goes back and forth";
+  say(10, absl::Seconds(45));
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 2u) << "it is as fast as the others again";
   EXPECT_TRUE(c.RunToEnd(id));
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
@@ -421,7 +425,7 @@ TEST(ClusterMoves, AStragglerGivesReplicasAwayOneByOne) {
 
 // ---- figures ----
 
-TEST(ClusterMoves, ALossThatIsNotFiniteIsAWarning) {
+TEST(ClusterMoves, ALossThatIsNotFiniteIsNoPlainSuccess) {
   Cluster c(1, 1);
   v1::JobSpec spec = c.Spec(1);
   const uint64_t id = c.SubmitOk(spec);
@@ -430,18 +434,16 @@ TEST(ClusterMoves, ALossThatIsNotFiniteIsAWarning) {
     v1::ReplicaReport& r = *message.mutable_replica_report();
     r.set_job_id(id);
     r.set_generation(1);
-    r.set_first_step(5 * epoch);
     r.set_last_step(5 * epoch + 4);
-    r.mutable_train()->set_examples(40);
-    r.mutable_train()->set_loss(epoch == 0 ? 3 : std::nan(""));
+    c.SayFigures(id, static_cast<uint64_t>(5 * epoch + 5), epoch, 40, epoch == 0 ? 3 : std::nan(""));
     r.set_validation_epoch(epoch);
     r.mutable_validation()->set_examples(8);
     r.set_finished(epoch == 1);
     c.Say(c.node("worker-0"), message);
   }
   c.Pass(absl::Seconds(5));
-  EXPECT_EQ(c.State(id), v1::SUCCEEDED);
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("the loss is not finite since epoch 2"));
+  EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS);
+  EXPECT_THAT(c.Job(id).reason(), HasSubstr("the loss is not finite since step 5 (epoch 2)"));
 }
 
 // It keeps the job's model, data and decoding threads for the replicas that may come back, and would keep them for ever.

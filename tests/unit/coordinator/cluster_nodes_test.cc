@@ -20,13 +20,44 @@ TEST(ClusterCore, ALostWorkersReplicasMoveAndNothingElse) {
   EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1)) << "it has half a second to come back";
   c.Pass(absl::Milliseconds(300));
   EXPECT_THAT(c.Assigned("worker-0", id), ElementsAre(0, 1, 2, 3));
-  EXPECT_TRUE(c.Logged("job 1: replicas 2,3 move from worker \"worker-1\" to \"worker-0\""));
+  EXPECT_TRUE(c.Logged("job 1: worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\""));
   EXPECT_EQ(c.Job(id).generation(), 1u) << "the routes are the same";
   EXPECT_EQ(c.node("ps-0").commands + c.node("ps-1").commands, 0);
   EXPECT_EQ(c.node("worker-0").commands, 1);
   EXPECT_TRUE(c.RunToEnd(id));
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
   EXPECT_EQ(c.TrueStep(id), 10);
+}
+
+TEST(ClusterCore, AfterARestartANodeIsNeitherAliveNorDeadBeforeItWasHeardOf) {
+  Cluster c(1, 2);
+  c.Pass(absl::Seconds(20));
+  const auto of = [&](const char* name) {
+    const v1::ListNodesResponse all = c.core().ListNodes();
+    return *std::find_if(all.nodes().begin(), all.nodes().end(), [&](auto& n) { return n.name() == name; });
+  };
+  EXPECT_TRUE(of("ps-0").alive());
+  EXPECT_EQ(of("ps-0").memory_bytes(), 1u);
+  c.RestartCoordinator();
+  for (const char* name : {"ps-0", "worker-0", "worker-1"}) {
+    EXPECT_TRUE(of(name).expected());
+    EXPECT_FALSE(of(name).alive());
+    EXPECT_FALSE(of(name).has_memory_bytes());
+    EXPECT_EQ(of(name).last_heartbeat_unix_ms(), 0);
+  }
+  c.Connect(c.node("ps-0"));
+  c.Connect(c.node("worker-0"));
+  EXPECT_TRUE(of("ps-0").alive());
+  EXPECT_FALSE(of("ps-0").expected());
+  EXPECT_FALSE(of("ps-0").has_memory_bytes()) << "it has not said yet";
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(of("ps-0").memory_bytes(), 1u);
+  EXPECT_TRUE(of("worker-1").expected());
+  c.Pass(absl::Seconds(5));
+  EXPECT_FALSE(of("worker-1").expected());
+  EXPECT_FALSE(of("worker-1").alive());
+  const absl::Time heard = absl::FromUnixMillis(of("worker-1").last_heartbeat_unix_ms());
+  EXPECT_NEAR(absl::ToDoubleSeconds(c.clock().Now() - heard), 6, 0.5) << "not before our start";
 }
 
 TEST(ClusterCore, ASilentWorkerIsLostWithItsLease) {

@@ -123,15 +123,21 @@ TEST(ClusterCore, NonsenseFromNodesChangesNothing) {
         report.set_job_id(job);
         report.set_generation(generation);
         report.set_replica(replica);
-        report.mutable_train()->set_examples(1);
       }
       v1::ReplicaReport& steps = *messages.emplace_back().mutable_replica_report();
       steps.set_job_id(job);
-      steps.set_first_step(3);
-      steps.set_last_step(7);  // of two epochs
-      steps.mutable_train()->set_examples(1);
-      v1::ReplicaReport& far = *messages.emplace_back(messages.back()).mutable_replica_report();
-      far.set_last_step(INT64_MAX);
+      steps.set_last_step(INT64_MAX);
+      for (int32_t epoch : {-1, 2, INT32_MAX}) {
+        v1::FiguresReport& figures = *messages.emplace_back().mutable_figures();
+        figures.set_job_id(job);
+        figures.set_generation(generation);
+        figures.set_version(UINT64_MAX);
+        figures.add_epochs()->set_epoch(epoch);
+      }
+      v1::FiguresReport& twice = *messages.emplace_back().mutable_figures();
+      twice.set_job_id(job);
+      twice.add_epochs()->mutable_train()->add_metrics(1);
+      twice.add_epochs()->mutable_train()->add_metrics(1);
       v1::ReplicaReport& validation = *messages.emplace_back().mutable_replica_report();
       validation.set_job_id(job);
       validation.set_validation_epoch(-5);

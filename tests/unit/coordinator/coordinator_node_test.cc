@@ -101,13 +101,16 @@ class ObedientNode {
           v1::ReplicaReport& report = *answer.mutable_replica_report();
           report.set_job_id(message.assign_replicas().job_id());
           report.set_replica(r);
-          report.set_first_step(epoch * 5);
           report.set_last_step(epoch * 5 + 4);
-          report.mutable_train()->set_examples(20);
           report.set_finished(epoch == 1);
           client_->Send(answer);
         }
       }
+    } else if (message.has_figures_stored()) {
+      answer.mutable_figures()->set_job_id(message.figures_stored().job_id());
+      answer.mutable_figures()->set_generation(1);
+      answer.mutable_figures()->set_version(10);
+      client_->Send(answer);
     } else if (message.has_finalize()) {
       answer.mutable_finalized()->set_job_id(message.finalize().job_id());
       answer.mutable_finalized()->set_digest("abc");

@@ -19,12 +19,11 @@ v1::JobSpec Followed() {
   return spec;
 }
 
-void Checkpoint(Cluster& c, uint64_t job, int64_t step, const std::vector<std::string>& deleted = {}) {
+void Checkpoint(Cluster& c, uint64_t job, int64_t step, const std::vector<int64_t>& deleted = {}) {
   v1::NodeMessage message;
   message.mutable_checkpoint()->set_job_id(job);
-  message.mutable_checkpoint()->mutable_checkpoint()->set_path(absl::StrCat("/run/step-", step));
   message.mutable_checkpoint()->mutable_checkpoint()->set_step(step);
-  for (const std::string& path : deleted) message.mutable_checkpoint()->add_deleted(path);
+  message.mutable_checkpoint()->mutable_deleted_steps()->Assign(deleted.begin(), deleted.end());
   c.Say(c.node(c.Job(job).chief()), message);
 }
 
@@ -96,7 +95,7 @@ TEST(Evaluators, FailuresAreBorne) {
   FakeNode& second = c.AddWorker("evaluator-1", 1, v1::EVALUATOR);
   c.Pass(absl::Seconds(1));
   ASSERT_EQ(second.shards.size(), 1u) << "another one has it";
-  Checkpoint(c, id, 4, {"/run/step-2"});
+  Checkpoint(c, id, 4, {2});
   for (int attempt = 0; attempt < 20; ++attempt) {
     for (const v1::EvaluateShard& shard : std::exchange(second.shards, {})) {
       v1::NodeMessage failed;

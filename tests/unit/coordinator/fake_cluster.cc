@@ -35,7 +35,7 @@ v1::JobSpec FakeCluster::Spec(int replicas) {
   spec.mutable_optimizer()->mutable_sgd();
   spec.set_batch_size(8);
   spec.set_epochs(2);
-  spec.set_replicas(replicas);
+  if (replicas > 0) spec.set_replicas(replicas);
   spec.set_partition_bytes(256);
   spec.set_backups(0);
   return spec;
@@ -156,7 +156,7 @@ bool FakeCluster::RunToEnd(uint64_t job_id) {
     ReconnectAll();
     Settle();
     const v1::JobState state = State(job_id);
-    if (state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED) return true;
+    if (IsFinal(state)) return true;
     Pass(absl::Milliseconds(100));
     TrainStep();
   }

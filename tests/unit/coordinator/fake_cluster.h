@@ -26,7 +26,8 @@ struct FakeNode {
   std::string blind;  // worker: why it does not see the data
   bool breaks_at_rollback = false;  // ps: its session breaks before it hears that it is to go back
   bool stuck = false;  // worker: beats, and answers no evaluation
-  int commands = 0;  // received since the last ClearCommands, Welcome not counted
+  int commands = 0;  // received since the last ClearCommands, Welcome and Readiness not counted
+  std::optional<std::string> not_ready;  // ps: the last Readiness
 
   struct Hosted {
     uint64_t generation = 0;
@@ -68,6 +69,8 @@ class FakeCluster {
   bool replicate = true;   // backups are brought up to date
   // Sum of the two examples of a replica's share, by epoch: 0.25 where nothing is said.
   std::map<int, double> validation_loss;
+  std::map<int, double> train_loss;  // of one replica's step, by epoch: 0.5 where nothing is said
+  std::string not_finite;  // of the weights that the digest is taken of: the first such variable
   bool write_checkpoints = false;  // the chief, at the end of each epoch
   std::string checkpoint_error;    // not empty: it cannot, and says so
   bool answer_files = true;        // WriteSummaries and SaveModel
@@ -91,6 +94,8 @@ class FakeCluster {
   void Kill(FakeNode& node);          // the process and its memory are gone; a ps' partitions stay on disk
   void Restart(FakeNode& node, const std::string& address = "");
   void Say(FakeNode& node, const v1::NodeMessage& message);
+  // A job's first partition has made so many updates, and its figures of the epoch come to these sums; its primary says so.
+  void SayFigures(uint64_t job_id, uint64_t version, int epoch, uint64_t examples, double loss = 0);
   // A ps that did not write has written now, and says so.
   void TellKept(FakeNode& node, uint64_t job_id);
 
@@ -142,6 +147,8 @@ class FakeCluster {
   void Replicate(FakeNode& primary);
   bool Served(const v1::AssignReplicas& assign);
   void Update(const v1::AssignReplicas& assign, int64_t step);
+  void CountFigures(const v1::AssignReplicas& assign, int64_t step);
+  void TellFigures(FakeNode& node, uint64_t job_id);
   v1::NodeMessage StepReport(const v1::AssignReplicas& assign, int32_t replica, int64_t step) const;
   v1::NodeMessage CheckpointReport(const v1::AssignReplicas& assign, int64_t step);
   std::optional<absl::Time> CutSince(const std::string& a, const std::string& b) const;
@@ -157,6 +164,11 @@ class FakeCluster {
   std::map<ReplyToken, Reply> replies_;
   std::vector<std::string> log_;
   std::map<uint64_t, int64_t> true_step_;
+  struct Figures {
+    std::map<uint64_t, EpochList> at;  // by version of the first partition
+    int32_t stored = 0;                // epochs, as the coordinator says
+  };
+  std::map<uint64_t, Figures> figures_;  // by job
   std::map<std::pair<std::string, std::string>, absl::Time> cut_links_;
   int effect_count_ = 0;
   int crash_at_ = -1;

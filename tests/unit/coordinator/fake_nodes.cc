@@ -61,6 +61,7 @@ void FakeCluster::Connect(FakeNode& node) {
   for (const auto& [job_id, reports] : node.reported) {
     for (const v1::NodeMessage& report : reports) Say(node, report);
   }
+  for (const auto& [job_id, hosted] : std::map(node.hosted)) TellFigures(node, job_id);
 }
 
 void FakeCluster::BreakSession(FakeNode& node) {
@@ -71,6 +72,7 @@ void FakeCluster::BreakSession(FakeNode& node) {
 
 void FakeCluster::Kill(FakeNode& node) {
   node.running = false;
+  node.not_ready.reset();
   node.assigned.clear();
   node.dropped.clear();
   node.reported.clear();
@@ -121,13 +123,18 @@ void FakeCluster::ClearCommands() {
 }
 
 void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) {
-  if (!message.has_welcome()) ++node.commands;
+  if (message.has_readiness()) node.not_ready = message.readiness().why();
+  if (!message.has_welcome() && !message.has_readiness() && !message.has_figures_stored()) ++node.commands;
   if (message.has_welcome() && node.hello.role() == v1::PS && node.hello.cluster_id() == 0) node.hello.set_cluster_id(message.welcome().cluster_id());
   if (message.has_host_partitions()) {
     HostPartitions(node, message.host_partitions());
+  } else if (message.has_figures_stored()) {
+    const uint64_t job_id = message.figures_stored().job_id();
+    figures_[job_id].stored = message.figures_stored().epochs();
+    TellFigures(node, job_id);
   } else if (message.has_drop_job()) {
     node.dropped.insert(message.drop_job().job_id());
-    if (message.drop_job().remove_checkpoints_size() > 0) node.drops.push_back(message.drop_job());
+    if (message.drop_job().remove_checkpoints_of_job()) node.drops.push_back(message.drop_job());
     node.reported.erase(message.drop_job().job_id());
     node.hosted.erase(message.drop_job().job_id());
     node.assigned.erase(message.drop_job().job_id());
@@ -280,6 +287,7 @@ void FakeCluster::AnswerQueries(FakeNode& node) {
       answer.mutable_finalized()->set_job_id(finalize.job_id());
       answer.mutable_finalized()->set_generation(finalize.generation());
       answer.mutable_finalized()->set_digest("d1e5");
+      answer.mutable_finalized()->set_not_finite(not_finite);
       Say(node, answer);
     }
   }

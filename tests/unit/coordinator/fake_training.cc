@@ -116,6 +116,9 @@ void FakeCluster::TrainStep() {
     node->reported[message.has_checkpoint() ? message.checkpoint().job_id() : message.replica_report().job_id()].push_back(message);
   }
   for (auto& [node, message] : reports) Say(*node, message);
+  for (const auto& [job_id, job] : jobs) {
+    for (auto& [name, node] : nodes_) TellFigures(*node, job_id);
+  }
 }
 
 // Whether each partition's primary takes gradients of this generation. It acknowledges nothing without the backups that have everything.
@@ -152,16 +155,57 @@ void FakeCluster::Update(const v1::AssignReplicas& assign, int64_t step) {
       if (in_sync) nodes_.at(name)->hosted[assign.job_id()].version[p] = hosted.version[p];
     }
   }
+  CountFigures(assign, step);
+}
+
+void FakeCluster::CountFigures(const v1::AssignReplicas& assign, int64_t step) {
+  v1::EpochFigures figures;
+  const int32_t replicas = assign.spec().replicas();
+  figures.set_epoch(static_cast<int32_t>(step / assign.steps_per_epoch()));
+  figures.set_replica_steps(static_cast<uint64_t>(replicas));
+  figures.mutable_train()->set_examples(static_cast<uint64_t>(assign.spec().batch_size() / replicas * replicas));
+  const auto loss = train_loss.find(figures.epoch());
+  figures.mutable_train()->set_loss((loss == train_loss.end() ? 0.5 : loss->second) * replicas);
+  for (int m = 0; m < assign.spec().metrics_size(); ++m) figures.mutable_train()->add_metrics(replicas);
+  Figures& job = figures_[assign.job_id()];
+  EpochList& after = job.at[static_cast<uint64_t>(step) + 1] = job.at[static_cast<uint64_t>(step)];
+  cairn::CountFigures(figures, assign.spec().metrics_size(), after);
+}
+
+void FakeCluster::TellFigures(FakeNode& node, uint64_t job_id) {
+  const auto hosted = node.hosted.find(job_id);
+  if (!node.running || hosted == node.hosted.end() || !hosted->second.serving) return;
+  const FakeNode::Hosted& job = hosted->second;
+  if (!job.version.contains(0) || job.backup.contains(0)) return;
+  v1::NodeMessage message;
+  v1::FiguresReport& report = *message.mutable_figures();
+  report.set_job_id(job_id);
+  report.set_generation(job.generation);
+  report.set_version(job.version.at(0));
+  const Figures& figures = figures_[job_id];
+  if (const auto at = figures.at.find(report.version()); at != figures.at.end()) *report.mutable_epochs() = at->second;
+  DropStored(figures.stored, *report.mutable_epochs());
+  Say(node, message);
+}
+
+void FakeCluster::SayFigures(uint64_t job_id, uint64_t version, int epoch, uint64_t examples, double loss) {
+  FakeNode& primary = *nodes_.at(Job(job_id).partitions(0).primary());
+  primary.hosted[job_id].version[0] = version;
+  EpochList& at = figures_[job_id].at[version];
+  at.Clear();
+  v1::EpochFigures& figures = *at.Add();
+  figures.set_epoch(epoch);
+  figures.mutable_train()->set_examples(examples);
+  figures.mutable_train()->set_loss(loss);
+  figures.mutable_train()->mutable_metrics()->Resize(Job(job_id).spec().metrics_size(), 0);
+  figures.set_replica_steps(static_cast<uint64_t>(Job(job_id).steps_per_epoch() * Job(job_id).spec().replicas()));
+  TellFigures(primary, job_id);
 }
 
 v1::NodeMessage FakeCluster::StepReport(const v1::AssignReplicas& assign, int32_t replica, int64_t step) const {
   v1::NodeMessage message;
   v1::ReplicaReport& report = ReportOf(assign, replica, message);
-  report.set_first_step(step);
   report.set_last_step(step);
-  report.mutable_train()->set_examples(assign.spec().batch_size() / assign.spec().replicas());
-  report.mutable_train()->set_loss(0.5);
-  report.mutable_train()->add_metrics(1);
   if ((step + 1) % assign.steps_per_epoch() == 0) {
     report.set_validation_epoch(static_cast<int>(step / assign.steps_per_epoch()));
     report.mutable_validation()->set_examples(2);
@@ -180,7 +224,6 @@ v1::NodeMessage FakeCluster::CheckpointReport(const v1::AssignReplicas& assign, 
   report.set_error(checkpoint_error);
   v1::CheckpointInfo& info = *report.mutable_checkpoint();
   info.set_step(step);
-  if (checkpoint_error.empty()) info.set_path(absl::StrCat(assign.spec().checkpoints().dir(), "/step-", step));
   info.set_written_unix_ms(absl::ToUnixMillis(clock_.Now()) + step);
   return message;
 }

@@ -1,11 +1,10 @@
-// Goal: an epoch's figures are the same bits whatever reports they came in, also for a coordinator that was started
-// anew and is told again; a job that waits at the end of epochs has its validation whole.
+// Goal: an epoch's figures are those that the first partition has of all its steps, also for a coordinator that was started anew; a job that waits
+// at the end of epochs has its validation whole.
 #include "coordinator/job_progress.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <random>
+#include <optional>
 
 #include "common/base/exact_sum.h"
 
@@ -27,18 +26,27 @@ v1::JobStatus Status(bool gated) {
   return status;
 }
 
-double LossOf(int replica, int64_t step) {
-  return RoundForSum(1.0 / (1.0 + replica + 0.37 * static_cast<double>(step)));
-}
+double LossOf(int64_t step) { return RoundForSum(1.0 / (1.0 + 0.37 * static_cast<double>(step))); }
 
-v1::ReplicaReport Report(int replica, int64_t first, int64_t last) {
+v1::ReplicaReport Report(int replica, int64_t last) {
   v1::ReplicaReport report;
   report.set_replica(replica);
-  report.set_first_step(first);
   report.set_last_step(last);
-  for (int64_t step = first; step <= last; ++step) {
-    report.mutable_train()->set_examples(report.train().examples() + 4);
-    report.mutable_train()->set_loss(report.train().loss() + LossOf(replica, step));
+  return report;
+}
+
+// Of the first partition after so many steps: the epochs that are not stored.
+v1::FiguresReport Figures(uint64_t version, int stored = 0, uint64_t generation = 1) {
+  v1::FiguresReport report;
+  report.set_generation(generation);
+  report.set_version(version);
+  for (int64_t step = int64_t{stored} * kSteps; step < static_cast<int64_t>(version); ++step) {
+    const auto epoch = static_cast<int32_t>(step / kSteps);
+    if (report.epochs().empty() || report.epochs().rbegin()->epoch() != epoch) report.add_epochs()->set_epoch(epoch);
+    v1::EpochFigures& figures = *report.mutable_epochs(report.epochs_size() - 1);
+    figures.mutable_train()->set_examples(figures.train().examples() + 4 * kReplicas);
+    figures.mutable_train()->set_loss(figures.train().loss() + LossOf(step));
+    figures.set_replica_steps(figures.replica_steps() + kReplicas);
   }
   return report;
 }
@@ -52,66 +60,142 @@ v1::ReplicaReport Validation(int replica, int epoch) {
   return report;
 }
 
-// The first epoch in random pieces, repeated and out of order between replicas.
-std::vector<v1::ReplicaReport> Pieces(std::mt19937_64& random) {
-  std::vector<v1::ReplicaReport> reports;
+// Old ones, repeated ones and those of a generation before change nothing.
+TEST(JobProgress, TheNewestFiguresCount) {
+  v1::JobStatus status = Status(false);
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  EXPECT_TRUE(*progress.TakeFigures(Figures(kSteps + 3), status, now));
+  EXPECT_FALSE(*progress.TakeFigures(Figures(kSteps), status, now));
+  EXPECT_TRUE(*progress.TakeFigures(Figures(kSteps - 1, 0, 2), status, now)) << "of a later generation";
+  EXPECT_FALSE(*progress.TakeFigures(Figures(2 * kSteps), status, now));
   for (int r = 0; r < kReplicas; ++r) {
-    for (int64_t step = 0; step < kSteps;) {
-      const int64_t last = std::min<int64_t>(kSteps - 1, step + static_cast<int64_t>(random() % 5));
-      reports.push_back(Report(r, step, last));
-      step = last + 1;
-    }
-    reports.push_back(Validation(r, 0));
+    ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress.Count(Validation(r, 0), status, now).ok());
+    ASSERT_TRUE(progress.Count(Validation(r, 0), status, now).ok()) << "repeated";
   }
-  const size_t once = reports.size();
-  for (size_t i = 0; i < once; i += 3) reports.push_back(reports[i]);
-  std::shuffle(reports.begin(), reports.end(), random);
-  return reports;
-}
-
-TEST(JobProgress, FiguresDoNotDependOnTheReports) {
-  std::mt19937_64 random(5);
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "a step's figures are missing";
+  EXPECT_TRUE(progress.AsksForFigures(now, status));
+  EXPECT_FALSE(progress.AsksForFigures(now, status)) << "once";
+  now += absl::Hours(1);
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "its ps is away; the figures are waited for";
+  EXPECT_TRUE(progress.AsksForFigures(now, status));
+  EXPECT_TRUE(*progress.TakeFigures(Figures(kSteps, 0, 2), status, now));
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
   double loss = 0;
-  for (int r = 0; r < kReplicas; ++r) {
-    for (int64_t step = 0; step < kSteps; ++step) loss += LossOf(r, step);
-  }
-  for (int round = 0; round < 100; ++round) {
-    v1::JobStatus status = Status(round % 2 == 0);
-    const absl::Time now = absl::FromUnixSeconds(100);
-    std::optional<JobProgress> progress;
-    progress.emplace(status, std::vector<int64_t>{}, std::vector<bool>{}, now);
-    std::vector<v1::ReplicaReport> reports = Pieces(random);
-    for (size_t i = 0; i < reports.size(); ++i) {
-      ASSERT_TRUE(progress->Count(reports[i], status, now).ok());
-      if (round % 3 != 0 || i != reports.size() / 2) continue;
-      // The coordinator is started anew, with the steps that it had stored and no sums; the workers tell it again.
-      progress.emplace(status, std::vector<int64_t>(progress->replica_step()), std::vector<bool>{}, now);
-      for (size_t again = 0; again <= i; ++again) ASSERT_TRUE(progress->Count(reports[again], status, now).ok());
-    }
-    ASSERT_EQ(progress->CloseEpochs(now, kGrace, status), 1);
-    EXPECT_EQ(status.epochs(0).train().loss(), loss);
-    EXPECT_EQ(status.epochs(0).train().examples(), 4u * kReplicas * kSteps);
-    EXPECT_EQ(status.epochs(0).validation().examples(), 6u);
+  for (int64_t step = 0; step < kSteps; ++step) loss += LossOf(step);
+  EXPECT_EQ(status.epochs(0).train().loss(), loss);
+  EXPECT_EQ(status.epochs(0).train().examples(), 4u * kReplicas * kSteps);
+  EXPECT_EQ(status.epochs(0).validation().examples(), 6u);
+  EXPECT_FALSE(progress.AsksForFigures(now + absl::Seconds(1), status));
+}
+
+TEST(JobProgress, OfAnAsynchronousJobAllStepsOfTheEpochAreCounted) {
+  v1::JobStatus status = Status(false);
+  status.mutable_spec()->set_strategy(v1::PARAMETER_SERVER);
+  status.mutable_data()->set_validation_examples(0);
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
+  v1::FiguresReport report = Figures(kSteps);
+  report.set_version(kReplicas * kSteps - 1);
+  report.mutable_epochs(0)->set_replica_steps(kReplicas * kSteps - 1);
+  ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
+  report.set_version(kReplicas * kSteps + 5);
+  report.mutable_epochs(0)->set_replica_steps(kReplicas * kSteps);
+  ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  // A ps that goes on to report has no more of the next one: it began without counting.
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, 2 * kSteps - 1), status, now).ok());
+  report.set_version(2 * kReplicas * kSteps);
+  ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
+  now += absl::Seconds(4);
+  ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+}
+
+TEST(JobProgress, FiguresThatDoNotFitAreRefused) {
+  const v1::JobStatus status = Status(false);
+  const absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  std::vector<v1::FiguresReport> bad(4, Figures(kSteps + 1));
+  bad[0].mutable_epochs(0)->set_epoch(-1);
+  bad[1].mutable_epochs(1)->set_epoch(0);
+  bad[2].mutable_epochs(1)->set_epoch(2);
+  bad[3].mutable_epochs(0)->mutable_train()->add_metrics(1);
+  for (const v1::FiguresReport& report : bad) {
+    EXPECT_EQ(progress.TakeFigures(report, status, now).status().code(), absl::StatusCode::kInvalidArgument) << report.DebugString();
   }
 }
 
-TEST(JobProgress, WhatIsMissingIsWaitedForFromTheTrainingForAWhileFromTheValidationForGood) {
+double Rate(const JobProgress& progress, absl::Time now) {
+  v1::JobStatus status;
+  progress.Fill(now, status);
+  return status.has_images_per_second() ? status.images_per_second() : -1;
+}
+
+// A coordinator that was started anew is told of whole epochs at once: that is no speed.
+TEST(JobProgress, TheRateIsOfWhatWasDoneInThisLife) {
+  v1::JobStatus status = Status(false);
+  status.mutable_spec()->set_batch_size(4 * kReplicas);
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, std::vector<int64_t>(kReplicas, 0), {}, now);
+  progress.GoesOn(now, now - absl::Seconds(7));
+  EXPECT_EQ(Rate(progress, now), -1);
+  now += absl::Seconds(1);
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, 7), status, now).ok());
+  EXPECT_EQ(Rate(progress, now), -1) << "not measured yet";
+  for (int64_t step = 8; step < 18; ++step) {
+    now += absl::Milliseconds(200);
+    for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, step), status, now).ok());
+    progress.Reached({0, 1, 2}, step + 1, now);
+  }
+  EXPECT_NEAR(Rate(progress, now), 4 * kReplicas * 5, 1);
+  EXPECT_EQ(Rate(progress, now + absl::Seconds(10)), 0) << "it stands still";
+  for (int r = 0; r < kReplicas; ++r) {
+    ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress.Count(Validation(r, 0), status, now).ok());
+  }
+  ASSERT_TRUE(progress.TakeFigures(Figures(2 * kSteps), status, now).ok());
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_NEAR(status.epochs(0).seconds(), 7 + 1 + 2, 1e-6) << "of the whole epoch";
+  progress.GoesOn(now, std::nullopt);
+  for (int r = 0; r < kReplicas; ++r) {
+    ASSERT_TRUE(progress.Count(Report(r, 2 * kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress.Count(Validation(r, 1), status, now).ok());
+  }
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_EQ(status.epochs(1).seconds(), 0) << "not known";
+  EXPECT_EQ(status.epochs(1).images_per_second(), 0);
+}
+
+TEST(JobProgress, AJobThatFallsBackForgetsFigures) {
+  v1::JobStatus status = Status(false);
+  status.mutable_data()->set_validation_examples(0);
+  const absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  ASSERT_TRUE(progress.TakeFigures(Figures(kSteps + 3), status, now).ok());
+  progress.RollBack(4, now);
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
+  ASSERT_TRUE(progress.TakeFigures(Figures(kSteps, 0, 2), status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+}
+
+TEST(JobProgress, TheValidationOfAJobThatWaitsIsWaitedForForGood) {
   v1::JobStatus status = Status(true);
   absl::Time now = absl::FromUnixSeconds(100);
   JobProgress progress(status, {}, {}, now);
-  for (int r = 0; r < kReplicas; ++r) {
-    // A worker was killed: steps 5 to 7 of replica 1 are told by nobody.
-    ASSERT_TRUE(progress.Count(Report(r, 0, r == 1 ? 4 : 7), status, now).ok());
-    ASSERT_TRUE(progress.Count(Report(r, 8, kSteps - 1), status, now).ok());
-  }
-  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
+  ASSERT_TRUE(progress.TakeFigures(Figures(kSteps), status, now).ok());
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
   for (int r = 0; r < 2; ++r) ASSERT_TRUE(progress.Count(Validation(r, 0), status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
   now += absl::Hours(1);
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "a share of the validation is missing";
   ASSERT_TRUE(progress.Count(Validation(2, 0), status, now).ok());
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
-  EXPECT_EQ(status.epochs(0).train().examples(), 4u * (kReplicas * kSteps - 3));
-  EXPECT_EQ(status.epochs(0).validation().examples(), 6u);
 }
 
 TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
@@ -119,15 +203,16 @@ TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
   const absl::Time now = absl::FromUnixSeconds(100);
   std::optional<JobProgress> progress;
   progress.emplace(status, std::vector<int64_t>{}, std::vector<bool>{}, now);
+  ASSERT_TRUE(progress->TakeFigures(Figures(kSteps), status, now).ok());
   for (int r = 0; r < kReplicas; ++r) {
-    ASSERT_TRUE(progress->Count(Report(r, 0, kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress->Count(Report(r, kSteps - 1), status, now).ok());
     ASSERT_TRUE(progress->Count(Validation(r, 0), status, now).ok());
   }
   ASSERT_EQ(progress->CloseEpochs(now, kGrace, status), 1);
   const std::string whole = status.epochs(0).SerializeAsString();
   progress.emplace(status, std::vector<int64_t>(progress->replica_step()), std::vector<bool>{}, now);
+  ASSERT_TRUE(progress->TakeFigures(Figures(kSteps), status, now).ok());
   for (int r = 0; r < kReplicas; ++r) {
-    ASSERT_TRUE(progress->Count(Report(r, 0, kSteps - 1), status, now).ok());
     ASSERT_TRUE(progress->Count(Validation(r, 0), status, now).ok());
     EXPECT_EQ(status.epochs(0).SerializeAsString(), whole) << "a decision may be made of it at any moment";
   }
@@ -151,8 +236,9 @@ TEST(JobProgress, AJobThatIsStoppedEndsWithItsEpoch) {
   v1::JobStatus status = Status(true);
   const absl::Time now = absl::FromUnixSeconds(100);
   JobProgress progress(status, {}, {}, now);
+  ASSERT_TRUE(progress.TakeFigures(Figures(kSteps), status, now).ok());
   for (int r = 0; r < kReplicas; ++r) {
-    ASSERT_TRUE(progress.Count(Report(r, 0, kSteps - 1), status, now).ok());
+    ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
     ASSERT_TRUE(progress.Count(Validation(r, 0), status, now).ok());
   }
   ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);

@@ -26,7 +26,10 @@ Job RandomJob(uint64_t id, std::mt19937& rng) {
     p.set_end(static_cast<uint64_t>(16 * (1 + pick(5))));
     const int ps = pick(3);
     p.set_primary(ps == 0 ? "" : absl::StrCat("p", ps));
-    if (pick(2) == 0) p.add_backups()->set_node("p3");
+    if (pick(2) == 0) continue;
+    v1::BackupPlacement& b = *p.add_backups();
+    b.set_node("p3");
+    b.set_in_sync(pick(2) == 0);
   }
   return job;
 }
@@ -64,7 +67,21 @@ TEST(Usage, IsWhatCountingAnewGives) {
           bytes += own;
         }
         EXPECT_EQ(usage.BytesOn(ps), bytes) << ps;
+        int syncing = 0;
+        for (const auto& [other, job] : jobs) {
+          for (const v1::PartitionPlacement& p : job.status.partitions()) {
+            if (job.finished() && p.backups_size() > 0 && !p.backups(0).in_sync()) syncing += (p.primary() == ps) + (p.backups(0).node() == ps);
+          }
+        }
+        EXPECT_EQ(usage.EndedSyncingOn(ps), syncing) << ps;
       }
+      int syncing = 0;
+      for (const auto& [other, job] : jobs) {
+        for (const v1::PartitionPlacement& p : job.status.partitions()) {
+          syncing += job.finished() && p.backups_size() > 0 && !p.backups(0).in_sync();
+        }
+      }
+      EXPECT_EQ(usage.EndedSyncing(), syncing);
     }
   }
 }

@@ -227,6 +227,40 @@ TEST(BatchSourceTest, AugmentsByPassAndExample) {
   }
 }
 
+// A crop makes the model's input of examples of another size.
+TEST(BatchSourceTest, ExamplesMayHaveAnotherSizeThanTheModelsInput) {
+  v1::Data data;
+  data.set_image_height(1);
+  data.set_image_width(3);
+  data.add_augmentation()->mutable_random_crop()->set_height(1);
+  const StepPlan plan = StepPlan::Make(50, 8, 2, 0, 2);
+  for (const int32_t width : {2, 4}) {
+    v1::RandomCrop& crop = *data.mutable_augmentation(0)->mutable_random_crop();
+    crop.set_width(width == 2 ? 2 : 3);
+    crop.set_padding(0);
+    BatchSourceOptions options{.seed = 6, .shuffle = false, .decode_threads = 2, .prefetch = 2};
+    options.augmenter = Augmenter::Make(data, {1, width, 1}, options.seed).value();
+    BatchSource source(std::make_shared<CountingDataset>(50, -1, /*in_memory=*/true), plan, options);
+    std::set<float> firsts;
+    for (int64_t step = 0; step < plan.total_steps; ++step) {
+      const auto batch = source.Get(step, ReplicaId(0));
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      ASSERT_EQ(batch->inputs.floats().size(), static_cast<size_t>(batch->examples * width));
+      for (int64_t i = 0; i < batch->examples; ++i) {
+        const float number = batch->labels.floats()[i];
+        float expected[4] = {number, number + 0.25f, -number};
+        options.augmenter->Apply(plan.PassOf(step), static_cast<uint64_t>(number), expected);
+        for (int j = 0; j < width; ++j) EXPECT_EQ(batch->inputs.floats()[width * i + j], expected[j]) << step;
+        if (width == 2) firsts.insert(expected[0] - number);
+      }
+    }
+    if (width == 2) {
+      EXPECT_GT(firsts.count(0), 0u);
+      EXPECT_GT(firsts.count(0.25f), 0u);
+    }
+  }
+}
+
 // Example i is three bytes i, i + 1, 255 - i.
 class ByteDataset : public CountingDataset {
  public:

@@ -67,6 +67,25 @@ TEST(Csv, LabelsThatAreNumbers) {
   }
 }
 
+TEST(Csv, TheLabelThatDecidesTheClassesIsNamed) {
+  const struct {
+    const char* test;
+    const char* where;
+  } cases[] = {{"7,2\n8,1\n", "train.csv: line 3 has label 4"},
+               {"7,2\n8,12\n9,12\n", "test.csv: line 2 has label 12"},
+               {"7,2\n8,-1\n", "test.csv: line 2 has label -1"},
+               {"7,0.5\n", "test.csv: line 1 has label 0.5"},
+               {"7,cat\n", ""}};
+  for (const auto& c : cases) {
+    TempFolder dir;
+    WriteFile(dir / "train.csv", "1,0\n2,3\n3,4\n");
+    WriteFile(dir / "test.csv", c.test);
+    const auto dataset = Open(dir.path());
+    const std::string found = dataset.ok() ? (*dataset)->info().deciding_label() : "";
+    EXPECT_EQ(found, *c.where == '\0' ? "" : dir / c.where) << c.test;
+  }
+}
+
 TEST(Csv, SplitFilesOfAFolder) {
   TempFolder dir;
   WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");

@@ -214,8 +214,34 @@ TEST(Cifar10, BrokenFilesAreNamed) {
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"data_batch_2.bin", "record 1 has label 10"});
   WriteFile(dir / "data_batch_2.bin", "");
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kDataLoss, {"data_batch_2.bin", "0 bytes"});
-  std::filesystem::remove(dir / "data_batch_2.bin");
-  ExpectError(Open(dir.path()).status(), absl::StatusCode::kNotFound, {"data_batch_2.bin"});
+}
+
+TEST(Cifar10, AsManyFilesAsThereAre) {
+  TempFolder dir;
+  WriteCifar(dir);
+  for (const char* name : {"data_batch_1.bin", "data_batch_4.bin", "data_batch_5.bin"}) std::filesystem::remove(dir / name);
+  WriteFile(dir / "data_batch_10.bin", CifarRecord(7, 5));
+  const auto dataset = Open(dir.path());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().train_examples(), 5);
+  EXPECT_EQ(Example(**dataset, v1::TRAIN, 0).second, 2) << "in the order of their numbers";
+  EXPECT_EQ(Example(**dataset, v1::TRAIN, 4).second, 7);
+}
+
+TEST(Cifar10, TheFolderAboveIsTakenAsTheArchiveUnpacksIt) {
+  TempFolder dir, unpacked;
+  WriteCifar(unpacked);
+  std::filesystem::copy(unpacked.path(), dir.path() + "/cifar-10-batches-bin");
+  WriteFile(dir / "cifar-10-binary.tar.gz", "the archive");
+  for (const v1::Data::Format format : {v1::Data::AUTO, v1::Data::CIFAR10}) {
+    const auto dataset = Open(dir.path(), {}, [&](v1::Data* d) { d->set_format(format); });
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ((*dataset)->info().format(), v1::Data::CIFAR10);
+    EXPECT_EQ((*dataset)->info().train_examples(), 10);
+  }
+  std::filesystem::remove_all(dir / "cifar-10-batches-bin");
+  ExpectError(Open(dir.path(), {}, [](v1::Data* d) { d->set_format(v1::Data::CIFAR10); }).status(), absl::StatusCode::kNotFound,
+              {dir.path(), "data_batch_*.bin", "cifar-10-batches-bin"});
 }
 
 TEST(Splits, AreDisjointWholeAndSeeded) {
@@ -271,7 +297,7 @@ TEST(Detection, SaysWhatWasLookedForAndFound) {
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kInvalidArgument, {"found nothing", "train-images-idx3"});
   WriteFile(dir / "notes.txt", "hello");
   ExpectError(Open(dir.path()).status(), absl::StatusCode::kInvalidArgument,
-              {dir.path(), "data_batch_1.bin", "train.csv", "CLASS/*.jpg", "found notes.txt"});
+              {dir.path(), "data_batch_*.bin", "train.csv", "CLASS/*.jpg", "found notes.txt"});
   ExpectError(Open(dir / "notes.txt").status(), absl::StatusCode::kInvalidArgument, {"*.csv", "data.format"});
   ExpectError(Open(dir / "absent").status(), absl::StatusCode::kNotFound, {"absent", "no such file"});
   ExpectError(Open("").status(), absl::StatusCode::kInvalidArgument, {"data.path: missing"});

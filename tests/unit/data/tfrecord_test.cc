@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "common/base/crc32c.h"
@@ -379,6 +380,52 @@ TEST(TfRecord, WhatIsWrongWithinARecordIsNamedWhenItIsRead) {
       read(Records({{OfBytes("image", png), Ints("label", {0})}, {OfBytes("image", "GIF89a..."), Ints("label", {0})}}),
            1),
       testing::Eq(path + ": record 1: feature \"image\": neither a JPEG nor a PNG picture, whatever its name says"));
+}
+
+// As in CSV: it would be in all weights after the first step.
+TEST(TfRecord, ANumberThatIsNotFiniteIsNamed) {
+  TempFolder dir;
+  const std::string path = dir / "a.tfrecord";
+  for (const bool raw : {true, false}) {
+    for (const float bad : {NAN, -INFINITY}) {
+      std::vector<std::vector<FeatureValue>> records;
+      for (const float number : {1.0f, bad}) {
+        const std::vector<float> numbers = {2, 3, number};
+        const std::string bytes(reinterpret_cast<const char*>(numbers.data()), 12);
+        records.push_back({raw ? OfBytes("x", bytes) : Floats("x", numbers), Ints("y", {0})});
+      }
+      WriteFile(path, Records(records));
+      const auto dataset = Open(path, {3}, [&](v1::Data* d) {
+        if (raw) d->mutable_tfrecord()->set_encoding(v1::TfRecord::RAW_FLOAT32);
+      });
+      ASSERT_TRUE(dataset.ok()) << dataset.status();
+      EXPECT_THAT(Example(**dataset, v1::TRAIN, 0), ElementsAre(2, 3, 1));
+      float example[3], label;
+      const absl::Status status = (*dataset)->Read(v1::TRAIN, 1, example, &label);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(std::string(status.message()), path + ": record 1: feature \"x\": number 2 (from 0) is " +
+                                                   (std::isnan(bad) ? "nan" : "-inf") +
+                                                   "; leave the record out or fill the value in");
+    }
+  }
+}
+
+TEST(TfRecord, TheLabelThatDecidesTheClassesIsNamed) {
+  TempFolder dir;
+  const std::string second = dir / "a.tfrecord-00001-of-00002";
+  const auto deciding = [&](const std::vector<int64_t>& labels, int32_t offset = 0) {
+    WriteFile(dir / "a.tfrecord-00000-of-00002", Plain(3));
+    std::string bytes;
+    for (const int64_t label : labels) bytes += Records({{OfBytes("image_raw", Bytes(6, 1)), Ints("label", {label})}});
+    WriteFile(second, bytes);
+    const auto dataset = Open(dir.path(), {2, 3, 1}, [&](v1::Data* d) { d->mutable_tfrecord()->set_label_offset(offset); });
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return dataset.ok() ? (*dataset)->info().deciding_label() : "";
+  };
+  EXPECT_EQ(deciding({1, 12, 12, 3}), second + ": record 1 has label 12");
+  EXPECT_EQ(deciding({1, 2, -1}), second + ": record 2 has label -1");
+  EXPECT_EQ(deciding({200'000, 1}), second + ": record 0 has label 200000");
+  EXPECT_EQ(deciding({1, 12}, -1), second + ": record 1 has label 13 after data.tfrecord.label_offset -1");
 }
 
 TEST(TfRecord, GzipThatDoesNotFitIntoTheCache) {

@@ -168,6 +168,17 @@ std::vector<BadModel> BadModels() {
                         KerasLayerText("RandomContrast", R"("name": "contrast", "factor": 0.2)")),
        "layer \"contrast\" (RandomContrast): it stands behind a Rescaling, but augmentation works on the data as it is; move it "
        "before the Rescaling"},
+      {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 30, "width": 20)")),
+       "layer \"crop\" (RandomCrop): 30 x 20 is no part of its input, 28 x 28; give it a height and a width within that"},
+      {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 24)")),
+       "layer \"crop\" (RandomCrop): 24 x 0 is no part of its input, 28 x 28; give it a height and a width within that"},
+      {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 24, "width": 24)") + "," +
+                        KerasLayerText("RandomCrop", R"("name": "again", "height": 20, "width": 24)")),
+       "layer \"again\" (RandomCrop): a second one that makes pictures smaller; leave one of them away"},
+      {Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
+                                     Keras3Node("RandomCrop", "crop", R"("height": 4, "width": 4)", Keras3Tensor("image"),
+                                                R"("training": false)")), "crop"),
+       "layer \"crop\" (RandomCrop): it is called with training=false; leave that away, or crop the data before"},
       {Functional(R"([[["x", 0, 0, {}]], [["x", 0, 0, {}]]])"),
        "layer \"d\" (Dense): it is called 2 times; a layer that is shared is not supported, give each call a layer of its own"},
       {Functional(R"([[["x", 1, 0, {}]]])"),
@@ -179,16 +190,18 @@ std::vector<BadModel> BadModels() {
       {Functional(R"([[["y", 0, 0, {}]]])"), "layer \"d\": its input \"y\" is no layer of the model"},
       {Functional(R"([[["e", 0, 0, {}]]])"), "layer \"d\": its inputs lead back to itself"},
       {Functional(R"([[["x", 0, 0, {"mask": ["x", 0, 0]}]]])"),
-       "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; leave it away"},
+       "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; Cairn has no masks; leave it away"},
       {Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 6, 8]"), ",",
                                      Keras3Node("MultiHeadAttention", "mha", R"("num_heads": 2, "key_dim": 4)",
                                                 Keras3Tensor("image") + "," + Keras3Tensor("image"),
                                                 R"("attention_mask": )" + Keras3Tensor("image"))), "mha"),
-       "layer \"mha\" (MultiHeadAttention): it is called with a tensor as attention_mask, which is not supported; leave it away"},
+       "layer \"mha\" (MultiHeadAttention): it is called with a tensor as attention_mask, which is not supported; Cairn has no masks; "
+       "leave it away"},
       {Functional(R"([{"args": [2.5], "kwargs": {}}])"),
        "layer \"d\" (Dense): it is called with 2.5, which is no layer's output"},
       {Functional(R"([[["x", 0, 0, {"training": true}]]])"),
-       "layer \"d\" (Dense): it is called with training=true, which is not supported; leave it away"},
+       "layer \"d\" (Dense): it is called with training=true, which is not supported; it would compute as in training when it is "
+       "evaluated, too; leave it away"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0], ["y", 0, 0]])"),
        "config.input_layers: the model has 2 inputs; Cairn trains models with one input and one output"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["e", 0, 0]])"),
@@ -223,6 +236,10 @@ TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
                                                         KerasLayerText("Dense", R"("name": "d", "units": 2)")));
   EXPECT_EQ(ExpandJob(&spec).message(),
             "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
+  spec = FromText<v1::JobSpec>("data { image_height: 26 image_width: 28 }");
+  spec.mutable_model()->set_keras_json(Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "c", "height": 24, "width": 24)")));
+  EXPECT_EQ(ExpandJob(&spec).message(),
+            "data.image_height: 26 x 28, but the Keras model's input is 28 x 28; leave image_height and image_width away");
   v1::Model model;
   model.set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")")));
   EXPECT_EQ(std::string(ExpandModel(&model).message()),

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/formats/expand_model.h"
+#include "common/formats/keras_order.h"
 #include "common/model/graph.h"
 #include "tests/unit/formats/keras_text.h"
 #include "tests/unit/model/model_text.h"
@@ -192,7 +193,7 @@ TEST(KerasModel, ReadsAttention) {
     {"class_name": "MultiHeadAttention", "config": {"num_heads": 2, "key_dim": 4, "name": "m", "query_shape": [null, 6, 8]},
      "name": "m", "inbound_nodes": [[["x", 0, 0, {"value": ["v", 0, 0], "key": ["x", 0, 0]}]]]}],
     "input_layers": [["x", 0, 0]], "output_layers": [["m", 0, 0]]}})");
-  EXPECT_THAT(old.model.layers(2).inputs(), ElementsAre("x", "v", "x"));
+  EXPECT_THAT(old.model.layers(2).inputs(), ElementsAre("x", "value=v", "key=x"));
 }
 
 // A model in a model is laid out flat; its weights stand below it in the file.
@@ -234,6 +235,66 @@ TEST(KerasModel, ReadsWhatIsNotTrained) {
   EXPECT_EQ(Graph::Build(Read(frozen(net(base))).model)->trainable_parameters(), 0);
 }
 
+// Keras' recipe of fine-tuning: base(x, training=False). All layers of the base are called so, those behind it are not.
+TEST(KerasModel, ReadsWhatIsCalledAsInInference) {
+  const std::string inner = absl::StrCat(Keras3Input("inner", "[null, 8, 8, 3]"), ",",
+      Keras3Node("BatchNormalization", "bn", "", Keras3Tensor("inner")), ",",
+      Keras3Node("Dropout", "drop", R"("rate": 0.5)", Keras3Tensor("bn")));
+  const std::string base = absl::StrReplaceAll(Keras3Functional(inner, "drop", R"([["inner", 0, 0]])"), {{R"("net")", R"("base")"}});
+  const auto model = [&](const std::string& training) {
+    return Read(Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",", base.substr(0, base.size() - 1),
+        R"(, "name": "base", "inbound_nodes": [{"args": [)", Keras3Tensor("image"), R"(], "kwargs": {)", training, "}}]},",
+        Keras3Node("BatchNormalization", "behind", "", Keras3Tensor("base")), ",",
+        Keras3Node("Flatten", "flat", "", Keras3Tensor("behind")), ",",
+        Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))), "out"));
+  };
+  const auto inference = [](const KerasModel& read) {
+    std::vector<std::string> names;
+    for (const v1::Layer& layer : read.model.layers()) {
+      EXPECT_FALSE(layer.training());
+      if (layer.has_training()) names.push_back(layer.name());
+    }
+    return names;
+  };
+  EXPECT_THAT(inference(model(R"("training": null)")), ElementsAre());
+  const KerasModel read = model(R"("training": false)");
+  EXPECT_THAT(inference(read), ElementsAre("bn", "drop"));
+  const Graph graph = Graph::Build(read.model).value();
+  EXPECT_EQ(graph.variables()[0].kind, VariableKind::kTrainable);     // bn/gamma
+  EXPECT_EQ(graph.variables()[2].kind, VariableKind::kFrozen);        // bn/moving_mean
+  EXPECT_EQ(graph.variables()[6].kind, VariableKind::kMovingAverage); // behind/moving_mean
+}
+
+// What is random at the head does nothing then.
+TEST(KerasModel, LeavesOutAugmentationThatIsCalledAsInInference) {
+  const KerasModel read = Read(Keras3Functional(
+      absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
+                   Keras3Node("RandomFlip", "flip", "", Keras3Tensor("image"), R"("training": false)"), ",",
+                   Keras3Node("Flatten", "flat", "", Keras3Tensor("flip")), ",",
+                   Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))),
+      "out"));
+  EXPECT_EQ(read.data.augmentation_size(), 0);
+  EXPECT_THAT(read.model.layers(1).inputs(), ElementsAre("image"));
+}
+
+TEST(KerasModel, ARandomCropMakesTheModelsInputOfTheExamples) {
+  const std::string json = absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
+      Keras3Input("image", "[null, 36, 34, 3]"), ",", Keras3Layer("RandomFlip", "flip", ""), ",",
+      Keras3Layer("RandomCrop", "whole", R"("height": 36, "width": 34)"), ",",
+      Keras3Layer("RandomCrop", "crop", R"("height": 32, "width": 30, "seed": 1)"), ",",
+      Keras3Layer("RandomCrop", "same", R"("height": 32, "width": 30)"), ",",
+      Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",", Keras3Layer("Flatten", "f", ""), ",",
+      Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
+  v1::JobSpec spec;
+  spec.mutable_model()->set_keras_json(json);
+  ASSERT_TRUE(ExpandJob(&spec).ok());
+  EXPECT_THAT(spec.model().layers(0).input().shape(), ElementsAre(32, 30, 3));
+  EXPECT_EQ(Graph::Build(spec.model())->parameters(), 32 * 30 * 3 * 2 + 2);
+  EXPECT_EQ(spec.data().image_height(), 36);
+  EXPECT_EQ(spec.data().image_width(), 34);
+  EXPECT_EQ(spec.data().augmentation_size(), 2);
+}
+
 TEST(KerasModel, ReadsInitializersWithTheirArguments) {
   const auto read = [](const std::string& name, const std::string& config) {
     const KerasModel model = Read(Keras2Sequential(KerasLayerText("Dense", absl::StrCat(
@@ -266,10 +327,10 @@ TEST(KerasModel, TakesAugmentationFromTheHead) {
                         layers { name: "scale" inputs: "image" rescaling { scale: 0.5 } }
                         layers { name: "f" inputs: "scale" flatten {} }
                         layers { name: "out" inputs: "f" dense { units: 2 use_bias: true } })");
-  ASSERT_EQ(read.augmentation.size(), 3u);
-  EXPECT_EQ(read.augmentation[0].random_flip().mode(), v1::RandomFlip::HORIZONTAL);
-  EXPECT_THAT(read.augmentation[1].random_rotation().factor(), ElementsAre(-0.1f, 0.1f));
-  EXPECT_EQ(read.augmentation[2].random_zoom().fill_mode(), v1::NEAREST_PIXEL);
+  ASSERT_EQ(read.data.augmentation_size(), 3);
+  EXPECT_EQ(read.data.augmentation(0).random_flip().mode(), v1::RandomFlip::HORIZONTAL);
+  EXPECT_THAT(read.data.augmentation(1).random_rotation().factor(), ElementsAre(-0.1f, 0.1f));
+  EXPECT_EQ(read.data.augmentation(2).random_zoom().fill_mode(), v1::NEAREST_PIXEL);
 
   v1::JobSpec spec;
   spec.mutable_model()->set_keras_json(json);

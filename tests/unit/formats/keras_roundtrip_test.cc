@@ -3,6 +3,7 @@
 // when it is read, is found here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -225,6 +226,36 @@ TEST_P(KerasRoundTrip, WhatIsNotTrainedStaysSo) {
   const bool variables = !Graph::Build(model)->variables().empty();
   bool differs = false;
   if (variables) ExpectComesBack(model, &differs, "");
+}
+
+TEST_P(KerasRoundTrip, WhatIsCalledAsInInferenceStaysSo) {
+  v1::Model model = ModelOf(GetParam());
+  const std::string plain = Graph::Build(model)->output().layer.DebugString();
+  model.mutable_layers(1)->set_training(false);
+  if (model.layers(1).has_dropout() || model.layers(1).has_spatial_dropout2d()) {  // as one that does nothing
+    const std::string written = KerasModelJson("m", Graph::Build(model).value()).value();
+    const v1::Layer again = ReadKerasModel(written)->model.layers(1);
+    EXPECT_EQ(again.dropout().rate() + again.spatial_dropout2d().rate(), 0);
+    return;
+  }
+  bool differs = false;
+  ExpectComesBack(model, &differs, plain);
+  EXPECT_TRUE(differs);
+}
+
+TEST(KerasRoundTripTest, AttentionIsCalledAsItWas) {
+  for (const char* inputs : {"'x', 'y', 'z'", "'x', 'y', 'key=z'", "'x', 'value=y', 'key=z'", "'query=x', 'value=y', 'key=z'", "'x', 'value=y'"}) {
+    SCOPED_TRACE(inputs);
+    const Graph graph = Graph::Build(FromText<v1::Model>(absl::StrCat(
+        "layers { name: 'x' input { shape: [3, 4] } } layers { name: 'y' inputs: 'x' dense { units: 4 } } layers { name: 'z' inputs: "
+        "'x' dense { units: 4 } } layers { name: 'a' inputs: [", inputs, "] multi_head_attention { num_heads: 1 key_dim: 2 } } "
+        "layers { inputs: ['a', 'y', 'z'] add {} }"))).value();
+    const KerasModel read = ReadKerasModel(KerasModelJson("m", graph).value()).value();
+    const auto again = std::find_if(read.model.layers().begin(), read.model.layers().end(), [](const v1::Layer& l) { return l.name() == "a"; });
+    ASSERT_NE(again, read.model.layers().end());
+    EXPECT_EQ(std::vector<std::string>(again->inputs().begin(), again->inputs().end()),
+              std::vector<std::string>(graph.nodes()[3].layer.inputs().begin(), graph.nodes()[3].layer.inputs().end()));
+  }
 }
 
 std::vector<std::string> EveryKind() {

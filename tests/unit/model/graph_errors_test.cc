@@ -172,6 +172,22 @@ TEST(GraphErrors, Joins) {
   });
 }
 
+TEST(GraphErrors, Calls) {
+  const auto attention = [](const std::string& inputs) {
+    return "layers { name: 'q' input { shape: [3, 4] } } layers { name: 'a' inputs: [" + inputs +
+           "] multi_head_attention { num_heads: 1 key_dim: 2 } }";
+  };
+  ExpectRefused({
+      {kImage + "layers { training: true dropout { rate: 0.5 } }",
+       "layer \"dropout\": training: true would compute as in training when it is evaluated, too; leave it away, or set false"},
+      {attention("'query=q', 'key=q'"), "layer \"a\": inputs: no value; name a layer for it"},
+      {attention("'q', 'query=q'"), "layer \"a\": inputs: query is given twice; give it once"},
+      {attention("'query=q', 'q'"), "layer \"a\": inputs: \"q\" stands behind one that has a name; name it too"},
+      {attention("'q', 'value=v'"), "layer \"a\": its input \"v\" is no layer of the model"},
+      {attention("'q', 'mask=q'"), "layer \"a\": its input \"mask=q\" is no layer of the model"},
+  });
+}
+
 // Numbers that proto3 lets through although the enum has no such name.
 TEST(GraphErrors, UnknownEnumNumbers) {
   v1::Model model = FromText<v1::Model>(kImage + "layers { conv2d { filters: 2 kernel_size: 3 } }");

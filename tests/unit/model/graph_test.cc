@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/call_mode.h"
 #include "tests/unit/model/model_text.h"
 
 namespace cairn {
@@ -223,6 +225,30 @@ TEST(Graph, WhatIsNotTrainableIsFrozenWithItsMovingAverages) {
   EXPECT_TRUE(graph.nodes()[3].trainable);
   EXPECT_EQ(graph.trainable_parameters(), 8 + 36 * 4 * 7 + 7);
   EXPECT_EQ(graph.parameters() - graph.trainable_parameters(), 112 + 16 + 8);
+}
+
+TEST(Graph, WhatIsComputedAsInInferenceIsTrainedButForItsMovingAverages) {
+  const Graph graph = BuildText(R"(
+    layers { input { shape: [8, 8, 3] } }
+    layers { training: false conv2d { filters: 4 kernel_size: 3 } }
+    layers { training: false batch_normalization {} }
+    layers { trainable: false training: false batch_normalization {} })");
+  for (const Variable& v : graph.variables()) {
+    const bool frozen = v.node == 3 || v.name.starts_with("batch_normalization/moving");
+    EXPECT_EQ(v.kind, frozen ? VariableKind::kFrozen : VariableKind::kTrainable) << v.name;
+  }
+  EXPECT_FALSE(InfersAlways(graph.nodes()[0]));
+  EXPECT_TRUE(InfersAlways(graph.nodes()[2]));
+}
+
+// As Keras' call takes them.
+TEST(Graph, AttentionTakesItsInputsByPlaceOrByName) {
+  for (const char* inputs : {"'q', 'v', 'k'", "'q', 'v', 'key=k'", "'q', 'key=k', 'value=v'", "'key=k', 'query=q', 'value=v'"}) {
+    const Graph graph = BuildText(absl::StrCat(
+        "layers { name: 'q' input { shape: [3, 4] } } layers { name: 'v' dense { units: 5 } } layers { name: 'k' inputs: 'q' dense "
+        "{ units: 6 } } layers { inputs: [", inputs, "] multi_head_attention { num_heads: 1 key_dim: 2 } }"));
+    EXPECT_EQ(graph.output().inputs, (std::vector<int>{0, 1, 2})) << inputs;
+  }
 }
 
 TEST(Graph, BatchNormalizationWithoutCenterAndScaleHasOnlyItsMovingAverages) {

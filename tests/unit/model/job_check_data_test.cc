@@ -45,6 +45,16 @@ TEST(JobCheckAgainstData, Shape) {
       "a flatten layer");
 }
 
+// Examples of another size, of which a crop makes the model's input.
+TEST(JobCheckAgainstData, ExamplesAreCropped) {
+  v1::JobSpec job = Job("[24, 24, 1]", "10", kSparse);
+  job.MergeFrom(FromText<v1::JobSpec>("data { augmentation { random_crop { height: 24 width: 24 } } image_width: 28 image_height: 28 }"));
+  EXPECT_TRUE(Check(job, kMnist).ok());
+  job.mutable_data()->set_image_height(30);
+  ExpectRefused(job, kMnist,
+                "data.image_height: 30 x 28, but the examples of mnist are [28,28,1]; set image_height and image_width to that");
+}
+
 TEST(JobCheckAgainstData, PicturesAreResized) {
   const std::string folder =
       "path: 'beans' format: IMAGE_FOLDER train_examples: 100 example_shape: [500, 500, 3] classes: 3";
@@ -60,8 +70,16 @@ TEST(JobCheckAgainstData, Labels) {
   const std::string numbers = "path: 'mnist' train_examples: 100 example_shape: [28, 28, 1] classes: 0";
   ExpectRefused(
       Job("[28, 28, 1]", "5", kSparse), numbers,
-      "loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs class numbers, but the labels of mnist are plain numbers; use "
-      "MEAN_SQUARED_ERROR, or another label_column");
+      "loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs class numbers, but the labels of mnist are plain numbers; mend "
+      "them, use MEAN_SQUARED_ERROR, or another data.label_column");
+  ExpectRefused(
+      Job("[28, 28, 1]", "5", kSparse), numbers + " format: TFRECORD deciding_label: 'a.tfrecord: record 3 has label -1'",
+      "loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs class numbers, but the labels of mnist are plain numbers "
+      "(a.tfrecord: record 3 has label -1); mend them, use MEAN_SQUARED_ERROR, or name another feature in "
+      "data.tfrecord.label");
+  ExpectRefused(Job("[28, 28, 1]", "5", kSparse), std::string(kMnist) + " deciding_label: 'a.csv: line 3 has label 9'",
+                "layer \"dense\": 5 outputs, but mnist has 10 classes (a.csv: line 3 has label 9); set units: 10, or mend "
+                "the label");
   ExpectRefused(Job("[28, 28, 1]", "5", "loss { kind: MEAN_SQUARED_ERROR }"), numbers,
                 "layer \"dense\": 5 outputs, but mnist has one label an example, and MEAN_SQUARED_ERROR needs one for "
                 "each output; "

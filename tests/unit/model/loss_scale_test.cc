@@ -38,7 +38,7 @@ TEST(LossScale, ExactErrors) {
       {Spec(0.5f), "loss_scaling.initial_scale: 0.5 is no power of two from 1 to 16777216; use one such as 32768"},
       {Spec(1 << 25), "loss_scaling.initial_scale: 3.35544e+07 is no power of two from 1 to 16777216; use one such as 32768"},
       {Spec(NAN), "loss_scaling.initial_scale: nan is no power of two from 1 to 16777216; use one such as 32768"},
-      {Spec(4, -1), "loss_scaling.dynamic_growth_steps: -1 is negative; use 1 or more"},
+      {Spec(4, -1), "loss_scaling.dynamic_growth_steps: -1 is not allowed; leave it out for 2000, or give at least 1"},
       {[] {
          v1::JobSpec spec = Spec();
          spec.set_backup_replicas(1);

@@ -110,7 +110,7 @@ TEST(OptimizerCheck, ExactErrors) {
 
 TEST(StepCheck, ExactErrors) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"accumulate_steps: -1", "accumulate_steps: -1 is negative; use 1 or more"},
+      {"accumulate_steps: -1", "accumulate_steps: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"batch_size: 1024 accumulate_steps: 2000",
        "accumulate_steps: 2000 batches of 1024 make steps of 2048000 examples, above the limit of 1048576; use fewer"},
       {"compute_dtype: FLOAT16 loss_scaling { initial_scale: 1000 }",

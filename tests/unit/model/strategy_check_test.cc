@@ -35,7 +35,7 @@ TEST(StrategyCheck, Refused) {
        "behind; leave it away, or use MULTI_WORKER_MIRRORED"},
       {"strategy: CENTRAL_STORAGE staleness_bound: 1",
        "staleness_bound: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE; leave it away or change the strategy"},
-      {"local_sync: -1", "local_sync: -1 is negative; use 1 or more"},
+      {"local_sync: -1", "local_sync: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"local_sync: 2",
        "local_sync: only for strategy PARAMETER_SERVER, not MULTI_WORKER_MIRRORED, whose replicas are all in step; leave "
        "it away"},

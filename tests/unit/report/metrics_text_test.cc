@@ -88,8 +88,10 @@ TEST(Metrics, AJobThatRuns) {
   job.set_step(42);
   job.set_total_steps(100);
   job.set_images_per_second(1234.5);
+  job.mutable_degraded()->set_partitions(3);
   job.set_staleness_mean(0.5);
   job.set_checkpoint_error("no room");
+  job.set_not_finite_step(0);
   auto* checkpoint = job.add_checkpoints();
   checkpoint->set_step(40);
   checkpoint->set_written_unix_ms(2000);
@@ -104,6 +106,7 @@ TEST(Metrics, AJobThatRuns) {
   v1::JobStatus ended = job;
   ended.set_job_id(2);
   ended.set_state(v1::SUCCEEDED);
+  ended.clear_degraded();
   const auto values = Parse(MetricsText({}, {job, ended}));
   const auto of = [](const std::string& name, const std::string& more = "") {
     return name + R"({job="3",name="fashion")" + more + "}";
@@ -112,8 +115,11 @@ TEST(Metrics, AJobThatRuns) {
   EXPECT_EQ(values.at(of("cairn_job_step")), "42");
   EXPECT_EQ(values.at(of("cairn_job_total_steps")), "100");
   EXPECT_EQ(values.at(of("cairn_job_images_per_second")), "1234.5");
+  EXPECT_EQ(values.at(of("cairn_job_partitions_underreplicated")), "3");
   EXPECT_EQ(values.at(of("cairn_job_staleness_mean")), "0.5");
   EXPECT_EQ(values.at(of("cairn_job_checkpoint_failed")), "1");
+  EXPECT_EQ(values.at(of("cairn_job_not_finite")), "1");
+  EXPECT_EQ(values.at(R"(cairn_jobs{state="ended with errors"})"), "0");
   EXPECT_EQ(values.at(of("cairn_job_checkpoint_step")), "40");
   EXPECT_EQ(values.at(of("cairn_job_checkpoint_timestamp_seconds")), "2");
   EXPECT_EQ(values.at(of("cairn_job_figure", R"(,split="train",figure="loss")")), "NaN");
@@ -121,6 +127,26 @@ TEST(Metrics, AJobThatRuns) {
   EXPECT_EQ(values.at(of("cairn_job_figure", R"(,split="validation",figure="loss")")), "1.5");
   EXPECT_EQ(values.at(R"(cairn_jobs{state="succeeded"})"), "1");
   for (const auto& [name, value] : values) EXPECT_FALSE(absl::StrContains(name, R"(job="2")")) << name << ": it has ended";
+}
+
+TEST(Metrics, WhatIsNotKnownYetIsNotThere) {
+  v1::NodeStatus waited_for = Node("ps-0", v1::PS), fresh = Node("ps-1", v1::PS);
+  waited_for.set_alive(false);
+  waited_for.set_expected(true);
+  fresh.set_not_ready("it has only just come");
+  v1::JobStatus job, ended;
+  job.set_state(v1::RUNNING);
+  ended.set_job_id(7);
+  ended.set_state(v1::CANCELLED);
+  ended.mutable_degraded()->set_partitions(2);
+  const std::string text = MetricsText({waited_for, fresh}, {job, ended});
+  const auto values = Parse(text);
+  EXPECT_FALSE(absl::StrContains(text, "ps-0"));
+  EXPECT_FALSE(absl::StrContains(text, "cairn_node_resident_memory_bytes"));
+  EXPECT_EQ(values.at(R"(cairn_node_ready{node="ps-1",role="ps",host="h"})"), "0");
+  EXPECT_FALSE(absl::StrContains(text, "cairn_job_images_per_second"));
+  EXPECT_EQ(values.at(R"(cairn_job_partitions_underreplicated{job="0",name=""})"), "0");
+  EXPECT_EQ(values.at(R"(cairn_job_partitions_underreplicated{job="7",name=""})"), "2") << "its weights are at risk";
 }
 
 // Two lines with the same labels make a reader refuse the whole page; Parse fails there.

@@ -265,7 +265,7 @@ class TornPs : public ExchangeHandler {
 TEST(PullVariables, SaysWhyAJobThatStandsStillCannotBePulled) {
   for (const absl::Status& refusal : {absl::UnavailableError("the ps is stopping"), absl::FailedPreconditionError("3 is gone")}) {
     TornPs ps(refusal);
-    const auto pulled = PullVariables(1, ps.Routes(), /*consistent=*/true, absl::Milliseconds(300), /*moves_on=*/false);
+    const auto pulled = PullVariables(1, ps.Routes(), /*consistent=*/true, absl::Seconds(30), /*moves_on=*/false);
     EXPECT_EQ(pulled.status().code(), refusal.code()) << pulled.status();
     const std::string message(pulled.status().message());
     EXPECT_NE(message.find("partition 1 at version 4"), std::string::npos) << message;
@@ -337,7 +337,16 @@ TEST_F(ExchangeTest, ClosingAConnectionCancelsWhatWaits) {
   { PsConnection never_sent(ps_->address(), {}); }
 }
 
-TEST_F(ExchangeTest, OutstandingBytesAreBoundedAndRequestsTimeOut) {
+TEST_F(ExchangeTest, OutstandingBytesAreBounded) {
+  Start(DenseJob(8, 4, 2, false), 1 << 20);
+  PsConnectionOptions options;
+  options.outstanding_bytes_max = host_.partitions(0).end() * 4;
+  PsConnection connection(ps_->address(), options);
+  connection.Send(PushOf(host_, 0, 0, 1, 1.0f), [](const absl::StatusOr<Frame>&) {});  // waits for the other replica's
+  EXPECT_TRUE(absl::IsResourceExhausted(Call(connection, PushOf(host_, 0, 1, 1, 1.0f)).status()));
+}
+
+TEST_F(ExchangeTest, RequestsTimeOutAndGiveTheirBytesBack) {
   Start(DenseJob(8, 4, 2, false), 1 << 20);
   PsConnectionOptions options;
   options.outstanding_bytes_max = host_.partitions(0).end() * 4;
@@ -349,10 +358,13 @@ TEST_F(ExchangeTest, OutstandingBytesAreBoundedAndRequestsTimeOut) {
     status = answer.status();
     timed_out.Notify();
   });
-  EXPECT_TRUE(absl::IsResourceExhausted(Call(connection, PushOf(host_, 0, 1, 1, 1.0f)).status()));
   ASSERT_TRUE(timed_out.WaitForNotificationWithTimeout(absl::Seconds(30)));
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_TRUE(Call(connection, PullOf(kJob, 0)).ok()) << "its bytes are given back, a late answer does no harm";
+  absl::Status pulled;
+  do {  // on a busy machine this one may take longer than its time, too
+    pulled = Call(connection, PullOf(kJob, 0)).status();
+  } while (absl::IsDeadlineExceeded(pulled));
+  EXPECT_TRUE(pulled.ok()) << pulled << ": its bytes are given back, a late answer does no harm";
 }
 
 TEST_F(ExchangeTest, TheListenersPortIsItsOwn) {

@@ -10,7 +10,10 @@
 #include <optional>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "client/job_client.h"
+#include "common/rpc/server.h"
 #include "tests/unit/rpc/exchange_fixture.h"
 
 namespace cairn {
@@ -121,6 +124,26 @@ class PsNodeTest : public testing::Test {
   std::unique_ptr<PsNode> node_;
   v1::PartitionsReady ready_;
 };
+
+TEST_F(PsNodeTest, IsReadyWhenTheCoordinatorSaysSo) {
+  Start();
+  ASSERT_TRUE(coordinator_.Next(v1::NodeMessage::kHello).has_value());
+  EXPECT_FALSE(node_->Ready().ok()) << "it was told nothing yet";
+  v1::CoordinatorMessage message;
+  const auto wait_for = [&](const std::string& why) {
+    message.mutable_readiness()->set_why(why);
+    coordinator_.Send(message);
+    const absl::Time end = absl::Now() + absl::Seconds(60);
+    while (absl::Now() < end && node_->Ready().message() != (why.empty() ? "" : "not ready: " + why)) absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_EQ(node_->Ready().ok(), why.empty()) << node_->Ready();
+    const std::string tcp = node_->address().substr(0, node_->address().find(','));
+    EXPECT_EQ(CheckHealth(tcp, absl::Seconds(60), kReadyService).ok(), why.empty());
+    EXPECT_TRUE(CheckHealth(tcp, absl::Seconds(60)).ok()) << "it serves, ready or not";
+  };
+  wait_for("");
+  wait_for("3 partitions of job 1 are not up to date on it yet");
+  wait_for("");
+}
 
 TEST_F(PsNodeTest, RestartsOnItsDataDirectory) {
   Start();

@@ -174,12 +174,12 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, LostLinkTest, testing::Values(v1::REPLICA
 struct Ticker {
   Copy& primary;
   absl::Time now = kNow;
-  std::vector<v1::BackupReport> Pass(int seconds, absl::Duration heard_ago = absl::InfiniteDuration()) {
+  std::vector<v1::BackupReport> Pass(int seconds, absl::Duration heard_ago = absl::InfiniteDuration(), bool connected = false) {
     std::vector<v1::BackupReport> lost;
     for (int i = 0; i < seconds; ++i) {
       now += absl::Seconds(1);
       TickEvent tick;
-      if (heard_ago != absl::InfiniteDuration()) tick.heard["b:1"] = now - heard_ago;
+      tick.peers["b:1"] = {now - heard_ago, connected};
       lost.clear();
       for (auto& r : primary.Run(std::move(tick), now).reports) {
         if (!r.lost().empty()) lost.push_back(std::move(r));
@@ -269,6 +269,30 @@ TEST_P(LostLinkTest, ACopyThatIsTriedAgainLaterIsNotLost) {
   primary_.Run(SendImageEvent{}, time.now);
   EXPECT_TRUE(time.Pass(25, absl::Seconds(1)).empty());
   EXPECT_EQ(time.Pass(10, absl::Seconds(1)).size(), 1u) << "this attempt hangs";
+}
+
+// Its ps answers nobody for a while, but its connection answers keepalives.
+TEST_P(LostLinkTest, ABusyBackupIsNotTakenForOneThatCannotBeReached) {
+  Sync();
+  Ticker time{primary_};
+  time.Pass(1);
+  const PartitionEffects pushed = primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
+  EXPECT_TRUE(time.Pass(9, absl::InfiniteDuration(), /*connected=*/true).empty()) << "it is given more time";
+  std::vector<v1::BackupReport> lost = time.Pass(3, absl::InfiniteDuration(), /*connected=*/true);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_TRUE(lost[0].busy());
+  EXPECT_THAT(lost[0].lost(), HasSubstr("its connection is alive"));
+  lost = time.Pass(1);  // the connection breaks
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_FALSE(lost[0].busy());
+  EXPECT_THAT(lost[0].lost(), testing::Not(HasSubstr("alive")));
+  Answer(Pass(pushed), 1, time.now);
+  EXPECT_TRUE(time.Pass(1).empty());
+  // Others are answered, this partition is not: that is no matter of the network, either.
+  primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 2, 1.0f)}, time.now);
+  lost = time.Pass(35, absl::Seconds(1), /*connected=*/true);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_TRUE(lost[0].busy());
 }
 
 TEST_P(LostLinkTest, APauseOfThePrimaryIsNotTheBackupsFault) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace cairn {
 namespace {
@@ -171,6 +172,43 @@ uintmax_t BytesOf(const std::string& directory) {
   uintmax_t bytes = 0;
   for (const auto& f : std::filesystem::directory_iterator(directory)) bytes += std::filesystem::file_size(f.path());
   return bytes;
+}
+
+// Of small values, too, which are in RocksDB's own files, and of the value log's dead files.
+TEST(RocksDbKvStoreTest, GivesBackTheSpaceOfAPrefixWhenTold) {
+  const std::string directory = NewDirectory();
+  auto store = OpenRocksDbKvStore(directory);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto bytes = [&] {
+    uint64_t sum = 0;
+    std::error_code gone;  // while we look
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+      if (entry.is_regular_file(gone)) sum += entry.file_size(gone);
+    }
+    return sum;
+  };
+  for (const char prefix : {'a', 'b'}) {
+    for (int i = 0; i < 3'000; ++i) {  // 12 MB each
+      KvBatch batch;
+      batch.Put(absl::StrCat(std::string(1, prefix), 10'000 + i), std::string(4'000, static_cast<char>('a' + i % 26)));
+      if (i % 30 == 0) batch.Put(absl::StrCat(std::string(1, prefix), "x", i), "", Buffer::Zeros(1 << 20));
+      ASSERT_TRUE((*store)->Write(batch, false).ok());
+    }
+  }
+  KvBatch gone;
+  gone.DeleteRange("a", "b");
+  gone.Put("a1", "kept");
+  ASSERT_TRUE((*store)->Write(gone, false).ok());
+  const uint64_t before = bytes();
+  ASSERT_TRUE((*store)->GiveBackSpace("a").ok());
+  // The other prefix' values, and files that are being filled.
+  const uint64_t most = (uint64_t{12} << 20) + (uint64_t{100} << 20) + (uint64_t{45} << 20);
+  for (int i = 0; i < 300 && bytes() > most; ++i) absl::SleepFor(absl::Milliseconds(100));  // RocksDB deletes files behind
+  EXPECT_LT(bytes(), most) << "of " << before;
+  EXPECT_EQ((*store)->Get("a1")->value(), "kept");
+  EXPECT_EQ((*store)->Get("b10000")->value(), std::string(4'000, 'a'));
+  store->reset();
+  std::filesystem::remove_all(directory);
 }
 
 TEST(RocksDbKvStoreTest, ABodyWithoutItsKeyIsGarbageAndOneWithoutItsFileIsDataLoss) {

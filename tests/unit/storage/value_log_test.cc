@@ -75,7 +75,10 @@ TEST_F(ValueLogTest, WhatMayComeLaterFillsFilesOfItsOwn) {
   const auto later = *log->Append("later", 5, Urgency::kLater);
   const auto more = *log->Append("more", 4);
   const auto latest = *log->Append("latest", 6, Urgency::kLater);
+  const auto lasting = *log->Append("lasting", 7, Urgency::kLasting);
   EXPECT_NE(now.segment, later.segment);
+  EXPECT_NE(lasting.segment, now.segment);
+  EXPECT_NE(lasting.segment, later.segment);
   EXPECT_EQ(more.segment, now.segment);
   EXPECT_EQ(latest.segment, later.segment);
   // A file that is being filled stays, though nothing in it is named any more; its next body goes behind.

@@ -60,6 +60,7 @@ v1::ExchangeFrame ToProto(const Frame& f, const std::string& payload) {
   m.set_norms_xxh3(f.norms_xxh3);
   m.set_loss_scale(f.loss_scale);
   m.set_not_finite(f.not_finite);
+  m.set_figures(f.figures);
   m.set_payload(payload);
   return m;
 }
@@ -91,6 +92,7 @@ Frame ToFrame(const v1::ExchangeFrame& m) {
   f.norms_xxh3 = m.norms_xxh3();
   f.loss_scale = m.loss_scale();
   f.not_finite = m.not_finite();
+  f.figures = m.figures();
   f.payload = Buffer::CopyOf(m.payload().data(), m.payload().size());
   return f;
 }
@@ -155,6 +157,7 @@ v1::ExchangeFrame RandomMessage(Random& random) {
   if (random(2)) m.set_norms_xxh3(random.Number());
   if (random(2)) m.set_loss_scale(static_cast<float>(uint64_t{1} << random(25)));
   if (random(2)) m.set_not_finite(true);
+  if (random(2)) m.set_figures(random.Text(random(10) ? 30 : kFrameFiguresBytesMax));
   if (random(2)) m.set_payload(random.Text(random(10) ? 60 : 100000));
   return m;
 }

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -164,6 +165,60 @@ TEST_F(CheckpointTest, TheLossScaleGoesOnWhereItWas) {
   c.manifest.files[kModelFile] = c.manifest.files[kOptimizerFile] = {10, "ab"};
   c.manifest.loss_scale.set_scale(1 << 25);
   EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()), HasSubstr("scale: 33554432 is more than 16777216"));
+}
+
+v1::EpochFigures FiguresOf(int epoch, double loss, uint64_t steps) {
+  v1::EpochFigures figures;
+  figures.set_epoch(epoch);
+  figures.mutable_train()->set_examples(3);
+  figures.mutable_train()->set_loss(loss);
+  figures.set_replica_steps(steps);
+  return figures;
+}
+
+TEST_F(CheckpointTest, TheFiguresOfTheRunningEpochGoOn) {
+  const v1::JobSpec spec = Spec();
+  CheckpointContents c = Contents(spec, 12);
+  *c.manifest.figures.Add() = FiguresOf(1, 1.0 / 3, 4);
+  *c.manifest.figures.Add() = FiguresOf(2, std::nan(""), 5);
+  const RestoredState state = RestoreCheckpoint(spec, Write(c), {}, kStepsPerEpoch).value();
+  v1::Restore command;
+  *command.mutable_spec() = spec;
+  v1::PartitionRange range;
+  range.set_end(16);
+  v1::PartitionImage image;
+  ASSERT_TRUE(image.ParseFromString(RestoreFrames(command, state, range)[0].image));
+  ASSERT_EQ(image.figures_size(), 2);
+  EXPECT_EQ(image.figures(0).train().loss(), 1.0 / 3) << "bit for bit";
+  EXPECT_TRUE(std::isnan(image.figures(1).train().loss()));
+  range.set_begin(16);
+  range.set_end(32);
+  ASSERT_TRUE(image.ParseFromString(RestoreFrames(command, state, range)[0].image));
+  EXPECT_TRUE(image.figures().empty()) << "the first partition's alone";
+  c.manifest.files[kModelFile] = c.manifest.files[kOptimizerFile] = {10, "ab"};
+  *c.manifest.figures.Add() = FiguresOf(2, 1, 1);
+  EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()), HasSubstr("epoch 2 after 2"));
+}
+
+// What is done again is not in them: only the number of steps is known, so that the epoch is whole when it has them all.
+TEST_F(CheckpointTest, FiguresOfStepsThatAreDoneAgainAreLeftOut) {
+  const v1::JobSpec spec = Spec("strategy: PARAMETER_SERVER");
+  CheckpointContents c = Contents(spec, 12);
+  *c.manifest.figures.Add() = FiguresOf(12 / kStepsPerEpoch, 1, 7);
+  Write(c);
+  const RestoredState state = RestoreCheckpoint(spec, dir_, {}, kStepsPerEpoch).value();
+  const CheckpointPartition &a = c.manifest.partitions[0], &b = c.manifest.partitions[1];
+  const EpochList as_cut = FiguresAt(state, ImageHeader(state, a.begin, a.end, 2), spec);
+  ASSERT_EQ(as_cut.size(), 1);
+  EXPECT_EQ(as_cut[0].train().examples(), 3u);
+  const v1::PartitionImage other = ImageHeader(state, a.begin, b.end, 2);
+  uint64_t steps = 0, expected = 0;
+  for (const v1::EpochFigures& epoch : FiguresAt(state, other, spec)) {
+    EXPECT_EQ(epoch.train().examples(), 0u);
+    steps += epoch.replica_steps();
+  }
+  for (uint64_t s : other.sequences().last_sequence()) expected += s - 12 / kStepsPerEpoch * kStepsPerEpoch;
+  EXPECT_EQ(steps, expected);
 }
 
 TEST_F(CheckpointTest, ManifestSaysWhereTheJobIs) {
@@ -358,24 +413,25 @@ TEST_F(CheckpointTest, ReplacesRemovesAndKeepsTheBest) {
   const v1::JobSpec spec = Spec();
   fs::create_directories(dir_ + "/.partial-small-7-step-3-1-1");  // of a killed writer
   fs::create_directories(dir_ + "/.partial-other-7-step-3-1-1");  // of another job
+  const CheckpointOwner owner = CheckpointOwner::Of(7, 0, spec);
   const std::string path = Write(Contents(spec, 10, 1));
   EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1", "step-10"));
   const std::string first = Load(path + "/" + kModelFile);
-  ASSERT_EQ(*KeepAsBest(dir_, path), dir_ + "/best");
+  ASSERT_EQ(*KeepAsBest(dir_, 10, owner), dir_ + "/best");
   EXPECT_EQ(Write(Contents(spec, 10, 2)), path);
   EXPECT_NE(Load(path + "/" + kModelFile), first);
   EXPECT_EQ(Load(dir_ + "/best/" + kModelFile), first);
   EXPECT_TRUE(ReadCheckpoint(dir_ + "/best").ok());
-  const std::string later = Write(Contents(spec, 20, 3));
-  ASSERT_TRUE(KeepAsBest(dir_, later).ok());
+  Write(Contents(spec, 20, 3));
+  ASSERT_TRUE(KeepAsBest(dir_, 20, owner).ok());
   EXPECT_EQ(ReadCheckpoint(dir_ + "/best")->manifest.step, 20);
-  ASSERT_TRUE(RemoveCheckpoint(later).ok());
-  ASSERT_TRUE(RemoveCheckpoint(later).ok());
+  const OwnCheckpoints own = OwnCheckpoints::Open(dir_, owner).value();
+  ASSERT_TRUE(own.Remove("step-20").ok());
   EXPECT_EQ(ReadCheckpoint(dir_ + "/best")->manifest.step, 20);
   EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1", "best", "step-10"));
-  EXPECT_FALSE(KeepAsBest(dir_, later).ok());
+  EXPECT_FALSE(KeepAsBest(dir_, 20, owner).ok());
   EXPECT_EQ(ReadCheckpoint(dir_ + "/best")->manifest.step, 20);
-  ASSERT_TRUE(RemoveCheckpointsIn(dir_).ok());
+  ASSERT_TRUE(own.RemoveAll().ok());
   EXPECT_THAT(Names(), testing::ElementsAre(".partial-other-7-step-3-1-1")) << "what is not a checkpoint stays";
 }
 

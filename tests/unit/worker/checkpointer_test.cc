@@ -1,4 +1,6 @@
-// Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word.
+// Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word; a checkpoint that is known by
+// hearsay pushes none out.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,11 +25,17 @@ class CheckpointerTest : public testing::Test {
     auto assignment = std::make_shared<v1::AssignReplicas>();
     assignment->mutable_spec()->mutable_checkpoints()->set_dir(dir_);
     for (int64_t step : {10, 20}) {
-      v1::CheckpointInfo& info = *assignment->add_checkpoints();
-      info.set_step(step);
-      info.set_path(absl::StrCat(dir_, "/step-", step));
-      fs::create_directory(info.path());
-      for (const char* file : {kModelFile, kOptimizerFile, kManifestFile}) std::ofstream(absl::StrCat(info.path(), "/", file)) << step;
+      Tell(*assignment, step);
+      const std::string path = absl::StrCat(dir_, "/step-", step);
+      fs::create_directory(path);
+      for (const char* file : {kModelFile, kOptimizerFile}) std::ofstream(absl::StrCat(path, "/", file)) << step;
+      CheckpointManifest manifest;
+      manifest.job_id = 7;
+      manifest.spec.set_replicas(1);
+      manifest.step = step;
+      manifest.files = {{kModelFile, {}}, {kOptimizerFile, {}}};
+      manifest.partitions = {{0, 16, static_cast<uint64_t>(step), {}}};
+      std::ofstream(absl::StrCat(path, "/", kManifestFile)) << EncodeManifest(manifest);
     }
     assignment_ = std::move(assignment);
     checkpointer_ = std::make_shared<Checkpointer>(JobId(7), CheckpointerServices{nullptr, &executor_, &clock_, [this](v1::NodeMessage message) {
@@ -39,6 +47,11 @@ class CheckpointerTest : public testing::Test {
     executor_.Stop();
     fs::remove_all(dir_);
   }
+  static void Tell(v1::AssignReplicas& assignment, int64_t step) {
+    v1::CheckpointInfo& info = *assignment.add_checkpoints();
+    info.set_step(step);
+    info.set_written_unix_ms(step);
+  }
   // Told at clock_'s time, years ago; done now.
   void MarkBest(int64_t step) {
     v1::MarkBest command;
@@ -48,7 +61,7 @@ class CheckpointerTest : public testing::Test {
   }
   int64_t Best() const {
     int64_t step = 0;
-    std::ifstream(absl::StrCat(dir_, "/best/", kManifestFile)) >> step;
+    std::ifstream(absl::StrCat(dir_, "/best/", kModelFile)) >> step;
     return step;
   }
 
@@ -61,7 +74,7 @@ class CheckpointerTest : public testing::Test {
 };
 
 TEST_F(CheckpointerTest, ALateMarkDoesNotReplaceThatOfTheNextChief) {
-  ASSERT_TRUE(KeepAsBest(dir_, absl::StrCat(dir_, "/step-20")).ok());  // by another worker
+  ASSERT_TRUE(KeepAsBest(dir_, 20, CheckpointOwner::Of(7, 0, {})).ok());  // by another worker
   MarkBest(10);
   EXPECT_EQ(Best(), 20);
   EXPECT_TRUE(reported_.empty());
@@ -76,6 +89,18 @@ TEST_F(CheckpointerTest, ItsOwnMarksFollowEachOther) {
   MarkBest(20);
   EXPECT_EQ(Best(), 20);
   EXPECT_EQ(reported_, (std::vector<int64_t>{10, 20}));
+}
+
+TEST_F(CheckpointerTest, WhatIsKnownByHearsayPushesNoneOut) {
+  v1::AssignReplicas told = *assignment_;
+  told.mutable_spec()->mutable_checkpoints()->set_keep_max(2);
+  for (int64_t step : {30, 40, 50}) Tell(told, step);
+  checkpointer_->Know(told);
+  EXPECT_THAT(checkpointer_->Prune(told), testing::ElementsAre(30, 40, 50)) << "they are not there";
+  for (const char* name : {"/step-10", "/step-20"}) EXPECT_TRUE(fs::exists(dir_ + name));
+  told.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
+  EXPECT_THAT(checkpointer_->Prune(told), testing::ElementsAre(10));
+  EXPECT_FALSE(fs::exists(dir_ + "/step-10"));
 }
 
 }  // namespace

@@ -47,9 +47,6 @@ class FakeCluster {
   const NaivePartition& partition(int p) const { return partitions_[static_cast<size_t>(p)]; }
   const StepPlan& plan() const { return plan_; }
 
-  // As a coordinator counts: (replica, step) once. How often each was reported, and with how many examples.
-  std::map<std::pair<int, int64_t>, int> steps_reported;
-  std::map<int, uint64_t> train_examples;             // by epoch, of all reports
   std::map<std::pair<int, int>, uint64_t> validated;  // (replica, epoch): examples
   std::vector<std::string> failures;                  // Fail effects
   int ahead_max = 0;                                  // steps of the fastest replica before the slowest

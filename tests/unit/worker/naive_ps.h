@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/model/clip_norm.h"
+#include "common/model/epoch_figures.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/frame.h"
 #include "common/tensor/summation_tree.h"
@@ -22,6 +23,7 @@ namespace cairn {
 struct NaiveSum {
   std::vector<float> gradient;
   uint64_t examples = 0;
+  v1::EpochFigures figures = {};  // of a push
 };
 template <typename Leaf>
 NaiveSum SumTree(const GradientRounding& rounding, uint32_t first, uint32_t count, const Leaf& leaf) {
@@ -127,6 +129,7 @@ class NaivePartition {
   uint64_t version() const { return version_; }
   uint64_t last(uint32_t replica) const { return last_[replica]; }
   uint64_t generation() const { return generation_; }
+  const std::map<int, v1::EpochFigures>& figures() const { return figures_; }  // of all updates, by epoch
 
  private:
   absl::Status Accept(const Frame& f) {
@@ -143,6 +146,8 @@ class NaivePartition {
     } else if (!f.payload.empty()) {
       return absl::InvalidArgumentError("payload without examples");
     }
+    if (f.figures.empty() != (id_ != 0)) return absl::InvalidArgumentError("figures belong into pushes to the first partition");
+    if (!sum.figures.ParseFromString(f.figures)) return absl::InvalidArgumentError("no figures");
     return synchronous_ ? AcceptStep(f, first, std::move(sum)) : AcceptOne(f, first, sum);
   }
   absl::Status AcceptStep(const Frame& f, uint32_t first, NaiveSum sum) {
@@ -161,11 +166,14 @@ class NaivePartition {
     uint32_t covered = 0;
     for (const auto& [node, s] : sums_) covered += node.second;
     if (covered < last_.size()) return absl::OkStatus();
+    v1::EpochFigures figures;
+    for (const auto& [node, s] : sums_) AddFigures(s.figures, figures);
     NaiveSum total =
         SumTree({f.dtype, seed_, f.sequence, begin_, &layout_}, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
           const auto it = sums_.find({a, n});
           return it == sums_.end() ? std::nullopt : std::optional(it->second);
         });
+    total.figures = std::move(figures);
     sums_.clear();
     std::vector<NormRecord> shares;
     bool finite = true;
@@ -209,6 +217,7 @@ class NaivePartition {
     if (finite) NaiveApply(values_, sum, learning_rate);
     if (scale_ > 0) scale_ = NaiveLossScale(scale_, finite_steps_, finite, growth_steps_);
     norms_ = std::move(norms);
+    if (id_ == 0) AddFigures(sum.figures, figures_[sum.figures.epoch()]);
     ++version_;
     for (uint64_t& last : last_) last = version_;
   }
@@ -217,6 +226,7 @@ class NaivePartition {
     if (f.sequence <= last_[replica]) return absl::OkStatus();
     if (f.sequence != last_[replica] + 1) return absl::InvalidArgumentError("a gap in the sequence");
     NaiveApply(values_, sum, f.learning_rate);
+    if (id_ == 0) AddFigures(sum.figures, figures_[sum.figures.epoch()]);
     ++version_;
     last_[replica] = f.sequence;
     return absl::OkStatus();
@@ -293,6 +303,7 @@ class NaivePartition {
   GradientLayout layout_;
   std::optional<Measured> measured_;
   std::string norms_;  // of the last update
+  std::map<int, v1::EpochFigures> figures_;
   std::vector<std::pair<uint64_t, Frame>> waiting_;
   const bool synchronous_;
   const int staleness_;

@@ -100,8 +100,14 @@ TEST_F(ReplicaCoreEventTest, FencedPushesWaitForTheNewGenerationAndGoOutWithIt) 
   const auto computes = Of<replica::Compute>(Feed(replica::Reply{pulls[0].request, Values(0)}));
   ASSERT_EQ(computes.size(), 1u);
   EXPECT_EQ(computes[0].step, 0);
-  const auto pushes = Of<replica::Send>(Feed(replica::GradientReady{computes[0].work, 0, 1}));
+  EXPECT_THAT(Of<replica::Send>(Feed(replica::GradientReady{computes[0].work, 0, 1})), IsEmpty()) << "its figures go with it";
+  const auto pushes = Of<replica::Send>(Feed(replica::Computed{computes[0].work, BatchSums{2, 1.5, {}}}));
   ASSERT_EQ(pushes.size(), 1u);
+  v1::EpochFigures figures;
+  ASSERT_TRUE(figures.ParseFromString(pushes[0].frame.figures));
+  EXPECT_EQ(figures.train().examples(), 2u);
+  EXPECT_EQ(figures.train().loss(), 1.5);
+  EXPECT_EQ(figures.replica_steps(), 1u);
   EXPECT_EQ(pushes[0].frame.generation, Generation(2));
   EXPECT_EQ(pushes[0].frame.sequence, 1u);
   EXPECT_EQ(pushes[0].frame.examples, 2u);
@@ -118,7 +124,8 @@ TEST_F(ReplicaCoreEventTest, FencedPushesWaitForTheNewGenerationAndGoOutWithIt) 
 TEST_F(ReplicaCoreEventTest, StartsOverWhenTheJobWentOnWithoutIt) {
   const auto pulls = Of<replica::Send>(Feed(replica::Assign{SmallAssignment()}));
   const auto computes = Of<replica::Compute>(Feed(replica::Reply{pulls[0].request, Values(0)}));
-  const auto pushes = Of<replica::Send>(Feed(replica::GradientReady{computes[0].work, 0, 1}));
+  Feed(replica::GradientReady{computes[0].work, 0, 1});
+  const auto pushes = Of<replica::Send>(Feed(replica::Computed{computes[0].work, BatchSums{2, 1.5, {}}}));
   const auto again = Of<replica::Send>(Feed(replica::Reply{pushes[0].request, Values(2)}));
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].frame.kind, v1::ExchangeFrame::PULL);

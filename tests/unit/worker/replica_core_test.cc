@@ -15,15 +15,10 @@ using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 
 void ExpectAllCountedOnce(const FakeCluster& cluster, const ClusterOptions& options) {
-  for (int r = 0; r < options.replicas; ++r) {
-    for (int64_t s = 0; s < cluster.plan().total_steps; ++s) {
-      const auto it = cluster.steps_reported.find({r, s});
-      ASSERT_NE(it, cluster.steps_reported.end()) << "replica " << r << " step " << s;
-      EXPECT_EQ(it->second, 1) << "replica " << r << " step " << s;
-    }
-  }
   for (int e = 0; e < options.epochs; ++e) {
-    EXPECT_EQ(cluster.train_examples.at(e), static_cast<uint64_t>(options.examples)) << "epoch " << e;
+    const v1::EpochFigures& figures = cluster.partition(0).figures().at(e);
+    EXPECT_EQ(figures.train().examples(), static_cast<uint64_t>(options.examples)) << "epoch " << e;
+    EXPECT_EQ(figures.replica_steps(), static_cast<uint64_t>(options.replicas * cluster.plan().steps_per_epoch)) << "epoch " << e;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,7 +133,12 @@ class StrategiesTest : public ::testing::Test {
     return EncodeNorms({&record, 1});
   }
   std::vector<replica::Compute> TakeComputes() { return std::exchange(computes, {}); }
-  std::vector<replica::Send> TakePushes() { return std::exchange(pushes, {}); }
+  // By partition: that of the first one waits for the figures, and comes last.
+  std::vector<replica::Send> TakePushes() {
+    std::vector<replica::Send> taken = std::exchange(pushes, {});
+    std::stable_sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) { return a.frame.partition.value < b.frame.partition.value; });
+    return taken;
+  }
 
   ReplicaCore core_;
   absl::Time now_ = absl::FromUnixSeconds(1000);

@@ -1,7 +1,9 @@
 // Goal: the files of CSVLogger and TensorBoard hold each epoch once, whoever writes them, wherever a writer was killed;
 // and model files are made of the checkpoint of their step.
 #include <gmock/gmock.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -91,6 +93,45 @@ class SummariesTest : public testing::Test {
   v1::JobSpec spec_;
   const Graph graph_ =
       Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { dense { units: 3 } }")).value();
+};
+
+// As TensorBoard reads a folder that grows: the files in the order of their names; one is left for good, when it was read to its end, as soon as
+// there is a later one with events.
+class BoardReader {
+ public:
+  explicit BoardReader(std::string folder) : folder_(std::move(folder)) {}
+  // The values of this tag since it was asked last.
+  std::vector<std::string> Load(const std::string& tag) {
+    std::vector<std::string> shown;
+    do {
+      const auto events = file_.empty() ? std::vector<tensorboard::Event>() : ReadEvents(file_).value();
+      for (; read_ < events.size(); ++read_) {
+        for (const auto& value : events[read_].summary().value()) {
+          if (value.tag() == tag) shown.push_back(absl::StrCat(events[read_].step(), "=", value.tensor().float_val(0)));
+        }
+      }
+    } while (GoOn());
+    return shown;
+  }
+
+ private:
+  bool GoOn() {
+    std::string next;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string path = entry.path().string();
+      if (!absl::StrContains(path, "tfevents") || path <= file_ || (!next.empty() && next < path)) continue;
+      if (ReadEvents(path).value().empty()) continue;
+      next = path;
+    }
+    if (next.empty()) return false;
+    file_ = next;
+    read_ = 0;
+    return true;
+  }
+
+  const std::string folder_;
+  std::string file_;
+  size_t read_ = 0;  // of its events
 };
 
 const char kHeader[] = "epoch,accuracy,loss,val_accuracy,val_loss\r\n";
@@ -267,6 +308,38 @@ TEST_F(SummariesTest, BoardGoesOnWithAnotherWriter) {
   BoardLog third(options, "zother");
   ASSERT_TRUE(third.Write(other, graph_, {}, 1002).ok());
   EXPECT_THAT(Scalars("train")["epoch_loss"], ElementsAre("0=0.5", "1=0.25", "2=0.125", "0=2"));
+}
+
+// The role of the chief goes to and fro; the workers' clocks do not agree, and many writes fall into one second.
+TEST_F(SummariesTest, BoardIsShownWholeWhateverWorkerWritesIt) {
+  const auto options = FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "'"));
+  std::vector<BoardLog> writers;
+  for (const char* host : {"b", "c", "a"}) writers.emplace_back(options, host);
+  const double clocks[] = {1000, 990, 1000};
+  const int turns[] = {0, 0, 1, 1, 0, 2, 0, 1, 2, 2, 1, 0};
+  BoardReader train(dir_ + "/train"), validation(dir_ + "/validation");
+  int epoch = 0;
+  for (const int turn : turns) {
+    const double loss = 1 + epoch;
+    ASSERT_TRUE(writers[turn].Write(Command({Epoch(epoch, loss)}), graph_, {}, clocks[turn]).ok());
+    EXPECT_THAT(train.Load("epoch_loss"), ElementsAre(absl::StrCat(epoch, "=", loss)));
+    EXPECT_THAT(validation.Load("epoch_loss"), ElementsAre(absl::StrCat(epoch, "=", loss + 0.5)));
+    ++epoch;
+  }
+}
+
+// One that was chief, and has not heard yet that it is not any more.
+TEST_F(SummariesTest, BoardHasOneWriterAtATime) {
+  BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "'")), "host");
+  std::filesystem::create_directories(dir_ + "/train");
+  const int other = ::open((dir_ + "/train").c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
+  const absl::Status status = log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000);
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_EQ(std::string(status.message()), absl::StrCat(dir_, "/train: another worker writes there; it is tried again"));
+  ::close(other);
+  ASSERT_TRUE(log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000).ok());
+  EXPECT_THAT(Scalars("train")["epoch_loss"], ElementsAre("0=0.5"));
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <optional>
+
 #include "absl/synchronization/notification.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "worker/backend_select.h"
@@ -118,9 +121,9 @@ TEST(EvaluateBlocksTest, BytesAreReadAsBytes) {
   model.options.batch_max = 4;
   SummingBytes program;
   const std::atomic<bool> go{false};
-  const auto sums = EvaluateBlocks(program, model, CountingBytes(), v1::TEST, {0, 10}, [](int64_t place) { return 1 + 3 * place; }, {}, go);
+  const auto sums = EvaluateBlocks(program, model, CountingBytes(), v1::TEST, {1, 11}, {}, go);
   ASSERT_TRUE(sums.ok()) << sums.status();
-  EXPECT_EQ(sums->loss, 145);
+  EXPECT_EQ(sums->loss, 55);
 }
 
 TEST(DeviceWatchTest, EndsWhenNoReplicaIsLeftAndAtLast) {
@@ -147,19 +150,58 @@ TEST(EvaluateBlocksTest, EachExampleOfTheShardOnce) {
   SummingProgram program;
   const float value = 2;
   const std::atomic<bool> go{false}, stop{true};
-  // Examples 1, 4, 7, ..., 28.
-  const auto index = [](int64_t place) { return 1 + 3 * place; };
-  const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, {0, 10}, index, {&value, 1}, go);
+  const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, {1, 11}, {&value, 1}, go);
   ASSERT_TRUE(sums.ok());
   EXPECT_EQ(sums->examples, 10u);
-  EXPECT_EQ(sums->loss, 290.0);
-  EXPECT_EQ(sums->metrics[0], 145.0);
+  EXPECT_EQ(sums->loss, 110.0);
+  EXPECT_EQ(sums->metrics[0], 55.0);
   EXPECT_EQ(program.largest, 4);
-  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 0}, index, {&value, 1}, go)->examples, 0u);
-  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 40}, index, {&value, 1}, go).status().code(),
+  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 0}, {&value, 1}, go)->examples, 0u);
+  EXPECT_EQ(EvaluateBlocks(program, model, dataset, v1::TEST, {70, 110}, {&value, 1}, go).status().code(),
             absl::StatusCode::kDataLoss);
   EXPECT_TRUE(
-      absl::IsCancelled(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 10}, index, {&value, 1}, stop).status()));
+      absl::IsCancelled(EvaluateBlocks(program, model, dataset, v1::TEST, {0, 10}, {&value, 1}, stop).status()));
+}
+
+// Figures that no binary fraction holds, and that depend on the block's size as a backend's may.
+class OddProgram : public IdleProgram {
+ public:
+  absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float>) override {
+    BatchSums sums{static_cast<uint64_t>(batch.examples), 0, {0}};
+    for (float x : batch.inputs.floats()) sums.loss += 1.0 / (3 + x) + 1e-3 / static_cast<double>(batch.examples);
+    sums.loss += static_cast<double>(batch.examples) * 4.2458751510502117;  // a penalty
+    for (float x : batch.labels.floats()) sums.metrics[0] += std::sqrt(x);
+    return sums;
+  }
+};
+
+TEST(EvaluateBlocksTest, TheBitsDoNotDependOnTheShards) {
+  JobModel model;
+  model.options.batch_max = 7;  // 15 blocks, the last one short
+  model.options.metrics.resize(1);
+  const CountingDataset dataset;
+  OddProgram program;
+  const std::atomic<bool> go{false};
+  std::optional<BatchSums> whole;
+  for (int64_t shards : {1, 2, 3, 4, 7, 15, 40}) {
+    BatchSums total{0, 0, {0}};
+    int64_t end = 0;
+    for (int64_t shard = 0; shard < shards; ++shard) {
+      const PlaceRange examples = ExamplesOfShard(100, 7, shard, shards);
+      EXPECT_EQ(examples.begin, end);
+      end = examples.end;
+      const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, examples, {}, go);
+      ASSERT_TRUE(sums.ok()) << sums.status();
+      total.examples += sums->examples;
+      total.loss += sums->loss;
+      total.metrics[0] += sums->metrics[0];
+    }
+    EXPECT_EQ(end, 100);
+    if (!whole) whole = total;
+    EXPECT_EQ(total.examples, 100u) << shards;
+    EXPECT_EQ(total.loss, whole->loss) << shards << " shards";
+    EXPECT_EQ(total.metrics[0], whole->metrics[0]) << shards << " shards";
+  }
 }
 
 }  // namespace

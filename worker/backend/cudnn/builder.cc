@@ -105,12 +105,13 @@ bool Builder::NormalizedByOther(const Node& node) const {
   const Node* const add = node.kind == LayerKind::kBatchNormalization ? OnlyReader(node) : nullptr;
   if (add == nullptr || !TakenByNormalization(*add) || node.id != std::min(add->inputs[0], add->inputs[1])) return false;
   const Node& later = graph_.nodes()[std::max(add->inputs[0], add->inputs[1])];
-  return Frozen(later) == Frozen(node) && node_values_[later.inputs[0]] != node_values_[node.inputs[0]];  // two gradients in one place
+  return Frozen(later) == Frozen(node) && TakesStatistics(later) == TakesStatistics(node) &&
+         node_values_[later.inputs[0]] != node_values_[node.inputs[0]];  // two gradients in one place
 }
 
 bool Builder::BiasGoesToNormalization(const Node& node) const {
-  const Node* const next = training() && AppliesActivation(node.kind) ? OnlyReader(node) : nullptr;
-  return next != nullptr && next->kind == LayerKind::kBatchNormalization && !Frozen(*next) && ActivationOf(node).linear();
+  const Node* const next = AppliesActivation(node.kind) ? OnlyReader(node) : nullptr;
+  return next != nullptr && next->kind == LayerKind::kBatchNormalization && TakesStatistics(*next) && ActivationOf(node).linear();
 }
 
 // Whether a max pooling may read beyond its picture what a ZeroPadding2D would have put there: all of its windows lie within that.
@@ -135,9 +136,9 @@ bool Builder::JoinsProducer(const Node& node) const {
     case LayerKind::kReshape:
       return true;
     case LayerKind::kDropout:
-      return !training() || node.layer.dropout().rate() == 0;
+      return !Trains(node) || node.layer.dropout().rate() == 0;
     case LayerKind::kSpatialDropout2D:
-      return !training() || node.layer.spatial_dropout2d().rate() == 0;
+      return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
     case LayerKind::kRescaling:
       return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cairn/v1/optimizer.pb.h"
+#include "common/model/call_mode.h"
 #include "common/model/graph.h"
 #include "worker/backend/cudnn/plan.h"
 #include "worker/backend/loss.h"
@@ -92,6 +93,10 @@ class Builder {
   Activation ActivationOf(const Node& node) const;
   Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it
   bool Frozen(const Node& node) const { return !node.trainable; }
+  // Whether the node is computed as in training: it may not be in a step of training.
+  bool Trains(const Node& node) const { return training() && !InfersAlways(node); }
+  // A batch normalization that takes its batch's statistics; the others have constant ones, the moving statistics.
+  bool TakesStatistics(const Node& node) const { return Trains(node) && !Frozen(node); }
   bool training() const { return options_.mode == Mode::kTrain; }
   DType type() const { return options_.precision.type; }
   int64_t examples() const { return options_.examples; }

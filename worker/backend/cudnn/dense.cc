@@ -60,7 +60,7 @@ void Builder::LowerAttention(const Node& node) {
   const int64_t queries = node.output[0], width = node.output[1];
   const int64_t keys = graph_.nodes()[node.inputs.back()].output[0];
   const int64_t scores = n * heads * queries * keys;
-  const float rate = training() ? mha.dropout() : 0.0f;
+  const float rate = Trains(node) ? mha.dropout() : 0.0f;
   const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim)));
   Value* const result = node_values_[node.id];
   const auto project = [&](const char* name, int input, int64_t rows, int64_t columns) {

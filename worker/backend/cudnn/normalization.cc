@@ -8,7 +8,7 @@ kernels::Normalized Builder::Normalization::At(const Run& r) const {
   return {r.At<>(x), r.At<float>(mean), r.At<float>(variance), r.At<float>(scale), r.At<float>(offset), epsilon};
 }
 
-// A frozen one uses its moving statistics, as in Keras, and their gradients are not written.
+// Where they are the moving statistics, as in Keras, the gradients of those are not written.
 Builder::Normalization Builder::EmitStatistics(const Node& node, Value* in, Value* out) {
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
@@ -21,7 +21,7 @@ Builder::Normalization Builder::EmitStatistics(const Node& node, Value* in, Valu
   n.scale = ValueOf(Find(node, "gamma"));
   n.offset = ValueOf(Find(node, "beta"));
   n.epsilon = node.layer.batch_normalization().epsilon();
-  if (!training() || Frozen(node)) return n;
+  if (!TakesStatistics(node)) return n;
   const Ref x = n.x, mean = n.mean = NewNumbers(channels, DType::kFloat32), variance = n.variance = NewNumbers(channels, DType::kFloat32);
   const Ref scratch = Scratch(kernels::BatchStatisticsScratch(rows, channels));
   // The gradients of the moving averages do not come from behind.
@@ -89,7 +89,7 @@ void Builder::LowerNormalizationBackward(const Node& node, const Node* other, No
                                          const Ref& passed, Value* out) {
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
-  const bool frozen = Frozen(node);
+  const bool constant = !TakesStatistics(node);
   const Ref dy = out->gradient;
   std::vector<Ref> reads = a.Reads();
   reads.insert(reads.end(), {passed, dy});
@@ -97,7 +97,7 @@ void Builder::LowerNormalizationBackward(const Node& node, const Node* other, No
   if (other != nullptr) {
     for (const Ref& ref : b.Reads()) reads.push_back(ref);
   }
-  if (!frozen) {
+  if (!Frozen(node)) {
     // Written to the parameter space where the layer has such variables, else to a buffer: dx needs the sums.
     const auto sum = [&](const Node& of, const char* name) {
       const Variable* v = Find(of, name);
@@ -129,7 +129,7 @@ void Builder::LowerNormalizationBackward(const Node& node, const Node* other, No
          return kernels::BatchNormalizationBackward(
              r.stream(), rows, channels, a.At(r), b.At(r), relu, r.At<uint8_t>(passed), r.At<>(dy),
              {r.At<float>(a.dgamma), r.At<float>(a.dbeta), r.At<>(da.ref), da.add},
-             {r.At<float>(b.dgamma), r.At<float>(b.dbeta), r.At<>(db.ref), db.add}, frozen, r.At<>(dr.ref), dr.add, t);
+             {r.At<float>(b.dgamma), r.At<float>(b.dbeta), r.At<>(db.ref), db.add}, constant, r.At<>(dr.ref), dr.add, t);
        });
 }
 

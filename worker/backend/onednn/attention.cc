@@ -23,7 +23,7 @@ class AttentionOp : public Op {
     queries_ = query->data->desc.dims()[3];
     keys_ = key->data->desc.dims()[3];
     causal_ = mha.use_causal_mask();
-    rate_ = b.training() ? mha.dropout() : 0.0f;
+    rate_ = b.Trains(node) ? mha.dropout() : 0.0f;
     scale_ = static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim_)));
     for (Value* in : {query, key, value}) b.Use(in->data);
     rows_ = MakeDesc({examples_ * heads_ * queries_, keys_}, Tag::nc);

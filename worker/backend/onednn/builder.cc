@@ -123,9 +123,9 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
     case LayerKind::kFlatten:
       return true;
     case LayerKind::kDropout:
-      return !training() || node.layer.dropout().rate() == 0;
+      return !Trains(node) || node.layer.dropout().rate() == 0;
     case LayerKind::kSpatialDropout2D:
-      return !training() || node.layer.spatial_dropout2d().rate() == 0;
+      return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
     case LayerKind::kRescaling:
       return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/model/call_mode.h"
 #include "common/model/graph.h"
 #include "dnnl.hpp"
 #include "worker/backend/onednn/plan.h"
@@ -57,6 +58,8 @@ class PlanBuilder {
   int64_t examples() const { return plan_->examples_; }
   Mode mode() const { return mode_; }
   bool training() const { return mode_ == Mode::kTrain; }
+  // Whether the node is computed as in training: it may not be in a step of training.
+  bool Trains(const Node& node) const { return training() && !InfersAlways(node); }
   bool bfloat16() const { return bfloat16_; }  // JobSpec.compute_dtype
   dnnl::prop_kind forward_kind() const {
     return training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;

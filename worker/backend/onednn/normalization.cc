@@ -6,7 +6,8 @@ namespace {
 using dnnl::memory;
 using dnnl::normalization_flags;
 
-// A frozen layer (node.trainable false) uses the moving statistics in training too, and its variables have no gradients.
+// A frozen layer (node.trainable false) uses the moving statistics in training too, and its variables have no gradients; one that is
+// computed as in inference (InfersAlways) uses them, and gamma and beta have theirs.
 class BatchNormalizationOp : public Op {
  public:
   BatchNormalizationOp(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out)
@@ -14,7 +15,7 @@ class BatchNormalizationOp : public Op {
         out_(out),
         epsilon_(node.layer.batch_normalization().epsilon()),
         examples_(b.examples()),
-        trains_(b.training() && node.trainable),
+        trains_(b.Trains(node) && node.trainable),
         gamma_(b.FindVariable(node, "gamma")),
         beta_(b.FindVariable(node, "beta")),
         moving_mean_(b.FindVariable(node, "moving_mean")),

@@ -1,6 +1,7 @@
 // The layers' way back: which formula each takes and where its numbers are.
 #include <algorithm>
 
+#include "common/model/call_mode.h"
 #include "worker/backend/reference/reference_net.h"
 
 namespace cairn {
@@ -34,9 +35,10 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
       reference::DepthwiseConv2DBackward(g, x, variable("kernel"), dy, dx, gradient("kernel"), gradient("bias"));
       break;
     case LayerKind::kBatchNormalization: {
-      if (!node.trainable) {
-        reference::FrozenBatchNormalizationBackward(variable("moving_variance"),
-                                                    node.layer.batch_normalization().epsilon(), variable("gamma"), dy, dx);
+      if (!node.trainable || InfersAlways(node)) {
+        reference::ConstantBatchNormalizationBackward(x, variable("moving_mean"), variable("moving_variance"),
+                                                      node.layer.batch_normalization().epsilon(), variable("gamma"), dy,
+                                                      dx, gradient("gamma"), gradient("beta"));
         break;
       }
       const reference::BatchStatistics& statistics = nodes_[node.id].statistics;

@@ -1,6 +1,7 @@
 // The layers' way forward: which formula each takes and where its numbers are.
 #include <algorithm>
 
+#include "common/model/call_mode.h"
 #include "worker/backend/dropout.h"
 #include "worker/backend/embedding.h"
 #include "worker/backend/reference/reference_net.h"
@@ -43,6 +44,7 @@ AttentionShape ReferenceNet::AttentionOf(const Node& node) const {
 
 // Into `before`: the node without its activation.
 absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* training, absl::Span<const double> values) {
+  if (InfersAlways(node)) training = nullptr;
   const Geometry g = GeometryOf(node);
   const std::vector<double>& x = nodes_[node.inputs[0]].output;
   Activations& here = nodes_[node.id];

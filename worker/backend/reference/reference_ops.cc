@@ -287,10 +287,14 @@ void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double 
   }
 }
 
-void FrozenBatchNormalizationBackward(In variance, double epsilon, In gamma, In dy, Out dx) {
+void ConstantBatchNormalizationBackward(In x, In mean, In variance, double epsilon, In gamma, In dy, Out dx, Out dgamma,
+                                        Out dbeta) {
   for (size_t i = 0; i < dx.size(); ++i) {
     const size_t c = i % variance.size();
-    dx[i] += dy[i] * (gamma.empty() ? 1.0 : gamma[c]) / std::sqrt(variance[c] + epsilon);
+    const double factor = 1 / std::sqrt(variance[c] + epsilon);
+    dx[i] += dy[i] * (gamma.empty() ? 1.0 : gamma[c]) * factor;
+    if (!dgamma.empty()) dgamma[c] += dy[i] * (x[i] - mean[c]) * factor;
+    if (!dbeta.empty()) dbeta[c] += dy[i];
   }
 }
 

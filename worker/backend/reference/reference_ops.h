@@ -67,7 +67,8 @@ void BatchNormalization(In x, In mean, In variance, double epsilon, In gamma, In
 void BatchNormalizationBackward(In x, const BatchStatistics& statistics, double epsilon, In gamma, In dy, Out dx,
                                 Out dgamma, Out dbeta);
 // Through statistics that do not depend on x.
-void FrozenBatchNormalizationBackward(In variance, double epsilon, In gamma, In dy, Out dx);
+void ConstantBatchNormalizationBackward(In x, In mean, In variance, double epsilon, In gamma, In dy, Out dx, Out dgamma,
+                                        Out dbeta);
 
 // Wu & He 2018, each example by itself: the channels are cut into groups, each of which is normalized over its channels
 // and all positions. gamma and beta may be empty. With one group and every position an example of its own it is layer

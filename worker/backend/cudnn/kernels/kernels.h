@@ -165,7 +165,7 @@ struct NormalizedGradient {
 Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, const Normalized& a, const Normalized& b, bool relu,
                              const uint8_t* passed, const void* dy, const NormalizedGradient& to_a, const NormalizedGradient& to_b,
                              float* scratch, DType type);  // scratch: BatchStatisticsScratch
-// dx from those sums; with `constant` mean and variance are no functions of x (a frozen layer): dx = dy * gamma / sqrt(variance + epsilon).
+// dx from those sums; with `constant` mean and variance are no functions of x (moving statistics): dx = dy * gamma / sqrt(variance + epsilon).
 // dresidual (may be null; not with b): the dy that counts; `add_residual`: added.
 Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, const Normalized& a, const Normalized& b, bool relu,
                                  const uint8_t* passed, const void* dy, const NormalizedGradient& to_a, const NormalizedGradient& to_b,

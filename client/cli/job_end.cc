@@ -1,0 +1,64 @@
+#include "client/cli/job_end.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/watching.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kEvaluatorPatience = absl::Seconds(30);
+
+// It may still be at the job's last checkpoints.
+bool AwaitsEvaluator(const v1::JobStatus& job) {
+  if (job.spec().validation_by() != v1::BY_EVALUATOR || job.state() == v1::FAILED || job.state() == v1::CANCELLED) return false;
+  return std::any_of(job.checkpoints().begin(), job.checkpoints().end(), [&](const v1::CheckpointInfo& checkpoint) {
+    return !checkpoint.best() && std::none_of(job.validations().begin(), job.validations().end(),
+                                              [&](const auto& v) { return v.step() == checkpoint.step(); });
+  });
+}
+
+}  // namespace
+
+JobEnd::JobEnd(const std::string& directory, std::string name)
+    : name_(std::move(name)), path_(absl::StrCat(directory, "/", name_, ".ended")) {}
+
+std::optional<int> JobEnd::Remembered() const {
+  int code = 0;
+  std::ifstream file(path_);
+  if (file >> code && code >= 0 && code < 128) return code;
+  return std::nullopt;
+}
+
+std::optional<int> JobEnd::Ask(JobClient& client, absl::Time now) {
+  JobRef ref;
+  ref.name = name_;
+  const absl::StatusOr<v1::JobStatus> job = client.Get(ref);
+  if (!job.ok() || !IsFinal(job->state())) return std::nullopt;
+  seen_ = std::min(seen_, now);
+  if (AwaitsEvaluator(*job) && now - seen_ < kEvaluatorPatience) return std::nullopt;
+  const int code = ExitCodeOf(job->state());
+  Remember(code);
+  return code;
+}
+
+// Whole or not at all: it is put in its place by its name.
+void JobEnd::Remember(int code) const {
+  const std::string partial = absl::StrCat(path_, ".partial");
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
+  std::ofstream file(partial);
+  file << code << "\n";
+  file.close();
+  if (file.good()) std::filesystem::rename(partial, path_, error);
+  if (!file.good() || error) {
+    absl::FPrintF(stderr, "cairn run: warning: %s cannot be written; a container that is started again asks the coordinator\n", path_);
+  }
+}
+
+}  // namespace cairn

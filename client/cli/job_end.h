@@ -1,0 +1,36 @@
+// JobEnd: how a task of `cairn run` learns that its job has ended, with which exit code, and remembers it in a file, so
+// that a container that is started again ends at once, with the same code, though the coordinator is not there any more.
+//
+// One thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cairn/v1/job_status.pb.h"
+#include "client/job_client.h"
+
+namespace cairn {
+
+class JobEnd {
+ public:
+  // The newest job of this name. The file is directory/NAME.ended.
+  JobEnd(const std::string& directory, std::string name);
+
+  const std::string& name() const { return name_; }
+  const std::string& path() const { return path_; }
+  // The exit code that is in the file.
+  std::optional<int> Remembered() const;
+  // Of the job as it is now; remembered. Nothing: it goes on, is not submitted yet, or the coordinator is not reached.
+  std::optional<int> Ask(JobClient& client, absl::Time now);
+
+ private:
+  void Remember(int code) const;
+
+  const std::string name_;
+  const std::string path_;
+  absl::Time seen_ = absl::InfiniteFuture();  // the end, first
+};
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// The order of a model's layers in Keras 3 (model.layers), and the names that it gives their groups in .weights.h5. Of
+// a Functional model:
+//
+//   depth   of a layer: the longest way to the output, counted in calls
+//   order   layers by falling depth; those of one depth as a depth-first search from the output meets them, which goes
+//           through the inputs of a call in the order of its arguments: positional ones, then keywords by name
+//
+// (keras/src/ops/function.py, map_graph; keras/src/ops/symbolic_arguments.py; keras/src/saving/saving_lib.py.) Free
+// functions; any thread. KerasContainer is of one thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// The places of a call's inputs, in the order in which Keras meets them. The last `keyword_inputs` of them are keyword
+// arguments of a MultiHeadAttention (kAttentionArguments).
+std::vector<int> KerasInputOrder(int inputs, int keyword_inputs);
+
+// calls[i]: the layers that layer i takes, in the order of KerasInputOrder; each is less than i. Layers that do not
+// lead to `output` are left out, as in Keras.
+std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, int output);
+
+// Keras' own rule: "Conv2D" to "conv2d", "LeakyReLU" to "leaky_re_lu".
+std::string KerasSnakeCase(absl::string_view class_name);
+
+// The groups of a model's layers, asked for in the order of model.layers: they are named by class, and counted.
+class KerasContainer {
+ public:
+  // path: of the model's own group; empty: the file's root.
+  explicit KerasContainer(absl::string_view path = "");
+  // "layers/conv2d", then "layers/conv2d_1".
+  std::string PathOf(absl::string_view class_name);
+
+ private:
+  const std::string prefix_;
+  std::map<std::string, int> used_;
+};
+
+}  // namespace cairn

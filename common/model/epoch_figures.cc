@@ -1,0 +1,75 @@
+#include "common/model/epoch_figures.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+#include "common/tensor/frame.h"
+
+namespace cairn {
+namespace {
+
+constexpr uint64_t kExamplesMax = uint64_t{1} << 48;
+
+// Of one epoch in a list, at most: numbers of ten bytes, sums of eight, and what is before each.
+constexpr size_t EpochBytes(int metrics) { return 96 + 8 * static_cast<size_t>(metrics); }
+static_assert(EpochBytes(kMetricsMax) <= kFrameFiguresBytesMax);
+static_assert(kImageHeaderBytesMax >= 10 * kReplicasMax + kFrameScalarsBytesMax + kFiguresBytesMax + 1024);
+
+}  // namespace
+
+void AddSums(const v1::MetricSums& from, int metrics, v1::MetricSums& to) {
+  to.set_examples(to.examples() + from.examples());
+  to.set_loss(to.loss() + from.loss());
+  while (to.metrics_size() < metrics) to.add_metrics(0);
+  for (int i = 0; i < std::min(metrics, from.metrics_size()); ++i) to.set_metrics(i, to.metrics(i) + from.metrics(i));
+}
+
+void AddFigures(const v1::EpochFigures& from, v1::EpochFigures& to) {
+  to.set_epoch(from.epoch());
+  AddSums(from.train(), std::max(from.train().metrics_size(), to.train().metrics_size()), *to.mutable_train());
+  to.set_replica_steps(to.replica_steps() + from.replica_steps());
+  to.set_staleness_sum(to.staleness_sum() + from.staleness_sum());
+  to.set_staleness_count(to.staleness_count() + from.staleness_count());
+  to.set_staleness_max(std::max(to.staleness_max(), from.staleness_max()));
+}
+
+absl::Status CheckFigures(const v1::EpochFigures& figures, int metrics) {
+  const auto bad = [](auto... what) { return absl::InvalidArgumentError(absl::StrCat("figures: ", what...)); };
+  if (figures.epoch() < 0) return bad("epoch ", figures.epoch());
+  if (figures.train().metrics_size() != metrics) return bad(figures.train().metrics_size(), " metrics, the job has ", metrics);
+  if (figures.train().examples() > kExamplesMax) return bad(figures.train().examples(), " examples");
+  if (figures.replica_steps() > kExamplesMax) return bad(figures.replica_steps(), " steps of replicas");
+  return absl::OkStatus();
+}
+
+absl::Status CheckEpochList(const EpochList& epochs, int metrics) {
+  for (int i = 0; i < epochs.size(); ++i) {
+    CAIRN_RETURN_IF_ERROR(CheckFigures(epochs[i], metrics));
+    if (i > 0 && epochs[i].epoch() <= epochs[i - 1].epoch()) {
+      return absl::InvalidArgumentError(absl::StrCat("figures: epoch ", epochs[i].epoch(), " after ", epochs[i - 1].epoch()));
+    }
+  }
+  if (epochs.empty() || EpochIsOpen(epochs[0].epoch(), epochs[epochs.size() - 1].epoch(), metrics)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("figures: of epochs ", epochs[0].epoch(), " to ", epochs[epochs.size() - 1].epoch(),
+                                                 ", more than ", OpenEpochsMax(metrics)));
+}
+
+int OpenEpochsMax(int metrics) { return static_cast<int>(kFiguresBytesMax / EpochBytes(metrics)); }
+
+void CountFigures(const v1::EpochFigures& update, int metrics, EpochList& epochs) {
+  const auto after = std::find_if(epochs.begin(), epochs.end(), [&](const auto& e) { return e.epoch() >= update.epoch(); });
+  if (after != epochs.end() && after->epoch() == update.epoch()) return AddFigures(update, *after);
+  const auto place = after - epochs.begin();
+  *epochs.Add() = update;
+  std::rotate(epochs.begin() + place, epochs.end() - 1, epochs.end());
+  const int32_t newest = epochs[epochs.size() - 1].epoch();
+  DropStored(newest - std::min(newest, OpenEpochsMax(metrics) - 1), epochs);
+}
+
+void DropStored(int32_t stored, EpochList& epochs) {
+  const auto kept = std::find_if(epochs.begin(), epochs.end(), [&](const auto& e) { return e.epoch() >= stored; });
+  epochs.erase(epochs.begin(), kept);
+}
+
+}  // namespace cairn

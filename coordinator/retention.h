@@ -1,0 +1,38 @@
+// Retention: how long jobs that have ended are kept, with their weights (--keep-ended-jobs). A value; any thread.
+//
+// Text form: `RULE,RULE,...`, each at most once, in any order; what is not named has its default.
+//   STATE=AGE            STATE: succeeded, ended_with_errors, failed, cancelled. AGE: a number and s, m, h or d, or `forever`
+//   without_weights=N    of the jobs without weights (they never ran, or lost them) the newest N are kept; the ages hold for them too
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "cairn/v1/job_status.pb.h"
+#include "common/base/limits.h"
+#include "common/base/status.h"
+
+namespace cairn {
+
+// Jobs that have ended and are kept: beyond, none is accepted before one is deleted. A list of all of them stays within what a client takes.
+inline constexpr int kEndedJobsMax = 1000;
+
+struct Retention {
+  // After its end; infinite: until a user deletes it. Weights of a job that has done all its steps are never dropped unasked.
+  absl::Duration succeeded = absl::InfiniteDuration();
+  absl::Duration ended_with_errors = absl::InfiniteDuration();
+  absl::Duration failed = absl::Hours(30 * 24);
+  absl::Duration cancelled = absl::Hours(7 * 24);
+  // 0 .. kEndedJobsMax. They cost little, and are of little use.
+  int without_weights = kFinishedJobsKept;
+
+  // Errors: INVALID_ARGUMENT names the rule and what to write.
+  static absl::StatusOr<Retention> Parse(const std::string& text);
+
+  // How long a job that ended so is kept.
+  absl::Duration AgeMax(v1::JobState state) const;
+  // For users: "ended jobs are kept until they are deleted; failed ones for 30d, ..."
+  std::string Text() const;
+};
+
+}  // namespace cairn

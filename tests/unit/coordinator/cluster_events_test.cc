@@ -1,0 +1,137 @@
+// Goal: what happens to a job is among its events, once, with who and where to; events are bounded, stored with the job, and survive a
+// coordinator's crash at any moment.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/copies.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+std::vector<std::string> Events(const v1::JobStatus& job) {
+  std::vector<std::string> texts;
+  for (const v1::JobEvent& event : job.events()) texts.push_back(event.text());
+  return texts;
+}
+
+int Count(const v1::JobStatus& job, const std::string& part) {
+  const std::vector<std::string> texts = Events(job);
+  return static_cast<int>(std::count_if(texts.begin(), texts.end(), [&](auto& t) { return t.find(part) != std::string::npos; }));
+}
+
+v1::JobEvent EventOf(const v1::JobStatus& job, const std::string& part) {
+  for (const v1::JobEvent& event : job.events()) {
+    if (event.text().find(part) != std::string::npos) return event;
+  }
+  ADD_FAILURE() << "no event says " << part << ": " << ::testing::PrintToString(Events(job));
+  return {};
+}
+
+v1::JobSpec LongSpec(int replicas = 4) {
+  v1::JobSpec spec = FakeCluster::Spec(replicas);
+  spec.set_epochs(200);
+  return spec;
+}
+
+TEST(ClusterEvents, ALostWorkerAndWhereItsReplicasGo) {
+  Cluster c(1, 2, 2);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  c.Train(2);
+  ASSERT_EQ(c.Assigned("worker-1", id).size(), 2u);
+  const int before = c.Job(id).events_size();
+  c.Kill(c.node("worker-1"));
+  c.Pass(absl::Seconds(1));
+  const v1::JobStatus job = c.Job(id);
+  ASSERT_EQ(job.events_size(), before + 1) << ::testing::PrintToString(Events(job));
+  const v1::JobEvent& event = *job.events().rbegin();
+  EXPECT_EQ(event.text(), "worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\"");
+  EXPECT_TRUE(event.warning());
+  EXPECT_NEAR(static_cast<double>(event.unix_ms()), static_cast<double>(absl::ToUnixMillis(c.clock().Now())), 1000);
+  c.Kill(c.node("worker-0"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(c.Job(id).events().rbegin()->text(), "worker \"worker-0\" is gone; replicas 0-3 wait for another");
+}
+
+TEST(ClusterEvents, ALostPsIsOneEventHoweverManyPartitionsItHad) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(200, 1));
+  ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Job(id)) == 4; }));
+  c.Train(2);
+  const int lost = PrimariesOn(c.Job(id), "ps-1");
+  ASSERT_GE(lost, 2);
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(1));
+  const v1::JobEvent event = EventOf(c.Job(id), "ps \"ps-1\" is gone; served");
+  EXPECT_EQ(event.text(), absl::StrFormat("ps \"ps-1\" is gone; served from now on: %d partitions by ps \"ps-0\"", lost));
+  EXPECT_TRUE(event.warning());
+  EXPECT_EQ(Count(c.Job(id), "ps \"ps-1\" is gone; served"), 1);
+}
+
+TEST(ClusterEvents, APsWithoutAnotherCopyIsWaitedForAndComesBack) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  c.Train(2);
+  c.Kill(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_TRUE(EventOf(c.Job(id), "waits for ps \"ps-0\"").warning());
+  c.Restart(c.node("ps-0"));
+  c.Pass(absl::Seconds(1));
+  EXPECT_FALSE(EventOf(c.Job(id), "ps \"ps-0\" is back: its partitions are taken up from its disk").warning());
+}
+
+TEST(ClusterEvents, ADrainBeginsAndEnds) {
+  Cluster c(3, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(200, 1));
+  ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Job(id)) == 4; }));
+  ASSERT_TRUE(c.Job(id).partitions(0).primary() == "ps-0");
+  DrainNode drain{ReplyToken{999}, {}};
+  drain.request.set_name("ps-0");
+  c.Do(drain);
+  EXPECT_EQ(Count(c.Job(id), "ps \"ps-0\" is drained: its copies of"), 1);
+  ASSERT_TRUE(Within10s(c, [&] { return Count(c.Job(id), "ps \"ps-0\" holds nothing of the job any more") == 1; }));
+  const v1::JobStatus job = c.Job(id);
+  for (const v1::PartitionPlacement& p : job.partitions()) EXPECT_NE(p.primary(), "ps-0");
+}
+
+TEST(ClusterEvents, TheyAreStoredAndACoordinatorsRestartIsOne) {
+  Cluster c(1, 2, 2);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  c.Train(2);
+  c.Kill(c.node("worker-1"));
+  c.Pass(absl::Seconds(1));
+  const std::vector<std::string> before = Events(c.Job(id));
+  c.RestartCoordinator();
+  std::vector<std::string> after = Events(c.Job(id));
+  ASSERT_EQ(after.size(), before.size() + 1);
+  EXPECT_EQ(after.back(), "the coordinator was started anew, or another one leads from now on");
+  after.pop_back();
+  EXPECT_EQ(after, before);
+}
+
+TEST(ClusterEvents, TheNewestAreKept) {
+  Cluster c(1, 2, 2);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  for (int i = 0; i < 60; ++i) {
+    c.Kill(c.node("worker-1"));
+    c.Pass(absl::Seconds(1));
+    c.Restart(c.node("worker-1"));
+    c.Train(1);
+  }
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.events_size(), kEventsKept);
+  for (int i = 1; i < job.events_size(); ++i) EXPECT_GE(job.events(i).unix_ms(), job.events(i - 1).unix_ms());
+  EXPECT_THAT(Events(c.core().ListJobs(c.clock().Now()).jobs(0)), ElementsAre()) << "a list of jobs is without";
+}
+
+TEST(ClusterEvents, AQuietJobHasTwo) {
+  Cluster c(1, 1);
+  const uint64_t id = c.SubmitOk(FakeCluster::Spec());
+  ASSERT_TRUE(c.RunToEnd(id));
+  EXPECT_THAT(Events(c.Job(id)), ElementsAre(StartsWith("starts, "), "replicas 0-3 go to worker \"worker-0\""));
+}
+
+}  // namespace
+}  // namespace cairn
