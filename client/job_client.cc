@@ -98,9 +98,7 @@ struct JobClient::Connection {
   absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context,
                         const std::shared_ptr<Link>& used, absl::Duration timeout, Hint* hint) {
     switch (status.error_code()) {
-      case grpc::StatusCode::OK:
-        Served();
-        return absl::OkStatus();
+      case grpc::StatusCode::OK: Served(); return absl::OkStatus();
       case grpc::StatusCode::UNAVAILABLE: {
         const auto& metadata = context.GetServerTrailingMetadata();
         if (const auto leader = metadata.find(kLeaderMetadata); leader != metadata.end()) {
@@ -123,8 +121,7 @@ struct JobClient::Connection {
             absl::StrFormat("what listens at %s is no cairn coordinator, or one of another version; give --coordinator "
                             "the address on which cairn-coordinator listens",
                             addresses));
-      default:
-        break;
+      default: break;
     }
     return FromGrpcStatus(status);
   }
@@ -225,7 +222,8 @@ absl::StatusOr<v1::JobStatus> JobClient::Cancel(const JobRef& job) {
 }
 
 absl::StatusOr<uint64_t> JobClient::Delete(const JobRef& job) {
-  CAIRN_ASSIGN_OR_RETURN(const auto response, connection_->Call(&v1::JobService::Stub::DeleteJob, ToRequest(job), options_.timeout));
+  CAIRN_ASSIGN_OR_RETURN(const auto response,
+                         connection_->Call(&v1::JobService::Stub::DeleteJob, ToRequest(job), options_.timeout));
   return response.job_id();
 }
 
@@ -336,8 +334,8 @@ absl::Status JobClient::Watch(const JobRef& job, const WatchCallbacks& callbacks
 
 namespace {
 
-// grpc.health.v1 has messages of one field each, so that they are read and written here by hand: the request {service = 1}, empty for the
-// server as a whole; the response {status = 1} is 1 for SERVING. service: less than 128 bytes.
+// grpc.health.v1 has messages of one field each, so that they are read and written here by hand: the request {service =
+// 1}, empty for the server as a whole; the response {status = 1} is 1 for SERVING. service: less than 128 bytes.
 absl::Status CheckOne(const std::string& address, const std::string& service, absl::Duration timeout) {
   CAIRN_ASSIGN_OR_RETURN(const auto channel, CreateChannel(address, Options()));
   grpc::GenericStub stub(channel);
@@ -345,7 +343,8 @@ absl::Status CheckOne(const std::string& address, const std::string& service, ab
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   grpc::CompletionQueue queue;
   grpc::ByteBuffer request, response;
-  const std::string field = service.empty() ? "" : absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
+  const std::string field =
+      service.empty() ? "" : absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
   const grpc::Slice slice(field);
   request = grpc::ByteBuffer(&slice, 1);
   grpc::Status status;
@@ -356,7 +355,8 @@ absl::Status CheckOne(const std::string& address, const std::string& service, ab
   bool ok = false;
   queue.Next(&tag, &ok);  // the call's deadline bounds it
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
-    return absl::UnavailableError(absl::StrFormat("%s answers, but knows nothing of \"%s\": only a ps does", address, service));
+    return absl::UnavailableError(
+        absl::StrFormat("%s answers, but knows nothing of \"%s\": only a ps does", address, service));
   }
   if (!status.ok()) {
     return absl::UnavailableError(
@@ -366,8 +366,9 @@ absl::Status CheckOne(const std::string& address, const std::string& service, ab
   const bool serving =
       response.DumpToSingleSlice(&bytes).ok() && bytes.size() >= 2 && bytes.begin()[0] == 0x08 && bytes.begin()[1] == 1;
   if (serving) return absl::OkStatus();
-  return absl::UnavailableError(service.empty() ? absl::StrCat(address, " answers, but does not serve (starting or stopping)")
-                                                : absl::StrFormat("%s answers, but is not %s; `cairn nodes` says why", address, service));
+  return absl::UnavailableError(
+      service.empty() ? absl::StrCat(address, " answers, but does not serve (starting or stopping)")
+                      : absl::StrFormat("%s answers, but is not %s; `cairn nodes` says why", address, service));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ class JobClient {
   absl::StatusOr<uint64_t> Delete(const JobRef& job);  // the job's number; 0: there is none of that number (any more)
   absl::StatusOr<v1::EvaluateResponse> Evaluate(const JobRef& job, v1::Split split);
   absl::StatusOr<v1::EvaluateResponse> Evaluate(const v1::EvaluateRequest& request);
-  // Blocks until all outputs were handed to on_part, in order; it may take its time, nothing piles up meanwhile. An error
-  // of on_part ends the call and is its result.
+  // Blocks until all outputs were handed to on_part, in order; it may take its time, nothing piles up meanwhile. An
+  // error of on_part ends the call and is its result.
   absl::Status Predict(const v1::PredictRequest& request,
                        const std::function<absl::Status(const v1::PredictResponse&)>& on_part);
   absl::StatusOr<std::vector<v1::NodeStatus>> ListNodes();
@@ -82,9 +82,9 @@ class JobClient {
   const std::unique_ptr<Connection> connection_;
 };
 
-// Asks any daemon's grpc.health.v1 service for the server as a whole, or for a `service`: kReadyService of a ps. OK: serving.
-// Of several addresses ("a:1,b:1") one that serves is enough. `timeout` is for each.
-// Errors: UNAVAILABLE names the address and says whether it is not reached or not serving.
+// Asks any daemon's grpc.health.v1 service for the server as a whole, or for a `service`: kReadyService of a ps. OK:
+// serving. Of several addresses ("a:1,b:1") one that serves is enough. `timeout` is for each. Errors: UNAVAILABLE names
+// the address and says whether it is not reached or not serving.
 absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service = "");
 
 }  // namespace cairn

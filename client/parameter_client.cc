@@ -5,8 +5,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -99,7 +99,8 @@ class PsConnection::Impl : public std::enable_shared_from_this<PsConnection::Imp
   std::deque<FrameSplitter> queue_ ABSL_GUARDED_BY(mutex_);  // not yet handed to the stream
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;         // the open one
   bool opening_ ABSL_GUARDED_BY(mutex_) = false;             // Open is about to run
-  std::chrono::steady_clock::time_point open_not_before_ ABSL_GUARDED_BY(mutex_);  // steady: a clock that is set back delays nothing
+  std::chrono::steady_clock::time_point open_not_before_
+      ABSL_GUARDED_BY(mutex_);  // steady: a clock that is set back delays nothing
   Backoff backoff_ ABSL_GUARDED_BY(mutex_);
   int busy_ ABSL_GUARDED_BY(mutex_) = 0;  // streams that live and callbacks that run outside of them
   // Of the last stream that ended. gRPC joins its callback threads when the process' last channel with callbacks goes,
@@ -270,7 +271,8 @@ bool PsConnection::Impl::connected() {
 void PsConnection::Impl::OpenOrWait() {
   if (opening_ || closed_) return;
   opening_ = true;
-  const absl::Duration wait = std::max(absl::FromChrono(open_not_before_ - std::chrono::steady_clock::now()), absl::ZeroDuration());
+  const absl::Duration wait =
+      std::max(absl::FromChrono(open_not_before_ - std::chrono::steady_clock::now()), absl::ZeroDuration());
   RunLater(wait, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->Open();
   });

@@ -162,7 +162,8 @@ class Puller {
   // As they were when they last answered.
   std::string VersionsText() const {
     std::map<std::pair<std::string, uint64_t>, std::vector<uint32_t>> partitions;  // by ps and version
-    for (const Part& part : parts_) partitions[{part.route.ps(), part.version}].push_back(part.route.range().partition());
+    for (const Part& part : parts_)
+      partitions[{part.route.ps(), part.version}].push_back(part.route.range().partition());
     std::vector<std::string> texts;
     for (const auto& [key, numbers] : partitions) {
       if (texts.size() == kVersionTextsMax) {
@@ -170,8 +171,9 @@ class Puller {
         break;
       }
       const std::vector<uint32_t> some(numbers.begin(), numbers.begin() + std::min(numbers.size(), kVersionTextsMax));
-      texts.push_back(absl::StrFormat("ps \"%s\" has partition%s %s%s at version %d", key.first, numbers.size() > 1 ? "s" : "",
-                                      absl::StrJoin(some, ", "), numbers.size() > some.size() ? ", ..." : "", key.second));
+      texts.push_back(absl::StrFormat("ps \"%s\" has partition%s %s%s at version %d", key.first,
+                                      numbers.size() > 1 ? "s" : "", absl::StrJoin(some, ", "),
+                                      numbers.size() > some.size() ? ", ..." : "", key.second));
     }
     return absl::StrJoin(texts, "; ");
   }

@@ -41,9 +41,9 @@ class SessionClient::Impl {
       : addresses_(ParseCoordinators(addresses)),
         callbacks_(std::move(callbacks)),
         finder_(addresses_.value_or(std::vector<std::string>())),
-        backoff_({.initial = absl::Milliseconds(100),
-                  .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
-                 RandomBits()),
+        backoff_(
+            {.initial = absl::Milliseconds(100), .max = finder_.several() ? kBackoffMaxOfSeveral : absl::Seconds(1)},
+            RandomBits()),
         executor_("session") {
     executor_.Post([this] { Connect(); });
   }
@@ -208,7 +208,8 @@ class SessionClient::Impl {
     if (absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status)) {
       Rejected(status);
     } else if (!was_up && leader.empty() && ++unreached_ == addresses_->size() && callbacks_.on_unreached) {
-      callbacks_.on_unreached(absl::Status(status.code(), absl::StrCat(status.message(), TlsHint(std::string(status.message())))));
+      callbacks_.on_unreached(
+          absl::Status(status.code(), absl::StrCat(status.message(), TlsHint(std::string(status.message())))));
     }
     const bool at_once = finder_.Failed(leader);
     executor_.PostAfter(at_once ? absl::ZeroDuration() : backoff_.Next(), [this] { Connect(); });

@@ -4,8 +4,8 @@
 // Invariants:
 //   1. Every connection starts with a fresh hello(); heartbeats follow at the interval that Welcome names.
 //   2. A broken or refused session is opened again with back-off and jitter (50 ms to 1 s; of several coordinators to
-//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT go to on_rejected, when they change, and are tried again
-//      too: a dead twin's lease lapses.
+//      0.5 s), until the destructor. ALREADY_EXISTS and INVALID_ARGUMENT go to on_rejected, when they change, and are
+//      tried again too: a dead twin's lease lapses.
 //   3. Messages given to Send while there is no session are dropped: hello() and later reports carry the state.
 #pragma once
 
@@ -30,8 +30,8 @@ struct SessionCallbacks {
 
 class SessionClient {
  public:
-  // coordinators: "host:port", or several with commas between them: tried in turn, and a standby's word is followed to the
-  // leader.
+  // coordinators: "host:port", or several with commas between them: tried in turn, and a standby's word is followed to
+  // the leader.
   SessionClient(const std::string& coordinators, SessionCallbacks callbacks);
   ~SessionClient();
   // Queued bytes are bounded (8 MiB); beyond, the session is broken and opened anew.

@@ -1,4 +1,5 @@
-// What callbacks make of a job: decisions at the end of its epochs, and the weights that it ends with. Their files: cluster_files.cc.
+// What callbacks make of a job: decisions at the end of its epochs, and the weights that it ends with. Their files:
+// cluster_files.cc.
 //
 // A job that waits at the end of epochs (WaitsAtEpochs) has epochs_open > 0: its replicas begin no step of a later
 // epoch. When all figures of an epoch are in, and the checkpoint of its end where one is needed, the callbacks decide
@@ -21,11 +22,11 @@
 namespace cairn {
 namespace {
 
-// For the checkpoint of an epoch's end, beyond the figures. The chief says when it is written, or cannot be; one that is lost has another
-// in its place, which writes it. This is for one that hangs on its disk.
+// For the checkpoint of an epoch's end, beyond the figures. The chief says when it is written, or cannot be; one that
+// is lost has another in its place, which writes it. This is for one that hangs on its disk.
 constexpr absl::Duration kCheckpointWait = absl::Minutes(30);
-// An asynchronous chief comes to the end of an epoch once. Its checkpoint may be of a moment at which others had not begun with the epoch:
-// then no other comes.
+// An asynchronous chief comes to the end of an epoch once. Its checkpoint may be of a moment at which others had not
+// begun with the epoch: then no other comes.
 constexpr absl::Duration kLastCheckpointWait = absl::Seconds(15);
 
 bool HasReduceRate(const v1::JobSpec& spec) {
@@ -88,27 +89,31 @@ bool ClusterCore::CheckpointMayCome(Job& job, int epoch) {
       now_ - std::max(job.checkpoint_heard, job.checkpoint_wanted_since) >= kLastCheckpointWait) {
     return false;
   }
-  // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its place may be at it.
+  // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its
+  // place may be at it.
   const std::vector<bool>& finished = job.progress->finished();
   const bool over = std::all_of(finished.begin(), finished.end(), [](bool f) { return f; });
   return now_ - job.checkpoint_wanted_since < (over ? kEndTimeout : kCheckpointWait);
 }
 
-// A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been lost with its own. The
-// others were reported as done long before.
+// A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been
+// lost with its own. The others were reported as done long before.
 bool ClusterCore::LastCheckpointMayCome(const Job& job) const {
   if (job.late_chief_since == absl::InfiniteFuture()) return false;
   const auto& known = job.status.checkpoints();
-  const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
+  const bool there = std::any_of(known.begin(), known.end(),
+                                 [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
   return !there && now_ - job.late_chief_since < kEndTimeout;
 }
 
-// Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those of before.
+// Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those
+// of before.
 bool ClusterCore::FilesHoldUp(Job& job, int epoch) {
   const float rate = RateAt(job, (epoch + 1) * job.status.steps_per_epoch() - 1);
   auto callbacks = job.callbacks;  // nothing is decided yet
   const EpochDecision decision = DecideEpoch(job.status, epoch, rate, &callbacks);
-  if (std::exchange(job.saves_of_epoch, epoch) != epoch && !decision.saves.empty()) AddSavesOf(job, epoch, decision.saves);
+  if (std::exchange(job.saves_of_epoch, epoch) != epoch && !decision.saves.empty())
+    AddSavesOf(job, epoch, decision.saves);
   return !decision.stop && !decision.failed && SavesHoldUp(job);
 }
 
@@ -116,16 +121,18 @@ void ClusterCore::AddSavesOf(Job& job, int epoch, const std::vector<std::string>
   const v1::CheckpointInfo* info = CheckpointOf(job, epoch);
   const auto& notes = job.status.notes();
   for (const std::string& path : paths) {
-    const bool saved = std::any_of(notes.begin(), notes.end(), [&](const v1::CallbackNote& n) {  // before a restart of ours
-      return n.epoch() == epoch && n.text() == SavedNote(path);
-    });
+    const bool saved =
+        std::any_of(notes.begin(), notes.end(), [&](const v1::CallbackNote& n) {  // before a restart of ours
+          return n.epoch() == epoch && n.text() == SavedNote(path);
+        });
     if (saved) continue;
     if (info != nullptr) {
       AddSave(job, info->step(), path);
     } else {
       const std::string& error = job.status.checkpoint_error();
       NoteShortfall(job, epoch, "model_checkpoint",
-                    absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end", error.empty() ? "" : ": ", error));
+                    absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end",
+                                 error.empty() ? "" : ": ", error));
     }
   }
   StoreJob(job);
@@ -228,19 +235,21 @@ bool ClusterCore::RestoreBest(Job& job) {
   return true;
 }
 
-// The best epoch's weights cannot be read. The job ends with those of its last epoch where the partitions have them still, else it goes on
-// from another checkpoint. False: there is none.
+// The best epoch's weights cannot be read. The job ends with those of its last epoch where the partitions have them
+// still, else it goes on from another checkpoint. False: there is none.
 bool ClusterCore::EndWithoutBest(Job& job, const std::string& why) {
   const std::string path = job.restore_from.front();
   const uint64_t updates_of_each = static_cast<uint64_t>(job.status.total_steps());
   const int32_t units = job.synchronous() ? 1 : job.status.spec().replicas() / LocalSyncOf(job.status.spec());
   const uint64_t last = updates_of_each * static_cast<uint64_t>(units);
-  const bool there = std::all_of(job.at.begin(), job.at.end(), [&](const v1::HeldPartition& at) { return at.version() == last; });
+  const bool there =
+      std::all_of(job.at.begin(), job.at.end(), [&](const v1::HeldPartition& at) { return at.version() == last; });
   std::vector<std::string> others = CheckpointsToGoOnFrom(job);
   std::erase(others, path);
   if (!there && others.empty()) return false;
-  NoteShortfall(job, std::max(0, BestEpoch(job.status.spec(), job.callbacks)), "early_stopping",
-                absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
+  NoteShortfall(
+      job, std::max(0, BestEpoch(job.status.spec(), job.callbacks)), "early_stopping",
+      absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
   Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
   job.restores_best = false;
   job.best_given_up = true;

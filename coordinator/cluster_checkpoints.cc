@@ -45,7 +45,9 @@ double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch
   return NAN;
 }
 
-bool FitsJob(const Job& job, const v1::CheckpointInfo& info) { return info.step() >= 0 && info.step() <= job.status.total_steps(); }
+bool FitsJob(const Job& job, const v1::CheckpointInfo& info) {
+  return info.step() >= 0 && info.step() <= job.status.total_steps();
+}
 
 int CheckpointsMax(const Job& job) { return job.status.spec().checkpoints().keep_max() + kCheckpointsExtra; }
 
@@ -74,7 +76,9 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   if (report.has_checkpoint()) job->late_chief_since = absl::InfiniteFuture();
   auto& known = *job->status.mutable_checkpoints();
   for (const int64_t step : report.deleted_steps()) {
-    known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == step; }), known.end());
+    known.erase(
+        std::remove_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == step; }),
+        known.end());
   }
   if (!report.error().empty()) {
     const bool newer = std::any_of(known.begin(), known.end(), [&](const auto& k) {
@@ -93,8 +97,9 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   } else if (report.has_checkpoint()) {
     const v1::CheckpointInfo& info = report.checkpoint();
     // A chief says again which was the best in its time; the copy is of a later one now.
-    const bool outdated = info.best() && info.step() != job->best_asked_step &&
-                          std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
+    const bool outdated =
+        info.best() && info.step() != job->best_asked_step &&
+        std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
     if (outdated) return;
     NoteWritten(*job, info);
     if (known.size() > CheckpointsMax(*job)) known.DeleteSubrange(0, known.size() - CheckpointsMax(*job));
@@ -103,9 +108,10 @@ void ClusterCore::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
   CheckpointsChanged(*job);
 }
 
-// A worker that was chief once may have written one while another one got its place. It is told of that step, and no more: what it says of
-// errors, of the best one and of what it has deleted, is of a time in which it was the chief, and its successor knows better. The step is
-// not believed to push out others, and before it does so at the chief, that one looks for it on the disk.
+// A worker that was chief once may have written one while another one got its place. It is told of that step, and no
+// more: what it says of errors, of the best one and of what it has deleted, is of a time in which it was the chief, and
+// its successor knows better. The step is not believed to push out others, and before it does so at the chief, that one
+// looks for it on the disk.
 void ClusterCore::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
   const auto& former = job.former_chiefs;
   if (std::find(former.begin(), former.end(), node.name) == former.end()) {
@@ -113,7 +119,8 @@ void ClusterCore::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, co
   }
   if (!report.has_checkpoint() || !report.error().empty() || report.checkpoint().best()) return;
   const auto& known = job.status.checkpoints();
-  const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });
+  const bool there = std::any_of(known.begin(), known.end(),
+                                 [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });
   if (there || known.size() >= CheckpointsMax(job)) return;
   NoteWritten(job, report.checkpoint());
   CheckpointsChanged(job);
@@ -142,9 +149,11 @@ void ClusterCore::CheckpointsChanged(Job& job) {
   if (job.running()) Advance(job);  // the end of an epoch may have waited for it
 }
 
-// Of the epoch that is to be decided. A chief that was may say only now of an earlier one what has long been decided without it.
+// Of the epoch that is to be decided. A chief that was may say only now of an earlier one what has long been decided
+// without it.
 void ClusterCore::NoteFailedCheckpoint(Job& job, int64_t step) {
-  const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
+  const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(),
+                begin = end - job.status.steps_per_epoch();
   if (step > begin && step <= end) job.checkpoint_failed_step = std::max(job.checkpoint_failed_step, step);
 }
 
@@ -170,14 +179,15 @@ void ClusterCore::ConsiderBest(Job& job) {
   if (step >= 0) SendMarkBest(job, step, best);
 }
 
-// The chief may have been given the job before another one wrote the checkpoint: it is told of it first. Asked again and again until it
-// reports the best one: its disk may have been full, and what is not kept is removed as the oldest later.
+// The chief may have been given the job before another one wrote the checkpoint: it is told of it first. Asked again
+// and again until it reports the best one: its disk may have been full, and what is not kept is removed as the oldest
+// later.
 void ClusterCore::SendMarkBest(Job& job, int64_t step, double monitored) {
   const ClusterNode* chief = members_.Find(job.status.chief());
   if (chief == nullptr || !chief->connected() || !job.running() || job.awaiting_ready) return;
   const auto given = chief->running.find(job.id());
-  if (given == chief->running.end() || !given->second.chief.value_or(false) || given->second.generation != job.status.generation() ||
-      given->second.replicas != job.ReplicasOf(chief->name)) {
+  if (given == chief->running.end() || !given->second.chief.value_or(false) ||
+      given->second.generation != job.status.generation() || given->second.replicas != job.ReplicasOf(chief->name)) {
     return;  // SendAssignments comes back to it
   }
   if (job.best_asked.worker == chief->name && job.best_asked_step == step && now_ < job.best_asked.until) return;
@@ -221,7 +231,8 @@ void ClusterCore::TryRestore(Job& job) {
   const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return;  // the reason says so
   const ClusterNode* worker = workers[static_cast<size_t>(job.restore_attempts) % workers.size()];
-  const auto chief = std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  const auto chief =
+      std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
   if (job.restore_attempts == 0 && chief != workers.end()) worker = *chief;
   job.restore_worker = worker->name;
   job.restore_request = NextRequestId();
@@ -281,13 +292,16 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
     // A chief that was has put its own in the place of the best: what is in that place is another one.
     auto& known = *job->status.mutable_checkpoints();
     const int64_t wanted = best->step();
-    known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == reply.path(); }), known.end());
-    return RestoreFailed(*job, absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name,
-                                               CutUtf8(reply.path(), kPathMax), step, wanted), false);
+    known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == reply.path(); }),
+                known.end());
+    return RestoreFailed(*job,
+                         absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name,
+                                         CutUtf8(reply.path(), kPathMax), step, wanted),
+                         false);
   }
   Tell(*job, "restored from %s: goes on from step %d", CutUtf8(reply.path(), kPathMax), step);
   job->version.assign(job->version.size(), 0);  // they may have been further
-  if (job->restores_best) {  // all that it has done stays done
+  if (job->restores_best) {                     // all that it has done stays done
     job->restore_worker.clear();
     BeginCopiesAnew(*job);
     NewGeneration(*job);
@@ -309,8 +323,8 @@ void ClusterCore::OnRestored(const ClusterNode& node, const v1::RestoreReply& re
   job->checkpoint_wanted_since = job->files_until = absl::InfiniteFuture();  // of epochs that are done once more
   BeginCopiesAnew(*job);
   job->restore_worker.clear();
-  // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before does
-  // not count.
+  // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before
+  // does not count.
   job->rollback_generation = job->status.generation();
   job->version.assign(job->version.size(), 0);  // what was left on a disk may have been ahead
   NewGeneration(*job);
@@ -355,8 +369,8 @@ std::vector<std::string> ClusterCore::CheckpointsToGoOnFrom(const Job& job) {
   return from;
 }
 
-// The weights are lost: the job goes on from a checkpoint; one that had those of its best epoch gets these again. False: there is no
-// checkpoint.
+// The weights are lost: the job goes on from a checkpoint; one that had those of its best epoch gets these again.
+// False: there is no checkpoint.
 bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
   std::vector<std::string> from = job.has_best ? BestPaths(job) : std::vector<std::string>();

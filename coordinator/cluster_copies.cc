@@ -2,22 +2,22 @@
 //
 // A copy is in sync when it has every update that was acknowledged; the flag is stored before a primary is told that it
 // holds. Rules:
-//   1. Only a copy that has every acknowledged update is made the primary: one in sync, or a former one (rule 4). Nobody
-//      acknowledges without the copies in sync, so a promotion is safe while the old primary still runs: the new one
-//      refuses it by the generation.
+//   1. Only a copy that has every acknowledged update is made the primary: one in sync, or a former one (rule 4).
+//      Nobody acknowledges without the copies in sync, so a promotion is safe while the old primary still runs: the new
+//      one refuses it by the generation.
 //   2. A copy whose process ended is not in sync until the primary reports that it has caught up in the present
 //      generation. A copy in sync is taken away by a new generation; others come and go within one.
-//   3. Where no copy in sync is alive with its memory, one that comes back with its disk is taken: with a log before the
-//      reply it has all that was acknowledged; without, the best of those that come back, and a synchronous job falls
-//      back to a version that all its partitions can go back to.
+//   3. Where no copy in sync is alive with its memory, one that comes back with its disk is taken: with a log before
+//      the reply it has all that was acknowledged; without, the best of those that come back, and a synchronous job
+//      falls back to a version that all its partitions can go back to.
 //   4. A promotion leaves the copies behind that cannot be reached at that moment: the old primary, and lost backups in
 //      sync. A new primary has no requests of its own before the workers are told of its generation, so that until then
 //      nothing is acknowledged without them: they are kept as former copies, which may be promoted should the new
 //      primary be lost as well. What ends them is stored before the assignments go out (EndFormers). Where a primary
 //      stays, and a backup is lost or taken away, there is no such time: the primary answers what waited for that
 //      backup as soon as it hears of the generation.
-//   5. A primary that cannot reach a backup says so, and goes on waiting for it. The backup is taken away by rule 2, and
-//      is then like any other ps (cluster_links.cc). Only the primary of the present generation is heard, never the
+//   5. A primary that cannot reach a backup says so, and goes on waiting for it. The backup is taken away by rule 2,
+//      and is then like any other ps (cluster_links.cc). Only the primary of the present generation is heard, never the
 //      backup: of two ends of a cut link that both are primaries, each keeps its own partitions.
 #include <algorithm>
 #include <utility>
@@ -118,8 +118,7 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
     // A primary without a session may be dead already. What its backups in sync have on their disks may be needed then:
     // they stay what they are until it is known.
     if (!primary->connected()) return SettleResult::kSame;
-    bool changed =
-        RemoveBackups(p, [&](const auto& b) { return !b.former() && UsablePs(job, b.node()) == nullptr; });
+    bool changed = RemoveBackups(p, [&](const auto& b) { return !b.former() && UsablePs(job, b.node()) == nullptr; });
     for (v1::BackupPlacement& b : *p.mutable_backups()) {
       if (!returned(b.node())) continue;
       b.set_former(b.former() && StaysComplete(job, p.partition(), b.node()));
@@ -142,10 +141,10 @@ ClusterCore::SettleResult ClusterCore::SettlePartition(Job& job, v1::PartitionPl
   return SettleResult::kChanged;
 }
 
-// The least version that a copy with every acknowledged update can have; 0 where that is not known. A ps names what it has applied, and
-// not all of that was acknowledged: of a synchronous partition all but the last update, for the one after it is made of weights that the
-// workers were given; of an asynchronous one all but one update of each replica, which waits for the answer to it. At the end of a job
-// there is no such update.
+// The least version that a copy with every acknowledged update can have; 0 where that is not known. A ps names what it
+// has applied, and not all of that was acknowledged: of a synchronous partition all but the last update, for the one
+// after it is made of weights that the workers were given; of an asynchronous one all but one update of each replica,
+// which waits for the answer to it. At the end of a job there is no such update.
 uint64_t ClusterCore::LeastVersion(const Job& job, uint32_t partition) const {
   if (IsComplete(job.state()) && partition < job.final_versions.size()) return job.final_versions[partition];
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
@@ -184,7 +183,8 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
           name, p.partition());
     } else if (it->second.held->version() < least) {
       lost = absl::StrFormat(
-          "ps \"%s\" came back with version %d of partition %d, but version %d was acknowledged: its data directory is an "
+          "ps \"%s\" came back with version %d of partition %d, but version %d was acknowledged: its data directory is "
+          "an "
           "old copy; submit the job again",
           name, it->second.held->version(), p.partition(), least);
     } else {
@@ -229,7 +229,8 @@ void ClusterCore::LoseWeights(Job& job, const std::string& why) {
   DropFromNodes(job.id(), v1::PS);
 }
 
-// Whether a copy that had every acknowledged update has them still: in memory, or on its disk, which may be another one now.
+// Whether a copy that had every acknowledged update has them still: in memory, or on its disk, which may be another one
+// now.
 bool ClusterCore::StaysComplete(const Job& job, uint32_t partition, const NodeName& name) const {
   const ClusterNode* node = members_.Find(name);
   if (node != nullptr && LeftOut(job, *node)) return false;
@@ -239,9 +240,10 @@ bool ClusterCore::StaysComplete(const Job& job, uint32_t partition, const NodeNa
   return LogsBeforeReply(job.status.spec().durability()) && held && held->version() >= LeastVersion(job, partition);
 }
 
-// The old primary, where it is alive, and the other backups follow the new one from now on, and begin with its image. Those that have
-// every acknowledged update stay in sync, the old primary too where it hands over as `planned`: should the new one die before it
-// has brought them up to date, nothing is lost. What cannot follow now, but has every acknowledged update, becomes a former copy (rule 4).
+// The old primary, where it is alive, and the other backups follow the new one from now on, and begin with its image.
+// Those that have every acknowledged update stay in sync, the old primary too where it hands over as `planned`: should
+// the new one die before it has brought them up to date, nothing is lost. What cannot follow now, but has every
+// acknowledged update, becomes a former copy (rule 4).
 void ClusterCore::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeName& heir, bool planned) {
   const NodeName old = p.primary();
   const auto returned = [&](const NodeName& name) { return job.returned.contains({p.partition(), name}); };
@@ -270,7 +272,8 @@ void ClusterCore::MakePrimary(Job& job, v1::PartitionPlacement& p, const NodeNam
                      job.returned.lower_bound({p.partition() + 1, NodeName()}));
 }
 
-// The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there cannot.
+// The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there
+// cannot.
 void ClusterCore::BeginCopiesAnew(Job& job) {
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     RemoveBackups(p, [&](const v1::BackupPlacement& b) { return UsablePs(job, b.node()) == nullptr; });
@@ -281,8 +284,8 @@ void ClusterCore::BeginCopiesAnew(Job& job) {
   }
 }
 
-// The workers are about to be told of the generation: from now on updates are acknowledged without the former copies. Those that
-// are there go on as backups that have to catch up. True: there were some.
+// The workers are about to be told of the generation: from now on updates are acknowledged without the former copies.
+// Those that are there go on as backups that have to catch up. True: there were some.
 bool ClusterCore::EndFormers(Job& job) {
   bool changed = false;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {

@@ -122,7 +122,8 @@ Effects ClusterCore::Step(const Event& event, absl::Time now) {
   }
   // What nodes say of their progress changes nothing of it; these are the most events by far.
   const auto* says = std::get_if<NodeSays>(&event);
-  const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() || says->message.has_figures());
+  const bool progress = says != nullptr && (says->message.has_heartbeat() || says->message.has_replica_report() ||
+                                            says->message.has_figures());
   if (!progress && Unsettled() != unsettled_stored_) StoreCluster();
   for (uint64_t id : changed_) Emit(JobChanged{JobId(id)});
   return std::exchange(effects_, {});
@@ -194,7 +195,8 @@ absl::StatusOr<v1::JobStatus> ClusterCore::GetJob(const v1::GetJobRequest& reque
   const Job* job = Find(request);
   if (job == nullptr) {
     if (request.job_id() != 0) return absl::NotFoundError(absl::StrCat("there is no job ", request.job_id()));
-    return absl::NotFoundError(absl::StrCat(request.with_weights() ? "no job named \"" : "there is no job named \"", request.name(),
+    return absl::NotFoundError(absl::StrCat(request.with_weights() ? "no job named \"" : "there is no job named \"",
+                                            request.name(),
                                             request.with_weights() ? "\" has weights; see `cairn jobs`" : "\""));
   }
   return StatusOf(*job, std::max(now, now_));
@@ -278,14 +280,15 @@ void ClusterCore::StoreJob(const Job& job) {
   v1::StoredJob stored = job.ToStored();
   if (job.progress && job.active()) job.progress->Fill(now_, *stored.mutable_status());
   stored.mutable_status()->clear_images_per_second();
-  if (job.finished() && job.status.has_images_per_second()) stored.mutable_status()->set_images_per_second(job.status.images_per_second());
+  if (job.finished() && job.status.has_images_per_second())
+    stored.mutable_status()->set_images_per_second(job.status.images_per_second());
   for (Store& epoch : stored_epochs_.TakeOut(stored)) Emit(std::move(epoch));
   Emit(Store{absl::StrCat(kJobKeyPrefix, job.id()), stored.SerializeAsString()});
   changed_.insert(job.id());
 }
 
-// ps that were started anew, whose copies wait for others that may know more. That is known here alone: after a restart of
-// ours they have to be taken for started anew again, so that their incarnation is not stored before it is settled.
+// ps that were started anew, whose copies wait for others that may know more. That is known here alone: after a restart
+// of ours they have to be taken for started anew again, so that their incarnation is not stored before it is settled.
 std::set<NodeName> ClusterCore::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_) {

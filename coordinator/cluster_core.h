@@ -18,11 +18,12 @@
 // Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation, drains),
 // cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_ended.cc (its end, and after),
 // cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
-// cluster_repair.cc (copies are replaced and moved), cluster_degraded.cc (what is said of those that are missing), cluster_links.cc (ps that
-// cannot reach each other),
-// cluster_rollback.cc (going back to a common version), cluster_checkpoints.cc (checkpoints, restores),
-// cluster_schedule.cc (queue, replicas), cluster_events.cc (what a user is told as it happens), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc, cluster_predict.cc,
-// evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model files, summaries), cluster_ends.cc (workers that die again).
+// cluster_repair.cc (copies are replaced and moved), cluster_degraded.cc (what is said of those that are missing),
+// cluster_links.cc (ps that cannot reach each other), cluster_rollback.cc (going back to a common version),
+// cluster_checkpoints.cc (checkpoints, restores), cluster_schedule.cc (queue, replicas), cluster_events.cc (what a user
+// is told as it happens), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc,
+// cluster_predict.cc, evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model
+// files, summaries), cluster_ends.cc (workers that die again).
 #pragma once
 
 #include <cstdint>
@@ -386,11 +387,11 @@ class ClusterCore {
   uint64_t next_job_id_ = 1;
   std::set<NodeName> unsettled_stored_;  // as the stored state of the cluster has it
 
-  std::map<uint64_t, Submission> submissions_;  // by a number of their own
-  std::map<uint64_t, Inspection> inspections_;  // by request id
-  std::map<uint64_t, Evaluation> evaluations_;  // by request id
-  std::map<NodeName, std::string> refused_;  // nodes, and why: what is logged once
-  uint64_t last_tended_ = 0;  // the ended job whose turn was last
+  std::map<uint64_t, Submission> submissions_;                  // by a number of their own
+  std::map<uint64_t, Inspection> inspections_;                  // by request id
+  std::map<uint64_t, Evaluation> evaluations_;                  // by request id
+  std::map<NodeName, std::string> refused_;                     // nodes, and why: what is logged once
+  uint64_t last_tended_ = 0;                                    // the ended job whose turn was last
   std::map<std::pair<NodeName, NodeName>, CutLink> cut_links_;  // by both ends, in order of name
   uint64_t last_submission_ = 0;
   uint64_t last_request_id_;
@@ -405,11 +406,11 @@ class ClusterCore {
   Usage usage_;
   StoredEpochs stored_epochs_;
   std::vector<std::string> orphans_;  // keys to be deleted
-  bool reschedule_ = false;     // nodes or slots came or went: the queue, and who computes what of all jobs
-  bool queue_due_ = false;      // a job was queued: the queue
-  bool reasons_due_ = false;    // the queue was looked at since the last Tick
-  bool someone_waits_ = false;  // for slots that others use, or for nodes that are to come back
-  bool settling_ = true;        // at the last Tick
+  bool reschedule_ = false;           // nodes or slots came or went: the queue, and who computes what of all jobs
+  bool queue_due_ = false;            // a job was queued: the queue
+  bool reasons_due_ = false;          // the queue was looked at since the last Tick
+  bool someone_waits_ = false;        // for slots that others use, or for nodes that are to come back
+  bool settling_ = true;              // at the last Tick
   absl::Time queue_at_ = absl::InfinitePast();  // when it is looked at in any case
 };
 

@@ -1,7 +1,9 @@
-// What partitions lack of copies: what a user is told of it (JobStatus.degraded), and which ps may be counted on (Readiness).
+// What partitions lack of copies: what a user is told of it (JobStatus.degraded), and which ps may be counted on
+// (Readiness).
 //
-// Looked at where copies or nodes have changed, once a Tick: a job at most once, and readiness by what was seen of each job. A lack that is
-// mended within kDegradedAfter is not worth a word: copies of a new job, moves for balance. Readiness knows no such time.
+// Looked at where copies or nodes have changed, once a Tick: a job at most once, and readiness by what was seen of each
+// job. A lack that is mended within kDegradedAfter is not worth a word: copies of a new job, moves for balance.
+// Readiness knows no such time.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +26,8 @@ std::string NamesText(const std::set<NodeName>& names) {
   std::vector<NodeName> shown(names.begin(), names.end());
   const size_t more = shown.size() - std::min(shown.size(), kNamesMax);
   shown.resize(shown.size() - more);
-  return absl::StrCat("\"", absl::StrJoin(shown, "\", \""), "\"", more > 0 ? absl::StrFormat(" and %d more", more) : "");
+  return absl::StrCat("\"", absl::StrJoin(shown, "\", \""), "\"",
+                      more > 0 ? absl::StrFormat(" and %d more", more) : "");
 }
 
 }  // namespace
@@ -35,7 +38,9 @@ void ClusterCore::LookAtCopies(Job& job) {
   const int possible = std::min(wanted, std::max(0, static_cast<int>(PsThere(job)) - 1));
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     const v1::PartitionPlacement& p = job.status.partitions(i);
-    const auto has_all = [&](const NodeName& name) { return UsablePs(job, name) != nullptr && !job.returned.contains({p.partition(), name}); };
+    const auto has_all = [&](const NodeName& name) {
+      return UsablePs(job, name) != nullptr && !job.returned.contains({p.partition(), name});
+    };
     const bool loading = job.awaiting_ready && !job.ready[static_cast<size_t>(i)];
     if (loading || !has_all(p.primary())) ++lack.behind[p.primary()];
     int in_sync = 0;
@@ -72,8 +77,9 @@ std::string ClusterCore::MendText(const Job& job) {
 
 std::string ClusterCore::DegradedText(const Job& job) {
   const std::string lacking = absl::StrFormat("%d of %d partitions", job.lack.partitions, job.status.partitions_size());
-  const std::string what = job.active() ? absl::StrCat(lacking, " lack a backup in sync")
-                                        : absl::StrCat("the weights of ", lacking, " are on fewer ps than was asked for");
+  const std::string what = job.active()
+                               ? absl::StrCat(lacking, " lack a backup in sync")
+                               : absl::StrCat("the weights of ", lacking, " are on fewer ps than was asked for");
   return absl::StrFormat("%s (backups: %d); %s", what, job.status.spec().backups(), MendText(job));
 }
 
@@ -84,7 +90,8 @@ void ClusterCore::UpdateDegraded(Job& job) {
     if (job.status.partitions_size() == 0) return job.status.clear_degraded();  // there is nothing left to be kept
     const absl::Duration lasted = now_ - absl::FromUnixMillis(job.status.degraded().since_unix_ms());
     job.status.clear_degraded();
-    return Tell(job, "every partition has its backups in sync again, after %s", absl::FormatDuration(absl::Trunc(lasted, absl::Milliseconds(100))));
+    return Tell(job, "every partition has its backups in sync again, after %s",
+                absl::FormatDuration(absl::Trunc(lasted, absl::Milliseconds(100))));
   }
   job.lacking_since = std::min(job.lacking_since, now_);
   if (!job.status.has_degraded() && now_ - job.lacking_since < kDegradedAfter) return;
@@ -116,8 +123,8 @@ void ClusterCore::TickCopies() {
   if (std::exchange(readiness_due_, false)) TellReadiness();
 }
 
-// A ps may be stopped, or the next one started anew, when all ps are ready: then everything that it serves has another copy, where there can
-// be one. So a ps is not ready, either, while another's partitions lack a backup that can be had.
+// A ps may be stopped, or the next one started anew, when all ps are ready: then everything that it serves has another
+// copy, where there can be one. So a ps is not ready, either, while another's partitions lack a backup that can be had.
 void ClusterCore::TellReadiness() {
   std::map<NodeName, std::string> behind;
   std::string lack;
@@ -126,7 +133,8 @@ void ClusterCore::TellReadiness() {
       std::string& why = behind[name];
       if (why.empty()) why = absl::StrFormat("%d partitions of job %d are not up to date on it yet", partitions, id);
     }
-    if (lack.empty() && job.lack.mendable > 0) lack = absl::StrFormat("%d partitions of job %d lack a backup in sync", job.lack.mendable, id);
+    if (lack.empty() && job.lack.mendable > 0)
+      lack = absl::StrFormat("%d partitions of job %d lack a backup in sync", job.lack.mendable, id);
   }
   for (ClusterNode* ps : members_.Connected(v1::PS)) {
     const auto own = behind.find(ps->name);

@@ -75,7 +75,8 @@ void ClusterCore::NoteDevices(Job& job) const {
     const ClusterNode* node = members_.Find(r.worker());
     if (node == nullptr) continue;
     const auto& known = job.status.devices();
-    if (std::find(known.begin(), known.end(), node->device_kind) == known.end()) job.status.add_devices(node->device_kind);
+    if (std::find(known.begin(), known.end(), node->device_kind) == known.end())
+      job.status.add_devices(node->device_kind);
   }
 }
 
@@ -88,7 +89,8 @@ std::string ClusterCore::NobodyComputesText(const Job& job, v1::Role role) const
     there.push_back(&node);
   }
   if (there.empty()) return "";
-  return absl::StrFormat("no %s can compute %s: %s; start one that can, or use another compute_dtype", role == v1::EVALUATOR ? "evaluator" : "worker",
+  return absl::StrFormat("no %s can compute %s: %s; start one that can, or use another compute_dtype",
+                         role == v1::EVALUATOR ? "evaluator" : "worker",
                          v1::DataType_Name(job.status.spec().compute_dtype()), NodesText(there));
 }
 
@@ -102,15 +104,16 @@ std::string ClusterCore::NobodyFitsText(const Job& job) const {
     there.push_back(&node);
   }
   if (there.empty()) return "";
-  return absl::StrFormat("no worker with device %s can compute it: %s; start one, or use device: ANY", v1::Device_Name(job.status.spec().device()),
-                         NodesText(there));
+  return absl::StrFormat("no worker with device %s can compute it: %s; start one, or use device: ANY",
+                         v1::Device_Name(job.status.spec().device()), NodesText(there));
 }
 
 // Why the bits of a running job may be none that another run gives.
 std::string ClusterCore::BitsText(const Job& job) const {
   if (!BitsMatter(job)) return "";
   if (job.status.devices_size() > 1) {
-    return "warning: it was computed on CPUs and on GPUs, one after the other: the bits are not those of a run on one kind; `device` of the job "
+    return "warning: it was computed on CPUs and on GPUs, one after the other: the bits are not those of a run on one "
+           "kind; `device` of the job "
            "holds it on one";
   }
   std::map<std::string, NodeName> first;  // by fingerprint
@@ -119,8 +122,10 @@ std::string ClusterCore::BitsText(const Job& job) const {
     if (node != nullptr && !node->fingerprint.empty()) first.try_emplace(node->fingerprint, node->name);
   }
   if (first.size() < 2) return "";
-  return absl::StrFormat("warning: workers \"%s\" (%s) and \"%s\" (%s) may differ in the last bits: the weights are those of this run alone",
-                         first.begin()->second, first.begin()->first, first.rbegin()->second, first.rbegin()->first);
+  return absl::StrFormat(
+      "warning: workers \"%s\" (%s) and \"%s\" (%s) may differ in the last bits: the weights are those of this run "
+      "alone",
+      first.begin()->second, first.begin()->first, first.rbegin()->second, first.rbegin()->first);
 }
 
 }  // namespace cairn

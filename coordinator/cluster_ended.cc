@@ -1,7 +1,7 @@
 // The end of a job and what is after it: how it ends, what it lacks, and how long it is kept.
 //
-// Users name a job by its number or by its name. By name an action takes the one job of that name that it fits; which of several it would be is
-// never left to chance.
+// Users name a job by its number or by its name. By name an action takes the one job of that name that it fits; which
+// of several it would be is never left to chance.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -36,8 +36,8 @@ void AddText(const std::string& more, std::string* text) {
 
 // ---- by name ----
 
-// The only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND says which there are; FAILED_PRECONDITION names
-// those that fit.
+// The only job of that name for which `fits` holds. `action`: "be deleted". Errors: NOT_FOUND says which there are;
+// FAILED_PRECONDITION names those that fit.
 absl::StatusOr<Job*> ClusterCore::FindOnly(const std::string& name, const char* action, bool (Job::*fits)() const) {
   std::vector<Job*> named, fitting;
   for (auto& [id, job] : jobs_) {
@@ -48,15 +48,16 @@ absl::StatusOr<Job*> ClusterCore::FindOnly(const std::string& name, const char* 
   if (fitting.size() == 1) return fitting.front();
   if (named.empty()) return absl::NotFoundError(absl::StrFormat("there is no job named \"%s\"", name));
   if (fitting.empty()) {
-    return absl::NotFoundError(
-        absl::StrFormat("no job named \"%s\" can %s; there %s %s", name, action, named.size() == 1 ? "is" : "are", ListText(named)));
+    return absl::NotFoundError(absl::StrFormat("no job named \"%s\" can %s; there %s %s", name, action,
+                                               named.size() == 1 ? "is" : "are", ListText(named)));
   }
-  return absl::FailedPreconditionError(absl::StrFormat("%d jobs named \"%s\" can %s: %s; name one by its number", fitting.size(), name, action,
-                                                       ListText(fitting)));
+  return absl::FailedPreconditionError(absl::StrFormat("%d jobs named \"%s\" can %s: %s; name one by its number",
+                                                       fitting.size(), name, action, ListText(fitting)));
 }
 
 void ClusterCore::OnCancel(const CancelJob& event) {
-  const absl::StatusOr<Job*> job = event.job.job_id() != 0 ? Find(event.job.job_id()) : FindOnly(event.job.name(), "be cancelled", &Job::unfinished);
+  const absl::StatusOr<Job*> job =
+      event.job.job_id() != 0 ? Find(event.job.job_id()) : FindOnly(event.job.name(), "be cancelled", &Job::unfinished);
   if (!job.ok()) return ReplyError(event.reply, job.status());
   if (*job == nullptr) return ReplyError(event.reply, GetJob(event.job, now_).status());
   if (!(*job)->finished()) EndJob(**job, v1::CANCELLED, "cancelled by a user");
@@ -64,11 +65,13 @@ void ClusterCore::OnCancel(const CancelJob& event) {
 }
 
 void ClusterCore::OnDelete(const DeleteJob& event) {
-  const absl::StatusOr<Job*> found = event.job.job_id() != 0 ? Find(event.job.job_id()) : FindOnly(event.job.name(), "be deleted", &Job::finished);
+  const absl::StatusOr<Job*> found =
+      event.job.job_id() != 0 ? Find(event.job.job_id()) : FindOnly(event.job.name(), "be deleted", &Job::finished);
   if (!found.ok()) return ReplyError(event.reply, found.status());
   const Job* job = *found;
   if (job != nullptr && !job->finished()) {
-    return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat("job %d is %s; cancel it first", job->id(), StateText(job->state()))));
+    return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat("job %d is %s; cancel it first",
+                                                                                 job->id(), StateText(job->state()))));
   }
   v1::DeleteJobResponse response;
   if (job != nullptr) {
@@ -84,11 +87,12 @@ void ClusterCore::OnDelete(const DeleteJob& event) {
 // Something that the job asked for is given up, such as a file.
 void ClusterCore::NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text) {
   AddNote(job, epoch, callback, text);
-  if (job.files_missing++ == 0) job.file_missing = absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax));
+  if (job.files_missing++ == 0)
+    job.file_missing = absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax));
 }
 
-// Whether the loss is finite, by the newest figures. Right after our own start those of the running epoch are not here yet: then it is not said
-// to be finite again.
+// Whether the loss is finite, by the newest figures. Right after our own start those of the running epoch are not here
+// yet: then it is not said to be finite again.
 void ClusterCore::NoteFinite(Job& job) {
   int epoch = job.status.epochs_size() - 1;
   const v1::MetricSums* running = job.progress->NewestTrain(&epoch);
@@ -107,11 +111,15 @@ void ClusterCore::NoteFinite(Job& job) {
   StoreJob(job);
 }
 
-// What the job asked for and did not get, though all its steps are done; empty: nothing. variable: of its weights, that is not finite.
+// What the job asked for and did not get, though all its steps are done; empty: nothing. variable: of its weights, that
+// is not finite.
 std::string ClusterCore::ShortfallText(const Job& job, const std::string& variable) const {
   std::string text;
-  if (!variable.empty()) AddText(absl::StrFormat("its weights are not finite (\"%s\" is the first variable): they are of no use", variable), &text);
-  const v1::MetricSums validation = job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();
+  if (!variable.empty())
+    AddText(absl::StrFormat("its weights are not finite (\"%s\" is the first variable): they are of no use", variable),
+            &text);
+  const v1::MetricSums validation =
+      job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();
   if (!job.has_best && !std::isfinite(validation.loss())) AddText("the last validation's loss is not finite", &text);
   AddText(job.file_missing, &text);
   if (job.files_missing > 1) absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.files_missing - 1);
@@ -192,7 +200,8 @@ void ClusterCore::Forget(uint64_t job_id) {
 std::string ClusterCore::ForgetReason(const Job& job, int newer) const {
   const absl::Duration age_max = options_.retention.AgeMax(job.state());
   const absl::Duration age = now_ - absl::FromUnixMillis(job.status.finished_unix_ms());
-  if (age > age_max) return absl::StrFormat("%s more than %s ago", StateText(job.state()), absl::FormatDuration(age_max));
+  if (age > age_max)
+    return absl::StrFormat("%s more than %s ago", StateText(job.state()), absl::FormatDuration(age_max));
   if (job.status.partitions_size() > 0 || newer < options_.retention.without_weights) return "";
   return absl::StrFormat("%s, without weights, and %d such jobs have ended later", StateText(job.state()), newer);
 }
@@ -203,7 +212,8 @@ void ClusterCore::ForgetEnded() {
     if (job.finished()) ended.push_back(&job);
   }
   std::sort(ended.begin(), ended.end(), [](const Job* a, const Job* b) {
-    return std::make_pair(a->status.finished_unix_ms(), a->id()) > std::make_pair(b->status.finished_unix_ms(), b->id());
+    return std::make_pair(a->status.finished_unix_ms(), a->id()) >
+           std::make_pair(b->status.finished_unix_ms(), b->id());
   });
   int without_weights = 0;
   for (const Job* job : ended) {
@@ -224,10 +234,11 @@ absl::Status ClusterCore::CheckRoomForEnded() const {
     if (++ended <= 3) oldest.push_back(absl::StrFormat("%d \"%s\"", id, job.status.spec().name()));
   }
   if (ended < kEndedJobsMax) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "%d jobs that have ended are kept, the most there can be; delete some with `cairn delete ID` (the oldest: %s), or start the coordinator with "
-      "--keep-ended-jobs for a shorter time",
-      ended, absl::StrJoin(oldest, ", ")));
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("%d jobs that have ended are kept, the most there can be; delete some with `cairn delete ID` "
+                      "(the oldest: %s), or start the coordinator with "
+                      "--keep-ended-jobs for a shorter time",
+                      ended, absl::StrJoin(oldest, ", ")));
 }
 
 }  // namespace cairn

@@ -1,6 +1,6 @@
-// Workers whose process ends again and again while a job stands still: what it asks may be more than their machine has memory for. The
-// system kills such a worker before it can say a word, and what started it starts it again. What is counted is stored: the coordinator may share the
-// machine, and end with it.
+// Workers whose process ends again and again while a job stands still: what it asks may be more than their machine has
+// memory for. The system kills such a worker before it can say a word, and what started it starts it again. What is
+// counted is stored: the coordinator may share the machine, and end with it.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -32,8 +32,8 @@ void ClusterCore::NoteEnd(const NodeName& worker, bool gone) {
   }
 }
 
-// It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on without it; one that nobody else
-// can compute waits for it, unless that was too often at one step.
+// It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on without
+// it; one that nobody else can compute waits for it, unless that was too often at one step.
 void ClusterCore::LeaveOutWhoLostDevice(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_) {
     if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
@@ -53,13 +53,15 @@ void ClusterCore::LeaveOutWhoLostDevice(const ClusterNode& worker) {
   }
 }
 
-// The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its replicas once more.
+// The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its
+// replicas once more.
 void ClusterCore::LeaveOutWhoEnds(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_) {
     const auto ends = job.ends.find(worker.name);
     if (ends == job.ends.end() || ends->second.times < kEndsMax || !job.running()) continue;
-    const std::string why = absl::StrFormat("worker \"%s\": it ended %d times at step %d; its log, or the system's (out of memory?), says why",
-                                            worker.name, ends->second.times, ends->second.step);
+    const std::string why = absl::StrFormat(
+        "worker \"%s\": it ended %d times at step %d; its log, or the system's (out of memory?), says why", worker.name,
+        ends->second.times, ends->second.step);
     if (ends->second.times == kEndsMax) {
       AddNote(job, std::max(0, job.status.epochs_size() - 1), "worker", why);
       StoreJob(job);

@@ -23,14 +23,10 @@ constexpr size_t kPathShownMax = 200;
 
 uint64_t ExamplesOf(const v1::DataInfo& data, v1::Split split) {
   switch (split) {
-    case v1::TRAIN:
-      return data.train_examples();
-    case v1::VALIDATION:
-      return data.validation_examples();
-    case v1::TEST:
-      return data.test_examples();
-    default:
-      return 0;
+    case v1::TRAIN: return data.train_examples();
+    case v1::VALIDATION: return data.validation_examples();
+    case v1::TEST: return data.test_examples();
+    default: return 0;
   }
 }
 
@@ -47,14 +43,10 @@ absl::Status PsIsAway(const NodeName& ps, const Job& job) {
 
 std::string SplitText(v1::Split split) {
   switch (split) {
-    case v1::TRAIN:
-      return "train";
-    case v1::VALIDATION:
-      return "validation";
-    case v1::TEST:
-      return "test";
-    default:
-      return absl::StrCat("number ", split);
+    case v1::TRAIN: return "train";
+    case v1::VALIDATION: return "validation";
+    case v1::TEST: return "test";
+    default: return absl::StrCat("number ", split);
   }
 }
 
@@ -63,7 +55,8 @@ absl::Status NoSplit(absl::string_view data_has, const v1::DataInfo& data, v1::S
   for (const v1::Split split : {v1::VALIDATION, v1::TEST, v1::TRAIN}) {
     if (ExamplesOf(data, split) > 0) there.push_back(absl::StrCat("--split ", SplitText(split)));
   }
-  return absl::FailedPreconditionError(absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
+  return absl::FailedPreconditionError(
+      absl::StrCat(data_has, " no ", SplitText(wanted), " split; use ", absl::StrJoin(there, " or ")));
 }
 
 }  // namespace
@@ -109,10 +102,12 @@ void ClusterCore::BeginEvaluation(ReplyToken reply, const v1::EvaluateRequest& r
   if (absl::Status status = CheckEvaluate(*job, evaluation); !status.ok()) return ReplyError(reply, std::move(status));
   if (members_.Connected(v1::WORKER).empty())
     return ReplyError(reply, absl::UnavailableError("no worker is alive; start one and try again"));
-  if (std::string text = NobodyComputesText(*job, v1::WORKER); !text.empty()) return ReplyError(reply, absl::UnavailableError(text));
+  if (std::string text = NobodyComputesText(*job, v1::WORKER); !text.empty())
+    return ReplyError(reply, absl::UnavailableError(text));
   Log("job %d: %s its %s split%s%s", job->id(), predict ? "predicts" : "evaluates", SplitText(evaluation.split),
       evaluation.data ? absl::StrCat(" of ", std::string(CutUtf8(evaluation.data->path(), kPathShownMax))) : "",
-      evaluation.weights.empty() ? "" : absl::StrCat(" with ", std::string(CutUtf8(evaluation.weights, kPathShownMax))));
+      evaluation.weights.empty() ? ""
+                                 : absl::StrCat(" with ", std::string(CutUtf8(evaluation.weights, kPathShownMax))));
   const uint64_t request_id = NextRequestId();
   const uint64_t examples = ExamplesOf(job->status.data(), evaluation.split);
   Evaluation& kept = evaluations_[request_id] = std::move(evaluation);
@@ -156,10 +151,11 @@ bool ClusterCore::OnEvaluationData(const ClusterNode& node, const v1::DataInfoRe
   evaluation.inspector.clear();
   const uint64_t examples = ExamplesOf(reply.info(), evaluation.split);
   if (!reply.error().empty()) {
-    EndEvaluation(it->first, absl::InvalidArgumentError(
-                                 absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)")));
+    EndEvaluation(it->first,
+                  absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)")));
   } else if (examples == 0) {
-    EndEvaluation(it->first, NoSplit(absl::StrFormat("the data at %s have", evaluation.data->path()), reply.info(), evaluation.split));
+    EndEvaluation(it->first, NoSplit(absl::StrFormat("the data at %s have", evaluation.data->path()), reply.info(),
+                                     evaluation.split));
   } else {
     CutIntoShards(it->first, examples);
   }
@@ -176,8 +172,8 @@ void ClusterCore::CutIntoShards(uint64_t request_id, uint64_t examples) {
   if (evaluation.predict) {
     if (absl::Status status = CutPrediction(*job, evaluation); !status.ok()) return EndEvaluation(request_id, status);
   } else {
-    const uint64_t computing =
-        std::max<uint64_t>(1, Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true).size());
+    const uint64_t computing = std::max<uint64_t>(
+        1, Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true).size());
     const uint64_t batches = examples / static_cast<uint64_t>(std::max(1, job->status.spec().batch_size())) + 1;
     evaluation.shards = static_cast<uint32_t>(
         std::min<uint64_t>({computing, batches, static_cast<uint64_t>(options_.evaluate_shards_max)}));
@@ -188,12 +184,14 @@ void ClusterCore::CutIntoShards(uint64_t request_id, uint64_t examples) {
   SendShards(request_id, evaluation);
 }
 
-// Shards without a worker go to the one with the fewest, not to one that failed at it, or has it already, while there is another.
+// Shards without a worker go to the one with the fewest, not to one that failed at it, or has it already, while there
+// is another.
 void ClusterCore::SendShards(uint64_t request_id, Evaluation& evaluation) {
   const Job* job = Find(evaluation.job);
   if (job == nullptr || evaluation.shards == 0) return;
   if (evaluation.weights.empty() && !MissingPs(*job).empty()) return;  // TickEvaluations comes back to it
-  const std::vector<ClusterNode*> nodes = Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true);
+  const std::vector<ClusterNode*> nodes =
+      Askable(evaluation.by_evaluator ? v1::EVALUATOR : v1::WORKER, job, /*computes=*/true);
   // Two at a time for each node: the next one waits there while one is computed.
   uint32_t end = evaluation.shards;
   if (evaluation.predict) {
@@ -291,10 +289,12 @@ void ClusterCore::OnEvaluated(const ClusterNode& node, const v1::EvaluateShardRe
   if (const Job* job = Find(evaluation.job); job != nullptr && PsWentAway(*job, shard))
     return SendShards(it->first, evaluation);  // not the worker's failure
   shard.failed_on.insert(node.name);
-  const int attempts_max = std::min(options_.attempts_max, std::max(1, static_cast<int>(members_.Connected(node.role).size())));
+  const int attempts_max =
+      std::min(options_.attempts_max, std::max(1, static_cast<int>(members_.Connected(node.role).size())));
   if (++shard.failures >= attempts_max && shard.slow.empty()) {
-    return EndEvaluation(it->first, absl::UnavailableError(absl::StrFormat(
-                                        "%s \"%s\": %s", evaluation.by_evaluator ? "evaluator" : "worker", node.name, error)));
+    return EndEvaluation(it->first,
+                         absl::UnavailableError(absl::StrFormat(
+                             "%s \"%s\": %s", evaluation.by_evaluator ? "evaluator" : "worker", node.name, error)));
   }
   SendShards(it->first, evaluation);
 }
@@ -337,9 +337,9 @@ void ClusterCore::TickEvaluations() {
     } else if (now_ - evaluation.ps_away_since >= kPsAwayMax) {
       EndEvaluation(request_id, PsIsAway(missing, *job));
     } else if (now_ >= evaluation.deadline) {
-      EndEvaluation(request_id, absl::DeadlineExceededError(
-                                    evaluation.writing ? "the outputs were not read in time"
-                                                       : "the workers did not finish the evaluation in time"));
+      EndEvaluation(request_id, absl::DeadlineExceededError(evaluation.writing
+                                                                ? "the outputs were not read in time"
+                                                                : "the workers did not finish the evaluation in time"));
     } else if (evaluation.shards == 0) {
       if (now_ >= evaluation.inspect_until) InspectForEvaluation(request_id, evaluation);
     } else {

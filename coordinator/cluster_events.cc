@@ -1,7 +1,7 @@
 // What a user is told of a job as it happens: JobStatus.events, and the same sentences in the log.
 //
-// What happens to many replicas or partitions at once is one event: they are bounded, and a reader wants to know who was lost, not each part
-// that it had.
+// What happens to many replicas or partitions at once is one event: they are bounded, and a reader wants to know who
+// was lost, not each part that it had.
 #include <map>
 #include <set>
 #include <string>
@@ -34,7 +34,8 @@ void ClusterCore::TellMoves(Job& job, const ReplicaMoves& moves, const std::stri
     std::vector<std::string> parts;
     for (const auto& [name, replicas] : to) {
       const std::string which = absl::StrCat("replicas ", ReplicaListText(replicas));
-      parts.push_back(name.empty() ? which + " wait for another" : absl::StrFormat("%s go to worker \"%s\"", which, name));
+      parts.push_back(name.empty() ? which + " wait for another"
+                                   : absl::StrFormat("%s go to worker \"%s\"", which, name));
     }
     const std::string what = absl::StrJoin(parts, ", ");
     const std::string trouble = from.empty() ? "" : TroubleText(job, from);
@@ -65,7 +66,8 @@ void ClusterCore::TellPromotions(Job& job, const std::vector<NodeName>& before) 
     std::vector<std::string> parts;
     for (const auto& [name, count] : to) parts.push_back(absl::StrFormat("%d partitions by ps \"%s\"", count, name));
     const std::string trouble = TroubleText(job, old);
-    TellWarning(job, "ps \"%s\" %s; served from now on: %s", old, trouble.empty() ? "was started anew" : trouble, absl::StrJoin(parts, ", "));
+    TellWarning(job, "ps \"%s\" %s; served from now on: %s", old, trouble.empty() ? "was started anew" : trouble,
+                absl::StrJoin(parts, ", "));
   }
 }
 
@@ -84,7 +86,8 @@ void ClusterCore::TellDrain(const ClusterNode& node) {
     const int partitions = job.active() ? job.PartitionsOn(node.name) : 0;
     if (partitions == 0) continue;
     Tell(job, "ps \"%s\" %s", node.name,
-         node.draining ? absl::StrFormat("is drained: its copies of %d partitions move to others", partitions) : "is not drained any more");
+         node.draining ? absl::StrFormat("is drained: its copies of %d partitions move to others", partitions)
+                       : "is not drained any more");
   }
 }
 

@@ -1,5 +1,5 @@
-// The figures of the training: a job's first partition keeps them (server/partition_core_figures.cc) until the results of their epochs are
-// stored here.
+// The figures of the training: a job's first partition keeps them (server/partition_core_figures.cc) until the results
+// of their epochs are stored here.
 #include <algorithm>
 
 #include "coordinator/cluster_core.h"
@@ -10,10 +10,12 @@ void ClusterCore::OnFigures(const ClusterNode& node, const v1::FiguresReport& re
   Job* job = Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
   if (job->status.partitions(0).primary() != node.name) return;     // it was the primary
-  if (report.generation() < std::max(job->rollback_generation, job->restored_in)) return;  // of before the job fell back
+  if (report.generation() < std::max(job->rollback_generation, job->restored_in))
+    return;  // of before the job fell back
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, now_);
   if (!news.ok()) {
-    return Warn("job %d: ps \"%s\" sent figures that do not fit it (%s); ignored", job->id(), node.name, news.status().message());
+    return Warn("job %d: ps \"%s\" sent figures that do not fit it (%s); ignored", job->id(), node.name,
+                news.status().message());
   }
   if (!*news) return;
   if (!report.epochs().empty() && report.epochs(0).epoch() < job->status.epochs_size()) SendFiguresStored(*job);

@@ -1,7 +1,8 @@
 // Files of callbacks: model files and summaries.
 //
-// They are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before they are written, or
-// kEndTimeout has passed, or kRefusedTimeout since a worker said that it cannot write them: others may wait for the job's slots.
+// They are asked of one worker at a time, the chief where it is there, until one has answered. A job is not over before
+// they are written, or kEndTimeout has passed, or kRefusedTimeout since a worker said that it cannot write them: others
+// may wait for the job's slots.
 #include <algorithm>
 #include <utility>
 
@@ -16,9 +17,9 @@ namespace {
 
 // Between a question and the next one to another worker. Less than that a disk is slow, not away.
 constexpr absl::Duration kAnswerTimeout = absl::Minutes(5);
-constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);  // after an error; doubling for a model file
+constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);    // after an error; doubling for a model file
 constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // of summaries after the last step: five tries
-constexpr int kSaveTriesMax = 4;                             // of a model file
+constexpr int kSaveTriesMax = 4;                               // of a model file
 constexpr absl::Duration kStepFiguresEvery = absl::Seconds(1);
 constexpr int kEpochsInMessage = 64;
 constexpr size_t kSavesMax = 64;
@@ -57,20 +58,25 @@ void ClusterCore::SaveAtStep(Job& job, int64_t step) {
   SendSaves(job);
 }
 
-// Whether the next epoch has to wait for a model file: with its checkpoints the chief would remove the one that the file is made of. Keras trains
-// on after the file, too; with keep_max of 3 and files that are written within an epoch nothing waits.
+// Whether the next epoch has to wait for a model file: with its checkpoints the chief would remove the one that the
+// file is made of. Keras trains on after the file, too; with keep_max of 3 and files that are written within an epoch
+// nothing waits.
 bool ClusterCore::SavesHoldUp(Job& job) const {
   const v1::Checkpoints& rule = job.status.spec().checkpoints();
   const bool next = job.status.epochs_open() < job.progress->epochs();
-  const int64_t begin = job.status.epochs_open() * job.status.steps_per_epoch(), end = begin + job.status.steps_per_epoch();
+  const int64_t begin = job.status.epochs_open() * job.status.steps_per_epoch(),
+                end = begin + job.status.steps_per_epoch();
   const int64_t within = rule.every_steps() > 0 ? (end - 1) / rule.every_steps() - begin / rule.every_steps() : 0;
   const int64_t coming = within + 1;  // that of its end
   const auto& known = job.status.checkpoints();
-  const bool holds = next && std::any_of(job.saves.begin(), job.saves.end(), [&](const v1::SaveModel& save) {
-    const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == save.step(); });
-    const int64_t newer = std::count_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() > save.step(); });
-    return there && newer + coming >= rule.keep_max();
-  });
+  const bool holds =
+      next && std::any_of(job.saves.begin(), job.saves.end(), [&](const v1::SaveModel& save) {
+        const bool there = std::any_of(known.begin(), known.end(),
+                                       [&](const auto& k) { return !k.best() && k.step() == save.step(); });
+        const int64_t newer = std::count_if(known.begin(), known.end(),
+                                            [&](const auto& k) { return !k.best() && k.step() > save.step(); });
+        return there && newer + coming >= rule.keep_max();
+      });
   job.saves_waited_since = holds ? std::min(job.saves_waited_since, now_) : absl::InfiniteFuture();
   return holds && now_ - job.saves_waited_since < kAnswerTimeout;
 }
@@ -84,9 +90,11 @@ void ClusterCore::SendSaves(Job& job) {
     const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() == save.step(); });
     const bool passed = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.step() > save.step(); });
     if (!there && !passed) return;  // it is being written
-    if (!there) {  // keep_max, while the file was tried again
-      const std::string why = job.save_failures > 0 ? absl::StrCat(job.save_error, " (by now the checkpoint of step ", save.step(), " is removed)")
-                                                    : absl::StrCat(save.path(), ": there is no checkpoint of step ", save.step());
+    if (!there) {                   // keep_max, while the file was tried again
+      const std::string why =
+          job.save_failures > 0
+              ? absl::StrCat(job.save_error, " (by now the checkpoint of step ", save.step(), " is removed)")
+              : absl::StrCat(save.path(), ": there is no checkpoint of step ", save.step());
       NoteShortfall(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", why));
       Warn("job %d: model file not saved: %s", job.id(), why);
       job.saves.erase(job.saves.begin());
@@ -108,7 +116,8 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
   Job* job = Find(saved.job_id());
   if (job == nullptr || !job->active()) return;
   if (job->saves.empty() || job->saves.front().path() != saved.path() || job->saves.front().step() != saved.step()) {
-    // Of a question before. If it was the last one, a newer step took the place of that file: the worker is free for it.
+    // Of a question before. If it was the last one, a newer step took the place of that file: the worker is free for
+    // it.
     if (job->save_asked.worker == node.name) {
       job->save_asked = {};
       job->save_failures = 0;
@@ -130,7 +139,8 @@ void ClusterCore::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sa
     AddNote(*job, epoch, "model_checkpoint", SavedNote(path));
     Log("job %d: model file %s of step %d", job->id(), path, saved.step());
   } else {
-    NoteShortfall(*job, epoch, "model_checkpoint", absl::StrCat("not saved: ", std::string(CutUtf8(saved.error(), kTextMax))));
+    NoteShortfall(*job, epoch, "model_checkpoint",
+                  absl::StrCat("not saved: ", std::string(CutUtf8(saved.error(), kTextMax))));
     Warn("job %d: worker \"%s\" wrote no model file: %s", job->id(), node.name, CutUtf8(saved.error(), kTextMax));
   }
   job->saves.erase(job->saves.begin());
@@ -213,7 +223,8 @@ void ClusterCore::OnSummariesWritten(const ClusterNode& node, const v1::Summarie
   }
   if (asked) {
     job->validations_written = std::max(job->validations_written, job->validations_sent);
-    job->step_figures.erase(job->step_figures.begin(), job->step_figures.begin() + static_cast<int64_t>(job->step_figures_sent));
+    job->step_figures.erase(job->step_figures.begin(),
+                            job->step_figures.begin() + static_cast<int64_t>(job->step_figures_sent));
     job->step_figures_sent = 0;
   }
   if (written.epochs() > job->summaries_written && written.epochs() <= job->status.epochs_size()) {
@@ -257,9 +268,10 @@ bool ClusterCore::FilesWritten(Job& job) {
   if (job.files_until == absl::InfiniteFuture()) job.files_until = now_ + kEndTimeout;
   if (now_ < job.files_until) return false;
   TellWarning(job, "ends without some of its files: %d model files and %d epochs of summaries were not written",
-       job.saves.size(), summaries ? 0 : job.status.epochs_size() - job.summaries_written);
+              job.saves.size(), summaries ? 0 : job.status.epochs_size() - job.summaries_written);
   for (const v1::SaveModel& save : job.saves) {
-    NoteShortfall(job, EpochOf(job, save.step()), "model_checkpoint", absl::StrCat("not saved: ", save.path(), ": ", GivenUpText(job.save_error)));
+    NoteShortfall(job, EpochOf(job, save.step()), "model_checkpoint",
+                  absl::StrCat("not saved: ", save.path(), ": ", GivenUpText(job.save_error)));
   }
   if (!summaries) {
     NoteShortfall(job, job.summaries_written, "summaries",

@@ -1,5 +1,5 @@
-// The life of a job: QUEUED -> STARTING -> RUNNING -> FINALIZING -> SUCCEEDED or ENDED_WITH_ERRORS, and out of each to FAILED or CANCELLED
-// (cluster_ended.cc).
+// The life of a job: QUEUED -> STARTING -> RUNNING -> FINALIZING -> SUCCEEDED or ENDED_WITH_ERRORS, and out of each to
+// FAILED or CANCELLED (cluster_ended.cc).
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -50,8 +50,8 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
     job.restore_from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
   }
   const double waited_s = absl::ToDoubleSeconds(now_ - absl::FromUnixMillis(job.status.submitted_unix_ms()));
-  Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s), job.status.replicas_size(),
-       job.status.partitions_size());
+  Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s),
+       job.status.replicas_size(), job.status.partitions_size());
   // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
   PlaceAnew(job);
   SetOwners(job, PlaceUnits(job, std::move(workers)));
@@ -81,7 +81,8 @@ absl::Status ClusterCore::LayOut(Job& job) {
   size_t longest = 0;  // of a route's name and address
   for (const ClusterNode* ps : members_.Connected(v1::PS))
     longest = std::max(longest, ps->name.size() + ps->address.size());
-  const int64_t bytes = static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + job.status.partitions_size() * (longest + 8));
+  const int64_t bytes =
+      static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + job.status.partitions_size() * (longest + 8));
   return bytes <= kCommandBytesMax ? absl::OkStatus() : absl::InvalidArgumentError(advice);
 }
 
@@ -118,8 +119,8 @@ void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
     job.finalize_worker.clear();
     job.finalize_at = now_;
   }
-  // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back meanwhile, it is
-  // decided anew (FallBack).
+  // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back
+  // meanwhile, it is decided anew (FallBack).
   const bool goes_back = job.rolling_back && !job.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
   if (goes_back) job.rollback_generation = job.status.generation();
@@ -132,14 +133,16 @@ void ClusterCore::NewGeneration(Job& job, uint64_t at_least) {
   job.awaiting_ready = true;
   job.ready.assign(job.status.partitions_size(), false);
   job.version.resize(job.status.partitions_size(), 0);
-  if (!job.restore_from.empty()) job.version.assign(job.version.size(), 0);  // some may be filled from the checkpoint already
+  if (!job.restore_from.empty())
+    job.version.assign(job.version.size(), 0);  // some may be filled from the checkpoint already
   job.at.assign(job.status.partitions_size(), {});
   HostAll(job, true);
   UpdateReason(job);
 }
 
-// Tells every ps what it has to hold, where that is news to it. One that was started anew serves nothing before it is settled what of it is
-// taken: its disk may be behind, or another one. A copy that was not complete is none to be taken.
+// Tells every ps what it has to hold, where that is news to it. One that was started anew serves nothing before it is
+// settled what of it is taken: its disk may be behind, or another one. A copy that was not complete is none to be
+// taken.
 void ClusterCore::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : members_.Connected(v1::PS)) {
     const bool unsettled = std::any_of(job.returned.begin(), job.returned.end(), [&](const auto& r) {
@@ -248,13 +251,14 @@ void ClusterCore::Advance(Job& job) {
 // ---- finalize ----
 //
 // A job is complete when what it ends with is on the disk of every primary, and the digest is of exactly that:
-//   1. A new generation, stored with the state FINALIZING, tells the ps that the job trains no more (HostPartitions.keep): nothing of before moves
-//      a partition any more, and those whose version is in memory alone write an image. That is once the values and slots of a SNAPSHOT job, on
-//      each ps one partition after the other; the others have it in their log.
+//   1. A new generation, stored with the state FINALIZING, tells the ps that the job trains no more
+//      (HostPartitions.keep): nothing of before moves a partition any more, and those whose version is in memory alone
+//      write an image. That is once the values and slots of a SNAPSHOT job, on each ps one partition after the other;
+//      the others have it in their log.
 //   2. When every primary has said that its partitions are there, their versions are stored (StoredJob.final_versions).
 //   3. A worker takes the digest, of those versions.
-// A ps that is lost before it has written takes the job back to where its disk is (cluster_rollback.cc), and the steps are done again; one that is
-// lost later comes back with all, and the digest is taken then.
+// A ps that is lost before it has written takes the job back to where its disk is (cluster_rollback.cc), and the steps
+// are done again; one that is lost later comes back with all, and the digest is taken then.
 
 void ClusterCore::BeginFinalizing(Job& job) {
   job.status.set_state(v1::FINALIZING);
@@ -272,7 +276,8 @@ void ClusterCore::BackToRunning(Job& job) {
   reschedule_ = true;
 }
 
-// Once for each end: a partition that comes back at another version is not what the job ends with, and the digest is refused.
+// Once for each end: a partition that comes back at another version is not what the job ends with, and the digest is
+// refused.
 void ClusterCore::NoteFinalVersions(Job& job) {
   if (!job.final_versions.empty()) return;
   std::vector<uint64_t> versions;
@@ -290,13 +295,15 @@ void ClusterCore::TryFinalize(Job& job) {
     job.finalize_attempts = 0;  // those failed because of the ps; it is waited for
     return;
   }
-  if (std::any_of(job.at.begin(), job.at.end(), [](const auto& at) { return at.in_memory(); })) return;  // the reason says so
+  if (std::any_of(job.at.begin(), job.at.end(), [](const auto& at) { return at.in_memory(); }))
+    return;  // the reason says so
   NoteFinalVersions(job);
   if (now_ < job.finalize_at) return;
   const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
   if (workers.empty()) return;
   const ClusterNode* worker = workers[job.finalize_attempts % workers.size()];
-  const auto chief = std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  const auto chief =
+      std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
   if (job.finalize_attempts == 0 && chief != workers.end()) worker = *chief;
   job.finalize_worker = worker->name;
   job.finalize_at = now_ + options_.finalize_timeout;
@@ -307,7 +314,7 @@ void ClusterCore::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& 
   Job* job = Find(reply.job_id());
   if (job == nullptr || !job->finalizing()) return;
   if (reply.generation() != 0 && reply.generation() != job->status.generation()) return;  // superseded
-  if (job->awaiting_ready || job->final_versions.empty()) return;  // likewise
+  if (job->awaiting_ready || job->final_versions.empty()) return;                         // likewise
   if (!reply.error().empty() || reply.digest().empty()) {
     if (job->finalize_worker != node.name) return;  // an answer that was given up
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));

@@ -1,11 +1,11 @@
-// Links between two ps: a primary that gets nothing across to a backup, while both of them are there for the coordinator. Either no connection
-// lives between the two, or one does, and the backup's ps is busy.
+// Links between two ps: a primary that gets nothing across to a backup, while both of them are there for the
+// coordinator. Either no connection lives between the two, or one does, and the backup's ps is busy.
 //
-// The backup is taken away from the primary's partitions (one generation for all of them, where any of its copies was in
-// sync), and another ps takes its place where there is one. The two are not joined again before a time that doubles with
-// every loss; then the backup is tried as a copy that has to catch up, which costs no generation unless it does catch up
-// and is lost again. So a link that is down, or that flaps, raises a generation at most once in that time. To one that is busy the time stays the
-// same: it is over soon, and no fault of the network.
+// The backup is taken away from the primary's partitions (one generation for all of them, where any of its copies was
+// in sync), and another ps takes its place where there is one. The two are not joined again before a time that doubles
+// with every loss; then the backup is tried as a copy that has to catch up, which costs no generation unless it does
+// catch up and is lost again. So a link that is down, or that flaps, raises a generation at most once in that time. To
+// one that is busy the time stays the same: it is over soon, and no fault of the network.
 //
 // What is known of links is kept in memory alone: after a restart of the coordinator the primaries say it again.
 #include <algorithm>
@@ -41,8 +41,8 @@ bool ClusterCore::LinkCut(const NodeName& a, const NodeName& b) const {
   return it != cut_links_.end() && now_ < it->second.until;
 }
 
-// What primaries said since the last look. True: copies in sync were taken away, and a new generation is due. `stored` is set
-// where others were.
+// What primaries said since the last look. True: copies in sync were taken away, and a new generation is due. `stored`
+// is set where others were.
 bool ClusterCore::TakeLostAway(Job& job, bool* stored) {
   std::set<std::pair<NodeName, NodeName>> links;
   for (const auto& [copy, loss] : std::exchange(job.lost, {})) {
@@ -51,7 +51,8 @@ bool ClusterCore::TakeLostAway(Job& job, bool* stored) {
     if (UsablePs(job, primary) == nullptr) continue;
     const ClusterNode* backup = members_.Find(copy.second);
     // One that is silent here, too, is no matter of the link: its lease decides. It is reported again.
-    if (backup == nullptr || !backup->connected() || now_ - backup->last_heard > 2 * options_.heartbeat_interval) continue;
+    if (backup == nullptr || !backup->connected() || now_ - backup->last_heard > 2 * options_.heartbeat_interval)
+      continue;
     if (!links.insert({primary, copy.second}).second) continue;
     CutLink& link = cut_links_[LinkOf(primary, copy.second)];
     link.seen = now_;
@@ -61,19 +62,23 @@ bool ClusterCore::TakeLostAway(Job& job, bool* stored) {
     link.busy = loss.busy;
     link.over = false;
     if (now_ < link.until) continue;  // another job said so
-    link.until = now_ + (loss.busy ? kTryAgainMin : std::min(kTryAgainMax, kTryAgainMin * (1 << std::min(link.losses, 8))));
+    link.until =
+        now_ + (loss.busy ? kTryAgainMin : std::min(kTryAgainMax, kTryAgainMin * (1 << std::min(link.losses, 8))));
     link.losses += !loss.busy;
-    Warn("%s; they are tried again in %s", LinkText(primary, copy.second, loss), absl::FormatDuration(link.until - now_));
+    Warn("%s; they are tried again in %s", LinkText(primary, copy.second, loss),
+         absl::FormatDuration(link.until - now_));
   }
   if (links.empty()) return false;
   bool raised = false;
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
-    *stored = RemoveBackups(p, [&](const v1::BackupPlacement& b) {
-      if (!links.contains({p.primary(), b.node()})) return false;
-      raised = raised || b.in_sync();
-      job.caught_up.erase({p.partition(), b.node()});
-      return true;
-    }) || *stored;
+    *stored = RemoveBackups(p,
+                            [&](const v1::BackupPlacement& b) {
+                              if (!links.contains({p.primary(), b.node()})) return false;
+                              raised = raised || b.in_sync();
+                              job.caught_up.erase({p.partition(), b.node()});
+                              return true;
+                            }) ||
+              *stored;
   }
   return raised;
 }
@@ -111,8 +116,10 @@ std::string ClusterCore::LinksText(const Job& job) const {
       lacking += of_link && in_sync < wanted;
     }
     if (lacking == 0) continue;
-    absl::StrAppendFormat(&text, "%s%s: %d partitions lack a backup; %s", text.empty() ? "" : "; ", LinkText(link.primary, link.backup, {link.why, link.busy}),
-                          lacking, link.busy ? "it is tried again in a moment" : "see the network between them, it is tried again by and by");
+    absl::StrAppendFormat(
+        &text, "%s%s: %d partitions lack a backup; %s", text.empty() ? "" : "; ",
+        LinkText(link.primary, link.backup, {link.why, link.busy}), lacking,
+        link.busy ? "it is tried again in a moment" : "see the network between them, it is tried again by and by");
   }
   return text;
 }

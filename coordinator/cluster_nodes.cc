@@ -49,8 +49,10 @@ const v1::HeldPartitions* FindHeld(const v1::Hello& hello, uint64_t job_id) {
 absl::Status ClusterCore::CheckCluster(const v1::Hello& hello) const {
   if (hello.cluster_id() == 0 || hello.cluster_id() == cluster_id_) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrFormat("hello.cluster_id: the data directory of ps \"%s\" holds jobs of cluster %016x, this coordinator's cluster is %016x; check the ps' "
-                      "--coordinator and this coordinator's --data-dir or --state; if what the ps holds is not needed, start it with an empty --data-dir",
+      absl::StrFormat("hello.cluster_id: the data directory of ps \"%s\" holds jobs of cluster %016x, this "
+                      "coordinator's cluster is %016x; check the ps' "
+                      "--coordinator and this coordinator's --data-dir or --state; if what the ps holds is not needed, "
+                      "start it with an empty --data-dir",
                       hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
 }
 
@@ -113,8 +115,7 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
   const v1::NodeMessage& m = event.message;
   const bool worker = node->role == v1::WORKER, ps = node->role == v1::PS;
   switch (m.kind_case()) {
-    case v1::NodeMessage::kHeartbeat:
-      return OnHeartbeat(*node, m.heartbeat());
+    case v1::NodeMessage::kHeartbeat: return OnHeartbeat(*node, m.heartbeat());
     case v1::NodeMessage::kPartitionsReady:
       if (ps) return OnPartitionsReady(*node, m.partitions_ready());
       break;
@@ -133,8 +134,7 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
     case v1::NodeMessage::kFinalized:
       if (worker) return OnFinalized(*node, m.finalized());
       break;
-    case v1::NodeMessage::kJobError:
-      return OnJobError(*node, m.job_error());
+    case v1::NodeMessage::kJobError: return OnJobError(*node, m.job_error());
     case v1::NodeMessage::kBackupReport:
       if (ps) return OnBackupReport(*node, m.backup_report());
       break;
@@ -154,8 +154,7 @@ void ClusterCore::OnNodeSays(const NodeSays& event) {
       if (ps) return OnFigures(*node, m.figures());
       break;
     case v1::NodeMessage::kHello:
-    case v1::NodeMessage::KIND_NOT_SET:
-      break;
+    case v1::NodeMessage::KIND_NOT_SET: break;
   }
   Warn("%s \"%s\" sent a message of kind %d, which is not its to send; ignored", RoleText(node->role), node->name,
        m.kind_case());
@@ -241,17 +240,22 @@ void ClusterCore::ReconcilePs(const Membership::Admission& admission, const v1::
       node.hosting[held.job_id()] = 0;
       continue;
     }
-    // Others took its place while it was away, or the job was deleted. But what was given out is known, and in no later generation.
+    // Others took its place while it was away, or the job was deleted. But what was given out is known, and in no later
+    // generation.
     if (held.job_id() >= next_job_id_ || (job != nullptr && held.generation() > job->status.generation())) {
-      Warn("ps \"%s\" holds partitions of job %d in generation %d, which this coordinator has not given to it: its state is older than the ps' data; "
-           "the ps drops them", node.name, held.job_id(), held.generation());
+      Warn(
+          "ps \"%s\" holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
+          "state is older than the ps' data; "
+          "the ps drops them",
+          node.name, held.job_id(), held.generation());
     } else {
       moved_away.push_back(absl::StrCat(held.job_id()));
     }
     Send(node, MakeDropJob(held.job_id()));
   }
   if (!moved_away.empty()) {
-    Log("ps \"%s\" drops its old partitions of jobs that went on without it, or were deleted: %s", node.name, absl::StrJoin(moved_away, ", "));
+    Log("ps \"%s\" drops its old partitions of jobs that went on without it, or were deleted: %s", node.name,
+        absl::StrJoin(moved_away, ", "));
   }
   for (const uint64_t id : ByUrgency()) {
     Job& job = jobs_.at(id);
@@ -270,10 +274,11 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   // A process that was started anew serves nothing before it is told to, whatever its directory holds.
   const bool anew = !admission.same_process;
   if (held_generation > generation && held_generation - generation > kGenerationsAheadMax) {
-    return LeavePsOut(job, node,
-                      absl::StrFormat("ps \"%s\": what it holds of job %d is in generation %d, but the job is in %d: its data "
-                                      "directory is another cluster's, or damaged; start it with an empty one",
-                                      node.name, job.id(), held_generation, generation));
+    return LeavePsOut(
+        job, node,
+        absl::StrFormat("ps \"%s\": what it holds of job %d is in generation %d, but the job is in %d: its data "
+                        "directory is another cluster's, or damaged; start it with an empty one",
+                        node.name, job.id(), held_generation, generation));
   }
   if (anew) job.untold.insert(node.name);
   if (anew && job.ran()) NoteReturned(job, node, held);
@@ -295,8 +300,9 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups()) return NewGeneration(job);
   if (moved) StoreJob(job);
   int covered = 0;
-  const bool to_be_kept = job.finalizing() && held != nullptr &&
-                          std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
+  const bool to_be_kept =
+      job.finalizing() && held != nullptr &&
+      std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
   if (!job.untold.contains(node.name) && held_generation == generation && held != nullptr) {
     for (const v1::HeldPartition& p : held->partitions()) covered += MarkReady(job, node.name, p);
   }
@@ -305,8 +311,8 @@ void ClusterCore::ReconcilePsJob(Job& job, const Membership::Admission& admissio
   AllReady(job);
 }
 
-// The process is the same, but it does not name a copy that had everything: its store failed, and the copy went with it. It says so itself
-// (OnJobError), but perhaps of an earlier generation, and in any case later.
+// The process is the same, but it does not name a copy that had everything: its store failed, and the copy went with
+// it. It says so itself (OnJobError), but perhaps of an earlier generation, and in any case later.
 void ClusterCore::NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
   if (LeftOut(job, node)) return;
   // It is on its way from one generation to another, and names nothing for a moment.
@@ -319,7 +325,8 @@ void ClusterCore::NoteLostMemory(Job& job, const ClusterNode& node, const v1::He
                                                       [&](const auto& h) { return h.partition() == p.partition(); });
     if (named) continue;
     const std::string why = absl::StrFormat(
-        "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name, p.partition());
+        "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name,
+        p.partition());
     TellWarning(job, "goes on without %s", why);
     job.left_out[node.name] = {node.incarnation, why};
     StoreJob(job);
@@ -381,7 +388,8 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
     // Of before the job fell back, or was filled from a checkpoint.
     if (progress.generation() < std::max(job->rollback_generation, job->restored_in)) continue;
     if (!job->ReplicasOf(node.name).empty()) job->stragglers.Heard(node.name, progress.replica_ms(), now_);
-    if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 && IsLossScale(progress.loss_scale()))
+    if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
+        IsLossScale(progress.loss_scale()))
       job->status.set_loss_scale(progress.loss_scale());
     job->progress->Reached(job->ReplicasOf(node.name), progress.step(), now_);
     Advance(*job);
@@ -391,7 +399,7 @@ void ClusterCore::OnHeartbeat(ClusterNode& node, const v1::Heartbeat& heartbeat)
 
 void ClusterCore::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
   Job* job = Find(report.job_id());
-  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
+  if (job == nullptr || !job->running() || !job->progress) return;                         // it ended meanwhile
   if (report.generation() < std::max(job->rollback_generation, job->restored_in)) return;  // likewise
   absl::StatusOr<bool> counted = job->progress->Count(report, job->status, now_);
   if (!counted.ok()) {
@@ -450,8 +458,8 @@ bool ClusterCore::OthersMayWork(const Job& job, const NodeName& worker) {
                      [&](const ClusterNode* w) { return w->name != worker && MayWork(job, *w); });
 }
 
-// Whether every partition that this ps serves has another copy that can be promoted, as soon as its ps is connected: after a
-// change of the leader it may not be yet.
+// Whether every partition that this ps serves has another copy that can be promoted, as soon as its ps is connected:
+// after a change of the leader it may not be yet.
 bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
   return std::all_of(job.status.partitions().begin(), job.status.partitions().end(), [&](const auto& p) {
     if (p.primary() != ps) return true;
@@ -464,8 +472,8 @@ bool ClusterCore::OthersServe(const Job& job, const NodeName& ps) const {
 
 // ---- drains, faults ----
 
-// A ps says that its store is of no use, a worker that its device is lost: it is given nothing more, and what it has moves away as from one
-// that is drained.
+// A ps says that its store is of no use, a worker that its device is lost: it is given nothing more, and what it has
+// moves away as from one that is drained.
 void ClusterCore::NoteFault(ClusterNode& node, const std::string& fault) {
   if (node.fault == fault) return;
   node.fault = fault;
@@ -478,7 +486,8 @@ void ClusterCore::NoteFault(ClusterNode& node, const std::string& fault) {
 std::string ClusterCore::FaultsText() const {
   std::string text;
   for (const auto& [name, node] : members_.nodes()) {
-    if (node.alive && node.role == v1::PS && !node.fault.empty()) absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
+    if (node.alive && node.role == v1::PS && !node.fault.empty())
+      absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
   }
   return text;
 }
@@ -496,9 +505,9 @@ void ClusterCore::OnDrain(const DrainNode& event) {
     const bool others =
         std::any_of(all.begin(), all.end(), [&](const ClusterNode* n) { return n->name != name && !n->leaving(); });
     if (!others) {
-      return ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
-                                         "ps \"%s\" holds partitions, and no other ps is there to take them; start one",
-                                         name)));
+      return ReplyError(event.reply,
+                        absl::FailedPreconditionError(absl::StrFormat(
+                            "ps \"%s\" holds partitions, and no other ps is there to take them; start one", name)));
     }
   }
   if (node->draining != draining) {

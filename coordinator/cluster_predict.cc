@@ -1,5 +1,6 @@
-// Predict: the split is cut into many short shards whose outputs are one block each. Blocks that are done wait here until
-// the caller has taken those before them; new shards are handed out as it takes them, so that a slow one costs no memory.
+// Predict: the split is cut into many short shards whose outputs are one block each. Blocks that are done wait here
+// until the caller has taken those before them; new shards are handed out as it takes them, so that a slow one costs no
+// memory.
 #include <algorithm>
 #include <utility>
 

@@ -48,7 +48,8 @@ std::string ClusterCore::QueuedReason(const Job& job) const {
                            1 + job.status.spec().backups(), job.status.spec().backups(), FaultsText());
   }
   if (std::string text = NobodyFitsText(job); !text.empty()) return text;
-  const size_t needed = WorkersNeeded(job), usable = MostOfOneDevice(job, /*free=*/false), free = MostOfOneDevice(job, /*free=*/true);
+  const size_t needed = WorkersNeeded(job), usable = MostOfOneDevice(job, /*free=*/false),
+               free = MostOfOneDevice(job, /*free=*/true);
   if (usable < needed) return absl::StrFormat("waits for workers: %d alive, min_workers is %d", usable, needed);
   if (free < needed)
     return absl::StrFormat("waits for free slots: %d of %d workers have one, it needs %d", free, usable, needed);
@@ -63,7 +64,8 @@ std::string ClusterCore::Reason(const Job& job) const {
                            std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
   }
   if (job.starting() && !job.restore_from.empty()) {
-    if (now_ < job.restore_not_before) return "the checkpoint could not be restored, it is tried again in a moment; see the log";
+    if (now_ < job.restore_not_before)
+      return "the checkpoint could not be restored, it is tried again in a moment; see the log";
     if (job.restore_worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
     return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
   }
@@ -79,18 +81,22 @@ std::string ClusterCore::Reason(const Job& job) const {
     return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
   }
   if (job.running() && now_ - job.checkpoint_wanted_since >= kStalledAfter) {
-    return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log", job.status.chief(),
-                           job.status.epochs_open());
+    return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log",
+                           job.status.chief(), job.status.epochs_open());
   }
   if (job.running() && now_ - job.saves_waited_since >= kStalledAfter) {
-    return absl::StrFormat("epoch %d waits for %d model files to be written, before their checkpoints are removed (checkpoints.keep_max is %d); see the "
-                           "workers' logs",
-                           job.status.epochs_open() + 1, job.saves.size(), job.status.spec().checkpoints().keep_max());
+    return absl::StrFormat(
+        "epoch %d waits for %d model files to be written, before their checkpoints are removed (checkpoints.keep_max "
+        "is %d); see the "
+        "workers' logs",
+        job.status.epochs_open() + 1, job.saves.size(), job.status.spec().checkpoints().keep_max());
   }
   if (job.running() && job.files_until != absl::InfiniteFuture()) {
-    return absl::StrFormat("all steps are done; %d model files and the summaries of %d epochs are not written yet, it waits at most a minute for them: see "
-                           "its notes and the workers' logs",
-                           job.saves.size(), WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries_written : 0);
+    return absl::StrFormat(
+        "all steps are done; %d model files and the summaries of %d epochs are not written yet, it waits at most a "
+        "minute for them: see "
+        "its notes and the workers' logs",
+        job.saves.size(), WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries_written : 0);
   }
   if (job.running() && now_ - job.progress->last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
@@ -98,7 +104,8 @@ std::string ClusterCore::Reason(const Job& job) const {
     for (int32_t r : slowest) workers.insert(job.status.replicas(r).worker());
     const std::string warning = WarningText(job);
     return absl::StrFormat("no step was finished for a while: replicas %s are behind, on %s; see their logs%s%s",
-                           ReplicaListText(slowest), absl::StrJoin(workers, ", "), warning.empty() ? "" : "; ", warning);
+                           ReplicaListText(slowest), absl::StrJoin(workers, ", "), warning.empty() ? "" : "; ",
+                           warning);
   }
   return WarningText(job);
 }
@@ -116,9 +123,10 @@ std::string ClusterCore::KeepReason(const Job& job) const {
   std::string text;
   for (const auto& [name, what] : writing) {
     const ClusterNode* ps = members_.Find(name);
-    absl::StrAppendFormat(&text, "%sps \"%s\" writes the last values of %d partitions (%.1f MiB, and the optimizer's) to its disk%s",
-                          text.empty() ? "" : "; ", name, what.first, static_cast<double>(what.second) / (1 << 20),
-                          ps == nullptr || ps->fault.empty() ? "" : absl::StrCat(", but ", ps->fault));
+    absl::StrAppendFormat(
+        &text, "%sps \"%s\" writes the last values of %d partitions (%.1f MiB, and the optimizer's) to its disk%s",
+        text.empty() ? "" : "; ", name, what.first, static_cast<double>(what.second) / (1 << 20),
+        ps == nullptr || ps->fault.empty() ? "" : absl::StrCat(", but ", ps->fault));
   }
   return text;
 }
@@ -127,15 +135,18 @@ std::string ClusterCore::KeepReason(const Job& job) const {
 std::string ClusterCore::NotFiniteText(const Job& job) {
   if (!job.status.has_not_finite_step()) return "";
   const int64_t step = job.status.not_finite_step();
-  const std::string since = absl::StrFormat("since step %d (epoch %d)", step, step / std::max<int64_t>(1, job.status.steps_per_epoch()) + 1);
+  const std::string since =
+      absl::StrFormat("since step %d (epoch %d)", step, step / std::max<int64_t>(1, job.status.steps_per_epoch()) + 1);
   if (job.has_best) return absl::StrCat("the loss was not finite ", since, ", the weights are those of the best epoch");
-  return absl::StrCat("warning: the loss is not finite ", since, ": the weights are of no use; lower optimizer.learning_rate, or check the data");
+  return absl::StrCat("warning: the loss is not finite ", since,
+                      ": the weights are of no use; lower optimizer.learning_rate, or check the data");
 }
 
 // What a user should know of a job that has run, for good.
 std::string ClusterCore::LastingText(const Job& job) const {
   std::string text = StopText(job);
-  if (const std::string loss = NotFiniteText(job); !loss.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", loss);
+  if (const std::string loss = NotFiniteText(job); !loss.empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", loss);
   if (const std::string bits = BitsText(job); !bits.empty()) absl::StrAppend(&text, text.empty() ? "" : "; ", bits);
   return text;
 }

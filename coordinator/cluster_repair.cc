@@ -89,8 +89,7 @@ bool ClusterCore::Recruit(Job& job) {
     std::erase_if(reachable, [&](const PsLoad& load) {
       return LinkCut(p.primary(), load.name) || (job.finished() && !MayRecruit(load.name, recruited));
     });
-    const NodeName target =
-        moves ? move->second : shifts ? shift->second.second : PickCopy(holders, hosts, reachable);
+    const NodeName target = moves ? move->second : shifts ? shift->second.second : PickCopy(holders, hosts, reachable);
     if (target.empty()) continue;
     v1::BackupPlacement& b = *p.add_backups();
     b.set_node(target);
@@ -155,7 +154,8 @@ void ClusterCore::TendEnded() {
   std::vector<uint64_t> due;
   for (const auto& [id, job] : jobs_) {
     if (!job.finished() || job.status.partitions_size() == 0) continue;
-    if (job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || now_ >= job.balance_at) due.push_back(id);
+    if (job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || now_ >= job.balance_at)
+      due.push_back(id);
   }
   std::rotate(due.begin(), std::upper_bound(due.begin(), due.end(), last_tended_), due.end());
   if (due.size() > kEndedPerTick) due.resize(kEndedPerTick);

@@ -36,7 +36,8 @@ bool ClusterCore::AllCameBack(const Job& job) {
   for (size_t i = 0; i < job.at.size(); ++i) {
     const bool known = i < job.final_versions.size();
     if (!known && !at_last_step) return false;
-    if (job.at[i].version() != (known ? job.final_versions[i] : static_cast<uint64_t>(job.status.total_steps()))) return false;
+    if (job.at[i].version() != (known ? job.final_versions[i] : static_cast<uint64_t>(job.status.total_steps())))
+      return false;
   }
   return true;
 }
@@ -57,8 +58,8 @@ bool ClusterCore::FallBack(Job& job) {
     if (!RestoreInstead(job, kNotTheBest)) EndJob(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
   }
-  // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the workers
-  // send again. Without one the workers are ahead, even where all partitions agree.
+  // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the
+  // workers send again. Without one the workers are ahead, even where all partitions agree.
   if (LogsBeforeReply(job.status.spec().durability()) && most - least <= 1) return false;
   std::optional<uint64_t> to = least;
   for (bool lowered = true; lowered && to;) {
@@ -104,7 +105,9 @@ bool ClusterCore::GoOnFromWhatIsLeft(Job& job) {
     if (!RestoreInstead(job, kNotTheBest)) EndJob(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
   }
-  TellWarning(job, "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
+  TellWarning(
+      job,
+      "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
   job.rollback_generation = job.status.generation();
   if (job.progress) job.progress->RollBack(0, now_);
   job.checkpoint_heard = absl::InfinitePast();

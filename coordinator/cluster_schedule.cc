@@ -64,7 +64,8 @@ double FactorOf(const std::map<NodeName, double>& stragglers, const NodeName& wo
 }
 
 // The load of the most loaded worker for its slots and its speed: what decides the time of a step.
-double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers, const std::map<NodeName, double>& stragglers) {
+double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers,
+                 const std::map<NodeName, double>& stragglers) {
   const std::map<NodeName, int32_t> held = CountByOwner(owners);
   double worst = 0;
   for (const WorkerCapacity& w : workers) {
@@ -76,7 +77,8 @@ double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCa
 
 }  // namespace
 
-// all: also who computes what of the jobs that run; else the queue alone, and they may grow where nobody waits any more.
+// all: also who computes what of the jobs that run; else the queue alone, and they may grow where nobody waits any
+// more.
 void ClusterCore::Schedule(bool all) {
   ForgetEnded();
   reasons_due_ = true;
@@ -98,10 +100,13 @@ void ClusterCore::Schedule(bool all) {
   }
 }
 
-int32_t ClusterCore::FreeSlots(const ClusterNode& worker) const { return std::max(0, worker.slots - usage_.ReplicasOn(worker.name)); }
+int32_t ClusterCore::FreeSlots(const ClusterNode& worker) const {
+  return std::max(0, worker.slots - usage_.ReplicasOn(worker.name));
+}
 
-// Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not asked
-// while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its compute_dtype.
+// Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not
+// asked while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its
+// compute_dtype.
 std::vector<ClusterNode*> ClusterCore::Askable(v1::Role role, const Job* job, bool computes) {
   std::vector<ClusterNode*> all = members_.Connected(role);
   if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });
@@ -155,8 +160,9 @@ bool ClusterCore::StartQueued() {
   return false;
 }
 
-// The workers that may share the job, of one kind of device, with the slots that it can have on each: those that have replicas of it, then
-// free ones. Without may_change_device it stays on the kind that it is on, as long as a worker has replicas of it.
+// The workers that may share the job, of one kind of device, with the slots that it can have on each: those that have
+// replicas of it, then free ones. Without may_change_device it stays on the kind that it is on, as long as a worker has
+// replicas of it.
 std::vector<WorkerCapacity> ClusterCore::WorkersFor(const Job& job, bool may_change_device) {
   const std::map<NodeName, int32_t> own_replicas = CountByOwner(job.owners());
   std::vector<WorkerCapacity> members, others, all;
@@ -202,7 +208,9 @@ void ClusterCore::RelieveStragglers(Job& job) {
     const double factor = FactorOf(stragglers, slow.name);
     if (factor <= 1 || held[slow.name] == 0 || held[slow.name] * factor / slow.slots < before) continue;
     const WorkerCapacity* best = nullptr;
-    const auto load = [&](const WorkerCapacity& w) { return (held[w.name] + 1) * FactorOf(stragglers, w.name) / w.slots; };
+    const auto load = [&](const WorkerCapacity& w) {
+      return (held[w.name] + 1) * FactorOf(stragglers, w.name) / w.slots;
+    };
     for (const WorkerCapacity& w : workers) {
       if (w.name != slow.name && (best == nullptr || load(w) < load(*best))) best = &w;
     }
@@ -216,7 +224,8 @@ void ClusterCore::RelieveStragglers(Job& job) {
 
 std::vector<NodeName> ClusterCore::PlaceUnits(const Job& job, std::vector<WorkerCapacity> workers) {
   const int32_t group = LocalSyncOf(job.status.spec());
-  return OwnersOfReplicas(PlaceReplicas(job.status.spec().replicas() / group, ByUnits(std::move(workers), group)), group);
+  return OwnersOfReplicas(PlaceReplicas(job.status.spec().replicas() / group, ByUnits(std::move(workers), group)),
+                          group);
 }
 
 void ClusterCore::Rebalance(Job& job, bool may_grow) {
@@ -231,7 +240,8 @@ void ClusterCore::Rebalance(Job& job, bool may_grow) {
       w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
     std::vector<NodeName> spread = RebalanceReplicas(owners, by_speed);
     const double gain = stragglers.empty() ? 1 : kStragglerGain;
-    if (WorstLoad(spread, workers, stragglers) < gain * WorstLoad(owners, workers, stragglers)) owners = std::move(spread);
+    if (WorstLoad(spread, workers, stragglers) < gain * WorstLoad(owners, workers, stragglers))
+      owners = std::move(spread);
   }
   if (owners != before) SetOwners(job, OwnersOfReplicas(owners, group));
 }
@@ -248,7 +258,8 @@ void ClusterCore::SetOwners(Job& job, const std::vector<NodeName>& owners, const
   }
   if (chief != job.status.chief() && job.running() && job.progress && job.status.spec().has_checkpoints()) {
     bool finished = !chief.empty();
-    for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) finished = finished && (owners[r] != chief || job.progress->finished()[r]);
+    for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r)
+      finished = finished && (owners[r] != chief || job.progress->finished()[r]);
     job.late_chief_since = finished ? now_ : absl::InfiniteFuture();
   }
   if (chief != job.status.chief()) NoteFormerChief(job);
@@ -281,7 +292,8 @@ void ClusterCore::SendAssignments(Job& job) {
       known->second.replicas.clear();  // it has the job's model and data until the job ends, and is told of that
     } else {
       const bool chief = job.status.chief() == node->name;
-      // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no checkpoints.
+      // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no
+      // checkpoints.
       const bool told_chief = known != node->running.end() && known->second.chief.value_or(false);
       if (known != node->running.end() && known->second.generation == job.status.generation() &&
           known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {

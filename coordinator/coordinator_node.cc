@@ -33,7 +33,9 @@ constexpr absl::Duration kStopGrace = absl::Seconds(2);
 constexpr absl::Duration kPauseAfterError = absl::Seconds(2);
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
-bool IsLoopback(const std::string& host) { return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]"; }
+bool IsLoopback(const std::string& host) {
+  return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
+}
 bool IsAnyHost(const std::string& host) { return host == "0.0.0.0" || host == "[::]"; }
 
 // leader: its address, or empty.
@@ -44,8 +46,9 @@ absl::Status StandsBy(const std::string& leader, const std::string& text) {
 }
 
 absl::Status LedBy(const SeenLeader& leader) {
-  absl::Status status = StandsBy(leader.record.address(), absl::StrFormat("this coordinator stands by; the leader is \"%s\" at %s",
-                                                                          leader.record.name(), leader.record.address()));
+  absl::Status status =
+      StandsBy(leader.record.address(), absl::StrFormat("this coordinator stands by; the leader is \"%s\" at %s",
+                                                        leader.record.name(), leader.record.address()));
   if (!leader.http.empty()) status.SetPayload(kLeaderHttpPayload, absl::Cord(leader.http));
   return status;
 }
@@ -78,7 +81,8 @@ class CoordinatorNode::Impl {
   absl::Status ListenHttp() {
     if (options_.http.empty()) return absl::OkStatus();
     if (const std::string& advertise = options_.http_advertise; !advertise.empty()) {
-      if (const absl::Status status = ParseAddress(advertise).status(); !status.ok()) return Annotate(status, "--http-advertise");
+      if (const absl::Status status = ParseAddress(advertise).status(); !status.ok())
+        return Annotate(status, "--http-advertise");
     }
     dashboard_ = std::make_unique<Dashboard>(&driver_, &clock_, address());
     HttpServerOptions options;
@@ -198,7 +202,8 @@ class CoordinatorNode::Impl {
   // Nobody is sent from another machine to this one's loopback address: that would be his own.
   std::string HttpForOthers() const {
     const bool named = !options_.http_advertise.empty();  // through a published port, or a proxy on this machine
-    const bool reached = http_ != nullptr && (named || !IsLoopback(HostOf(http_->address())) || IsLoopback(HostOf(address())));
+    const bool reached =
+        http_ != nullptr && (named || !IsLoopback(HostOf(http_->address())) || IsLoopback(HostOf(address())));
     return reached ? http() : "";
   }
 

@@ -22,9 +22,9 @@ struct CoordinatorNodeOptions {
   CoordinatorOptions core;
   std::string listen = "127.0.0.1:7070";  // host:port; port 0: chosen by the system
   std::string advertise;                  // host or host:port under which nodes and users reach it; empty: as in listen
-  std::string http;                       // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
-  std::string http_advertise;             // host:port under which browsers reach those; empty: as in http, or at advertise's host
-  std::string tls_dir;                    // of the pages, as UseTls has it for gRPC; empty: plain
+  std::string http;            // host:port of the pages (dashboard.h); port 0: chosen by the system; empty: none
+  std::string http_advertise;  // host:port under which browsers reach those; empty: as in http, or at advertise's host
+  std::string tls_dir;         // of the pages, as UseTls has it for gRPC; empty: plain
   // Called once, on a thread of the node, when the state cannot be stored any more: the process should end and be
   // started again. Not with etcd.
   std::function<void(const absl::Status&)> on_fatal;

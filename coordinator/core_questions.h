@@ -1,8 +1,9 @@
-// CoreQuestions: reading the cluster's state from a thread that waits for the answer, as HTTP's do. JobService's calls go the same way, but need no
-// thread meanwhile.
+// CoreQuestions: reading the cluster's state from a thread that waits for the answer, as HTTP's do. JobService's calls
+// go the same way, but need no thread meanwhile.
 //
-// Thread-safe. Invariants: 1. Nobody waits longer than `patience`, and at most kWaitingMax questions wait for the core: it is never blocked, and what
-// is asked of it has a bound however many ask. 2. A question that nobody waits for any more is still carried out, and its answer dropped.
+// Thread-safe. Invariants: 1. Nobody waits longer than `patience`, and at most kWaitingMax questions wait for the core:
+// it is never blocked, and what is asked of it has a bound however many ask. 2. A question that nobody waits for any
+// more is still carried out, and its answer dropped.
 #pragma once
 
 #include <functional>
@@ -25,9 +26,11 @@ class CoreQuestions {
   static constexpr size_t kWaitingMax = 64;
 
   // Driver and clock (thread-safe) outlive it.
-  CoreQuestions(ClusterDriver* driver, Clock* clock, absl::Duration patience = kPatience) : driver_(driver), clock_(clock), patience_(patience) {}
+  CoreQuestions(ClusterDriver* driver, Clock* clock, absl::Duration patience = kPatience)
+      : driver_(driver), clock_(clock), patience_(patience) {}
 
-  // Errors: the question's own; UNAVAILABLE this coordinator does not lead (kLeaderPayload); DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED the core is busy.
+  // Errors: the question's own; UNAVAILABLE this coordinator does not lead (kLeaderPayload); DEADLINE_EXCEEDED,
+  // RESOURCE_EXHAUSTED the core is busy.
   template <typename T>
   absl::StatusOr<T> Ask(std::function<absl::StatusOr<T>(const ClusterCore&, absl::Time now)> question) {
     struct Reply {
@@ -39,7 +42,8 @@ class CoreQuestions {
       absl::MutexLock lock(&reply->mutex);
       reply->answer = std::move(answer);
     };
-    if (!Post([put, question = std::move(question)](const ClusterCore& core, absl::Time now) { put(question(core, now)); },
+    if (!Post([put, question = std::move(question)](const ClusterCore& core,
+                                                    absl::Time now) { put(question(core, now)); },
               [put](const absl::Status& status) { put(status); })) {
       return absl::ResourceExhaustedError("the coordinator is busy: too many questions wait; try again later");
     }
@@ -57,7 +61,8 @@ class CoreQuestions {
     return Ask<bool>([](const ClusterCore&, absl::Time) { return true; }).status();
   }
 
-  // How long the question that has waited longest has waited for the core. Asks one where none waits, for the next call.
+  // How long the question that has waited longest has waited for the core. Asks one where none waits, for the next
+  // call.
   absl::Duration Silence() {
     absl::Duration silence;
     bool idle = false;
@@ -77,7 +82,8 @@ class CoreQuestions {
   };
 
   // One of the two is called. False: too many wait.
-  bool Post(std::function<void(const ClusterCore&, absl::Time)> query, std::function<void(const absl::Status&)> otherwise) {
+  bool Post(std::function<void(const ClusterCore&, absl::Time)> query,
+            std::function<void(const absl::Status&)> otherwise) {
     const absl::Time now = clock_->Now();
     {
       absl::MutexLock lock(&waiting_->mutex);
@@ -103,7 +109,8 @@ class CoreQuestions {
   ClusterDriver* const driver_;
   Clock* const clock_;
   const absl::Duration patience_;
-  const std::shared_ptr<Waiting> waiting_ = std::make_shared<Waiting>();  // outlives us in questions that are still to be carried out
+  const std::shared_ptr<Waiting> waiting_ =
+      std::make_shared<Waiting>();  // outlives us in questions that are still to be carried out
 };
 
 }  // namespace cairn

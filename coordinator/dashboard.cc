@@ -22,7 +22,9 @@ constexpr char kJson[] = "application/json";
 constexpr size_t kRowsMax = 200;
 constexpr absl::string_view kJobPrefix = "/api/v1/jobs/";
 
-HttpAnswer Text(int status, absl::string_view text) { return {status, "text/plain; charset=utf-8", absl::StrCat(text, "\n"), {}}; }
+HttpAnswer Text(int status, absl::string_view text) {
+  return {status, "text/plain; charset=utf-8", absl::StrCat(text, "\n"), {}};
+}
 
 HttpAnswer Page(const char* content_type, std::string_view body) { return {200, content_type, std::string(body), {}}; }
 
@@ -73,7 +75,8 @@ absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
   part.limit = std::min(part.limit, kRowsMax);
   const auto it = request.query.find("jobs");
   const std::string jobs = it == request.query.end() ? "all" : it->second;
-  if (jobs != "all" && jobs != "active" && jobs != "ended") return absl::InvalidArgumentError("jobs: all, active or ended is expected");
+  if (jobs != "all" && jobs != "active" && jobs != "ended")
+    return absl::InvalidArgumentError("jobs: all, active or ended is expected");
   part.jobs = jobs == "all" ? JobsShown::kAll : jobs == "active" ? JobsShown::kActive : JobsShown::kEnded;
   return part;
 }
@@ -100,7 +103,9 @@ HttpAnswer Dashboard::Answer(const HttpRequest& request) {
     return leads.ok() ? Page("text/html; charset=utf-8", kDashboardHtml) : Refuse(leads, request);
   }
   if (absl::StartsWith(path, "/api/v1/")) return Api(request);
-  return Text(404, "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs and /api/v1/jobs/ID");
+  return Text(404,
+              "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs and "
+              "/api/v1/jobs/ID");
 }
 
 absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
@@ -133,10 +138,11 @@ absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which) {
     absl::MutexLock lock(&mutex_);
     if (which == which_ && clock_->Now() - job_.at < kFresh) return job_.answer;
   }
-  absl::StatusOr<JobPtr> job = questions_.Ask<JobPtr>([request = WhichJob(which)](const ClusterCore& core, absl::Time now) -> absl::StatusOr<JobPtr> {
-    CAIRN_ASSIGN_OR_RETURN(v1::JobStatus status, core.GetJob(request, now));
-    return std::make_shared<const v1::JobStatus>(std::move(status));
-  });
+  absl::StatusOr<JobPtr> job = questions_.Ask<JobPtr>(
+      [request = WhichJob(which)](const ClusterCore& core, absl::Time now) -> absl::StatusOr<JobPtr> {
+        CAIRN_ASSIGN_OR_RETURN(v1::JobStatus status, core.GetJob(request, now));
+        return std::make_shared<const v1::JobStatus>(std::move(status));
+      });
   absl::MutexLock lock(&mutex_);
   which_ = which;
   job_ = {job, clock_->Now()};
@@ -151,7 +157,8 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
   }
   const bool overview = path == "/api/v1/overview";
   if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs") {
-    return Text(404, "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID and /api/v1/overview");
+    return Text(404,
+                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID and /api/v1/overview");
   }
   const absl::StatusOr<OverviewPart> part = ReadPart(request);
   if (!part.ok()) return Text(400, part.status().message());
@@ -163,7 +170,9 @@ HttpAnswer Dashboard::Api(const HttpRequest& request) {
   if (!view.ok()) return Refuse(view.status(), request);
   const View& v = **view;
   if (path == "/api/v1/nodes") return Page(kJson, NodesJson(v.nodes) + "\n");
-  return Page(kJson, OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs, *part) + "\n");
+  return Page(
+      kJson,
+      OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs, *part) + "\n");
 }
 
 HttpAnswer Dashboard::Metrics() {
@@ -174,7 +183,9 @@ HttpAnswer Dashboard::Metrics() {
   } else if (!StandsBy(view.status())) {
     AddClusterIsDown(out);
   }
-  out.Add("cairn_coordinator_leader", "1 where this coordinator leads and its core answered; 0 where it stands by, or its core hangs", {}, view.ok());
+  out.Add("cairn_coordinator_leader",
+          "1 where this coordinator leads and its core answered; 0 where it stands by, or its core hangs", {},
+          view.ok());
   AddProcessMetrics(out);
   return Page(kMetricsContentType, out.Text());
 }
@@ -182,7 +193,8 @@ HttpAnswer Dashboard::Metrics() {
 HttpAnswer Dashboard::Health() {
   const absl::Duration silence = questions_.Silence();
   if (silence < kStuckAfter) return Text(200, "ok");
-  return Text(503, absl::StrFormat("the core has not answered for %s", absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))));
+  return Text(503, absl::StrFormat("the core has not answered for %s",
+                                   absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))));
 }
 
 HttpAnswer Dashboard::Ready() {

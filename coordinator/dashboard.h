@@ -1,17 +1,19 @@
-// Dashboard: what the coordinator answers over HTTP (--http): pages for people, JSON for scripts, figures for Prometheus, probes for Kubernetes.
+// Dashboard: what the coordinator answers over HTTP (--http): pages for people, JSON for scripts, figures for
+// Prometheus, probes for Kubernetes.
 //
 //   /                      the dashboard, with /dashboard.css and /dashboard.js
-//   /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID (or a name)   as `cairn nodes --json`, `cairn jobs --json`, `cairn job ID --json` print them
-//   /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page shows
-//   /metrics               what `cairn metrics` prints, and figures of this process
-//   /healthz               200 while this process works: its core has answered within kStuckAfter. For liveness probes
-//   /readyz                200 where it leads, or stands by and knows who leads: calls are answered or sent on. Else 503, and why
+//   /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID (or a name)   as `cairn nodes --json`, `cairn jobs --json`, `cairn job
+//   ID --json` print them /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page
+//   shows /metrics               what `cairn metrics` prints, and figures of this process /healthz               200
+//   while this process works: its core has answered within kStuckAfter. For liveness probes /readyz                200
+//   where it leads, or stands by and knows who leads: calls are answered or sent on. Else 503, and why
 //
-// A standby sends who asks for / and /api to the leader (307) where that one has HTTP too, else says who leads (503). Its /metrics are its own.
+// A standby sends who asks for / and /api to the leader (307) where that one has HTTP too, else says who leads (503).
+// Its /metrics are its own.
 //
-// Thread-safe. Invariants: 1. The core is asked for all nodes and jobs at most once in kFresh, however many ask, and copies no more of a job than a row
-// shows; for all of all jobs (/api/v1/jobs), and for the job that was asked for last, at most once in kFresh too. 2. An answer is there within
-// CoreQuestions::kPatience and the time to write it.
+// Thread-safe. Invariants: 1. The core is asked for all nodes and jobs at most once in kFresh, however many ask, and
+// copies no more of a job than a row shows; for all of all jobs (/api/v1/jobs), and for the job that was asked for
+// last, at most once in kFresh too. 2. An answer is there within CoreQuestions::kPatience and the time to write it.
 #pragma once
 
 #include <memory>

@@ -114,8 +114,8 @@ void LeaderElection::Loop() {
 std::optional<SeenLeader> LeaderElection::ReadLeader(const etcdserverpb::RangeResponse& response) const {
   SeenLeader leader;
   const v1::LeaderRecord& record = leader.record;
-  const bool known = leader.record.ParseFromString(response.kvs(0).value()) && IsPlain(record.address()) && IsPlain(record.name()) &&
-                     ParseAddress(record.address()).ok();
+  const bool known = leader.record.ParseFromString(response.kvs(0).value()) && IsPlain(record.address()) &&
+                     IsPlain(record.name()) && ParseAddress(record.address()).ok();
   if (!known) return std::nullopt;
   for (const etcdserverpb::KeyValue& kv : response.kvs()) {
     if (kv.key() == http_key_ && IsPlain(kv.value())) leader.http = kv.value();
@@ -124,7 +124,8 @@ std::optional<SeenLeader> LeaderElection::ReadLeader(const etcdserverpb::RangeRe
 }
 
 void LeaderElection::Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd) {
-  const std::string now = leader ? absl::StrCat(leader->record.SerializeAsString(), leader->http) : absl::StrCat("?", etcd.ok());
+  const std::string now =
+      leader ? absl::StrCat(leader->record.SerializeAsString(), leader->http) : absl::StrCat("?", etcd.ok());
   if (std::exchange(told_, now) != now) callbacks_.on_standby(leader, etcd);
 }
 

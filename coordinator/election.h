@@ -1,11 +1,11 @@
-// LeaderElection: which of several coordinators leads: the one to whose lease <prefix>/leader is bound (design §6). Beside it, bound to the same
-// lease, <prefix>/leader-http says where the leader's pages are.
+// LeaderElection: which of several coordinators leads: the one to whose lease <prefix>/leader is bound (design §6).
+// Beside it, bound to the same lease, <prefix>/leader-http says where the leader's pages are.
 //
 // Thread-safe. Callbacks run on the election's own thread, one at a time; they must not block for long: the lease is
 // renewed on that thread. Invariants:
 //   1. Between on_elected(term) and on_lost(term) this process believes to lead; by etcd's order of writes the terms of
-//      two processes never overlap: a write that compares the leader key's create revision with its term's own is refused
-//      from the moment on at which another could be elected.
+//      two processes never overlap: a write that compares the leader key's create revision with its term's own is
+//      refused from the moment on at which another could be elected.
 //   2. term.Valid() turns false by this process' own clock before etcd lets the lease lapse: it is counted from before
 //      each renewal was sent, less kMargin. So also a process that stood still does nothing more, whether it is told or
 //      not.

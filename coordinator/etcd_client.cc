@@ -41,8 +41,7 @@ bool IsTransient(const grpc::Status& status) {
     case grpc::StatusCode::DEADLINE_EXCEEDED:
     case grpc::StatusCode::CANCELLED:  // a member that stops cancels its calls; we never do
       return true;
-    default:
-      return false;
+    default: return false;
   }
 }
 

@@ -1,13 +1,14 @@
 // Evaluation: what ClusterCore knows of one Evaluate or Predict that is under way. Data only.
 //
-// The split is cut into shards that workers compute; one whose worker is lost, or fails at it, goes to another. One whose worker does not
-// answer is asked of another, too: each worker once, the next one after twice the time.
+// The split is cut into shards that workers compute; one whose worker is lost, or fails at it, goes to another. One
+// whose worker does not answer is asked of another, too: each worker once, the next one after twice the time.
 // Invariants:
 //   1. A shard counts once: with its first answer.
 //   2. Evaluate: all shards are handed out at once, at most evaluate_shards_max. Predict: a shard's outputs are one
 //      block of at most kBlockBytesMax, and only shards below `delivered` + kWindowMax are handed out, so that no more
 //      blocks than these are ever held for a slow reader.
-//   3. Predict: the reader has at most one block that it has not taken (`writing`); blocks go out in the order of shards.
+//   3. Predict: the reader has at most one block that it has not taken (`writing`); blocks go out in the order of
+//      shards.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,13 @@ struct Evaluation {
   static constexpr uint32_t kWindowMax = 64;  // 64 MiB of outputs
 
   struct Shard {
-    NodeName worker;  // empty: none yet
+    NodeName worker;   // empty: none yet
     absl::Time until;  // then another one is asked, too
     int asked = 0;
     int failures = 0;
     std::set<NodeName> slow;  // asked before, and may still answer
     std::set<NodeName> failed_on;
-    std::set<std::string> addresses;  // of the ps, as the worker was told
+    std::set<std::string> addresses;           // of the ps, as the worker was told
     std::optional<v1::PredictResponse> block;  // Predict: came, its shard's reply did not
 
     bool IsAskedOf(const NodeName& node) const { return worker == node || slow.contains(node); }
@@ -57,9 +58,9 @@ struct Evaluation {
   absl::Time inspect_until;
 
   // ---- shards ----
-  uint64_t examples = 0;     // of the split
-  uint32_t shards = 0;       // 0: not cut yet
-  uint32_t next_shard = 0;   // the first that was not handed out
+  uint64_t examples = 0;           // of the split
+  uint32_t shards = 0;             // 0: not cut yet
+  uint32_t next_shard = 0;         // the first that was not handed out
   std::map<uint32_t, Shard> open;  // handed out or to be handed out, not done
   v1::EvaluateResponse result;
   uint32_t done = 0;
@@ -67,7 +68,7 @@ struct Evaluation {
 
   // ---- Predict ----
   std::map<uint32_t, v1::PredictResponse> blocks;  // done, not delivered
-  uint32_t delivered = 0;  // shards; with `writing`, the last of them is on its way
+  uint32_t delivered = 0;                          // shards; with `writing`, the last of them is on its way
   bool writing = false;
 };
 

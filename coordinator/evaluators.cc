@@ -60,7 +60,8 @@ void ClusterCore::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
   if (!status.ok()) {
     // Where newer checkpoints took its place, that is no news.
     const auto& known = job->status.checkpoints();
-    const bool there = std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.weights; });
+    const bool there =
+        std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.weights; });
     if (!there) return;
     ++job->evaluator_failures[evaluation.step];
     return Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.weights, status.message());

@@ -71,9 +71,8 @@ struct DrainNode {
   v1::DrainNodeRequest request;
 };
 
-using Event =
-    std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob, DrainNode,
-                 PredictJob, PredictionTaken, PredictionGone>;
+using Event = std::variant<NodeUp, NodeSays, SessionClosed, Tick, SubmitJob, CancelJob, DeleteJob, EvaluateJob,
+                           DrainNode, PredictJob, PredictionTaken, PredictionGone>;
 
 // ---- effects, carried out in order ----
 
@@ -86,9 +85,8 @@ struct SendCommand {
   SessionToken session;
   v1::CoordinatorMessage message;
 };
-using ReplyBody =
-    std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse, v1::EvaluateResponse,
-                 v1::NodeStatus>;
+using ReplyBody = std::variant<std::monostate, v1::SubmitResponse, v1::JobStatus, v1::DeleteJobResponse,
+                               v1::EvaluateResponse, v1::NodeStatus>;
 struct Reply {
   ReplyToken token;
   absl::Status status;

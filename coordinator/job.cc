@@ -15,9 +15,7 @@ constexpr size_t kFormerChiefsKept = 16;
 
 }  // namespace
 
-bool Job::synchronous() const {
-  return IsSynchronous(status.spec());
-}
+bool Job::synchronous() const { return IsSynchronous(status.spec()); }
 
 std::vector<NodeName> Job::owners() const {
   std::vector<NodeName> owners;
@@ -163,7 +161,8 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   host.set_keep(job.finalizing() || job.finished());
   host.set_ended(job.finished());
   *host.mutable_spec() = job.status.spec();
-  if (anew && job.synchronous() && job.rollback_generation == job.status.generation()) host.set_rollback_to(job.rollback_to);
+  if (anew && job.synchronous() && job.rollback_generation == job.status.generation())
+    host.set_rollback_to(job.rollback_to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
     if (p.primary() != ps && !backup) continue;

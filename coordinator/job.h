@@ -1,5 +1,5 @@
-// Job: everything that the coordinator knows of one job. The part that must survive a restart is what ToStored has; the rest is learned again
-// from the nodes.
+// Job: everything that the coordinator knows of one job. The part that must survive a restart is what ToStored has; the
+// rest is learned again from the nodes.
 #pragma once
 
 #include <map>
@@ -42,9 +42,9 @@ struct Job {
 
   // STARTING, RUNNING, FINALIZING.
   std::optional<JobProgress> progress;
-  bool awaiting_ready = false;    // HostPartitions of this generation is not answered by every ps yet
-  std::vector<bool> ready;        // by partition, in this generation
-  std::vector<uint64_t> version;  // by partition: the highest that its ps has named
+  bool awaiting_ready = false;        // HostPartitions of this generation is not answered by every ps yet
+  std::vector<bool> ready;            // by partition, in this generation
+  std::vector<uint64_t> version;      // by partition: the highest that its ps has named
   std::vector<v1::HeldPartition> at;  // by partition, with `ready`: what its primary said
 
   // Of its copies (cluster_copies.cc), in every state once there are partitions.
@@ -54,7 +54,8 @@ struct Job {
   };
   // Copies whose process was started anew and that were given no role since: what their disk holds.
   std::map<std::pair<uint32_t, NodeName>, Returned> returned;
-  // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in Hello is its disk's.
+  // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in
+  // Hello is its disk's.
   std::set<NodeName> untold;
   std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
   struct Loss {
@@ -62,9 +63,9 @@ struct Job {
     bool busy = false;  // v1::BackupReport.busy
   };
   std::map<std::pair<uint32_t, NodeName>, Loss> lost;  // backups over to which their primary gets nothing, likewise
-  std::map<uint32_t, NodeName> moves;                 // partitions whose primary is to be elsewhere, for balance
+  std::map<uint32_t, NodeName> moves;                  // partitions whose primary is to be elsewhere, for balance
   std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // backups that are to be elsewhere, likewise: from, to
-  bool repair_due = true;                             // something changed since they were looked at
+  bool repair_due = true;                                    // something changed since they were looked at
   // What its copies lacked when they were looked at last (cluster_degraded.cc).
   struct Lack {
     int partitions = 0;              // with fewer backups in sync than the job asks for
@@ -73,7 +74,8 @@ struct Job {
   };
   Lack lack;
   absl::Time lacking_since = absl::InfiniteFuture();
-  // Of an ended job, until its turn (TendEnded): ps came or went; ps have to be told of their part anew, by a new generation.
+  // Of an ended job, until its turn (TendEnded): ps came or went; ps have to be told of their part anew, by a new
+  // generation.
   bool settle_due = false, renew_due = false;
   absl::Time balance_at = absl::InfinitePast();
   // Stored: see StoredJob.
@@ -83,7 +85,8 @@ struct Job {
   bool recovered = false;
 
   StragglerWatch stragglers;  // of its workers
-  absl::Time stragglers_at = absl::InfinitePast(), relieve_at = absl::InfinitePast();  // not looked at, not relieved before
+  absl::Time stragglers_at = absl::InfinitePast(),
+             relieve_at = absl::InfinitePast();  // not looked at, not relieved before
 
   // Nodes that cannot work for it.
   struct LeftOut {
@@ -117,8 +120,8 @@ struct Job {
   int32_t summaries_written = 0;
   std::vector<v1::SaveModel> saves;
   std::vector<NodeName> former_chiefs;  // the newest; they may still have to say that they wrote a checkpoint
-  int32_t files_missing = 0;  // that it asked for and that were given up
-  std::string file_missing;   // the first of them, and why
+  int32_t files_missing = 0;            // that it asked for and that were given up
+  std::string file_missing;             // the first of them, and why
   bool restores_best = false, has_best = false;
   // Not stored.
   struct Asked {
@@ -127,21 +130,22 @@ struct Job {
     absl::Time not_before = absl::InfinitePast();  // not asked again before
   };
   Asked save_asked, summaries_asked, best_asked;
-  int64_t best_asked_step = 0;                                  // of the last MarkBest
-  bool best_given_up = false;                                   // its weights could not be read: they are not tried again
-  int saves_of_epoch = -1;                                      // whose model files were asked for last
-  int save_failures = 0;                                        // of the first of `saves`
-  std::string save_error;                                       // the last of these
-  std::string summaries_error;                                  // the last one of a worker that could not write them
+  int64_t best_asked_step = 0;  // of the last MarkBest
+  bool best_given_up = false;   // its weights could not be read: they are not tried again
+  int saves_of_epoch = -1;      // whose model files were asked for last
+  int save_failures = 0;        // of the first of `saves`
+  std::string save_error;       // the last of these
+  std::string summaries_error;  // the last one of a worker that could not write them
   absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
   absl::Time checkpoint_heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
   int64_t checkpoint_failed_step = -1;                          // that could not be written, of the epoch to be decided
   absl::Time saves_waited_since = absl::InfiniteFuture();       // by the next epoch (SavesHoldUp)
-  absl::Time late_chief_since = absl::InfiniteFuture();         // its chief has that role since then, after all its steps, and said of no checkpoint yet
-  absl::Time files_until = absl::InfiniteFuture();              // all steps are done: its files are waited for
-  int64_t validations_sent = 0, validations_written = 0;        // for TensorBoard, up to these steps
-  std::vector<v1::StepValidation> step_figures;                 // for TensorBoard, not written yet
-  size_t step_figures_sent = 0;                                 // the first so many of them, to whom was asked
+  absl::Time late_chief_since =
+      absl::InfiniteFuture();  // its chief has that role since then, after all its steps, and said of no checkpoint yet
+  absl::Time files_until = absl::InfiniteFuture();        // all steps are done: its files are waited for
+  int64_t validations_sent = 0, validations_written = 0;  // for TensorBoard, up to these steps
+  std::vector<v1::StepValidation> step_figures;           // for TensorBoard, not written yet
+  size_t step_figures_sent = 0;                           // the first so many of them, to whom was asked
   int64_t step_figures_until = 0;
   absl::Time step_figures_at = absl::InfinitePast();
 
@@ -180,8 +184,8 @@ struct Job {
   v1::StoredJob ToStored() const;
 };
 
-// The checkpoint of the end of an epoch; null: there is none. Asynchronous replicas are not there at the same moment: the last one that was
-// taken within it.
+// The checkpoint of the end of an epoch; null: there is none. Asynchronous replicas are not there at the same moment:
+// the last one that was taken within it.
 const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch);
 
 // For the user: what a callback did, or could not do. The newest kNotesKept are kept.

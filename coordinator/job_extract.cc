@@ -29,8 +29,10 @@ void CopyPlain(const Message& from, const FieldDescriptor* field, Message* to) {
 
 void CopyMessages(const Message& from, const FieldDescriptor* field, Message* to) {
   const Reflection* reflection = from.GetReflection();
-  if (!field->is_repeated()) return reflection->MutableMessage(to, field)->CopyFrom(reflection->GetMessage(from, field));
-  for (int i = 0; i < reflection->FieldSize(from, field); ++i) reflection->AddMessage(to, field)->CopyFrom(reflection->GetRepeatedMessage(from, field, i));
+  if (!field->is_repeated())
+    return reflection->MutableMessage(to, field)->CopyFrom(reflection->GetMessage(from, field));
+  for (int i = 0; i < reflection->FieldSize(from, field); ++i)
+    reflection->AddMessage(to, field)->CopyFrom(reflection->GetRepeatedMessage(from, field, i));
 }
 
 void CopyField(const Message& from, const FieldDescriptor* field, Message* to) {
@@ -53,8 +55,7 @@ void CopyField(const Message& from, const FieldDescriptor* field, Message* to) {
       return CopyPlain<int32_t, &Reflection::GetEnumValue, &Reflection::SetEnumValue>(from, field, to);
     case FieldDescriptor::CPPTYPE_STRING:
       return CopyPlain<std::string, &Reflection::GetString, &Reflection::SetString>(from, field, to);
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return CopyMessages(from, field, to);
+    case FieldDescriptor::CPPTYPE_MESSAGE: return CopyMessages(from, field, to);
   }
 }
 
@@ -75,21 +76,22 @@ void CopyData(const JobStatus& from, JobStatus* to) {
 
 void CopyForList(const JobStatus& from, JobStatus* to) {
   CopyAllBut(from,
-             {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber, JobStatus::kPartitionsFieldNumber,
-              JobStatus::kEpochsFieldNumber, JobStatus::kEventsFieldNumber},
+             {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber,
+              JobStatus::kPartitionsFieldNumber, JobStatus::kEpochsFieldNumber, JobStatus::kEventsFieldNumber},
              to);
   CopyData(from, to);
   *to->mutable_epochs() = from.epochs();  // there may be thousands: by their own copy
   if (!from.has_spec()) return;
   CopyAllBut(from.spec(), {v1::JobSpec::kModelFieldNumber}, to->mutable_spec());
-  if (from.spec().has_model()) CopyAllBut(from.spec().model(), {v1::Model::kLayersFieldNumber}, to->mutable_spec()->mutable_model());
+  if (from.spec().has_model())
+    CopyAllBut(from.spec().model(), {v1::Model::kLayersFieldNumber}, to->mutable_spec()->mutable_model());
 }
 
 void CopyForRow(const JobStatus& from, JobStatus* to) {
   CopyAllBut(from,
-             {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber, JobStatus::kPartitionsFieldNumber,
-              JobStatus::kEpochsFieldNumber, JobStatus::kValidationsFieldNumber, JobStatus::kNotesFieldNumber,
-              JobStatus::kEventsFieldNumber},
+             {JobStatus::kSpecFieldNumber, JobStatus::kDataFieldNumber, JobStatus::kReplicasFieldNumber,
+              JobStatus::kPartitionsFieldNumber, JobStatus::kEpochsFieldNumber, JobStatus::kValidationsFieldNumber,
+              JobStatus::kNotesFieldNumber, JobStatus::kEventsFieldNumber},
              to);
   CopyData(from, to);
   if (from.has_spec()) CopyAllBut(from.spec(), {v1::JobSpec::kModelFieldNumber}, to->mutable_spec());

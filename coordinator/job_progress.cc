@@ -14,7 +14,8 @@ constexpr absl::Duration kFinishedByHeartbeat = absl::Seconds(5);
 // Workers say "finished" after the last validation: figures that are not there by then were lost, and are waited for
 // this long.
 constexpr absl::Duration kLastValidationTimeout = absl::Seconds(3);
-// Examples in a step of one replica, in the mean over an epoch: its last batch is short where it goes through the data once.
+// Examples in a step of one replica, in the mean over an epoch: its last batch is short where it goes through the data
+// once.
 double StepExamples(const v1::JobStatus& status) {
   const double steps = static_cast<double>(std::max<int64_t>(1, status.steps_per_epoch()));
   const double batch = static_cast<double>(status.spec().batch_size()) * std::max(1, status.spec().accumulate_steps());
@@ -29,11 +30,14 @@ constexpr int kLateEpochs = 2;
 constexpr size_t kOpenValidationsMax = 64;
 // Between two questions for figures.
 constexpr absl::Duration kFiguresAskedEvery = absl::Milliseconds(200);
-// An epoch whose figures its ps goes on to report without all its steps: they were pushed by a worker, or kept by a ps, that knew of none.
+// An epoch whose figures its ps goes on to report without all its steps: they were pushed by a worker, or kept by a ps,
+// that knew of none.
 constexpr absl::Duration kFiguresWaitMax = absl::Seconds(3);
 
 double StalenessMean(const v1::EpochFigures& figures) {
-  return figures.staleness_count() == 0 ? 0 : static_cast<double>(figures.staleness_sum()) / static_cast<double>(figures.staleness_count());
+  return figures.staleness_count() == 0
+             ? 0
+             : static_cast<double>(figures.staleness_sum()) / static_cast<double>(figures.staleness_count());
 }
 
 }  // namespace
@@ -63,8 +67,9 @@ JobProgress::JobProgress(const v1::JobStatus& status, std::vector<int64_t> repli
   next_.resize(replicas_, 0);
   finished_.resize(replicas_, false);
   if (total_steps_ > 0) epochs_ = static_cast<int32_t>(std::min<int64_t>(epochs_, total_steps_ / steps_per_epoch_));
-  // Of an open epoch nothing is counted yet: after a restart of the coordinator the workers report it again. One that was lost meanwhile took
-  // its replicas' validation along, and where these were finished nobody would compute it again.
+  // Of an open epoch nothing is counted yet: after a restart of the coordinator the workers report it again. One that
+  // was lost meanwhile took its replicas' validation along, and where these were finished nobody would compute it
+  // again.
   if (status.epochs_size() < epochs_) finished_.assign(finished_.size(), false);
   rate_.Restart(now, ExamplesDone());
 }
@@ -94,10 +99,12 @@ void JobProgress::EndAfter(int32_t epochs) {
 
 // ---- figures of the training ----
 
-absl::StatusOr<bool> JobProgress::TakeFigures(const v1::FiguresReport& report, const v1::JobStatus& status, absl::Time now) {
+absl::StatusOr<bool> JobProgress::TakeFigures(const v1::FiguresReport& report, const v1::JobStatus& status,
+                                              absl::Time now) {
   CAIRN_RETURN_IF_ERROR(CheckEpochList(report.epochs(), metrics_));
   if (!report.epochs().empty() && report.epochs(report.epochs_size() - 1).epoch() >= status.spec().epochs()) {
-    return absl::InvalidArgumentError(absl::StrFormat("figures of epoch %d of %d", report.epochs(report.epochs_size() - 1).epoch(), status.spec().epochs()));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "figures of epoch %d of %d", report.epochs(report.epochs_size() - 1).epoch(), status.spec().epochs()));
   }
   const auto place = [](const v1::FiguresReport& r) { return std::pair(r.generation(), r.version()); };
   if (figures_ && place(report) < place(*figures_)) return false;
@@ -108,7 +115,8 @@ absl::StatusOr<bool> JobProgress::TakeFigures(const v1::FiguresReport& report, c
 
 const v1::EpochFigures* JobProgress::FiguresOf(int epoch) const {
   if (!figures_) return nullptr;
-  const auto found = std::find_if(figures_->epochs().begin(), figures_->epochs().end(), [&](const auto& e) { return e.epoch() == epoch; });
+  const auto found = std::find_if(figures_->epochs().begin(), figures_->epochs().end(),
+                                  [&](const auto& e) { return e.epoch() == epoch; });
   return found == figures_->epochs().end() ? nullptr : &*found;
 }
 
@@ -128,7 +136,8 @@ bool JobProgress::AsksForFigures(absl::Time now, const v1::JobStatus& status) {
   if (now - figures_asked_ < kFiguresAskedEvery) return false;
   const int epoch = status.epochs_size();
   const auto open = open_.find(epoch);
-  if (epoch >= epochs_ || open == open_.end() || open->second.passed_at > now || !WaitsForFigures(epoch, open->second)) return false;
+  if (epoch >= epochs_ || open == open_.end() || open->second.passed_at > now || !WaitsForFigures(epoch, open->second))
+    return false;
   figures_asked_ = now;
   return true;
 }
@@ -184,7 +193,8 @@ void JobProgress::CountValidation(const v1::ReplicaReport& report, v1::JobStatus
   e.validated[report.replica()] = true;
   AddSums(report.validation(), metrics_, e.validation);
   if (ValidationComplete(epoch, e)) e.validated_at = std::min(e.validated_at, now);
-  // Late figures of an epoch that is closed. After a restart of the coordinator they come anew: what is stored stays until there is more.
+  // Late figures of an epoch that is closed. After a restart of the coordinator they come anew: what is stored stays
+  // until there is more.
   if (epoch >= status.epochs_size()) return;
   v1::MetricSums& closed = *status.mutable_epochs(epoch)->mutable_validation();
   if (e.validation.examples() > closed.examples()) closed = e.validation;
@@ -315,7 +325,8 @@ void JobProgress::Append(int epoch, absl::Time now, v1::JobStatus& status) {
   const absl::Time passed = std::min(e.passed_at, now);
   if (epoch_start_) result.set_seconds(absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), passed - *epoch_start_)));
   epoch_start_ = std::min(now, std::max(passed, std::min(e.validated_at, e.moved_on_at)));
-  if (result.seconds() > 0) result.set_images_per_second(static_cast<double>(result.train().examples()) / result.seconds());
+  if (result.seconds() > 0)
+    result.set_images_per_second(static_cast<double>(result.train().examples()) / result.seconds());
   open_.erase(open_.begin(), open_.lower_bound(epoch + 1 - kLateEpochs));
 }
 

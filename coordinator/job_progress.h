@@ -1,10 +1,11 @@
 // JobProgress: how far the replicas of one job are, and the figures of its epochs.
 //
 // Not thread-safe; used by ClusterCore. Invariants:
-//   1. The training's figures are the first partition's: the newest report replaces those before, by generation and version. An epoch is closed
-//      when its figures hold all its steps. Its primary is asked for what is missing (AsksForFigures).
-//      A replica's share of a validation is counted once: a report that is repeated adds nothing. Of a job that waits at the end of an epoch
-//      (epochs_open) the validation's figures are always whole; else nothing waits for them for longer than a grace time.
+//   1. The training's figures are the first partition's: the newest report replaces those before, by generation and
+//      version. An epoch is closed when its figures hold all its steps. Its primary is asked for what is missing
+//      (AsksForFigures). A replica's share of a validation is counted once: a report that is repeated adds nothing. Of
+//      a job that waits at the end of an epoch (epochs_open) the validation's figures are always whole; else nothing
+//      waits for them for longer than a grace time.
 //   2. Epoch results are appended in order, once, and only when every replica is past the epoch.
 //   3. Memory is bounded: what is kept is of epochs that some replica has reached and that are not closed.
 //   4. Figures do not depend on who reported what in which grouping (common/base/exact_sum.h).
@@ -30,30 +31,33 @@ class JobProgress {
   // status: resolved (replicas, steps_per_epoch, total_steps, data). replica_step and finished: as stored, or empty.
   JobProgress(const v1::JobStatus& status, std::vector<int64_t> replica_step, std::vector<bool> finished,
               absl::Time now);
-  // Of a job that runs since before our own start. Its steps are behind what replicas have done meanwhile: what a replica says first is where
-  // it is, and nothing that it did now. epoch_start: of the running epoch; nullopt: not known.
+  // Of a job that runs since before our own start. Its steps are behind what replicas have done meanwhile: what a
+  // replica says first is where it is, and nothing that it did now. epoch_start: of the running epoch; nullopt: not
+  // known.
   void GoesOn(absl::Time now, std::optional<absl::Time> epoch_start);
 
   // Whether anything was counted. Errors: INVALID_ARGUMENT, the report does not fit the job.
   absl::StatusOr<bool> Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now);
   // Of this job and at least the generation that it was taken back in. Whether it is news. Errors as Count.
   absl::StatusOr<bool> TakeFigures(const v1::FiguresReport& report, const v1::JobStatus& status, absl::Time now);
-  // All steps of an epoch are done, and its figures are not here: whether the first partition's primary is to be asked now. Each time once.
+  // All steps of an epoch are done, and its figures are not here: whether the first partition's primary is to be asked
+  // now. Each time once.
   bool AsksForFigures(absl::Time now, const v1::JobStatus& status);
   // A worker says that its replicas have reached `step`.
   void Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now);
 
   // Appends the epochs that can be closed to status.epochs; returns how many.
   int CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus& status);
-  // Every replica has finished, the training's figures are complete, and the validation's are or were waited for long enough. Call CloseEpochs
-  // before.
+  // Every replica has finished, the training's figures are complete, and the validation's are or were waited for long
+  // enough. Call CloseEpochs before.
   bool Done(absl::Time now, const v1::JobStatus& status) const;
   // After Done: closes what is left.
   void CloseAll(absl::Time now, v1::JobStatus& status);
 
   // step, epoch, epoch_sums, images_per_second where it is known
   void Fill(absl::Time now, v1::JobStatus& status) const;
-  // The training's sums of the last epoch that there are any of, and which that is; null: there are none since this was made.
+  // The training's sums of the last epoch that there are any of, and which that is; null: there are none since this was
+  // made.
   const v1::MetricSums* NewestTrain(int* epoch) const;
 
   int64_t step() const;  // that all replicas have reached
@@ -115,12 +119,12 @@ class JobProgress {
   std::optional<v1::FiguresReport> figures_;  // the newest
   absl::Time figures_at_ = absl::InfinitePast(), figures_asked_ = absl::InfinitePast();
   std::map<int64_t, StepSums> open_validations_;  // by step; at most kOpenValidationsMax
-  std::optional<absl::Time> epoch_start_;  // nullopt: not known
+  std::optional<absl::Time> epoch_start_;         // nullopt: not known
   absl::Time last_advance_;
   absl::Time last_report_;
-  std::vector<bool> heard_;     // by replica: where it is is known
-  double step_examples_ = 0;    // of one replica, in the mean
-  RateMeter rate_;              // of examples, by the steps of all replicas
+  std::vector<bool> heard_;   // by replica: where it is is known
+  double step_examples_ = 0;  // of one replica, in the mean
+  RateMeter rate_;            // of examples, by the steps of all replicas
 };
 
 inline constexpr int kStepValidationsKept = 1000;

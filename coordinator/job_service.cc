@@ -33,9 +33,9 @@ std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* con
   return [context, reactor](const absl::Status& status) { reactor->Finish(ToGrpc(status, context)); };
 }
 
-// The driver's side of a stream to a caller, one part at a time. Handle: what the driver knows it by; the default one is none. Owned by itself
-// until OnDone, and by the driver until it is gone there.
-// Invariant: Finish is called once, with no write in flight; nothing is started after it.
+// The driver's side of a stream to a caller, one part at a time. Handle: what the driver knows it by; the default one
+// is none. Owned by itself until OnDone, and by the driver until it is gone there. Invariant: Finish is called once,
+// with no write in flight; nothing is started after it.
 template <typename Part, typename Sink, typename Handle>
 class StreamReactor : public grpc::ServerWriteReactor<Part>,
                       public Sink,
@@ -139,8 +139,11 @@ class PredictReactor final : public StreamReactor<v1::PredictResponse, Predictio
     what.set_split(request.split());
     what.set_weights(request.weights());
     if (request.has_data()) *what.mutable_data() = request.data();
-    driver_->Predict([what, deadline](ReplyToken token) { return PredictJob{token, what, deadline}; }, self,
-                     [this, self](ReplyToken token) { Opened(token); });
+    driver_->Predict(
+        [what, deadline](ReplyToken token) {
+          return PredictJob{token, what, deadline};
+        },
+        self, [this, self](ReplyToken token) { Opened(token); });
   }
 
  private:

@@ -97,9 +97,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--advertise", flags.advertise,
                  "host or host:port under which nodes, users and other coordinators reach this one [as in --listen]");
-  CLI::Option* http = app.add_option(
-      "--http", flags.http, "host:port of the dashboard, /metrics, /healthz, /readyz and /api/v1; a port alone: on 127.0.0.1; with --tls-dir over TLS [none]");
-  app.add_option("--http-advertise", flags.http_advertise, "host:port under which browsers reach --http: standbys send them there [as in --http, or --advertise]")
+  CLI::Option* http = app.add_option("--http", flags.http,
+                                     "host:port of the dashboard, /metrics, /healthz, /readyz and /api/v1; a port "
+                                     "alone: on 127.0.0.1; with --tls-dir over TLS [none]");
+  app.add_option("--http-advertise", flags.http_advertise,
+                 "host:port under which browsers reach --http: standbys send them there [as in --http, or --advertise]")
       ->needs(http);
   CLI::Option* data_dir =
       app.add_option("--data-dir", flags.data_dir, "Directory of the coordinator's state, made where missing")
@@ -118,7 +120,8 @@ int main(int argc, char** argv) {
   app.add_option("--lease-ms", flags.lease_ms, "A node is lost after this long without a heartbeat; at least 3 of them")
       ->capture_default_str();
   app.add_option("--keep-ended-jobs", flags.keep_ended_jobs,
-                 "How long jobs that have ended are kept, with their weights: STATE=AGE,... with succeeded, ended_with_errors, failed, cancelled and "
+                 "How long jobs that have ended are kept, with their weights: STATE=AGE,... with succeeded, "
+                 "ended_with_errors, failed, cancelled and "
                  "an age as 12h, 30d or forever; without_weights=N: of those without weights the newest N "
                  "[failed=30d,cancelled=7d,without_weights=100; the others forever]");
   if (const auto code = cairn::ParseFlags(app, argc, argv)) return *code;

@@ -56,8 +56,7 @@ absl::Status CheckHello(const v1::Hello& hello) {
         "hello.name: must be 1 to %d letters, digits, '-', '_' or '.'; give the node such a --name", kNameMax));
   }
   if (hello.role() != v1::PS && hello.role() != v1::WORKER && hello.role() != v1::EVALUATOR) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("hello.role: %d is none of PS, WORKER, EVALUATOR", hello.role()));
+    return absl::InvalidArgumentError(absl::StrFormat("hello.role: %d is none of PS, WORKER, EVALUATOR", hello.role()));
   }
   for (const std::string* text : {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint()}) {
     if (text->size() > kTextMax) {
@@ -65,7 +64,8 @@ absl::Status CheckHello(const v1::Hello& hello) {
           absl::StrFormat("hello: address, host, device and fingerprint have at most %d bytes each", kTextMax));
     }
   }
-  if (const v1::Device kind = hello.device_kind(); kind != v1::DEVICE_UNSPECIFIED && kind != v1::CPU && kind != v1::GPU) {
+  if (const v1::Device kind = hello.device_kind();
+      kind != v1::DEVICE_UNSPECIFIED && kind != v1::CPU && kind != v1::GPU) {
     return absl::InvalidArgumentError(absl::StrFormat("hello.device_kind: %d is neither CPU nor GPU", kind));
   }
   if (hello.compute_dtypes_size() > kComputeTypesMax) {

@@ -45,8 +45,8 @@ struct ClusterNode {
   v1::Device device_kind = v1::CPU;          // worker, evaluator
   std::vector<v1::DataType> compute_dtypes;  // likewise: that it computes; empty: not known
   int32_t slots = 0;
-  uint64_t incarnation = 0;  // 0: not known
-  bool expected = false;     // was alive in our earlier life and is not back yet
+  uint64_t incarnation = 0;              // 0: not known
+  bool expected = false;                 // was alive in our earlier life and is not back yet
   std::optional<uint64_t> memory_bytes;  // nullopt: it has not said yet
   absl::Time joined;
   absl::Time last_heard;
@@ -60,8 +60,9 @@ struct ClusterNode {
   SessionToken session;                         // 0: none open
   absl::Time dead_at = absl::InfiniteFuture();  // without a session
   std::map<uint64_t, RunningReplicas> running;  // worker: by job
-  std::optional<std::string> not_ready;         // ps: Readiness.why, as this process was told; nullopt: it was told nothing yet
-  std::map<uint64_t, size_t> hosting;           // ps: by job, the hash of the last command; 0: not known
+  std::optional<std::string>
+      not_ready;                       // ps: Readiness.why, as this process was told; nullopt: it was told nothing yet
+  std::map<uint64_t, size_t> hosting;  // ps: by job, the hash of the last command; 0: not known
 
   bool connected() const { return session.value != 0; }
 };

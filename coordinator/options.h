@@ -17,8 +17,8 @@ struct CoordinatorOptions {
   absl::Duration reopen_grace = absl::Milliseconds(500);
   // After the coordinator's own start: the nodes that it knew are taken for alive this long. At least reopen_grace.
   absl::Duration start_grace = absl::Seconds(5);
-  // A partition whose copies all lost their memory, in a job that does not log before the reply: after the first of them
-  // is back the others are waited for so long, for one may have kept more.
+  // A partition whose copies all lost their memory, in a job that does not log before the reply: after the first of
+  // them is back the others are waited for so long, for one may have kept more.
   absl::Duration copies_grace = absl::Seconds(5);
   // Waiting for a worker's answer; then another worker is asked.
   absl::Duration inspect_timeout = absl::Seconds(30);

@@ -19,25 +19,29 @@ constexpr size_t kFiguresMax = 6;  // of a row
 const char* NodeState(const v1::NodeStatus& node) {
   if (node.expected()) return "unknown";
   if (!node.alive()) return "dead";
-  return !node.fault().empty() ? "failed" : node.draining() ? "draining" : node.not_ready().empty() ? "alive" : "not ready";
+  return !node.fault().empty()      ? "failed"
+         : node.draining()          ? "draining"
+         : node.not_ready().empty() ? "alive"
+                                    : "not ready";
 }
 
 Json NodeRow(const v1::NodeStatus& node) {
-  return {{"name", node.name()},
-          {"role", RoleText(node.role())},
-          {"state", NodeState(node)},
-          {"fault", node.fault()},
-          {"not_ready", node.not_ready()},
-          {"slots", node.slots()},
-          {"slots_used", node.slots_used()},
-          {"primaries", node.primaries()},
-          {"backups", node.partitions() - node.primaries()},
-          {"memory_bytes", node.has_memory_bytes() ? Json(node.memory_bytes()) : Json()},
-          {"device", node.device()},
-          {"host", node.host()},
-          {"address", node.address().substr(0, node.address().find(','))},  // without the socket for those on the same host
-          {"joined_unix_ms", node.joined_unix_ms()},
-          {"last_heartbeat_unix_ms", node.last_heartbeat_unix_ms()}};
+  return {
+      {"name", node.name()},
+      {"role", RoleText(node.role())},
+      {"state", NodeState(node)},
+      {"fault", node.fault()},
+      {"not_ready", node.not_ready()},
+      {"slots", node.slots()},
+      {"slots_used", node.slots_used()},
+      {"primaries", node.primaries()},
+      {"backups", node.partitions() - node.primaries()},
+      {"memory_bytes", node.has_memory_bytes() ? Json(node.memory_bytes()) : Json()},
+      {"device", node.device()},
+      {"host", node.host()},
+      {"address", node.address().substr(0, node.address().find(','))},  // without the socket for those on the same host
+      {"joined_unix_ms", node.joined_unix_ms()},
+      {"last_heartbeat_unix_ms", node.last_heartbeat_unix_ms()}};
 }
 
 // Of the running epoch, or of the last one; then the last validation's.
@@ -69,15 +73,17 @@ Json JobRow(const v1::JobStatus& job) {
           {"epochs", job.spec().epochs()},
           {"images_per_second", job.has_images_per_second() ? Json(job.images_per_second()) : Json()},
           {"figures", LastFigures(job)},
-          {"degraded", job.has_degraded() ? Json{{"since_unix_ms", job.degraded().since_unix_ms()}, {"text", job.degraded().text()}} : Json()},
+          {"degraded", job.has_degraded()
+                           ? Json{{"since_unix_ms", job.degraded().since_unix_ms()}, {"text", job.degraded().text()}}
+                           : Json()},
           {"not_finite", job.has_not_finite_step()},
           {"reason", job.reason()}};
 }
 
 }  // namespace
 
-std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs,
-                         const OverviewPart& part) {
+std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes,
+                         const std::vector<v1::JobStatus>& jobs, const OverviewPart& part) {
   std::vector<const v1::JobStatus*> shown;
   std::map<std::string, int> in_state;
   Json images_per_second = 0.0;  // null: of a job it is not known
@@ -93,7 +99,8 @@ std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>
   std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !IsFinal(job->state()); });
   Json node_rows = Json::array(), job_rows = Json::array();
   for (const v1::NodeStatus& node : nodes) node_rows.push_back(NodeRow(node));
-  for (size_t i = part.offset; i < shown.size() && job_rows.size() < part.limit; ++i) job_rows.push_back(JobRow(*shown[i]));
+  for (size_t i = part.offset; i < shown.size() && job_rows.size() < part.limit; ++i)
+    job_rows.push_back(JobRow(*shown[i]));
   const Json all = {{"coordinator", of.coordinator},
                     {"version", CAIRN_VERSION},
                     {"up_seconds", of.up_seconds},

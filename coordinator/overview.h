@@ -1,4 +1,5 @@
-// The dashboard's first page as JSON: a row for each node, rows for some jobs, sums over all. Small where `cairn jobs --json` would be large.
+// The dashboard's first page as JSON: a row for each node, rows for some jobs, sums over all. Small where `cairn jobs
+// --json` would be large.
 //
 // Pure; any thread.
 #pragma once
@@ -26,6 +27,7 @@ struct OverviewOf {
 };
 
 // jobs: newest first. Jobs that have not ended come before the others.
-std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes, const std::vector<v1::JobStatus>& jobs, const OverviewPart& part);
+std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes,
+                         const std::vector<v1::JobStatus>& jobs, const OverviewPart& part);
 
 }  // namespace cairn

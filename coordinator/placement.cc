@@ -72,7 +72,9 @@ std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRang
                                              int backups) {
   CAIRN_CHECK(!ps.empty(), "partitions need a ps");
   std::vector<uint64_t> primary_bytes(ps.size(), 0), backup_bytes(ps.size(), 0);  // of this job
-  const auto bytes_of = [&](size_t partition) { return (partitions[partition].end() - partitions[partition].begin()) * sizeof(float); };
+  const auto bytes_of = [&](size_t partition) {
+    return (partitions[partition].end() - partitions[partition].begin()) * sizeof(float);
+  };
   std::vector<size_t> order(partitions.size());  // large ones first: small ones then even out what those leave
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes_of(a) > bytes_of(b); });
@@ -131,8 +133,8 @@ std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
   for (size_t i = 0; i < copies.size(); ++i) {
     if (auto it = own.find(copies[i].primary); it != own.end()) it->second += bytes[i];
   }
-  const auto [least, most] = std::minmax_element(
-      own.begin(), own.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto [least, most] =
+      std::minmax_element(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   const uint64_t gap = most->second - least->second;
   // Less than the gap: both ends come closer. Near half of it: few moves. A follower there already is a mere change of
   // roles; a follower on the same host is less welcome.
@@ -203,7 +205,8 @@ std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, con
   return best;
 }
 
-std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred, size_t at_least) {
+std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred,
+                                        size_t at_least) {
   for (const v1::Device device : preferred) {
     const auto has_it = [&](const WorkerCapacity& w) { return w.device == device; };
     if (static_cast<size_t>(std::count_if(workers.begin(), workers.end(), has_it)) < at_least) continue;

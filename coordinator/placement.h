@@ -41,8 +41,8 @@ struct WorkerCapacity {
   v1::Device device = v1::CPU;
 };
 
-// The ps of each partition, with `backups` followers each, fewer where there are not so many ps. `ps` is not empty. The largest
-// partitions are given out first: small ones then even out the bytes of each ps.
+// The ps of each partition, with `backups` followers each, fewer where there are not so many ps. `ps` is not empty. The
+// largest partitions are given out first: small ones then even out the bytes of each ps.
 std::vector<PartitionCopies> PlacePartitions(const std::vector<v1::PartitionRange>& partitions, std::vector<PsLoad> ps,
                                              int backups);
 
@@ -60,8 +60,8 @@ struct PrimaryMove {
 std::optional<PrimaryMove> NextPrimaryMove(const std::vector<uint64_t>& bytes,
                                            const std::vector<PartitionCopies>& copies, const std::vector<PsLoad>& ps);
 
-// Likewise a backup, for the backups' bytes. It goes to a ps without a copy of the partition, and to the host label of another copy
-// only where it shares one already.
+// Likewise a backup, for the backups' bytes. It goes to a ps without a copy of the partition, and to the host label of
+// another copy only where it shares one already.
 struct BackupMove {
   size_t partition = 0;
   NodeName from, to;
@@ -69,9 +69,10 @@ struct BackupMove {
 std::optional<BackupMove> NextBackupMove(const std::vector<uint64_t>& bytes, const std::vector<PartitionCopies>& copies,
                                          const std::vector<PsLoad>& ps);
 
-// Those workers that have the first kind of device in `preferred` of which there are so many (at_least >= 1), in their order; of the kinds
-// that `preferred` leaves out none is taken.
-std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred, size_t at_least = 1);
+// Those workers that have the first kind of device in `preferred` of which there are so many (at_least >= 1), in their
+// order; of the kinds that `preferred` leaves out none is taken.
+std::vector<WorkerCapacity> OfOneDevice(std::vector<WorkerCapacity> workers, const std::vector<v1::Device>& preferred,
+                                        size_t at_least = 1);
 
 // The owner of each replica of a job that starts. `workers` is not empty.
 std::vector<NodeName> PlaceReplicas(int32_t replicas, std::vector<WorkerCapacity> workers);

@@ -1,7 +1,7 @@
 // RateMeter: how fast a total has grown over the last seconds.
 //
-// Not thread-safe; used by JobProgress. Invariants: 1. The rate is of what was seen between two moments, both after the last Restart: what a
-// total had grown by before that is nobody's speed. 2. Memory is bounded by window / bucket.
+// Not thread-safe; used by JobProgress. Invariants: 1. The rate is of what was seen between two moments, both after the
+// last Restart: what a total had grown by before that is nobody's speed. 2. Memory is bounded by window / bucket.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class RateMeter {
   // A second; nullopt: not known yet.
   std::optional<double> PerSecond(absl::Time now) const {
     if (seen_.empty() || now - seen_.front().first < kWindowMin) return std::nullopt;
-    const auto begin = std::find_if(seen_.rbegin(), seen_.rend(), [&](const auto& s) { return now - s.first >= kWindow; });
+    const auto begin =
+        std::find_if(seen_.rbegin(), seen_.rend(), [&](const auto& s) { return now - s.first >= kWindow; });
     const auto& [since, total] = begin == seen_.rend() ? seen_.front() : *begin;
     return (seen_.back().second - total) / absl::ToDoubleSeconds(now - since);
   }

@@ -33,10 +33,12 @@ absl::StatusOr<absl::Duration> ParseAge(absl::string_view text) {
   for (const auto& [unit, seconds] : kUnits) {
     int64_t count = 0;
     if (text.empty() || text.back() != unit) continue;
-    if (!absl::SimpleAtoi(text.substr(0, text.size() - 1), &count) || count < 0 || count > kAgeSecondsMax / seconds) break;
+    if (!absl::SimpleAtoi(text.substr(0, text.size() - 1), &count) || count < 0 || count > kAgeSecondsMax / seconds)
+      break;
     return absl::Seconds(count * seconds);
   }
-  return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is no age; write a number and s, m, h or d, such as 30d, or forever", text));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("\"%s\" is no age; write a number and s, m, h or d, such as 30d, or forever", text));
 }
 
 // In the largest unit that divides it.
@@ -71,10 +73,12 @@ absl::StatusOr<Retention> Retention::Parse(const std::string& text) {
   Retention retention;
   std::set<std::string> named;
   for (absl::string_view rule : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
-    const std::pair<std::string, std::string> parts = absl::StrSplit(absl::StripAsciiWhitespace(rule), absl::MaxSplits('=', 1));
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(absl::StripAsciiWhitespace(rule), absl::MaxSplits('=', 1));
     const auto& [name, value] = parts;
     absl::Status status = Apply(name, value, &retention);
-    if (status.ok() && !named.insert(name).second) status = absl::InvalidArgumentError("is named twice; leave one of them away");
+    if (status.ok() && !named.insert(name).second)
+      status = absl::InvalidArgumentError("is named twice; leave one of them away");
     if (!status.ok()) return Annotate(status, absl::StrCat("--keep-ended-jobs: ", name));
   }
   return retention;
@@ -82,21 +86,18 @@ absl::StatusOr<Retention> Retention::Parse(const std::string& text) {
 
 absl::Duration Retention::AgeMax(v1::JobState state) const {
   switch (state) {
-    case v1::FAILED:
-      return failed;
-    case v1::CANCELLED:
-      return cancelled;
-    case v1::ENDED_WITH_ERRORS:
-      return ended_with_errors;
-    default:
-      return succeeded;
+    case v1::FAILED: return failed;
+    case v1::CANCELLED: return cancelled;
+    case v1::ENDED_WITH_ERRORS: return ended_with_errors;
+    default: return succeeded;
   }
 }
 
 std::string Retention::Text() const {
   std::vector<std::string> parts = {"ended jobs are kept until they are deleted"};
   for (const Rule& rule : kRules) {
-    if (this->*rule.age != absl::InfiniteDuration()) parts.push_back(absl::StrCat(rule.of, " for ", AgeText(this->*rule.age)));
+    if (this->*rule.age != absl::InfiniteDuration())
+      parts.push_back(absl::StrCat(rule.of, " for ", AgeText(this->*rule.age)));
   }
   parts.push_back(absl::StrCat("of those without weights the newest ", without_weights));
   return absl::StrJoin(parts, "; ");

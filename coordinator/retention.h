@@ -1,8 +1,10 @@
 // Retention: how long jobs that have ended are kept, with their weights (--keep-ended-jobs). A value; any thread.
 //
 // Text form: `RULE,RULE,...`, each at most once, in any order; what is not named has its default.
-//   STATE=AGE            STATE: succeeded, ended_with_errors, failed, cancelled. AGE: a number and s, m, h or d, or `forever`
-//   without_weights=N    of the jobs without weights (they never ran, or lost them) the newest N are kept; the ages hold for them too
+//   STATE=AGE            STATE: succeeded, ended_with_errors, failed, cancelled. AGE: a number and s, m, h or d, or
+//   `forever` without_weights=N    of the jobs without weights (they never ran, or lost them) the newest N are kept;
+//   the ages hold
+//                        for them too
 #pragma once
 
 #include <string>
@@ -14,11 +16,13 @@
 
 namespace cairn {
 
-// Jobs that have ended and are kept: beyond, none is accepted before one is deleted. A list of all of them stays within what a client takes.
+// Jobs that have ended and are kept: beyond, none is accepted before one is deleted. A list of all of them stays within
+// what a client takes.
 inline constexpr int kEndedJobsMax = 1000;
 
 struct Retention {
-  // After its end; infinite: until a user deletes it. Weights of a job that has done all its steps are never dropped unasked.
+  // After its end; infinite: until a user deletes it. Weights of a job that has done all its steps are never dropped
+  // unasked.
   absl::Duration succeeded = absl::InfiniteDuration();
   absl::Duration ended_with_errors = absl::InfiniteDuration();
   absl::Duration failed = absl::Hours(30 * 24);

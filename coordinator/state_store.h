@@ -1,8 +1,8 @@
 // StateStore: what the coordinator must not forget, in a KvStore: keys and values as ClusterCore's Store effects give
 // them.
 //
-// Not thread-safe. Invariants: 1. What Write confirmed is there after a restart, a crash or a power failure. 2. After an
-// error of Write it is not known how much was written: the state is to be loaded anew.
+// Not thread-safe. Invariants: 1. What Write confirmed is there after a restart, a crash or a power failure. 2. After
+// an error of Write it is not known how much was written: the state is to be loaded anew.
 #pragma once
 
 #include <memory>

@@ -81,8 +81,8 @@ void CheckActive(const v1::StoredJob& stored, Checker& checker) {
   for (int r = 0; r < job.replicas_size(); ++r) {
     checker.Require(job.replicas(r).replica() == r, "replica ", job.replicas(r).replica(), " stands in place ", r);
   }
-  checker.Require(stored.replica_step_size() == 0 || stored.replica_step_size() == replicas, "replica_step: ",
-                  stored.replica_step_size(), " of ", replicas);
+  checker.Require(stored.replica_step_size() == 0 || stored.replica_step_size() == replicas,
+                  "replica_step: ", stored.replica_step_size(), " of ", replicas);
   for (int64_t step : stored.replica_step()) checker.RequireRange(step, 0, job.total_steps(), "replica_step");
   checker.Require(stored.replica_finished_size() == 0 || stored.replica_finished_size() == replicas,
                   "replica_finished: ", stored.replica_finished_size(), " of ", replicas);
@@ -106,8 +106,8 @@ absl::Status CheckStored(const StoredState& state) {
     Checker checker(absl::StrCat(kJobKeyPrefix, job.job_id()));
     checker.Require(job.job_id() > 0 && job.job_id() < UINT64_MAX, "job_id: ", job.job_id());
     checker.Require(ids.insert(job.job_id()).second, "two jobs have this number");
-    checker.Require(job.state() != v1::JOB_STATE_UNSPECIFIED && v1::JobState_IsValid(job.state()), "state: ",
-                    static_cast<int>(job.state()), " is none");
+    checker.Require(job.state() != v1::JOB_STATE_UNSPECIFIED && v1::JobState_IsValid(job.state()),
+                    "state: ", static_cast<int>(job.state()), " is none");
     checker.RequireRange(job.spec().metrics_size(), 0, kMetricsMax, "spec.metrics");
     CheckPartitions(job, checker);
     if (Active(job.state()) && checker.ok()) CheckActive(stored, checker);

@@ -12,24 +12,30 @@
 namespace cairn {
 namespace {
 
-std::string EpochKey(uint64_t job_id, int epoch) { return absl::StrFormat("%s%d/%08d", kEpochKeyPrefix, job_id, epoch); }
+std::string EpochKey(uint64_t job_id, int epoch) {
+  return absl::StrFormat("%s%d/%08d", kEpochKeyPrefix, job_id, epoch);
+}
 
-absl::Status Corrupt(const std::string& key) { return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", key, "\" is corrupt")); }
+absl::Status Corrupt(const std::string& key) {
+  return absl::DataLossError(absl::StrCat("the coordinator's state: key \"", key, "\" is corrupt"));
+}
 
 uint64_t SumOf(const std::string& bytes) { return Checksum(bytes.data(), bytes.size()); }
 
-// Of a job whose epochs are apart: puts them where they belong. `taken`: the keys that are its own. One that is missing has no figures: nothing
-// else hangs on them, and the jobs go on.
-absl::Status PutEpochs(const std::map<std::string, std::string>& entries, v1::StoredJob& job, std::map<std::string, bool>& taken) {
+// Of a job whose epochs are apart: puts them where they belong. `taken`: the keys that are its own. One that is missing
+// has no figures: nothing else hangs on them, and the jobs go on.
+absl::Status PutEpochs(const std::map<std::string, std::string>& entries, v1::StoredJob& job,
+                       std::map<std::string, bool>& taken) {
   job.mutable_status()->clear_epochs();
-  if (job.epochs_apart() > job.status().spec().epochs()) return Corrupt(absl::StrCat(kJobKeyPrefix, job.status().job_id()));
+  if (job.epochs_apart() > job.status().spec().epochs())
+    return Corrupt(absl::StrCat(kJobKeyPrefix, job.status().job_id()));
   for (int epoch = 0; epoch < job.epochs_apart(); ++epoch) {
     const std::string key = EpochKey(job.status().job_id(), epoch);
     const auto entry = entries.find(key);
     v1::EpochResult& result = *job.mutable_status()->add_epochs();
     if (entry == entries.end()) {
-      LogWarning("the coordinator's state: key \"%s\" is missing; job %d goes on without the figures of its epoch %d", key,
-                 job.status().job_id(), epoch + 1);
+      LogWarning("the coordinator's state: key \"%s\" is missing; job %d goes on without the figures of its epoch %d",
+                 key, job.status().job_id(), epoch + 1);
       result.set_epoch(epoch);
       continue;
     }
@@ -88,7 +94,8 @@ std::vector<Store> StoredEpochs::Forget(uint64_t job_id) {
   std::vector<Store> stores;
   const auto job = written_.find(job_id);
   if (job == written_.end()) return stores;
-  for (size_t epoch = 0; epoch < job->second.size(); ++epoch) stores.push_back({EpochKey(job_id, static_cast<int>(epoch)), std::nullopt});
+  for (size_t epoch = 0; epoch < job->second.size(); ++epoch)
+    stores.push_back({EpochKey(job_id, static_cast<int>(epoch)), std::nullopt});
   written_.erase(job);
   return stores;
 }

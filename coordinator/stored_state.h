@@ -4,7 +4,8 @@
 //   job/<id>             StoredJob
 //   epoch/<id>/<epoch>   EpochResult, the epoch in eight digits
 //
-// A job is stored often, and its epochs only grow: in one value each of them would be written again with every later one. Invariants:
+// A job is stored often, and its epochs only grow: in one value each of them would be written again with every later
+// one. Invariants:
 //   1. An epoch is stored before the job that counts it (StoredJob.epochs_apart), and again only where it has changed.
 //   2. A key of an epoch that no job counts means nothing: ClusterCore deletes it.
 //   3. A job whose epochs are in StoredJob.status, as coordinators stored it that knew no such keys, is read as well.
@@ -23,7 +24,8 @@ namespace cairn {
 
 inline constexpr char kEpochKeyPrefix[] = "epoch/";
 
-// entries: all keys with their values. Errors: DATA_LOSS names the key that cannot be read. An epoch that is missing is empty, with a warning.
+// entries: all keys with their values. Errors: DATA_LOSS names the key that cannot be read. An epoch that is missing is
+// empty, with a warning.
 absl::StatusOr<StoredState> ReadStored(const std::map<std::string, std::string>& entries);
 
 class StoredEpochs {

@@ -75,7 +75,8 @@ void StragglerWatch::Judge(Worker& w, const Comparison& comparison, absl::Time n
 }
 
 bool StragglerWatch::Look(absl::Time now) {
-  std::erase_if(workers_, [&](const auto& worker) { return !worker.second.slow && now - worker.second.at > kForgiveAfter; });
+  std::erase_if(workers_,
+                [&](const auto& worker) { return !worker.second.slow && now - worker.second.at > kForgiveAfter; });
   Sums sums;
   for (const auto& [name, w] : workers_) {
     if (!HasNews(w, now)) continue;
@@ -93,7 +94,8 @@ bool StragglerWatch::Look(absl::Time now) {
     if (!w.slow) continue;
     // While it says too little, it is as slow as it was.
     const auto before = stragglers_.find(name);
-    stragglers[name] = HasNews(w, now) || before == stragglers_.end() ? std::max(comparison.factor, kFastFactor) : before->second;
+    stragglers[name] =
+        HasNews(w, now) || before == stragglers_.end() ? std::max(comparison.factor, kFastFactor) : before->second;
   }
   stragglers_ = std::move(stragglers);
   return acquitted;

@@ -1,13 +1,14 @@
-// StragglerWatch: which workers of one job are slower than the others, by what they say of the time of a replica's step.
+// StragglerWatch: which workers of one job are slower than the others, by what they say of the time of a replica's
+// step.
 //
-// Not thread-safe; used by ClusterCore. A replica that moves costs more than a slow step, and on a machine that others use, too, the times of
-// steps vary for seconds on end. So a worker is judged late and acquitted later:
+// Not thread-safe; used by ClusterCore. A replica that moves costs more than a slow step, and on a machine that others
+// use, too, the times of steps vary for seconds on end. So a worker is judged late and acquitted later:
 //   1. Its speed is the mean of the logarithms of what it says (it is slowed down by factors), over the last seconds.
-//   2. It becomes a straggler when it has taken kSlowFactor times what the others take, and more than chance explains by the scatter of what
-//      they all say, for kSlowFor on end.
-//   3. It ceases to be one when it has taken less than kFastFactor, or has said nothing, for a time on end that doubles with every time that
-//      it was one: from kFastFor to kFastForMax. A worker that is slow again and again is tried again ever more seldom. After kForgiveAfter
-//      without being one it starts with the shortest time again.
+//   2. It becomes a straggler when it has taken kSlowFactor times what the others take, and more than chance explains
+//      by the scatter of what they all say, for kSlowFor on end.
+//   3. It ceases to be one when it has taken less than kFastFactor, or has said nothing, for a time on end that doubles
+//      with every time that it was one: from kFastFor to kFastForMax. A worker that is slow again and again is tried
+//      again ever more seldom. After kForgiveAfter without being one it starts with the shortest time again.
 #pragma once
 
 #include <map>
@@ -34,20 +35,21 @@ class StragglerWatch {
   // The worker has gone.
   void Forget(const NodeName& worker) { workers_.erase(worker); }
 
-  // As of the last Look: stragglers, with how many times slower than the others they are, or were when they were heard last.
+  // As of the last Look: stragglers, with how many times slower than the others they are, or were when they were heard
+  // last.
   const std::map<NodeName, double>& stragglers() const { return stragglers_; }
 
  private:
   struct Worker {
-    double mean = 0;            // of logarithms
-    double last = 0;            // the last of them
-    double scatter = 0;         // variance of one, by the differences of neighbours
-    double weight = 1;          // what the mean's variance is of it
+    double mean = 0;     // of logarithms
+    double last = 0;     // the last of them
+    double scatter = 0;  // variance of one, by the differences of neighbours
+    double weight = 1;   // what the mean's variance is of it
     int heard = 0;
     absl::Time at;
     bool slow = false;
     absl::Time since = absl::InfiniteFuture();  // on end: slow while it is not a straggler, fast while it is
-    int times = 0;              // that it was one
+    int times = 0;                              // that it was one
     absl::Time last_slow = absl::InfinitePast();
   };
   // Of all that have said something lately.

@@ -20,9 +20,11 @@ absl::StatusOr<AssignmentPlan> PlanAssignment(const v1::HostPartitions& host, st
   const bool back = host.has_rollback_to() && (!present || *present < generation);
   if (back) plan.back_to = host.rollback_to();
   for (const auto& [partition, p] : in_memory) {
-    const bool named = std::any_of(host.partitions().begin(), host.partitions().end(), [&, partition = partition, p = p](const auto& range) {
-      return range.partition() == partition && static_cast<int64_t>(range.begin()) == p.begin && static_cast<int64_t>(range.end()) == p.end;
-    });
+    const bool named = std::any_of(
+        host.partitions().begin(), host.partitions().end(), [&, partition = partition, p = p](const auto& range) {
+          return range.partition() == partition && static_cast<int64_t>(range.begin()) == p.begin &&
+                 static_cast<int64_t>(range.end()) == p.end;
+        });
     if (!named) {
       plan.gone.push_back(partition);
     } else if (back && (p.failed || p.version != host.rollback_to())) {
@@ -40,7 +42,8 @@ absl::StatusOr<AssignmentPlan> PlanAssignment(const v1::HostPartitions& host, st
   return plan;
 }
 
-absl::Status TakeBack(const AssignmentPlan& plan, const std::function<absl::StatusOr<PartitionConfig>(const v1::PartitionRange&)>& config_of,
+absl::Status TakeBack(const AssignmentPlan& plan,
+                      const std::function<absl::StatusOr<PartitionConfig>(const v1::PartitionRange&)>& config_of,
                       Persistence& persistence) {
   for (const v1::PartitionRange& range : plan.back_on_disk) {
     CAIRN_ASSIGN_OR_RETURN(const PartitionConfig config, config_of(range));

@@ -1,9 +1,12 @@
-// What a new assignment of a job (HostPartitions) does to what a ps has of it: what leaves the memory, and what goes back on disk.
+// What a new assignment of a job (HostPartitions) does to what a ps has of it: what leaves the memory, and what goes
+// back on disk.
 //
-// No threads, nothing is kept: PartitionHost and the simulator carry it out. In this order, each step done before the next begins:
+// No threads, nothing is kept: PartitionHost and the simulator carry it out. In this order, each step done before the
+// next begins:
 //   1. `gone` leaves the memory: nothing writes any more to what SetHostedJob deletes.
 //   2. `ahead` leaves the memory, then TakeBack.
-//   3. Persistence::SetHostedJob(stored). From here on the assignment's rollback_to is done with: a ps that is started again goes on from there.
+//   3. Persistence::SetHostedJob(stored). From here on the assignment's rollback_to is done with: a ps that is started
+//      again goes on from there.
 //   4. What is not in memory is loaded, and all copies get their roles.
 #pragma once
 
@@ -35,16 +38,17 @@ struct AssignmentPlan {
   v1::HostPartitions stored;
 };
 
-// present: the generation of the assignment before this one, as it was loaded or last obeyed; nullopt: there was none. rollback_to is obeyed
-// once, where the generation is newer. A partition that is at that version stays in memory: without a log it may be nowhere else. Nobody
-// pushes to it meanwhile, for the workers were not told of the generation before this one.
-// Errors: ABORTED the generation is older than the present one.
+// present: the generation of the assignment before this one, as it was loaded or last obeyed; nullopt: there was none.
+// rollback_to is obeyed once, where the generation is newer. A partition that is at that version stays in memory:
+// without a log it may be nowhere else. Nobody pushes to it meanwhile, for the workers were not told of the generation
+// before this one. Errors: ABORTED the generation is older than the present one.
 absl::StatusOr<AssignmentPlan> PlanAssignment(const v1::HostPartitions& host, std::optional<Generation> present,
                                               const std::map<uint32_t, PartitionInMemory>& in_memory);
 
 // On disk: primaries go back to plan.back_to; a backup is forgotten, it starts with an image anyway.
 // Errors: those of config_of and of Persistence::RollBack.
-absl::Status TakeBack(const AssignmentPlan& plan, const std::function<absl::StatusOr<PartitionConfig>(const v1::PartitionRange&)>& config_of,
+absl::Status TakeBack(const AssignmentPlan& plan,
+                      const std::function<absl::StatusOr<PartitionConfig>(const v1::PartitionRange&)>& config_of,
                       Persistence& persistence);
 
 }  // namespace cairn

@@ -88,14 +88,13 @@ void BackupLink::Retry(absl::Time now) {
   retry_ = std::min(2 * retry_, kLinkRetryMax);
 }
 
-BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uint64_t next_request_id,
-                                       absl::Time now) {
+BackupLink::Verdict BackupLink::Answer(const Frame& answer, Generation mine, uint64_t next_request_id, absl::Time now) {
   if (stage_ == Stage::kDown) return Verdict::kNothing;
   if (unanswered_ > 0) --unanswered_;
   answered_at_ = now;
   if (answer.request_id < first_request_id_) return Verdict::kNothing;
-  auto sent = std::find_if(sent_.begin(), sent_.end(),
-                           [&](const Sent& s) { return s.request_id == answer.request_id; });
+  auto sent =
+      std::find_if(sent_.begin(), sent_.end(), [&](const Sent& s) { return s.request_id == answer.request_id; });
   if (sent == sent_.end()) return Verdict::kNothing;
 
   if (answer.kind == v1::ExchangeFrame::ACK) {
@@ -154,11 +153,16 @@ std::optional<BackupLink::Loss> BackupLink::Lost(absl::Time now, const PeerState
   const double bytes = static_cast<double>(unconfirmed_bytes_) +
                        (stage_ == Stage::kImage ? static_cast<double>(kBackupImagesMax * image_bytes_) : 0);
   const absl::Duration patience = absl::Seconds(bytes / kLinkBytesPerSecond);
-  const std::string silence = absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ", absl::ToInt64Seconds(silent), " s");
+  const std::string silence = absl::StrCat(stage_ == Stage::kDown ? "no connection for " : "no answer for ",
+                                           absl::ToInt64Seconds(silent), " s");
   if (!alive && silent >= kLinkSilentMax + patience) return Loss{silence};
-  if (alive && silent >= kLinkBusyMax + patience) return Loss{silence + ", though its connection is alive", /*busy=*/true};
-  if (silent >= kLinkSilentMax || stage_ == Stage::kNeedsImage || stalled < kLinkStalledMax + patience) return std::nullopt;
-  return Loss{absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s"), /*busy=*/true};
+  if (alive && silent >= kLinkBusyMax + patience)
+    return Loss{silence + ", though its connection is alive", /*busy=*/true};
+  if (silent >= kLinkSilentMax || stage_ == Stage::kNeedsImage || stalled < kLinkStalledMax + patience)
+    return std::nullopt;
+  return Loss{
+      absl::StrCat("it answers, but has not kept anything of this partition for ", absl::ToInt64Seconds(stalled), " s"),
+      /*busy=*/true};
 }
 
 bool BackupLink::CatchUp(uint64_t applied, absl::Time now) {

@@ -7,7 +7,8 @@
 //   kNeedsImage  a stream, on which the backup has nothing yet (or fell out of step): it starts with an image
 //   kImage       the image is sent, and every update after it; the backup has not confirmed the image
 //   kFollowing   it has: its updates are confirmed one by one
-//   kRefused     it was following and refused an update for a reason that passes (it has not heard of the generation, or
+//   kRefused     it was following and refused an update for a reason that passes (it has not heard of the generation,
+//   or
 //                this side has not): what is not confirmed is sent again later, without an image
 //
 // Invariants:
@@ -17,11 +18,11 @@
 //   3. A link is reported only when it has confirmed everything that the primary has applied.
 //   4. A link that is not required holds at most kLinkBytesMax(image) of updates that are not confirmed; beyond, it
 //      starts again with an image, or is waited for if it has confirmed that.
-//   5. A link over which nothing gets is lost after a bounded time (Lost): what was sent is not answered, or there is no
-//      stream. Losing it changes nothing here: a backup that is required stays so until the coordinator has taken it
-//      away. Three clocks: one since the ps last answered anything at all, so that a partition that waits for its turn behind
-//      others is not taken for lost; a longer one where it does not answer, but its connection lives: it is busy; and the longest for a single
-//      attempt that is not confirmed while others are, which is of a busy one, too.
+//   5. A link over which nothing gets is lost after a bounded time (Lost): what was sent is not answered, or there is
+//      no stream. Losing it changes nothing here: a backup that is required stays so until the coordinator has taken it
+//      away. Three clocks: one since the ps last answered anything at all, so that a partition that waits for its turn
+//      behind others is not taken for lost; a longer one where it does not answer, but its connection lives: it is
+//      busy; and the longest for a single attempt that is not confirmed while others are, which is of a busy one, too.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +38,14 @@
 
 namespace cairn {
 
-// A backup that is behind by less than this is waited for, and so catches up. One that follows for longer than kLinkJoinAfter is
-// waited for however far it is behind: a busy asynchronous job would outrun it for ever.
+// A backup that is behind by less than this is waited for, and so catches up. One that follows for longer than
+// kLinkJoinAfter is waited for however far it is behind: a busy asynchronous job would outrun it for ever.
 inline constexpr uint64_t kLinkLagToJoin = 8;
 inline constexpr absl::Duration kLinkJoinAfter = absl::Seconds(1);
 inline constexpr absl::Duration kLinkRetryMin = absl::Milliseconds(20);
 inline constexpr absl::Duration kLinkRetryMax = absl::Seconds(1);
-// No answer at all from the backup's ps, about a lease; and for what is sent and not answered, at the rate of a slow network.
+// No answer at all from the backup's ps, about a lease; and for what is sent and not answered, at the rate of a slow
+// network.
 inline constexpr absl::Duration kLinkSilentMax = absl::Seconds(3);
 // The same, but its connection answers keepalives.
 inline constexpr absl::Duration kLinkBusyMax = absl::Seconds(10);
@@ -79,9 +81,7 @@ class BackupLink {
   bool wants_image(absl::Time now) const {
     return stage_ == Stage::kNeedsImage && unanswered_ == 0 && now >= retry_at_;
   }
-  bool wants_resend(absl::Time now) const {
-    return stage_ == Stage::kRefused && unanswered_ == 0 && now >= retry_at_;
-  }
+  bool wants_resend(absl::Time now) const { return stage_ == Stage::kRefused && unanswered_ == 0 && now >= retry_at_; }
   // Why nothing gets across, where that has lasted too long.
   struct Loss {
     std::string why;
@@ -99,8 +99,8 @@ class BackupLink {
   // When something is to be tried again; InfiniteFuture: nothing is.
   absl::Time wake_at() const;
 
-  // The coordinator's word. `newer`: of a higher generation than the one before; `missed`: there was another one in between. Then a copy that
-  // is not in sync begins with an image, for it may not be the one that was followed.
+  // The coordinator's word. `newer`: of a higher generation than the one before; `missed`: there was another one in
+  // between. Then a copy that is not in sync begins with an image, for it may not be the one that was followed.
   void Assign(const v1::BackupRoute& route, bool newer, bool missed);
   void Up(uint64_t epoch);
   void Down();
@@ -149,8 +149,10 @@ class BackupLink {
   uint64_t unanswered_ = 0;  // requests on this stream, of all attempts
   absl::Duration retry_ = kLinkRetryMin;
   absl::Time retry_at_ = absl::InfinitePast();
-  absl::Time progress_at_ = absl::InfinitePast();  // confirmed something, or had nothing to confirm; InfinitePast: as below
-  absl::Time attempt_at_ = absl::InfinitePast();   // what is not confirmed began to be; InfinitePast: with the next Watch
+  absl::Time progress_at_ =
+      absl::InfinitePast();  // confirmed something, or had nothing to confirm; InfinitePast: as below
+  absl::Time attempt_at_ =
+      absl::InfinitePast();  // what is not confirmed began to be; InfinitePast: with the next Watch
   absl::Time answered_at_ = absl::InfinitePast();  // anything, of this partition
   bool tried_ = false;                             // something was sent, or the stream broke, since it last confirmed
   size_t image_bytes_ = 0;                         // kImage

@@ -23,7 +23,9 @@ namespace {
 constexpr absl::Duration kSnapshotPoll = absl::Milliseconds(5);
 
 // A clock that is set back would hold snapshots up for as long.
-absl::Time SteadyNow() { return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
 
 }  // namespace
 
@@ -50,8 +52,8 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
       if (last && unanswered_ > 0) --unanswered_;
       if (half_closed_ && unanswered_ == 0 && !ending_.has_value()) ending_ = grpc::Status::OK;
       if (finishing_) return;
-      // A snapshot shares its bytes with the partition, and waits while there is anything else to send: a step is late by one chunk of it
-      // at most.
+      // A snapshot shares its bytes with the partition, and waits while there is anything else to send: a step is late
+      // by one chunk of it at most.
       const bool bulk = frame.kind == v1::ExchangeFrame::IMAGE;
       (bulk ? bulk_bytes_ : sending_bytes_) += frame.payload.size() + kFrameOverheadBytes;
       (bulk ? bulk_ : queue_).emplace_back(std::move(frame));
@@ -132,9 +134,9 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
     error.request_id = request.request_id;
     error.job = request.job;
     error.partition = request.partition;
-    error.status = absl::ResourceExhaustedError(absl::StrFormat(
-        "the ps has %d bytes of requests that it has not handled, at most %d; retry", service_->received_.taken(),
-        service_->received_.bytes_max()));
+    error.status = absl::ResourceExhaustedError(
+        absl::StrFormat("the ps has %d bytes of requests that it has not handled, at most %d; retry",
+                        service_->received_.taken(), service_->received_.bytes_max()));
     Send(std::move(error));
   }
 
@@ -265,7 +267,7 @@ class ExchangeService::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   FrameAssembler assembler_;              // reads only
   grpc::ByteBuffer incoming_, outgoing_;  // of the one read and the one write
   size_t outgoing_bytes_ = 0;
-  bool outgoing_bulk_ = false;  // from which queue
+  bool outgoing_bulk_ = false;    // from which queue
   std::shared_ptr<Stream> self_;  // until OnDone
 
   absl::Mutex mutex_;
@@ -335,7 +337,8 @@ void ExchangeService::NoteTraffic(size_t bytes) {
   absl::MutexLock lock(&pace_mutex_);
   traffic_at_ = SteadyNow();
   const bool wanted = traffic_at_ - wanted_at_ < pace_.idle_after;
-  snapshot_bytes_ = wanted ? snapshot_bytes_ + pace_.share * static_cast<double>(bytes) : static_cast<double>(pace_.free_bytes);
+  snapshot_bytes_ =
+      wanted ? snapshot_bytes_ + pace_.share * static_cast<double>(bytes) : static_cast<double>(pace_.free_bytes);
 }
 
 absl::Duration ExchangeService::WaitForSnapshot(size_t bytes) {

@@ -2,15 +2,16 @@
 //
 // Thread rule: Send and Shutdown from any thread. The handler is called on gRPC threads: frames of one client one after
 // another, frames of different clients at the same time. Invariants:
-//   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never used again.
-//   2. Bytes that a client has under way here (frames not yet let go by the handler, and answers not yet sent) pause its
-//      reads beyond kStreamHandlingBytesMax (waiting for partitions) and kStreamQueueBytesMax (waiting to be sent).
-//      Answers go on being sent, so that a client that reads its answers always gets further.
-//      All streams together hold at most `received_bytes_max` of received requests, whole or in part: what comes beyond
-//      is answered with RESOURCE_EXHAUSTED.
+//   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never used
+//      again.
+//   2. Bytes that a client has under way here (frames not yet let go by the handler, and answers not yet sent) pause
+//      its reads beyond kStreamHandlingBytesMax (waiting for partitions) and kStreamQueueBytesMax (waiting to be sent).
+//      Answers go on being sent, so that a client that reads its answers always gets further. All streams together hold
+//      at most `received_bytes_max` of received requests, whole or in part: what comes beyond is answered with
+//      RESOURCE_EXHAUSTED.
 //   3. What is no frame ends the stream with INVALID_ARGUMENT; the other streams go on.
-//   4. Snapshots (IMAGE frames) go out after all else that a stream has to send, and while there is training as a share of its bytes
-//      (SnapshotPace): what a checkpoint costs is spread over steps. A stream that ends is not held back.
+//   4. Snapshots (IMAGE frames) go out after all else that a stream has to send, and while there is training as a share
+//      of its bytes (SnapshotPace): what a checkpoint costs is spread over steps. A stream that ends is not held back.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,9 @@ class ExchangeHandler {
   virtual void OnClientGone(uint64_t client) = 0;
 };
 
-// What all streams together send of snapshots while there is other traffic. A larger share: a checkpoint is written sooner, and takes more of
-// the processor and the network from each step beside it. At 1/16 the state of a job with momentum and two workers takes sixteen steps.
+// What all streams together send of snapshots while there is other traffic. A larger share: a checkpoint is written
+// sooner, and takes more of the processor and the network from each step beside it. At 1/16 the state of a job with
+// momentum and two workers takes sixteen steps.
 struct SnapshotPace {
   size_t free_bytes = 1 << 20;                   // the first ones of a checkpoint: a small model's are written at once
   double share = 1.0 / 16;                       // bytes of snapshots for each byte of anything else
@@ -53,7 +55,8 @@ struct SnapshotPace {
 
 class ExchangeService {
  public:
-  explicit ExchangeService(ExchangeHandler* handler, size_t received_bytes_max = kReceivedBytesMax, const SnapshotPace& pace = {});
+  explicit ExchangeService(ExchangeHandler* handler, size_t received_bytes_max = kReceivedBytesMax,
+                           const SnapshotPace& pace = {});
   ~ExchangeService();  // after the server that it was registered with
 
   grpc::Service* service();
@@ -87,7 +90,7 @@ class ExchangeService {
   absl::Time wanted_at_ ABSL_GUARDED_BY(pace_mutex_) = absl::InfinitePast();   // when a snapshot's turn was asked for
   double snapshot_bytes_ ABSL_GUARDED_BY(pace_mutex_) = 0;                     // that may be sent
   absl::Time snapshot_due_ ABSL_GUARDED_BY(pace_mutex_) = absl::InfinitePast();  // a chunk may go then in any case
-  SerialExecutor pacer_;  // last: ends before what it uses
+  SerialExecutor pacer_;                                                         // last: ends before what it uses
 };
 
 }  // namespace cairn

@@ -20,7 +20,8 @@ void AddFlags(CLI::App* app, cairn::PsNodeOptions* o, std::string* http) {
   app->add_option("--host-label", o->host_label, "which machine this is, for placement [the host's name]");
   app->add_option("--unix-socket", o->unix_socket,
                   "socket for workers on this host, or \"none\" [in the data directory]");
-  app->add_option("--http", *http, "host:port of /metrics, /healthz and /readyz of this process; a port alone: on 127.0.0.1 [none]");
+  app->add_option("--http", *http,
+                  "host:port of /metrics, /healthz and /readyz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--threads", o->threads, "threads that partitions are spread over [one a core, at most 4]");
 }
 
@@ -43,7 +44,8 @@ int main(int argc, char** argv) {
     cairn::LogError("%s", node.status().message());
     return absl::IsInvalidArgument(node.status()) ? 2 : 1;
   }
-  const auto pages = cairn::StartProcessPages(http, common.tls_dir, [] { return absl::OkStatus(); }, [&node] { return (*node)->Ready(); });
+  const auto pages = cairn::StartProcessPages(
+      http, common.tls_dir, [] { return absl::OkStatus(); }, [&node] { return (*node)->Ready(); });
   if (!pages.ok()) {
     cairn::LogError("%s", pages.status().message());
     return absl::IsInvalidArgument(pages.status()) ? 2 : 1;

@@ -34,7 +34,8 @@ struct Coefficients {
   float ema_momentum, one_minus_ema_momentum;
 };
 
-// Weight decay and clipping prepare, and the moving average follows, what the rule does, in blocks that stay in the nearest cache.
+// Weight decay and clipping prepare, and the moving average follows, what the rule does, in blocks that stay in the
+// nearest cache.
 constexpr int64_t kBlock = 1024;
 
 // mean = clip(io / examples, -c, c), over io; NaN stays
@@ -184,18 +185,15 @@ Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
 }
 
 // w: the old values, after weight decay; io: sum of gradients in, new values out.
-void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u, const float* w, int64_t begin, int64_t n) {
+void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u, const float* w, int64_t begin,
+               int64_t n) {
   float* io = u.gradient.data() + begin;
   const auto slot = [&](size_t i) { return u.slots[i].data() + begin; };
   switch (rule.rule) {
-    case UpdateRule::kSgd:
-      return Sgd(w, io, n, c);
-    case UpdateRule::kMomentum:
-      return Momentum(w, io, slot(0), n, c);
-    case UpdateRule::kNesterov:
-      return Nesterov(w, io, slot(0), n, c);
-    case UpdateRule::kAdagrad:
-      return Adagrad(w, io, slot(0), n, c);
+    case UpdateRule::kSgd: return Sgd(w, io, n, c);
+    case UpdateRule::kMomentum: return Momentum(w, io, slot(0), n, c);
+    case UpdateRule::kNesterov: return Nesterov(w, io, slot(0), n, c);
+    case UpdateRule::kAdagrad: return Adagrad(w, io, slot(0), n, c);
     case UpdateRule::kRmsProp:
       if (rule.centered && rule.momentum > 0) return RmsPropCenteredMomentum(w, io, slot(0), slot(1), slot(2), n, c);
       if (rule.centered) return RmsPropCentered(w, io, slot(0), slot(1), n, c);
@@ -245,8 +243,8 @@ void ApplySegment(const OptimizerRule& rule, const Coefficients& c, const Update
 }
 
 // Of [begin, end); numbers that no segment names become 0.
-void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<const Segment> segments, const Update& u, int64_t begin,
-                int64_t end) {
+void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<const Segment> segments, const Update& u,
+                int64_t begin, int64_t end) {
   int64_t done = begin;  // everything before it holds new values
   for (const Segment& whole : segments) {
     Segment s = whole;
@@ -260,7 +258,8 @@ void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<con
   std::fill(u.gradient.begin() + done, u.gradient.begin() + end, 0.0f);
 }
 
-constexpr int64_t kCopiedBlock = 4 << 10;  // numbers: with the old values, the gradient and its slots still in the cache of a core
+constexpr int64_t kCopiedBlock =
+    4 << 10;  // numbers: with the old values, the gradient and its slots still in the cache of a core
 
 void CopySlots(const Update& u, int64_t begin, int64_t end) {
   for (size_t i = 0; i < u.copied_from.size(); ++i) {
@@ -308,8 +307,7 @@ OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
       r.rule = UpdateRule::kAdamW;
       adam(optimizer.adamw());
       break;
-    case v1::Optimizer::KIND_NOT_SET:
-      break;
+    case v1::Optimizer::KIND_NOT_SET: break;
   }
   const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
   r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
@@ -321,17 +319,13 @@ OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
 
 int OptimizerRule::rule_slots() const {
   switch (rule) {
-    case UpdateRule::kSgd:
-      return 0;
+    case UpdateRule::kSgd: return 0;
     case UpdateRule::kMomentum:
     case UpdateRule::kNesterov:
-    case UpdateRule::kAdagrad:
-      return 1;
-    case UpdateRule::kRmsProp:
-      return 1 + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
+    case UpdateRule::kAdagrad: return 1;
+    case UpdateRule::kRmsProp: return 1 + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
     case UpdateRule::kAdam:
-    case UpdateRule::kAdamW:
-      return amsgrad ? 3 : 2;
+    case UpdateRule::kAdamW: return amsgrad ? 3 : 2;
   }
   return 0;
 }
@@ -342,7 +336,8 @@ void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, 
   CAIRN_CHECK(u.copied_from.empty() || u.copied_from.size() == u.slots.size(), "sizes");
   const Coefficients c = MakeCoefficients(rule, u);
   const auto size = static_cast<int64_t>(u.gradient.size());
-  const bool copies = std::any_of(u.copied_from.begin(), u.copied_from.end(), [](absl::Span<const float> from) { return !from.empty(); });
+  const bool copies = std::any_of(u.copied_from.begin(), u.copied_from.end(),
+                                  [](absl::Span<const float> from) { return !from.empty(); });
   const int64_t step = copies ? kCopiedBlock : size;
   for (int64_t begin = 0, end; begin < size; begin = end) {
     end = std::min(begin + step, size);
@@ -351,7 +346,8 @@ void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, 
   }
 }
 
-void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values) {
+void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average,
+                          absl::Span<float> values) {
   for (const Segment& s : segments) {
     if (s.moving_average || s.frozen) continue;
     std::copy(average.begin() + s.begin, average.begin() + s.end, values.begin() + s.begin);

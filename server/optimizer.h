@@ -48,8 +48,8 @@ struct OptimizerRule {
   double epsilon = 0;                    // kAdagrad, kRmsProp, kAdam, kAdamW
   double initial_accumulator_value = 0;  // kAdagrad
   double weight_decay = 0;
-  float clipvalue = 0;     // > 0: each number of the mean gradient is clipped to [-clipvalue, clipvalue]
-  bool ema = false;        // the last slot is the moving average of the values
+  float clipvalue = 0;  // > 0: each number of the mean gradient is clipped to [-clipvalue, clipvalue]
+  bool ema = false;     // the last slot is the moving average of the values
   double ema_momentum = 0;
 
   static OptimizerRule From(const v1::Optimizer& optimizer);
@@ -69,16 +69,19 @@ struct Update {
   uint64_t step = 0;      // of this update, from 1: the version that it leads to, less the updates that were left out
   uint64_t examples = 0;  // > 0; the gradient is a sum over them
   float learning_rate = 0;
-  bool ema_overwrite = false;  // the new values are the moving average, after it has taken in what the rule made of them
+  bool ema_overwrite =
+      false;  // the new values are the moving average, after it has taken in what the rule made of them
   absl::Span<const float> values;
   absl::Span<float> gradient;  // in: the summed gradient; out: the new values
   std::vector<absl::Span<float>> slots;
-  // Empty, or for each slot nothing (it holds the old values), or the old values: the slot's memory is new then. They are copied a block at a
-  // time, just before the block is updated: that costs little more than writing to new memory.
+  // Empty, or for each slot nothing (it holds the old values), or the old values: the slot's memory is new then. They
+  // are copied a block at a time, just before the block is updated: that costs little more than writing to new memory.
   std::vector<absl::Span<const float>> copied_from;
 };
 void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& update);
-// The values of segments that the optimizer updates become the moving average; an update without examples that has ema_overwrite does no more.
-void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average, absl::Span<float> values);
+// The values of segments that the optimizer updates become the moving average; an update without examples that has
+// ema_overwrite does no more.
+void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average,
+                          absl::Span<float> values);
 
 }  // namespace cairn

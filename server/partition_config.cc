@@ -88,7 +88,8 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
   }
   c.loss_scale = LossScaleRuleOf(spec);
   // An asynchronous push that is clipped by norm comes with its penalty's gradient in it.
-  if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0) c.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
+  if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
+    c.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
   c.backup = range.backup();
   c.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
     InitializeRange(*graph, seed, begin, out);

@@ -11,22 +11,24 @@
 namespace cairn {
 namespace {
 
-// A push's payload as float32, rounded as the job's gradients are: itself where it is, converted or (where it lies askew) copied. A client may send
-// another type than the job's, and INT8 that nobody packed.
+// A push's payload as float32, rounded as the job's gradients are: itself where it is, converted or (where it lies
+// askew) copied. A client may send another type than the job's, and INT8 that nobody packed.
 Buffer GradientOf(const PartitionConfig& config, Frame& frame) {
   if (frame.examples == 0) return {};
   Buffer out = std::exchange(frame.payload, {});
   const bool aligned = reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0;
   const GradientRounding rounding = config.RoundingOf(frame.sequence), sent_as = rounding.As(frame.dtype);
-  const bool rounds = !rounding.exact() &&
-                      (frame.dtype != config.wire || !IsRounded(sent_as, {out.data(), out.size()}, static_cast<size_t>(config.size())));
+  const bool rounds =
+      !rounding.exact() &&
+      (frame.dtype != config.wire || !IsRounded(sent_as, {out.data(), out.size()}, static_cast<size_t>(config.size())));
   if (frame.dtype != v1::FLOAT32 || !aligned || (rounds && !out.unique())) {
     const Buffer sent = std::move(out);
     out = Buffer::Allocate(static_cast<size_t>(config.size()) * sizeof(float));
     UnpackRounded(sent_as, {sent.data(), sent.size()}, out.mutable_floats());
   }
   if (rounds) {
-    RoundGradient(rounding, {static_cast<uint32_t>(frame.replica_first.value), frame.replica_count}, out.mutable_floats());
+    RoundGradient(rounding, {static_cast<uint32_t>(frame.replica_first.value), frame.replica_count},
+                  out.mutable_floats());
   }
   return out;
 }
@@ -132,8 +134,9 @@ void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& 
   } else if (frame.kind == v1::ExchangeFrame::SNAPSHOT) {
     status = Snapshot(event.client, frame, now, effects);
   } else {
-    status = absl::InvalidArgumentError(absl::StrCat(
-        "kind: ", static_cast<int>(frame.kind), " is no request; a ps takes PUSH, CLIP, PULL, SNAPSHOT, REPLICATE and IMAGE"));
+    status = absl::InvalidArgumentError(
+        absl::StrCat("kind: ", static_cast<int>(frame.kind),
+                     " is no request; a ps takes PUSH, CLIP, PULL, SNAPSHOT, REPLICATE and IMAGE"));
   }
   if (!status.ok()) effects.replies.push_back(MakeError(event.client, request_id, status));
 }
@@ -170,20 +173,23 @@ absl::Status PartitionCore::CheckPush(const Frame& f) const {
   }
   if (f.ema_overwrite && !config_.optimizer.ema) return bad("ema_overwrite: the job keeps no moving average");
   if (config_.loss_scale ? !IsLossScale(f.loss_scale) : f.loss_scale != 0 || f.not_finite) {
-    return bad("loss_scale: ", f.loss_scale, config_.loss_scale ? ", but the job computes in FLOAT16; say the scale of its gradient, 1 to 2^24"
-                                                                : ", but the job has none");
+    return bad("loss_scale: ", f.loss_scale,
+               config_.loss_scale ? ", but the job computes in FLOAT16; say the scale of its gradient, 1 to 2^24"
+                                  : ", but the job has none");
   }
   if (f.not_finite && config_.mode == UpdateMode::kSynchronous) {
     return bad("not_finite: a synchronous job pushes its gradients as they are");
   }
-  if (f.not_finite && f.examples > 0) return bad("not_finite: the gradient is left out; send examples = 0 and no payload");
+  if (f.not_finite && f.examples > 0)
+    return bad("not_finite: the gradient is left out; send examples = 0 and no payload");
   if (f.examples > kPushExamplesMax) return bad("examples: ", f.examples, " is more than ", kPushExamplesMax);
   if (f.examples == 0) {
     if (!f.payload.empty()) return bad("payload: ", f.payload.size(), " bytes with examples = 0; send none");
     return absl::OkStatus();
   }
   const size_t bytes = config_.GradientBytes(f.dtype);
-  if (bytes == 0) return bad("dtype: ", static_cast<int>(f.dtype), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
+  if (bytes == 0)
+    return bad("dtype: ", static_cast<int>(f.dtype), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   if (f.payload.size() != bytes) {
     return bad("payload: ", f.payload.size(), " bytes, but ", config_.Name(), " has ", config_.size(), " numbers (",
                bytes, " bytes as ", v1::DataType_Name(f.dtype), ")");
@@ -215,16 +221,17 @@ absl::Status PartitionCore::Push(uint64_t client, Frame& frame, absl::Time now, 
 absl::Status PartitionCore::AcceptSynchronous(Frame& frame, PartitionEffects& effects) {
   const uint64_t next = state_.version + 1;
   if (frame.sequence > next) {
-    return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": ", config_.Name(),
-                                                      " is at version ", state_.version, " and waits for update ", next,
-                                                      "; pull its values and go on from there"));
+    return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": ", config_.Name(), " is at version ",
+                                              state_.version, " and waits for update ", next,
+                                              "; pull its values and go on from there"));
   }
   if (frame.sequence < next || !in_flight_.empty() || measured_) return absl::OkStatus();  // applied, or complete
   CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, FiguresOf(frame));
   const OpenStep step{frame.learning_rate, figures.epoch()};
   if (open_ && *open_ != step) {
-    return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", step.learning_rate, ", epoch ", step.epoch, ", but update ", next, " began with ",
-                                                   open_->learning_rate, " in epoch ", open_->epoch, "; all replicas use the same"));
+    return absl::InvalidArgumentError(absl::StrCat("learning_rate: ", step.learning_rate, ", epoch ", step.epoch,
+                                                   ", but update ", next, " began with ", open_->learning_rate,
+                                                   " in epoch ", open_->epoch, "; all replicas use the same"));
   }
   if (config_.loss_scale && frame.loss_scale != state_.loss_scale.scale) {  // of a history that was taken back
     return absl::OutOfRangeError(absl::StrCat("loss_scale: ", frame.loss_scale, ", but ", config_.Name(), " is at ",
@@ -265,8 +272,8 @@ absl::Status PartitionCore::AcceptAsynchronous(Frame& frame, PartitionEffects& e
   if (frame.sequence <= accepted) return absl::OkStatus();
   if (frame.sequence > accepted + 1) {
     return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": the last update of replica ",
-                                                      frame.replica_first.value, " here is ", accepted,
-                                                      "; push update ", accepted + 1, " first"));
+                                              frame.replica_first.value, " here is ", accepted, "; push update ",
+                                              accepted + 1, " first"));
   }
   if (in_flight_.size() >= kUpdatesInFlightMax) {
     return absl::ResourceExhaustedError(
@@ -367,7 +374,8 @@ void PartitionCore::Advance(PartitionEffects& effects) {
     if (config_.mode == UpdateMode::kSynchronous) accepted_ = state_.sequences;
     ReleaseWaiters(effects);
     for (const Follower::Ack& ack : follower_.TakeUpTo(state_.version)) effects.replies.push_back(MakeAck(ack));
-    if (config_.durability == v1::SNAPSHOT && snapshots_.Due(state_.version, image_under_way_.has_value())) OnTakeImage(effects);
+    if (config_.durability == v1::SNAPSHOT && snapshots_.Due(state_.version, image_under_way_.has_value()))
+      OnTakeImage(effects);
   }
   if (!settled_ && Settled()) ReleaseWaiters(effects);
 }

@@ -3,7 +3,8 @@
 //
 // Not thread-safe: one strand drives it. No I/O, no threads, no clock. An accepted update goes through three stages:
 //
-//   accepted    a root sum (synchronous), a push (asynchronous) or a REPLICATE (backup) gets the next version; it leaves
+//   accepted    a root sum (synchronous), a push (asynchronous) or a REPLICATE (backup) gets the next version; it
+//   leaves
 //               as REPLICATE to every backup and as Persist
 //   kept        the driver says PersistedEvent{version}: the log entry is in the store (SNAPSHOT: needs no log); and
 //               every backup that is waited for (BackupLink::required) has confirmed it
@@ -23,14 +24,15 @@
 //   6. Buffers: a frame's payload belongs to the core, which writes
 //      into it if it is unique(); a reply's payload is shared and
 //      must not be written to.
-//   7. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only the
-//      coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
-//   8. The figures of an update's training steps (EpochFigures) are the update's: added to the first partition's when it is applied, in its log
-//      entry, at its backups, in images. The primary tells the coordinator of them when nothing can take them back (Settled).
+//   7. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only
+//      the coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
+//   8. The figures of an update's training steps (EpochFigures) are the update's: added to the first partition's when
+//      it is applied, in its log entry, at its backups, in images. The primary tells the coordinator of them when
+//      nothing can take them back (Settled).
 //   9. A backup refuses updates of a lower generation; whom it refuses serves nobody until a newer assignment comes
 //      (fenced). So only the primary of the newest generation acknowledges.
-//  10. A partition of an ended job takes no pushes. Once its values are on the disk, alone, it is at rest: they leave the memory, and are loaded for
-//      as long as somebody waits for them.
+//  10. A partition of an ended job takes no pushes. Once its values are on the disk, alone, it is at rest: they leave
+//      the memory, and are loaded for as long as somebody waits for them.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +59,8 @@ namespace cairn {
 // them.
 inline constexpr size_t kWaitersPerReplicaMax = 4;
 inline constexpr size_t kWaitersExtraMax = 64;
-// Snapshots of a version that is not reached yet: one checkpoint is under way at a time, and a former chief may wait too.
+// Snapshots of a version that is not reached yet: one checkpoint is under way at a time, and a former chief may wait
+// too.
 inline constexpr int64_t kSnapshotsWaitingMax = 4;
 // Updates of one partition that are on their way to the store: each holds a gradient.
 inline constexpr size_t kUpdatesInFlightMax = 32;
@@ -81,7 +84,8 @@ struct AssignEvent {
   bool keep = false;                     // PartitionConfig::keep
   bool ended = false;                    // PartitionConfig::ended; for good
 };
-// Primary: the stream to a backup's ps, which may serve many partitions. Every stream has an epoch greater than those before.
+// Primary: the stream to a backup's ps, which may serve many partitions. Every stream has an epoch greater than those
+// before.
 struct LinkUpEvent {
   std::string address;
   uint64_t epoch = 0;
@@ -95,7 +99,8 @@ struct PeerFrameEvent {  // the answer to a PeerSend: ACK or ERROR, with its req
   uint64_t epoch = 0;
   Frame frame;
 };
-// The driver has room for the images of this partition's backups, and image_to_send() says yes. All that want one get it.
+// The driver has room for the images of this partition's backups, and image_to_send() says yes. All that want one get
+// it.
 struct SendImageEvent {};
 struct PersistedEvent {  // all entries up to and including this version are in the store
   uint64_t version = 0;
@@ -124,9 +129,9 @@ struct ClientGoneEvent {  // its waiting requests are forgotten; what it contrib
 struct TickEvent {
   std::map<std::string, PeerState> peers;  // by address, where that is known
 };
-using PartitionEvent =
-    std::variant<FrameEvent, AssignEvent, LinkUpEvent, LinkDownEvent, PeerFrameEvent, SendImageEvent, PersistedEvent,
-                 ResetEvent, TakeImageEvent, ImageWrittenEvent, LoadedEvent, FiguresStoredEvent, ClientGoneEvent, TickEvent>;
+using PartitionEvent = std::variant<FrameEvent, AssignEvent, LinkUpEvent, LinkDownEvent, PeerFrameEvent, SendImageEvent,
+                                    PersistedEvent, ResetEvent, TakeImageEvent, ImageWrittenEvent, LoadedEvent,
+                                    FiguresStoredEvent, ClientGoneEvent, TickEvent>;
 
 // ---- effects ----
 
@@ -134,8 +139,8 @@ struct PartitionReply {
   uint64_t client = 0;
   Frame frame;  // VALUES, IMAGE, ACK or ERROR; the payload is whole and shared
 };
-// One request to a backup: a REPLICATE, or all IMAGE frames of an image. It goes out on that stream, in order, or not at
-// all where the stream is gone. request_id is unique for this core alone: a driver whose stream serves many maps it.
+// One request to a backup: a REPLICATE, or all IMAGE frames of an image. It goes out on that stream, in order, or not
+// at all where the stream is gone. request_id is unique for this core alone: a driver whose stream serves many maps it.
 struct PeerSend {
   std::string address;
   uint64_t epoch = 0;
@@ -143,8 +148,8 @@ struct PeerSend {
 };
 struct Persist {
   v1::LogEntry entry;  // xxh3 is filled in by Persistence
-  Buffer gradient;  // the sum, in the type entry.dtype(); empty where entry.examples() == 0. Let go of it before PersistedEvent: the update
-                    // reuses its memory
+  Buffer gradient;     // the sum, in the type entry.dtype(); empty where entry.examples() == 0. Let go of it before
+                    // PersistedEvent: the update reuses its memory
   uint64_t image_version = 0;  // > 0: that image stands; older ones and log entries up to it go in the same batch
 };
 // Carry out in this order. No reply depends on a persist or a reset of the same effects: those that do come with
@@ -154,12 +159,12 @@ struct PartitionEffects {
   std::vector<PartitionReply> replies;
   std::optional<Image> reset;  // Persistence::ResetTo, then ResetEvent
   std::vector<Persist> persists;
-  std::optional<Image> image;             // to be written in the background, then ImageWrittenEvent
-  bool load = false;                      // the values are wanted: to be read in the background, then LoadedEvent
-  std::vector<v1::BackupReport> reports;  // to the coordinator
+  std::optional<Image> image;                // to be written in the background, then ImageWrittenEvent
+  bool load = false;                         // the values are wanted: to be read in the background, then LoadedEvent
+  std::vector<v1::BackupReport> reports;     // to the coordinator
   std::optional<v1::FiguresReport> figures;  // likewise
-  std::vector<std::string> connect;       // addresses: LinkUpEvent when there is a stream (at once where there is one)
-  std::optional<absl::Time> wake_at;      // TickEvent then; one from earlier effects still stands
+  std::vector<std::string> connect;   // addresses: LinkUpEvent when there is a stream (at once where there is one)
+  std::optional<absl::Time> wake_at;  // TickEvent then; one from earlier effects still stands
 };
 
 class PartitionCore {
@@ -206,7 +211,8 @@ class PartitionCore {
     uint64_t clock_min = 0;  // bounded staleness: until the slowest replica is there
     std::optional<uint64_t> want_version;
     v1::DataType reply_dtype = v1::FLOAT32;
-    bool wants_values = true;  // PUSH and CLIP without reply_dtype: of a client that keeps none; it gets the version alone
+    bool wants_values =
+        true;  // PUSH and CLIP without reply_dtype: of a client that keeps none; it gets the version alone
   };
   struct ImageUnderWay {
     uint64_t version = 0;
@@ -259,8 +265,8 @@ class PartitionCore {
   void ReportLinks(const TickEvent& event, absl::Time now, PartitionEffects& effects);
   PartitionReply MakeAck(const Follower::Ack& ack) const;
   bool Kept(uint64_t version) const;
-  // Whether the state that this copy began with as the primary is at all backups that are waited for. It may hold updates
-  // that the last primary never acknowledged; shown before, they would be lost with this copy.
+  // Whether the state that this copy began with as the primary is at all backups that are waited for. It may hold
+  // updates that the last primary never acknowledged; shown before, they would be lost with this copy.
   bool Settled();
   // Applies, in order, what is kept.
   void Advance(PartitionEffects& effects);
@@ -327,36 +333,37 @@ class PartitionCore {
 
   PartitionConfig config_;
   PartitionState state_;
-  PendingSums pending_;                 // synchronous: of version + 1
+  PendingSums pending_;  // synchronous: of version + 1
   std::optional<OpenStep> open_;
   std::optional<MeasuredSum> measured_;  // of version + 1; then nothing is pending and nothing in flight
   std::deque<InFlight> in_flight_;
-  uint64_t persisted_ = 0;  // entries up to it are in the store
-  std::vector<BackupLink> links_;        // primary
-  uint64_t next_peer_request_id_ = 1;    // over all links
-  bool settled_ = false;                 // primary: Settled was true
-  bool fenced_ = false;                  // primary: a backup is in a higher generation
-  absl::Time ticked_ = absl::InfiniteFuture();   // primary: when links were last looked at
+  uint64_t persisted_ = 0;                      // entries up to it are in the store
+  std::vector<BackupLink> links_;               // primary
+  uint64_t next_peer_request_id_ = 1;           // over all links
+  bool settled_ = false;                        // primary: Settled was true
+  bool fenced_ = false;                         // primary: a backup is in a higher generation
+  absl::Time ticked_ = absl::InfiniteFuture();  // primary: when links were last looked at
   absl::Time report_lost_at_ = absl::InfinitePast();
-  Follower follower_;                    // backup
-  ImageReceiver restored_;               // primary: a checkpoint that comes in
+  Follower follower_;                          // backup
+  ImageReceiver restored_;                     // primary: a checkpoint that comes in
   std::optional<Follower::Ack> restored_ack_;  // to be given when it is in the store
-  std::vector<uint64_t> accepted_;  // last accepted sequence, by replica: applied or in flight
+  std::vector<uint64_t> accepted_;             // last accepted sequence, by replica: applied or in flight
   std::vector<Waiter> waiters_;
   Buffer converted_[2];  // present values as BFLOAT16, FLOAT16: one buffer for all who ask
   std::optional<ImageUnderWay> image_under_way_;
-  bool image_synced_ = true;   // the newest one; what Recover gave counts as synced
-  bool image_failed_ = false;  // the last one could not be written; one that the job's end waits for is tried again at the next tick
+  bool image_synced_ = true;  // the newest one; what Recover gave counts as synced
+  bool image_failed_ =
+      false;  // the last one could not be written; one that the job's end waits for is tried again at the next tick
   SnapshotStride snapshots_;
-  uint64_t figures_told_ = 0;  // of which version the coordinator was told
-  bool figures_wanted_ = true;  // it is to be told, whatever the version is
+  uint64_t figures_told_ = 0;                     // of which version the coordinator was told
+  bool figures_wanted_ = true;                    // it is to be told, whatever the version is
   absl::Time figures_at_ = absl::InfinitePast();  // when it was
-  uint64_t image_to_note_ = 0;  // written; the next Persist drops what it makes superfluous
+  uint64_t image_to_note_ = 0;                    // written; the next Persist drops what it makes superfluous
   // Of an ended job:
-  bool ends_even_ = false;                // all its partitions are at the version that it ends with: nobody asks for the one before
-  std::optional<uint64_t> final_image_;   // the store has the values of this version, and nothing else
-  bool loading_ = false;                  // LoadedEvent comes
-  std::deque<PartitionEvent> deferred_;   // until then: requests for values, images for backups
+  bool ends_even_ = false;  // all its partitions are at the version that it ends with: nobody asks for the one before
+  std::optional<uint64_t> final_image_;  // the store has the values of this version, and nothing else
+  bool loading_ = false;                 // LoadedEvent comes
+  std::deque<PartitionEvent> deferred_;  // until then: requests for values, images for backups
 };
 
 }  // namespace cairn

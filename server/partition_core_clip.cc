@@ -1,17 +1,19 @@
-// PartitionCore, clipping by norm (synchronous jobs; common/model/clip_norm.h) and gradients that are not finite (loss_scale.h), whose scope is
-// the whole parameter space.
+// PartitionCore, clipping by norm (synchronous jobs; common/model/clip_norm.h) and gradients that are not finite
+// (loss_scale.h), whose scope is the whole parameter space.
 //
-// The complete sum of a step is clipped before it is accepted, so that the log, the backups and images know the clipped gradient alone; where it
-// is not finite, the update is accepted without one. Norms
-// that lie in this partition are known at once. One that spans partitions takes two phases:
+// The complete sum of a step is clipped before it is accepted, so that the log, the backups and images know the clipped
+// gradient alone; where it is not finite, the update is accepted without one. Norms that lie in this partition are
+// known at once. One that spans partitions takes two phases:
 //
-//   open ──the sum is complete──▶ measured: pushes are answered by NORMS ──the first CLIP──▶ accepted, as any other update
+//   open ──the sum is complete──▶ measured: pushes are answered by NORMS ──the first CLIP──▶ accepted, as any other
+//   update
 //
-// Which gradients are in the sum is fixed when it is measured; pushes that come later are answered by the same NORMS. A measured sum is lost
-// with its primary, like an open one: CLIP gets ABORTED there, and the workers push again. With backup_replicas the next sum may be of other
-// gradients: a CLIP names this partition's norms that its sender knows, and gets ABORTED where they are not this sum's; its factors may be those
-// that another partition applied (NormBook). The records and the factors go with the update into the log, the backups and images, and into
-// VALUES: a worker may find this partition updated and another one still measured, whose factors need both.
+// Which gradients are in the sum is fixed when it is measured; pushes that come later are answered by the same NORMS. A
+// measured sum is lost with its primary, like an open one: CLIP gets ABORTED there, and the workers push again. With
+// backup_replicas the next sum may be of other gradients: a CLIP names this partition's norms that its sender knows,
+// and gets ABORTED where they are not this sum's; its factors may be those that another partition applied (NormBook).
+// The records and the factors go with the update into the log, the backups and images, and into VALUES: a worker may
+// find this partition updated and another one still measured, whose factors need both.
 #include <algorithm>
 #include <utility>
 
@@ -22,11 +24,13 @@ namespace cairn {
 
 void PartitionCore::AcceptSum(v1::LogEntry entry, PendingSums::Sum sum, PartitionEffects& effects) {
   if (config_.clip_scopes.empty()) return Accept(std::move(entry), std::move(sum.gradient), effects);
-  if (!sum.gradient.empty() && !sum.gradient.unique()) sum.gradient = Buffer::CopyOf(sum.gradient.data(), sum.gradient.size());
+  if (!sum.gradient.empty() && !sum.gradient.unique())
+    sum.gradient = Buffer::CopyOf(sum.gradient.data(), sum.gradient.size());
   std::vector<NormRecord> spanning;
   bool finite = true;
   for (const ClipScope& scope : config_.clip_scopes) {
-    NormRecord record = MeasureNorm(scope, sum.gradient.empty() ? absl::Span<const float>() : sum.gradient.floats(), sum.examples);
+    NormRecord record =
+        MeasureNorm(scope, sum.gradient.empty() ? absl::Span<const float>() : sum.gradient.floats(), sum.examples);
     if (scope.whole()) {
       if (scope.id == kFiniteScope) finite = record.squares.finite();
       if (!sum.gradient.empty()) {
@@ -47,8 +51,8 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
   CAIRN_RETURN_IF_ERROR(CheckServes());
   CAIRN_RETURN_IF_ERROR(CheckTrains());
   if (!ClipsInTwoPhases()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kind: CLIP, but no norm of ", config_.Name(), " spans partitions; a push alone makes its update"));
+    return absl::InvalidArgumentError(absl::StrCat("kind: CLIP, but no norm of ", config_.Name(),
+                                                   " spans partitions; a push alone makes its update"));
   }
   if (frame.sequence == 0) return absl::InvalidArgumentError("sequence: 0; the first update is 1");
   Waiter w;
@@ -71,7 +75,8 @@ absl::Status PartitionCore::Clip(uint64_t client, const Frame& frame, absl::Time
           absl::StrCat(config_.Name(), ": the sum of update ", next, " is not here, or not complete; push again"));
     }
     if (frame.norms_xxh3 != HashOfNorms(measured_->entry.norms())) {
-      return absl::AbortedError(absl::StrCat(config_.Name(), ": the factors are of other norms than those of the sum of update ", next,
+      return absl::AbortedError(absl::StrCat(config_.Name(),
+                                             ": the factors are of other norms than those of the sum of update ", next,
                                              " that is here (norms_xxh3); push again"));
     }
     CAIRN_ASSIGN_OR_RETURN(const std::vector<double> factors, DecodeFactors(frame.scalars, measured_->spanning));
@@ -105,12 +110,14 @@ absl::StatusOr<bool> PartitionCore::FiniteBy(absl::Span<const double> factors) c
   const double factor = factors.back();
   const bool own = records.back().squares.finite();
   if (factor == 0 || (factor == 1 && own)) return factor == 1;
-  return absl::InvalidArgumentError(absl::StrCat("scalars: factor ", factor, " of whether the gradient is finite; that of ", config_.Name(),
+  return absl::InvalidArgumentError(absl::StrCat("scalars: factor ", factor,
+                                                 " of whether the gradient is finite; that of ", config_.Name(),
                                                  own ? " is: send 0 or 1" : " is not: send 0"));
 }
 
 bool PartitionCore::ClipsInTwoPhases() const {
-  return std::any_of(config_.clip_scopes.begin(), config_.clip_scopes.end(), [](const ClipScope& s) { return !s.whole(); });
+  return std::any_of(config_.clip_scopes.begin(), config_.clip_scopes.end(),
+                     [](const ClipScope& s) { return !s.whole(); });
 }
 
 PartitionReply PartitionCore::MakeNorms(const Waiter& w) const {

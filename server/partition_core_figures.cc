@@ -1,4 +1,5 @@
-// PartitionCore and the figures of the training: they come with pushes, are counted with updates, and the coordinator is told of the sums.
+// PartitionCore and the figures of the training: they come with pushes, are counted with updates, and the coordinator
+// is told of the sums.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,8 @@ absl::StatusOr<v1::EpochFigures> PartitionCore::FiguresOf(const Frame& frame) co
   v1::EpochFigures figures;
   if (frame.figures.empty()) return figures;
   if (!config_.keeps_figures()) {
-    return absl::InvalidArgumentError(absl::StrCat("figures: ", config_.Name(), " keeps none; push them to the job's first partition"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("figures: ", config_.Name(), " keeps none; push them to the job's first partition"));
   }
   if (!figures.ParseFromString(frame.figures)) return absl::InvalidArgumentError("figures: they are no EpochFigures");
   CAIRN_RETURN_IF_ERROR(CheckFigures(figures, config_.metrics));
@@ -25,8 +27,9 @@ absl::StatusOr<v1::EpochFigures> PartitionCore::FiguresOf(const Frame& frame) co
     if (update.entry.has_figures()) first = std::min(first, update.entry.figures().epoch());
   }
   if (!EpochIsOpen(first, figures.epoch(), config_.metrics)) {
-    return absl::UnavailableError(absl::StrCat(config_.Name(), ": figures of epoch ", figures.epoch(), ", but the coordinator has not stored those of epoch ",
-                                               first, " yet, and ", OpenEpochsMax(config_.metrics), " epochs are kept at most; retry"));
+    return absl::UnavailableError(absl::StrCat(
+        config_.Name(), ": figures of epoch ", figures.epoch(), ", but the coordinator has not stored those of epoch ",
+        first, " yet, and ", OpenEpochsMax(config_.metrics), " epochs are kept at most; retry"));
   }
   const uint64_t version = state_.version + in_flight_.size();
   const bool alone = config_.mode != UpdateMode::kSynchronous;
@@ -37,7 +40,8 @@ absl::StatusOr<v1::EpochFigures> PartitionCore::FiguresOf(const Frame& frame) co
   return figures;
 }
 
-// After every event. What the primary has not settled may be lost with it, and a job that trains no more has been counted.
+// After every event. What the primary has not settled may be lost with it, and a job that trains no more has been
+// counted.
 void PartitionCore::TellFigures(absl::Time now, PartitionEffects& effects) {
   if (!config_.keeps_figures() || config_.backup || config_.keep || config_.ended || fenced_ || !Settled()) return;
   if (!figures_wanted_ && state_.version == figures_told_) return;

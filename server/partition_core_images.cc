@@ -25,7 +25,8 @@ void PartitionCore::OnTakeImage(PartitionEffects& effects) {
   if (image_under_way_ || follower_.receiving() || state_.version == 0) return;
   if (state_.version == state_.image_version && !in_memory()) return;
   image_under_way_ = ImageUnderWay{state_.version, state_.log_bytes, config_.keep};
-  // A job that was cancelled in the middle of a step has partitions at two versions: after a restart, too, it is exported at the lower one.
+  // A job that was cancelled in the middle of a step has partitions at two versions: after a restart, too, it is
+  // exported at the lower one.
   const bool last = config_.durability == v1::SNAPSHOT && config_.keep && config_.mode == UpdateMode::kSynchronous;
   effects.image = MakeImage(config_, state_, /*with_previous=*/last);
 }

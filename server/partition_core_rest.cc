@@ -1,8 +1,9 @@
 // PartitionCore of a job that has ended (design §5: RocksDB is the cold tier).
 //
-// Nobody trains it any more: pushes and checkpoints are refused, and its last image, of the values alone, takes the place of all that the store had
-// of the partition. Then values and slots leave the memory: the partition is at rest. A request for values, or a backup that wants an image, has
-// them loaded; they are let go of when nobody waits for them. What is on its way keeps its own reference to them.
+// Nobody trains it any more: pushes and checkpoints are refused, and its last image, of the values alone, takes the
+// place of all that the store had of the partition. Then values and slots leave the memory: the partition is at rest. A
+// request for values, or a backup that wants an image, has them loaded; they are let go of when nobody waits for them.
+// What is on its way keeps its own reference to them.
 //
 // The slots are nowhere then. Who goes on from a job does so from its checkpoint, or from its weights (export).
 #include <algorithm>
@@ -35,15 +36,19 @@ bool PartitionCore::WaitsForTraining(const Waiter& w) const {
 
 absl::Status PartitionCore::CheckTrains() const {
   if (!config_.ended) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(config_.Name(), ": the job has ended; of its state the values alone are kept"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(config_.Name(), ": the job has ended; of its state the values alone are kept"));
 }
 
-// A backup of an ended job takes updates that its primary had accepted before the end, as long as it has the slots for them.
+// A backup of an ended job takes updates that its primary had accepted before the end, as long as it has the slots for
+// them.
 absl::Status PartitionCore::CheckCanApply() const {
   if (!config_.ended) return absl::OkStatus();
-  if (image_under_way_) return absl::UnavailableError(absl::StrCat(config_.Name(), ": its last image is being stored; retry"));
+  if (image_under_way_)
+    return absl::UnavailableError(absl::StrCat(config_.Name(), ": its last image is being stored; retry"));
   if (!at_rest() && state_.slots.size() == static_cast<size_t>(config_.optimizer.slots())) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(config_.Name(), ": the job has ended and its slots are gone; begin again with an image"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(config_.Name(), ": the job has ended and its slots are gone; begin again with an image"));
 }
 
 // Nothing changes the state, or is about to.
@@ -76,13 +81,15 @@ bool PartitionCore::WantsValues(const PartitionEvent& event) const {
 }
 
 bool PartitionCore::ImageDeferred() const {
-  return std::any_of(deferred_.begin(), deferred_.end(), [](const PartitionEvent& e) { return std::holds_alternative<SendImageEvent>(e); });
+  return std::any_of(deferred_.begin(), deferred_.end(),
+                     [](const PartitionEvent& e) { return std::holds_alternative<SendImageEvent>(e); });
 }
 
 void PartitionCore::Defer(PartitionEvent event, PartitionEffects& effects) {
   const auto* f = std::get_if<FrameEvent>(&event);
   if (f != nullptr && deferred_.size() >= WaitersMax()) {
-    const absl::Status full = absl::ResourceExhaustedError(absl::StrCat(config_.Name(), ": ", deferred_.size(), " requests wait already; retry"));
+    const absl::Status full = absl::ResourceExhaustedError(
+        absl::StrCat(config_.Name(), ": ", deferred_.size(), " requests wait already; retry"));
     effects.replies.push_back(MakeError(f->client, f->frame.request_id, full));
     return;
   }

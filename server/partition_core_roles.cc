@@ -30,7 +30,8 @@ v1::LogEntry EntryOf(const Frame& f) {
   entry.set_loss_scale(f.loss_scale);
   entry.set_not_finite(f.not_finite);
   if (f.examples > 0 && f.dtype != v1::FLOAT32) entry.set_dtype(f.dtype);
-  if (!f.figures.empty() && !entry.mutable_figures()->ParseFromString(f.figures)) entry.mutable_figures()->set_epoch(-1);
+  if (!f.figures.empty() && !entry.mutable_figures()->ParseFromString(f.figures))
+    entry.mutable_figures()->set_epoch(-1);
   return entry;
 }
 
@@ -138,7 +139,8 @@ void PartitionCore::OnPeerFrame(const PeerFrameEvent& event, absl::Time now, Par
 }
 
 bool PartitionCore::image_to_send(absl::Time now) const {
-  return !ImageDeferred() && std::any_of(links_.begin(), links_.end(), [&](const BackupLink& l) { return l.wants_image(now); });
+  return !ImageDeferred() &&
+         std::any_of(links_.begin(), links_.end(), [&](const BackupLink& l) { return l.wants_image(now); });
 }
 
 bool PartitionCore::sending_image() const {
@@ -305,8 +307,9 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
   v1::LogEntry entry = EntryOf(frame);
   if (frame.replica_first.value < 0 || !std::isfinite(frame.learning_rate) ||
       (frame.examples > 0 && BytesOf(frame.dtype, kSpaceAlignment) == 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(config_.Name(), ": update ", frame.version,
-                                                   ": replica_first, learning_rate or dtype is not that of an update; all cairn-ps are to be of one version"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        config_.Name(), ": update ", frame.version,
+        ": replica_first, learning_rate or dtype is not that of an update; all cairn-ps are to be of one version"));
   }
   const absl::Status fits = CheckEntry(config_, accepted, accepted_, entry, frame.payload.size());
   if (!fits.ok()) return absl::InvalidArgumentError(fits.message());
@@ -322,7 +325,8 @@ absl::Status PartitionCore::TakeUpdate(uint64_t client, Frame& frame, PartitionE
   }
   in_flight_.push_back({std::move(entry), std::move(gradient), std::move(packed)});
   InFlight& update = in_flight_.back();
-  if (config_.durability == v1::SNAPSHOT) {  // no log, here neither: recovery would take it for one that reaches further
+  if (config_.durability ==
+      v1::SNAPSHOT) {  // no log, here neither: recovery would take it for one that reaches further
     persisted_ = update.entry.version();
     Advance(effects);
   } else {

@@ -55,7 +55,8 @@ void PartitionCore::Adopt(Image image, PartitionEffects& effects) {
   accepted_ = state_.sequences;
   persisted_ = state_.version;
   image_synced_ = config_.keep && !config_.ended;
-  if (!config_.ended) effects.reset = std::move(image);  // else the final image does, which is due now; nobody waits for it
+  if (!config_.ended)
+    effects.reset = std::move(image);  // else the final image does, which is due now; nobody waits for it
 }
 
 // A checkpoint is restored. Which state it replaces does not matter: the coordinator, which raises the generation

@@ -184,7 +184,8 @@ void PartitionHost::ReportAgain() {
   for (const auto& [job, failure] : failures) callbacks_.job_error(JobId(job), failure.generation, failure.status);
 }
 
-// slot.status says why. Who waits for an answer of the core gets that one: a chief whose checkpoint has begun would wait for ever.
+// slot.status says why. Who waits for an answer of the core gets that one: a chief whose checkpoint has begun would
+// wait for ever.
 void PartitionHost::EndCore(Slot& slot) {
   if (slot.core == nullptr) return;
   for (PartitionReply& reply : slot.core->End(slot.status)) callbacks_.reply(reply.client, std::move(reply.frame));
@@ -261,7 +262,8 @@ void PartitionHost::LoadValues(const std::shared_ptr<Slot>& slot) {
   });
 }
 
-// Once all partitions of the job are at rest: what the store had of them besides is deleted, and now its room is given back.
+// Once all partitions of the job are at rest: what the store had of them besides is deleted, and now its room is given
+// back.
 void PartitionHost::Tidy(uint64_t job_id) {
   {
     absl::MutexLock lock(&mutex_);
@@ -275,11 +277,13 @@ void PartitionHost::Tidy(uint64_t job_id) {
   }
   image_writer_->Post([this, job_id] {
     const absl::Status status = persistence_.GiveBackSpace(JobId(job_id));
-    if (!status.ok()) LogWarning("job %d: the room of what it needs no more is not given back: %s", job_id, status.ToString());
+    if (!status.ok())
+      LogWarning("job %d: the room of what it needs no more is not given back: %s", job_id, status.ToString());
   });
 }
 
-// The allocator keeps what is freed for the next steps (TuneAllocator); nobody computes these. At most once in kGiveBackEvery.
+// The allocator keeps what is freed for the next steps (TuneAllocator); nobody computes these. At most once in
+// kGiveBackEvery.
 void PartitionHost::GiveBackMemory() {
   if (std::exchange(memory_due_, true)) return;
   image_writer_->PostAfter(kGiveBackEvery, [this] {

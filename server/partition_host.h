@@ -7,8 +7,8 @@
 //   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   3. A reply leaves after what it speaks of was persisted (RunEvent).
 //   4. One image is copied and written at a time, but for those that SNAPSHOT jobs take while they train.
-//   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time. Those of ended jobs come after all others, one at a
-//      time, and take up at most about a quarter of the time.
+//   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time. Those of ended jobs come
+//      after all others, one at a time, and take up at most about a quarter of the time.
 //   6. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
 //   7. Values of ended jobs are loaded for one partition after the other, by the thread that writes images.
 //   8. A failure of one job's storage takes that job's partition out
@@ -56,10 +56,9 @@ class PartitionHost : public ExchangeHandler {
   absl::Status LoadHeld();
   std::vector<v1::HeldPartitions> Held() const;
 
-  // Makes this the job's assignment: takes the partitions back where it says so, stores it, recovers or initializes what
-  // is not there, gives the copies their roles, forgets what is not named.
-  // Idempotent. Errors: ABORTED a lower generation than the present one; INVALID_ARGUMENT the job's spec or
-  // ranges; DATA_LOSS and others from the store.
+  // Makes this the job's assignment: takes the partitions back where it says so, stores it, recovers or initializes
+  // what is not there, gives the copies their roles, forgets what is not named. Idempotent. Errors: ABORTED a lower
+  // generation than the present one; INVALID_ARGUMENT the job's spec or ranges; DATA_LOSS and others from the store.
   absl::StatusOr<v1::PartitionsReady> Host(const v1::HostPartitions& host);
   // Forgets everything of the job, on disk too. Fine where there is nothing.
   absl::Status Drop(JobId job);
@@ -70,10 +69,11 @@ class PartitionHost : public ExchangeHandler {
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;
 
-  // Says again what `kept` and `figures` said, and what job_error said of jobs that still cannot be served here: the session may have been away.
+  // Says again what `kept` and `figures` said, and what job_error said of jobs that still cannot be served here: the
+  // session may have been away.
   void ReportAgain();
-  // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process ends: what failed
-  // is not in memory any more.
+  // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process
+  // ends: what failed is not in memory any more.
   std::string fault() const;
 
   // Answers new frames with UNAVAILABLE, returns when those before have been handled.
@@ -142,7 +142,8 @@ class PartitionHost : public ExchangeHandler {
   std::deque<std::shared_ptr<Slot>> backup_images_due_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<Slot>> ended_images_due_ ABSL_GUARDED_BY(mutex_);  // likewise, of jobs that have ended
   bool ended_image_ ABSL_GUARDED_BY(mutex_) = false;                            // one of them is on its way
-  absl::Time ended_image_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();    // since then; or, while there is none: not before
+  absl::Time ended_image_at_ ABSL_GUARDED_BY(mutex_) =
+      absl::InfinitePast();                        // since then; or, while there is none: not before
   int backup_images_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
   std::string fault_ ABSL_GUARDED_BY(mutex_);
   struct Failure {

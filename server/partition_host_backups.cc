@@ -110,7 +110,8 @@ void PartitionHost::GrantBackupImages() {
       backup_images_due_.pop_front();
       ++backup_images_;
     }
-    if (backup_images_ < kBackupImagesMax && !ended_images_due_.empty() && !ended_image_ && clock_.Now() >= ended_image_at_) {
+    if (backup_images_ < kBackupImagesMax && !ended_images_due_.empty() && !ended_image_ &&
+        clock_.Now() >= ended_image_at_) {
       next.push_back(std::move(ended_images_due_.front()));
       ended_images_due_.pop_front();
       next.back()->ended_image = ended_image_ = true;

@@ -75,9 +75,10 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
     auto it = jobs_.find(host.job_id());
     if (it != jobs_.end()) {
       if (it->second.ended && !host.ended()) {
-        return absl::FailedPreconditionError(absl::StrFormat(
-            "job %d has ended, in generation %d, and cannot go on: the coordinator's state is older than this ps' data; restore it, or submit the job again",
-            host.job_id(), it->second.generation.value));
+        return absl::FailedPreconditionError(
+            absl::StrFormat("job %d has ended, in generation %d, and cannot go on: the coordinator's state is older "
+                            "than this ps' data; restore it, or submit the job again",
+                            host.job_id(), it->second.generation.value));
       }
       before = it->second.generation;
       present = it->second.slots;
@@ -98,8 +99,10 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   }
   {
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()].backups.insert(backups.begin(), backups.end());  // those of before, too, until the roles are given
-    failures_.erase(host.job_id());  // not after Load: what fails as it gets its role is said again to a coordinator that comes back
+    jobs_[host.job_id()].backups.insert(backups.begin(),
+                                        backups.end());  // those of before, too, until the roles are given
+    failures_.erase(host.job_id());  // not after Load: what fails as it gets its role is said again to a coordinator
+                                     // that comes back
   }
   KeepConnections();
   absl::StatusOr<Slots> loaded = Load(host, present, /*assigned=*/true);
@@ -119,7 +122,8 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   }
   {
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()] = Job{generation, true, std::move(slots), std::move(backups), host.keep(), /*kept_told=*/false, host.ended()};
+    jobs_[host.job_id()] =
+        Job{generation, true, std::move(slots), std::move(backups), host.keep(), /*kept_told=*/false, host.ended()};
   }
   KeepConnections();
   TellKept(host.job_id());
@@ -167,7 +171,7 @@ void PartitionHost::FiguresStored(JobId job, int32_t epochs) {
 // Slots for all of host's partitions: those present get the new generation, the others are recovered or initialized, in
 // parallel on their executors.
 absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present,
-                                                           bool assigned) {
+                                                         bool assigned) {
   const std::string where = absl::StrFormat("job %d", host.job_id());
   absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
   if (!built.ok()) return Annotate(built.status(), where);
@@ -177,7 +181,8 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   Slots slots;
   std::map<uint32_t, AssignEvent> roles;
   for (const v1::PartitionRange& range : host.partitions()) {
-    roles[range.partition()] = {generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(), host.ended()};
+    roles[range.partition()] = {
+        generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(), host.ended()};
     auto it = present.find(range.partition());
     if (it != present.end()) {
       slots.insert(*it);

@@ -23,9 +23,12 @@ absl::Status CheckReceived(const PartitionConfig& c, const v1::PartitionImage& h
   if (h.slots() != slots && !final) return Bad(c, "slots: ", h.slots(), ", the job's optimizer has ", slots);
   if (h.norms().size() > kFrameScalarsBytesMax) return Bad(c, "norms: ", h.norms().size(), " bytes");
   if (h.has_loss_scale() && !IsLossScale(h.loss_scale().scale())) return Bad(c, "loss_scale: ", h.loss_scale().scale());
-  if (!h.figures().empty() && !c.keeps_figures()) return Bad(c, "figures, but these are kept by the job's first partition");
-  if (const absl::Status figures = CheckEpochList(h.figures(), c.metrics); !figures.ok()) return Bad(c, figures.message());
-  if (tensors != h.slots() + 1 && tensors != h.slots() + 2) return Bad(c, "tensors: ", tensors, " with ", h.slots(), " slots");
+  if (!h.figures().empty() && !c.keeps_figures())
+    return Bad(c, "figures, but these are kept by the job's first partition");
+  if (const absl::Status figures = CheckEpochList(h.figures(), c.metrics); !figures.ok())
+    return Bad(c, figures.message());
+  if (tensors != h.slots() + 1 && tensors != h.slots() + 2)
+    return Bad(c, "tensors: ", tensors, " with ", h.slots(), " slots");
   if (h.sequences().last_sequence_size() != static_cast<int>(c.replicas)) {
     return Bad(c, "sequences: of ", h.sequences().last_sequence_size(), " replicas, the job has ", c.replicas);
   }
@@ -84,7 +87,8 @@ PartitionState StateFrom(const PartitionConfig& config, Image image) {
 void TakeLossScale(const PartitionConfig& config, const v1::PartitionImage& header, PartitionState& state) {
   if (!config.loss_scale) return;
   state.loss_scale = LossScale::From(*config.loss_scale, header.loss_scale());
-  state.previous_loss_scale = IsLossScale(header.previous_loss_scale()) ? header.previous_loss_scale() : state.loss_scale.scale;
+  state.previous_loss_scale =
+      IsLossScale(header.previous_loss_scale()) ? header.previous_loss_scale() : state.loss_scale.scale;
 }
 
 std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image, uint64_t request_id) {

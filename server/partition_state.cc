@@ -38,20 +38,25 @@ absl::Status CheckEntry(const PartitionConfig& config, uint64_t version, absl::S
   if (entry.version() != version + 1) return bad("it does not follow version ", version);
   const size_t bytes = entry.examples() == 0 ? 0 : config.GradientBytes(DtypeOf(entry));
   if (entry.examples() > 0 && bytes == 0) {
-    return bad("its gradient is of type ", entry.dtype(), ", which is not known; a newer cairn-ps wrote it, use that one");
+    return bad("its gradient is of type ", entry.dtype(),
+               ", which is not known; a newer cairn-ps wrote it, use that one");
   }
   if (gradient_bytes != bytes) {
-    return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes, ": it is damaged, or a cairn-ps of another version wrote it");
+    return bad("its gradient has ", gradient_bytes, " bytes, expected ", bytes,
+               ": it is damaged, or a cairn-ps of another version wrote it");
   }
   if (entry.norms().size() > kFrameScalarsBytesMax) return bad("norms: ", entry.norms().size(), " bytes");
   if (entry.ema_overwrite() && !config.optimizer.ema) return bad("ema_overwrite, but the job keeps no moving average");
   if (config.loss_scale ? !IsLossScale(entry.loss_scale()) : entry.loss_scale() != 0 || entry.not_finite()) {
-    return bad("loss_scale ", entry.loss_scale(), config.loss_scale ? ", of a job that has one" : ", of a job that has none");
+    return bad("loss_scale ", entry.loss_scale(),
+               config.loss_scale ? ", of a job that has one" : ", of a job that has none");
   }
-  if (entry.not_finite() && entry.examples() != 0) return bad("it is left out, and has ", entry.examples(), " examples");
+  if (entry.not_finite() && entry.examples() != 0)
+    return bad("it is left out, and has ", entry.examples(), " examples");
   if (entry.has_figures()) {
     if (!config.keeps_figures()) return bad("figures, but these are kept by the job's first partition");
-    if (const absl::Status status = CheckFigures(entry.figures(), config.metrics); !status.ok()) return bad(status.message());
+    if (const absl::Status status = CheckFigures(entry.figures(), config.metrics); !status.ok())
+      return bad(status.message());
   }
   if (config.mode == UpdateMode::kSynchronous) {
     if (entry.replica_first() != 0 || entry.replica_count() != config.replicas || entry.sequence() != entry.version()) {
@@ -71,8 +76,8 @@ Buffer PackGradient(const PartitionConfig& config, const v1::LogEntry& entry, co
   const v1::DataType dtype = DtypeOf(entry);
   if (dtype == v1::FLOAT32 || gradient.empty()) return gradient;
   Buffer packed = Buffer::Allocate(config.GradientBytes(dtype));
-  PackRounded(config.RoundingOf(entry.sequence()).As(dtype), {entry.replica_first(), entry.replica_count()}, gradient.floats(),
-              {packed.mutable_data(), packed.size()});
+  PackRounded(config.RoundingOf(entry.sequence()).As(dtype), {entry.replica_first(), entry.replica_count()},
+              gradient.floats(), {packed.mutable_data(), packed.size()});
   return packed;
 }
 

@@ -1,4 +1,5 @@
-// PendingSums: the gradients of an open step and their figures, added up along the summation tree as far as they have come.
+// PendingSums: the gradients of an open step and their figures, added up along the summation tree as far as they have
+// come.
 //
 // Not thread-safe. Invariants:
 //   1. The nodes held are disjoint, and no two of them are siblings: siblings are merged as soon as both are there.
@@ -34,7 +35,8 @@ class PendingSums {
   // complete(). Empties the tree.
   Sum TakeRoot();
   uint32_t replicas_held() const;
-  // The sum of what there is, in the order of the replicas: not the tree's bits where nodes are missing. Empties the tree.
+  // The sum of what there is, in the order of the replicas: not the tree's bits where nodes are missing. Empties the
+  // tree.
   Sum TakeAll(const GradientRounding& rounding = {});
   size_t size() const { return sums_.size(); }
 

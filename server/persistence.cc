@@ -21,7 +21,9 @@ absl::Status Damaged(const PartitionConfig& c, const std::string& what) {
 
 // ---- images ----
 
-bool HasPrevious(const v1::PartitionImage& header) { return header.xxh3_size() == static_cast<int>(header.slots()) + 2; }
+bool HasPrevious(const v1::PartitionImage& header) {
+  return header.xxh3_size() == static_cast<int>(header.slots()) + 2;
+}
 
 absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& header) {
   if (header.begin() == static_cast<uint64_t>(c.begin) && header.end() == static_cast<uint64_t>(c.end) &&
@@ -229,7 +231,8 @@ absl::StatusOr<PartitionState> Persistence::Open(const PartitionConfig& config) 
   if (!config.ended) return Recover(config);
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
   bool logs = false;
-  CAIRN_RETURN_IF_ERROR(store_.Scan(KindPrefix(config, 'l'), [&](std::string_view, std::string_view) { return !(logs = true); }));
+  CAIRN_RETURN_IF_ERROR(
+      store_.Scan(KindPrefix(config, 'l'), [&](std::string_view, std::string_view) { return !(logs = true); }));
   if (headers.size() == 1 && headers.front().slots() == 0 && !logs) return StateOf(config, headers.front());
   if (!headers.empty() || logs || !config.backup) return Recover(config);
   PartitionState nothing;
@@ -240,7 +243,8 @@ absl::StatusOr<PartitionState> Persistence::Open(const PartitionConfig& config) 
 absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& config, uint64_t version) const {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
   const auto has = [&](uint64_t image) {
-    return image == 0 || std::any_of(headers.begin(), headers.end(), [&](const auto& h) { return h.version() == image; });
+    return image == 0 ||
+           std::any_of(headers.begin(), headers.end(), [&](const auto& h) { return h.version() == image; });
   };
   // The log is consecutive, and reaches down to its first entry.
   std::optional<uint64_t> first;
@@ -276,8 +280,8 @@ absl::Status Persistence::RollBack(const PartitionConfig& config, uint64_t versi
   CAIRN_ASSIGN_OR_RETURN(const Reach reach, ReachOf(config, present.version));
   const bool offered = std::count(reach.versions.begin(), reach.versions.end(), version) > 0;
   if (version > present.version || (version < reach.version_min && !offered)) {
-    return absl::FailedPreconditionError(absl::StrCat(config.Name(), ": it is at version ", present.version,
-                                                      " and cannot be taken to ", version));
+    return absl::FailedPreconditionError(
+        absl::StrCat(config.Name(), ": it is at version ", present.version, " and cannot be taken to ", version));
   }
   uint64_t kept = version;
   if (version < reach.version_min && version > 0 &&
@@ -329,7 +333,8 @@ absl::Status Persistence::WriteImage(const PartitionConfig& config, const Image&
     CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::PartitionImage> headers, ReadHeaders(store_, config));
     std::vector<uint64_t> versions{image.header.version()};  // newest first
     for (const v1::PartitionImage& header : headers) {
-      if (header.version() != versions.front()) versions.push_back(header.version());  // else it is written once more, synced
+      if (header.version() != versions.front())
+        versions.push_back(header.version());  // else it is written once more, synced
     }
     for (uint64_t version : SuperfluousSnapshots(versions, config.image.snapshot_every)) {
       batch.DeleteRange(VersionKey(config, 'h', version), VersionKey(config, 'h', version + 1));

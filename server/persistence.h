@@ -7,18 +7,19 @@
 //   key "j" job:u64                                          HostedJob, sealed
 //   key "p" job:u64 partition:u32 "h" version:u64            PartitionImage, sealed
 //   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  the image's tensors: 0 the values, then the slots; bytes
-//   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes, in the type that it names
-//   sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
+//   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes, in the type
+//   that it names sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
 //
 // Invariants:
 //   1. An image is one batch; a log entry is one batch, with the sequence number that it stands for (exactly once).
 //   2. Log entries of a partition are consecutive and begin after its oldest image (or after version 0).
 //   3. What an image at version i makes superfluous (older images, entries up to i) goes in the batch of a later entry:
 //      a partition at version v > 0 can always be rebuilt at v - 1 as well. A SNAPSHOT job has no entries: its
-//      images go as SuperfluousSnapshots says. With PartitionConfig::keep images reach the disk before WriteImage and ResetTo return.
+//      images go as SuperfluousSnapshots says. With PartitionConfig::keep images reach the disk before WriteImage and
+//      ResetTo return.
 //   4. Every byte read is checked: a damaged one gets DATA_LOSS with job, partition and what was damaged.
-//   5. ResetTo replaces everything that a partition has, in one batch. Its image, and the last one of a synchronous SNAPSHOT job,
-//      may have the values of version - 1 as one more tensor.
+//   5. ResetTo replaces everything that a partition has, in one batch. Its image, and the last one of a synchronous
+//      SNAPSHOT job, may have the values of version - 1 as one more tensor.
 //   6. Of an ended job (PartitionConfig::ended) so does WriteImage, with an image that has no slots: the final image.
 #pragma once
 
@@ -52,20 +53,21 @@ class Persistence {
   // newest image that leaves at least one log entry to replay, so that state.previous is there too.
   // Errors: DATA_LOSS; FAILED_PRECONDITION where what is stored is of another shape than the configuration.
   absl::StatusOr<PartitionState> Recover(const PartitionConfig& config) const;
-  // What a core begins with: the same; but of an ended job whose final image is there, the state at rest: no tensor is read. So does a backup of
-  // an ended job that has nothing yet, at version 0.
+  // What a core begins with: the same; but of an ended job whose final image is there, the state at rest: no tensor is
+  // read. So does a backup of an ended job that has nothing yet, at version 0.
   absl::StatusOr<PartitionState> Open(const PartitionConfig& config) const;
 
   // To which versions RollBack can take it.
   struct Reach {
-    uint64_t version_min = 0;        // every version from here on, up to the present one
-    // And these, ascending. Also the one before an image that came with the values before its update (a new backup's): such a partition
-    // stays at the image's version and serves both; the update that the workers send once more is known to it.
+    uint64_t version_min = 0;  // every version from here on, up to the present one
+    // And these, ascending. Also the one before an image that came with the values before its update (a new backup's):
+    // such a partition stays at the image's version and serves both; the update that the workers send once more is
+    // known to it.
     std::vector<uint64_t> versions;
   };
   absl::StatusOr<Reach> ReachOf(const PartitionConfig& config, uint64_t version) const;
-  // Forgets what is later than `version`: Recover then gives that version, or the image after it with the values before (Reach). Survives power
-  // loss. Errors: FAILED_PRECONDITION it cannot be had.
+  // Forgets what is later than `version`: Recover then gives that version, or the image after it with the values before
+  // (Reach). Survives power loss. Errors: FAILED_PRECONDITION it cannot be had.
   absl::Status RollBack(const PartitionConfig& config, uint64_t version);
   absl::Status Forget(const PartitionConfig& config);  // all that is stored of the partition
   // The image in place of all that is stored of the partition.
@@ -86,6 +88,7 @@ class Persistence {
 absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
                       const std::function<void(PartitionEffects&)>& carry_out);
 // The same, with all effects gathered in their order.
-absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now);
+absl::StatusOr<PartitionEffects> RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event,
+                                          absl::Time now);
 
 }  // namespace cairn

@@ -199,7 +199,8 @@ std::string PsNode::Fault() const {
   const std::string fault = host_->fault();
   if (fault.empty()) return fault;
   return absl::StrFormat(
-      "its data directory %s failed: %s; make room there or mend it, then start the ps again (on an empty directory where it is damaged)",
+      "its data directory %s failed: %s; make room there or mend it, then start the ps again (on an empty directory "
+      "where it is damaged)",
       options_.data_dir, fault);
 }
 

@@ -1,10 +1,10 @@
 // SnapshotStride: at which versions a partition of a SNAPSHOT job takes an image.
 //
-// All partitions of a synchronous job have to have images of one version, or nothing is left to go back to but the initial
-// values; and each one decides by itself, on disks of any speed. So an image is never taken late: it is taken at a multiple of
-// (every * stride) or not at all. Where one falls due while the last is still being written, the stride doubles; after
-// kQuickInARow that took less than a quarter of the time between two it halves (each time that is too early costs an image).
-// Strides are powers of two: the multiples of the largest one are those of all.
+// All partitions of a synchronous job have to have images of one version, or nothing is left to go back to but the
+// initial values; and each one decides by itself, on disks of any speed. So an image is never taken late: it is taken
+// at a multiple of (every * stride) or not at all. Where one falls due while the last is still being written, the
+// stride doubles; after kQuickInARow that took less than a quarter of the time between two it halves (each time that is
+// too early costs an image). Strides are powers of two: the multiples of the largest one are those of all.
 //
 // One caller at a time.
 #pragma once
@@ -20,8 +20,9 @@
 
 namespace cairn {
 
-// Beyond, an image takes longer than all of these and partitions may miss each other. One ps writes the images of all its jobs one after the other:
-// those of a large job may take thousands of steps of a small one. Strides that are not used keep few images: at most 15 were seen.
+// Beyond, an image takes longer than all of these and partitions may miss each other. One ps writes the images of all
+// its jobs one after the other: those of a large job may take thousands of steps of a small one. Strides that are not
+// used keep few images: at most 15 were seen.
 inline constexpr uint64_t kSnapshotStrideMax = 64;
 // Of each stride: of two partitions that use it one may be at its third image while the other writes its second.
 inline constexpr size_t kSnapshotsKept = 3;
@@ -36,7 +37,8 @@ inline std::vector<uint64_t> SuperfluousSnapshots(absl::Span<const uint64_t> ver
     }
   }
   std::vector<uint64_t> superfluous;
-  std::copy_if(versions.begin(), versions.end(), std::back_inserter(superfluous), [&](uint64_t v) { return !kept.contains(v); });
+  std::copy_if(versions.begin(), versions.end(), std::back_inserter(superfluous),
+               [&](uint64_t v) { return !kept.contains(v); });
   return superfluous;
 }
 

@@ -1,4 +1,5 @@
-// The keys of a ps' store and the sealing of its messages: the grammar of persistence.h. Only persistence.cc and tests include it.
+// The keys of a ps' store and the sealing of its messages: the grammar of persistence.h. Only persistence.cc and tests
+// include it.
 //
 // Any thread.
 #pragma once
@@ -40,7 +41,9 @@ inline std::string PartitionPrefix(JobId job, uint32_t partition) {
   AppendBigEndian(key, partition, 4);
   return key;
 }
-inline std::string KindPrefix(const PartitionConfig& c, char kind) { return PartitionPrefix(c.job, c.partition.value) + kind; }
+inline std::string KindPrefix(const PartitionConfig& c, char kind) {
+  return PartitionPrefix(c.job, c.partition.value) + kind;
+}
 inline std::string VersionKey(const PartitionConfig& c, char kind, uint64_t version) {
   std::string key = KindPrefix(c, kind);
   AppendBigEndian(key, version, 8);

@@ -22,8 +22,9 @@ int32_t LastPiece(const StepPlan& plan, const StepInfo& info) {
 }
 
 // train: a piece, whose info says which of the step's it is.
-absl::StatusOr<BatchSums> EachPiece(const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
-                                    const std::function<absl::StatusOr<BatchSums>(const Batch& examples, const StepInfo& info)>& train) {
+absl::StatusOr<BatchSums> EachPiece(
+    const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
+    const std::function<absl::StatusOr<BatchSums>(const Batch& examples, const StepInfo& info)>& train) {
   const int32_t last = LastPiece(plan, info);
   BatchSums total;
   for (int32_t piece = 0; piece <= last; ++piece) {
@@ -44,8 +45,9 @@ absl::StatusOr<BatchSums> EachPiece(const StepPlan& plan, const PieceBatch& batc
 
 }  // namespace
 
-absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
-                                      absl::Span<const float> values, absl::Span<float> gradient, const GradientReady& ready) {
+absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch,
+                                      const StepInfo& info, absl::Span<const float> values, absl::Span<float> gradient,
+                                      const GradientReady& ready) {
   Buffer own = LastPiece(plan, info) > 0 ? Buffer::Allocate(gradient.size() * sizeof(float)) : Buffer();
   return EachPiece(plan, batch, info, [&](const Batch& examples, const StepInfo& piece) {
     const auto add_and_tell = [&](int64_t begin, int64_t end) {
@@ -55,12 +57,14 @@ absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, co
       }
       if (piece.last_piece) ready(begin, end);
     };
-    return program.TrainStep(examples, piece, values, piece.first_piece ? gradient : own.mutable_floats(), add_and_tell);
+    return program.TrainStep(examples, piece, values, piece.first_piece ? gradient : own.mutable_floats(),
+                             add_and_tell);
   });
 }
 
-absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
-                                            absl::Span<const float> values, const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
+absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch,
+                                            const StepInfo& info, absl::Span<const float> values,
+                                            const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
                                             const GradientReady& ready) {
   return EachPiece(plan, batch, info, [&](const Batch& examples, const StepInfo& piece) {
     return program.TrainJoined(examples, piece, values, join, leaf, piece.last_piece ? ready : GradientReady());

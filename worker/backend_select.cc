@@ -23,18 +23,20 @@ constexpr char kNvidiaDriver[] = "libcuda.so.1";
 constexpr int kDevicesMax = 1024;
 
 // An opened library is never closed: its threads and the types of its errors outlive any backend.
-absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, const PluginOptions& options, const char* driver) {
+absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, const PluginOptions& options,
+                                              const char* driver) {
   if (driver[0] != 0 && dlopen(driver, RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return absl::UnavailableError(absl::StrCat("no driver on this machine (", dlerror(), ")"));
   }
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absl::UnavailableError(absl::StrCat("could not be loaded: ", dlerror()));
   const auto entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
-  if (entry == nullptr) return absl::UnavailableError(absl::StrCat(path, " is no plugin of Cairn: it has no ", kPluginEntry));
+  if (entry == nullptr)
+    return absl::UnavailableError(absl::StrCat(path, " is no plugin of Cairn: it has no ", kPluginEntry));
   const Plugin* plugin = entry();
   if (const std::string version = plugin->version(); version != PluginVersion()) {
-    return absl::UnavailableError(
-        absl::StrCat(path, " is of another build (", version, ", this worker: ", PluginVersion(), "); take both from one"));
+    return absl::UnavailableError(absl::StrCat(path, " is of another build (", version,
+                                               ", this worker: ", PluginVersion(), "); take both from one"));
   }
   return plugin->make(options);
 }
@@ -69,12 +71,14 @@ absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::strin
                                              "; build with the CUDA toolkit, or name its folder in CAIRN_PLUGINS"));
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback, PluginOptions options) {
+absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback,
+                                                       PluginOptions options) {
   if (device == "cpu") return MakeOnednnBackend();
   options.device = kAllDevices;
   if (absl::StartsWith(device, "gpu:")) {
     if (!absl::SimpleAtoi(device.substr(4), &options.device) || options.device < 0 || options.device >= kDevicesMax) {
-      return absl::InvalidArgumentError(absl::StrCat("--device=", device, ": the number of a GPU is missing, as in gpu:0"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device=", device, ": the number of a GPU is missing, as in gpu:0"));
     }
   } else if (device != "auto" && device != "gpu") {
     return absl::InvalidArgumentError(absl::StrCat("--device=", device, ": use auto, cpu, gpu or gpu:N"));
@@ -82,7 +86,8 @@ absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device
   absl::StatusOr<std::unique_ptr<Backend>> gpu = LoadPlugin(PluginFolders(), kCudnnPlugin, options, kNvidiaDriver);
   if (gpu.ok()) return gpu;
   const std::string why(gpu.status().message());
-  if (device != "auto") return absl::UnavailableError(absl::StrCat("--device=", device, ": ", why, "; use --device=cpu, or auto"));
+  if (device != "auto")
+    return absl::UnavailableError(absl::StrCat("--device=", device, ": ", why, "; use --device=cpu, or auto"));
   if (fallback != nullptr) *fallback = why;
   return MakeOnednnBackend();
 }

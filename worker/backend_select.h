@@ -1,4 +1,5 @@
-// Which backend a worker computes with: the place where backends that are found at start (a GPU's) join those linked in.
+// Which backend a worker computes with: the place where backends that are found at start (a GPU's) join those linked
+// in.
 #pragma once
 
 #include <memory>
@@ -11,17 +12,20 @@
 
 namespace cairn {
 
-// device: "auto" (the GPUs if this machine has any, else the CPU), "cpu", "gpu" (all GPUs of the first one's model) or "gpu:N".
-// options: what a GPU's plugin is told besides the device. fallback: if "auto" chose the CPU, why it could not be a GPU. Errors: INVALID_ARGUMENT, a device of another name; UNAVAILABLE, there is none
-// such: no plugin, no driver, no device, or another build's plugin.
+// device: "auto" (the GPUs if this machine has any, else the CPU), "cpu", "gpu" (all GPUs of the first one's model) or
+// "gpu:N". options: what a GPU's plugin is told besides the device. fallback: if "auto" chose the CPU, why it could not
+// be a GPU. Errors: INVALID_ARGUMENT, a device of another name; UNAVAILABLE, there is none such: no plugin, no driver,
+// no device, or another build's plugin.
 absl::StatusOr<std::unique_ptr<Backend>> SelectBackend(const std::string& device, std::string* fallback = nullptr,
                                                        PluginOptions options = {});
 
-// Where a plugin is looked for, in this order: the folders of CAIRN_PLUGINS (with colons), the program's own, ../lib beside it.
+// Where a plugin is looked for, in this order: the folders of CAIRN_PLUGINS (with colons), the program's own, ../lib
+// beside it.
 std::vector<std::string> PluginFolders();
 
-// Opens the first `file` that stands in one of the folders; it stays open for ever. driver: a library without which the file, which takes
-// most of a second to open, is of no use; or "". Errors: UNAVAILABLE names the folders, or what is wrong.
+// Opens the first `file` that stands in one of the folders; it stays open for ever. driver: a library without which the
+// file, which takes most of a second to open, is of no use; or "". Errors: UNAVAILABLE names the folders, or what is
+// wrong.
 absl::StatusOr<std::unique_ptr<Backend>> LoadPlugin(const std::vector<std::string>& folders, const std::string& file,
                                                     const PluginOptions& options, const char* driver = "");
 

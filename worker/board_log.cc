@@ -26,7 +26,7 @@ constexpr char kTrain[] = "train", kValidation[] = "validation";
 constexpr char kFilePrefix[] = "events.out.tfevents.";
 constexpr int kStampDigits = 10;
 constexpr int64_t kStampMax = 9'999'999'999;  // a later one would not sort after it
-constexpr char kEpochTag[] = "epoch_loss";  // of every epoch that is there
+constexpr char kEpochTag[] = "epoch_loss";    // of every epoch that is there
 
 bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
 
@@ -56,8 +56,8 @@ void AddOne(const char* tag, double value, int64_t step, double now, std::vector
   AddScalar(tag, static_cast<float>(value), event.mutable_summary());
 }
 
-// Of a file's name: the second in which it was begun, or one more than that of the file before; -1: of none that TensorBoard or
-// TensorFlow writes.
+// Of a file's name: the second in which it was begun, or one more than that of the file before; -1: of none that
+// TensorBoard or TensorFlow writes.
 int64_t StampOf(absl::string_view name) {
   int64_t stamp = -1;
   const bool fits = absl::ConsumePrefix(&name, kFilePrefix) && name.find('.') == kStampDigits &&
@@ -107,7 +107,8 @@ std::string BoardLog::Prefix(const v1::WriteSummaries& command) const {
   return absl::StrFormat(".cairn-%d-%d.", command.job_id(), command.submitted_unix_ms());
 }
 
-absl::StatusOr<FileDescriptor> BoardLog::Open(const v1::WriteSummaries& command, const char* kind, double now, Log& log) {
+absl::StatusOr<FileDescriptor> BoardLog::Open(const v1::WriteSummaries& command, const char* kind, double now,
+                                              Log& log) {
   static std::atomic<int> serial{0};
   const std::string folder = absl::StrCat(options_.log_dir(), "/", kind), job = Prefix(command);
   std::error_code error;
@@ -119,8 +120,8 @@ absl::StatusOr<FileDescriptor> BoardLog::Open(const v1::WriteSummaries& command,
   log.file.reset();
   log.next = EpochsIn(folder, job);
   const int64_t stamp = std::max(static_cast<int64_t>(now), StampOf(last) + 1);
-  const std::string path =
-      absl::StrFormat("%s/%s%0*d.%s.%d.%d%sv2", folder, kFilePrefix, kStampDigits, stamp, host_, ::getpid(), serial++, job);
+  const std::string path = absl::StrFormat("%s/%s%0*d.%s.%d.%d%sv2", folder, kFilePrefix, kStampDigits, stamp, host_,
+                                           ::getpid(), serial++, job);
   CAIRN_ASSIGN_OR_RETURN(log.file, EventFile::Create(path, now));
   return lock;
 }

@@ -11,8 +11,8 @@
 // their names, and leaves one for good when there is a later one. Invariants:
 //   1. Only the last file of a folder is written to: a worker that finds a later one than its own begins another, which
 //      sorts after all that are there.
-//   2. One worker at a time looks for the last file and writes: it holds a lock on the folder (where the file system has
-//      locks).
+//   2. One worker at a time looks for the last file and writes: it holds a lock on the folder (where the file system
+//      has locks).
 #pragma once
 
 #include <cstdint>

@@ -86,8 +86,8 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   Held& held = held_[partition];
   if (held.pull.token != reply.request || held.pull.state != Request::State::kSent) return;
   const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
-  const bool gone = absl::IsFailedPrecondition(status) ||
-                    (status.ok() && reply.frame->version != static_cast<uint64_t>(step_));
+  const bool gone =
+      absl::IsFailedPrecondition(status) || (status.ok() && reply.frame->version != static_cast<uint64_t>(step_));
   // Our replicas were computed elsewhere and the job went on, or it was taken back.
   if (gone) return StartFinding(context_.Pause(find_attempts_++));
   if (!status.ok()) return context_.Retry(held.pull, partition, status);
@@ -95,7 +95,8 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   held.here = true;
   context_.CopyValues(*reply.frame, values_);
   for (const auto& [work, counts] : uses_) {
-    context_.effects.insert(context_.effects.end(), counts[partition], WeightsHere{work, partition});  // each wish is granted
+    context_.effects.insert(context_.effects.end(), counts[partition],
+                            WeightsHere{work, partition});  // each wish is granted
   }
 }
 
@@ -195,7 +196,8 @@ void CentralMode::Release(Own& own) {
   const bool at_work = own.state == Own::State::kEvaluating || own.state == Own::State::kComputing;
   if (at_work) {
     context_.effects.emplace_back(StopWork{own.work});
-    OnWorkEnded(own.work);  // a slot that only begins with it comes to hear that nobody wants it when it asks for values
+    OnWorkEnded(
+        own.work);  // a slot that only begins with it comes to hear that nobody wants it when it asks for values
   }
   if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());
   again_.erase(own.id);

@@ -1,5 +1,5 @@
-// Synchronous training without the variables (CENTRAL_STORAGE): the values of a layer come just before it computes and go
-// when it is done; a gradient goes to its ps as soon as it is ready, and its memory with it.
+// Synchronous training without the variables (CENTRAL_STORAGE): the values of a layer come just before it computes and
+// go when it is done; a gradient goes to its ps as soon as it is ready, and its memory with it.
 //
 // Part of ReplicaCore: its thread rule. Invariants:
 //   1. All values of step s are of version s: pulls ask for exactly it, which a partition that has made its update
@@ -47,7 +47,9 @@ class CentralMode : public SynchronousMode {
 
   // ---- gradients ----
   std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
-  bool joins() const override { return true; }  // of one replica each: rounded, or summed over its pieces, where it was computed
+  bool joins() const override {
+    return true;
+  }  // of one replica each: rounded, or summed over its pieces, where it was computed
   Frame MakePush(Push& push, uint32_t partition) override;
   void OnPushed(Own& own, uint32_t partition_begin, uint32_t partition_end) override;
   absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;

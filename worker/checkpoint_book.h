@@ -29,7 +29,7 @@ class CheckpointBook {
   // It is not there, whoever said so.
   void Forget(int64_t step);
 
-  std::optional<v1::CheckpointInfo> Find(int64_t step) const;  // not as the best one
+  std::optional<v1::CheckpointInfo> Find(int64_t step) const;              // not as the best one
   const std::vector<v1::CheckpointInfo>& known() const { return known_; }  // oldest first
   const std::deque<int64_t>& deleted() const { return deleted_; }          // steps, lately
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/model/fault_check.h"
-#include "common/model/strategy_check.h"
 #include "common/model/optimizer_slots.h"
+#include "common/model/strategy_check.h"
 
 namespace cairn {
 
@@ -100,7 +100,8 @@ absl::StatusOr<CheckpointContents> CheckpointCut::Contents(JobId job) const {
       m.figures = part.image.figures();
     }
     if (m.synchronous && part.image.loss_scale().SerializeAsString() != m.loss_scale.SerializeAsString()) {
-      return absl::InternalError(absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
+      return absl::InternalError(
+          absl::StrFormat("ps \"%s\": its partition has another loss scale than the others", part.ps));
     }
     if (m.synchronous) continue;
     for (uint64_t sequence : part.image.sequences().last_sequence()) {  // of a unit

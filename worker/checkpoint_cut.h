@@ -25,7 +25,8 @@ namespace cairn {
 class CheckpointCut {
  public:
   // step, want_version: as in TakeCheckpoint. It takes as many answers as the assignment has routes.
-  CheckpointCut(int64_t step, std::optional<uint64_t> want_version, std::shared_ptr<const v1::AssignReplicas> assignment);
+  CheckpointCut(int64_t step, std::optional<uint64_t> want_version,
+                std::shared_ptr<const v1::AssignReplicas> assignment);
 
   const v1::AssignReplicas& assignment() const { return *assignment_; }
   int64_t step() const { return step_; }

@@ -150,13 +150,16 @@ absl::Status ReadLossScale(const ordered_json& json, CheckpointManifest& m) {
 absl::Status ReadFigures(const ordered_json& json, CheckpointManifest& m) {
   const auto figures = json.find("figures");
   if (figures == json.end()) return absl::OkStatus();
-  if (!figures->is_array() || figures->size() > static_cast<size_t>(OpenEpochsMax(0))) return Bad("figures is no array, or too long");
+  if (!figures->is_array() || figures->size() > static_cast<size_t>(OpenEpochsMax(0)))
+    return Bad("figures is no array, or too long");
   google::protobuf::TextFormat::Parser parser;
   parser.AllowUnknownField(true);
   for (const ordered_json& epoch : *figures) {
-    if (!epoch.is_string() || !parser.ParseFromString(epoch.get<std::string>(), m.figures.Add())) return Bad("figures holds no EpochFigures");
+    if (!epoch.is_string() || !parser.ParseFromString(epoch.get<std::string>(), m.figures.Add()))
+      return Bad("figures holds no EpochFigures");
   }
-  if (const absl::Status status = CheckEpochList(m.figures, m.spec.metrics_size()); !status.ok()) return Bad(status.message());
+  if (const absl::Status status = CheckEpochList(m.figures, m.spec.metrics_size()); !status.ok())
+    return Bad(status.message());
   return absl::OkStatus();
 }
 

@@ -41,7 +41,8 @@ struct CheckpointFile {
 struct CheckpointManifest {
   std::string library_version;
   uint64_t job_id = 0;
-  int64_t submitted_unix_ms = 0;  // of the job: tells it from another cluster's with that number. 0: written before this field
+  int64_t submitted_unix_ms =
+      0;             // of the job: tells it from another cluster's with that number. 0: written before this field
   v1::JobSpec spec;  // resolved: model, optimizer, seed, batch_size, replicas
   bool synchronous = true;
   int64_t step = 0;                   // the next one; asynchronous: the slowest replica's
@@ -51,7 +52,7 @@ struct CheckpointManifest {
   uint64_t train_examples = 0;
   int64_t written_unix_ms = 0;
   v1::LossScaleState loss_scale;  // of jobs that have one; asynchronous: the first partition's
-  EpochList figures;              // of the training's steps that the coordinator had not stored yet; the first partition's
+  EpochList figures;  // of the training's steps that the coordinator had not stored yet; the first partition's
   std::vector<CheckpointPartition> partitions;  // in order, without gaps
   std::map<std::string, CheckpointFile> files;  // kModelFile and kOptimizerFile
 };

@@ -204,7 +204,8 @@ v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint6
       }
     }
   }
-  if (!state.weights_only && state.manifest.loss_scale.scale() > 0) *image.mutable_loss_scale() = state.manifest.loss_scale;
+  if (!state.weights_only && state.manifest.loss_scale.scale() > 0)
+    *image.mutable_loss_scale() = state.manifest.loss_scale;
   for (size_t unit = 0; unit < sequences.size(); unit += static_cast<size_t>(local_sync)) {
     const auto first = sequences.begin() + static_cast<int64_t>(unit);
     image.mutable_sequences()->add_last_sequence(*std::min_element(first, first + local_sync));
@@ -241,7 +242,8 @@ EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first,
   return figures;
 }
 
-std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state, const v1::PartitionRange& range) {
+std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state,
+                                 const v1::PartitionRange& range) {
   v1::PartitionImage header =
       ImageHeader(state, range.begin(), range.end(), command.spec().replicas(), LocalSyncOf(command.spec()));
   if (range.begin() == 0) *header.mutable_figures() = FiguresAt(state, header, command.spec());

@@ -49,12 +49,13 @@ absl::StatusOr<RestoredState> RestoreWeights(const v1::JobSpec& spec, const std:
 v1::PartitionImage ImageHeader(const RestoredState& state, uint64_t begin, uint64_t end, int32_t replicas,
                                int32_t local_sync = 1);
 
-// The figures of the training's steps that the job's first partition holds, whose header (ImageHeader) is `first`. Where steps are done again, or
-// the checkpoint has no figures that fit, they are of the number of steps alone.
+// The figures of the training's steps that the job's first partition holds, whose header (ImageHeader) is `first`.
+// Where steps are done again, or the checkpoint has no figures that fit, they are of the number of steps alone.
 EpochList FiguresAt(const RestoredState& state, const v1::PartitionImage& first, const v1::JobSpec& spec);
 
 // One IMAGE frame a tensor, to be sent in this order as one request: how `command` fills this partition. The range lies
 // within the parameter space.
-std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state, const v1::PartitionRange& range);
+std::vector<Frame> RestoreFrames(const v1::Restore& command, const RestoredState& state,
+                                 const v1::PartitionRange& range);
 
 }  // namespace cairn

@@ -77,11 +77,12 @@ absl::Time LastWrite(const std::string& path) {
   return last;
 }
 
-// A directory that a checkpoint is written in, beside its place. It is locked for as long as it is written, so that another chief of the job
-// does not take it for a killed writer's; what is still in it at the end is removed.
+// A directory that a checkpoint is written in, beside its place. It is locked for as long as it is written, so that
+// another chief of the job does not take it for a killed writer's; what is still in it at the end is removed.
 class Partial {
  public:
-  static absl::StatusOr<std::unique_ptr<Partial>> Make(const std::string& dir, const std::string& owner, absl::string_view name) {
+  static absl::StatusOr<std::unique_ptr<Partial>> Make(const std::string& dir, const std::string& owner,
+                                                       absl::string_view name) {
     absl::Status status;
     for (int i = 0; i < kPartialTries; ++i) {
       auto partial = std::make_unique<Partial>(dir, PartialName(owner, name));
@@ -115,7 +116,9 @@ class Partial {
   absl::Status Lock() {
     CAIRN_RETURN_IF_ERROR(MakeDirectory(path_));
     fd_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const auto gone = [&] { return absl::AbortedError(absl::StrCat(path_, ": was removed by another process; try again")); };
+    const auto gone = [&] {
+      return absl::AbortedError(absl::StrCat(path_, ": was removed by another process; try again"));
+    };
     if (fd_ < 0) return errno == ENOENT ? gone() : FileError(path_, "cannot open");
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return gone();
     struct stat found;
@@ -203,8 +206,9 @@ absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointCo
   const std::string writer = WriterOf(manifest), name = CheckpointName(manifest.step);
   CAIRN_RETURN_IF_ERROR(MakeDirectory(dir));
   RemoveLeftovers(dir, writer);
-  CAIRN_ASSIGN_OR_RETURN(const OwnCheckpoints own,
-                         OwnCheckpoints::Open(dir, CheckpointOwner::Of(manifest.job_id, manifest.submitted_unix_ms, manifest.spec)));
+  CAIRN_ASSIGN_OR_RETURN(
+      const OwnCheckpoints own,
+      OwnCheckpoints::Open(dir, CheckpointOwner::Of(manifest.job_id, manifest.submitted_unix_ms, manifest.spec)));
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<Partial> partial, Partial::Make(dir, writer, name));
   CAIRN_RETURN_IF_ERROR(WriteFiles(partial->path(), contents));
   CAIRN_RETURN_IF_ERROR(own.Put(partial->name(), name));

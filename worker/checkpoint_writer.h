@@ -31,13 +31,13 @@ struct CheckpointContents {
   std::vector<Buffer> slots;  // the same for each of SlotNames(optimizer)
 };
 
-// Writes dir/step-<n>, in place of one that is there, as OwnCheckpoints::Put; makes `dir` where it is missing. Returns its
-// path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION what stands in
-// its place; nothing is left behind.
+// Writes dir/step-<n>, in place of one that is there, as OwnCheckpoints::Put; makes `dir` where it is missing. Returns
+// its path. Errors: INTERNAL, PERMISSION_DENIED, RESOURCE_EXHAUSTED (disk full) name the file, FAILED_PRECONDITION what
+// stands in its place; nothing is left behind.
 absl::StatusOr<std::string> WriteCheckpoint(const std::string& dir, CheckpointContents contents, int64_t now_unix_ms);
 
-// Makes dir/best another name of the files of the owner's checkpoint of this step (a copy where the file system has no hard
-// links). Returns its path.
+// Makes dir/best another name of the files of the owner's checkpoint of this step (a copy where the file system has no
+// hard links). Returns its path.
 absl::StatusOr<std::string> KeepAsBest(const std::string& dir, int64_t step, const CheckpointOwner& owner);
 
 // When dir/best came there, by the file system's clock; InfinitePast: there is none.

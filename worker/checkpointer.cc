@@ -96,7 +96,8 @@ void Checkpointer::Write(UnderWay& under_way) {
     under_way.done(Outcome::kNotWritten);
     return;
   }
-  LogInfo("job %d: checkpoint %s written in %.2f s", job_.value, CheckpointPath(under_way.cut.assignment().spec(), info.step()),
+  LogInfo("job %d: checkpoint %s written in %.2f s", job_.value,
+          CheckpointPath(under_way.cut.assignment().spec(), info.step()),
           absl::ToDoubleSeconds(services_.clock->Now() - begin));
   {
     absl::MutexLock lock(&mutex_);
@@ -119,7 +120,8 @@ absl::Status Checkpointer::WriteFiles(const CheckpointCut& cut, v1::CheckpointIn
 }
 
 std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
-  const absl::StatusOr<OwnCheckpoints> own = OwnCheckpoints::Open(assignment.spec().checkpoints().dir(), OwnerOf(assignment));
+  const absl::StatusOr<OwnCheckpoints> own =
+      OwnCheckpoints::Open(assignment.spec().checkpoints().dir(), OwnerOf(assignment));
   if (!own.ok()) {
     LogWarning("job %d: old checkpoints are not removed: %s", job_.value, own.status().message());
     return {};
@@ -139,7 +141,8 @@ std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
   return gone;
 }
 
-// A step that a chief before has told of is known by hearsay: it pushes no other one out unless it is there, as a checkpoint of this job.
+// A step that a chief before has told of is known by hearsay: it pushes no other one out unless it is there, as a
+// checkpoint of this job.
 std::vector<int64_t> Checkpointer::ForgetMissing(const OwnCheckpoints& own) {
   std::vector<v1::CheckpointInfo> known;
   {
@@ -164,8 +167,9 @@ void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v
   services_.executor->Post([self = shared_from_this(), command, asked, assignment = std::move(assignment)] {
     const std::string& dir = assignment->spec().checkpoints().dir();
     if (BestKeptAt(dir) > std::max(asked, self->best_kept_)) {
-      LogWarning("job %d: checkpoint of step %d is not kept as the best: another worker has kept one since that was asked for",
-                 self->job_.value, command.step());
+      LogWarning(
+          "job %d: checkpoint of step %d is not kept as the best: another worker has kept one since that was asked for",
+          self->job_.value, command.step());
       return;
     }
     std::optional<v1::CheckpointInfo> info;
@@ -196,7 +200,8 @@ void Checkpointer::MarkBest(const v1::MarkBest& command, std::shared_ptr<const v
 
 // ---- reports ----
 
-void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const absl::Status& status) {
+void Checkpointer::Report(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted,
+                          const absl::Status& status) {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
   report.set_job_id(job_.value);

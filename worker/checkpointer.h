@@ -7,7 +7,8 @@
 //   2. A cut is written only where every partition answered with the version that was wanted, whole.
 //   3. It removes only checkpoints of its own job (own_checkpoints.h), that it knows of.
 //   4. What was begun is finished even when the job is dropped meanwhile: a job's last checkpoint is as good as any.
-//   5. A MarkBest that waited here while another chief kept one is not carried out: the coordinator has long asked that one.
+//   5. A MarkBest that waited here while another chief kept one is not carried out: the coordinator has long asked that
+//      one.
 #pragma once
 
 #include <functional>
@@ -71,7 +72,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
   absl::Mutex mutex_;
   CheckpointBook book_ ABSL_GUARDED_BY(mutex_);
   absl::Time best_kept_ = absl::InfinitePast();  // by this worker, in BestKeptAt's time; on the executor
-  // The last one, where the disk refused it, or no cut came about. The end of an epoch may wait for it, so that the coordinator has to hear of it.
+  // The last one, where the disk refused it, or no cut came about. The end of an epoch may wait for it, so that the
+  // coordinator has to hear of it.
   std::optional<std::pair<v1::CheckpointInfo, absl::Status>> not_written_ ABSL_GUARDED_BY(mutex_);
 };
 

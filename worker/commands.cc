@@ -13,10 +13,10 @@
 #include "common/model/data_check.h"
 #include "common/model/written_paths.h"
 #include "worker/data/middle_crop.h"
-#include "worker/replica_core.h"
 #include "worker/evaluate_blocks.h"
 #include "worker/path_probe.h"
 #include "worker/prediction.h"
+#include "worker/replica_core.h"
 #include "worker/restorer.h"
 #include "worker/trainer.h"
 #include "worker/weights_reader.h"
@@ -56,7 +56,8 @@ std::string TextOf(const absl::Status& status) { return std::string(status.messa
 
 }  // namespace
 
-Commands::Commands(Services services) : services_(std::move(services)), data_("data"), jobs_("jobs"), evaluations_("evaluate") {}
+Commands::Commands(Services services)
+    : services_(std::move(services)), data_("data"), jobs_("jobs"), evaluations_("evaluate") {}
 
 Commands::~Commands() { Stop(); }
 
@@ -92,7 +93,8 @@ void Commands::Inspect(const v1::InspectData& command) {
     }
     if (!status.ok()) out.set_error(TextOf(status));
     // What is not on this machine may be on another, which has a disk of its own or mounts another one.
-    out.set_worker_only(absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status));
+    out.set_worker_only(absl::IsNotFound(status) || absl::IsPermissionDenied(status) ||
+                        absl::IsResourceExhausted(status));
     services_.send(std::move(message));
   };
   if (!Enter()) return reply(command, absl::ResourceExhaustedError("the worker is busy; try again"));
@@ -154,9 +156,8 @@ absl::StatusOr<std::shared_ptr<const Commands::Subject>> Commands::SubjectOf(con
   }
   const Graph& graph = *subject->model->graph;
   const v1::Data& data = command.has_data() ? command.data() : command.spec().data();
-  CAIRN_ASSIGN_OR_RETURN(
-      std::shared_ptr<const Dataset> examples,
-      services_.datasets->Open(data, ExampleShape(data, graph.input_shape()), /*fresh=*/false));
+  CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> examples,
+                         services_.datasets->Open(data, ExampleShape(data, graph.input_shape()), /*fresh=*/false));
   subject->dataset = AsModelInput(std::move(examples), data, graph.input_shape());
   if (own) subject->model = WithInputs(*subject->model, subject->dataset->element());
   if (subject->dataset->example_size() != NumElements(graph.input_shape())) {
@@ -226,7 +227,8 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   const v1::Split split = command.split() == v1::SPLIT_UNSPECIFIED ? v1::TEST : command.split();
   const int64_t shard = command.shard(), shards = command.shards();
   const int64_t examples = subject->dataset->size(split), block = subject->model->options.batch_max;
-  const PlaceRange places = command.predict() ? Share(examples, shard, shards) : ExamplesOfShard(examples, block, shard, shards);
+  const PlaceRange places =
+      command.predict() ? Share(examples, shard, shards) : ExamplesOfShard(examples, block, shard, shards);
   const int64_t run = kBlocksOfTask * block;
   const int count = static_cast<int>((places.size() + run - 1) / run);
   const auto parts = std::make_shared<Parts>(count);
@@ -235,21 +237,23 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   const auto outputs = std::make_shared<std::vector<std::string>>(count);
   for (int part = 0; part < count; ++part) {
     const PlaceRange range{places.begin + part * run, std::min(places.begin + (part + 1) * run, places.end)};
-    services_.pool->Submit(ComputePool::Priority::kEvaluation, [=, this, predict = command.predict()](ProgramCache& programs) {
-      const auto compute = [&]() -> absl::Status {
-        CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(subject->model));
-        if (predict) {
-          CAIRN_ASSIGN_OR_RETURN((*outputs)[static_cast<size_t>(part)],
-                                 PredictBlocks(*program, *subject->model, *subject->dataset, split, range,
-                                               subject->values.floats(), stopping_));
-          return absl::OkStatus();
-        }
-        CAIRN_ASSIGN_OR_RETURN((*sums)[static_cast<size_t>(part)],
-                               EvaluateBlocks(*program, *subject->model, *subject->dataset, split, range, subject->values.floats(), stopping_));
-        return absl::OkStatus();
-      };
-      parts->Done(part, compute());
-    });
+    services_.pool->Submit(
+        ComputePool::Priority::kEvaluation, [=, this, predict = command.predict()](ProgramCache& programs) {
+          const auto compute = [&]() -> absl::Status {
+            CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(subject->model));
+            if (predict) {
+              CAIRN_ASSIGN_OR_RETURN((*outputs)[static_cast<size_t>(part)],
+                                     PredictBlocks(*program, *subject->model, *subject->dataset, split, range,
+                                                   subject->values.floats(), stopping_));
+              return absl::OkStatus();
+            }
+            CAIRN_ASSIGN_OR_RETURN((*sums)[static_cast<size_t>(part)],
+                                   EvaluateBlocks(*program, *subject->model, *subject->dataset, split, range,
+                                                  subject->values.floats(), stopping_));
+            return absl::OkStatus();
+          };
+          parts->Done(part, compute());
+        });
   }
   CAIRN_RETURN_IF_ERROR(parts->Wait(stopping_));
   if (command.predict()) SendOutputs(command, *subject->model->graph, places, *outputs);
@@ -334,7 +338,7 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
   v1::FinalizeReply reply;
   Digest digest;
   auto variable = graph.variables().begin();
-  int64_t done = 0;  // numbers of the space
+  int64_t done = 0;                     // numbers of the space
   std::map<uint32_t, uint64_t> wanted;  // by partition
   for (int i = 0; i < std::min(command.routes_size(), command.versions_size()); ++i)
     wanted[command.routes(i).range().partition()] = command.versions(i);
@@ -349,12 +353,14 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
       route.mutable_range()->set_end(route.range().end() - base);
     }
     CAIRN_ASSIGN_OR_RETURN(const PulledVariables pulled,
-                           PullVariables(command.job_id(), some, /*consistent=*/wanted.empty() && IsSynchronous(command.spec()), kPullTimeout));
+                           PullVariables(command.job_id(), some,
+                                         /*consistent=*/wanted.empty() && IsSynchronous(command.spec()), kPullTimeout));
     for (size_t i = 0; i < some.size(); ++i) {
       const auto want = wanted.find(some[i].range().partition());
       if (want == wanted.end() || want->second == pulled.versions[i]) continue;
-      return absl::UnavailableError(absl::StrFormat("ps \"%s\" has partition %d at version %d, the job ends with %d", some[i].ps(),
-                                                    some[i].range().partition(), pulled.versions[i], want->second));
+      return absl::UnavailableError(absl::StrFormat("ps \"%s\" has partition %d at version %d, the job ends with %d",
+                                                    some[i].ps(), some[i].range().partition(), pulled.versions[i],
+                                                    want->second));
     }
     const absl::Span<const float> values = pulled.values.floats();
     const int64_t end = static_cast<int64_t>(base + values.size());
@@ -362,7 +368,8 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
       const int64_t from = std::max(done, variable->offset), to = std::min(end, variable->offset + variable->size);
       if (from == variable->offset) digest.Add(variable->name.data(), variable->name.size());
       if (from < to) {
-        const absl::Span<const float> part = values.subspan(static_cast<size_t>(from) - base, static_cast<size_t>(to - from));
+        const absl::Span<const float> part =
+            values.subspan(static_cast<size_t>(from) - base, static_cast<size_t>(to - from));
         digest.Add(part.data(), part.size() * sizeof(float));
         if (reply.not_finite().empty() && !AllFinite(part)) reply.set_not_finite(variable->name);
       }
@@ -371,7 +378,8 @@ absl::StatusOr<v1::FinalizeReply> Commands::DigestNow(const v1::Finalize& comman
     done = end;
   }
   if (done != graph.space_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the ps hold ", done, " numbers, the model has ", graph.space_size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ps hold ", done, " numbers, the model has ", graph.space_size()));
   }
   reply.set_digest(digest.Hex());
   return reply;

@@ -1,10 +1,10 @@
 // Commands: what the coordinator asks of a worker beside training: look at data, evaluate, predict, take the digest,
 // restore a checkpoint.
 //
-// Thread rule: any thread. Each command runs on a thread of its own kind (data; digests and restores, which wait for no data set that takes its
-// time; evaluations), one after the other; the blocks of an evaluation are computed on the slots, after training. At most kCommandsMax wait; beyond, the
-// answer is an error. The model, data and values of the last evaluation are kept for kValuesKept: the shards of one
-// prediction come one after the other.
+// Thread rule: any thread. Each command runs on a thread of its own kind (data; digests and restores, which wait for no
+// data set that takes its time; evaluations), one after the other; the blocks of an evaluation are computed on the
+// slots, after training. At most kCommandsMax wait; beyond, the answer is an error. The model, data and values of the
+// last evaluation are kept for kValuesKept: the shards of one prediction come one after the other.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/v1/cluster.pb.h"
 #include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
 #include "common/base/executor.h"
 #include "worker/compute_pool.h"
 #include "worker/dataset_cache.h"

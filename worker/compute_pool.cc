@@ -62,7 +62,8 @@ void ProgramCache::DropGone() {
   std::erase_if(entries_, [](const Entry& e) { return e.model.expired(); });
 }
 
-ComputePool::ComputePool(int slots, Backend& backend) : slots_(slots), backend_(backend), states_(static_cast<size_t>(slots)) {
+ComputePool::ComputePool(int slots, Backend& backend)
+    : slots_(slots), backend_(backend), states_(static_cast<size_t>(slots)) {
   for (int i = 0; i < slots; ++i) {
     threads_.emplace_back([this, i] {
       pthread_setname_np(pthread_self(), ("slot-" + std::to_string(i)).c_str());

@@ -1,10 +1,10 @@
 // ComputePool: the slot threads of a worker, shared by its jobs. JobModel: what a slot has to know of a job to compute
 // for it.
 //
-// Thread rule: any thread may Submit. A task runs on one slot thread, which hands it its own ProgramCache. A task is at home on the slot that
-// has what it needs: its program is compiled there, its device has the next batch. Invariants:
-//   1. Each slot runs one task at a time; tasks of one priority start in the order of Submit, but that a slot takes those first that are at
-//      home on it. Each is passed over kPassesMax times at most.
+// Thread rule: any thread may Submit. A task runs on one slot thread, which hands it its own ProgramCache. A task is at
+// home on the slot that has what it needs: its program is compiled there, its device has the next batch. Invariants:
+//   1. Each slot runs one task at a time; tasks of one priority start in the order of Submit, but that a slot takes
+//      those first that are at home on it. Each is passed over kPassesMax times at most.
 //   2. No task waits while a slot is idle, but for one whose home has only an Ending left of the task before.
 //   3. Evaluation gets at least one of every kTrainingRun + 1 turns of a slot, so that neither starves the other.
 //   4. A slot keeps the programs of at most kProgramsMax models, and none of a model that is gone after Purge.
@@ -67,7 +67,8 @@ class ComputePool {
 
   // home: the slot that had the like of it last (ProgramCache::slot), if any did. Dropped after Stop.
   void Submit(Priority priority, Task task, int home = kNoSlot);
-  // Of a running task: what is left of it is short. A task that it submits itself, at home there, waits for its end rather than go elsewhere.
+  // Of a running task: what is left of it is short. A task that it submits itself, at home there, waits for its end
+  // rather than go elsewhere.
   void Ending(int slot);
   // Lets every slot drop the programs of models that nobody holds any more.
   void Purge();
@@ -86,8 +87,8 @@ class ComputePool {
   struct Slot {
     enum class State { kIdle, kBusy, kEnding };
     State state = State::kIdle;
-    int training_run = 0;        // training tasks in a row
-    Task next;                   // handed to it by Submit
+    int training_run = 0;  // training tasks in a row
+    Task next;             // handed to it by Submit
     Priority next_priority = Priority::kTraining;
     absl::CondVar wake;
   };

@@ -22,7 +22,8 @@ namespace {
 
 constexpr char kEnd[] = "\r\n";  // of a line, as Python's csv module writes it
 constexpr char kNone[] = "NA";   // a figure that an epoch does not have
-constexpr size_t kBytesMax = size_t{64} << 20;  // of a file that is gone on with: 300,000 epochs, and no data set by mistake
+constexpr size_t kBytesMax =
+    size_t{64} << 20;  // of a file that is gone on with: 300,000 epochs, and no data set by mistake
 
 bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
 

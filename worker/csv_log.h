@@ -1,8 +1,8 @@
 // CsvLog: the file of Keras' CSVLogger: a line an epoch, "epoch" and then the figures in the order of their names.
 //
-// One caller at a time; blocking, as far as a disk is: what is no regular file is refused. Each epoch stands in the file
-// once, also where another worker wrote the ones before and was killed, or a write failed: the last line tells which is
-// the last that is there; half a line is cut off.
+// One caller at a time; blocking, as far as a disk is: what is no regular file is refused. Each epoch stands in the
+// file once, also where another worker wrote the ones before and was killed, or a write failed: the last line tells
+// which is the last that is there; half a line is cut off.
 #pragma once
 
 #include <optional>

@@ -6,7 +6,8 @@
 namespace cairn {
 namespace {
 
-// What decides which examples there are and what they hold: jobs that differ in the rest share a data set and what is decoded of it.
+// What decides which examples there are and what they hold: jobs that differ in the rest share a data set and what is
+// decoded of it.
 std::string KeyOf(v1::Data data, const Shape& input_shape) {
   data.clear_shuffle();
   data.clear_drop_remainder();

@@ -11,8 +11,9 @@ PlaceRange ExamplesOfShard(int64_t examples, int64_t block, int64_t shard, int64
   return {std::min(blocks.begin * block, examples), std::min(blocks.end * block, examples)};
 }
 
-absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset, v1::Split split, PlaceRange places,
-                                         absl::Span<const float> values, const std::atomic<bool>& stop) {
+absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
+                                         v1::Split split, PlaceRange places, absl::Span<const float> values,
+                                         const std::atomic<bool>& stop) {
   const Element element = dataset.element();
   const auto example_bytes = static_cast<size_t>(dataset.example_size() * SizeOf(element));
   const auto label_size = static_cast<size_t>(dataset.label_size());
@@ -25,7 +26,8 @@ absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model
     if (stop) return absl::CancelledError("stopped");
     const auto examples = static_cast<size_t>(std::min(block, places.end - begin));
     for (size_t i = 0; i < examples; ++i) {
-      CAIRN_RETURN_IF_ERROR(dataset.ReadAs(element, split, begin + static_cast<int64_t>(i), inputs.mutable_data() + i * example_bytes,
+      CAIRN_RETURN_IF_ERROR(dataset.ReadAs(element, split, begin + static_cast<int64_t>(i),
+                                           inputs.mutable_data() + i * example_bytes,
                                            labels.mutable_floats().data() + i * label_size));
     }
     Batch batch;

@@ -101,7 +101,8 @@ void IndependentMode::StartCompute(Own& own) {
   own.state = Own::State::kComputed;
   own.examples = 0;
   own.not_finite = false;
-  const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(own.members.size())};
+  const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value),
+                         static_cast<uint32_t>(own.members.size())};
   // What is clipped by norm is rounded after it.
   own.joint = context_.MakeJoint(node, own.step, clipping_.scopes.empty() ? context_.wire : v1::FLOAT32);
   for (Member& member : own.members) {
@@ -117,7 +118,8 @@ void IndependentMode::StartCompute(Own& own) {
     } else if (own.examples == member.examples) {
       member.gradient = own.joint->gradient;  // the first
     }
-    context_.effects.emplace_back(Compute{member.work, member.id, own.step, own.values, own.joint == nullptr ? member.gradient : Buffer(),
+    context_.effects.emplace_back(Compute{member.work, member.id, own.step, own.values,
+                                          own.joint == nullptr ? member.gradient : Buffer(),
                                           /*by_layer=*/false, own.loss_scale, own.joint});
   }
   if (own.examples > 0) return;
@@ -165,8 +167,9 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
     frame.sequence = own.clock;
   } else {
     const uint64_t examples = own.not_finite ? 0 : own.examples;
-    frame = context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
-                              /*packed=*/own.joint != nullptr && own.joint->type == context_.wire);
+    frame =
+        context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
+                          /*packed=*/own.joint != nullptr && own.joint->type == context_.wire);
     frame.version = own.versions[partition];
     frame.loss_scale = own.loss_scale;
     frame.not_finite = own.not_finite;
@@ -176,7 +179,8 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
 }
 
 v1::EpochFigures IndependentMode::FiguresOf(const Own& own) const {
-  const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value), static_cast<uint32_t>(own.members.size())};
+  const TreeNode node = {static_cast<uint32_t>(own.members.front().id.value),
+                         static_cast<uint32_t>(own.members.size())};
   return context_.FiguresOf(node, own.step, [&](uint32_t i) -> const BatchSums& { return own.members[i].sums; });
 }
 
@@ -191,9 +195,11 @@ void IndependentMode::OnGradient(const GradientReady& event) {
 }
 
 void IndependentMode::OnSummed(const GradientSummed& event) {
-  const auto own = std::find_if(own_.begin(), own_.end(), [&](const Own& o) { return o.joint != nullptr && o.joint->number == event.joint; });
+  const auto own = std::find_if(own_.begin(), own_.end(),
+                                [&](const Own& o) { return o.joint != nullptr && o.joint->number == event.joint; });
   if (own == own_.end()) return;
-  const auto first = std::find_if(own->members.begin(), own->members.end(), [](const Member& m) { return m.examples > 0; });
+  const auto first =
+      std::find_if(own->members.begin(), own->members.end(), [](const Member& m) { return m.examples > 0; });
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
   for (uint32_t p = event.partition_begin; p < end; ++p) {
     own->summed_in[p] = static_cast<int32_t>(first - own->members.begin());
@@ -221,19 +227,21 @@ void IndependentMode::OnComputed(uint64_t work, BatchSums sums) {
 
 // Of the members' sum. It is gathered in the first of them that has examples.
 void IndependentMode::CheckAndClip(Own& own) {
-  const auto first = std::find_if(own.members.begin(), own.members.end(), [](const Member& m) { return m.examples > 0; });
+  const auto first =
+      std::find_if(own.members.begin(), own.members.end(), [](const Member& m) { return m.examples > 0; });
   const auto place = static_cast<int32_t>(first - own.members.begin());
   for (uint32_t p = 0; p < context_.parts.size(); ++p) {
     const Part& part = context_.parts[p];
     const Buffer& sum = SumOf(own, p);
     if (std::exchange(own.summed_in[p], place) != place) {
       const absl::Span<const float> from = sum.floats().subspan(part.range.begin(), part.numbers());
-      std::copy(from.begin(), from.end(), first->gradient.mutable_floats().begin() + static_cast<int64_t>(part.range.begin()));
+      std::copy(from.begin(), from.end(),
+                first->gradient.mutable_floats().begin() + static_cast<int64_t>(part.range.begin()));
     }
   }
   AddPenaltyGradient(clipping_.penalties, own.examples, own.values.floats(), first->gradient.mutable_floats());
-  own.not_finite =
-      !ClipByNorm(clipping_.scopes, ClipNormOf(context_.spec.optimizer()), own.examples, first->gradient.mutable_floats());
+  own.not_finite = !ClipByNorm(clipping_.scopes, ClipNormOf(context_.spec.optimizer()), own.examples,
+                               first->gradient.mutable_floats());
   for (Member& member : own.members) member.ready.assign(member.ready.size(), 1);
   for (uint32_t p = 0; p < context_.parts.size(); ++p) TryPush(own, p);
 }
@@ -248,8 +256,7 @@ void IndependentMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
 }
 
 void IndependentMode::OnReply(RequestName name, Reply& reply) {
-  const auto own = std::find_if(own_.begin(), own_.end(),
-                                [&](const Own& o) { return o.unit == name.owner; });
+  const auto own = std::find_if(own_.begin(), own_.end(), [&](const Own& o) { return o.unit == name.owner; });
   if (own == own_.end() || name.partition >= own->requests.size()) return;
   const Request& request = own->requests[name.partition];
   if (request.state != Request::State::kSent || request.token != reply.request) return;
@@ -292,7 +299,8 @@ void IndependentMode::OnPushReply(Own& own, uint32_t partition, Reply& reply) {
 // Does nothing while an answer or the computation's end is missing.
 void IndependentMode::FinishStep(Own& own) {
   if (own.filled_count < context_.parts.size() || own.state != Own::State::kComputed) return;
-  for (const Member& member : own.members) context_.reports.AddStep(member.id, own.step, context_.plan.steps_per_epoch, context_.now);
+  for (const Member& member : own.members)
+    context_.reports.AddStep(member.id, own.step, context_.plan.steps_per_epoch, context_.now);
   context_.pool.Release(std::exchange(own.values, std::exchange(own.next, {})));
   own.joint = nullptr;
   for (Member& member : own.members) {
@@ -343,8 +351,8 @@ std::pair<IndependentMode::Own*, IndependentMode::Member*> IndependentMode::Find
 
 bool IndependentMode::Knows(uint64_t work) const {
   return work != 0 && std::any_of(own_.begin(), own_.end(), [&](const Own& own) {
-    return std::any_of(own.members.begin(), own.members.end(), [&](const Member& m) { return m.work == work; });
-  });
+           return std::any_of(own.members.begin(), own.members.end(), [&](const Member& m) { return m.work == work; });
+         });
 }
 
 }  // namespace cairn::replica

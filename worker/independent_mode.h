@@ -1,9 +1,9 @@
-// Asynchronous training: each unit goes through its steps by itself (PARAMETER_SERVER; with staleness_bound s the ps holds
-// back the answers for those that are more than s steps ahead). A unit is a replica, or with local_sync: g a group of g
-// replicas in step with each other: to the ps it is one replica, whose gradient is the sum of theirs.
+// Asynchronous training: each unit goes through its steps by itself (PARAMETER_SERVER; with staleness_bound s the ps
+// holds back the answers for those that are more than s steps ahead). A unit is a replica, or with local_sync: g a
+// group of g replicas in step with each other: to the ps it is one replica, whose gradient is the sum of theirs.
 //
-// Part of ReplicaCore: its thread rule and its invariants 3, 4, of units. Clipping by norm is of each push by itself: a gradient goes out when
-// all of it is there.
+// Part of ReplicaCore: its thread rule and its invariants 3, 4, of units. Clipping by norm is of each push by itself: a
+// gradient goes out when all of it is there.
 //
 //   pulling ──all partitions──▶ [evaluating] ──▶ computing ──every partition answered──▶ next step
 #pragma once
@@ -20,7 +20,8 @@ namespace cairn::replica {
 
 class IndependentMode : public Mode {
  public:
-  // clipping: what is of the whole parameter space; nothing where gradients are not clipped by norm, and the job has no loss scale.
+  // clipping: what is of the whole parameter space; nothing where gradients are not clipped by norm, and the job has no
+  // loss scale.
   struct Clipping {
     std::vector<ClipScope> scopes;
     std::vector<PenaltyRange> penalties;  // whose gradient is added before the norms are taken
@@ -54,7 +55,7 @@ class IndependentMode : public Mode {
     State state = State::kPulling;
     int64_t step = -1;  // next to finish; -1: not known yet
     std::vector<Member> members;
-    uint64_t examples = 0;  // of all members
+    uint64_t examples = 0;               // of all members
     std::shared_ptr<const Joint> joint;  // of the step's members; its sum is the first one's gradient
     Buffer values, next;
     std::vector<Request> requests;   // by partition: a pull while pulling, else the push of `step`

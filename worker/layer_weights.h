@@ -1,10 +1,11 @@
-// LayerWeights: what a Program asks for values when a work computes layer by layer: ranges of the space become wishes for
-// partitions, which the core grants one by one.
+// LayerWeights: what a Program asks for values when a work computes layer by layer: ranges of the space become wishes
+// for partitions, which the core grants one by one.
 //
 // Prefetch, Acquire and Release on the computing thread; Here and Stop on any thread. Invariants:
 //   1. Acquire returns when every partition of its range is here, or with CANCELLED after Stop.
-//   2. A partition is wished for once for each range that holds it, granted as often, and let go of as often. A range waits for a grant of its
-//      own: one that is late must not be taken for that of the next range, when the values may have gone in between.
+//   2. A partition is wished for once for each range that holds it, granted as often, and let go of as often. A range
+//      waits for a grant of its own: one that is late must not be taken for that of the next range, when the values may
+//      have gone in between.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ class LayerWeights : public WeightSource {
   Range prefetched_;  // of the computing thread; empty: none
   absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<uint32_t> wanted_ ABSL_GUARDED_BY(mutex_);   // by partition: how often
+  std::vector<uint32_t> wanted_ ABSL_GUARDED_BY(mutex_);  // by partition: how often
   std::vector<uint32_t> granted_ ABSL_GUARDED_BY(mutex_);
 };
 

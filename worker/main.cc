@@ -44,17 +44,21 @@ void RestartWithOpenMpSettings(char** argv) {
 void AddFlags(CLI::App* app, Flags* flags) {
   cairn::AddCoordinatorFlag(app, &flags->worker.coordinator);
   app->add_option("--name", flags->worker.name, "unique in the cluster [worker- and a random number]");
-  app->add_option("--role", flags->role, "worker, or evaluator: evaluates the checkpoints of jobs beside their training")
+  app->add_option("--role", flags->role,
+                  "worker, or evaluator: evaluates the checkpoints of jobs beside their training")
       ->capture_default_str();
   app->add_option("--slots", flags->slots, "replicas computed at the same time [the machine's threads; on a GPU 1]");
   app->add_option("--host-label", flags->worker.host, "which machine this is, for placement [the host's name]");
   app->add_option("--device", flags->device, "auto, cpu, gpu or gpu:N")->capture_default_str();
-  app->add_flag("--cudnn-autotune", flags->autotune,
-                "on a GPU, in jobs with deterministic: false: take the engines that are measured to be the fastest, not those "
-                "that cuDNN's heuristics name first");
-  app->add_option("--cache-dir", flags->cache_dir,
-                  "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
-  app->add_option("--http", flags->http, "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
+  app->add_flag(
+      "--cudnn-autotune", flags->autotune,
+      "on a GPU, in jobs with deterministic: false: take the engines that are measured to be the fastest, not those "
+      "that cuDNN's heuristics name first");
+  app->add_option(
+      "--cache-dir", flags->cache_dir,
+      "folder where those measurements are kept for the next start [$XDG_CACHE_HOME/cairn, ~/.cache/cairn]");
+  app->add_option("--http", flags->http,
+                  "host:port of /metrics and /healthz of this process; a port alone: on 127.0.0.1 [none]");
   app->add_option("--decode-threads", flags->worker.decode_threads, "threads that decode examples, for each job")
       ->capture_default_str();
   cairn::AddDaemonFlags(app, &flags->common);
@@ -62,7 +66,8 @@ void AddFlags(CLI::App* app, Flags* flags) {
 
 // "" where the environment names no home.
 std::string DefaultCacheDir() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') return std::string(cache) + "/cairn";
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/')
+    return std::string(cache) + "/cairn";
   const char* home = std::getenv("HOME");
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/cairn" : "";
 }
@@ -90,7 +95,8 @@ int Run(Flags& flags) {
     return 2;
   }
   if (!fallback.empty()) cairn::LogInfo("no GPU, computing on the CPU: %s", fallback);
-  if (flags.autotune && (*backend)->name() != "cudnn") cairn::LogInfo("--cudnn-autotune: nothing to choose on %s", (*backend)->device());
+  if (flags.autotune && (*backend)->name() != "cudnn")
+    cairn::LogInfo("--cudnn-autotune: nothing to choose on %s", (*backend)->device());
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int slots = (*backend)->slots_default();
   options.slots = flags.slots.value_or(slots > 0 ? slots : threads);
@@ -111,7 +117,8 @@ int Run(Flags& flags) {
     const int signal = cairn::WaitForStopSignal();
     if (const absl::Status health = node.health(); !health.ok()) {
       code = cairn::kExitDeviceLost;
-      cairn::LogError("%s: this process ends with code %d, a fresh one may find the device well", health.message(), code);
+      cairn::LogError("%s: this process ends with code %d, a fresh one may find the device well", health.message(),
+                      code);
     } else {
       cairn::LogInfo("signal %d: stopping", signal);
     }

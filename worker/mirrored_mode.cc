@@ -59,7 +59,8 @@ Buffer& MirroredMode::SumOf(Push& push, uint32_t partition) {
 
 Frame MirroredMode::MakePush(Push& push, uint32_t partition) {
   const Buffer gradient = push.examples > 0 ? SumOf(push, partition) : Buffer();
-  const bool packed = push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
+  const bool packed =
+      push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
   return context_.MakePush(partition, push.node.first, push.node.count, step_, push.examples, gradient, packed);
 }
 

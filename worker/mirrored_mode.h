@@ -1,7 +1,7 @@
 // Synchronous training with the values in memory (MIRRORED, MULTI_WORKER_MIRRORED, PARAMETER_SERVER with staleness 0).
 //
-// Part of ReplicaCore: its thread rule and its invariants 2 and 4. The answers to the pushes of a step are the values of the next one, which
-// gather in a second buffer.
+// Part of ReplicaCore: its thread rule and its invariants 2 and 4. The answers to the pushes of a step are the values
+// of the next one, which gather in a second buffer.
 #pragma once
 
 #include <vector>

@@ -17,8 +17,7 @@ namespace cairn {
 absl::Status SaveModelFile(const v1::SaveModel& command) {
   const v1::JobSpec& spec = command.spec();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                         ReadCheckpoint(CheckpointPath(spec, command.step())));
+  CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(CheckpointPath(spec, command.step())));
   std::map<std::string, const Safetensor*> tensors;
   for (const Safetensor& tensor : checkpoint.model.tensors) tensors[tensor.name] = &tensor;
   Buffer values = Buffer::Zeros(static_cast<size_t>(graph.space_size()) * sizeof(float));

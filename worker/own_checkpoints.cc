@@ -77,7 +77,8 @@ bool IsSame(const FileDescriptor& directory, int parent, const std::string& name
 }
 
 int RenameAt(int directory, const std::string& from, const std::string& to, unsigned flags) {
-  if (flags == 0) return ::renameat(directory, from.c_str(), directory, to.c_str());  // network file systems have no flags
+  if (flags == 0)
+    return ::renameat(directory, from.c_str(), directory, to.c_str());  // network file systems have no flags
   return ::renameat2(directory, from.c_str(), directory, to.c_str(), flags);
 }
 
@@ -131,7 +132,8 @@ absl::StatusOr<OwnCheckpoints::Found> OwnCheckpoints::Look(const std::string& na
     return FileError(path, "cannot open");
   }
   absl::StatusOr<CheckpointManifest> manifest = ReadManifest(found.directory, path);
-  if (!manifest.ok()) return LeftAlone(path, ": is not a checkpoint that can be recognized (", manifest.status().message(), ")");
+  if (!manifest.ok())
+    return LeftAlone(path, ": is not a checkpoint that can be recognized (", manifest.status().message(), ")");
   if (name != kBestCheckpoint && name != CheckpointName(manifest->step)) {
     return LeftAlone(path, ": its ", kManifestFile, " is of step ", manifest->step);
   }
@@ -142,7 +144,8 @@ absl::StatusOr<OwnCheckpoints::Found> OwnCheckpoints::Look(const std::string& na
 absl::StatusOr<OwnCheckpoints::Found> OwnCheckpoints::LookForOwn(const std::string& name) const {
   CAIRN_ASSIGN_OR_RETURN(Found found, Look(name));
   if (owner_.Owns(found.manifest)) return found;
-  return LeftAlone(PathOf(name), ": is a checkpoint of another job, ", found.manifest.job_id, " (\"", found.manifest.spec.name(), "\")");
+  return LeftAlone(PathOf(name), ": is a checkpoint of another job, ", found.manifest.job_id, " (\"",
+                   found.manifest.spec.name(), "\")");
 }
 
 absl::Status OwnCheckpoints::Check(const std::string& name) const { return LookForOwn(name).status(); }
@@ -184,7 +187,8 @@ absl::Status OwnCheckpoints::Put(const std::string& partial, const std::string& 
   if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) return FileError(PathOf(name), "cannot rename to it");
   CAIRN_ASSIGN_OR_RETURN(const Found found, Look(name));
   if (owner_.Owns(found.manifest)) return Replace(found, partial, name);
-  const std::string aside = absl::StrFormat("former-%s-of-job-%d-%d", name, found.manifest.job_id, found.manifest.submitted_unix_ms);
+  const std::string aside =
+      absl::StrFormat("former-%s-of-job-%d-%d", name, found.manifest.job_id, found.manifest.submitted_unix_ms);
   CAIRN_RETURN_IF_ERROR(Rename(found, name, aside, RENAME_NOREPLACE));
   LogWarning("%s: was of another job, %d (\"%s\"); it is kept as %s", PathOf(name), found.manifest.job_id,
              found.manifest.spec.name(), aside);

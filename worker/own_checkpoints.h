@@ -4,8 +4,8 @@
 //   1. Names are those of common/model/checkpoint_name.h, directly in the directory: no peer says what is removed.
 //   2. No symbolic link in the directory is followed, and what is removed is what was looked at, whatever has taken its
 //      name meanwhile: files are removed from open directories, not by their paths.
-//   3. Of a directory only a checkpoint's files are removed, and itself where nothing else is in it. What a user has put
-//      beside them stays.
+//   3. Of a directory only a checkpoint's files are removed, and itself where nothing else is in it. What a user has
+//      put beside them stays.
 //   4. A checkpoint of another job is set aside where this job writes one of that name; what is no checkpoint is left
 //      alone.
 #pragma once

@@ -58,11 +58,13 @@ absl::Status TryToWrite(const WrittenPath& written) {
   std::filesystem::path tried = written.directory ? Nearest(path) : path;
   int error = 0;
   if (!written.directory && std::filesystem::exists(path, ignored)) error = ProbeFile(path.string());
-  if (!written.directory && error == 0) tried = Nearest(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  if (!written.directory && error == 0)
+    tried = Nearest(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
   if (error == 0) error = std::filesystem::is_directory(tried, ignored) ? ProbeDirectory(tried.string()) : ENOTDIR;
   if (error == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrFormat("%s: \"%s\" cannot be written: %s: %s; give a %s that the workers can write", written.field,
-                                                     written.path, tried.string(), std::strerror(error), written.directory ? "directory" : "file"));
+  return absl::PermissionDeniedError(
+      absl::StrFormat("%s: \"%s\" cannot be written: %s: %s; give a %s that the workers can write", written.field,
+                      written.path, tried.string(), std::strerror(error), written.directory ? "directory" : "file"));
 }
 
 }  // namespace cairn

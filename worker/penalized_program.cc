@@ -11,7 +11,8 @@ namespace {
 // The penalty of each range, taken when its values are there.
 class Penalties {
  public:
-  explicit Penalties(std::vector<PenaltyRange> ranges) : ranges_(std::move(ranges)), taken_(ranges_.size()), penalties_(ranges_.size()) {}
+  explicit Penalties(std::vector<PenaltyRange> ranges)
+      : ranges_(std::move(ranges)), taken_(ranges_.size()), penalties_(ranges_.size()) {}
 
   void Begin(absl::Span<const float> values) {
     values_ = values;
@@ -73,7 +74,8 @@ class PenalizedProgram : public Program {
     return program_->Predict(batch, values);
   }
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
-                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf, const GradientReady& ready) override {
+                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
+                                        const GradientReady& ready) override {
     Begin(values);
     return Penalized(program_->TrainJoined(batch, info, values, join, leaf, ready));
   }

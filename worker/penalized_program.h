@@ -1,8 +1,8 @@
-// A program whose losses include the model's penalty (common/model/penalty.h), whatever backend computes it: each example's loss, in training
-// and in evaluation, as in Keras. The penalty's gradient is the ps' business.
+// A program whose losses include the model's penalty (common/model/penalty.h), whatever backend computes it: each
+// example's loss, in training and in evaluation, as in Keras. The penalty's gradient is the ps' business.
 //
-// Thread rule and invariants of Program (worker/backend/backend.h). Invariant: the penalty has the same bits whether the values are all there
-// or come layer by layer.
+// Thread rule and invariants of Program (worker/backend/backend.h). Invariant: the penalty has the same bits whether
+// the values are all there or come layer by layer.
 #pragma once
 
 #include <memory>

@@ -11,8 +11,8 @@
 
 namespace cairn {
 
-// float32, little-endian, of the examples begin .. end - 1 in their order, computed in blocks of the program's batch_max.
-// Stops with CANCELLED when *stop is set.
+// float32, little-endian, of the examples begin .. end - 1 in their order, computed in blocks of the program's
+// batch_max. Stops with CANCELLED when *stop is set.
 absl::StatusOr<std::string> PredictBlocks(Program& program, const JobModel& model, const Dataset& dataset,
                                           v1::Split split, PlaceRange places, absl::Span<const float> values,
                                           const std::atomic<bool>& stop);

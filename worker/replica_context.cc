@@ -70,8 +70,7 @@ void Context::Retry(Request& request, uint32_t partition, const absl::Status& st
       // With a newer generation in hand than was sent, the next try is already the answer.
       RetryAfter(request, request.generation < generation.value ? options.retry_min : kFencedPause);
       return;
-    default:
-      RetryAfter(request, Pause(request.attempt));
+    default: RetryAfter(request, Pause(request.attempt));
   }
 }
 
@@ -107,7 +106,8 @@ void Context::FailJob(std::string message) {
 
 absl::Status Context::CheckLossScale(const Frame& frame) const {
   if (!has_loss_scale || IsLossScale(frame.loss_scale)) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("the answer says ", frame.loss_scale, " of the loss scale; use a newer ps"));
+  return absl::UnavailableError(
+      absl::StrCat("the answer says ", frame.loss_scale, " of the loss scale; use a newer ps"));
 }
 
 absl::Status Context::CheckValues(const Frame& frame, uint32_t partition) const {
@@ -137,7 +137,8 @@ Frame Context::MakePull(uint32_t partition) const {
 }
 
 GradientRounding Context::RoundingOf(uint32_t partition, int64_t step) const {
-  return {wire, spec.seed(), static_cast<uint64_t>(step) + 1, static_cast<int64_t>(parts[partition].range.begin()), &layout};
+  return {wire, spec.seed(), static_cast<uint64_t>(step) + 1, static_cast<int64_t>(parts[partition].range.begin()),
+          &layout};
 }
 
 Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
@@ -186,7 +187,8 @@ std::shared_ptr<const Joint> Context::MakeJoint(const TreeNode& node, int64_t st
   return joint;
 }
 
-v1::EpochFigures Context::FiguresOf(const TreeNode& node, int64_t step, const std::function<const BatchSums&(uint32_t)>& sums) const {
+v1::EpochFigures Context::FiguresOf(const TreeNode& node, int64_t step,
+                                    const std::function<const BatchSums&(uint32_t)>& sums) const {
   const std::function<v1::EpochFigures(const TreeNode&)> of = [&](const TreeNode& subtree) {
     v1::EpochFigures figures;
     if (subtree.count > 1) {

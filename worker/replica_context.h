@@ -98,13 +98,13 @@ struct Context {
   absl::Time armed = absl::InfiniteFuture();           // the timer that was asked for
   uint64_t works = 0, joints = 0, serial = 0, jitter = 0;
   std::optional<CheckpointRule> checkpoint_rule;
-  uint64_t checkpoints = 0;                    // the number of the last one
-  std::optional<int64_t> checkpoint_step;      // of the one under way
-  int cuts_failed = 0;                         // in a row
+  uint64_t checkpoints = 0;                                  // the number of the last one
+  std::optional<int64_t> checkpoint_step;                    // of the one under way
+  int cuts_failed = 0;                                       // in a row
   absl::Time last_cut_fails_since = absl::InfiniteFuture();  // the one after the last step: when it failed first
-  bool cut_is_last_try = false;                // the one under way
-  absl::Time next_cut = absl::InfinitePast();  // not before, after one that failed
-  std::vector<ReplicaId> finished_later;       // their end is not told while a checkpoint is owed
+  bool cut_is_last_try = false;                              // the one under way
+  absl::Time next_cut = absl::InfinitePast();                // not before, after one that failed
+  std::vector<ReplicaId> finished_later;                     // their end is not told while a checkpoint is owed
 
   uint64_t NewWork() { return ++works; }
   bool AtGate(int64_t step) const { return step >= gate && step < plan.total_steps; }
@@ -128,18 +128,20 @@ struct Context {
   Frame MakePull(uint32_t partition) const;
   // How the step's gradients are rounded, in the partition. Refers to this context.
   GradientRounding RoundingOf(uint32_t partition, int64_t step) const;
-  // sum: the gradient, empty where examples == 0; float32, or packed: of the wire type already. Shared, not copied, where it is of the wire
-  // type. What is not rounded is rounded as replica `first`'s alone.
+  // sum: the gradient, empty where examples == 0; float32, or packed: of the wire type already. Shared, not copied,
+  // where it is of the wire type. What is not rounded is rounded as replica `first`'s alone.
   Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
                  const Buffer& gradient, bool packed = false) const;
-  // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums (ReplicaCoreOptions.joins; none of
-  // INT8), or there is nothing to be added up or rounded.
+  // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums
+  // (ReplicaCoreOptions.joins; none of INT8), or there is nothing to be added up or rounded.
   std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step, v1::DataType type);
-  // The figures of the node's replicas in the step, added up as their gradients are. sums(i): those of replica node.first + i.
-  v1::EpochFigures FiguresOf(const TreeNode& node, int64_t step, const std::function<const BatchSums&(uint32_t)>& sums) const;
+  // The figures of the node's replicas in the step, added up as their gradients are. sums(i): those of replica
+  // node.first + i.
+  v1::EpochFigures FiguresOf(const TreeNode& node, int64_t step,
+                             const std::function<const BatchSums&(uint32_t)>& sums) const;
   Frame MakeClip(uint32_t partition, int64_t step, std::string factors, uint64_t norms_xxh3) const;
-  // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps, or
-  // both at once.
+  // What is evaluated before `step` is computed (step == total_steps: at the end): after an epoch, after so many steps,
+  // or both at once.
   struct Evaluation {
     std::optional<int32_t> epoch;
     bool by_steps = false;
@@ -152,8 +154,9 @@ struct Context {
   void CheckpointIfDue(int64_t step, std::optional<uint64_t> want_version);
   // Whether it was the one under way.
   bool EndCheckpoint(const CheckpointDone& event);
-  // The job must not end yet: a checkpoint is under way, or the last one is not taken. It is taken when all own replicas are at the end; an
-  // asynchronous one may move away before, and then those that were there earlier are all that holds the job's end back.
+  // The job must not end yet: a checkpoint is under way, or the last one is not taken. It is taken when all own
+  // replicas are at the end; an asynchronous one may move away before, and then those that were there earlier are all
+  // that holds the job's end back.
   bool CheckpointOwed() const { return checkpoint_step || (chief && checkpoint_rule->Due(plan.total_steps, now)); }
   // The replica has done all its steps: reported now, or when no checkpoint is owed any more.
   void Finish(ReplicaId replica);

@@ -221,7 +221,8 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
     c.checkpoint_rule.emplace(c.spec, c.plan.steps_per_epoch, c.plan.total_steps, message.restored_step(), c.now);
   }
   for (const v1::CheckpointInfo& info : message.checkpoints()) {
-    // By the clock of a chief before, which may be ahead of this one: then every_minutes counts from what is known here.
+    // By the clock of a chief before, which may be ahead of this one: then every_minutes counts from what is known
+    // here.
     const absl::Time written = absl::FromUnixMillis(info.written_unix_ms());
     c.checkpoint_rule->Taken(info.step(), written <= c.now ? written : absl::InfinitePast());
   }

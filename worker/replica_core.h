@@ -60,7 +60,8 @@ struct GradientReady {
   uint64_t work = 0;
   uint32_t partition_begin = 0, partition_end = 0;
 };
-// The sum of Joint `joint` is final in these partitions. Each is announced before the last Computed of the joint's replicas.
+// The sum of Joint `joint` is final in these partitions. Each is announced before the last Computed of the joint's
+// replicas.
 struct GradientSummed {
   uint64_t joint = 0;
   uint32_t partition_begin = 0, partition_end = 0;
@@ -74,8 +75,8 @@ struct Evaluated {
   uint64_t work = 0;
   absl::StatusOr<BatchSums> sums;
 };
-// The layers that a work with by_layer comes to need the values of these partitions: one WeightsHere follows for each, or
-// StopWork. WeightsDone: they do not any more; as often as WeightsWanted.
+// The layers that a work with by_layer comes to need the values of these partitions: one WeightsHere follows for each,
+// or StopWork. WeightsDone: they do not any more; as often as WeightsWanted.
 struct WeightsWanted {
   uint64_t work = 0;
   uint32_t partition_begin = 0, partition_end = 0;
@@ -100,8 +101,8 @@ struct ReportAgain {};
 // Stop everything and forget the job. The only event that has an effect after Fail.
 struct Drop {};
 
-using Event = std::variant<Assign, Reply, GradientReady, GradientSummed, Computed, Evaluated, WeightsWanted, WeightsDone, CheckpointDone,
-                           Timer, ReportAgain, Drop>;
+using Event = std::variant<Assign, Reply, GradientReady, GradientSummed, Computed, Evaluated, WeightsWanted,
+                           WeightsDone, CheckpointDone, Timer, ReportAgain, Drop>;
 
 // ---- effects ----
 
@@ -110,9 +111,10 @@ struct Send {
   std::string address;
   Frame frame;
 };
-// Replicas of one step whose gradients are wanted as their sum only, rounded to a type (the wire's, or FLOAT32): number i of the space at byte i *
-// its size of `gradient`. It is the node's to write until the last of them is Computed. All of them start with their step; those that are not wanted
-// any more, as the replicas are others, end like any stale work.
+// Replicas of one step whose gradients are wanted as their sum only, rounded to a type (the wire's, or FLOAT32): number
+// i of the space at byte i * its size of `gradient`. It is the node's to write until the last of them is Computed. All
+// of them start with their step; those that are not wanted any more, as the replicas are others, end like any stale
+// work.
 struct Joint {
   uint64_t number = 0;
   TreeNode node;
@@ -128,8 +130,8 @@ struct Compute {
   ReplicaId replica;
   int64_t step = 0;
   Buffer values, gradient;
-  bool by_layer = false;  // `values` holds what WeightsWanted asked for, and nothing else
-  float loss_scale = 0;   // of jobs that have one: the loss is multiplied by it, the gradient divided
+  bool by_layer = false;               // `values` holds what WeightsWanted asked for, and nothing else
+  float loss_scale = 0;                // of jobs that have one: the loss is multiplied by it, the gradient divided
   std::shared_ptr<const Joint> joint;  // set: the gradient goes there, `gradient` is empty
 };
 // Evaluate the places of the validation split. Never empty.
@@ -160,7 +162,8 @@ struct TakeCheckpoint {
   uint64_t number = 0;
   int64_t step = 0;               // synchronous: the version of the cut; asynchronous: our slowest replica's
   std::vector<Request> requests;  // by partition
-  bool last_try = false;          // where the cut fails no other follows: the coordinator has to hear that this step's does not come
+  bool last_try =
+      false;  // where the cut fails no other follows: the coordinator has to hear that this step's does not come
 };
 struct Report {
   v1::ReplicaReport report;
@@ -193,8 +196,8 @@ struct ReplicaCoreOptions {
   uint64_t jitter_seed = 1;
   // The node adds up own replicas' gradients, and rounds them to the wire's type: Compute.joint.
   bool joins = false;
-  // The cut after the last step is tried again for so long: a failover in that moment, or a coordinator that is being replaced, must not cost
-  // the job's last checkpoint. Longer: a job whose ps stay away ends that much later.
+  // The cut after the last step is tried again for so long: a failover in that moment, or a coordinator that is being
+  // replaced, must not cost the job's last checkpoint. Longer: a job whose ps stay away ends that much later.
   absl::Duration last_cut_max = absl::Minutes(2);
 };
 

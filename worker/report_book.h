@@ -1,8 +1,10 @@
-// ReportBook: what one worker tells the coordinator of its replicas of one job, gathered into few reports: how far they are, their shares of
-// validations, and their end. The training's figures go with the pushes instead (SynchronousMode, IndependentMode): they are the updates'.
+// ReportBook: what one worker tells the coordinator of its replicas of one job, gathered into few reports: how far they
+// are, their shares of validations, and their end. The training's figures go with the pushes instead (SynchronousMode,
+// IndependentMode): they are the updates'.
 //
 // One caller at a time. Invariants:
-//   1. A step is told at the latest `interval` after it was acknowledged, at once at the end of its epoch, and before the replica leaves.
+//   1. A step is told at the latest `interval` after it was acknowledged, at once at the end of its epoch, and before
+//      the replica leaves.
 //   2. `finished` is reported again every `finished_interval` until the replica leaves.
 //   3. The figures of a replica's share of a validation are rounded once (common/base/exact_sum.h).
 //   4. What was reported of the validations of the newest two epochs is kept, for a coordinator that was started anew.
@@ -40,7 +42,8 @@ class ReportBook {
   void Remove(ReplicaId replica);
   // The coordinator may have lost what it was told: what is kept leaves again with the next Take.
   void ReportAgain();
-  // The replica goes on with `step`: nothing of it or of a later one is reported again (the job may have been taken back).
+  // The replica goes on with `step`: nothing of it or of a later one is reported again (the job may have been taken
+  // back).
   void Forget(ReplicaId replica, int64_t step, int64_t steps_per_epoch);
 
   absl::Time deadline() const { return deadline_; }

@@ -153,7 +153,8 @@ absl::StatusOr<v1::RestoreReply> RestoreJob(const v1::Restore& command, const st
 }
 
 absl::StatusOr<v1::CheckpointFacts> InspectCheckpoint(const v1::JobSpec& spec, int64_t steps_per_epoch) {
-  if (const v1::BackupAndRestore* backup = BackupOf(spec); backup != nullptr && backup->backup_dir() != spec.resume_from()) {
+  if (const v1::BackupAndRestore* backup = BackupOf(spec);
+      backup != nullptr && backup->backup_dir() != spec.resume_from()) {
     v1::JobSpec resumed = spec;
     resumed.set_resume_from(backup->backup_dir());
     const absl::StatusOr<v1::CheckpointFacts> facts = InspectCheckpoint(resumed, steps_per_epoch);

@@ -19,7 +19,9 @@ absl::StatusOr<std::shared_ptr<GradientJoin>> StepJoins::Enter(const std::shared
   options.type = joint->type;
   options.layout = joint->layout;
   options.into = joint->gradient;
-  options.ready = [this, number = joint->number](uint32_t range) { summed_(replica::GradientSummed{number, range, range + 1}); };
+  options.ready = [this, number = joint->number](uint32_t range) {
+    summed_(replica::GradientSummed{number, range, range + 1});
+  };
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<GradientJoin> join, backend_.Join(graph, std::move(options)));
   joins_[joint->number] = {joint, join, std::count(joint->leaves.begin(), joint->leaves.end(), true)};
   return join;

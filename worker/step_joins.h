@@ -24,8 +24,10 @@ class StepJoins {
 
   StepJoins(Backend& backend, Summed summed) : backend_(backend), summed_(std::move(summed)) {}
 
-  // Made by the first replica that comes. ranges: of the partitions, in order. Each replica that gets it leaves it. Errors: the backend's.
-  absl::StatusOr<std::shared_ptr<GradientJoin>> Enter(const std::shared_ptr<const replica::Joint>& joint, const std::shared_ptr<const Graph>& graph,
+  // Made by the first replica that comes. ranges: of the partitions, in order. Each replica that gets it leaves it.
+  // Errors: the backend's.
+  absl::StatusOr<std::shared_ptr<GradientJoin>> Enter(const std::shared_ptr<const replica::Joint>& joint,
+                                                      const std::shared_ptr<const Graph>& graph,
                                                       const std::vector<v1::PartitionRange>& ranges);
   void Leave(uint64_t joint);
   void Clear();

@@ -151,7 +151,8 @@ void SynchronousMode::StartCompute(Own& own) {
     if (!own.gradient.empty()) context_.pool.Release(std::exchange(own.gradient, {}));
     own.gradient = context_.pool.Acquire();
   }
-  context_.effects.emplace_back(Compute{own.work, own.id, step_, values_, own.joint == nullptr ? own.gradient : Buffer(), by_layer_, loss_scale_,
+  context_.effects.emplace_back(Compute{own.work, own.id, step_, values_,
+                                        own.joint == nullptr ? own.gradient : Buffer(), by_layer_, loss_scale_,
                                         own.joint});
 }
 
@@ -161,7 +162,8 @@ std::vector<TreeNode> SynchronousMode::OwnNodes() const {
   return NodesOf(held);
 }
 
-// Only for a step that all own replicas begin together: who comes later, or computes again, brings a gradient of its own.
+// Only for a step that all own replicas begin together: who comes later, or computes again, brings a gradient of its
+// own.
 void SynchronousMode::MakeJoints() {
   if (!joins()) return;
   size_t begin = 0;
@@ -241,7 +243,8 @@ void SynchronousMode::OnGradient(const GradientReady& event) {
 // Of a replica that computes: that of kFiguresPartition is pushed when it is computed.
 void SynchronousMode::PushFinal(Own& own, uint32_t partition_begin, uint32_t partition_end) {
   static_assert(kFiguresPartition == 0);
-  const uint32_t begin = own.state == Own::State::kComputed ? partition_begin : std::max(partition_begin, kFiguresPartition + 1);
+  const uint32_t begin =
+      own.state == Own::State::kComputed ? partition_begin : std::max(partition_begin, kFiguresPartition + 1);
   Push& push = PushOf(own);
   for (uint32_t p = begin; p < partition_end; ++p) TryPush(push, p);
   if (begin < partition_end) OnPushed(own, begin, partition_end);
@@ -249,7 +252,8 @@ void SynchronousMode::PushFinal(Own& own, uint32_t partition_begin, uint32_t par
 
 void SynchronousMode::OnSummed(const GradientSummed& event) {
   if (phase_ != Phase::kRunning) return;
-  const auto first = std::find_if(own_.begin(), own_.end(), [&](const Own& o) { return o.joint != nullptr && o.joint->number == event.joint; });
+  const auto first = std::find_if(own_.begin(), own_.end(),
+                                  [&](const Own& o) { return o.joint != nullptr && o.joint->number == event.joint; });
   if (first == own_.end()) return;  // of replicas that were computed anew
   Push& push = PushOf(*first);
   const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
@@ -284,8 +288,8 @@ void SynchronousMode::OnEvaluated(uint64_t work, const BatchSums& sums) {
   if (AllDone()) FinishStep();
 }
 
-// Does nothing while a backward pass has announced its last gradient, but is not back yet, or a validation runs: their figures
-// belong to the step.
+// Does nothing while a backward pass has announced its last gradient, but is not back yet, or a validation runs: their
+// figures belong to the step.
 void SynchronousMode::FinishStep() {
   for (const Own& own : own_) {
     if (own.state == Own::State::kComputing || own.state == Own::State::kEvaluating) return;

@@ -1,16 +1,16 @@
-// What the synchronous modes share: finding the step, the step of all own replicas from its validations to its figures, the pushes of their
-// gradients and what they are answered with, and clipping by norms that span partitions.
+// What the synchronous modes share: finding the step, the step of all own replicas from its validations to its figures,
+// the pushes of their gradients and what they are answered with, and clipping by norms that span partitions.
 //
-// Part of ReplicaCore: its thread rule and its invariants 1, 2, 5, 6, 7. A mode says where values come from, which subtrees are pushed, and
-// what is done about a gradient that did not arrive.
+// Part of ReplicaCore: its thread rule and its invariants 1, 2, 5, 6, 7. A mode says where values come from, which
+// subtrees are pushed, and what is done about a gradient that did not arrive.
 //
 //   idle ──replicas──▶ finding the step ──────▶ running ──┐ every partition has made the update of our pushes: step + 1
 //     ◀──none left──     ◀──── somebody is beyond step + 1 ────    ◀┘
 //
-// Where gradients are clipped by norms that span partitions (common/model/clip_norm.h) a push is answered by NORMS; when the shares of all
-// partitions in a partition's norms are there, CLIP takes the factors to it, and is answered by the values. With backup_replicas the first
-// partition of a norm's gets its CLIP before the others, which take over the factor that it applied. A ps that has another sum, or none, says
-// ABORTED, and is pushed to again.
+// Where gradients are clipped by norms that span partitions (common/model/clip_norm.h) a push is answered by NORMS;
+// when the shares of all partitions in a partition's norms are there, CLIP takes the factors to it, and is answered by
+// the values. With backup_replicas the first partition of a norm's gets its CLIP before the others, which take over the
+// factor that it applied. A ps that has another sum, or none, says ABORTED, and is pushed to again.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,8 @@ class SynchronousMode : public Mode {
   struct Push {
     TreeNode node;
     uint64_t examples = 0;
-    size_t own_begin = 0;           // its replicas are own_[own_begin ...+ node.count]
-    std::vector<Request> requests;  // by partition; kIdle: not sent, lost or answered
+    size_t own_begin = 0;            // its replicas are own_[own_begin ...+ node.count]
+    std::vector<Request> requests;   // by partition; kIdle: not sent, lost or answered
     std::vector<int32_t> summed_in;  // by partition: the member (from own_begin) that holds the sum; -1: not summed yet
   };
 
@@ -69,14 +69,15 @@ class SynchronousMode : public Mode {
   // ---- what a mode decides ----
   // Values of another step, or none, are wanted: values_ is to be written to.
   virtual void ForgetValues() = 0;
-  virtual void OnFound(const Frame& /*frame*/) {}  // the answer to a find
-  virtual void OnAllFound() = 0;                   // versions_ tell: Run, or find again
+  virtual void OnFound(const Frame& /*frame*/) {}                     // the answer to a find
+  virtual void OnAllFound() = 0;                                      // versions_ tell: Run, or find again
   virtual void OnValues(uint32_t /*partition*/, Reply& /*reply*/) {}  // owner kValuesOwner, while running
   virtual void OnWorkBegins(uint64_t /*work*/) {}
   virtual std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const = 0;
   virtual bool joins() const { return false; }  // pushes may be of joints
   virtual Frame MakePush(Push& push, uint32_t partition) = 0;
-  virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {}  // of gradients that became final
+  virtual void OnPushed(Own& /*own*/, uint32_t /*partition_begin*/, uint32_t /*partition_end*/) {
+  }  // of gradients that became final
   // The answer to a push or a CLIP that shows an update: whether it is what was asked for; what becomes of it.
   virtual absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const = 0;
   virtual void TakeValues(const Frame& /*frame*/) {}
@@ -113,10 +114,10 @@ class SynchronousMode : public Mode {
   Context& context_;
   Phase phase_ = Phase::kIdle;
   int64_t step_ = 0;
-  Buffer values_;          // of step_
-  std::vector<Own> own_;   // sorted by id
+  Buffer values_;         // of step_
+  std::vector<Own> own_;  // sorted by id
   std::vector<Push> pushes_;
-  std::vector<char> done_;  // by partition: it is at step_ + 1
+  std::vector<char> done_;          // by partition: it is at step_ + 1
   std::vector<uint64_t> versions_;  // by partition, as found
   float loss_scale_ = 0;            // of step_, where the job has one
   int find_attempts_ = 0;           // since the last step

@@ -57,8 +57,9 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
     StartFinding(absl::ZeroDuration());  // our replicas were computed elsewhere, and the job went on
   } else {
     if (done_count_ > 0 && reply.frame->loss_scale != next_loss_scale_) {
-      return context_.FailJob(absl::StrCat("the partitions differ in the loss scale after step ", step_, ": ", reply.frame->loss_scale,
-                                           " in partition ", partition, ", ", next_loss_scale_, " in others; resume from a checkpoint"));
+      return context_.FailJob(absl::StrCat("the partitions differ in the loss scale after step ", step_, ": ",
+                                           reply.frame->loss_scale, " in partition ", partition, ", ", next_loss_scale_,
+                                           " in others; resume from a checkpoint"));
     }
     next_loss_scale_ = reply.frame->loss_scale;
     TakeValues(*reply.frame);
@@ -73,7 +74,8 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
 
 // ---- clipping by norms ----
 
-// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait for them.
+// Of NORMS, and of VALUES after an update that was made before we knew of its norms: other partitions may still wait
+// for them.
 absl::StatusOr<std::vector<uint32_t>> SynchronousMode::TakeNorms(const Frame& frame, uint32_t partition) {
   if (frame.scalars.empty()) {
     if (frame.kind != v1::ExchangeFrame::NORMS) return std::vector<uint32_t>();

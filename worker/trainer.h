@@ -43,7 +43,8 @@ struct TrainerServices {
   SerialExecutor* files = nullptr;  // writes checkpoints
   Clock* clock = nullptr;
   std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
-  std::function<void()> device_trouble;       // a call of a program failed for a reason of the device; thread-safe, may be null
+  std::function<void()>
+      device_trouble;  // a call of a program failed for a reason of the device; thread-safe, may be null
   int decode_threads = 1;
 };
 
@@ -94,7 +95,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void NoteReplicaTime(absl::Duration time);
   void NoteLossScale(const replica::Compute& compute);
   int HomeOf(ReplicaId replica) const;
-  void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared, Program& program);  // the slot's next batch to its device
+  void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared,
+                 Program& program);  // the slot's next batch to its device
   void RunCompute(replica::Compute compute, ProgramCache& programs);
   absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
   void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);

@@ -153,7 +153,8 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
   info.seed = prepared->model->spec.seed();
   info.step = static_cast<uint64_t>(compute.step);
   info.replica = static_cast<uint32_t>(compute.replica.value);
-  if (const v1::DataType wire = prepared->model->spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED) info.values = ValuesTypeOf(wire);
+  if (const v1::DataType wire = prepared->model->spec.wire_dtype(); wire != v1::DATA_TYPE_UNSPECIFIED)
+    info.values = ValuesTypeOf(wire);
   if (compute.loss_scale > 0) info.loss_scale = compute.loss_scale;
   NoteLossScale(compute);
   GradientTracker tracker(prepared->ranges);
@@ -176,9 +177,10 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
                        });
   };
   const auto train_joined = [&]() -> absl::StatusOr<BatchSums> {
-    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<GradientJoin> join, joins_.Enter(compute.joint, prepared->model->graph, prepared->ranges));
-    auto sums = TrainPiecesJoined(*program, prepared->plan, batch, info, compute.values.floats(), join, info.replica - compute.joint->node.first,
-                                  [&](int64_t, int64_t) { bring_next(); });
+    CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<GradientJoin> join,
+                           joins_.Enter(compute.joint, prepared->model->graph, prepared->ranges));
+    auto sums = TrainPiecesJoined(*program, prepared->plan, batch, info, compute.values.floats(), join,
+                                  info.replica - compute.joint->node.first, [&](int64_t, int64_t) { bring_next(); });
     joins_.Leave(compute.joint->number);
     return sums;
   };
@@ -205,7 +207,8 @@ absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evalua
   CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<const Prepared> prepared, Prepare());
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
   const auto score = [&] {
-    return EvaluateBlocks(*program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places, evaluate.values.floats(), dropped_);
+    return EvaluateBlocks(*program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places,
+                          evaluate.values.floats(), dropped_);
   };
   return evaluate.by_layer ? ByLayer(evaluate.work, *prepared, *program, score) : score();
 }

@@ -30,8 +30,8 @@ absl::StatusOr<ReadWeights> ReadWeightsOf(const Graph& graph, const std::string&
   for (const Variable& v : graph.variables()) {
     const auto it = tensors.find(v.name);
     if (it == tensors.end()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("variable \"", v.name, "\" is not in ", read.path, ", which holds ", tensors.size(), " tensors"));
+      return absl::FailedPreconditionError(absl::StrCat("variable \"", v.name, "\" is not in ", read.path,
+                                                        ", which holds ", tensors.size(), " tensors"));
     }
     const Safetensor& tensor = *it->second;
     if (tensor.shape != v.shape) {

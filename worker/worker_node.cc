@@ -148,7 +148,8 @@ void WorkerNode::LookAtDevice() {
   const absl::Status health = backend_->health();
   const bool known = device_watch_.lost();
   const std::vector<std::shared_ptr<Trainer>> trainers = Trainers();
-  const bool replicas = std::any_of(trainers.begin(), trainers.end(), [](const auto& t) { return t->held().replicas_size() > 0; });
+  const bool replicas =
+      std::any_of(trainers.begin(), trainers.end(), [](const auto& t) { return t->held().replicas_size() > 0; });
   const bool end = device_watch_.Look(health, replicas, clock_.Now());
   if (!known && device_watch_.lost()) LogError("%s; the jobs go on elsewhere, and this process ends", health.message());
   if (end && options_.device_lost) return options_.device_lost();
@@ -165,29 +166,19 @@ void WorkerNode::OnConnection(bool up) {
 
 void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
   switch (message.kind_case()) {
-    case v1::CoordinatorMessage::kAssignReplicas:
-      return OnAssign(message.assign_replicas());
+    case v1::CoordinatorMessage::kAssignReplicas: return OnAssign(message.assign_replicas());
     case v1::CoordinatorMessage::kDropJob:
       OnDrop(message.drop_job().job_id());
       return RemoveCheckpoints(message.drop_job());
-    case v1::CoordinatorMessage::kWriteSummaries:
-      return summaries_.Write(message.write_summaries());
-    case v1::CoordinatorMessage::kSaveModel:
-      return OnSaveModel(message.save_model());
-    case v1::CoordinatorMessage::kInspectData:
-      return commands_->Inspect(message.inspect_data());
-    case v1::CoordinatorMessage::kEvaluateShard:
-      return commands_->Evaluate(message.evaluate_shard());
-    case v1::CoordinatorMessage::kFinalize:
-      return commands_->Finalize(message.finalize());
-    case v1::CoordinatorMessage::kRestore:
-      return commands_->Restore(message.restore());
-    case v1::CoordinatorMessage::kMarkBest:
-      return OnMarkBest(message.mark_best());
-    case v1::CoordinatorMessage::kWelcome:
-      return;  // the session client's business
-    default:
-      LogWarning("a command that this worker does not know; is the coordinator newer?");
+    case v1::CoordinatorMessage::kWriteSummaries: return summaries_.Write(message.write_summaries());
+    case v1::CoordinatorMessage::kSaveModel: return OnSaveModel(message.save_model());
+    case v1::CoordinatorMessage::kInspectData: return commands_->Inspect(message.inspect_data());
+    case v1::CoordinatorMessage::kEvaluateShard: return commands_->Evaluate(message.evaluate_shard());
+    case v1::CoordinatorMessage::kFinalize: return commands_->Finalize(message.finalize());
+    case v1::CoordinatorMessage::kRestore: return commands_->Restore(message.restore());
+    case v1::CoordinatorMessage::kMarkBest: return OnMarkBest(message.mark_best());
+    case v1::CoordinatorMessage::kWelcome: return;  // the session client's business
+    default: LogWarning("a command that this worker does not know; is the coordinator newer?");
   }
 }
 
@@ -227,7 +218,8 @@ void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
   if (trainer != nullptr) trainer->MarkBest(message);
 }
 
-// Behind the checkpoints that are being written, before those that will be: its own is there, and is not removed meanwhile.
+// Behind the checkpoints that are being written, before those that will be: its own is there, and is not removed
+// meanwhile.
 void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
   files_.Post([this, message] {
     const absl::Status status = SaveModelFile(message);

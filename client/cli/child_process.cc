@@ -43,9 +43,9 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
     return absl::NotFoundError(
         absl::StrFormat("%s: %s; build or install it beside this program", argv[0], std::strerror(errno)));
   }
-  const int log =
-      log_file.empty() ? -1 : open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log < 0 && !log_file.empty()) return absl::ErrnoToStatus(errno, absl::StrFormat("cannot open the log %s", log_file));
+  const int log = log_file.empty() ? -1 : open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0 && !log_file.empty())
+    return absl::ErrnoToStatus(errno, absl::StrFormat("cannot open the log %s", log_file));
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   std::vector<char*> pointers;
   for (const std::string& arg : argv) pointers.push_back(const_cast<char*>(arg.c_str()));

@@ -182,7 +182,8 @@ absl::Status MeasureHere(const Globals& globals, const BenchExchangeOptions& opt
   // Calls that break off say less than the other side, if it is that which ended.
   const absl::Time end = absl::Now() + kEndPatience;
   while (absl::IsUnavailable(status) && !other_side.Ended() && absl::Now() < end) absl::SleepFor(kPollEvery);
-  if (address.ok() && !status.ok() && other_side.Ended()) status = EndedAtOnce("the other side", other_side, dir.path() + kServeLog);
+  if (address.ok() && !status.ok() && other_side.Ended())
+    status = EndedAtOnce("the other side", other_side, dir.path() + kServeLog);
   StopInTime(other_side);
   return status;
 }

@@ -29,7 +29,8 @@ constexpr Kind kKinds[] = {
 }  // namespace
 
 int RunMakeData(const Globals& globals, const MakeDataOptions& options) {
-  const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == options.kind; });
+  const auto kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == options.kind; });
   if (kind == std::end(kKinds)) {
     return Fail(absl::InvalidArgumentError(
         absl::StrFormat("data make %s: it is not known; use glyphs, colour-glyphs or texts", options.kind)));

@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/job_client.h"
-#include "common/report/figures.h"
 #include "client/parameter_client.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/onnx_file.h"
@@ -14,6 +13,7 @@
 #include "common/formats/torch_layout.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
+#include "common/report/figures.h"
 
 namespace cairn {
 namespace {
@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<v1::Route>> RoutesOf(const v1::JobStatus& job) {
 absl::Status Advise(const absl::Status& status, uint64_t job) {
   if (absl::IsFailedPrecondition(status)) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("the weights of job %d are not of one step: %s\nA ps was started again and came back with what its disk had: use a "
+        absl::StrFormat("the weights of job %d are not of one step: %s\nA ps was started again and came back with what "
+                        "its disk had: use a "
                         "checkpoint of the job, or submit it again.",
                         job, status.message()));
   }
@@ -65,7 +66,8 @@ absl::Status CheckOutput(const std::string& output) {
   if (std::filesystem::is_directory(output, error)) {
     return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a folder; name a file in it", output));
   }
-  if (std::filesystem::exists(output, error) && !std::filesystem::is_regular_file(output, error)) {  // it would be replaced
+  if (std::filesystem::exists(output, error) &&
+      !std::filesystem::is_regular_file(output, error)) {  // it would be replaced
     return absl::InvalidArgumentError(absl::StrFormat("-o %s: is a device or a pipe; name a file", output));
   }
   const std::filesystem::path folder = std::filesystem::absolute(output, error).parent_path();
@@ -94,18 +96,21 @@ absl::StatusOr<Format> FormatOf(const ExportOptions& options) {
     return absl::InvalidArgumentError(absl::StrFormat("--format %s: use safetensors, keras, weights.h5 or onnx", f));
   } else if (const std::string ending = std::filesystem::path(options.output).extension().string();
              f.empty() && !ending.empty() && !absl::EqualsIgnoreCase(ending, ".safetensors")) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "-o %s: no format has the ending \"%s\"; use .safetensors, .keras, .weights.h5 or .onnx, or name one with --format",
-        options.output, ending));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("-o %s: no format has the ending \"%s\"; use .safetensors, .keras, .weights.h5 or .onnx, or "
+                        "name one with --format",
+                        options.output, ending));
   }
   if (options.layout != "keras" && options.layout != "torch") {
     return absl::InvalidArgumentError(absl::StrFormat("--layout %s: use keras or torch", options.layout));
   }
   if (options.layout == "torch" && format != Format::kSafetensors) {
-    return absl::InvalidArgumentError("--layout torch: only of --format safetensors; the other formats have one layout");
+    return absl::InvalidArgumentError(
+        "--layout torch: only of --format safetensors; the other formats have one layout");
   }
   if (options.fold_batch_norm && format != Format::kOnnx) {
-    return absl::InvalidArgumentError("--fold-batch-norm: only of --format onnx; the other formats hold the model as it was trained");
+    return absl::InvalidArgumentError(
+        "--fold-batch-norm: only of --format onnx; the other formats hold the model as it was trained");
   }
   return format;
 }
@@ -151,12 +156,8 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
     case Format::kSafetensors:
       CAIRN_RETURN_IF_ERROR(WriteAsSafetensors(options, job, graph, values, pulled->version));
       break;
-    case Format::kKeras:
-      CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name, graph, values));
-      break;
-    case Format::kWeightsH5:
-      CAIRN_RETURN_IF_ERROR(WriteKerasWeightsFile(options.output, graph, values));
-      break;
+    case Format::kKeras: CAIRN_RETURN_IF_ERROR(WriteKerasArchive(options.output, name, graph, values)); break;
+    case Format::kWeightsH5: CAIRN_RETURN_IF_ERROR(WriteKerasWeightsFile(options.output, graph, values)); break;
     case Format::kOnnx:
       CAIRN_RETURN_IF_ERROR(WriteOnnxFile(options.output, {name, options.fold_batch_norm}, graph, values));
       break;

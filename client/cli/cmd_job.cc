@@ -119,11 +119,18 @@ std::string EpochTable(const v1::JobStatus& job) {
     rows.push_back(std::move(row));
   }
   if (last.learning_rate() > 0) {
-    AddColumn(job, "learning_rate", [](const v1::EpochResult& e) { return absl::StrFormat("%g", e.learning_rate()); }, header, rows);
+    AddColumn(
+        job, "learning_rate", [](const v1::EpochResult& e) { return absl::StrFormat("%g", e.learning_rate()); }, header,
+        rows);
   }
-  if (std::any_of(job.epochs().begin(), job.epochs().end(), [](const v1::EpochResult& e) { return e.staleness_max() > 0; })) {
-    AddColumn(job, "staleness",
-              [](const v1::EpochResult& e) { return absl::StrFormat("%.2f (at most %d)", e.staleness_mean(), e.staleness_max()); }, header, rows);
+  if (std::any_of(job.epochs().begin(), job.epochs().end(),
+                  [](const v1::EpochResult& e) { return e.staleness_max() > 0; })) {
+    AddColumn(
+        job, "staleness",
+        [](const v1::EpochResult& e) {
+          return absl::StrFormat("%.2f (at most %d)", e.staleness_mean(), e.staleness_max());
+        },
+        header, rows);
   }
   rows.insert(rows.begin(), header);
   return Table(rows);
@@ -159,7 +166,8 @@ std::string JobText(const v1::JobStatus& job) {
   Field(&text, "device", DevicesText(job));
   if (job.loss_scale() > 0) Field(&text, "loss scale", absl::StrFormat("%.0f", job.loss_scale()));
   if (job.state() == v1::RUNNING && job.staleness_max() > 0) {
-    Field(&text, "staleness", absl::StrFormat("%.2f in the mean, at most %d", job.staleness_mean(), job.staleness_max()));
+    Field(&text, "staleness",
+          absl::StrFormat("%.2f in the mean, at most %d", job.staleness_mean(), job.staleness_max()));
   }
   for (int i = std::max(0, job.validations_size() - kValidationsShown); i < job.validations_size(); ++i) {
     const v1::StepValidation& v = job.validations(i);
@@ -171,7 +179,8 @@ std::string JobText(const v1::JobStatus& job) {
           absl::StrFormat("step %d: %s%s", v.step(), absl::StrJoin(figures, ", "),
                           v.checkpoint().empty() ? "" : " (evaluator)"));
   }
-  if (job.state() == v1::RUNNING && job.learning_rate() > 0) Field(&text, "rate", absl::StrFormat("%g", job.learning_rate()));
+  if (job.state() == v1::RUNNING && job.learning_rate() > 0)
+    Field(&text, "rate", absl::StrFormat("%g", job.learning_rate()));
   Field(&text, "submitted", TimeText(job.submitted_unix_ms()));
   Field(&text, "started", TimeText(job.started_unix_ms()));
   Field(&text, "finished", TimeText(job.finished_unix_ms()));

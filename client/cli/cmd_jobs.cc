@@ -8,9 +8,9 @@
 #include "absl/time/clock.h"
 #include "client/cli/colours.h"
 #include "client/cli/commands.h"
+#include "client/cli/nodes_table.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
-#include "client/cli/nodes_table.h"
 #include "common/rpc/server.h"
 
 namespace cairn {
@@ -34,9 +34,12 @@ std::string LastFigures(const v1::JobStatus& job) {
 }
 
 // A line of each job in the colour of its state, on a terminal. rows: the header, then one a job.
-std::string ColouredTable(const std::vector<std::vector<std::string>>& rows, const google::protobuf::RepeatedPtrField<v1::JobStatus>& jobs) {
+std::string ColouredTable(const std::vector<std::vector<std::string>>& rows,
+                          const google::protobuf::RepeatedPtrField<v1::JobStatus>& jobs) {
   std::vector<std::string> lines = absl::StrSplit(Table(rows), '\n');
-  for (int i = 0; i < jobs.size(); ++i) lines[static_cast<size_t>(i) + 1] = InColourOf(jobs[i].state(), std::move(lines[static_cast<size_t>(i) + 1]), ShowsColours());
+  for (int i = 0; i < jobs.size(); ++i)
+    lines[static_cast<size_t>(i) + 1] =
+        InColourOf(jobs[i].state(), std::move(lines[static_cast<size_t>(i) + 1]), ShowsColours());
   return absl::StrJoin(lines, "\n");
 }
 
@@ -44,7 +47,9 @@ absl::Status CheckNode(const Globals& globals, const std::string& name) {
   CAIRN_ASSIGN_OR_RETURN(const std::vector<v1::NodeStatus> nodes, JobClient(globals.client).ListNodes());
   for (const v1::NodeStatus& node : nodes) {
     if (node.name() != name || !node.alive()) continue;
-    return node.not_ready().empty() ? absl::OkStatus() : absl::UnavailableError(absl::StrFormat("%s is not ready: %s", name, node.not_ready()));
+    return node.not_ready().empty()
+               ? absl::OkStatus()
+               : absl::UnavailableError(absl::StrFormat("%s is not ready: %s", name, node.not_ready()));
   }
   return absl::UnavailableError(absl::StrFormat("%s is not among the live nodes; see `cairn nodes`", name));
 }
@@ -65,9 +70,11 @@ int RunJobs(const Globals& globals) {
   std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "STATE", "STEP", "FIGURES", "REASON"}};
   for (const v1::JobStatus& job : jobs->jobs()) {
     std::string reason = job.reason();
-    if (job.has_degraded()) absl::StrAppend(&reason, reason.empty() ? "" : "; ", DegradedText(job.degraded(), absl::LocalTimeZone()));
-    rows.push_back({absl::StrCat(job.job_id()), job.spec().name(), absl::StrCat(StateText(job.state()), job.has_degraded() ? ", degraded" : ""),
-                    ProgressText(job), LastFigures(job), reason});
+    if (job.has_degraded())
+      absl::StrAppend(&reason, reason.empty() ? "" : "; ", DegradedText(job.degraded(), absl::LocalTimeZone()));
+    rows.push_back({absl::StrCat(job.job_id()), job.spec().name(),
+                    absl::StrCat(StateText(job.state()), job.has_degraded() ? ", degraded" : ""), ProgressText(job),
+                    LastFigures(job), reason});
   }
   absl::PrintF("%s%s\n", ColouredTable(rows, jobs->jobs()), jobs->retention());
   return kExitOk;
@@ -117,8 +124,9 @@ int RunDrain(const Globals& globals, const DrainOptions& options) {
 
 int RunHealth(const Globals& globals, const HealthOptions& options) {
   const std::string& address = options.address.empty() ? globals.client.address : options.address;
-  const absl::Status status =
-      options.node.empty() ? CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "") : CheckNode(globals, options.node);
+  const absl::Status status = options.node.empty()
+                                  ? CheckHealth(address, kHealthTimeout, options.ready ? kReadyService : "")
+                                  : CheckNode(globals, options.node);
   if (!status.ok()) return Fail(status);
   absl::PrintF("%s: %s\n", options.node.empty() ? address : options.node, options.ready ? kReadyService : "serving");
   return kExitOk;

@@ -1,4 +1,5 @@
-// cairn metrics: the cluster's figures for Prometheus: printed once, or written again and again to the file of a node_exporter.
+// cairn metrics: the cluster's figures for Prometheus: printed once, or written again and again to the file of a
+// node_exporter.
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
@@ -6,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "common/report/metrics_text.h"
 #include "client/cli/stop_signals.h"
+#include "common/report/metrics_text.h"
 
 namespace cairn {
 namespace {

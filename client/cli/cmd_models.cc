@@ -1,4 +1,5 @@
-// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file. No cluster is asked.
+// cairn models [NAME]: the ready-made models with their parameters; the layers of one, or of a model in a file. No
+// cluster is asked.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -6,12 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
-#include "common/report/figures.h"
 #include "client/cli/job_file.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_class.h"
 #include "common/model/graph.h"
 #include "common/model/ready_made/ready_made.h"
+#include "common/report/figures.h"
 
 namespace cairn {
 namespace {
@@ -85,8 +86,11 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
     Json json = {{"name", options.name}, {"input_shape", graph.input_shape()}};
     json.update(CountsJson(graph));
     for (const Node& node : graph.nodes()) {
-      Json layer = {{"name", node.name}, {"type", KerasClass(node)}, {"output_shape", node.output},
-                    {"parameters", ParametersOf(graph, node)}, {"inputs", Json::array()}};
+      Json layer = {{"name", node.name},
+                    {"type", KerasClass(node)},
+                    {"output_shape", node.output},
+                    {"parameters", ParametersOf(graph, node)},
+                    {"inputs", Json::array()}};
       for (const int input : node.inputs) layer["inputs"].push_back(graph.nodes()[static_cast<size_t>(input)].name);
       json["layers"].push_back(std::move(layer));
     }
@@ -95,11 +99,13 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
   }
   std::vector<std::vector<std::string>> rows = {{"LAYER", "TYPE", "OUTPUT", "PARAMETERS", "TAKES"}};
   for (const Node& node : graph.nodes()) {
-    rows.push_back({node.name, KerasClass(node), ToString(node.output), Count(ParametersOf(graph, node)), InputsText(graph, node)});
+    rows.push_back({node.name, KerasClass(node), ToString(node.output), Count(ParametersOf(graph, node)),
+                    InputsText(graph, node)});
   }
   const int64_t other = graph.parameters() - graph.trainable_parameters();
-  absl::PrintF("%s\nparameters      %s (%s)\ntrainable       %s\nnon-trainable   %s\n", Table(rows), Count(graph.parameters()),
-               ShortBytes(static_cast<uint64_t>(graph.parameters()) * sizeof(float)), Count(graph.trainable_parameters()), Count(other));
+  absl::PrintF("%s\nparameters      %s (%s)\ntrainable       %s\nnon-trainable   %s\n", Table(rows),
+               Count(graph.parameters()), ShortBytes(static_cast<uint64_t>(graph.parameters()) * sizeof(float)),
+               Count(graph.trainable_parameters()), Count(other));
   return absl::OkStatus();
 }
 

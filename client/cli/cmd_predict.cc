@@ -2,8 +2,8 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
 #include "client/cli/evaluation_flags.h"
-#include "common/report/figures.h"
 #include "client/cli/prediction_writer.h"
+#include "common/report/figures.h"
 
 namespace cairn {
 namespace {
@@ -16,7 +16,8 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   }
   CAIRN_ASSIGN_OR_RETURN(const v1::Split split, ParseSplit(options.what.split));
   JobClient client(globals.client);
-  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job, options.what.weights.empty() ? client.GetWithWeights(ref) : client.Get(ref));
+  CAIRN_ASSIGN_OR_RETURN(const v1::JobStatus job,
+                         options.what.weights.empty() ? client.GetWithWeights(ref) : client.Get(ref));
   std::unique_ptr<ClassDecision> decision;
   if (options.classes) {
     CAIRN_ASSIGN_OR_RETURN(ClassDecision made, ClassDecision::Of(job));
@@ -30,14 +31,15 @@ absl::Status Predict(const Globals& globals, const PredictOptions& options) {
   if (what.has_data()) *request.mutable_data() = what.data();
   CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<PredictionWriter> writer,
                          PredictionWriter::Open(options.output, format, std::move(decision)));
-  CAIRN_RETURN_IF_ERROR(
-      client.Predict(request, [&](const v1::PredictResponse& part) { return writer->Write(part); }));
+  CAIRN_RETURN_IF_ERROR(client.Predict(request, [&](const v1::PredictResponse& part) { return writer->Write(part); }));
   CAIRN_RETURN_IF_ERROR(writer->Close());
   if (options.output == "-") return absl::OkStatus();
   if (globals.json) {
-    absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split), writer->examples());
+    absl::PrintF("{\"job_id\":%d,\"split\":\"%s\",\"examples\":%d}\n", job.job_id(), v1::Split_Name(split),
+                 writer->examples());
   } else {
-    absl::PrintF("%s: outputs of %s examples, by job %d\n", options.output, Thousands(writer->examples()), job.job_id());
+    absl::PrintF("%s: outputs of %s examples, by job %d\n", options.output, Thousands(writer->examples()),
+                 job.job_id());
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,8 @@
-// cairn run: the daemons that TF_CONFIG names for this container. Without a job one takes this process' place; otherwise
-// this process is the parent, which ends all when one ends, so that whoever started the container starts it again. With a
-// job, the chief submits it, and every task ends when it has ended, with its exit code: a TFJob is done when its chief is,
-// and what runs on keeps its machine. Without TF_CONFIG, as a TFJob of one replica is started, a whole cluster for the job.
+// cairn run: the daemons that TF_CONFIG names for this container. Without a job one takes this process' place;
+// otherwise this process is the parent, which ends all when one ends, so that whoever started the container starts it
+// again. With a job, the chief submits it, and every task ends when it has ended, with its exit code: a TFJob is done
+// when its chief is, and what runs on keeps its machine. Without TF_CONFIG, as a TFJob of one replica is started, a
+// whole cluster for the job.
 #include <signal.h>
 #include <unistd.h>
 
@@ -69,8 +70,10 @@ std::string NameOf(const SubmitOptions& job) {
 }
 
 // `cairn submit --once --watch` of the job.
-std::vector<std::string> SubmitCommand(const std::string& coordinator, const TfRunOptions& options, const SubmitOptions& job) {
-  std::vector<std::string> argv = {options.bin_dir + "/cairn", "--coordinator", coordinator, "submit", job.file, "--once", "--watch"};
+std::vector<std::string> SubmitCommand(const std::string& coordinator, const TfRunOptions& options,
+                                       const SubmitOptions& job) {
+  std::vector<std::string> argv = {
+      options.bin_dir + "/cairn", "--coordinator", coordinator, "submit", job.file, "--once", "--watch"};
   if (!job.model.empty()) argv.insert(argv.end(), {"--model", job.model});
   for (const std::string& setting : job.settings) argv.insert(argv.end(), {"--set", setting});
   return argv;
@@ -88,15 +91,18 @@ int Exec(const TfDaemon& daemon) {
   for (const std::string& arg : daemon.argv) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
   execv(argv[0], argv.data());
-  return Fail(absl::NotFoundError(absl::StrFormat("%s: %s; build or install it beside this program", daemon.argv[0],
-                                                  std::strerror(errno))));
+  return Fail(absl::NotFoundError(
+      absl::StrFormat("%s: %s; build or install it beside this program", daemon.argv[0], std::strerror(errno))));
 }
 
 // A task's daemons, until one ends, a signal comes, or the job has ended.
 class TaskRun {
  public:
   TaskRun(Task task, std::vector<std::string> submit, JobEnd end)
-      : task_(std::move(task)), submit_(std::move(submit)), end_(std::move(end)), client_(ClientOf(task_.coordinator)) {}
+      : task_(std::move(task)),
+        submit_(std::move(submit)),
+        end_(std::move(end)),
+        client_(ClientOf(task_.coordinator)) {}
 
   int Run() {
     for (const TfDaemon& daemon : task_.daemons) {
@@ -148,7 +154,8 @@ class TaskRun {
     const ChildProcess& submit = children_.back();
     const int code = submit.exit_code() >= 0 ? submit.exit_code() : kExitFailed;
     Say(absl::StrFormat("the job ended: %s; stopping", submit.how()));
-    const bool keeps_coordinator = std::any_of(task_.daemons.begin(), task_.daemons.end(), [](const auto& d) { return d.name == kCoordinator; });
+    const bool keeps_coordinator =
+        std::any_of(task_.daemons.begin(), task_.daemons.end(), [](const auto& d) { return d.name == kCoordinator; });
     const std::optional<int> ended = end_.Ask(client_, absl::Now());
     if (!ended && code == kExitUsage) return code;  // it was refused: there is no job
     ended_ = code;
@@ -160,8 +167,9 @@ class TaskRun {
     end_.Ask(client_, absl::Now());  // an evaluator may have been at it
     const auto nodes = client_.ListNodes();
     return nodes.ok() && std::none_of(nodes->begin(), nodes->end(), [&](const v1::NodeStatus& node) {
-      return node.alive() && std::none_of(task_.daemons.begin(), task_.daemons.end(), [&](const auto& d) { return d.name == node.name(); });
-    });
+             return node.alive() && std::none_of(task_.daemons.begin(), task_.daemons.end(),
+                                                 [&](const auto& d) { return d.name == node.name(); });
+           });
   }
 
   void WarnOfIdleWorkers() {
@@ -171,12 +179,14 @@ class TaskRun {
     const auto job = client_.Get(ref);
     const auto nodes = client_.ListNodes();
     if (!job.ok() || !nodes.ok() || job->state() != v1::RUNNING) return;
-    const auto workers = std::count_if(nodes->begin(), nodes->end(), [](const auto& n) { return n.alive() && n.role() == v1::WORKER; });
+    const auto workers =
+        std::count_if(nodes->begin(), nodes->end(), [](const auto& n) { return n.alive() && n.role() == v1::WORKER; });
     if (workers <= job->spec().replicas()) return;
     warned_ = true;
-    Say(absl::StrFormat("warning: %d workers, but the job has %d replicas, and each is computed by one worker: %d of them do nothing; "
-                        "set replicas: %d in the job (or a multiple), or start fewer workers",
-                        workers, job->spec().replicas(), workers - job->spec().replicas(), workers));
+    Say(absl::StrFormat(
+        "warning: %d workers, but the job has %d replicas, and each is computed by one worker: %d of them do nothing; "
+        "set replicas: %d in the job (or a multiple), or start fewer workers",
+        workers, job->spec().replicas(), workers - job->spec().replicas(), workers));
   }
 
   // Workers first, the coordinator last: the reverse of the order of starting.
@@ -215,11 +225,13 @@ int RunAlone(const TfRunOptions& options, const SubmitOptions& job, JobEnd end) 
   auto started = LocalCluster::Start(local, Say);
   if (!started.ok()) return Fail(started.status());
   LocalCluster& cluster = **started;
-  Say(absl::StrFormat("TF_CONFIG is not set: the job has a cluster of its own in this container, logs in %s/logs", cluster.dir()));
+  Say(absl::StrFormat("TF_CONFIG is not set: the job has a cluster of its own in this container, logs in %s/logs",
+                      cluster.dir()));
   JobClient client = ClientOf(cluster.address());
   const auto all_alive = [&] {
     const auto nodes = client.ListNodes();
-    return nodes.ok() && std::count_if(nodes->begin(), nodes->end(), [](const auto& n) { return n.alive(); }) >= cluster.nodes();
+    return nodes.ok() &&
+           std::count_if(nodes->begin(), nodes->end(), [](const auto& n) { return n.alive(); }) >= cluster.nodes();
   };
   std::optional<ChildProcess> submit;
   std::optional<int> code;
@@ -248,22 +260,28 @@ int RunRun(const Globals&, const TfRunOptions& given, const SubmitOptions& job) 
   const char* tf_config = std::getenv("TF_CONFIG");
   const bool alone = tf_config == nullptr || *tf_config == '\0';
   if (alone && job.file.empty()) {
-    return Fail(absl::InvalidArgumentError(
-        "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; with --job it "
-        "runs the job without one, too"));
+    return Fail(
+        absl::InvalidArgumentError("TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else "
+                                   "sets it, starts; with --job it "
+                                   "runs the job without one, too"));
   }
   JobEnd end(options.dir, NameOf(job));
   if (const std::optional<int> code = end.name().empty() ? std::nullopt : end.Remembered()) {
-    Say(absl::StrFormat("job \"%s\" has ended before, with exit code %d; remove %s to run it once more", end.name(), *code, end.path()));
+    Say(absl::StrFormat("job \"%s\" has ended before, with exit code %d; remove %s to run it once more", end.name(),
+                        *code, end.path()));
     return *code;
   }
   if (alone) return RunAlone(options, job, std::move(end));
   auto task = TaskOf(tf_config, options);
   if (!task.ok()) return Fail(task.status());
-  for (const TfDaemon& daemon : task->daemons) Say(absl::StrFormat("%s: %s", daemon.name, absl::StrJoin(daemon.argv, " ")));
+  for (const TfDaemon& daemon : task->daemons)
+    Say(absl::StrFormat("%s: %s", daemon.name, absl::StrJoin(daemon.argv, " ")));
   if (task->daemons.size() == 1 && job.file.empty()) return Exec(task->daemons.front());
   const std::string coordinator = task->coordinator;
-  return TaskRun(*std::move(task), job.file.empty() ? std::vector<std::string>() : SubmitCommand(coordinator, options, job), std::move(end)).Run();
+  return TaskRun(*std::move(task),
+                 job.file.empty() ? std::vector<std::string>() : SubmitCommand(coordinator, options, job),
+                 std::move(end))
+      .Run();
 }
 
 }  // namespace cairn

@@ -1,11 +1,11 @@
 // cairn submit FILE: a job from a text-protobuf file, --model and --set.
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
-#include "common/report/figures.h"
 #include "client/cli/job_file.h"
-#include "common/report/json.h"
 #include "client/cli/set_field.h"
 #include "client/cli/watching.h"
+#include "common/report/figures.h"
+#include "common/report/json.h"
 
 namespace cairn {
 namespace {
@@ -23,7 +23,8 @@ bool Failed(const v1::JobStatus& job) { return job.state() == v1::FAILED || job.
 
 // The newest job of that name, where it did not fail; else a new one.
 absl::StatusOr<v1::SubmitResponse> SubmitOnce(JobClient& client, const v1::JobSpec& spec) {
-  if (spec.name().empty()) return absl::InvalidArgumentError("name: missing; a job that is submitted once is known by it");
+  if (spec.name().empty())
+    return absl::InvalidArgumentError("name: missing; a job that is submitted once is known by it");
   const auto known = client.Get({0, spec.name()});
   if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
   if (!known.ok() || Failed(*known)) return client.Submit(spec);

@@ -60,7 +60,8 @@ int RunUp(const Globals& globals, const LocalClusterOptions& options) {
     return start.ok() ? kExitOk : Fail(start.status());
   }
   absl::PrintF("%s", NodesTable(nodes, absl::Now()));
-  if (!cluster.http().empty()) absl::PrintF("dashboard: %s://%s\n", globals.tls_dir.empty() ? "http" : "https", cluster.http());
+  if (!cluster.http().empty())
+    absl::PrintF("dashboard: %s://%s\n", globals.tls_dir.empty() ? "http" : "https", cluster.http());
   absl::PrintF("cluster ready in %.1f s: coordinator %s, data and logs in %s; Ctrl-C stops it\n",
                absl::ToDoubleSeconds(absl::Now() - begin), cluster.address(), cluster.dir());
   std::fflush(stdout);

@@ -11,9 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/colours.h"
 #include "client/cli/commands.h"
-#include "common/report/json.h"
 #include "client/cli/progress.h"
 #include "client/cli/watching.h"
+#include "common/report/json.h"
 
 namespace cairn {
 namespace {
@@ -74,7 +74,9 @@ int WatchToEnd(const Globals& globals, const JobRef& job) {
   return ExitCodeOf(last);
 }
 
-int ExitCodeOf(v1::JobState end) { return end == v1::SUCCEEDED ? kExitOk : end == v1::ENDED_WITH_ERRORS ? kExitErrors : kExitFailed; }
+int ExitCodeOf(v1::JobState end) {
+  return end == v1::SUCCEEDED ? kExitOk : end == v1::ENDED_WITH_ERRORS ? kExitErrors : kExitFailed;
+}
 
 int RunWatch(const Globals& globals, const std::string& name) {
   const auto ref = JobRef::Parse(name);

@@ -12,14 +12,10 @@ namespace {
 // ANSI; empty: none of its own.
 const char* ColourOf(v1::JobState state) {
   switch (state) {
-    case v1::SUCCEEDED:
-      return "\x1b[32m";
-    case v1::ENDED_WITH_ERRORS:
-      return "\x1b[33m";
-    case v1::FAILED:
-      return "\x1b[31m";
-    default:
-      return "";
+    case v1::SUCCEEDED: return "\x1b[32m";
+    case v1::ENDED_WITH_ERRORS: return "\x1b[33m";
+    case v1::FAILED: return "\x1b[31m";
+    default: return "";
   }
 }
 

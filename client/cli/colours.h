@@ -10,7 +10,8 @@ namespace cairn {
 // stdout is a terminal, and $NO_COLOR is not set.
 bool ShowsColours();
 
-// Green, yellow or red where the job has succeeded, ended with errors, or failed; as it is in other states, and where `shows` is false.
+// Green, yellow or red where the job has succeeded, ended with errors, or failed; as it is in other states, and where
+// `shows` is false.
 std::string InColourOf(v1::JobState state, std::string text, bool shows);
 
 }  // namespace cairn

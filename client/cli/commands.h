@@ -30,7 +30,8 @@ struct SubmitOptions {
   std::string model;  // a file in place of the job's model
   std::vector<std::string> settings;
   bool watch = false;
-  bool once = false;  // a job of this name that was submitted before is taken instead, unless it failed or was cancelled
+  bool once =
+      false;  // a job of this name that was submitted before is taken instead, unless it failed or was cancelled
 };
 struct HealthOptions {
   std::string address;  // of any daemon; empty: the coordinator

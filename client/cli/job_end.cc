@@ -16,7 +16,8 @@ constexpr absl::Duration kEvaluatorPatience = absl::Seconds(30);
 
 // It may still be at the job's last checkpoints.
 bool AwaitsEvaluator(const v1::JobStatus& job) {
-  if (job.spec().validation_by() != v1::BY_EVALUATOR || job.state() == v1::FAILED || job.state() == v1::CANCELLED) return false;
+  if (job.spec().validation_by() != v1::BY_EVALUATOR || job.state() == v1::FAILED || job.state() == v1::CANCELLED)
+    return false;
   return std::any_of(job.checkpoints().begin(), job.checkpoints().end(), [&](const v1::CheckpointInfo& checkpoint) {
     return !checkpoint.best() && std::none_of(job.validations().begin(), job.validations().end(),
                                               [&](const auto& v) { return v.step() == checkpoint.step(); });
@@ -57,7 +58,9 @@ void JobEnd::Remember(int code) const {
   file.close();
   if (file.good()) std::filesystem::rename(partial, path_, error);
   if (!file.good() || error) {
-    absl::FPrintF(stderr, "cairn run: warning: %s cannot be written; a container that is started again asks the coordinator\n", path_);
+    absl::FPrintF(stderr,
+                  "cairn run: warning: %s cannot be written; a container that is started again asks the coordinator\n",
+                  path_);
   }
 }
 

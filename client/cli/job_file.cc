@@ -33,7 +33,8 @@ class Errors : public google::protobuf::io::ErrorCollector {
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
     // Line -1: about the whole text.
     const std::string hint = WithHint(message, type_);
-    lines_.push_back(line < 0 ? absl::StrCat(where_, ": ", hint) : absl::StrFormat("%s:%d:%d: %s", where_, line + 1, column + 1, hint));
+    lines_.push_back(line < 0 ? absl::StrCat(where_, ": ", hint)
+                              : absl::StrFormat("%s:%d:%d: %s", where_, line + 1, column + 1, hint));
   }
 
   std::string Text() const {
@@ -112,10 +113,11 @@ absl::StatusOr<v1::Model> ModelOf(const std::string& path) {
     if (bytes.size() == 0) return absl::InvalidArgumentError(absl::StrFormat("--model %s: is empty", path));
     model.mutable_keras_json()->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   } else if (absl::EndsWithIgnoreCase(path, ".safetensors") || absl::EndsWithIgnoreCase(path, ".h5")) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s: holds weights without a model; --set initial_weights takes them", path));
-  } else {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--model %s: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()", path));
+        absl::StrFormat("%s: holds weights without a model; --set initial_weights takes them", path));
+  } else {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--model %s: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()", path));
   }
   if (model.ByteSizeLong() > kJobFileBytesMax) {
     return absl::InvalidArgumentError(
@@ -149,7 +151,8 @@ void MakeFilePathsAbsolute(v1::JobSpec* spec) {
       v1::TensorBoard& board = *callback.mutable_tensorboard();
       board.set_log_dir(absolute(board.log_dir().empty() ? "logs" : board.log_dir()));
     }
-    if (callback.has_csv_logger()) callback.mutable_csv_logger()->set_filename(absolute(callback.csv_logger().filename()));
+    if (callback.has_csv_logger())
+      callback.mutable_csv_logger()->set_filename(absolute(callback.csv_logger().filename()));
     if (callback.has_model_checkpoint()) {
       callback.mutable_model_checkpoint()->set_filepath(absolute(callback.model_checkpoint().filepath()));
     }

@@ -19,16 +19,16 @@
 namespace cairn {
 
 struct LocalClusterOptions {
-  int ps = 2;           // 1..64
-  int workers = 2;      // 1..64
-  int evaluators = 0;   // 0..64
-  int port = 7070;      // of the coordinator; 0: chosen by the system
-  int http = -1;        // port of the coordinator's pages; 0: chosen by the system; -1: none
-  int slots = 0;        // of each worker; 0: hardware threads / workers, at least 1
+  int ps = 2;                   // 1..64
+  int workers = 2;              // 1..64
+  int evaluators = 0;           // 0..64
+  int port = 7070;              // of the coordinator; 0: chosen by the system
+  int http = -1;                // port of the coordinator's pages; 0: chosen by the system; -1: none
+  int slots = 0;                // of each worker; 0: hardware threads / workers, at least 1
   std::string device = "auto";  // of the workers: cairn-worker's --device
-  bool restart = true;  // start daemons again that end by themselves
-  std::string dir;      // data in DIR/NAME, logs in DIR/logs/NAME.log
-  std::string bin_dir;  // where the daemons' programs are
+  bool restart = true;          // start daemons again that end by themselves
+  std::string dir;              // data in DIR/NAME, logs in DIR/logs/NAME.log
+  std::string bin_dir;          // where the daemons' programs are
   std::string log_level = "info";
 
   absl::Status Validate() const;
@@ -48,7 +48,8 @@ class LocalCluster {
   const std::string& dir() const { return options_.dir; }
   int nodes() const { return options_.ps + options_.workers + options_.evaluators; }
 
-  // Notices daemons that ended; starts those again whose back-off is over. `now` is of clock(), which goes on where the machine's is set.
+  // Notices daemons that ended; starts those again whose back-off is over. `now` is of clock(), which goes on where the
+  // machine's is set.
   void Tick(absl::Time now);
   Clock& clock() { return clock_; }
   // OK, or why a daemon ended and the end of its log: for the time before the cluster was first whole.

@@ -22,10 +22,8 @@ int Fail(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitUsage;
-    default:
-      return kExitFailed;
+    case absl::StatusCode::kFailedPrecondition: return kExitUsage;
+    default: return kExitFailed;
   }
 }
 
@@ -74,8 +72,9 @@ void AddJobChanges(CLI::App* command, SubmitOptions* options) {
 void AddEvaluateOptions(CLI::App* command, EvaluateOptions* options) {
   AddJobArgument(command, &options->job);
   command->add_option("--split", options->split, "train, validation or test")->capture_default_str();
-  command->add_option("--weights", options->weights,
-                      "Not the job's present weights: a checkpoint, a folder of several (the newest), a .safetensors or .keras file");
+  command->add_option(
+      "--weights", options->weights,
+      "Not the job's present weights: a checkpoint, a folder of several (the newest), a .safetensors or .keras file");
   command->add_option("--data", options->data, "Not the job's data: this file or folder, as the workers see it");
 }
 
@@ -88,7 +87,8 @@ void AddUp(CLI::App& app, Invocation& call) {
       ->capture_default_str();
   up->add_option("--port", call.up.port, "The coordinator's port on 127.0.0.1; 0: chosen by the system")
       ->capture_default_str();
-  up->add_option("--http", call.up.http, "Dashboard, /metrics and probes on this port of 127.0.0.1; 0: chosen by the system [none]")
+  up->add_option("--http", call.up.http,
+                 "Dashboard, /metrics and probes on this port of 127.0.0.1; 0: chosen by the system [none]")
       ->check(CLI::Range(0, 65535));
   up->add_option("--slots", call.up.slots, "Replicas that a worker computes at once; 0: hardware threads / workers")
       ->capture_default_str();
@@ -153,7 +153,8 @@ void AddModels(CLI::App& app, Invocation& call) {
   CLI::App* models = AddCommand(app, "models", "List the ready-made models, or show the layers of one", call,
                                 [&call] { return RunModels(call.globals, call.models); });
   models->add_option("NAME", call.models.name, "Show this one, or the model of a .keras, .json or .onnx file");
-  models->add_option("--input-shape", call.models.input_shape, "HEIGHT,WIDTH,CHANNELS [the model's own]")->delimiter(',');
+  models->add_option("--input-shape", call.models.input_shape, "HEIGHT,WIDTH,CHANNELS [the model's own]")
+      ->delimiter(',');
   models->add_option("--classes", call.models.classes, "Its outputs [the model's own]");
 }
 
@@ -170,27 +171,39 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
   CLI::App* health = AddCommand(app, "health", "Ask a daemon whether it serves (grpc.health.v1)", call,
                                 [&call] { return RunHealth(call.globals, call.health); });
   health->add_option("ADDRESS", call.health.address, "host:port; default: the coordinator");
-  CLI::Option* node = health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive, and a ps ready");
-  health->add_flag("--ready", call.health.ready, "Of a ps: also whether it is ready, that is, the next one may be stopped: everything has its copies in sync")
+  CLI::Option* node =
+      health->add_option("--node", call.health.node, "Ask the coordinator whether this node is alive, and a ps ready");
+  health
+      ->add_flag(
+          "--ready", call.health.ready,
+          "Of a ps: also whether it is ready, that is, the next one may be stopped: everything has its copies in sync")
       ->excludes(node);
   CLI::App* metrics = AddCommand(app, "metrics", "The cluster's figures for Prometheus", call,
                                  [&call] { return RunMetrics(call.globals, call.metrics); });
   CLI::Option* output = metrics->add_option("-o,--output", call.metrics.output,
-                                            "A file for node_exporter's textfile collector (cairn.prom), written again and again until Ctrl-C [printed once]");
-  metrics->add_option("--every", call.metrics.every_s, "With --output: seconds")->needs(output)->check(CLI::Range(1, 3600))->capture_default_str();
+                                            "A file for node_exporter's textfile collector (cairn.prom), written again "
+                                            "and again until Ctrl-C [printed once]");
+  metrics->add_option("--every", call.metrics.every_s, "With --output: seconds")
+      ->needs(output)
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   CLI::App* data = app.add_subcommand("data", "Data sets on this machine");
   data->require_subcommand(1);
   data->fallthrough();
   CLI::App* make = AddCommand(*data, "make", "Generate a data set", call,
                               [&call] { return RunMakeData(call.globals, call.make_data); });
-  make->add_option("KIND", call.make_data.kind, "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics")->required();
+  make->add_option(
+          "KIND", call.make_data.kind,
+          "glyphs: drawn digits, 28x28 grey; colour-glyphs: 32x32x3, as CIFAR-10; texts: word numbers, four topics")
+      ->required();
   make->add_option("DIR", call.make_data.dir, "Where to")->required();
   make->add_option("--count", call.make_data.count, "Training examples")->capture_default_str();
   make->add_option("--test-count", call.make_data.test_count, "Test examples")->capture_default_str();
   make->add_option("--seed", call.make_data.seed, "Another seed, other examples")->capture_default_str();
   CLI::App* convert = AddCommand(*data, "convert", "Write a data set as TFRecord files of tf.train.Example", call,
                                  [&call] { return RunConvertData(call.globals, call.convert_data); });
-  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")->required();
+  convert->add_option("IN", call.convert_data.in, "The data set: IDX, CIFAR-10, CSV or folders of pictures")
+      ->required();
   convert->add_option("OUT", call.convert_data.out, "A folder, or a file's name with .tfrecord[.gz] for one split")
       ->required();
   convert->add_option("--split", call.convert_data.split, "train, validation or test alone [all]")
@@ -212,8 +225,9 @@ void AddBench(CLI::App& app, Invocation& call) {
   bench->require_subcommand(1);
   bench->fallthrough();
   BenchExchangeOptions& o = call.bench;
-  CLI::App* exchange = AddCommand(*bench, "exchange", "Push+pull of parameters beside a raw gRPC stream of the same bytes",
-                                  call, [&call] { return RunBenchExchange(call.globals, call.bench); });
+  CLI::App* exchange =
+      AddCommand(*bench, "exchange", "Push+pull of parameters beside a raw gRPC stream of the same bytes", call,
+                 [&call] { return RunBenchExchange(call.globals, call.bench); });
   exchange->add_option("--bytes", o.bytes, "Of parameters, as 64MiB [64 MiB]")->transform(CLI::AsSizeValue(false));
   exchange->add_option("--partition-bytes", o.partition_bytes, "Of one partition [4 MiB]")
       ->transform(CLI::AsSizeValue(false));
@@ -255,10 +269,12 @@ int Main(int argc, char** argv) {
   }
   CLI::App app{"Trains deep networks on a cluster: submit jobs, watch them, run a local cluster.", "cairn"};
   app.require_subcommand(1);
-  app.add_option("--coordinator", call.globals.client.address, "HOST:PORT; several: with commas; also $CAIRN_COORDINATOR")
+  app.add_option("--coordinator", call.globals.client.address,
+                 "HOST:PORT; several: with commas; also $CAIRN_COORDINATOR")
       ->capture_default_str();
   app.add_flag("--json", call.globals.json, "JSON for scripts, one object a line");
-  app.add_option("--tls-dir", call.globals.tls_dir, "Directory with ca.crt, tls.crt and tls.key: the cluster speaks TLS [plain gRPC]")
+  app.add_option("--tls-dir", call.globals.tls_dir,
+                 "Directory with ca.crt, tls.crt and tls.key: the cluster speaks TLS [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   AddUp(app, call);
@@ -286,7 +302,8 @@ int CloseOutput(int code) {
   const bool lost = std::ferror(stdout) != 0;  // some of it, before
   const bool flushed = std::fflush(stdout) == 0;
   if (flushed && !lost) return code;
-  std::fprintf(stderr, "cairn: standard output cannot be written%s%s\n", flushed ? "" : ": ", flushed ? "" : std::strerror(errno));
+  std::fprintf(stderr, "cairn: standard output cannot be written%s%s\n", flushed ? "" : ": ",
+               flushed ? "" : std::strerror(errno));
   return code == kExitOk ? kExitFailed : code;
 }
 

@@ -19,7 +19,11 @@ std::string WorkText(const v1::NodeStatus& node) {
 }
 
 std::string SeenText(const v1::NodeStatus& node, absl::Time now) {
-  if (node.alive()) return !node.fault().empty() ? "failed" : node.draining() ? "draining" : node.not_ready().empty() ? "alive" : "alive, not ready";
+  if (node.alive())
+    return !node.fault().empty()      ? "failed"
+           : node.draining()          ? "draining"
+           : node.not_ready().empty() ? "alive"
+                                      : "alive, not ready";
   if (node.expected()) return "not heard of yet";
   return absl::StrFormat("dead for %s", ShortDuration(now - absl::FromUnixMillis(node.last_heartbeat_unix_ms())));
 }
@@ -35,15 +39,19 @@ std::string NodesTable(const std::vector<v1::NodeStatus>& nodes, absl::Time now)
       {"NAME", "ROLE", "STATE", "WORK", "MEMORY", "HOST", "ADDRESS", "DEVICE"}};
   for (const v1::NodeStatus& node : nodes) {
     rows.push_back({node.name(), RoleText(node.role()), SeenText(node, now), WorkText(node),
-                    node.has_memory_bytes() ? ShortBytes(node.memory_bytes()) : "", node.host(), TcpAddress(node), node.device()});
+                    node.has_memory_bytes() ? ShortBytes(node.memory_bytes()) : "", node.host(), TcpAddress(node),
+                    node.device()});
   }
   std::string text = Table(rows);
   for (const v1::NodeStatus& node : nodes) {
     if (!node.alive() || node.fault().empty()) continue;
-    absl::StrAppend(&text, node.name(), node.role() == v1::PS ? " is given no partitions: " : " is given no replicas: ", node.fault(), "\n");
+    absl::StrAppend(&text, node.name(),
+                    node.role() == v1::PS ? " is given no partitions: " : " is given no replicas: ", node.fault(),
+                    "\n");
   }
   for (const v1::NodeStatus& node : nodes) {
-    if (node.alive() && !node.not_ready().empty()) absl::StrAppend(&text, node.name(), " is not ready: ", node.not_ready(), "\n");
+    if (node.alive() && !node.not_ready().empty())
+      absl::StrAppend(&text, node.name(), " is not ready: ", node.not_ready(), "\n");
   }
   return text;
 }

@@ -58,15 +58,13 @@ absl::StatusOr<ClassDecision> ClassDecision::Of(const v1::JobStatus& job) {
   decision.from_logits = job.spec().loss().from_logits();
   decision.names.assign(job.data().class_names().begin(), job.data().class_names().end());
   switch (job.spec().loss().kind()) {
-    case v1::Loss::BINARY_CROSSENTROPY:
-      decision.binary = true;
-      return decision;
+    case v1::Loss::BINARY_CROSSENTROPY: decision.binary = true; return decision;
     case v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY:
-    case v1::Loss::CATEGORICAL_CROSSENTROPY:
-      return decision;
+    case v1::Loss::CATEGORICAL_CROSSENTROPY: return decision;
     default:
-      return absl::FailedPreconditionError(absl::StrFormat("--classes: the outputs of job %d are no classes (its loss is %s)",
-                                                           job.job_id(), v1::Loss::Kind_Name(job.spec().loss().kind())));
+      return absl::FailedPreconditionError(
+          absl::StrFormat("--classes: the outputs of job %d are no classes (its loss is %s)", job.job_id(),
+                          v1::Loss::Kind_Name(job.spec().loss().kind())));
   }
 }
 
@@ -163,7 +161,8 @@ absl::Status PredictionWriter::Write(const v1::PredictResponse& part) {
   if (part.examples() == 0) return absl::OkStatus();
   const size_t bytes = part.outputs().size() / part.examples();
   if (bytes * part.examples() != part.outputs().size() || bytes % sizeof(float) != 0 || bytes == 0) {
-    return absl::InternalError(absl::StrFormat("%d bytes of outputs for %d examples", part.outputs().size(), part.examples()));
+    return absl::InternalError(
+        absl::StrFormat("%d bytes of outputs for %d examples", part.outputs().size(), part.examples()));
   }
   if (!std::exchange(begun_, true)) {
     shape_.assign(part.output_shape().begin(), part.output_shape().end());

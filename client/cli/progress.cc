@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/report/figures.h"
 #include "client/cli/colours.h"
 #include "client/job_client.h"
+#include "common/report/figures.h"
 
 namespace cairn {
 namespace {
@@ -36,9 +36,7 @@ std::string ScaleText(const v1::JobStatus& job) {
   return job.loss_scale() > 0 ? absl::StrFormat(" - loss_scale: %.0f", job.loss_scale()) : "";
 }
 
-std::string RateText(float rate) {
-  return rate > 0 ? absl::StrCat(" - learning_rate: ", FigureText(rate)) : "";
-}
+std::string RateText(float rate) { return rate > 0 ? absl::StrCat(" - learning_rate: ", FigureText(rate)) : ""; }
 
 bool ValidationDue(const v1::JobStatus& job, int epoch) {
   if (job.spec().validation_by() == v1::BY_EVALUATOR) return false;
@@ -152,7 +150,8 @@ std::string Progress::ValidationLines(const v1::JobStatus& job) {
 std::string Progress::NoteLines(const v1::JobStatus& job) {
   std::string text;
   int next = AfterLast(job.notes(), [&](const v1::CallbackNote& note) {
-    return note.epoch() == last_note_.epoch() && note.text() == last_note_.text() && note.callback() == last_note_.callback();
+    return note.epoch() == last_note_.epoch() && note.text() == last_note_.text() &&
+           note.callback() == last_note_.callback();
   });
   for (; next < job.notes_size(); ++next) {
     last_note_ = job.notes(next);
@@ -189,12 +188,12 @@ std::string Progress::EpochResults(const v1::JobStatus& job) {
   }
   for (; epochs_printed_ < job.epochs_size() && IsWhole(job, epochs_printed_); ++epochs_printed_) {
     const v1::EpochResult& result = job.epochs(epochs_printed_);
-    std::string figures = absl::StrCat(" - ", ShortDuration(absl::Seconds(result.seconds())),
-                                       FigureList(MeanFigures(job.spec(), result.train())),
-                                       FigureList(MeanFigures(job.spec(), result.validation()), "val_"),
-                                       RateText(result.learning_rate()));
+    std::string figures = absl::StrCat(
+        " - ", ShortDuration(absl::Seconds(result.seconds())), FigureList(MeanFigures(job.spec(), result.train())),
+        FigureList(MeanFigures(job.spec(), result.validation()), "val_"), RateText(result.learning_rate()));
     if (result.staleness_max() > 0) {
-      absl::StrAppendFormat(&figures, " - staleness: %.2f (at most %d)", result.staleness_mean(), result.staleness_max());
+      absl::StrAppendFormat(&figures, " - staleness: %.2f (at most %d)", result.staleness_mean(),
+                            result.staleness_max());
     }
     if (epochs_printed_ + 1 == job.epochs_size()) figures += ScaleText(job);
     if (options_.terminal) {

@@ -20,7 +20,7 @@ struct ProgressOptions {
   bool terminal = false;  // bars that are drawn over; else only whole lines
   int width = 80;         // of the terminal, columns
   absl::TimeZone zone = absl::LocalTimeZone();
-  bool colours = false;   // of the line that says how the job ended
+  bool colours = false;  // of the line that says how the job ended
 };
 
 class Progress {
@@ -54,12 +54,12 @@ class Progress {
   std::string reason_;
   int epochs_printed_ = 0;
   int64_t checkpoints_until_ = 0;  // unix ms: those written up to then were noted
-  v1::CallbackNote last_note_;  // that was printed
-  v1::JobEvent last_event_;     // likewise
-  bool began_ = false;          // there was a status
+  v1::CallbackNote last_note_;     // that was printed
+  v1::JobEvent last_event_;        // likewise
+  bool began_ = false;             // there was a status
   std::string best_noted_, checkpoint_error_;
   std::set<int64_t> validations_told_;  // by step
-  int head_printed_ = -1;  // epoch whose "Epoch 2/5" stands on the terminal
+  int head_printed_ = -1;               // epoch whose "Epoch 2/5" stands on the terminal
 };
 
 }  // namespace cairn

@@ -205,11 +205,8 @@ absl::Status PutScalar(const Target& t, const std::string& text) {
       CAIRN_PUT(Enum, value);
       return absl::OkStatus();
     }
-    case FieldDescriptor::CPPTYPE_STRING:
-      CAIRN_PUT(String, text);
-      return absl::OkStatus();
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      break;
+    case FieldDescriptor::CPPTYPE_STRING: CAIRN_PUT(String, text); return absl::OkStatus();
+    case FieldDescriptor::CPPTYPE_MESSAGE: break;
   }
   return absl::InvalidArgumentError("this field cannot be set");
 }

@@ -26,7 +26,8 @@ std::vector<std::string> Quoted(const std::string& text) {
   return quoted;
 }
 
-void AddEnums(const Descriptor* type, const std::string& field, std::set<const Descriptor*>* seen, std::set<const EnumDescriptor*>* enums) {
+void AddEnums(const Descriptor* type, const std::string& field, std::set<const Descriptor*>* seen,
+              std::set<const EnumDescriptor*>* enums) {
   if (!seen->insert(type).second) return;
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* f = type->field(i);
@@ -65,7 +66,8 @@ std::string WithHint(const std::string& error, const Descriptor* root) {
   const std::vector<std::string> quoted = Quoted(error);
   const std::string plain(absl::StripSuffix(error, "."));
   if (absl::StrContains(error, "has no field named") && quoted.size() == 2) {
-    return absl::StrCat(plain, FieldHint(DescriptorPool::generated_pool()->FindMessageTypeByName(quoted[0]), quoted[1]));
+    return absl::StrCat(plain,
+                        FieldHint(DescriptorPool::generated_pool()->FindMessageTypeByName(quoted[0]), quoted[1]));
   }
   if (absl::StartsWith(error, "Unknown enumeration value") && quoted.size() == 2) {
     return absl::StrCat(plain, ValueHint(root, quoted[1], quoted[0]));

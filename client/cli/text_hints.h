@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// The parser's error about text of a message of type `root`, and what is known of what was meant: a field or a value of an enum of nearly the
-// same name, quotes around what is text.
+// The parser's error about text of a message of type `root`, and what is known of what was meant: a field or a value of
+// an enum of nearly the same name, quotes around what is text.
 std::string WithHint(const std::string& error, const google::protobuf::Descriptor* root);
 
 }  // namespace cairn

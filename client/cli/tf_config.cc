@@ -57,7 +57,8 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
     CAIRN_RETURN_IF_ERROR(CheckAddress(absl::StrCat(field, "[", index, "]"), value));
     into[index] = value.get<std::string>();
   }
-  if (TypeOf(type) == "chief" && into.size() > 1) return Bad(field, ": has ", into.size(), " entries, but there is one chief");
+  if (TypeOf(type) == "chief" && into.size() > 1)
+    return Bad(field, ": has ", into.size(), " entries, but there is one chief");
   return absl::OkStatus();
 }
 
@@ -92,7 +93,8 @@ absl::Status ReadTask(const Json& json, TfConfig& config) {
   if (task == json.end()) return Bad("task: is missing");
   if (!task->is_object()) return Bad("task: is no object with type and index");
   const auto type = task->find("type");
-  if (type == task->end() || !type->is_string()) return Bad("task.type: is missing; give chief, worker, ps or evaluator");
+  if (type == task->end() || !type->is_string())
+    return Bad("task.type: is missing; give chief, worker, ps or evaluator");
   config.task_type = TypeOf(type->get<std::string>());
   if (!IsType(config.task_type)) {
     return Bad("task.type: \"", config.task_type, "\" is none of chief, worker, ps, evaluator");
@@ -133,7 +135,8 @@ std::vector<std::string> ListenFlags(const std::string& host, const std::string&
   if (host == "localhost" || inet_pton(AF_INET, host.c_str(), &ignored) == 1 || host.front() == '[') {
     return {"--listen", absl::StrCat(host, ":", port)};
   }
-  return {"--listen", absl::StrCat("0.0.0.0:", port), "--advertise", port == "0" ? host : absl::StrCat(host, ":", port)};
+  return {"--listen", absl::StrCat("0.0.0.0:", port), "--advertise",
+          port == "0" ? host : absl::StrCat(host, ":", port)};
 }
 
 const char* HeadType(const TfConfig& config) { return config.cluster.contains("chief") ? "chief" : "worker"; }
@@ -143,8 +146,8 @@ std::string AddressOf(const TfConfig& config, const std::string& type, int index
   return entries == config.cluster.end() || !entries->second.contains(index) ? "" : entries->second.at(index);
 }
 
-// Where the operator has put worker 0, for a task whose TF_CONFIG does not say it (the sparse form): its services are called
-// JOB-TYPE-INDEX. Empty: the task's own address is no such name.
+// Where the operator has put worker 0, for a task whose TF_CONFIG does not say it (the sparse form): its services are
+// called JOB-TYPE-INDEX. Empty: the task's own address is no such name.
 std::string FirstWorkerBeside(const TfConfig& config) {
   const std::string own = AddressOf(config, config.task_type, config.task_index);
   const std::string task = absl::StrCat("-", config.task_type, "-", config.task_index);
@@ -177,8 +180,9 @@ std::string CoordinatorOf(const TfConfig& config, const TfRunOptions& options) {
 absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const TfRunOptions& options) {
   const std::string coordinator = CoordinatorOf(config, options);
   if (coordinator.empty()) {
-    return Bad("cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
-               "CAIRN_COORDINATOR");
+    return Bad(
+        "cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
+        "CAIRN_COORDINATOR");
   }
   const std::string& type = config.task_type;
   const std::string own = AddressOf(config, type, config.task_index);
@@ -191,8 +195,8 @@ absl::StatusOr<std::vector<TfDaemon>> DaemonsOf(const TfConfig& config, const Tf
     daemons.push_back({daemon, std::move(argv)});
   };
   const auto add_ps = [&](const std::string& ps, const std::string& port) {
-    std::vector<std::string> flags = {"--coordinator", coordinator, "--name", ps, "--data-dir",
-                                      absl::StrCat(options.dir, "/", ps)};
+    std::vector<std::string> flags = {
+        "--coordinator", coordinator, "--name", ps, "--data-dir", absl::StrCat(options.dir, "/", ps)};
     for (std::string& flag : ListenFlags(HostOf(own), port)) flags.push_back(std::move(flag));
     add(ps, "cairn-ps", std::move(flags));
   };

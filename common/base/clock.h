@@ -16,9 +16,7 @@ class Clock {
 // The steady clock, shown as a wall time: its zero is the wall time at construction. Thread-safe.
 class RealClock : public Clock {
  public:
-  absl::Time Now() override {
-    return wall_zero_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_zero_);
-  }
+  absl::Time Now() override { return wall_zero_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_zero_); }
 
  private:
   const absl::Time wall_zero_ = absl::Now();

@@ -41,8 +41,8 @@ void SerialExecutor::Post(std::function<void()> fn) {
 }
 
 void SerialExecutor::PostAfter(absl::Duration delay, std::function<void()> fn) {
-  const SteadyTime at = std::chrono::steady_clock::now() +
-                        absl::ToChronoNanoseconds(std::clamp(delay, absl::ZeroDuration(), kDelayMax));
+  const SteadyTime at =
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::clamp(delay, absl::ZeroDuration(), kDelayMax));
   std::lock_guard lock(mutex_);
   if (stopping_) return;
   timers_.emplace(at, std::move(fn));

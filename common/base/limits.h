@@ -6,7 +6,8 @@
 
 namespace cairn {
 
-// Parameter space: each variable and each partition starts on a multiple of this, so that a partition is whole cache lines.
+// Parameter space: each variable and each partition starts on a multiple of this, so that a partition is whole cache
+// lines.
 inline constexpr int64_t kSpaceAlignment = 16;  // numbers, 64 bytes
 
 // One frame's payload. Small enough that other requests get through between two frames.
@@ -34,7 +35,8 @@ inline constexpr int32_t kMetricsMax = 32;
 inline constexpr int32_t kThreadsPerReplicaMax = 256;
 inline constexpr int32_t kImageSideMax = 1 << 14;  // pixels
 inline constexpr int32_t kLayersMax = 4096;
-// Numbers of one example in one layer's output: indices into it stay within 32 bits, and products of two such within 64.
+// Numbers of one example in one layer's output: indices into it stay within 32 bits, and products of two such within
+// 64.
 inline constexpr int64_t kLayerOutputMax = (int64_t{1} << 31) - 1;
 inline constexpr int64_t kParametersMax = int64_t{1} << 36;
 inline constexpr int32_t kJobsQueuedMax = 1000;
@@ -47,19 +49,22 @@ inline constexpr int kControlMessageBytesMax = 4 << 20;
 // Bytes that one Exchange stream may have queued at the ps for sending; beyond, its reads pause.
 inline constexpr size_t kStreamQueueBytesMax = size_t{64} << 20;
 
-// Bytes of whole requests that one Exchange stream may have waiting for their partitions' threads; beyond, its reads pause. A gradient
-// that waits is memory on top of what its partition owns, so this is one partition: a worker has two streams, which keep the threads busy.
+// Bytes of whole requests that one Exchange stream may have waiting for their partitions' threads; beyond, its reads
+// pause. A gradient that waits is memory on top of what its partition owns, so this is one partition: a worker has two
+// streams, which keep the threads busy.
 inline constexpr size_t kStreamHandlingBytesMax = size_t{4} << 20;
 
-// Bytes of snapshots that one Exchange stream may have queued at the ps, which mostly are the partitions' own; beyond, its reads pause.
+// Bytes of snapshots that one Exchange stream may have queued at the ps, which mostly are the partitions' own; beyond,
+// its reads pause.
 inline constexpr size_t kStreamBulkBytesMax = size_t{8} << 30;
 
-// Bytes of requests that all Exchange streams of a ps have received, whole or in part, and not handled; beyond, a request is refused with
-// RESOURCE_EXHAUSTED. A few of the largest ones always fit.
+// Bytes of requests that all Exchange streams of a ps have received, whole or in part, and not handled; beyond, a
+// request is refused with RESOURCE_EXHAUSTED. A few of the largest ones always fit.
 inline constexpr size_t kReceivedBytesMax = 8 * static_cast<size_t>(kPartitionBytesMax);
 static_assert(kReceivedBytesMax >= 2 * (kStreamHandlingBytesMax + static_cast<size_t>(kPartitionBytesMax)));
 
-// A primary's images and updates for the backups on one ps that are sent and not answered; beyond, the link to one of them starts anew.
+// A primary's images and updates for the backups on one ps that are sent and not answered; beyond, the link to one of
+// them starts anew.
 inline constexpr size_t kBackupQueueBytesMax = size_t{1} << 30;
 // Partitions whose images are on their way to backups at the same time: their memory is kept until they are there.
 inline constexpr int kBackupImagesMax = 4;

@@ -16,9 +16,9 @@ namespace cairn {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
-  std::string program;        // printed in each line: "ps-0"
+  std::string program;         // printed in each line: "ps-0"
   std::string level = "info";  // debug, info, warning, error
-  std::string file;           // empty: stderr only
+  std::string file;            // empty: stderr only
 };
 
 absl::Status InitLog(const LogOptions& options);

@@ -33,8 +33,8 @@ uint64_t Permutation::Round(uint64_t x) const {
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
   uint64_t left = x >> half_bits_, right = x & mask;
   for (uint32_t round = 0; round < 4; ++round) {
-    const PhiloxBlock f = Philox(
-        key_, {static_cast<uint32_t>(right), round, static_cast<uint32_t>(which_), static_cast<uint32_t>(which_ >> 32)});
+    const PhiloxBlock f = Philox(key_, {static_cast<uint32_t>(right), round, static_cast<uint32_t>(which_),
+                                        static_cast<uint32_t>(which_ >> 32)});
     const uint64_t next = left ^ (f[0] & mask);
     left = right;
     right = next;

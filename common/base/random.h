@@ -23,14 +23,15 @@ using PhiloxBlock = std::array<uint32_t, 4>;
 // The block of 128 random bits at `counter` for `key`.
 PhiloxBlock Philox(std::array<uint32_t, 2> key, PhiloxBlock counter);
 
-// Key of a stream: the seed's bits mixed with the stream number by one Philox call, so that seeds that are near give unrelated streams.
+// Key of a stream: the seed's bits mixed with the stream number by one Philox call, so that seeds that are near give
+// unrelated streams.
 std::array<uint32_t, 2> StreamKey(uint64_t seed, RandomStream stream);
 
 // [0, 1) with 24 random bits.
 inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1.0p-24f; }
 
-// A stateless bijection of [0, size): the place `index` of a shuffled order, by a Feistel network whose rounds are Philox, walked
-// along its cycle until it lands below size. O(1) memory and expected O(1) time.
+// A stateless bijection of [0, size): the place `index` of a shuffled order, by a Feistel network whose rounds are
+// Philox, walked along its cycle until it lands below size. O(1) memory and expected O(1) time.
 class Permutation {
  public:
   // `which` tells permutations of one key apart (the epoch). size >= 1.

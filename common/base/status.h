@@ -4,8 +4,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define CAIRN_RETURN_IF_ERROR(expr)                          \
-  do {                                                       \
+#define CAIRN_RETURN_IF_ERROR(expr)                                                  \
+  do {                                                                               \
     if (absl::Status cairn_status = (expr); !cairn_status.ok()) return cairn_status; \
   } while (false)
 

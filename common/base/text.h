@@ -1,5 +1,5 @@
-// UTF-8: protobuf refuses to read a `string` that is anything else, so that a message with such text is lost, and its stream with it.
-// Names of files and words of a system are bytes; they pass through here before they go into a message.
+// UTF-8: protobuf refuses to read a `string` that is anything else, so that a message with such text is lost, and its
+// stream with it. Names of files and words of a system are bytes; they pass through here before they go into a message.
 //
 // Pure functions; any thread.
 #pragma once

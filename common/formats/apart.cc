@@ -131,7 +131,8 @@ absl::Status RunApart(const std::string& where, const ApartLimits& limits, absl:
   while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
   }
   int32_t code = 0;
-  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0 || said.size() < sizeof(code)) return Annotate(Ended(how, limits), where);
+  if (!WIFEXITED(how) || WEXITSTATUS(how) != 0 || said.size() < sizeof(code))
+    return Annotate(Ended(how, limits), where);
   std::memcpy(&code, said.data(), sizeof(code));
   return absl::Status(static_cast<absl::StatusCode>(code), said.substr(sizeof(code)));
 }

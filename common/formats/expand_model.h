@@ -1,7 +1,8 @@
 // A job's model as the user gave it (layers, the name of a ready-made model, or Keras' JSON) as layers: the one step
 // before the check of a job, at the coordinator, and where a command needs a graph.
 //
-// Free functions; any thread. Invariant: afterwards the model has layers, and trainable_layers, alone; one that had them is left as it is.
+// Free functions; any thread. Invariant: afterwards the model has layers, and trainable_layers, alone; one that had
+// them is left as it is.
 #pragma once
 
 #include "cairn/v1/data.pb.h"

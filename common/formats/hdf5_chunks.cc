@@ -18,7 +18,9 @@ constexpr int kFiltersMax = 8;
 
 using Bytes = std::vector<uint8_t>;
 
-absl::Status Damaged(absl::string_view what) { return absl::DataLossError(absl::StrCat(what, "; the file is damaged")); }
+absl::Status Damaged(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(what, "; the file is damaged"));
+}
 
 class ChunkReader {
  public:
@@ -54,7 +56,8 @@ class ChunkReader {
     chunk_bytes_ = element_bytes_;
     const uint64_t bytes_max = out_.size() * element_bytes_ + kChunkBytesFree;
     for (const hsize_t side : chunk_) {
-      if (side == 0 || __builtin_mul_overflow(chunk_bytes_, static_cast<uint64_t>(side), &chunk_bytes_) || chunk_bytes_ > bytes_max) {
+      if (side == 0 || __builtin_mul_overflow(chunk_bytes_, static_cast<uint64_t>(side), &chunk_bytes_) ||
+          chunk_bytes_ > bytes_max) {
         return Damaged("its chunks are larger than it is itself");
       }
     }
@@ -71,18 +74,16 @@ class ChunkReader {
       const H5Z_filter_t filter = H5Pget_filter2(plist_, i, &flags, &values, &value, 0, nullptr, &config);
       switch (filter) {
         case H5Z_FILTER_SHUFFLE:
-          if (values < 1 || value != element_bytes_) return Damaged("its bytes are shuffled by another size than its numbers have");
+          if (values < 1 || value != element_bytes_)
+            return Damaged("its bytes are shuffled by another size than its numbers have");
           filters_.push_back(Hdf5Filter::kShuffle);
           break;
-        case H5Z_FILTER_DEFLATE:
-          filters_.push_back(Hdf5Filter::kDeflate);
-          break;
-        case H5Z_FILTER_FLETCHER32:
-          filters_.push_back(Hdf5Filter::kFletcher32);
-          break;
+        case H5Z_FILTER_DEFLATE: filters_.push_back(Hdf5Filter::kDeflate); break;
+        case H5Z_FILTER_FLETCHER32: filters_.push_back(Hdf5Filter::kFletcher32); break;
         default:
           return absl::UnimplementedError(absl::StrCat(
-              "its filter ", filter, " is not supported; save it without compression, or with gzip, shuffle and fletcher32 alone"));
+              "its filter ", filter,
+              " is not supported; save it without compression, or with gzip, shuffle and fletcher32 alone"));
       }
     }
     return absl::OkStatus();
@@ -92,12 +93,14 @@ class ChunkReader {
   absl::StatusOr<Bytes> Stored(const std::vector<hsize_t>& at) const {
     hsize_t size = 0;
     haddr_t place = HADDR_UNDEF;
-    if (H5Dget_chunk_info_by_coord(dataset_, at.data(), nullptr, &place, &size) < 0) return Damaged("its chunks cannot be found");
+    if (H5Dget_chunk_info_by_coord(dataset_, at.data(), nullptr, &place, &size) < 0)
+      return Damaged("its chunks cannot be found");
     if (size > StoredChunkBytesMax(chunk_bytes_)) return Damaged("a chunk is stored in more bytes than it has");
     Bytes bytes(size);
     if (place == HADDR_UNDEF || size == 0) return Bytes();
     uint32_t skipped = 0;
-    if (H5Dread_chunk(dataset_, H5P_DEFAULT, at.data(), &skipped, bytes.data()) < 0) return Damaged("a chunk cannot be read");
+    if (H5Dread_chunk(dataset_, H5P_DEFAULT, at.data(), &skipped, bytes.data()) < 0)
+      return Damaged("a chunk cannot be read");
     return UndoHdf5Filters(std::move(bytes), filters_, skipped, element_bytes_, chunk_bytes_);
   }
 

@@ -1,5 +1,5 @@
-// A chunked HDF5 array: the library finds the chunks, hdf5_filters.h undoes their filters. A chunk that sticks out of the
-// array is stored whole.
+// A chunked HDF5 array: the library finds the chunks, hdf5_filters.h undoes their filters. A chunk that sticks out of
+// the array is stored whole.
 //
 // A free function; the caller holds the library's lock. Invariant: a chunk is bounded before it is read.
 #pragma once

@@ -23,7 +23,7 @@ namespace {
 static_assert(sizeof(hid_t) <= sizeof(int64_t));
 
 constexpr int kDimensionsMax = 8;
-constexpr size_t kLibraryBytesMax = size_t{256} << 20;  // what it may take beside the file and the numbers
+constexpr size_t kLibraryBytesMax = size_t{256} << 20;       // what it may take beside the file and the numbers
 constexpr uint64_t kBytesPerSecondMin = uint64_t{10} << 20;  // of a slow processor, inflating
 constexpr int kReadSeconds = 10;
 constexpr size_t kGrowBytes = size_t{4} << 20;  // of a file that is made in memory
@@ -55,7 +55,8 @@ absl::Status WriteBytes(const std::string& path, const char* data, size_t size) 
     size -= written ? static_cast<size_t>(n) : 0;
   }
   const int error = errno;
-  if (fd >= 0 && close(fd) != 0 && written) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
+  if (fd >= 0 && close(fd) != 0 && written)
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
   return written ? absl::OkStatus() : absl::ErrnoToStatus(error, absl::StrCat(path, ": cannot be written"));
 }
 
@@ -114,12 +115,14 @@ absl::Status ReadArray(hid_t dataset, const Shape& shape, absl::Span<float> out)
   CAIRN_RETURN_IF_ERROR(CheckPlainLayout(plist.get()));
   CAIRN_ASSIGN_OR_RETURN(const Shape found, ShapeOf(dataset));
   if (found != shape) {
-    return absl::FailedPreconditionError(absl::StrCat("shape ", ToString(found), ", ", ToString(shape), " in the model"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("shape ", ToString(found), ", ", ToString(shape), " in the model"));
   }
   if (H5Pget_layout(plist.get()) == H5D_CHUNKED) return ReadHdf5Chunks(dataset, plist.get(), type.get(), shape, out);
   const hsize_t stored = H5Dget_storage_size(dataset);
   if (stored != 0 && stored != out.size() * H5Tget_size(type.get())) {
-    return absl::DataLossError(absl::StrCat(stored, " bytes are stored for shape ", ToString(shape), "; the file is damaged"));
+    return absl::DataLossError(
+        absl::StrCat(stored, " bytes are stored for shape ", ToString(shape), "; the file is damaged"));
   }
   if (!out.empty() && H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()) < 0) {
     return absl::DataLossError("cannot be read; the file is damaged");
@@ -149,13 +152,15 @@ absl::Status Hdf5Writer::AddGroup(const std::string& group, const std::string& n
   const Library library;
   const Hdf5Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
   H5Pset_create_intermediate_group(links.get(), 1);
-  const Hdf5Handle made(H5Gcreate2(static_cast<hid_t>(file_), group.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+  const Hdf5Handle made(H5Gcreate2(static_cast<hid_t>(file_), group.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT),
+                        H5Gclose);
   const Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   if (!made.ok() || !type.ok() || !space.ok()) return WriteError(path_, group);
   H5Tset_size(type.get(), H5T_VARIABLE);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
-  const Hdf5Handle attribute(H5Acreate2(made.get(), "name", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Hdf5Handle attribute(H5Acreate2(made.get(), "name", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                             H5Aclose);
   const char* text = name.c_str();
   if (!attribute.ok() || H5Awrite(attribute.get(), type.get(), &text) < 0) return WriteError(path_, group);
   return absl::OkStatus();
@@ -169,8 +174,8 @@ absl::Status Hdf5Writer::AddArray(const std::string& group, const std::string& n
   const std::string path = absl::StrCat(group, "/", name);
   if (!space.ok()) return WriteError(path_, path);
   const Hdf5Handle dataset(H5Dcreate2(static_cast<hid_t>(file_), path.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
-                                  H5P_DEFAULT, H5P_DEFAULT),
-                       H5Dclose);
+                                      H5P_DEFAULT, H5P_DEFAULT),
+                           H5Dclose);
   if (!dataset.ok() || H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
     return WriteError(path_, path);
   }
@@ -182,7 +187,8 @@ absl::Status Hdf5Writer::Close() {
   const hid_t file = static_cast<hid_t>(std::exchange(file_, -1));
   void** memory = nullptr;  // it reaches to the file's end after a flush
   absl::Status status = WriteError(path_, "its end");
-  if (H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 && H5Fget_vfd_handle(file, H5P_DEFAULT, reinterpret_cast<void**>(&memory)) >= 0) {
+  if (H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0 &&
+      H5Fget_vfd_handle(file, H5P_DEFAULT, reinterpret_cast<void**>(&memory)) >= 0) {
     const ssize_t size = H5Fget_file_image(file, nullptr, 0);
     if (size > 0) status = WriteBytes(path_, static_cast<const char*>(*memory), static_cast<size_t>(size));
   }
@@ -214,7 +220,8 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
                                 absl::FunctionRef<absl::Status(const Hdf5Reader&, absl::Span<float>)> read) {
   const uint64_t size = static_cast<uint64_t>(numbers) * sizeof(float);
   if (GrowsTooMuch(bytes.size(), size)) {
-    return absl::FailedPreconditionError(absl::StrCat(where, ": has ", bytes.size(), " bytes, the model's variables have ", size,
+    return absl::FailedPreconditionError(absl::StrCat(where, ": has ", bytes.size(),
+                                                      " bytes, the model's variables have ", size,
                                                       "; was it saved of the same model?"));
   }
   CAIRN_ASSIGN_OR_RETURN(Buffer numbers_read, AllocateShared(size));
@@ -227,7 +234,9 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
     H5PLset_loading_state(0);
     // The library may write into an image that it shares; with these flags and no write it does not.
     void* const image = const_cast<uint8_t*>(bytes.data());
-    const hid_t file = bytes.empty() ? -1 : H5LTopen_file_image(image, bytes.size(), H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
+    const hid_t file = bytes.empty() ? -1
+                                     : H5LTopen_file_image(image, bytes.size(),
+                                                           H5LT_FILE_IMAGE_DONT_COPY | H5LT_FILE_IMAGE_DONT_RELEASE);
     if (file < 0) return absl::DataLossError(absl::StrCat(where, ": not an HDF5 file, or a damaged one"));
     return read(Hdf5Reader(where, file), out);
   });

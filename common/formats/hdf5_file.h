@@ -1,11 +1,11 @@
 // HDF5 files of float32 arrays in groups, as Keras writes and reads them, over the library's C interface.
 //
-// Any thread: the library is not thread-safe as Debian builds it, so that all calls take one lock, a reader for as long as
-// it reads. Invariants:
+// Any thread: the library is not thread-safe as Debian builds it, so that all calls take one lock, a reader for as long
+// as it reads. Invariants:
 //   1. Files are read in a process of its own (apart.h): the library is not made for bad bytes.
-//   2. Only what is asked for is looked at, step by step: a link to somewhere else, data that lies in another file, filters
-//      other than deflate, shuffle and fletcher32, and an array of another shape than asked for are refused before anything
-//      of their size is made.
+//   2. Only what is asked for is looked at, step by step: a link to somewhere else, data that lies in another file,
+//      filters other than deflate, shuffle and fletcher32, and an array of another shape than asked for are refused
+//      before anything of their size is made.
 //   3. The library's own messages are not printed.
 #pragma once
 
@@ -20,7 +20,8 @@
 
 namespace cairn {
 
-// Makes the file in memory, and writes it with its end: the library loses its head over a disk that is full, and crashes when the process ends.
+// Makes the file in memory, and writes it with its end: the library loses its head over a disk that is full, and
+// crashes when the process ends.
 class Hdf5Writer {
  public:
   // Errors name the file.
@@ -34,7 +35,8 @@ class Hdf5Writer {
   // values.size() == NumElements(shape); the group is there.
   absl::Status AddArray(const std::string& group, const std::string& name, const Shape& shape,
                         absl::Span<const float> values);
-  // Nothing is there before this returns OK. Errors: RESOURCE_EXHAUSTED the disk is full, NOT_FOUND, PERMISSION_DENIED and others of the system.
+  // Nothing is there before this returns OK. Errors: RESOURCE_EXHAUSTED the disk is full, NOT_FOUND, PERMISSION_DENIED
+  // and others of the system.
   absl::Status Close();
 
  private:
@@ -60,8 +62,8 @@ class Hdf5Reader {
 };
 
 // So many float32 numbers, which `read` takes out of the bytes of a file. It runs in another process: what it does to
-// memory is lost, but for the numbers. `where` stands in the errors. Errors: those of `read`; DATA_LOSS no HDF5 file, or a
-// damaged one; FAILED_PRECONDITION far more numbers than the file can have; RESOURCE_EXHAUSTED.
+// memory is lost, but for the numbers. `where` stands in the errors. Errors: those of `read`; DATA_LOSS no HDF5 file,
+// or a damaged one; FAILED_PRECONDITION far more numbers than the file can have; RESOURCE_EXHAUSTED.
 absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, int64_t numbers,
                                 absl::FunctionRef<absl::Status(const Hdf5Reader&, absl::Span<float>)> read);
 

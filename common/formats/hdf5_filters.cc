@@ -13,7 +13,9 @@ constexpr size_t kChecksumBytes = 4;
 
 using Bytes = std::vector<uint8_t>;
 
-absl::Status Damaged(absl::string_view what) { return absl::DataLossError(absl::StrCat(what, "; the file is damaged")); }
+absl::Status Damaged(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(what, "; the file is damaged"));
+}
 
 absl::StatusOr<Bytes> Inflate(const Bytes& in, size_t size_max) {
   Bytes out(size_max);
@@ -57,24 +59,21 @@ absl::Status CheckFletcher32(Bytes& bytes) {
 
 }  // namespace
 
-absl::StatusOr<Bytes> UndoHdf5Filters(Bytes stored, const std::vector<Hdf5Filter>& filters, uint32_t skipped, size_t element_bytes,
-                                      uint64_t chunk_bytes) {
+absl::StatusOr<Bytes> UndoHdf5Filters(Bytes stored, const std::vector<Hdf5Filter>& filters, uint32_t skipped,
+                                      size_t element_bytes, uint64_t chunk_bytes) {
   for (size_t f = filters.size(); f-- > 0;) {
     if ((skipped >> f & 1) != 0) continue;
     switch (filters[f]) {
-      case Hdf5Filter::kShuffle:
-        stored = Unshuffle(stored, element_bytes);
-        break;
+      case Hdf5Filter::kShuffle: stored = Unshuffle(stored, element_bytes); break;
       case Hdf5Filter::kDeflate: {
         CAIRN_ASSIGN_OR_RETURN(stored, Inflate(stored, StoredChunkBytesMax(chunk_bytes)));
         break;
       }
-      case Hdf5Filter::kFletcher32:
-        CAIRN_RETURN_IF_ERROR(CheckFletcher32(stored));
-        break;
+      case Hdf5Filter::kFletcher32: CAIRN_RETURN_IF_ERROR(CheckFletcher32(stored)); break;
     }
   }
-  if (stored.size() != chunk_bytes) return Damaged(absl::StrCat("a chunk holds ", stored.size(), " bytes, not ", chunk_bytes));
+  if (stored.size() != chunk_bytes)
+    return Damaged(absl::StrCat("a chunk holds ", stored.size(), " bytes, not ", chunk_bytes));
   return stored;
 }
 

@@ -1,5 +1,5 @@
-// The filters of a chunked HDF5 array, undone. They are undone here, because the library (1.10) takes a chunk that holds
-// less than it should for a whole one and copies what lies behind it in memory.
+// The filters of a chunked HDF5 array, undone. They are undone here, because the library (1.10) takes a chunk that
+// holds less than it should for a whole one and copies what lies behind it in memory.
 //
 //   chunk := filters applied, in the order of the array's list, to the elements of one box of the array, row by row
 //   shuffle    first bytes of all elements, then all second bytes, ...
@@ -23,7 +23,8 @@ constexpr uint64_t StoredChunkBytesMax(uint64_t chunk_bytes) { return chunk_byte
 
 // `stored`: at most StoredChunkBytesMax(chunk_bytes). skipped: a bit for each filter that was left out of this chunk.
 // element_bytes >= 1. Errors: DATA_LOSS.
-absl::StatusOr<std::vector<uint8_t>> UndoHdf5Filters(std::vector<uint8_t> stored, const std::vector<Hdf5Filter>& filters, uint32_t skipped,
+absl::StatusOr<std::vector<uint8_t>> UndoHdf5Filters(std::vector<uint8_t> stored,
+                                                     const std::vector<Hdf5Filter>& filters, uint32_t skipped,
                                                      size_t element_bytes, uint64_t chunk_bytes);
 
 }  // namespace cairn

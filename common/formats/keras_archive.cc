@@ -45,10 +45,8 @@ bool Merges(LayerKind kind) {
     case LayerKind::kConcatenate:
     case LayerKind::kMultiply:
     case LayerKind::kAverage:
-    case LayerKind::kMaximum:
-      return true;
-    default:
-      return false;
+    case LayerKind::kMaximum: return true;
+    default: return false;
   }
 }
 

@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-// What model.save("m.keras") writes of a model that is not compiled. `space`: the parameter space. A file is complete or
-// absent. Errors: UNIMPLEMENTED names a layer that Keras' format cannot hold; INTERNAL the file.
+// What model.save("m.keras") writes of a model that is not compiled. `space`: the parameter space. A file is complete
+// or absent. Errors: UNIMPLEMENTED names a layer that Keras' format cannot hold; INTERNAL the file.
 absl::Status WriteKerasArchive(const std::string& path, const std::string& model_name, const Graph& graph,
                                absl::Span<const float> space);
 

@@ -13,7 +13,8 @@ void Factor(KerasConfig& c, const char* key, Floats* out) {
   if (value == nullptr) return;
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& item : list) {
-    if (!item.is_number() || list.size() > 2) return c.Refuse(absl::StrCat(key, ": ", ShownJson(*value), " is neither a number nor a pair"));
+    if (!item.is_number() || list.size() > 2)
+      return c.Refuse(absl::StrCat(key, ": ", ShownJson(*value), " is neither a number nor a pair"));
     out->Add(item.get<float>());
   }
 }
@@ -30,7 +31,8 @@ bool Fill(KerasConfig& c, Layer* layer) {
   if (mode == "constant") layer->set_fill_mode(v1::FILL_CONSTANT);
   if (mode == "nearest") layer->set_fill_mode(v1::NEAREST_PIXEL);
   if (mode != "reflect" && mode != "wrap" && mode != "constant" && mode != "nearest") {
-    c.Refuse(absl::StrCat("fill_mode: \"", ShownText(mode), "\" is not supported; use reflect, wrap, constant or nearest"));
+    c.Refuse(
+        absl::StrCat("fill_mode: \"", ShownText(mode), "\" is not supported; use reflect, wrap, constant or nearest"));
   }
   return mode != "constant";
 }

@@ -15,8 +15,16 @@ constexpr size_t kInputsMax = 1024;
 // The arguments of a class's call() in their order, as far as a position may stand for one of them.
 std::vector<std::string> PositionalArguments(const std::string& type) {
   if (type == "MultiHeadAttention") {
-    return {"query",    "value",          "key",                     "query_mask", "value_mask",
-            "key_mask", "attention_mask", "return_attention_scores", "training",   "use_causal_mask"};
+    return {"query",
+            "value",
+            "key",
+            "query_mask",
+            "value_mask",
+            "key_mask",
+            "attention_mask",
+            "return_attention_scores",
+            "training",
+            "use_causal_mask"};
   }
   if (type == "BatchNormalization" || IsKerasModel(type)) return {"inputs", "training", "mask"};
   if (type == "Softmax" || type == "GlobalAveragePooling1D") return {"inputs", "mask"};

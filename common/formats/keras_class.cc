@@ -24,11 +24,8 @@ OrderedJson InitializerJson(const v1::Initializer& initializer) {
   OrderedJson config = OrderedJson::object();
   switch (initializer.kind()) {
     case v1::Initializer::ZEROS:
-    case v1::Initializer::ONES:
-      break;
-    case v1::Initializer::CONSTANT:
-      config["value"] = Decimal(initializer.value());
-      break;
+    case v1::Initializer::ONES: break;
+    case v1::Initializer::CONSTANT: config["value"] = Decimal(initializer.value()); break;
     case v1::Initializer::RANDOM_UNIFORM:
       config["seed"] = nullptr;
       config["minval"] = Decimal(initializer.minval());
@@ -49,9 +46,7 @@ OrderedJson InitializerJson(const v1::Initializer& initializer) {
       config["distribution"] = lower(std::string(absl::StripPrefix(name, "DISTRIBUTION_")));
       break;
     }
-    default:
-      config["seed"] = nullptr;
-      break;
+    default: config["seed"] = nullptr; break;
   }
   return KerasObject("keras.initializers", KerasInitializerClass(initializer.kind()), std::move(config));
 }
@@ -97,7 +92,11 @@ class Config {
     const bool both = regularizer.l1() != 0 && regularizer.l2() != 0;
     if (regularizer.l1() != 0) config["l1"] = Decimal(regularizer.l1());
     if (regularizer.l2() != 0) config["l2"] = Decimal(regularizer.l2());
-    json_[key] = KerasObject("keras.regularizers", both ? "L1L2" : regularizer.l1() != 0 ? "L1" : "L2", std::move(config));
+    json_[key] = KerasObject("keras.regularizers",
+                             both                    ? "L1L2"
+                             : regularizer.l1() != 0 ? "L1"
+                                                     : "L2",
+                             std::move(config));
   }
   // Of what the bias is and the outputs are, behind the kernel's.
   template <typename Layer>
@@ -213,9 +212,7 @@ void AddAttention(const v1::MultiHeadAttention& attention, Config* c) {
 
 void AddActivation(const Node& node, Config* c) {
   switch (node.activation) {
-    case v1::LEAKY_RELU:
-      (*c)["negative_slope"] = Decimal(node.negative_slope);
-      break;
+    case v1::LEAKY_RELU: (*c)["negative_slope"] = Decimal(node.negative_slope); break;
     case v1::ELU:
       (*c)["alpha"] = Decimal(node.layer.activation().has_alpha() ? node.layer.activation().alpha() : 1.0f);
       break;
@@ -224,8 +221,7 @@ void AddActivation(const Node& node, Config* c) {
       (*c)["negative_slope"] = 0.0;
       (*c)["threshold"] = 0.0;
       break;
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -245,79 +241,44 @@ OrderedJson KerasObject(const char* module, const std::string& class_name, Order
 
 std::string KerasClass(const Node& node) {
   switch (node.kind) {
-    case LayerKind::kInput:
-      return "InputLayer";
-    case LayerKind::kRescaling:
-      return "Rescaling";
-    case LayerKind::kConv2D:
-      return "Conv2D";
-    case LayerKind::kDepthwiseConv2D:
-      return "DepthwiseConv2D";
-    case LayerKind::kBatchNormalization:
-      return "BatchNormalization";
+    case LayerKind::kInput: return "InputLayer";
+    case LayerKind::kRescaling: return "Rescaling";
+    case LayerKind::kConv2D: return "Conv2D";
+    case LayerKind::kDepthwiseConv2D: return "DepthwiseConv2D";
+    case LayerKind::kBatchNormalization: return "BatchNormalization";
     case LayerKind::kActivation:
       switch (node.activation) {
-        case v1::LEAKY_RELU:
-          return "LeakyReLU";
-        case v1::ELU:
-          return "ELU";
-        case v1::RELU6:
-          return "ReLU";
-        default:
-          return "Activation";
+        case v1::LEAKY_RELU: return "LeakyReLU";
+        case v1::ELU: return "ELU";
+        case v1::RELU6: return "ReLU";
+        default: return "Activation";
       }
-    case LayerKind::kMaxPooling2D:
-      return "MaxPooling2D";
-    case LayerKind::kAveragePooling2D:
-      return "AveragePooling2D";
-    case LayerKind::kGlobalAveragePooling2D:
-      return "GlobalAveragePooling2D";
-    case LayerKind::kAdd:
-      return "Add";
-    case LayerKind::kConcatenate:
-      return "Concatenate";
-    case LayerKind::kFlatten:
-      return "Flatten";
-    case LayerKind::kDense:
-      return "Dense";
-    case LayerKind::kDropout:
-      return "Dropout";
-    case LayerKind::kZeroPadding2D:
-      return "ZeroPadding2D";
-    case LayerKind::kLayerNormalization:
-      return "LayerNormalization";
-    case LayerKind::kGroupNormalization:
-      return "GroupNormalization";
-    case LayerKind::kEmbedding:
-      return "Embedding";
-    case LayerKind::kGlobalAveragePooling1D:
-      return "GlobalAveragePooling1D";
-    case LayerKind::kMaxPooling1D:
-      return "MaxPooling1D";
-    case LayerKind::kAveragePooling1D:
-      return "AveragePooling1D";
-    case LayerKind::kConv1D:
-      return "Conv1D";
-    case LayerKind::kSeparableConv2D:
-      return "SeparableConv2D";
-    case LayerKind::kConv2DTranspose:
-      return "Conv2DTranspose";
-    case LayerKind::kUpSampling2D:
-      return "UpSampling2D";
-    case LayerKind::kSpatialDropout2D:
-      return "SpatialDropout2D";
-    case LayerKind::kReshape:
-      return "Reshape";
-    case LayerKind::kPermute:
-      return "Permute";
-    case LayerKind::kMultiply:
-      return "Multiply";
-    case LayerKind::kAverage:
-      return "Average";
-    case LayerKind::kMaximum:
-      return "Maximum";
-    case LayerKind::kMultiHeadAttention:
-      return "MultiHeadAttention";
+    case LayerKind::kMaxPooling2D: return "MaxPooling2D";
+    case LayerKind::kAveragePooling2D: return "AveragePooling2D";
+    case LayerKind::kGlobalAveragePooling2D: return "GlobalAveragePooling2D";
+    case LayerKind::kAdd: return "Add";
+    case LayerKind::kConcatenate: return "Concatenate";
+    case LayerKind::kFlatten: return "Flatten";
+    case LayerKind::kDense: return "Dense";
+    case LayerKind::kDropout: return "Dropout";
+    case LayerKind::kZeroPadding2D: return "ZeroPadding2D";
+    case LayerKind::kLayerNormalization: return "LayerNormalization";
+    case LayerKind::kGroupNormalization: return "GroupNormalization";
+    case LayerKind::kEmbedding: return "Embedding";
+    case LayerKind::kGlobalAveragePooling1D: return "GlobalAveragePooling1D";
+    case LayerKind::kMaxPooling1D: return "MaxPooling1D";
+    case LayerKind::kAveragePooling1D: return "AveragePooling1D";
+    case LayerKind::kConv1D: return "Conv1D";
+    case LayerKind::kSeparableConv2D: return "SeparableConv2D";
+    case LayerKind::kConv2DTranspose: return "Conv2DTranspose";
+    case LayerKind::kUpSampling2D: return "UpSampling2D";
+    case LayerKind::kSpatialDropout2D: return "SpatialDropout2D";
+    case LayerKind::kReshape: return "Reshape";
+    case LayerKind::kPermute: return "Permute";
+    case LayerKind::kMultiply: return "Multiply";
+    case LayerKind::kAverage: return "Average";
+    case LayerKind::kMaximum: return "Maximum";
+    case LayerKind::kMultiHeadAttention: return "MultiHeadAttention";
   }
   return "";
 }
@@ -339,12 +300,8 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c["scale"] = Decimal(layer.rescaling().scale());
       c["offset"] = Decimal(layer.rescaling().offset());
       break;
-    case LayerKind::kConv2D:
-      AddConvolution(layer.conv2d(), &c);
-      break;
-    case LayerKind::kDepthwiseConv2D:
-      AddDepthwiseConv2D(layer.depthwise_conv2d(), &c);
-      break;
+    case LayerKind::kConv2D: AddConvolution(layer.conv2d(), &c); break;
+    case LayerKind::kDepthwiseConv2D: AddDepthwiseConv2D(layer.depthwise_conv2d(), &c); break;
     case LayerKind::kBatchNormalization: {
       c["axis"] = -1;
       c["momentum"] = Decimal(layer.batch_normalization().momentum());
@@ -370,29 +327,17 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
         AddActivation(node, &c);
       }
       break;
-    case LayerKind::kMaxPooling2D:
-      AddPooling(layer.max_pooling2d(), &c);
-      break;
-    case LayerKind::kAveragePooling2D:
-      AddPooling(layer.average_pooling2d(), &c);
-      break;
-    case LayerKind::kMaxPooling1D:
-      AddPooling(layer.max_pooling1d(), &c);
-      break;
-    case LayerKind::kAveragePooling1D:
-      AddPooling(layer.average_pooling1d(), &c);
-      break;
+    case LayerKind::kMaxPooling2D: AddPooling(layer.max_pooling2d(), &c); break;
+    case LayerKind::kAveragePooling2D: AddPooling(layer.average_pooling2d(), &c); break;
+    case LayerKind::kMaxPooling1D: AddPooling(layer.max_pooling1d(), &c); break;
+    case LayerKind::kAveragePooling1D: AddPooling(layer.average_pooling1d(), &c); break;
     case LayerKind::kGlobalAveragePooling1D:
     case LayerKind::kGlobalAveragePooling2D:
       c.ChannelsLast();
       c["keepdims"] = false;
       break;
-    case LayerKind::kConcatenate:
-      c["axis"] = -1;
-      break;
-    case LayerKind::kFlatten:
-      c.ChannelsLast();
-      break;
+    case LayerKind::kConcatenate: c["axis"] = -1; break;
+    case LayerKind::kFlatten: c.ChannelsLast(); break;
     case LayerKind::kDense:
       c["units"] = layer.dense().units();
       c.ActivationAndBias(layer.dense());
@@ -418,39 +363,27 @@ absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node) {
       c["input_dim"] = layer.embedding().input_dim();
       c["output_dim"] = layer.embedding().output_dim();
       c["embeddings_initializer"] = InitializerJson(layer.embedding().embeddings_initializer());
-      c.Regularizer("embeddings_regularizer", layer.embedding().has_embeddings_regularizer(), layer.embedding().embeddings_regularizer());
+      c.Regularizer("embeddings_regularizer", layer.embedding().has_embeddings_regularizer(),
+                    layer.embedding().embeddings_regularizer());
       c.Nulls({"activity_regularizer", "embeddings_constraint"});
       c["mask_zero"] = false;
       break;
     }
-    case LayerKind::kConv1D:
-      AddConvolution(layer.conv1d(), &c);
-      break;
-    case LayerKind::kSeparableConv2D:
-      AddSeparableConv2D(layer.separable_conv2d(), &c);
-      break;
-    case LayerKind::kConv2DTranspose:
-      AddConv2DTranspose(layer.conv2d_transpose(), &c);
-      break;
+    case LayerKind::kConv1D: AddConvolution(layer.conv1d(), &c); break;
+    case LayerKind::kSeparableConv2D: AddSeparableConv2D(layer.separable_conv2d(), &c); break;
+    case LayerKind::kConv2DTranspose: AddConv2DTranspose(layer.conv2d_transpose(), &c); break;
     case LayerKind::kUpSampling2D:
       c.Ints("size", layer.up_sampling2d().size());
       c.ChannelsLast();
       c["interpolation"] = layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR ? "bilinear" : "nearest";
       break;
-    case LayerKind::kReshape:
-      c.Ints("target_shape", layer.reshape().target_shape());
-      break;
-    case LayerKind::kPermute:
-      c.Ints("dims", layer.permute().dims());
-      break;
-    case LayerKind::kMultiHeadAttention:
-      AddAttention(layer.multi_head_attention(), &c);
-      break;
+    case LayerKind::kReshape: c.Ints("target_shape", layer.reshape().target_shape()); break;
+    case LayerKind::kPermute: c.Ints("dims", layer.permute().dims()); break;
+    case LayerKind::kMultiHeadAttention: AddAttention(layer.multi_head_attention(), &c); break;
     case LayerKind::kAdd:
     case LayerKind::kMultiply:
     case LayerKind::kAverage:
-    case LayerKind::kMaximum:
-      break;
+    case LayerKind::kMaximum: break;
   }
   return c.Take();
 }

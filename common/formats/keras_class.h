@@ -16,8 +16,8 @@ using OrderedJson = nlohmann::ordered_json;
 // "Conv2D"; of an Activation layer the class that has its argument, such as "LeakyReLU".
 std::string KerasClass(const Node& node);
 
-// What layer.get_config() would give, beginning with name, trainable and dtype. Errors: UNIMPLEMENTED names the layer and
-// what Keras' format cannot say of it.
+// What layer.get_config() would give, beginning with name, trainable and dtype. Errors: UNIMPLEMENTED names the layer
+// and what Keras' format cannot say of it.
 absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node);
 
 // {"module": ..., "class_name": ..., "config": ..., "registered_name": null}

@@ -23,9 +23,10 @@ struct NamedActivation {
   v1::Activation activation;
 };
 constexpr NamedActivation kActivations[] = {
-    {"linear", v1::LINEAR},         {"relu", v1::RELU}, {"leaky_relu", v1::LEAKY_RELU}, {"sigmoid", v1::SIGMOID},
-    {"tanh", v1::TANH},             {"elu", v1::ELU},   {"softmax", v1::SOFTMAX},       {"gelu", v1::GELU},
-    {"softplus", v1::SOFTPLUS},     {"silu", v1::SILU}, {"swish", v1::SILU},            {"relu6", v1::RELU6},
+    {"linear", v1::LINEAR},   {"relu", v1::RELU},  {"leaky_relu", v1::LEAKY_RELU},
+    {"sigmoid", v1::SIGMOID}, {"tanh", v1::TANH},  {"elu", v1::ELU},
+    {"softmax", v1::SOFTMAX}, {"gelu", v1::GELU},  {"softplus", v1::SOFTPLUS},
+    {"silu", v1::SILU},       {"swish", v1::SILU}, {"relu6", v1::RELU6},
 };
 
 struct NamedInitializer {
@@ -107,9 +108,7 @@ class Arguments {
 absl::Status ReadArguments(const Json& config, v1::Initializer* i) {
   Arguments arguments(config);
   switch (i->kind()) {
-    case v1::Initializer::CONSTANT:
-      arguments.Number("value", [i](float value) { i->set_value(value); });
-      break;
+    case v1::Initializer::CONSTANT: arguments.Number("value", [i](float value) { i->set_value(value); }); break;
     case v1::Initializer::RANDOM_UNIFORM:
       arguments.Number("minval", [i](float value) { i->set_minval(value); });
       arguments.Number("maxval", [i](float value) { i->set_maxval(value); });
@@ -131,8 +130,7 @@ absl::Status ReadArguments(const Json& config, v1::Initializer* i) {
                                            {"untruncated_normal", v1::Initializer::DISTRIBUTION_UNTRUNCATED_NORMAL},
                                            {"uniform", v1::Initializer::DISTRIBUTION_UNIFORM}}));
       break;
-    default:
-      break;
+    default: break;
   }
   return arguments.status();
 }
@@ -140,7 +138,8 @@ absl::Status ReadArguments(const Json& config, v1::Initializer* i) {
 absl::StatusOr<v1::Initializer> ReadInitializer(const Json& value) {
   const std::string name = FunctionName(value);
   const Json none = Json::object();
-  const Json& config = value.is_object() && value.contains("config") && value["config"].is_object() ? value["config"] : none;
+  const Json& config =
+      value.is_object() && value.contains("config") && value["config"].is_object() ? value["config"] : none;
   for (const NamedInitializer& known : kInitializers) {
     if (name.empty() || WithoutUnderscores(name) != WithoutUnderscores(known.name)) continue;
     v1::Initializer initializer;
@@ -193,7 +192,8 @@ absl::StatusOr<Json> ParseBoundedJson(absl::string_view text, size_t bytes_max) 
   };
   Json value = Json::parse(text.begin(), text.end(), on_event, /*allow_exceptions=*/false);
   if (deep) {
-    return absl::InvalidArgumentError(absl::StrCat("nested more than ", kKerasJsonDepthMax, " deep; is this a Keras model?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("nested more than ", kKerasJsonDepthMax, " deep; is this a Keras model?"));
   }
   if (value.is_discarded()) {
     return absl::InvalidArgumentError("not JSON; give what model.to_json() returned, whole");
@@ -223,8 +223,8 @@ KerasConfig::KerasConfig(const Json& config, std::string layer, std::string type
 
 void KerasConfig::Refuse(absl::string_view what) {
   if (!status_.ok()) return;
-  status_ = absl::InvalidArgumentError(
-      absl::StrCat("layer \"", ShownText(layer_), "\" (", ShownText(type_), "): ", what));
+  status_ =
+      absl::InvalidArgumentError(absl::StrCat("layer \"", ShownText(layer_), "\" (", ShownText(type_), "): ", what));
 }
 
 void KerasConfig::RefuseKey(const char* key, const Json& value, absl::string_view what_to_do) {
@@ -243,7 +243,8 @@ const Json* KerasConfig::Take(const char* key) {
 void KerasConfig::Int(const char* key, int32_t* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
-  const bool whole = value->is_number_integer() || (value->is_number_float() && std::trunc(value->get<double>()) == value->get<double>());
+  const bool whole = value->is_number_integer() ||
+                     (value->is_number_float() && std::trunc(value->get<double>()) == value->get<double>());
   if (!whole || std::abs(value->get<double>()) > std::numeric_limits<int32_t>::max()) {
     return RefuseKey(key, *value, "is no whole number within 32 bits");
   }
@@ -292,15 +293,19 @@ void KerasConfig::Activation(const char* key, v1::Activation* out) {
   const std::string plain = WithoutUnderscores(name);
   for (const NamedActivation& known : kActivations) {
     if (plain != WithoutUnderscores(known.name)) continue;
-    const Json* config = value->is_object() && value->contains("config") && (*value)["config"].is_object() ? &(*value)["config"] : nullptr;
+    const Json* config = value->is_object() && value->contains("config") && (*value)["config"].is_object()
+                             ? &(*value)["config"]
+                             : nullptr;
     if (config != nullptr && known.activation == v1::RELU && !IsNumber(*config, "max_value", 6)) break;
-    *out = config != nullptr && known.activation == v1::RELU && config->contains("max_value") && (*config)["max_value"].is_number()
+    *out = config != nullptr && known.activation == v1::RELU && config->contains("max_value") &&
+                   (*config)["max_value"].is_number()
                ? v1::RELU6
                : known.activation;
     return;
   }
-  RefuseKey(key, *value,
-            "is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, silu or softplus");
+  RefuseKey(
+      key, *value,
+      "is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, silu or softplus");
 }
 
 void KerasConfig::Initializer(const char* key, v1::Initializer* out) {
@@ -314,7 +319,9 @@ void KerasConfig::Initializer(const char* key, v1::Initializer* out) {
 void KerasConfig::Regularizer(const char* key, v1::Regularizer* out) {
   const Json* value = Take(key);
   if (value == nullptr) return;
-  const auto wrong = [&] { RefuseKey(key, *value, "is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"); };
+  const auto wrong = [&] {
+    RefuseKey(key, *value, "is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away");
+  };
   if (!value->is_object() || !value->contains("class_name") || !(*value)["class_name"].is_string()) return wrong();
   const std::string name = (*value)["class_name"].get<std::string>();
   if (name != "L1" && name != "L2" && name != "L1L2") return wrong();
@@ -337,8 +344,9 @@ void KerasConfig::InitializerOnly(const char* key, v1::Initializer::Kind kind) {
   if (value == nullptr) return;
   const absl::StatusOr<v1::Initializer> initializer = ReadInitializer(*value);
   if (initializer.ok() && initializer->kind() == kind) return;
-  RefuseKey(key, *value, absl::StrCat("is not supported; leave it at its default, ",
-                                      absl::AsciiStrToLower(v1::Initializer::Kind_Name(kind))));
+  RefuseKey(key, *value,
+            absl::StrCat("is not supported; leave it at its default, ",
+                         absl::AsciiStrToLower(v1::Initializer::Kind_Name(kind))));
 }
 
 void KerasConfig::Padding(v1::Padding* out) {

@@ -22,8 +22,8 @@ using Int32Field = google::protobuf::RepeatedField<int32_t>;
 // name.
 absl::StatusOr<Json> ParseBoundedJson(absl::string_view text, size_t bytes_max);
 
-std::string ShownJson(const Json& value);         // a value as an error may show it: short, printable
-std::string ShownText(absl::string_view text);    // a name that was not checked
+std::string ShownJson(const Json& value);       // a value as an error may show it: short, printable
+std::string ShownText(absl::string_view text);  // a name that was not checked
 
 // Keras' names, null where it has none: "leaky_relu", "HeNormal".
 const char* KerasActivationName(v1::Activation activation);
@@ -52,8 +52,8 @@ class KerasConfig {
   void InitializerOnly(const char* key, v1::Initializer::Kind kind);
   void Ignore(const char* key) { read_.insert(key); }
 
-  bool Has(const char* key) const;  // and is not null
-  const Json* Take(const char* key);  // marks it read; nullptr where it is missing or null
+  bool Has(const char* key) const;      // and is not null
+  const Json* Take(const char* key);    // marks it read; nullptr where it is missing or null
   void Refuse(absl::string_view what);  // `layer "x" (Type): what`
   int axis() const { return axis_; }    // of Axis(); -1: the last one
 

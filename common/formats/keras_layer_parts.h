@@ -1,4 +1,5 @@
-// What several of Keras' layers have in their configs: kernels, biases, initializers, regularizers. Of keras_layers.cc and keras_windows.cc.
+// What several of Keras' layers have in their configs: kernels, biases, initializers, regularizers. Of keras_layers.cc
+// and keras_windows.cc.
 //
 // Free functions; any thread. What Cairn lacks is refused by the config (KerasConfig::Refuse), which names the layer.
 #pragma once

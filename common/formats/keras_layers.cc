@@ -34,15 +34,18 @@ void ReadCommon(KerasConfig& c, v1::Layer* layer) {
   bool trainable = true;
   c.Bool("trainable", &trainable);
   if (!trainable) layer->set_trainable(false);
-  for (const char* key : {"batch_input_shape", "batch_shape", "build_config", "seed", "autocast", "input_dtype"}) c.Ignore(key);
+  for (const char* key : {"batch_input_shape", "batch_shape", "build_config", "seed", "autocast", "input_dtype"})
+    c.Ignore(key);
   const Json* dtype = c.Take("dtype");
   if (dtype == nullptr) return;
   const Json* name = dtype;  // "float32", or the object of a DTypePolicy
-  if (dtype->is_object() && dtype->contains("config") && (*dtype)["config"].is_object() && (*dtype)["config"].contains("name")) {
+  if (dtype->is_object() && dtype->contains("config") && (*dtype)["config"].is_object() &&
+      (*dtype)["config"].contains("name")) {
     name = &(*dtype)["config"]["name"];
   }
   if (*name != "float32") {
-    c.Refuse(absl::StrCat("dtype: ", ShownJson(*name), " is not supported; use float32, and the job's compute_dtype for "
+    c.Refuse(absl::StrCat("dtype: ", ShownJson(*name),
+                          " is not supported; use float32, and the job's compute_dtype for "
                           "mixed precision"));
   }
 }
@@ -63,7 +66,8 @@ void ReadEmbedding(KerasConfig& c, v1::Embedding* embedding) {
   c.Int("output_dim", &output_dim);
   embedding->set_input_dim(input_dim);
   embedding->set_output_dim(output_dim);
-  if (c.Has("embeddings_initializer")) c.Initializer("embeddings_initializer", embedding->mutable_embeddings_initializer());
+  if (c.Has("embeddings_initializer"))
+    c.Initializer("embeddings_initializer", embedding->mutable_embeddings_initializer());
   Regularizer(c, "embeddings_regularizer", [&] { return embedding->mutable_embeddings_regularizer(); });
   c.Only("mask_zero", false, "Cairn has no masks; leave it away");
   c.Only("sparse", false, kLeaveAway);
@@ -83,7 +87,8 @@ void ReadMultiHeadAttention(KerasConfig& c, v1::MultiHeadAttention* attention) {
   if (value_dim != 0) attention->set_value_dim(value_dim);
   attention->set_dropout(dropout);
   c.Only("output_shape", nullptr, kLeaveAway);
-  c.Only("attention_axes", Json::array({1}), "attention is over the steps alone");  // as Keras writes null once it is built
+  c.Only("attention_axes", Json::array({1}),
+         "attention is over the steps alone");  // as Keras writes null once it is built
   c.Only("use_gate", false, kLeaveAway);
   for (const char* key : {"query_shape", "key_shape", "value_shape", "flash_attention"}) c.Ignore(key);
   Kernel(c, attention);
@@ -194,7 +199,8 @@ void ReadInput(KerasConfig& c, v1::InputLayer* layer) {
   c.Only("ragged", false, kLeaveAway);
   c.Only("optional", false, kLeaveAway);
   const Json* dtype = c.Take("dtype");
-  if (dtype != nullptr && !(*dtype == "float32" || *dtype == "float64" || *dtype == "uint8" || *dtype == "int32" || *dtype == "int64")) {
+  if (dtype != nullptr &&
+      !(*dtype == "float32" || *dtype == "float64" || *dtype == "uint8" || *dtype == "int32" || *dtype == "int64")) {
     c.Refuse(absl::StrCat("dtype: ", ShownJson(*dtype), " is not supported; use float32"));
   }
   const Json* shape = c.Take(c.Has("batch_shape") ? "batch_shape" : "batch_input_shape");  // Keras 3; 2
@@ -268,7 +274,8 @@ absl::StatusOr<v1::InputLayer> ReadBatchShape(const Json& batch_shape) {
   for (size_t i = 1; i < batch_shape.size(); ++i) {
     const Json& side = batch_shape[i];
     if (side.is_null()) return bad("is open; build the model with a shape such as (28, 28, 1)");
-    if (!side.is_number_integer() || side.get<double>() < 1 || side.get<double>() > std::numeric_limits<int32_t>::max()) {
+    if (!side.is_number_integer() || side.get<double>() < 1 ||
+        side.get<double>() > std::numeric_limits<int32_t>::max()) {
       return bad("has a side that is no positive number");
     }
     input.add_shape(side.get<int32_t>());
@@ -296,8 +303,8 @@ absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::st
     }
   }
   if (!ReadKind(type, c, &layer)) {
-    return absl::InvalidArgumentError(absl::StrCat("layer \"", ShownText(name), "\": ", ShownText(type),
-                                                   " is not supported; ", kSupported));
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer \"", ShownText(name), "\": ", ShownText(type), " is not supported; ", kSupported));
   }
   CAIRN_RETURN_IF_ERROR(c.Finish());
   result.value = std::move(layer);

@@ -141,7 +141,9 @@ class Converter {
     // The first layer of a model that is the first layer.
     const Json* nested = first.json;
     for (int depth = 0; depth < kNestingMax && IsKerasModel(TextOf(*nested, "class_name")); ++depth) {
-      const Json& layers = (*nested)["config"].is_object() && (*nested)["config"].contains("layers") ? (*nested)["config"]["layers"] : *nested;
+      const Json& layers = (*nested)["config"].is_object() && (*nested)["config"].contains("layers")
+                               ? (*nested)["config"]["layers"]
+                               : *nested;
       if (!layers.is_array() || layers.empty() || !layers[0].is_object() || !layers[0].contains("config")) break;
       nested = &layers[0];
       config = &(*nested)["config"];
@@ -151,7 +153,8 @@ class Converter {
     look(model["config"], "build_input_shape");
     if (model.contains("build_config")) look(model["build_config"], "input_shape");
     if (shape == nullptr) {
-      return Bad("layer \"", ShownText(first.name), "\": the model has no input shape; begin it with keras.Input(shape=...)");
+      return Bad("layer \"", ShownText(first.name),
+                 "\": the model has no input shape; begin it with keras.Input(shape=...)");
     }
     const absl::StatusOr<v1::InputLayer> input = ReadBatchShape(*shape);
     if (!input.ok()) return Annotate(input.status(), absl::StrCat("layer \"", ShownText(first.name), "\""));
@@ -190,10 +193,13 @@ class Converter {
       CAIRN_ASSIGN_OR_RETURN(names[entry.name], Append(entry, call, nesting));
     }
     const auto output = names.find(output_name);
-    if (output == names.end()) return Bad("config.output_layers: \"", ShownText(output_name), "\" is no layer of the model");
-    if (!result_.model.layers().empty() && output->second != result_.model.layers().rbegin()->name() && !input.has_value()) {
+    if (output == names.end())
+      return Bad("config.output_layers: \"", ShownText(output_name), "\" is no layer of the model");
+    if (!result_.model.layers().empty() && output->second != result_.model.layers().rbegin()->name() &&
+        !input.has_value()) {
       return Bad("config.output_layers: \"", ShownText(output_name), "\" is the output, but \"",
-                 ShownText(result_.model.layers().rbegin()->name()), "\" takes something of the model too; remove what does not lead to the output");
+                 ShownText(result_.model.layers().rbegin()->name()),
+                 "\" takes something of the model too; remove what does not lead to the output");
     }
     return output->second;
   }
@@ -206,7 +212,8 @@ class Converter {
     if (list->is_array() && list->size() == 1 && (*list)[0].is_array()) list = &(*list)[0];
     if (list->is_array() && list->size() == 3 && (*list)[0].is_string()) return (*list)[0].get<std::string>();
     if ((list->is_array() || list->is_object()) && list->size() > 1) {
-      return Bad("config.", key, ": the model has ", list->size(), " ", what, "s; Cairn trains models with one input and one output");
+      return Bad("config.", key, ": the model has ", list->size(), " ", what,
+                 "s; Cairn trains models with one input and one output");
     }
     return Bad("config.", key, ": ", ShownJson(*list), " names no layer");
   }
@@ -251,7 +258,8 @@ class Converter {
   // Returns the name of the layer whose output stands for this one's.
   absl::StatusOr<std::string> Append(const Entry& entry, const KerasCall& call, int nesting) {
     if (IsKerasModel(entry.type)) {
-      if (call.inputs.size() != 1) return Bad("layer \"", ShownText(entry.name), "\": a model inside a model takes one input");
+      if (call.inputs.size() != 1)
+        return Bad("layer \"", ShownText(entry.name), "\": a model inside a model takes one input");
       const std::string before = call.inputs[0];
       inference_ += call.inference;  // the layers of a model that is called so are, too
       const absl::StatusOr<std::string> last = ConvertModel(*entry.json, entry.path, before, nesting + 1);
@@ -272,7 +280,8 @@ class Converter {
     if (read.axis >= 0) axes_.push_back({static_cast<int>(result_.model.layers_size()), read.axis, entry.type});
     const bool extends_head = layer.has_rescaling() && call.inputs == std::vector<std::string>{head_};
     if (extends_head) rescaled_ = true;
-    if (!extends_head && !layer.has_input() && std::count(call.inputs.begin(), call.inputs.end(), head_) > 0) head_used_ = true;
+    if (!extends_head && !layer.has_input() && std::count(call.inputs.begin(), call.inputs.end(), head_) > 0)
+      head_used_ = true;
     const std::string name = layer.name();
     if (extends_head || layer.has_input()) head_ = head_keras_ = name;
     if (layer.has_input()) layer.clear_inputs();
@@ -300,7 +309,8 @@ class Converter {
     return head_;
   }
 
-  // What a RandomCrop leaves is the model's input from now on; the examples keep their size. False: it leaves all of it.
+  // What a RandomCrop leaves is the model's input from now on; the examples keep their size. False: it leaves all of
+  // it.
   absl::StatusOr<bool> Crop(const Entry& entry, const v1::RandomCrop& crop, bool inference) {
     const auto bad = [&](const auto&... what) {
       return Bad("layer \"", ShownText(entry.name), "\" (RandomCrop): ", what...);
@@ -332,12 +342,14 @@ class Converter {
 
   absl::Status CheckHead(const Entry& entry, const KerasCall& call, bool moves_pixels_only) const {
     if (head_used_ || call.inputs != std::vector<std::string>{head_}) {
-      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
-                 "): an augmentation is supported right after the input alone; move it there, or use data.augmentation");
+      return Bad(
+          "layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
+          "): an augmentation is supported right after the input alone; move it there, or use data.augmentation");
     }
     if (rescaled_ && !moves_pixels_only) {
-      return Bad("layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
-                 "): it stands behind a Rescaling, but augmentation works on the data as it is; move it before the Rescaling");
+      return Bad(
+          "layer \"", ShownText(entry.name), "\" (", ShownText(entry.type),
+          "): it stands behind a Rescaling, but augmentation works on the data as it is; move it before the Rescaling");
     }
     return absl::OkStatus();
   }
@@ -345,8 +357,8 @@ class Converter {
   // A layer that takes what was there before an augmentation sees something else than in Keras.
   absl::Status CheckNotBeforeAugmentation(const Entry& entry, const std::string& input) const {
     if (result_.data.augmentation().empty() || input != head_ || head_keras_ == head_) return absl::OkStatus();
-    return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownText(input), "\" as it is before \"", ShownText(head_keras_),
-               "\"; let every layer take the augmented one");
+    return Bad("layer \"", ShownText(entry.name), "\": it takes \"", ShownText(input), "\" as it is before \"",
+               ShownText(head_keras_), "\"; let every layer take the augmented one");
   }
 
   absl::Status CheckAxes() const {

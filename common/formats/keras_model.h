@@ -21,9 +21,9 @@ inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;  // ResNet-152's 
 
 struct KerasModel {
   v1::Model model;
-  // What the model's head says of the data: `augmentation`, of RandomFlip and the like, which stand before everything but
-  // a Rescaling; and with a RandomCrop image_height and image_width, the size of the examples. The model's input is what
-  // the crop leaves of them.
+  // What the model's head says of the data: `augmentation`, of RandomFlip and the like, which stand before everything
+  // but a Rescaling; and with a RandomCrop image_height and image_width, the size of the examples. The model's input is
+  // what the crop leaves of them.
   v1::Data data;
   // By layer of `model`: where its weights stand in model.weights.h5, "layers/conv2d_1".
   std::vector<std::string> weight_paths;

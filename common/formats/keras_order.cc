@@ -38,9 +38,8 @@ std::vector<int> KerasLayerOrder(const std::vector<std::vector<int>>& calls, int
       of_input = std::max(of_input, depth[at] + 1);
     }
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return depth[static_cast<size_t>(a)] > depth[static_cast<size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return depth[static_cast<size_t>(a)] > depth[static_cast<size_t>(b)]; });
   return order;
 }
 

@@ -17,10 +17,8 @@ namespace {
 struct Sublayer {
   const char *name, *attribute;
 };
-constexpr Sublayer kSublayers[] = {{"query", "query_dense"},
-                                   {"key", "key_dense"},
-                                   {"value", "value_dense"},
-                                   {"attention_output", "output_dense"}};
+constexpr Sublayer kSublayers[] = {
+    {"query", "query_dense"}, {"key", "key_dense"}, {"value", "value_dense"}, {"attention_output", "output_dense"}};
 
 // One group of variables.
 struct Vars {
@@ -54,9 +52,8 @@ std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string
 // `group` as the reader finds it: Keras up to 3.3 names private attributes, 2.13 the layers otherwise.
 absl::StatusOr<std::string> FindGroup(const Hdf5Reader& reader, const std::string& group) {
   const size_t last = group.rfind('/');
-  for (const std::string& candidate :
-       {group, absl::StrCat(group.substr(0, last + 1), "_", group.substr(last + 1)),
-        absl::StrReplaceAll(group, {{"layers/", "_layer_checkpoint_dependencies/"}})}) {
+  for (const std::string& candidate : {group, absl::StrCat(group.substr(0, last + 1), "_", group.substr(last + 1)),
+                                       absl::StrReplaceAll(group, {{"layers/", "_layer_checkpoint_dependencies/"}})}) {
     const std::string vars = absl::StrCat(candidate, "/vars");
     CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader.CountIn(vars));
     if (count >= 0) return vars;
@@ -65,19 +62,20 @@ absl::StatusOr<std::string> FindGroup(const Hdf5Reader& reader, const std::strin
 }
 
 // The variables of one group, one after the other. How many numbers they are.
-absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& where, const Graph& graph, const Vars& vars,
-                                absl::Span<float> out) {
+absl::StatusOr<size_t> ReadVars(const Hdf5Reader& reader, const std::string& where, const Graph& graph,
+                                const Vars& vars, absl::Span<float> out) {
   const std::string& first = graph.variables()[static_cast<size_t>(vars.variables[0])].name;
   const absl::StatusOr<std::string> group = FindGroup(reader, vars.group);
   if (absl::IsNotFound(group.status())) {
-    return absl::FailedPreconditionError(absl::StrCat("variable \"", first, "\" is not in ", where, ": there is no \"", vars.group,
-                                                      "/vars\"; was it saved of the same model?"));
+    return absl::FailedPreconditionError(absl::StrCat("variable \"", first, "\" is not in ", where, ": there is no \"",
+                                                      vars.group, "/vars\"; was it saved of the same model?"));
   }
   if (!group.ok()) return group.status();
   CAIRN_ASSIGN_OR_RETURN(const int64_t count, reader.CountIn(*group));
   if (count != static_cast<int64_t>(vars.variables.size())) {
-    return absl::FailedPreconditionError(absl::StrCat("layer \"", vars.layer, "\": it has ", vars.variables.size(), " variables, \"", *group,
-                                                      "\" in ", where, " has ", count, "; was it saved of the same model?"));
+    return absl::FailedPreconditionError(absl::StrCat("layer \"", vars.layer, "\": it has ", vars.variables.size(),
+                                                      " variables, \"", *group, "\" in ", where, " has ", count,
+                                                      "; was it saved of the same model?"));
   }
   size_t taken = 0;
   for (size_t i = 0; i < vars.variables.size(); ++i) {
@@ -137,8 +135,9 @@ absl::Status WriteKerasWeights(const std::string& path, const Graph& graph, absl
       CAIRN_RETURN_IF_ERROR(writer->AddGroup(group, vars.name));
       for (size_t i = 0; i < vars.variables.size(); ++i) {
         const Variable& v = graph.variables()[static_cast<size_t>(vars.variables[i])];
-        CAIRN_RETURN_IF_ERROR(writer->AddArray(group, absl::StrCat(i), v.shape,
-                                               space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))));
+        CAIRN_RETURN_IF_ERROR(
+            writer->AddArray(group, absl::StrCat(i), v.shape,
+                             space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size))));
       }
     }
   }

@@ -128,7 +128,8 @@ void ReadZeroPadding2D(KerasConfig& c, v1::ZeroPadding2D* layer) {
   }
   for (const Json& number : numbers) {
     if (!number.is_number_integer() || number.get<double>() < 0 || number.get<double>() > kImageSideMax) {
-      return c.Refuse(absl::StrCat("padding: ", ShownJson(*padding), " is not one number, [h, w] or [[top, bottom], [left, right]]"));
+      return c.Refuse(absl::StrCat("padding: ", ShownJson(*padding),
+                                   " is not one number, [h, w] or [[top, bottom], [left, right]]"));
     }
     layer->add_padding(number.get<int32_t>());
   }
@@ -141,7 +142,8 @@ void ReadUpSampling2D(KerasConfig& c, v1::UpSampling2D* layer) {
   c.Text("interpolation", &interpolation);
   if (interpolation == "bilinear") layer->set_interpolation(v1::UpSampling2D::BILINEAR);
   if (interpolation != "bilinear" && interpolation != "nearest") {
-    c.Refuse(absl::StrCat("interpolation: \"", ShownText(interpolation), "\" is not supported; use nearest or bilinear"));
+    c.Refuse(
+        absl::StrCat("interpolation: \"", ShownText(interpolation), "\" is not supported; use nearest or bilinear"));
   }
 }
 

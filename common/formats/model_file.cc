@@ -35,18 +35,10 @@ absl::Status WriteModelFile(const std::string& path, const ModelFileOrigin& orig
   const std::string partial = absl::StrCat(path.substr(0, slash), ".partial-", ::getpid(), "-", path.substr(slash));
   absl::Status status;
   switch (ModelFileKindOf(path)) {
-    case ModelFileKind::kSafetensors:
-      status = WriteTensors(partial, origin, graph, space);
-      break;
-    case ModelFileKind::kKeras:
-      status = WriteKerasArchive(partial, origin.job, graph, space);
-      break;
-    case ModelFileKind::kKerasWeights:
-      status = WriteKerasWeightsFile(partial, graph, space);
-      break;
-    case ModelFileKind::kOnnx:
-      status = WriteOnnxFile(partial, {.model_name = origin.job}, graph, space);
-      break;
+    case ModelFileKind::kSafetensors: status = WriteTensors(partial, origin, graph, space); break;
+    case ModelFileKind::kKeras: status = WriteKerasArchive(partial, origin.job, graph, space); break;
+    case ModelFileKind::kKerasWeights: status = WriteKerasWeightsFile(partial, graph, space); break;
+    case ModelFileKind::kOnnx: status = WriteOnnxFile(partial, {.model_name = origin.job}, graph, space); break;
     case ModelFileKind::kUnknown:
       return absl::InvalidArgumentError(absl::StrCat(path, ": its ending does not say which kind of file it is to be"));
   }

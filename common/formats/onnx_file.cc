@@ -15,8 +15,10 @@
 
 namespace cairn {
 
-absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph, absl::Span<const float> space) {
-  CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model, ExportOnnx(graph, space, {options.model_name, options.fold_batch_norm}));
+absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph,
+                           absl::Span<const float> space) {
+  CAIRN_ASSIGN_OR_RETURN(const onnx::ModelProto model,
+                         ExportOnnx(graph, space, {options.model_name, options.fold_batch_norm}));
   const std::string beside = absl::StrCat(path, ".partial-", ::getpid());
   errno = 0;
   std::ofstream out(beside, std::ios::binary | std::ios::trunc);
@@ -35,7 +37,8 @@ absl::StatusOr<OnnxFile> ReadOnnxFile(const std::string& path) {
   OnnxFile file;
   file.model = std::move(imported->model);
   for (OnnxVariable& v : imported->variables) {
-    file.weights.tensors.push_back({v.name, v1::FLOAT32, v.shape, Buffer::CopyOf(v.values.data(), v.values.size() * sizeof(float))});
+    file.weights.tensors.push_back(
+        {v.name, v1::FLOAT32, v.shape, Buffer::CopyOf(v.values.data(), v.values.size() * sizeof(float))});
   }
   return file;
 }

@@ -18,9 +18,10 @@ struct OnnxFileOptions {
   bool fold_batch_norm = false;  // onnx/onnx_export.h
 };
 
-// `space`: the parameter space. The file is complete or absent: written beside its place and renamed. Errors: UNIMPLEMENTED a model
-// that is too large for the format; INTERNAL names the file.
-absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph, absl::Span<const float> space);
+// `space`: the parameter space. The file is complete or absent: written beside its place and renamed. Errors:
+// UNIMPLEMENTED a model that is too large for the format; INTERNAL names the file.
+absl::Status WriteOnnxFile(const std::string& path, const OnnxFileOptions& options, const Graph& graph,
+                           absl::Span<const float> space);
 
 struct OnnxFile {
   v1::Model model;

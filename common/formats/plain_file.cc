@@ -12,7 +12,8 @@
 namespace cairn {
 
 absl::Status FileError(absl::string_view path, absl::string_view what, int error) {
-  return absl::Status(absl::ErrnoToStatus(error, "").code(), absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
+  return absl::Status(absl::ErrnoToStatus(error, "").code(),
+                      absl::StrCat(path, ": ", what, ": ", std::strerror(error)));
 }
 
 FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}

@@ -31,8 +31,8 @@ class FileDescriptor {
   int fd_;
 };
 
-// open(2) with these flags (and O_CLOEXEC; O_CREAT makes it with mode 0644) of a regular file. Errors: INVALID_ARGUMENT it is
-// something else; the system's.
+// open(2) with these flags (and O_CLOEXEC; O_CREAT makes it with mode 0644) of a regular file. Errors: INVALID_ARGUMENT
+// it is something else; the system's.
 absl::StatusOr<FileDescriptor> OpenPlainFile(const std::string& path, int flags);
 
 // All of `bytes`; `path` is what an error names.

@@ -19,8 +19,8 @@
 
 namespace cairn {
 
-// A file that grows. Each Add is whole in the file when it returns OK, and not at all in it where it does not (a full disk):
-// readers give up at the first torn record. What a crash tore is at the end, where they pass it over.
+// A file that grows. Each Add is whole in the file when it returns OK, and not at all in it where it does not (a full
+// disk): readers give up at the first torn record. What a crash tore is at the end, where they pass it over.
 class EventFile {
  public:
   // Makes the file, with the event that says which version it is. Errors: name the file and the system's reason.

@@ -15,8 +15,8 @@
 namespace cairn {
 namespace {
 
-// Where an element stands in both: PyTorch's tensor is Keras', looked at as `grid`, with its axes in the order `axes`, and
-// then of `shape`.
+// Where an element stands in both: PyTorch's tensor is Keras', looked at as `grid`, with its axes in the order `axes`,
+// and then of `shape`.
 struct Place {
   std::string name;
   Shape grid;
@@ -34,7 +34,8 @@ std::string TorchName(const std::string& layer) {
   };
   const bool block = absl::ConsumePrefix(&rest, "layer") && number() && absl::ConsumePrefix(&rest, "_") && number() &&
                      absl::ConsumePrefix(&rest, "_");
-  const bool module = absl::ConsumePrefix(&rest, "conv") || absl::ConsumePrefix(&rest, "bn") || absl::ConsumePrefix(&rest, "downsample_");
+  const bool module = absl::ConsumePrefix(&rest, "conv") || absl::ConsumePrefix(&rest, "bn") ||
+                      absl::ConsumePrefix(&rest, "downsample_");
   if (!block || !module || !number() || !rest.empty()) return layer;
   return absl::StrReplaceAll(layer, {{"_", "."}});
 }
@@ -68,20 +69,15 @@ Place DensePlace(const Graph& graph, const Node& node, const Variable& v) {
 absl::StatusOr<Place> KernelPlace(const Graph& graph, const Node& node, const Variable& v) {
   const Shape& s = v.shape;
   switch (node.kind) {
-    case LayerKind::kDense:
-      return DensePlace(graph, node, v);
-    case LayerKind::kConv2D:
-      return Place{"weight", s, {3, 2, 0, 1}, {s[3], s[2], s[0], s[1]}};
-    case LayerKind::kConv1D:
-      return Place{"weight", s, {2, 1, 0}, {s[2], s[1], s[0]}};
-    case LayerKind::kDepthwiseConv2D:
-      return Place{"weight", s, {2, 3, 0, 1}, {s[2] * s[3], 1, s[0], s[1]}};
-    case LayerKind::kConv2DTranspose:
-      return Place{"weight", s, {3, 2, 0, 1}, {s[3], s[2], s[0], s[1]}};
-    default:
-      break;
+    case LayerKind::kDense: return DensePlace(graph, node, v);
+    case LayerKind::kConv2D: return Place{"weight", s, {3, 2, 0, 1}, {s[3], s[2], s[0], s[1]}};
+    case LayerKind::kConv1D: return Place{"weight", s, {2, 1, 0}, {s[2], s[1], s[0]}};
+    case LayerKind::kDepthwiseConv2D: return Place{"weight", s, {2, 3, 0, 1}, {s[2] * s[3], 1, s[0], s[1]}};
+    case LayerKind::kConv2DTranspose: return Place{"weight", s, {3, 2, 0, 1}, {s[3], s[2], s[0], s[1]}};
+    default: break;
   }
-  if (EndsWithName(v, "depthwise_kernel")) return Place{"depthwise.weight", s, {2, 3, 0, 1}, {s[2] * s[3], 1, s[0], s[1]}};
+  if (EndsWithName(v, "depthwise_kernel"))
+    return Place{"depthwise.weight", s, {2, 3, 0, 1}, {s[2] * s[3], 1, s[0], s[1]}};
   if (EndsWithName(v, "pointwise_kernel")) return Place{"pointwise.weight", s, {3, 2, 0, 1}, {s[3], s[2], s[0], s[1]}};
   return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", LayerTypeName(node.kind),
                                                " has no counterpart in PyTorch's layout; use Keras'"));
@@ -121,7 +117,8 @@ absl::StatusOr<std::vector<Safetensor>> ToTorchLayout(const Graph& graph, absl::
   std::vector<Safetensor> tensors;
   for (const Variable& v : graph.variables()) {
     CAIRN_ASSIGN_OR_RETURN(const Place place, PlaceOf(graph, v));
-    Safetensor tensor{place.name, v1::FLOAT32, place.shape, Buffer::Allocate(static_cast<size_t>(v.size) * sizeof(float))};
+    Safetensor tensor{place.name, v1::FLOAT32, place.shape,
+                      Buffer::Allocate(static_cast<size_t>(v.size) * sizeof(float))};
     const float* const from = space.data() + v.offset;
     float* const to = tensor.data.mutable_floats().data();
     WalkInOrder(place.grid, place.axes, [&](int64_t keras, int64_t torch) { to[torch] = from[keras]; });
@@ -155,8 +152,9 @@ absl::StatusOr<SafetensorsFile> FromTorchLayout(const SafetensorsFile& file, con
     if (it == tensors.end()) continue;
     const Safetensor& tensor = *it->second;
     if (tensor.shape != place.shape) {
-      return absl::FailedPreconditionError(absl::StrCat("tensor \"", place.name, "\": shape ", ToString(tensor.shape), ", ", ToString(place.shape),
-                                                        " in the model (its variable \"", v.name, "\" in PyTorch's layout)"));
+      return absl::FailedPreconditionError(absl::StrCat("tensor \"", place.name, "\": shape ", ToString(tensor.shape),
+                                                        ", ", ToString(place.shape), " in the model (its variable \"",
+                                                        v.name, "\" in PyTorch's layout)"));
     }
     Buffer floats = Buffer::Allocate(static_cast<size_t>(v.size) * sizeof(float));
     ToFloat({tensor.data.data(), tensor.data.size()}, tensor.dtype, floats.mutable_floats());

@@ -27,7 +27,8 @@ absl::Status OpenError(const std::string& path, int code) {
   const std::string text = zip_error_strerror(&error);
   zip_error_fini(&error);
   if (code == ZIP_ER_NOENT) return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
-  if (code == ZIP_ER_OPEN || code == ZIP_ER_READ) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read: ", text));
+  if (code == ZIP_ER_OPEN || code == ZIP_ER_READ)
+    return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be read: ", text));
   return absl::DataLossError(absl::StrCat(path, ": not a zip archive, or a damaged one: ", text));
 }
 
@@ -49,7 +50,8 @@ absl::Status Write(const std::string& beside, const std::vector<ZipMember>& memb
     zip_source_t* const source = member.file.empty()
                                      ? zip_source_buffer(archive.get(), member.text.data(), member.text.size(), 0)
                                      : zip_source_file(archive.get(), member.file.c_str(), 0, -1);
-    const zip_int64_t index = source == nullptr ? -1 : zip_file_add(archive.get(), member.name.c_str(), source, ZIP_FL_ENC_UTF_8);
+    const zip_int64_t index =
+        source == nullptr ? -1 : zip_file_add(archive.get(), member.name.c_str(), source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
       if (source != nullptr) zip_source_free(source);
       return absl::InternalError(absl::StrCat(beside, ": cannot add ", member.name, ": ", zip_strerror(archive.get())));
@@ -78,7 +80,8 @@ absl::Status WriteZip(const std::string& path, const std::vector<ZipMember>& mem
 absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string& name, uint64_t bytes_max) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {  // libzip would wait for a pipe
-    return absl::InvalidArgumentError(absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is no file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, S_ISDIR(info.st_mode) ? ": is a folder, no file" : ": is no file"));
   }
   int code = 0;
   const Archive archive(zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code), zip_discard);
@@ -92,19 +95,24 @@ absl::StatusOr<Buffer> ReadZipMember(const std::string& path, const std::string&
     return absl::DataLossError(absl::StrCat(path, ": ", name, ": its size cannot be"));
   }
   if (stat.size > bytes_max) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, ": ", stat.size, " bytes; at most ", bytes_max, " are read"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", name, ": ", stat.size, " bytes; at most ", bytes_max, " are read"));
   }
   const Member member(zip_fopen(archive.get(), name.c_str(), 0), zip_fclose);
   if (member == nullptr) return absl::DataLossError(absl::StrCat(path, ": ", name, ": ", zip_strerror(archive.get())));
   Buffer bytes = Buffer::Allocate(stat.size);
   for (size_t at = 0; at < bytes.size();) {
     const zip_int64_t n = zip_fread(member.get(), bytes.mutable_data() + at, bytes.size() - at);
-    if (n <= 0) return absl::DataLossError(absl::StrCat(path, ": ", name, ": ", n < 0 ? zip_file_strerror(member.get()) : "ends early"));
+    if (n <= 0)
+      return absl::DataLossError(
+          absl::StrCat(path, ": ", name, ": ", n < 0 ? zip_file_strerror(member.get()) : "ends early"));
     at += static_cast<size_t>(n);
   }
   uint8_t beyond;  // at the end the checksum is compared
   const zip_int64_t rest = zip_fread(member.get(), &beyond, 1);
-  if (rest != 0) return absl::DataLossError(absl::StrCat(path, ": ", name, ": ", rest < 0 ? zip_file_strerror(member.get()) : "is longer than it says"));
+  if (rest != 0)
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", name, ": ", rest < 0 ? zip_file_strerror(member.get()) : "is longer than it says"));
   return bytes;
 }
 

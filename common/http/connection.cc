@@ -14,8 +14,8 @@ namespace cairn {
 namespace {
 
 constexpr size_t kReadAhead = 4096;
-// What a client sends behind a request that was answered (a refused body) is read so long before the connection ends: else the answer could be
-// lost on its way.
+// What a client sends behind a request that was answered (a refused body) is read so long before the connection ends:
+// else the answer could be lost on its way.
 constexpr absl::Duration kLinger = absl::Milliseconds(200);
 constexpr int kLingerReads = 16;
 
@@ -27,7 +27,12 @@ int PollMs(absl::Duration left) {
 }  // namespace
 
 Connection::Connection(int fd, SSL* ssl, const ConnectionLimits& limits, Clock* clock)
-    : fd_(fd), ssl_(ssl), limits_(limits), clock_(clock), deadline_(clock->Now() + limits.head_timeout), head_left_(limits.head_bytes_max) {
+    : fd_(fd),
+      ssl_(ssl),
+      limits_(limits),
+      clock_(clock),
+      deadline_(clock->Now() + limits.head_timeout),
+      head_left_(limits.head_bytes_max) {
   if (ssl_ != nullptr) SSL_set_fd(ssl_, fd_);
 }
 
@@ -77,12 +82,9 @@ bool Connection::Wait(short events) const {
 
 bool Connection::WaitForTls(int result) const {
   switch (SSL_get_error(ssl_, result)) {
-    case SSL_ERROR_WANT_READ:
-      return Wait(POLLIN);
-    case SSL_ERROR_WANT_WRITE:
-      return Wait(POLLOUT);
-    default:
-      return false;
+    case SSL_ERROR_WANT_READ: return Wait(POLLIN);
+    case SSL_ERROR_WANT_WRITE: return Wait(POLLOUT);
+    default: return false;
   }
 }
 

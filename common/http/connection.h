@@ -1,13 +1,12 @@
-// Connection: one accepted TCP connection, plain or TLS, whose every wait has an end: the bytes of the request's head, and the times until it is
-// whole and until the answer is taken, are bounded however slowly they trickle. httplib, whose own time-outs begin anew with every byte, reads and
-// writes through it.
+// Connection: one accepted TCP connection, plain or TLS, whose every wait has an end: the bytes of the request's head,
+// and the times until it is whole and until the answer is taken, are bounded however slowly they trickle. httplib,
+// whose own time-outs begin anew with every byte, reads and writes through it.
 //
 // One thread uses it; Break from any thread while it lives.
 #pragma once
 
-#include <openssl/ossl_typ.h>
-
 #include <httplib.h>
+#include <openssl/ossl_typ.h>
 
 #include <atomic>
 #include <memory>

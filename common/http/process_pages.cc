@@ -12,7 +12,10 @@ namespace {
 using Probe = std::function<absl::Status()>;
 
 HttpAnswer ProbeAnswer(const absl::Status& status) {
-  return {status.ok() ? 200 : 503, "text/plain; charset=utf-8", absl::StrCat(status.ok() ? "ok" : status.message(), "\n"), {}};
+  return {status.ok() ? 200 : 503,
+          "text/plain; charset=utf-8",
+          absl::StrCat(status.ok() ? "ok" : status.message(), "\n"),
+          {}};
 }
 
 HttpAnswer Answer(const HttpRequest& request, const Probe& health, const Probe& ready) {
@@ -24,22 +27,25 @@ HttpAnswer Answer(const HttpRequest& request, const Probe& health, const Probe& 
   }
   MetricFamilies out;
   out.Add("cairn_healthy", "0 where the process should be started anew", {}, health().ok());
-  if (ready != nullptr) out.Add("cairn_ready", "0 where the process may not be counted on: a ps' copies are not in sync", {}, ready().ok());
+  if (ready != nullptr)
+    out.Add("cairn_ready", "0 where the process may not be counted on: a ps' copies are not in sync", {}, ready().ok());
   AddProcessMetrics(out);
   return {200, kMetricsContentType, out.Text(), {}};
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> StartProcessPages(const std::string& listen, const std::string& tls_dir, std::function<absl::Status()> health,
-                                                               std::function<absl::Status()> ready) {
+absl::StatusOr<std::unique_ptr<HttpServer>> StartProcessPages(const std::string& listen, const std::string& tls_dir,
+                                                              std::function<absl::Status()> health,
+                                                              std::function<absl::Status()> ready) {
   if (listen.empty()) return nullptr;
   HttpServerOptions options;
   options.listen = listen;
   options.tls_dir = tls_dir;
   options.open_paths = {"/healthz", "/readyz"};
   options.threads = 4;
-  auto server = HttpServer::Start(options, [health = std::move(health), ready = std::move(ready)](const HttpRequest& request) { return Answer(request, health, ready); });
+  auto server = HttpServer::Start(options, [health = std::move(health), ready = std::move(ready)](
+                                               const HttpRequest& request) { return Answer(request, health, ready); });
   if (!server.ok()) return Annotate(server.status(), "--http");
   LogInfo("metrics and health on %s://%s", tls_dir.empty() ? "http" : "https", (*server)->address());
   return server;

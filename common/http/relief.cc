@@ -14,8 +14,9 @@ bool WaitsForItsClient(const Slot& slot, absl::Time now) {
 }  // namespace
 
 size_t ThreadsWanted(const std::vector<Slot>& slots, size_t waiting) {
-  const auto soon = static_cast<size_t>(
-      std::count_if(slots.begin(), slots.end(), [](const Slot& s) { return s.stage == Stage::kFree || s.stage == Stage::kLeave || s.broken; }));
+  const auto soon = static_cast<size_t>(std::count_if(slots.begin(), slots.end(), [](const Slot& s) {
+    return s.stage == Stage::kFree || s.stage == Stage::kLeave || s.broken;
+  }));
   return waiting > soon ? waiting - soon : 0;
 }
 

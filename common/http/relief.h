@@ -1,7 +1,7 @@
 // Which connections are ended to make room for those that wait for a thread.
 //
-// Pure; any thread. Invariant: no more are chosen than wait and will get no thread by itself: one that was ended, or is on its way out, counts as
-// free soon.
+// Pure; any thread. Invariant: no more are chosen than wait and will get no thread by itself: one that was ended, or is
+// on its way out, counts as free soon.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,8 @@
 #include "common/http/server.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ constexpr absl::Duration kAfterError = absl::Milliseconds(50);  // no descriptor
 // What a browser may do with any of our answers: show it, load what it names from here alone, be framed by nobody.
 const std::pair<const char*, const char*> kHeaders[] = {
     {"Content-Security-Policy",
-     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri "
+     "'none'; form-action 'none'; "
      "frame-ancestors 'none'"},
     {"X-Content-Type-Options", "nosniff"},
     {"X-Frame-Options", "DENY"},
@@ -53,7 +54,8 @@ struct HostPort {
 };
 
 absl::StatusOr<HostPort> Parse(const std::string& flag) {
-  const bool port_alone = !flag.empty() && std::all_of(flag.begin(), flag.end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
+  const bool port_alone =
+      !flag.empty() && std::all_of(flag.begin(), flag.end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
   const std::string listen = port_alone ? absl::StrCat("127.0.0.1:", flag) : flag;
   CAIRN_RETURN_IF_ERROR(ParseAddress(listen).status());
   HostPort out;
@@ -66,7 +68,8 @@ absl::StatusOr<HostPort> Parse(const std::string& flag) {
 HttpRequest ToRequest(const httplib::Request& request) {
   HttpRequest out;
   out.path = request.path;
-  const bool plain = std::all_of(request.target.begin(), request.target.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  const bool plain =
+      std::all_of(request.target.begin(), request.target.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
   out.target = plain ? request.target : "/";
   for (const auto& [name, value] : request.params) out.query.emplace(name, value);
   return out;
@@ -134,8 +137,8 @@ class HttpServer::Impl {
     }
     const int port = protocol_.Bind(address_, &listening_);
     if (port == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on \"", options_.listen, "\": it is in use, or not on this host; choose another"));
+      return absl::UnavailableError(absl::StrCat("cannot listen on \"", options_.listen,
+                                                 "\": it is in use, or not on this host; choose another"));
     }
     address_.port = port;
     wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -271,8 +274,8 @@ class HttpServer::Impl {
       answer.status = 405;
       answer.headers = {{"Allow", "GET, HEAD"}};
       answer.body = "only GET and HEAD are answered here\n";
-    } else if (!connection.Trusted() &&
-               std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) == options_.open_paths.end()) {
+    } else if (!connection.Trusted() && std::find(options_.open_paths.begin(), options_.open_paths.end(),
+                                                  request.path) == options_.open_paths.end()) {
       answer.status = 403;
       answer.body = "show a certificate that this cluster's ca.crt signed (--tls-dir)\n";
     } else {
@@ -293,7 +296,7 @@ class HttpServer::Impl {
   int wake_ = -1;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<int> queue_ ABSL_GUARDED_BY(mutex_);  // accepted
+  std::deque<int> queue_ ABSL_GUARDED_BY(mutex_);    // accepted
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);  // one a thread
   std::vector<std::thread> threads_;
 };

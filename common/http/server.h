@@ -1,11 +1,13 @@
-// HttpServer: pages for people, probes and Prometheus, beside a daemon's gRPC: HTTP/1.1, GET and HEAD, one request a connection. httplib reads the
-// requests and writes the answers; the sockets, and all that bounds them, are here.
+// HttpServer: pages for people, probes and Prometheus, beside a daemon's gRPC: HTTP/1.1, GET and HEAD, one request a
+// connection. httplib reads the requests and writes the answers; the sockets, and all that bounds them, are here.
 //
 // Thread-safe. Invariants:
 //   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.
-//   2. At most `threads` connections are served and kQueueMax wait; a request's head and an answer each have a bound in bytes or time. Where no
-//      thread is free, connections that have kept one waiting for them longest are ended first: who sends nothing, or slowly, keeps nobody out.
-//   3. With TLS, only `open_paths` are answered to who shows no certificate that ca.crt signed: Kubernetes' probes have none.
+//   2. At most `threads` connections are served and kQueueMax wait; a request's head and an answer each have a bound in
+//      bytes or time. Where no thread is free, connections that have kept one waiting for them longest are ended first:
+//      who sends nothing, or slowly, keeps nobody out.
+//   3. With TLS, only `open_paths` are answered to who shows no certificate that ca.crt signed: Kubernetes' probes have
+//      none.
 #pragma once
 
 #include <functional>
@@ -35,14 +37,14 @@ struct HttpAnswer {
 };
 
 struct HttpServerOptions {
-  std::string listen;                             // host:port, or a port alone: on 127.0.0.1; port 0: chosen by the system
-  std::string tls_dir;                            // empty: plain
-  std::vector<std::string> open_paths;            // see invariant 3
-  int threads = 16;                               // 1 .. 256
+  std::string listen;                   // host:port, or a port alone: on 127.0.0.1; port 0: chosen by the system
+  std::string tls_dir;                  // empty: plain
+  std::vector<std::string> open_paths;  // see invariant 3
+  int threads = 16;                     // 1 .. 256
   absl::Duration head_timeout = absl::Seconds(5);
   absl::Duration answer_timeout = absl::Seconds(20);
   absl::Duration tls_refresh = absl::Seconds(30);
-  Clock* clock = nullptr;                         // thread-safe, outlives the server; null: the steady one, which nobody sets
+  Clock* clock = nullptr;  // thread-safe, outlives the server; null: the steady one, which nobody sets
 };
 
 class HttpServer {

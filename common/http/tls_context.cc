@@ -15,7 +15,9 @@ using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-Memory Open(const std::string& pem) { return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free); }
+Memory Open(const std::string& pem) {
+  return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
+}
 
 // The next one; PEM of other kinds is passed over. Null: none is left.
 Certificate Next(BIO* pem) { return Certificate(PEM_read_bio_X509(pem, nullptr, nullptr, nullptr), X509_free); }
@@ -35,10 +37,12 @@ bool UseIdentity(SSL_CTX* context, const std::string& pem) {
 
 bool UseAuthorities(SSL_CTX* context, const std::string& pem) {
   X509_STORE* const store = SSL_CTX_get_cert_store(context);
-  X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
+  X509_STORE_set_flags(store,
+                       X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
   const Memory certificates = Open(pem);
   while (const Certificate authority = Next(certificates.get())) {
-    if (X509_STORE_add_cert(store, authority.get()) != 1 || SSL_CTX_add_client_CA(context, authority.get()) != 1) return false;
+    if (X509_STORE_add_cert(store, authority.get()) != 1 || SSL_CTX_add_client_CA(context, authority.get()) != 1)
+      return false;
   }
   return true;
 }
@@ -49,10 +53,12 @@ absl::StatusOr<TlsContext::Context> TlsContext::MakeContext(const TlsFiles& file
   ERR_clear_error();
   const Context context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   SSL_CTX* const c = context.get();
-  if (c == nullptr || SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION) != 1 || !UseIdentity(c, files.identity) || !UseAuthorities(c, files.authorities)) {
+  if (c == nullptr || SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION) != 1 || !UseIdentity(c, files.identity) ||
+      !UseAuthorities(c, files.authorities)) {
     char why[256] = "";
     ERR_error_string_n(ERR_get_error(), why, sizeof(why));
-    return absl::InvalidArgumentError(absl::StrCat("--tls-dir: ca.crt, tls.crt and tls.key cannot be used for HTTPS: ", why));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-dir: ca.crt, tls.crt and tls.key cannot be used for HTTPS: ", why));
   }
   SSL_CTX_set_verify(c, SSL_VERIFY_PEER, nullptr);  // asked for; HttpServer decides what is answered without
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
@@ -62,15 +68,20 @@ absl::StatusOr<TlsContext::Context> TlsContext::MakeContext(const TlsFiles& file
   return context;
 }
 
-absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Read(const std::string& directory, absl::Duration refresh, absl::Time now, TlsNotice notice) {
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Read(const std::string& directory, absl::Duration refresh,
+                                                             absl::Time now, TlsNotice notice) {
   CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory, TlsOwner::kNode));
   CAIRN_ASSIGN_OR_RETURN(Context context, MakeContext(files));
-  return std::unique_ptr<TlsContext>(new TlsContext(directory, refresh, now, std::move(files), std::move(context), std::move(notice)));
+  return std::unique_ptr<TlsContext>(
+      new TlsContext(directory, refresh, now, std::move(files), std::move(context), std::move(notice)));
 }
 
-TlsContext::TlsContext(const std::string& directory, absl::Duration refresh, absl::Time now, TlsFiles files, Context context, TlsNotice notice)
+TlsContext::TlsContext(const std::string& directory, absl::Duration refresh, absl::Time now, TlsFiles files,
+                       Context context, TlsNotice notice)
     : refresh_(refresh),
-      renewal_(directory, TlsOwner::kNode, std::move(files), [this](const TlsFiles& renewed) { return Take(renewed); }, std::move(notice)),
+      renewal_(
+          directory, TlsOwner::kNode, std::move(files), [this](const TlsFiles& renewed) { return Take(renewed); },
+          std::move(notice)),
       context_(std::move(context)),
       looked_at_(now) {}
 

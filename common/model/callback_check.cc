@@ -294,22 +294,15 @@ absl::Status CheckOne(v1::JobSpec* spec, int index, std::vector<std::string>* wa
   switch (callback->kind_case()) {
     case v1::Callback::kModelCheckpoint:
       return CheckModelCheckpoint(check, callback->mutable_model_checkpoint(), warnings);
-    case v1::Callback::kBackupAndRestore:
-      return absl::OkStatus();  // was checked first
-    case v1::Callback::kEarlyStopping:
-      return CheckEarlyStopping(check, callback->mutable_early_stopping());
-    case v1::Callback::kReduceLrOnPlateau:
-      return CheckReduceRate(check, callback->mutable_reduce_lr_on_plateau());
+    case v1::Callback::kBackupAndRestore: return absl::OkStatus();  // was checked first
+    case v1::Callback::kEarlyStopping: return CheckEarlyStopping(check, callback->mutable_early_stopping());
+    case v1::Callback::kReduceLrOnPlateau: return CheckReduceRate(check, callback->mutable_reduce_lr_on_plateau());
     case v1::Callback::kLearningRateScheduler:
       return CheckScheduler(check, callback->mutable_learning_rate_scheduler());
-    case v1::Callback::kTensorboard:
-      return CheckTensorBoard(check, callback->mutable_tensorboard());
-    case v1::Callback::kCsvLogger:
-      return CheckCsv(check, callback->mutable_csv_logger());
-    case v1::Callback::kTerminateOnNan:
-      return absl::OkStatus();
-    case v1::Callback::KIND_NOT_SET:
-      break;
+    case v1::Callback::kTensorboard: return CheckTensorBoard(check, callback->mutable_tensorboard());
+    case v1::Callback::kCsvLogger: return CheckCsv(check, callback->mutable_csv_logger());
+    case v1::Callback::kTerminateOnNan: return absl::OkStatus();
+    case v1::Callback::KIND_NOT_SET: break;
   }
   return Bad("callbacks[", index, "]: it is empty; name one, such as early_stopping { patience: 3 }");
 }
@@ -341,9 +334,11 @@ absl::Status CheckTogether(const v1::JobSpec& spec) {
 // As the user gave them: before callbacks fill in theirs.
 absl::Status CheckCheckpointNumbers(const v1::Checkpoints& c) {
   CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.every_steps", c.has_every_steps(), c.every_steps(), "no such rule"));
-  CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.every_epochs", c.has_every_epochs(), c.every_epochs(), "1 where no other rule is set"));
+  CAIRN_RETURN_IF_ERROR(
+      AtLeastOne("checkpoints.every_epochs", c.has_every_epochs(), c.every_epochs(), "1 where no other rule is set"));
   if (c.has_every_minutes() && (!(c.every_minutes() > 0) || !std::isfinite(c.every_minutes()))) {
-    return Bad("checkpoints.every_minutes: ", c.every_minutes(), " is not allowed; leave it out for no such rule, or give a number such as 10");
+    return Bad("checkpoints.every_minutes: ", c.every_minutes(),
+               " is not allowed; leave it out for no such rule, or give a number such as 10");
   }
   CAIRN_RETURN_IF_ERROR(AtLeastOne("checkpoints.keep_max", c.has_keep_max(), c.keep_max(), "3"));
   return absl::OkStatus();

@@ -39,8 +39,8 @@ uint64_t WordAt(const std::string& bytes, size_t at) {
   return word;
 }
 
-// How many records so many bytes hold, with or without a factor for each; 0: they hold none. A partition has kRecordsMax at most, so that no
-// number of bytes means both.
+// How many records so many bytes hold, with or without a factor for each; 0: they hold none. A partition has
+// kRecordsMax at most, so that no number of bytes means both.
 size_t RecordsIn(size_t bytes) {
   constexpr size_t kRecordsMax = 8;
   static_assert(kRecordsMax * sizeof(double) < kNormRecordBytes);
@@ -128,7 +128,8 @@ std::string EncodeNorms(absl::Span<const NormRecord> records) {
 
 absl::StatusOr<std::vector<double>> AppliedFactors(const std::string& scalars) {
   const size_t count = RecordsIn(scalars.size());
-  if (count == 0) return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
+  if (count == 0)
+    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
   if (scalars.size() == count * kNormRecordBytes) return std::vector<double>();
   return DecodeFactors(scalars.substr(count * kNormRecordBytes), count);
 }
@@ -143,7 +144,8 @@ std::string EncodeFactors(absl::Span<const double> factors) {
 
 absl::StatusOr<std::vector<NormRecord>> DecodeNorms(const std::string& scalars) {
   const size_t count = RecordsIn(scalars.size());
-  if (count == 0) return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
+  if (count == 0)
+    return absl::InvalidArgumentError(absl::StrCat("scalars: ", scalars.size(), " bytes are no records of norms"));
   std::vector<NormRecord> records;
   for (size_t at = 0; at < count * kNormRecordBytes; at += kNormRecordBytes) {
     NormRecord& r = records.emplace_back();
@@ -175,7 +177,8 @@ bool NormBook::Known(uint32_t partition, const NormRecord& record) const {
   return scope.numbers == record.total && (!one_decides_ || partition == *scope.partitions.begin());
 }
 
-std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> records, absl::Span<const double> factors) {
+std::vector<uint32_t> NormBook::Set(uint32_t partition, std::vector<NormRecord> records,
+                                    absl::Span<const double> factors) {
   Forget(partition);
   std::set<uint32_t> sharing;
   for (size_t i = 0; i < records.size(); ++i) {

@@ -104,8 +104,7 @@ absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, c
       CAIRN_RETURN_IF_ERROR(CheckFactor(name + ".width_factor", s.width_factor(), -1, 1, true, "0.1, say"));
       return CheckFill(name, s.fill_mode(), s.fill_value());
     }
-    case v1::Augmentation::kRandomCrop:
-      return CheckCrop(where + ".random_crop", step.random_crop(), shape);
+    case v1::Augmentation::kRandomCrop: return CheckCrop(where + ".random_crop", step.random_crop(), shape);
     case v1::Augmentation::kRandomBrightness:
       return CheckFactor(where + ".random_brightness.factor", step.random_brightness().factor(), -1, 1, true,
                          "0.2, say");
@@ -118,8 +117,7 @@ absl::Status CheckStep(const std::string& where, const v1::Augmentation& step, c
       }
       if (!std::isfinite(step.cutout().fill_value())) return Bad(where, ".cutout.fill_value: not finite; use 0, say");
       return absl::OkStatus();
-    case v1::Augmentation::KIND_NOT_SET:
-      break;
+    case v1::Augmentation::KIND_NOT_SET: break;
   }
   return Bad(where,
              ": says nothing; name one of random_flip, random_rotation, random_zoom, random_translation, random_crop, "

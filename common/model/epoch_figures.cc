@@ -37,7 +37,8 @@ void AddFigures(const v1::EpochFigures& from, v1::EpochFigures& to) {
 absl::Status CheckFigures(const v1::EpochFigures& figures, int metrics) {
   const auto bad = [](auto... what) { return absl::InvalidArgumentError(absl::StrCat("figures: ", what...)); };
   if (figures.epoch() < 0) return bad("epoch ", figures.epoch());
-  if (figures.train().metrics_size() != metrics) return bad(figures.train().metrics_size(), " metrics, the job has ", metrics);
+  if (figures.train().metrics_size() != metrics)
+    return bad(figures.train().metrics_size(), " metrics, the job has ", metrics);
   if (figures.train().examples() > kExamplesMax) return bad(figures.train().examples(), " examples");
   if (figures.replica_steps() > kExamplesMax) return bad(figures.replica_steps(), " steps of replicas");
   return absl::OkStatus();
@@ -47,18 +48,22 @@ absl::Status CheckEpochList(const EpochList& epochs, int metrics) {
   for (int i = 0; i < epochs.size(); ++i) {
     CAIRN_RETURN_IF_ERROR(CheckFigures(epochs[i], metrics));
     if (i > 0 && epochs[i].epoch() <= epochs[i - 1].epoch()) {
-      return absl::InvalidArgumentError(absl::StrCat("figures: epoch ", epochs[i].epoch(), " after ", epochs[i - 1].epoch()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("figures: epoch ", epochs[i].epoch(), " after ", epochs[i - 1].epoch()));
     }
   }
-  if (epochs.empty() || EpochIsOpen(epochs[0].epoch(), epochs[epochs.size() - 1].epoch(), metrics)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("figures: of epochs ", epochs[0].epoch(), " to ", epochs[epochs.size() - 1].epoch(),
-                                                 ", more than ", OpenEpochsMax(metrics)));
+  if (epochs.empty() || EpochIsOpen(epochs[0].epoch(), epochs[epochs.size() - 1].epoch(), metrics))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("figures: of epochs ", epochs[0].epoch(), " to ",
+                                                 epochs[epochs.size() - 1].epoch(), ", more than ",
+                                                 OpenEpochsMax(metrics)));
 }
 
 int OpenEpochsMax(int metrics) { return static_cast<int>(kFiguresBytesMax / EpochBytes(metrics)); }
 
 void CountFigures(const v1::EpochFigures& update, int metrics, EpochList& epochs) {
-  const auto after = std::find_if(epochs.begin(), epochs.end(), [&](const auto& e) { return e.epoch() >= update.epoch(); });
+  const auto after =
+      std::find_if(epochs.begin(), epochs.end(), [&](const auto& e) { return e.epoch() >= update.epoch(); });
   if (after != epochs.end() && after->epoch() == update.epoch()) return AddFigures(update, *after);
   const auto place = after - epochs.begin();
   *epochs.Add() = update;

@@ -64,8 +64,9 @@ absl::Status CheckBackupReplicas(const v1::JobSpec& spec) {
     return Bad("backup_replicas: only for synchronous jobs, where slow replicas delay a step; leave it away");
   }
   if (spec.strategy() == v1::MIRRORED) {
-    return Bad("backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it "
-               "away, or use MULTI_WORKER_MIRRORED");
+    return Bad(
+        "backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it "
+        "away, or use MULTI_WORKER_MIRRORED");
   }
   if (spec.replicas() != 0 && dropped >= spec.replicas()) {
     return Bad("backup_replicas: ", dropped, " of ", spec.replicas(),
@@ -117,7 +118,8 @@ absl::Status CheckStart(const v1::JobSpec& spec) {
     if (path->size() > kPathBytesMax) return Bad(field, ": longer than ", kPathBytesMax, " bytes; use a shorter path");
   }
   if (spec.initial_weights_skip_size() > 0 && spec.initial_weights().empty()) {
-    return Bad("initial_weights_skip: it says what initial_weights leaves out, but there are none; set both or neither");
+    return Bad(
+        "initial_weights_skip: it says what initial_weights leaves out, but there are none; set both or neither");
   }
   if (spec.resume_from().empty() || spec.initial_weights().empty()) return absl::OkStatus();
   return Bad("initial_weights: a job that goes on from resume_from has its weights from there; set only one of them");
@@ -125,9 +127,7 @@ absl::Status CheckStart(const v1::JobSpec& spec) {
 
 }  // namespace
 
-bool LogsBeforeReply(v1::Durability durability) {
-  return durability != v1::SNAPSHOT && durability != v1::REPLICATED;
-}
+bool LogsBeforeReply(v1::Durability durability) { return durability != v1::SNAPSHOT && durability != v1::REPLICATED; }
 
 bool IsSynchronous(const v1::JobSpec& spec) {
   return spec.strategy() != v1::PARAMETER_SERVER || (spec.has_staleness_bound() && spec.staleness_bound() == 0);

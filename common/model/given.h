@@ -1,4 +1,5 @@
-// Numbers that have a default other than 0, and are above 0 where they are given: nonsense is refused rather than taken for "not given". Any thread.
+// Numbers that have a default other than 0, and are above 0 where they are given: nonsense is refused rather than taken
+// for "not given". Any thread.
 #pragma once
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,8 @@ namespace cairn {
 template <typename Number>
 absl::Status AtLeastOne(absl::string_view field, bool given, Number value, absl::string_view otherwise) {
   if (!given || value >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " is not allowed; leave it out for ", otherwise, ", or give at least 1"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", value, " is not allowed; leave it out for ", otherwise, ", or give at least 1"));
 }
 
 }  // namespace cairn

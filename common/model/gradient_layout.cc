@@ -12,7 +12,8 @@ namespace cairn {
 namespace {
 
 uint64_t ExamplesOfASum(const v1::JobSpec& spec) {
-  const auto examples = static_cast<uint64_t>(std::max(spec.batch_size(), 1)) * static_cast<uint64_t>(std::max(spec.accumulate_steps(), 1));
+  const auto examples = static_cast<uint64_t>(std::max(spec.batch_size(), 1)) *
+                        static_cast<uint64_t>(std::max(spec.accumulate_steps(), 1));
   if (IsSynchronous(spec)) return examples;
   const auto replicas = static_cast<uint64_t>(std::max(spec.replicas(), 1));
   return (examples + replicas - 1) / replicas * static_cast<uint64_t>(LocalSyncOf(spec));

@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-// shift: ceil(log2) of the examples that are added up before the sum is divided: those of a step, or of a push of an asynchronous job. `spec` is
-// resolved, `graph` is its model's.
+// shift: ceil(log2) of the examples that are added up before the sum is divided: those of a step, or of a push of an
+// asynchronous job. `spec` is resolved, `graph` is its model's.
 GradientLayout GradientLayoutOf(const Graph& graph, const v1::JobSpec& spec);
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
-// Graph: a checked model. Layers in topological order with every default filled in, shapes inferred, variables laid out in the
-// parameter space.
+// Graph: a checked model. Layers in topological order with every default filled in, shapes inferred, variables laid out
+// in the parameter space.
 //
 // Immutable after Build; any thread may read it. Invariants:
 //   1. nodes()[i].id == i; a node's inputs have smaller ids; node 0 is the input; the last node is the output.
@@ -20,10 +20,37 @@
 namespace cairn {
 
 enum class LayerKind {
-  kInput, kRescaling, kConv2D, kDepthwiseConv2D, kBatchNormalization, kActivation, kMaxPooling2D, kAveragePooling2D,
-  kGlobalAveragePooling2D, kAdd, kConcatenate, kFlatten, kDense, kDropout, kZeroPadding2D, kLayerNormalization,
-  kGroupNormalization, kEmbedding, kGlobalAveragePooling1D, kMaxPooling1D, kAveragePooling1D, kConv1D, kSeparableConv2D,
-  kConv2DTranspose, kUpSampling2D, kSpatialDropout2D, kReshape, kPermute, kMultiply, kAverage, kMaximum,
+  kInput,
+  kRescaling,
+  kConv2D,
+  kDepthwiseConv2D,
+  kBatchNormalization,
+  kActivation,
+  kMaxPooling2D,
+  kAveragePooling2D,
+  kGlobalAveragePooling2D,
+  kAdd,
+  kConcatenate,
+  kFlatten,
+  kDense,
+  kDropout,
+  kZeroPadding2D,
+  kLayerNormalization,
+  kGroupNormalization,
+  kEmbedding,
+  kGlobalAveragePooling1D,
+  kMaxPooling1D,
+  kAveragePooling1D,
+  kConv1D,
+  kSeparableConv2D,
+  kConv2DTranspose,
+  kUpSampling2D,
+  kSpatialDropout2D,
+  kReshape,
+  kPermute,
+  kMultiply,
+  kAverage,
+  kMaximum,
   kMultiHeadAttention,
 };
 
@@ -46,9 +73,9 @@ struct Variable {
   int64_t offset = 0;  // in numbers of the parameter space
   int64_t size = 0;    // NumElements(shape)
   int node = 0;
-  v1::Initializer initializer;  // kind is never INITIALIZER_UNSPECIFIED
+  v1::Initializer initializer;      // kind is never INITIALIZER_UNSPECIFIED
   int64_t fan_in = 0, fan_out = 0;  // for the scaled initializers, as Keras computes them
-  float l1 = 0, l2 = 0;  // of its regularizer; counts where it is kTrainable
+  float l1 = 0, l2 = 0;             // of its regularizer; counts where it is kTrainable
 };
 
 // Geometry of a window over [height, width, channels], for convolutions and pooling. A sequence [steps, channels] is an
@@ -67,13 +94,13 @@ struct Node {
   std::string name;
   v1::Layer layer;  // the user's layer with defaults filled in
   std::vector<int> inputs;
-  Shape output;                // without the batch dimension: [height, width, channels], [steps, features] or [features]
+  Shape output;  // without the batch dimension: [height, width, channels], [steps, features] or [features]
   std::vector<int> variables;  // indices into Graph::variables()
   bool trainable = true;       // false: its variables are kFrozen, and BatchNormalization uses its moving statistics
   v1::Activation activation = v1::LINEAR;  // of convolutions, Dense, Activation
-  float negative_slope = 0;    // LEAKY_RELU
-  float alpha = 0;             // ELU
-  Window window;               // convolutions, pooling, ZeroPadding2D (pads only)
+  float negative_slope = 0;                // LEAKY_RELU
+  float alpha = 0;                         // ELU
+  Window window;                           // convolutions, pooling, ZeroPadding2D (pads only)
 };
 
 class Graph {

@@ -20,72 +20,39 @@ constexpr size_t kNameBytesMax = 128;
 
 std::optional<LayerKind> KindOf(const v1::Layer& layer) {
   switch (layer.kind_case()) {
-    case v1::Layer::kInput:
-      return LayerKind::kInput;
-    case v1::Layer::kRescaling:
-      return LayerKind::kRescaling;
-    case v1::Layer::kConv2D:
-      return LayerKind::kConv2D;
-    case v1::Layer::kDepthwiseConv2D:
-      return LayerKind::kDepthwiseConv2D;
-    case v1::Layer::kBatchNormalization:
-      return LayerKind::kBatchNormalization;
-    case v1::Layer::kActivation:
-      return LayerKind::kActivation;
-    case v1::Layer::kMaxPooling2D:
-      return LayerKind::kMaxPooling2D;
-    case v1::Layer::kAveragePooling2D:
-      return LayerKind::kAveragePooling2D;
-    case v1::Layer::kGlobalAveragePooling2D:
-      return LayerKind::kGlobalAveragePooling2D;
-    case v1::Layer::kAdd:
-      return LayerKind::kAdd;
-    case v1::Layer::kConcatenate:
-      return LayerKind::kConcatenate;
-    case v1::Layer::kFlatten:
-      return LayerKind::kFlatten;
-    case v1::Layer::kDense:
-      return LayerKind::kDense;
-    case v1::Layer::kDropout:
-      return LayerKind::kDropout;
-    case v1::Layer::kZeroPadding2D:
-      return LayerKind::kZeroPadding2D;
-    case v1::Layer::kLayerNormalization:
-      return LayerKind::kLayerNormalization;
-    case v1::Layer::kGroupNormalization:
-      return LayerKind::kGroupNormalization;
-    case v1::Layer::kEmbedding:
-      return LayerKind::kEmbedding;
-    case v1::Layer::kGlobalAveragePooling1D:
-      return LayerKind::kGlobalAveragePooling1D;
-    case v1::Layer::kMaxPooling1D:
-      return LayerKind::kMaxPooling1D;
-    case v1::Layer::kAveragePooling1D:
-      return LayerKind::kAveragePooling1D;
-    case v1::Layer::kConv1D:
-      return LayerKind::kConv1D;
-    case v1::Layer::kSeparableConv2D:
-      return LayerKind::kSeparableConv2D;
-    case v1::Layer::kConv2DTranspose:
-      return LayerKind::kConv2DTranspose;
-    case v1::Layer::kUpSampling2D:
-      return LayerKind::kUpSampling2D;
-    case v1::Layer::kSpatialDropout2D:
-      return LayerKind::kSpatialDropout2D;
-    case v1::Layer::kReshape:
-      return LayerKind::kReshape;
-    case v1::Layer::kPermute:
-      return LayerKind::kPermute;
-    case v1::Layer::kMultiply:
-      return LayerKind::kMultiply;
-    case v1::Layer::kAverage:
-      return LayerKind::kAverage;
-    case v1::Layer::kMaximum:
-      return LayerKind::kMaximum;
-    case v1::Layer::kMultiHeadAttention:
-      return LayerKind::kMultiHeadAttention;
-    case v1::Layer::KIND_NOT_SET:
-      break;
+    case v1::Layer::kInput: return LayerKind::kInput;
+    case v1::Layer::kRescaling: return LayerKind::kRescaling;
+    case v1::Layer::kConv2D: return LayerKind::kConv2D;
+    case v1::Layer::kDepthwiseConv2D: return LayerKind::kDepthwiseConv2D;
+    case v1::Layer::kBatchNormalization: return LayerKind::kBatchNormalization;
+    case v1::Layer::kActivation: return LayerKind::kActivation;
+    case v1::Layer::kMaxPooling2D: return LayerKind::kMaxPooling2D;
+    case v1::Layer::kAveragePooling2D: return LayerKind::kAveragePooling2D;
+    case v1::Layer::kGlobalAveragePooling2D: return LayerKind::kGlobalAveragePooling2D;
+    case v1::Layer::kAdd: return LayerKind::kAdd;
+    case v1::Layer::kConcatenate: return LayerKind::kConcatenate;
+    case v1::Layer::kFlatten: return LayerKind::kFlatten;
+    case v1::Layer::kDense: return LayerKind::kDense;
+    case v1::Layer::kDropout: return LayerKind::kDropout;
+    case v1::Layer::kZeroPadding2D: return LayerKind::kZeroPadding2D;
+    case v1::Layer::kLayerNormalization: return LayerKind::kLayerNormalization;
+    case v1::Layer::kGroupNormalization: return LayerKind::kGroupNormalization;
+    case v1::Layer::kEmbedding: return LayerKind::kEmbedding;
+    case v1::Layer::kGlobalAveragePooling1D: return LayerKind::kGlobalAveragePooling1D;
+    case v1::Layer::kMaxPooling1D: return LayerKind::kMaxPooling1D;
+    case v1::Layer::kAveragePooling1D: return LayerKind::kAveragePooling1D;
+    case v1::Layer::kConv1D: return LayerKind::kConv1D;
+    case v1::Layer::kSeparableConv2D: return LayerKind::kSeparableConv2D;
+    case v1::Layer::kConv2DTranspose: return LayerKind::kConv2DTranspose;
+    case v1::Layer::kUpSampling2D: return LayerKind::kUpSampling2D;
+    case v1::Layer::kSpatialDropout2D: return LayerKind::kSpatialDropout2D;
+    case v1::Layer::kReshape: return LayerKind::kReshape;
+    case v1::Layer::kPermute: return LayerKind::kPermute;
+    case v1::Layer::kMultiply: return LayerKind::kMultiply;
+    case v1::Layer::kAverage: return LayerKind::kAverage;
+    case v1::Layer::kMaximum: return LayerKind::kMaximum;
+    case v1::Layer::kMultiHeadAttention: return LayerKind::kMultiHeadAttention;
+    case v1::Layer::KIND_NOT_SET: break;
   }
   return std::nullopt;
 }
@@ -101,12 +68,9 @@ Arity ArityOf(LayerKind kind) {
     case LayerKind::kConcatenate:
     case LayerKind::kMultiply:
     case LayerKind::kAverage:
-    case LayerKind::kMaximum:
-      return {2, kLayersMax};
-    case LayerKind::kMultiHeadAttention:
-      return {2, 3};
-    default:
-      return {};
+    case LayerKind::kMaximum: return {2, kLayersMax};
+    case LayerKind::kMultiHeadAttention: return {2, 3};
+    default: return {};
   }
 }
 
@@ -208,9 +172,10 @@ absl::Status GraphBuilder::FreezeOthers() {
       std::vector<std::string> names;
       for (const Node& node : graph_.nodes_) names.push_back(node.name);
       const std::string nearest = Nearest(Shown(name), names);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "model.trainable_layers: \"", Shown(name), "\" is no layer of the model; ",
-          nearest.empty() ? absl::StrCat("the last one is \"", names.back(), "\"") : absl::StrCat("did you mean \"", nearest, "\"?")));
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.trainable_layers: \"", Shown(name), "\" is no layer of the model; ",
+                       nearest.empty() ? absl::StrCat("the last one is \"", names.back(), "\"")
+                                       : absl::StrCat("did you mean \"", nearest, "\"?")));
     }
     if (!graph_.nodes_[found->second].trainable) {
       return LayerError(name, "trainable: false, but model.trainable_layers names it; leave one of the two away");
@@ -282,7 +247,9 @@ absl::StatusOr<int> GraphBuilder::FindInput(const Node& node, const std::string&
 
 absl::Status GraphBuilder::InferNode(Node* node) {
   if (node->layer.training()) {
-    return LayerError(node->name, "training: true would compute as in training when it is evaluated, too; leave it away, or set false");
+    return LayerError(
+        node->name,
+        "training: true would compute as in training when it is evaluated, too; leave it away, or set false");
   }
   std::vector<Shape> inputs;
   for (int input : node->inputs) inputs.push_back(graph_.nodes_[input].output);

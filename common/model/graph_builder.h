@@ -22,7 +22,7 @@ class GraphBuilder {
  private:
   absl::Status CreateNodes();  // kinds and names
   absl::Status CheckName(int id, const std::string& name);
-  void NameTheNameless();  // Keras' scheme
+  void NameTheNameless();       // Keras' scheme
   absl::Status FreezeOthers();  // than model.trainable_layers
   absl::Status ConnectInputs(Node* node);
   absl::StatusOr<int> FindInput(const Node& node, const std::string& name) const;

@@ -161,74 +161,46 @@ absl::Status InferConcatenate(absl::Span<const Shape> inputs, Node* node) {
 absl::Status InferKind(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
   v1::Layer* layer = &node->layer;
   switch (node->kind) {
-    case LayerKind::kInput:
-      return InferInput(node);
-    case LayerKind::kRescaling:
-      return InferRescaling(node);
-    case LayerKind::kConv2D:
-      return InferConv2D(inputs[0], node, variables);
-    case LayerKind::kDepthwiseConv2D:
-      return InferDepthwiseConv2D(inputs[0], node, variables);
-    case LayerKind::kBatchNormalization:
-      return InferBatchNormalization(inputs[0], node, variables);
-    case LayerKind::kActivation:
-      return InferActivation(node);
-    case LayerKind::kMaxPooling2D:
-      return InferPooling2D(inputs[0], layer->mutable_max_pooling2d(), node);
-    case LayerKind::kAveragePooling2D:
-      return InferPooling2D(inputs[0], layer->mutable_average_pooling2d(), node);
+    case LayerKind::kInput: return InferInput(node);
+    case LayerKind::kRescaling: return InferRescaling(node);
+    case LayerKind::kConv2D: return InferConv2D(inputs[0], node, variables);
+    case LayerKind::kDepthwiseConv2D: return InferDepthwiseConv2D(inputs[0], node, variables);
+    case LayerKind::kBatchNormalization: return InferBatchNormalization(inputs[0], node, variables);
+    case LayerKind::kActivation: return InferActivation(node);
+    case LayerKind::kMaxPooling2D: return InferPooling2D(inputs[0], layer->mutable_max_pooling2d(), node);
+    case LayerKind::kAveragePooling2D: return InferPooling2D(inputs[0], layer->mutable_average_pooling2d(), node);
     case LayerKind::kGlobalAveragePooling2D:
       CAIRN_RETURN_IF_ERROR(NeedImage(inputs[0]));
       node->output = {inputs[0][2]};
       return absl::OkStatus();
     case LayerKind::kAdd:
     case LayerKind::kAverage:
-    case LayerKind::kMaximum:
-      return NeedOneShape(inputs);
-    case LayerKind::kConcatenate:
-      return InferConcatenate(inputs, node);
-    case LayerKind::kFlatten:
-      node->output = {NumElements(inputs[0])};
-      return absl::OkStatus();
-    case LayerKind::kDense:
-      return InferDense(inputs[0], node, variables);
-    case LayerKind::kDropout:
-      return NeedRate("rate", layer->dropout().rate());
-    case LayerKind::kZeroPadding2D:
-      return InferZeroPadding2D(inputs[0], node);
-    case LayerKind::kLayerNormalization:
-      return InferLayerNormalization(inputs[0], node, variables);
-    case LayerKind::kGroupNormalization:
-      return InferGroupNormalization(inputs[0], node, variables);
-    case LayerKind::kEmbedding:
-      return InferEmbedding(inputs[0], node, variables);
+    case LayerKind::kMaximum: return NeedOneShape(inputs);
+    case LayerKind::kConcatenate: return InferConcatenate(inputs, node);
+    case LayerKind::kFlatten: node->output = {NumElements(inputs[0])}; return absl::OkStatus();
+    case LayerKind::kDense: return InferDense(inputs[0], node, variables);
+    case LayerKind::kDropout: return NeedRate("rate", layer->dropout().rate());
+    case LayerKind::kZeroPadding2D: return InferZeroPadding2D(inputs[0], node);
+    case LayerKind::kLayerNormalization: return InferLayerNormalization(inputs[0], node, variables);
+    case LayerKind::kGroupNormalization: return InferGroupNormalization(inputs[0], node, variables);
+    case LayerKind::kEmbedding: return InferEmbedding(inputs[0], node, variables);
     case LayerKind::kGlobalAveragePooling1D:
       CAIRN_RETURN_IF_ERROR(NeedSequence(inputs[0]));
       node->output = {inputs[0][1]};
       return absl::OkStatus();
-    case LayerKind::kMaxPooling1D:
-      return InferPooling1D(inputs[0], layer->mutable_max_pooling1d(), node);
-    case LayerKind::kAveragePooling1D:
-      return InferPooling1D(inputs[0], layer->mutable_average_pooling1d(), node);
-    case LayerKind::kConv1D:
-      return InferConv1D(inputs[0], node, variables);
-    case LayerKind::kSeparableConv2D:
-      return InferSeparableConv2D(inputs[0], node, variables);
-    case LayerKind::kConv2DTranspose:
-      return InferConv2DTranspose(inputs[0], node, variables);
-    case LayerKind::kUpSampling2D:
-      return InferUpSampling2D(inputs[0], node);
+    case LayerKind::kMaxPooling1D: return InferPooling1D(inputs[0], layer->mutable_max_pooling1d(), node);
+    case LayerKind::kAveragePooling1D: return InferPooling1D(inputs[0], layer->mutable_average_pooling1d(), node);
+    case LayerKind::kConv1D: return InferConv1D(inputs[0], node, variables);
+    case LayerKind::kSeparableConv2D: return InferSeparableConv2D(inputs[0], node, variables);
+    case LayerKind::kConv2DTranspose: return InferConv2DTranspose(inputs[0], node, variables);
+    case LayerKind::kUpSampling2D: return InferUpSampling2D(inputs[0], node);
     case LayerKind::kSpatialDropout2D:
       CAIRN_RETURN_IF_ERROR(NeedImage(inputs[0]));
       return NeedRate("rate", layer->spatial_dropout2d().rate());
-    case LayerKind::kReshape:
-      return InferReshape(inputs[0], node);
-    case LayerKind::kPermute:
-      return InferPermute(inputs[0], node);
-    case LayerKind::kMultiply:
-      return InferMultiply(inputs, node);
-    case LayerKind::kMultiHeadAttention:
-      return InferMultiHeadAttention(inputs, node, variables);
+    case LayerKind::kReshape: return InferReshape(inputs[0], node);
+    case LayerKind::kPermute: return InferPermute(inputs[0], node);
+    case LayerKind::kMultiply: return InferMultiply(inputs, node);
+    case LayerKind::kMultiHeadAttention: return InferMultiHeadAttention(inputs, node, variables);
   }
   return absl::InternalError("a layer kind without inference");
 }

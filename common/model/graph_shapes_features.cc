@@ -29,7 +29,8 @@ absl::Status InferEmbedding(const Shape& input, Node* node, std::vector<Variable
                                            embedding->mutable_embeddings_initializer()));
   CAIRN_RETURN_IF_ERROR(AddVariable(*node, "embeddings", {embedding->input_dim(), embedding->output_dim()},
                                     embedding->embeddings_initializer(), variables));
-  return Regularize("embeddings_regularizer", embedding->has_embeddings_regularizer(), embedding->embeddings_regularizer(), variables);
+  return Regularize("embeddings_regularizer", embedding->has_embeddings_regularizer(),
+                    embedding->embeddings_regularizer(), variables);
 }
 
 // Inputs: query, value and, if it is not the value, key.
@@ -63,10 +64,12 @@ absl::Status InferMultiHeadAttention(absl::Span<const Shape> inputs, Node* node,
   };
   for (const auto& p : projections) {
     CAIRN_RETURN_IF_ERROR(AddVariable(*node, p.kernel, p.kernel_shape, mha->kernel_initializer(), variables));
-    CAIRN_RETURN_IF_ERROR(Regularize("kernel_regularizer", mha->has_kernel_regularizer(), mha->kernel_regularizer(), variables));
+    CAIRN_RETURN_IF_ERROR(
+        Regularize("kernel_regularizer", mha->has_kernel_regularizer(), mha->kernel_regularizer(), variables));
     if (!mha->use_bias()) continue;
     CAIRN_RETURN_IF_ERROR(AddVariable(*node, p.bias, p.bias_shape, mha->bias_initializer(), variables));
-    CAIRN_RETURN_IF_ERROR(Regularize("bias_regularizer", mha->has_bias_regularizer(), mha->bias_regularizer(), variables));
+    CAIRN_RETURN_IF_ERROR(
+        Regularize("bias_regularizer", mha->has_bias_regularizer(), mha->bias_regularizer(), variables));
   }
   return absl::OkStatus();
 }

@@ -68,9 +68,11 @@ absl::Status InferConv2D(const Shape& input, Node* node, std::vector<Variable>* 
 absl::Status InferConv1D(const Shape& input, Node* node, std::vector<Variable>* variables) {
   v1::Conv1D* conv = node->layer.mutable_conv1d();
   CAIRN_RETURN_IF_ERROR(NeedSequence(input));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t kernel, ReadOne("kernel_size", 0, conv->kernel_size() != 0, conv->kernel_size()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t kernel,
+                         ReadOne("kernel_size", 0, conv->kernel_size() != 0, conv->kernel_size()));
   CAIRN_ASSIGN_OR_RETURN(const int32_t strides, ReadOne("strides", 1, conv->has_strides(), conv->strides()));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t dilation, ReadOne("dilation_rate", 1, conv->has_dilation_rate(), conv->dilation_rate()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t dilation,
+                         ReadOne("dilation_rate", 1, conv->has_dilation_rate(), conv->dilation_rate()));
   conv->set_strides(strides);
   conv->set_dilation_rate(dilation);
   node->window.kernel[1] = kernel;
@@ -161,8 +163,10 @@ absl::Status InferPooling2D(const Shape& input, v1::Pooling2D* pooling, Node* no
 
 absl::Status InferPooling1D(const Shape& input, v1::Pooling1D* pooling, Node* node) {
   CAIRN_RETURN_IF_ERROR(NeedSequence(input));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t pool_size, ReadOne("pool_size", 2, pooling->has_pool_size(), pooling->pool_size()));
-  CAIRN_ASSIGN_OR_RETURN(const int32_t strides, ReadOne("strides", pool_size, pooling->has_strides(), pooling->strides()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t pool_size,
+                         ReadOne("pool_size", 2, pooling->has_pool_size(), pooling->pool_size()));
+  CAIRN_ASSIGN_OR_RETURN(const int32_t strides,
+                         ReadOne("strides", pool_size, pooling->has_strides(), pooling->strides()));
   pooling->set_pool_size(pool_size);
   pooling->set_strides(strides);
   node->window.kernel[1] = pool_size;
@@ -177,11 +181,8 @@ absl::Status InferZeroPadding2D(const Shape& input, Node* node) {
   const Numbers given = *padding;
   int32_t top = 1, bottom = 1, left = 1, right = 1;
   switch (given.size()) {
-    case 0:
-      break;
-    case 1:
-      top = bottom = left = right = given[0];
-      break;
+    case 0: break;
+    case 1: top = bottom = left = right = given[0]; break;
     case 2:
       top = bottom = given[0];
       left = right = given[1];
@@ -218,7 +219,8 @@ absl::Status InferUpSampling2D(const Shape& input, Node* node) {
   if (!v1::UpSampling2D::Interpolation_IsValid(layer->interpolation())) {
     return Bad("interpolation ", static_cast<int>(layer->interpolation()), " is not known; use NEAREST or BILINEAR");
   }
-  if (layer->interpolation() == v1::UpSampling2D::INTERPOLATION_UNSPECIFIED) layer->set_interpolation(v1::UpSampling2D::NEAREST);
+  if (layer->interpolation() == v1::UpSampling2D::INTERPOLATION_UNSPECIFIED)
+    layer->set_interpolation(v1::UpSampling2D::NEAREST);
   for (int i = 0; i < 2; ++i) node->output[i] = input[i] * size[i];
   return absl::OkStatus();
 }

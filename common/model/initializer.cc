@@ -21,8 +21,8 @@ constexpr uint32_t kRedrawsMax = 64;
 
 enum class Law { kConstant, kUniform, kNormal, kTruncatedNormal };
 
-// An element is center + scale * (a draw of [-1, 1), or of the standard normal), or the constant `center`. Uniform ones are below
-// `end`, also after they were rounded to float32.
+// An element is center + scale * (a draw of [-1, 1), or of the standard normal), or the constant `center`. Uniform ones
+// are below `end`, also after they were rounded to float32.
 struct Distribution {
   Law law = Law::kConstant;
   double center = 0, scale = 0;
@@ -33,12 +33,9 @@ struct Distribution {
 Distribution VarianceScaling(double gain, double fan, v1::Initializer::Distribution distribution) {
   const double variance = gain / std::max(1.0, fan);
   switch (distribution) {
-    case v1::Initializer::DISTRIBUTION_UNIFORM:
-      return {Law::kUniform, 0, std::sqrt(3.0 * variance)};
-    case v1::Initializer::DISTRIBUTION_UNTRUNCATED_NORMAL:
-      return {Law::kNormal, 0, std::sqrt(variance)};
-    default:
-      return {Law::kTruncatedNormal, 0, std::sqrt(variance) / kTruncatedStddev};
+    case v1::Initializer::DISTRIBUTION_UNIFORM: return {Law::kUniform, 0, std::sqrt(3.0 * variance)};
+    case v1::Initializer::DISTRIBUTION_UNTRUNCATED_NORMAL: return {Law::kNormal, 0, std::sqrt(variance)};
+    default: return {Law::kTruncatedNormal, 0, std::sqrt(variance) / kTruncatedStddev};
   }
 }
 
@@ -49,24 +46,15 @@ Distribution DistributionOf(const Variable& variable) {
   const auto uniform = v1::Initializer::DISTRIBUTION_UNIFORM;
   const auto normal = v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL;
   switch (given.kind()) {
-    case v1::Initializer::ZEROS:
-      return {Law::kConstant, 0.0};
-    case v1::Initializer::ONES:
-      return {Law::kConstant, 1.0};
-    case v1::Initializer::CONSTANT:
-      return {Law::kConstant, given.value()};
-    case v1::Initializer::GLOROT_UNIFORM:
-      return VarianceScaling(1.0, fan_avg, uniform);
-    case v1::Initializer::GLOROT_NORMAL:
-      return VarianceScaling(1.0, fan_avg, normal);
-    case v1::Initializer::HE_UNIFORM:
-      return VarianceScaling(2.0, fan_in, uniform);
-    case v1::Initializer::HE_NORMAL:
-      return VarianceScaling(2.0, fan_in, normal);
-    case v1::Initializer::LECUN_UNIFORM:
-      return VarianceScaling(1.0, fan_in, uniform);
-    case v1::Initializer::LECUN_NORMAL:
-      return VarianceScaling(1.0, fan_in, normal);
+    case v1::Initializer::ZEROS: return {Law::kConstant, 0.0};
+    case v1::Initializer::ONES: return {Law::kConstant, 1.0};
+    case v1::Initializer::CONSTANT: return {Law::kConstant, given.value()};
+    case v1::Initializer::GLOROT_UNIFORM: return VarianceScaling(1.0, fan_avg, uniform);
+    case v1::Initializer::GLOROT_NORMAL: return VarianceScaling(1.0, fan_avg, normal);
+    case v1::Initializer::HE_UNIFORM: return VarianceScaling(2.0, fan_in, uniform);
+    case v1::Initializer::HE_NORMAL: return VarianceScaling(2.0, fan_in, normal);
+    case v1::Initializer::LECUN_UNIFORM: return VarianceScaling(1.0, fan_in, uniform);
+    case v1::Initializer::LECUN_NORMAL: return VarianceScaling(1.0, fan_in, normal);
     case v1::Initializer::VARIANCE_SCALING: {
       const bool out = given.mode() == v1::Initializer::FAN_OUT, average = given.mode() == v1::Initializer::FAN_AVG;
       return VarianceScaling(Decimal(given.scale()), out ? fan_out : average ? fan_avg : fan_in, given.distribution());
@@ -75,12 +63,10 @@ Distribution DistributionOf(const Variable& variable) {
       const double from = Decimal(given.minval()), to = Decimal(given.maxval());
       return {Law::kUniform, (from + to) / 2, (to - from) / 2, given.maxval()};
     }
-    case v1::Initializer::RANDOM_NORMAL:
-      return {Law::kNormal, Decimal(given.mean()), Decimal(given.stddev())};
+    case v1::Initializer::RANDOM_NORMAL: return {Law::kNormal, Decimal(given.mean()), Decimal(given.stddev())};
     case v1::Initializer::TRUNCATED_NORMAL:
       return {Law::kTruncatedNormal, Decimal(given.mean()), Decimal(given.stddev())};
-    default:
-      break;
+    default: break;
   }
   CAIRN_CHECK(false, "Graph::Build resolves every initializer");
   return {};

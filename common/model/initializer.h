@@ -1,4 +1,5 @@
-// Initial values as a pure function of (seed, variable, element): a ps computes those of its partitions without anyone's help.
+// Initial values as a pure function of (seed, variable, element): a ps computes those of its partitions without
+// anyone's help.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
 #include "common/model/optimizer_check.h"
-#include "common/model/strategy_check.h"
 #include "common/model/step_check.h"
+#include "common/model/strategy_check.h"
 
 namespace cairn {
 namespace {
@@ -40,9 +40,11 @@ absl::Status CheckName(v1::JobSpec* spec) {
   });
   if (plain && spec->name().size() <= kJobNameBytesMax) {
     // What the commands take for a job's number, or for a flag.
-    const bool number = std::all_of(spec->name().begin(), spec->name().end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
+    const bool number =
+        std::all_of(spec->name().begin(), spec->name().end(), [](unsigned char c) { return absl::ascii_isdigit(c); });
     if (!number && spec->name()[0] != '-') return absl::OkStatus();
-    return Bad("name: \"", spec->name(), "\" would be taken for ", number ? "a job's number" : "a flag", "; put a letter before it");
+    return Bad("name: \"", spec->name(), "\" would be taken for ", number ? "a job's number" : "a flag",
+               "; put a letter before it");
   }
   return Bad("name: it may have letters, digits, '-', '_' and '.', at most ", kJobNameBytesMax, "; choose another");
 }
@@ -164,7 +166,8 @@ absl::Status CheckMetrics(v1::JobSpec* spec, int64_t outputs) {
       if (metric->has_k()) return Bad("metrics[", i, "].k: only for TOP_K_ACCURACY; leave it away");
       continue;
     }
-    CAIRN_RETURN_IF_ERROR(AtLeastOne(absl::StrCat("metrics[", i, "].k"), metric->has_k(), metric->k(), absl::StrCat(kTopKDefault)));
+    CAIRN_RETURN_IF_ERROR(
+        AtLeastOne(absl::StrCat("metrics[", i, "].k"), metric->has_k(), metric->k(), absl::StrCat(kTopKDefault)));
     if (!metric->has_k()) metric->set_k(kTopKDefault);
     if (metric->k() > outputs) {
       return Bad("metrics[", i, "].k: ", metric->k(), " is more than the model's ", outputs,
@@ -205,7 +208,8 @@ absl::Status CheckCounts(v1::JobSpec* spec) {
     return Bad("batch_size: ", spec->batch_size(), " is less than the ", spec->replicas(),
                " replicas that share each batch; use a larger batch_size or fewer replicas");
   }
-  CAIRN_RETURN_IF_ERROR(AtLeastOne("steps_per_epoch", spec->has_steps_per_epoch(), spec->steps_per_epoch(), "all batches of the data"));
+  CAIRN_RETURN_IF_ERROR(
+      AtLeastOne("steps_per_epoch", spec->has_steps_per_epoch(), spec->steps_per_epoch(), "all batches of the data"));
   CAIRN_RETURN_IF_ERROR(AtLeastOne("validation_freq", spec->has_validation_freq(), spec->validation_freq(), "1"));
   if (!spec->has_validation_freq()) spec->set_validation_freq(1);
   if (spec->validation_by() == v1::VALIDATION_BY_UNSPECIFIED) spec->set_validation_by(v1::BY_REPLICAS);
@@ -227,10 +231,12 @@ absl::Status CheckPartitions(const v1::JobSpec& spec, const Graph& graph) {
 
 absl::Status CheckCluster(v1::JobSpec* spec) {
   if (!v1::DataType_IsValid(spec->wire_dtype())) {
-    return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()), " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
+    return Bad("wire_dtype: ", static_cast<int>(spec->wire_dtype()),
+               " is not known; use FLOAT32, BFLOAT16, FLOAT16 or INT8");
   }
   if (spec->wire_dtype() == v1::DATA_TYPE_UNSPECIFIED) spec->set_wire_dtype(v1::FLOAT32);
-  CAIRN_RETURN_IF_ERROR(AtLeastOne("threads_per_replica", spec->has_threads_per_replica(), spec->threads_per_replica(), "1"));
+  CAIRN_RETURN_IF_ERROR(
+      AtLeastOne("threads_per_replica", spec->has_threads_per_replica(), spec->threads_per_replica(), "1"));
   if (spec->threads_per_replica() > kThreadsPerReplicaMax) {
     return Bad("threads_per_replica: ", spec->threads_per_replica(), " is not within 1 .. ", kThreadsPerReplicaMax,
                "; use 1, unless a worker has more cores than slots");
@@ -281,7 +287,8 @@ std::string Example(const v1::DataInfo& data) {
 }
 
 const char* OtherLabels(const v1::DataInfo& data) {
-  return data.format() == v1::Data::TFRECORD ? "name another feature in data.tfrecord.label" : "another data.label_column";
+  return data.format() == v1::Data::TFRECORD ? "name another feature in data.tfrecord.label"
+                                             : "another data.label_column";
 }
 
 absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
@@ -291,12 +298,13 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
   const int64_t units = output.output[0];
   if (IsCategorical(kind)) {
     if (data.classes() == 0) {
-      return Bad("loss.kind: ", name, " needs class numbers, but the labels of ", data.path(),
-                 " are plain numbers", Example(data), "; mend them, use MEAN_SQUARED_ERROR, or ", OtherLabels(data));
+      return Bad("loss.kind: ", name, " needs class numbers, but the labels of ", data.path(), " are plain numbers",
+                 Example(data), "; mend them, use MEAN_SQUARED_ERROR, or ", OtherLabels(data));
     }
     if (units >= data.classes()) return absl::OkStatus();
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has ", data.classes(),
-               " classes", Example(data), "; set units: ", data.classes(), data.deciding_label().empty() ? "" : ", or mend the label");
+               " classes", Example(data), "; set units: ", data.classes(),
+               data.deciding_label().empty() ? "" : ", or mend the label");
   }
   if (units != 1) {
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",
@@ -319,7 +327,9 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   if (job.graph.trainable_parameters() == 0) {
     for (const Variable& v : job.graph.variables()) {
       if (v.kind != VariableKind::kFrozen) continue;
-      return Bad("model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the last");
+      return Bad(
+          "model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the "
+          "last");
     }
     return Bad("model.layers: no layer has anything to train; add a dense or conv2d layer");
   }
@@ -376,18 +386,14 @@ int64_t DefaultPartitionBytes(int64_t space_size, int ps) {
 std::string MetricName(const v1::JobSpec& spec, int metric) {
   CAIRN_CHECK(metric >= 0 && metric < spec.metrics_size(), "a metric of the job");
   switch (spec.metrics(metric).kind()) {
-    case v1::Metric::ACCURACY:
-      return "accuracy";
+    case v1::Metric::ACCURACY: return "accuracy";
     case v1::Metric::TOP_K_ACCURACY: {
       const int32_t k = spec.metrics(metric).k();
       return absl::StrCat("top_", k == 0 ? kTopKDefault : k, "_accuracy");
     }
-    case v1::Metric::MEAN_ABSOLUTE_ERROR:
-      return "mean_absolute_error";
-    case v1::Metric::ROOT_MEAN_SQUARED_ERROR:
-      return "root_mean_squared_error";
-    default:
-      return "unknown";
+    case v1::Metric::MEAN_ABSOLUTE_ERROR: return "mean_absolute_error";
+    case v1::Metric::ROOT_MEAN_SQUARED_ERROR: return "root_mean_squared_error";
+    default: return "unknown";
   }
 }
 

@@ -59,7 +59,8 @@ absl::Status CheckArguments(const char* field, const v1::Initializer& i) {
     return Bad(field, ".mode ", static_cast<int>(i.mode()), " is not known; use FAN_IN, FAN_OUT or FAN_AVG");
   }
   if (!v1::Initializer::Distribution_IsValid(i.distribution())) {
-    return Bad(field, ".distribution ", static_cast<int>(i.distribution()), " is not known; use DISTRIBUTION_UNIFORM, say");
+    return Bad(field, ".distribution ", static_cast<int>(i.distribution()),
+               " is not known; use DISTRIBUTION_UNIFORM, say");
   }
   return absl::OkStatus();
 }
@@ -151,12 +152,12 @@ absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallbac
       }
       if (i.scale() > 0) return absl::OkStatus();
       return bad("scale ", i.scale(), " is not positive; use a number such as 2");
-    default:
-      return absl::OkStatus();
+    default: return absl::OkStatus();
   }
 }
 
-absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer, std::vector<Variable>* variables) {
+absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer,
+                        std::vector<Variable>* variables) {
   if (!given) return absl::OkStatus();
   for (const auto& [name, factor] : {std::pair("l1", regularizer.l1()), std::pair("l2", regularizer.l2())}) {
     if (!(factor >= 0 && std::isfinite(factor))) {

@@ -43,7 +43,8 @@ absl::Status ResolvePadding(v1::Padding* padding);
 absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer);
 v1::Initializer OfKind(v1::Initializer::Kind kind);
 // Gives the newest variable the regularizer that the layer's field holds, if any.
-absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer, std::vector<Variable>* variables);
+absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer,
+                        std::vector<Variable>* variables);
 
 template <typename Layer>
 absl::Status ReadPadding(Layer* layer) {
@@ -103,11 +104,13 @@ absl::Status AddScaleAndCenter(const Node& node, int64_t channels, Layer* layer,
   if (!layer->has_scale()) layer->set_scale(true);
   if (layer->scale()) {
     CAIRN_RETURN_IF_ERROR(AddVariable(node, "gamma", {channels}, OfKind(v1::Initializer::ONES), variables));
-    CAIRN_RETURN_IF_ERROR(Regularize("gamma_regularizer", layer->has_gamma_regularizer(), layer->gamma_regularizer(), variables));
+    CAIRN_RETURN_IF_ERROR(
+        Regularize("gamma_regularizer", layer->has_gamma_regularizer(), layer->gamma_regularizer(), variables));
   }
   if (layer->center()) {
     CAIRN_RETURN_IF_ERROR(AddVariable(node, "beta", {channels}, OfKind(v1::Initializer::ZEROS), variables));
-    CAIRN_RETURN_IF_ERROR(Regularize("beta_regularizer", layer->has_beta_regularizer(), layer->beta_regularizer(), variables));
+    CAIRN_RETURN_IF_ERROR(
+        Regularize("beta_regularizer", layer->has_beta_regularizer(), layer->beta_regularizer(), variables));
   }
   return absl::OkStatus();
 }

@@ -75,10 +75,8 @@ float LearningRateAt(const v1::Optimizer& optimizer, int64_t step) {
   const double rate = Decimal(optimizer.learning_rate());
   switch (s.kind_case()) {
     case v1::LearningRateSchedule::KIND_NOT_SET:
-    case v1::LearningRateSchedule::kConstant:
-      return optimizer.learning_rate();
-    case v1::LearningRateSchedule::kPiecewiseConstantDecay:
-      return Piecewise(s.piecewise_constant_decay(), step);
+    case v1::LearningRateSchedule::kConstant: return optimizer.learning_rate();
+    case v1::LearningRateSchedule::kPiecewiseConstantDecay: return Piecewise(s.piecewise_constant_decay(), step);
     case v1::LearningRateSchedule::kExponentialDecay: {
       const v1::ExponentialDecay& e = s.exponential_decay();
       const double p = Progress(step, e.decay_steps(), e.staircase());
@@ -90,8 +88,7 @@ float LearningRateAt(const v1::Optimizer& optimizer, int64_t step) {
       const v1::InverseTimeDecay& d = s.inverse_time_decay();
       return static_cast<float>(rate / (1 + Decimal(d.decay_rate()) * Progress(step, d.decay_steps(), d.staircase())));
     }
-    case v1::LearningRateSchedule::kCosineDecay:
-      return static_cast<float>(CosineFrom(s.cosine_decay(), rate, step));
+    case v1::LearningRateSchedule::kCosineDecay: return static_cast<float>(CosineFrom(s.cosine_decay(), rate, step));
     case v1::LearningRateSchedule::kCosineDecayRestarts:
       return static_cast<float>(Restarts(s.cosine_decay_restarts(), rate, step));
   }

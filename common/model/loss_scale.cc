@@ -21,13 +21,14 @@ std::optional<LossScaleRule> LossScaleRuleOf(const v1::JobSpec& spec) {
 absl::Status ResolveLossScaling(v1::JobSpec* spec) {
   if (spec->compute_dtype() != v1::FLOAT16) {
     if (!spec->has_loss_scaling()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("loss_scaling: gradients of compute_dtype ", v1::DataType_Name(spec->compute_dtype()),
-                     " need no scale; leave it out, or use compute_dtype FLOAT16"));
+    return absl::InvalidArgumentError(absl::StrCat("loss_scaling: gradients of compute_dtype ",
+                                                   v1::DataType_Name(spec->compute_dtype()),
+                                                   " need no scale; leave it out, or use compute_dtype FLOAT16"));
   }
   if (spec->backup_replicas() > 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("backup_replicas: ", spec->backup_replicas(), " with compute_dtype FLOAT16 is not supported: whether a step is ",
+        absl::StrCat("backup_replicas: ", spec->backup_replicas(),
+                     " with compute_dtype FLOAT16 is not supported: whether a step is ",
                      "left out must not depend on which gradients came first; use 0, BFLOAT16 or FLOAT32"));
   }
   v1::LossScaling& scaling = *spec->mutable_loss_scaling();
@@ -35,12 +36,14 @@ absl::Status ResolveLossScaling(v1::JobSpec* spec) {
   int exponent = 0;
   if (!IsLossScale(scaling.initial_scale()) || std::frexp(scaling.initial_scale(), &exponent) != 0.5f) {
     return absl::InvalidArgumentError(absl::StrCat("loss_scaling.initial_scale: ", scaling.initial_scale(),
-                                                   " is no power of two from 1 to ", static_cast<int64_t>(kLossScaleMax),
-                                                   "; use one such as 32768"));
+                                                   " is no power of two from 1 to ",
+                                                   static_cast<int64_t>(kLossScaleMax), "; use one such as 32768"));
   }
   const std::string otherwise = absl::StrCat(LossScaleRule().growth_steps);
-  CAIRN_RETURN_IF_ERROR(AtLeastOne("loss_scaling.dynamic_growth_steps", scaling.has_dynamic_growth_steps(), scaling.dynamic_growth_steps(), otherwise));
-  if (!scaling.has_dynamic_growth_steps()) scaling.set_dynamic_growth_steps(static_cast<int32_t>(LossScaleRule().growth_steps));
+  CAIRN_RETURN_IF_ERROR(AtLeastOne("loss_scaling.dynamic_growth_steps", scaling.has_dynamic_growth_steps(),
+                                   scaling.dynamic_growth_steps(), otherwise));
+  if (!scaling.has_dynamic_growth_steps())
+    scaling.set_dynamic_growth_steps(static_cast<int32_t>(LossScaleRule().growth_steps));
   return absl::OkStatus();
 }
 
@@ -77,7 +80,8 @@ std::vector<ClipScope> StepScopesOf(const Graph& graph, const v1::JobSpec& spec,
     all.id = kFiniteScope;
     all.numbers = static_cast<uint64_t>(end - begin);
     all.total = static_cast<uint64_t>(graph.space_size());
-    // Moving averages are not scaled: whatever they are, another scale would not help. All partitions take part, of whatever they consist.
+    // Moving averages are not scaled: whatever they are, another scale would not help. All partitions take part, of
+    // whatever they consist.
     int64_t from = 0;
     for (const Variable& v : graph.variables()) {
       if (v.kind != VariableKind::kMovingAverage) continue;

@@ -1,8 +1,9 @@
 // Dynamic loss scaling of FLOAT16 jobs (JobSpec.loss_scaling), with the rule of Keras' LossScaleOptimizer.
 //
-// Pure functions and a plain value. The scale is a part of every partition's state: it goes with the values through the log, backups, images and
-// checkpoints, and is told with them (VALUES). In a synchronous job whether a step's gradient is finite is found out as a norm that spans partitions
-// is (clip_norm.h): all of them leave a step out, or none, and their states are the same at the same version.
+// Pure functions and a plain value. The scale is a part of every partition's state: it goes with the values through the
+// log, backups, images and checkpoints, and is told with them (VALUES). In a synchronous job whether a step's gradient
+// is finite is found out as a norm that spans partitions is (clip_norm.h): all of them leave a step out, or none, and
+// their states are the same at the same version.
 #pragma once
 
 #include <cstdint>
@@ -40,15 +41,15 @@ struct LossScale {
   static LossScale From(const LossScaleRule& rule, const v1::LossScaleState& state);
   v1::LossScaleState ToProto() const;
 
-  // An update whose gradient was computed with the scale `used` was made, or left out. Asynchronous replicas compute with older scales: of
-  // several gradients that one scale was too large for, the first halves it.
+  // An update whose gradient was computed with the scale `used` was made, or left out. Asynchronous replicas compute
+  // with older scales: of several gradients that one scale was too large for, the first halves it.
   void Update(const LossScaleRule& rule, float used, bool finite);
 
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-// What is measured of a step's gradient before it is applied: the scopes of clipping, and that all numbers but moving averages are finite where the
-// job has a loss scale.
+// What is measured of a step's gradient before it is applied: the scopes of clipping, and that all numbers but moving
+// averages are finite where the job has a loss scale.
 std::vector<ClipScope> StepScopesOf(const Graph& graph, const v1::JobSpec& spec, int64_t begin, int64_t end);
 
 }  // namespace cairn

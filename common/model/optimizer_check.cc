@@ -74,7 +74,8 @@ absl::Status CheckWeightDecay(const v1::Optimizer& optimizer) {
     }
   }
   if (!optimizer.exclude_from_weight_decay().empty() && WeightDecayOf(optimizer) == 0) {
-    return Bad("optimizer.exclude_from_weight_decay: there is no weight decay to exclude from; set optimizer.weight_decay");
+    return Bad(
+        "optimizer.exclude_from_weight_decay: there is no weight decay to exclude from; set optimizer.weight_decay");
   }
   return absl::OkStatus();
 }
@@ -118,8 +119,10 @@ absl::Status CheckOptimizerAgainstJob(const v1::JobSpec& spec, const Graph& grap
   const bool may_stop = std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
                                     [](const v1::Callback& c) { return c.has_early_stopping(); });
   if (may_stop && optimizer.has_ema() && optimizer.ema().overwrite_frequency() == 0) {
-    return Bad("optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should become "
-               "the weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away");
+    return Bad(
+        "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average "
+        "should become "
+        "the weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away");
   }
   for (const std::string& text : optimizer.exclude_from_weight_decay()) {
     const Variable* first = nullptr;
@@ -130,8 +133,8 @@ absl::Status CheckOptimizerAgainstJob(const v1::JobSpec& spec, const Graph& grap
       found = found || v.name.find(text) != std::string::npos;
     }
     if (found || first == nullptr) continue;
-    return Bad("optimizer.exclude_from_weight_decay: \"", text, "\" is part of no trainable variable's name; they are like \"",
-               first->name, "\"");
+    return Bad("optimizer.exclude_from_weight_decay: \"", text,
+               "\" is part of no trainable variable's name; they are like \"", first->name, "\"");
   }
   return absl::OkStatus();
 }
@@ -143,15 +146,9 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
       learning_rate = 0.01f;
       CAIRN_RETURN_IF_ERROR(ResolveSgd(optimizer->sgd(), warnings));
       break;
-    case v1::Optimizer::kAdagrad:
-      CAIRN_RETURN_IF_ERROR(ResolveAdagrad(optimizer->mutable_adagrad()));
-      break;
-    case v1::Optimizer::kRmsprop:
-      CAIRN_RETURN_IF_ERROR(ResolveRmsProp(optimizer->mutable_rmsprop()));
-      break;
-    case v1::Optimizer::kAdam:
-      CAIRN_RETURN_IF_ERROR(ResolveAdam("adam", optimizer->mutable_adam()));
-      break;
+    case v1::Optimizer::kAdagrad: CAIRN_RETURN_IF_ERROR(ResolveAdagrad(optimizer->mutable_adagrad())); break;
+    case v1::Optimizer::kRmsprop: CAIRN_RETURN_IF_ERROR(ResolveRmsProp(optimizer->mutable_rmsprop())); break;
+    case v1::Optimizer::kAdam: CAIRN_RETURN_IF_ERROR(ResolveAdam("adam", optimizer->mutable_adam())); break;
     case v1::Optimizer::kAdamw: {
       v1::AdamW* adamw = optimizer->mutable_adamw();
       if (!adamw->has_weight_decay()) adamw->set_weight_decay(0.004f);
@@ -159,8 +156,7 @@ absl::Status ResolveOptimizer(v1::Optimizer* optimizer, std::vector<std::string>
       CAIRN_RETURN_IF_ERROR(NotNegative("adamw.weight_decay", adamw->weight_decay(), 0.004f));
       break;
     }
-    case v1::Optimizer::KIND_NOT_SET:
-      return Bad("optimizer: missing; use optimizer { adam {} }, say");
+    case v1::Optimizer::KIND_NOT_SET: return Bad("optimizer: missing; use optimizer { adam {} }, say");
   }
   CAIRN_RETURN_IF_ERROR(ResolveSchedule(optimizer));
   if (!optimizer->has_learning_rate()) optimizer->set_learning_rate(learning_rate);

@@ -14,20 +14,16 @@ std::vector<std::string> RuleSlots(const v1::Optimizer& optimizer) {
     case v1::Optimizer::kSgd:
       if (optimizer.sgd().momentum() > 0) return {"momentum"};
       return {};
-    case v1::Optimizer::kAdagrad:
-      return {"accumulator"};
+    case v1::Optimizer::kAdagrad: return {"accumulator"};
     case v1::Optimizer::kRmsprop: {
       std::vector<std::string> names = {"velocity"};
       if (optimizer.rmsprop().momentum() > 0) names.push_back("momentum");
       if (optimizer.rmsprop().centered()) names.push_back("average_gradient");
       return names;
     }
-    case v1::Optimizer::kAdam:
-      return AdamSlots(optimizer.adam().amsgrad());
-    case v1::Optimizer::kAdamw:
-      return AdamSlots(optimizer.adamw().amsgrad());
-    case v1::Optimizer::KIND_NOT_SET:
-      break;
+    case v1::Optimizer::kAdam: return AdamSlots(optimizer.adam().amsgrad());
+    case v1::Optimizer::kAdamw: return AdamSlots(optimizer.adamw().amsgrad());
+    case v1::Optimizer::KIND_NOT_SET: break;
   }
   return {};
 }

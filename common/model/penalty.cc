@@ -39,7 +39,8 @@ CAIRN_VECTORIZED Sums Add(const float* __restrict w, int64_t n) {
   return sums;
 }
 
-CAIRN_VECTORIZED void AddGradient(const float* __restrict w, float* __restrict g, int64_t n, float examples, float l1, float twice_l2) {
+CAIRN_VECTORIZED void AddGradient(const float* __restrict w, float* __restrict g, int64_t n, float examples, float l1,
+                                  float twice_l2) {
   for (int64_t i = 0; i < n; ++i) {
     const float sign = static_cast<float>(w[i] > 0) - static_cast<float>(w[i] < 0);
     g[i] += examples * (l1 * sign + twice_l2 * w[i]);

@@ -1,7 +1,7 @@
 // The penalty of a model's regularizers (Regularizer in model.proto), with Keras' formulas:
 //   penalty(w) = l1 * sum(|w|) + l2 * sum(w^2)      its gradient: l1 * sign(w) + 2 * l2 * w, with sign(0) = 0
-// The gradient is added where the complete gradient of an update is: at the ps, before clipping, and at the worker where that one clips
-// (asynchronous jobs). The penalty itself is part of the loss that workers report.
+// The gradient is added where the complete gradient of an update is: at the ps, before clipping, and at the worker
+// where that one clips (asynchronous jobs). The penalty itself is part of the loss that workers report.
 //
 // Pure functions. Invariant: both have the same bits however the parameter space is cut, and on every x86-64.
 #pragma once

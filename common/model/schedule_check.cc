@@ -66,9 +66,9 @@ absl::Status CheckPiecewise(v1::Optimizer* optimizer) {
     CAIRN_RETURN_IF_ERROR(check.NotNegative(absl::StrCat("values[", i, "]"), p.values(i), 0.01f));
   }
   if (optimizer->has_learning_rate() && optimizer->learning_rate() != p.values(0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("optimizer.learning_rate: ", optimizer->learning_rate(), ", but piecewise_constant_decay begins with ",
-                     p.values(0), "; leave learning_rate away"));
+    return absl::InvalidArgumentError(absl::StrCat("optimizer.learning_rate: ", optimizer->learning_rate(),
+                                                   ", but piecewise_constant_decay begins with ", p.values(0),
+                                                   "; leave learning_rate away"));
   }
   optimizer->set_learning_rate(p.values(0));
   return absl::OkStatus();
@@ -108,10 +108,8 @@ absl::Status ResolveSchedule(v1::Optimizer* optimizer) {
   if (!optimizer->has_schedule()) return absl::OkStatus();
   v1::LearningRateSchedule* s = optimizer->mutable_schedule();
   switch (s->kind_case()) {
-    case v1::LearningRateSchedule::kConstant:
-      return absl::OkStatus();
-    case v1::LearningRateSchedule::kPiecewiseConstantDecay:
-      return CheckPiecewise(optimizer);
+    case v1::LearningRateSchedule::kConstant: return absl::OkStatus();
+    case v1::LearningRateSchedule::kPiecewiseConstantDecay: return CheckPiecewise(optimizer);
     case v1::LearningRateSchedule::kExponentialDecay: {
       const Checker check("exponential_decay");
       CAIRN_RETURN_IF_ERROR(check.Steps("decay_steps", s->exponential_decay().decay_steps()));
@@ -131,12 +129,9 @@ absl::Status ResolveSchedule(v1::Optimizer* optimizer) {
       CAIRN_RETURN_IF_ERROR(check.Steps("decay_steps", s->inverse_time_decay().decay_steps()));
       return check.Positive("decay_rate", s->inverse_time_decay().decay_rate(), 0.5f);
     }
-    case v1::LearningRateSchedule::kCosineDecay:
-      return CheckCosine(s->cosine_decay());
-    case v1::LearningRateSchedule::kCosineDecayRestarts:
-      return CheckRestarts(s->mutable_cosine_decay_restarts());
-    case v1::LearningRateSchedule::KIND_NOT_SET:
-      break;
+    case v1::LearningRateSchedule::kCosineDecay: return CheckCosine(s->cosine_decay());
+    case v1::LearningRateSchedule::kCosineDecayRestarts: return CheckRestarts(s->mutable_cosine_decay_restarts());
+    case v1::LearningRateSchedule::KIND_NOT_SET: break;
   }
   return absl::InvalidArgumentError(
       "optimizer.schedule: empty; use schedule { cosine_decay { decay_steps: 1000 } }, say, or leave it away");

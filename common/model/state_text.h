@@ -1,4 +1,5 @@
-// The states of a job: their names, as users see them in tables, logs and errors, and what they have in common. Any thread.
+// The states of a job: their names, as users see them in tables, logs and errors, and what they have in common. Any
+// thread.
 #pragma once
 
 #include "cairn/v1/job_status.pb.h"
@@ -7,24 +8,15 @@ namespace cairn {
 
 inline const char* StateText(v1::JobState state) {
   switch (state) {
-    case v1::QUEUED:
-      return "queued";
-    case v1::STARTING:
-      return "starting";
-    case v1::RUNNING:
-      return "running";
-    case v1::FINALIZING:
-      return "finalizing";
-    case v1::SUCCEEDED:
-      return "succeeded";
-    case v1::FAILED:
-      return "failed";
-    case v1::CANCELLED:
-      return "cancelled";
-    case v1::ENDED_WITH_ERRORS:
-      return "ended with errors";
-    default:
-      return "unknown";
+    case v1::QUEUED: return "queued";
+    case v1::STARTING: return "starting";
+    case v1::RUNNING: return "running";
+    case v1::FINALIZING: return "finalizing";
+    case v1::SUCCEEDED: return "succeeded";
+    case v1::FAILED: return "failed";
+    case v1::CANCELLED: return "cancelled";
+    case v1::ENDED_WITH_ERRORS: return "ended with errors";
+    default: return "unknown";
   }
 }
 

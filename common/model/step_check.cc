@@ -15,18 +15,17 @@ absl::Status Bad(const Args&... args) {
 
 absl::Status ResolveComputeType(v1::JobSpec* spec) {
   switch (spec->compute_dtype()) {
-    case v1::DATA_TYPE_UNSPECIFIED:
-      spec->set_compute_dtype(v1::FLOAT32);
-      break;
+    case v1::DATA_TYPE_UNSPECIFIED: spec->set_compute_dtype(v1::FLOAT32); break;
     case v1::FLOAT32:
     case v1::BFLOAT16:
-    case v1::FLOAT16:
-      break;
+    case v1::FLOAT16: break;
     default:
-      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()), " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
+      return Bad("compute_dtype: ", static_cast<int>(spec->compute_dtype()),
+                 " is not known; use FLOAT32, BFLOAT16 or FLOAT16");
   }
   if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::ANY);
-  if (!v1::Device_IsValid(spec->device())) return Bad("device: ", static_cast<int>(spec->device()), " is not known; use ANY, CPU or GPU");
+  if (!v1::Device_IsValid(spec->device()))
+    return Bad("device: ", static_cast<int>(spec->device()), " is not known; use ANY, CPU or GPU");
   if (spec->compute_dtype() == v1::FLOAT16 && spec->device() == v1::CPU) {
     return Bad("device: CPU does not compute compute_dtype FLOAT16; use GPU, or BFLOAT16 or FLOAT32");
   }
@@ -40,16 +39,16 @@ absl::Status ResolveStep(v1::JobSpec* spec) {
   if (!spec->has_accumulate_steps()) spec->set_accumulate_steps(1);
   const int64_t examples = int64_t{spec->batch_size()} * spec->accumulate_steps();
   if (examples > kBatchSizeMax) {
-    return Bad("accumulate_steps: ", spec->accumulate_steps(), " batches of ", spec->batch_size(), " make steps of ", examples,
-               " examples, above the limit of ", kBatchSizeMax, "; use fewer");
+    return Bad("accumulate_steps: ", spec->accumulate_steps(), " batches of ", spec->batch_size(), " make steps of ",
+               examples, " examples, above the limit of ", kBatchSizeMax, "; use fewer");
   }
   return ResolveComputeType(spec);
 }
 
 absl::Status CheckStepAgainstData(const v1::JobSpec& spec, int64_t examples, const std::string& path) {
   if (int64_t{spec.batch_size()} * spec.accumulate_steps() <= examples) return absl::OkStatus();
-  return Bad("accumulate_steps: ", spec.accumulate_steps(), " batches of ", spec.batch_size(), " are more than the ", examples,
-             " training examples of ", path, "; use fewer");
+  return Bad("accumulate_steps: ", spec.accumulate_steps(), " batches of ", spec.batch_size(), " are more than the ",
+             examples, " training examples of ", path, "; use fewer");
 }
 
 }  // namespace cairn

@@ -16,8 +16,8 @@ constexpr int64_t kFirstPartitionParts = 8;
 
 StepPlan StepPlan::Of(const v1::JobSpec& spec, int64_t examples) {
   const int32_t pieces = std::max(spec.accumulate_steps(), 1);
-  StepPlan plan = Make(examples, int64_t{spec.batch_size()} * pieces, std::max(spec.replicas(), 1), spec.steps_per_epoch(),
-                       spec.epochs(), spec.data().drop_remainder());
+  StepPlan plan = Make(examples, int64_t{spec.batch_size()} * pieces, std::max(spec.replicas(), 1),
+                       spec.steps_per_epoch(), spec.epochs(), spec.data().drop_remainder());
   plan.pieces = pieces;
   return plan;
 }
@@ -63,7 +63,8 @@ std::vector<v1::PartitionRange> CutPartitions(int64_t space_size, int64_t partit
   CAIRN_CHECK(numbers > 0 && numbers % kSpaceAlignment == 0, "partition_bytes is a multiple of 64");
   const int64_t least = numbers / kFirstPartitionParts;
   const bool room = space_size / numbers + kFirstPartitionParts <= kPartitionsMax;
-  const bool cut_first = space_size > numbers && partition_bytes >= kCutBytesMin && least % kSpaceAlignment == 0 && room;
+  const bool cut_first =
+      space_size > numbers && partition_bytes >= kCutBytesMin && least % kSpaceAlignment == 0 && room;
   std::vector<v1::PartitionRange> ranges;
   for (int64_t begin = 0, size; begin < space_size; begin += size) {
     size = cut_first && begin < numbers ? std::max(begin, least) : numbers;

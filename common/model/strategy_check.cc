@@ -17,8 +17,9 @@ absl::Status Bad(const Args&... args) {
 absl::Status CheckCentralStorage(const v1::JobSpec& spec) {
   if (spec.strategy() != v1::CENTRAL_STORAGE) return absl::OkStatus();
   if (spec.backup_replicas() > 0) {
-    return Bad("backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have "
-               "left behind; leave it away, or use MULTI_WORKER_MIRRORED");
+    return Bad(
+        "backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have "
+        "left behind; leave it away, or use MULTI_WORKER_MIRRORED");
   }
   return absl::OkStatus();
 }
@@ -38,18 +39,20 @@ absl::Status CheckLocalSync(const v1::JobSpec& spec) {
     return Bad("local_sync: ", group, " needs to know the number of replicas; set replicas to a multiple of it");
   }
   if (spec.replicas() % group != 0) {
-    return Bad("local_sync: ", group, " does not divide the ", spec.replicas(), " replicas; use a divisor, or replicas: ",
-               (spec.replicas() + group - 1) / group * group);
+    return Bad("local_sync: ", group, " does not divide the ", spec.replicas(),
+               " replicas; use a divisor, or replicas: ", (spec.replicas() + group - 1) / group * group);
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckValidation(const v1::JobSpec& spec) {
   if (spec.validation_freq_steps() < 0) {
-    return Bad("validation_freq_steps: ", spec.validation_freq_steps(), " is negative; use 1 or more, or leave it away");
+    return Bad("validation_freq_steps: ", spec.validation_freq_steps(),
+               " is negative; use 1 or more, or leave it away");
   }
   if (!v1::ValidationBy_IsValid(spec.validation_by())) {
-    return Bad("validation_by: ", static_cast<int>(spec.validation_by()), " is not known; use BY_REPLICAS or BY_EVALUATOR");
+    return Bad("validation_by: ", static_cast<int>(spec.validation_by()),
+               " is not known; use BY_REPLICAS or BY_EVALUATOR");
   }
   if (spec.validation_by() != v1::BY_EVALUATOR) return absl::OkStatus();
   if (!spec.has_checkpoints()) {
@@ -73,8 +76,8 @@ absl::Status CheckStrategyOptions(const v1::JobSpec& spec) {
 absl::Status CheckStrategyAgainstData(const v1::JobSpec& spec, const v1::DataInfo& data) {
   if (data.validation_examples() > 0) return absl::OkStatus();
   const char* field = spec.validation_by() == v1::BY_EVALUATOR ? "validation_by"
-                      : spec.validation_freq_steps() > 0        ? "validation_freq_steps"
-                                                                : nullptr;
+                      : spec.validation_freq_steps() > 0       ? "validation_freq_steps"
+                                                               : nullptr;
   if (field == nullptr) return absl::OkStatus();
   return Bad(field, ": ", data.path(), " has no validation examples; set data.validation_split, or leave it away");
 }

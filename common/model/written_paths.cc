@@ -29,7 +29,8 @@ bool StartsFromFile(const v1::JobSpec& spec) {
 std::vector<WrittenPath> WrittenPaths(const v1::JobSpec& spec) {
   std::vector<WrittenPath> all;
   const auto add = [&](WrittenPath written) {
-    const bool known = std::any_of(all.begin(), all.end(), [&](const WrittenPath& other) { return other.path == written.path; });
+    const bool known =
+        std::any_of(all.begin(), all.end(), [&](const WrittenPath& other) { return other.path == written.path; });
     if (!written.path.empty() && !known) all.push_back(std::move(written));
   };
   add({"data.cache_dir", spec.data().cache_dir(), true});

@@ -1,5 +1,5 @@
-// The files of a job beside its data, as its workers see these paths: what it begins with, and where its checkpoints, model files, logs and cached
-// examples go. Pure; any thread.
+// The files of a job beside its data, as its workers see these paths: what it begins with, and where its checkpoints,
+// model files, logs and cached examples go. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -58,23 +58,12 @@ std::string FigureText(double value) {
 std::string OptimizerText(const v1::Optimizer& optimizer) {
   const char* name = "none";
   switch (optimizer.kind_case()) {
-    case v1::Optimizer::kSgd:
-      name = "sgd";
-      break;
-    case v1::Optimizer::kAdagrad:
-      name = "adagrad";
-      break;
-    case v1::Optimizer::kRmsprop:
-      name = "rmsprop";
-      break;
-    case v1::Optimizer::kAdam:
-      name = "adam";
-      break;
-    case v1::Optimizer::kAdamw:
-      name = "adamw";
-      break;
-    case v1::Optimizer::KIND_NOT_SET:
-      break;
+    case v1::Optimizer::kSgd: name = "sgd"; break;
+    case v1::Optimizer::kAdagrad: name = "adagrad"; break;
+    case v1::Optimizer::kRmsprop: name = "rmsprop"; break;
+    case v1::Optimizer::kAdam: name = "adam"; break;
+    case v1::Optimizer::kAdamw: name = "adamw"; break;
+    case v1::Optimizer::KIND_NOT_SET: break;
   }
   return absl::StrFormat("%s, learning rate %g", name, optimizer.learning_rate());
 }
@@ -84,8 +73,8 @@ std::string NoteText(const v1::CallbackNote& note) {
 }
 
 std::string EventText(const v1::JobEvent& event, absl::TimeZone zone) {
-  return absl::StrFormat("%s %s%s", absl::FormatTime("%H:%M:%S", absl::FromUnixMillis(event.unix_ms()), zone), event.warning() ? "warning: " : "",
-                         event.text());
+  return absl::StrFormat("%s %s%s", absl::FormatTime("%H:%M:%S", absl::FromUnixMillis(event.unix_ms()), zone),
+                         event.warning() ? "warning: " : "", event.text());
 }
 
 std::string DegradedText(const v1::Degraded& degraded, absl::TimeZone zone) {

@@ -25,7 +25,7 @@ std::string ShortBytes(uint64_t bytes);                     // "1.5 MiB"
 std::string FigureText(double value);                       // "0.3012"; small ones as 1.2e-05
 std::string OptimizerText(const v1::Optimizer& optimizer);  // "adam, learning rate 0.001"
 
-std::string NoteText(const v1::CallbackNote& note);         // "epoch 7: early_stopping: val_loss did not improve ..."
+std::string NoteText(const v1::CallbackNote& note);  // "epoch 7: early_stopping: val_loss did not improve ..."
 
 // "14:03:22 worker "worker-1" is gone; replicas 1,3 go to worker "worker-0"".
 std::string EventText(const v1::JobEvent& event, absl::TimeZone zone);

@@ -62,26 +62,16 @@ class Writer {
   Json Value(const Message& m, const FieldDescriptor* f, bool defaults) const {
     const Reflection* r = m.GetReflection();
     switch (f->cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32:
-        return r->GetInt32(m, f);
-      case FieldDescriptor::CPPTYPE_INT64:
-        return r->GetInt64(m, f);
-      case FieldDescriptor::CPPTYPE_UINT32:
-        return r->GetUInt32(m, f);
-      case FieldDescriptor::CPPTYPE_UINT64:
-        return Whole(r->GetUInt64(m, f));
-      case FieldDescriptor::CPPTYPE_FLOAT:
-        return Shortest(r->GetFloat(m, f));
-      case FieldDescriptor::CPPTYPE_DOUBLE:
-        return r->GetDouble(m, f);
-      case FieldDescriptor::CPPTYPE_BOOL:
-        return r->GetBool(m, f);
-      case FieldDescriptor::CPPTYPE_ENUM:
-        return EnumName(f, r->GetEnumValue(m, f));
-      case FieldDescriptor::CPPTYPE_STRING:
-        return r->GetString(m, f);
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        return Write(r->GetMessage(m, f), defaults);
+      case FieldDescriptor::CPPTYPE_INT32: return r->GetInt32(m, f);
+      case FieldDescriptor::CPPTYPE_INT64: return r->GetInt64(m, f);
+      case FieldDescriptor::CPPTYPE_UINT32: return r->GetUInt32(m, f);
+      case FieldDescriptor::CPPTYPE_UINT64: return Whole(r->GetUInt64(m, f));
+      case FieldDescriptor::CPPTYPE_FLOAT: return Shortest(r->GetFloat(m, f));
+      case FieldDescriptor::CPPTYPE_DOUBLE: return r->GetDouble(m, f);
+      case FieldDescriptor::CPPTYPE_BOOL: return r->GetBool(m, f);
+      case FieldDescriptor::CPPTYPE_ENUM: return EnumName(f, r->GetEnumValue(m, f));
+      case FieldDescriptor::CPPTYPE_STRING: return r->GetString(m, f);
+      case FieldDescriptor::CPPTYPE_MESSAGE: return Write(r->GetMessage(m, f), defaults);
     }
     return nullptr;
   }
@@ -89,26 +79,16 @@ class Writer {
   Json Item(const Message& m, const FieldDescriptor* f, int i, bool defaults) const {
     const Reflection* r = m.GetReflection();
     switch (f->cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32:
-        return r->GetRepeatedInt32(m, f, i);
-      case FieldDescriptor::CPPTYPE_INT64:
-        return r->GetRepeatedInt64(m, f, i);
-      case FieldDescriptor::CPPTYPE_UINT32:
-        return r->GetRepeatedUInt32(m, f, i);
-      case FieldDescriptor::CPPTYPE_UINT64:
-        return Whole(r->GetRepeatedUInt64(m, f, i));
-      case FieldDescriptor::CPPTYPE_FLOAT:
-        return Shortest(r->GetRepeatedFloat(m, f, i));
-      case FieldDescriptor::CPPTYPE_DOUBLE:
-        return r->GetRepeatedDouble(m, f, i);
-      case FieldDescriptor::CPPTYPE_BOOL:
-        return r->GetRepeatedBool(m, f, i);
-      case FieldDescriptor::CPPTYPE_ENUM:
-        return EnumName(f, r->GetRepeatedEnumValue(m, f, i));
-      case FieldDescriptor::CPPTYPE_STRING:
-        return r->GetRepeatedString(m, f, i);
-      case FieldDescriptor::CPPTYPE_MESSAGE:
-        return Write(r->GetRepeatedMessage(m, f, i), defaults);
+      case FieldDescriptor::CPPTYPE_INT32: return r->GetRepeatedInt32(m, f, i);
+      case FieldDescriptor::CPPTYPE_INT64: return r->GetRepeatedInt64(m, f, i);
+      case FieldDescriptor::CPPTYPE_UINT32: return r->GetRepeatedUInt32(m, f, i);
+      case FieldDescriptor::CPPTYPE_UINT64: return Whole(r->GetRepeatedUInt64(m, f, i));
+      case FieldDescriptor::CPPTYPE_FLOAT: return Shortest(r->GetRepeatedFloat(m, f, i));
+      case FieldDescriptor::CPPTYPE_DOUBLE: return r->GetRepeatedDouble(m, f, i);
+      case FieldDescriptor::CPPTYPE_BOOL: return r->GetRepeatedBool(m, f, i);
+      case FieldDescriptor::CPPTYPE_ENUM: return EnumName(f, r->GetRepeatedEnumValue(m, f, i));
+      case FieldDescriptor::CPPTYPE_STRING: return r->GetRepeatedString(m, f, i);
+      case FieldDescriptor::CPPTYPE_MESSAGE: return Write(r->GetRepeatedMessage(m, f, i), defaults);
     }
     return nullptr;
   }

@@ -22,7 +22,9 @@ std::string Number(double value) {
   return absl::StrFormat("%.17g", value);
 }
 
-double Seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; }
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
 
 // Unix time; 0 where /proc does not say. proc(5): field 22 of stat, in ticks since the boot.
 double StartTime() {
@@ -50,7 +52,8 @@ int OpenFiles() {
 
 }  // namespace
 
-void MetricFamilies::Add(const char* type, const char* name, const char* help, const MetricLabels& labels, double value) {
+void MetricFamilies::Add(const char* type, const char* name, const char* help, const MetricLabels& labels,
+                         double value) {
   const auto [place, fresh] = places_.try_emplace(name, texts_.size());
   if (fresh) texts_.push_back(absl::StrFormat("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type));
   std::string& text = texts_[place->second];
@@ -72,7 +75,8 @@ std::string MetricFamilies::Text() const {
 void AddProcessMetrics(MetricFamilies& out) {
   rusage used = {};
   getrusage(RUSAGE_SELF, &used);
-  out.AddCounter("process_cpu_seconds_total", "CPU time of this process, user and system", {}, Seconds(used.ru_utime) + Seconds(used.ru_stime));
+  out.AddCounter("process_cpu_seconds_total", "CPU time of this process, user and system", {},
+                 Seconds(used.ru_utime) + Seconds(used.ru_stime));
   double pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   const auto page_bytes = static_cast<double>(sysconf(_SC_PAGESIZE));

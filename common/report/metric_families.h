@@ -1,6 +1,8 @@
-// MetricFamilies: figures in Prometheus' text format, https://prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4.
+// MetricFamilies: figures in Prometheus' text format, https://prometheus.io/docs/instrumenting/exposition_formats,
+// version 0.0.4.
 //
-// Not thread-safe. Invariants: 1. Values of one name stand together, below its help and type, in the order in which names were first used.
+// Not thread-safe. Invariants: 1. Values of one name stand together, below its help and type, in the order in which
+// names were first used.
 // 2. Whatever labels hold, a line stays one line: they are escaped.
 #pragma once
 
@@ -18,9 +20,13 @@ using MetricLabels = std::vector<std::pair<const char*, std::string>>;
 class MetricFamilies {
  public:
   // A gauge. The same name and labels twice make a reader refuse the whole text: the caller's to avoid.
-  void Add(const char* name, const char* help, const MetricLabels& labels, double value) { Add("gauge", name, help, labels, value); }
+  void Add(const char* name, const char* help, const MetricLabels& labels, double value) {
+    Add("gauge", name, help, labels, value);
+  }
   // A counter: it only grows. The name ends in "_total".
-  void AddCounter(const char* name, const char* help, const MetricLabels& labels, double value) { Add("counter", name, help, labels, value); }
+  void AddCounter(const char* name, const char* help, const MetricLabels& labels, double value) {
+    Add("counter", name, help, labels, value);
+  }
 
   std::string Text() const;
 
@@ -31,7 +37,8 @@ class MetricFamilies {
   std::vector<std::string> texts_;
 };
 
-// Of this process, under the names that Prometheus' own libraries use (process_cpu_seconds_total, ...), and cairn_build_info.
+// Of this process, under the names that Prometheus' own libraries use (process_cpu_seconds_total, ...), and
+// cairn_build_info.
 void AddProcessMetrics(MetricFamilies& out);
 
 }  // namespace cairn

@@ -106,9 +106,8 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
   if (join.received < total) return std::optional<Frame>();
   Frame whole = std::move(join.frame);
   if (join.dropped) {
-    whole.status = absl::ResourceExhaustedError(
-        absl::StrFormat("%d bytes of requests are being received, at most %d; retry", shared_->taken(),
-                        shared_->bytes_max()));
+    whole.status = absl::ResourceExhaustedError(absl::StrFormat(
+        "%d bytes of requests are being received, at most %d; retry", shared_->taken(), shared_->bytes_max()));
   } else {
     bytes_joining_ -= total;
     if (shared_ != nullptr) shared_->Give(total);

@@ -19,8 +19,8 @@
 namespace cairn {
 namespace {
 
-// With TLS a socket speaks for nobody but the user who listens on it: `fd` is connected to one of this user or root, which nobody else can have
-// put in its place (its folder may be open to others where that is sticky, as /tmp).
+// With TLS a socket speaks for nobody but the user who listens on it: `fd` is connected to one of this user or root,
+// which nobody else can have put in its place (its folder may be open to others where that is sticky, as /tmp).
 bool IsOfThisUser(int fd, const std::string& path) {
   ucred listener{};
   socklen_t size = sizeof(listener);
@@ -39,7 +39,8 @@ bool AcceptsOn(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
-  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 && (!UsesTls() || IsOfThisUser(fd, path));
+  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+                  (!UsesTls() || IsOfThisUser(fd, path));
   close(fd);
   return ok;
 }
@@ -63,7 +64,8 @@ absl::StatusOr<Address> ParseAddress(const std::string& address) {
     return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": \"host:port\" is expected"));
   }
   if (out.tcp[0] != '[' && out.tcp.find(':') != colon) {
-    return absl::InvalidArgumentError(absl::StrCat("address \"", address, "\": an IPv6 address stands in brackets, as [::1]:7070"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", address, "\": an IPv6 address stands in brackets, as [::1]:7070"));
   }
   int port = -1;
   if (!absl::SimpleAtoi(out.tcp.substr(colon + 1), &port) || port < 0 || port > 65535) {

@@ -36,7 +36,8 @@ struct ChannelOptions {
 };
 
 // A channel of its own (no connection is shared with another channel). Takes the socket where the file is there and
-// something accepts on it (with TLS: of this user or root), else TCP, with the process' credentials (credentials.h). Does not wait for the connection.
+// something accepts on it (with TLS: of this user or root), else TCP, with the process' credentials (credentials.h).
+// Does not wait for the connection.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(const std::string& address, const ChannelOptions& options);
 
 }  // namespace cairn

@@ -45,14 +45,17 @@ Credentials& OfThisProcess() {
 // Shows gRPC the files that can work. Lives as long as the process.
 class TlsWatch {
  public:
-  static absl::StatusOr<TlsWatch*> Start(const std::string& directory, TlsOwner owner, absl::Duration interval, TlsNotice notice) {
+  static absl::StatusOr<TlsWatch*> Start(const std::string& directory, TlsOwner owner, absl::Duration interval,
+                                         TlsNotice notice) {
     CAIRN_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(directory, owner));
     if (const std::string open = KeyIsOpenToOthers(directory); !open.empty()) notice(true, open);
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> authorities, ShownFile::Create(files.authorities));
     CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ShownFile> identity, ShownFile::Create(files.identity));
     auto* watch = new TlsWatch(std::move(authorities), std::move(identity));
-    std::thread([watch, interval, renewal = TlsRenewal(directory, owner, std::move(files), [watch](const TlsFiles& f) { return watch->Show(f); },
-                                                       std::move(notice))]() mutable {
+    std::thread([watch, interval,
+                 renewal = TlsRenewal(
+                     directory, owner, std::move(files), [watch](const TlsFiles& f) { return watch->Show(f); },
+                     std::move(notice))]() mutable {
       while (true) {
         absl::SleepFor(interval);
         renewal.Look();
@@ -77,9 +80,7 @@ class TlsWatch {
 
 }  // namespace
 
-void LogTlsNotice(bool warning, const std::string& text) {
-  warning ? LogWarning("%s", text) : LogInfo("%s", text);
-}
+void LogTlsNotice(bool warning, const std::string& text) { warning ? LogWarning("%s", text) : LogInfo("%s", text); }
 
 absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNotice notice, TlsOwner owner) {
   using namespace grpc::experimental;  // NOLINT: gRPC 1.51 has reloading credentials there alone
@@ -88,9 +89,10 @@ absl::Status UseTls(const std::string& directory, absl::Duration refresh, TlsNot
   const AllSignalsBlocked blocked;
   // Half of the time until the files are looked at, half of it until gRPC looks at what it is shown.
   const auto seconds = std::max<int64_t>(1, absl::ToInt64Seconds(refresh / 2));
-  CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch, TlsWatch::Start(directory, owner, absl::Seconds(seconds), std::move(notice)));
-  const auto provider = std::make_shared<FileWatcherCertificateProvider>(watch->identity(), watch->identity(), watch->authorities(),
-                                                                         static_cast<unsigned>(seconds));
+  CAIRN_ASSIGN_OR_RETURN(const TlsWatch* watch,
+                         TlsWatch::Start(directory, owner, absl::Seconds(seconds), std::move(notice)));
+  const auto provider = std::make_shared<FileWatcherCertificateProvider>(
+      watch->identity(), watch->identity(), watch->authorities(), static_cast<unsigned>(seconds));
   TlsServerCredentialsOptions server(provider);
   server.watch_root_certs();
   server.watch_identity_key_cert_pairs();
@@ -113,7 +115,8 @@ std::string TlsHint(const std::string& error) {
   for (const char* nobody : {"refused", "unreachable", "No route to host", "Domain name not found", "DNS"}) {
     if (absl::StrContains(error, nobody)) return "";
   }
-  if (UsesTls()) return "; does it speak TLS, with a certificate that --tls-dir's ca.crt accepts and that has this name?";
+  if (UsesTls())
+    return "; does it speak TLS, with a certificate that --tls-dir's ca.crt accepts and that has this name?";
   return "; does it speak TLS (--tls-dir)?";
 }
 

@@ -72,10 +72,12 @@ void AddDaemonFlags(CLI::App* app, DaemonOptions* options) {
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
   app->add_option("--log-file", options->log_file, "Log to this file too");
-  app->add_option("--tls-dir", options->tls_dir, "Directory with ca.crt, tls.crt and tls.key: mutual TLS with everybody [plain gRPC]")
+  app->add_option("--tls-dir", options->tls_dir,
+                  "Directory with ca.crt, tls.crt and tls.key: mutual TLS with everybody [plain gRPC]")
       ->envname("CAIRN_TLS_DIR");
   app->set_config("--config", "", "Read flags from this file; flags on the command line win");
-  app->allow_config_extras(CLI::config_extras_mode::error);  // as on the command line: a flag that is mistyped does not go unnoticed
+  app->allow_config_extras(
+      CLI::config_extras_mode::error);  // as on the command line: a flag that is mistyped does not go unnoticed
   app->set_version_flag("--version", "cairn " CAIRN_VERSION);
 }
 
@@ -124,8 +126,8 @@ uint64_t RaiseOpenFilesLimit() {
   const rlimit raised{std::min(limit.rlim_max, kOpenFilesMany), limit.rlim_max};
   if (raised.rlim_cur <= limit.rlim_cur) return limit.rlim_cur;
   if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return raised.rlim_cur;
-  LogWarning("the limit of open files and connections stays at %d (ulimit -n): it cannot be raised to %d: %s", limit.rlim_cur, raised.rlim_cur,
-             std::strerror(errno));
+  LogWarning("the limit of open files and connections stays at %d (ulimit -n): it cannot be raised to %d: %s",
+             limit.rlim_cur, raised.rlim_cur, std::strerror(errno));
   return limit.rlim_cur;
 }
 

@@ -45,21 +45,24 @@ int WaitForStopSignal();
 void AddDaemonFlags(CLI::App* app, DaemonOptions* options);
 // --coordinator of a node; also $CAIRN_COORDINATOR.
 void AddCoordinatorFlag(CLI::App* app, std::string* coordinator);
-// Reads the flags. Its value: exit with it (0 after --help and --version, 2 where a flag is wrong, which was said); none: go on.
+// Reads the flags. Its value: exit with it (0 after --help and --version, 2 where a flag is wrong, which was said);
+// none: go on.
 std::optional<int> ParseFlags(CLI::App& app, int argc, char** argv);
-// After the flags are read: the log, each line with the daemon's name, its credentials, its limit of open files. What is wrong is on stderr. False: exit with 2.
+// After the flags are read: the log, each line with the daemon's name, its credentials, its limit of open files. What
+// is wrong is on stderr. False: exit with 2.
 bool InitDaemon(const DaemonOptions& options, const std::string& name);
 
-// The end of a main: writes out what is buffered and ends the process without taking down what is static. Threads of gRPC and OpenSSL may be
-// running still, and use it.
+// The end of a main: writes out what is buffered and ends the process without taking down what is static. Threads of
+// gRPC and OpenSSL may be running still, and use it.
 [[noreturn]] void EndProcess(int code);
 
-// Where the program was started with standard input, output or error closed, they lead nowhere: the next file to be opened, a store's log say, would
-// have the number that messages are written to. Before anything is opened; InitDaemon does it.
+// Where the program was started with standard input, output or error closed, they lead nowhere: the next file to be
+// opened, a store's log say, would have the number that messages are written to. Before anything is opened; InitDaemon
+// does it.
 void KeepStandardStreams();
 
-// A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user have, 2^20
-// at most. How many that are; why they are no more is in the log.
+// A server holds a descriptor for each connection beside those of its files: takes as many as the system lets this user
+// have, 2^20 at most. How many that are; why they are no more is in the log.
 uint64_t RaiseOpenFilesLimit();
 
 // The `--host-label` default.

@@ -37,7 +37,9 @@ std::optional<std::string> GrpcLogGate::Pass(std::string_view place, std::string
   const int64_t held = found == places_.end() ? 0 : found->second.held;
   places_[std::string(place)] = {.written = now};
   std::string text = absl::StrCat(std::string(message), " (", std::string(place.substr(place.rfind('/') + 1)));
-  if (held > 0) absl::StrAppendFormat(&text, ", %d times more in the %s before", held, absl::FormatDuration(absl::Trunc(since, absl::Seconds(1))));
+  if (held > 0)
+    absl::StrAppendFormat(&text, ", %d times more in the %s before", held,
+                          absl::FormatDuration(absl::Trunc(since, absl::Seconds(1))));
   return text + ")";
 }
 

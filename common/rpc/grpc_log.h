@@ -1,5 +1,5 @@
-// gRPC's own messages in this program's log. A peer that never gets through a handshake makes one at every attempt, ten a second: of each place in
-// gRPC that speaks, one line in kGrpcLogEvery is written, with the number of those between.
+// gRPC's own messages in this program's log. A peer that never gets through a handshake makes one at every attempt, ten
+// a second: of each place in gRPC that speaks, one line in kGrpcLogEvery is written, with the number of those between.
 //
 // Thread rule: LogOfGrpc once, by a main, before gRPC is used; a GrpcLogGate from one thread at a time.
 #pragma once

@@ -101,15 +101,17 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     builder.AddListeningPort(absl::StrCat("unix:", options.unix_socket), grpc::InsecureServerCredentials(), &unix_ok);
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
-  // What comes in through the socket is neither encrypted nor asked for a certificate: it is this user's from the moment that it is there.
+  // What comes in through the socket is neither encrypted nor asked for a certificate: it is this user's from the
+  // moment that it is there.
   const bool closed = UsesTls() && !options.unix_socket.empty();
   const mode_t before = closed ? umask(0077) : 0;
   out->server_ = builder.BuildAndStart();
   if (closed) umask(before);
   if (out->server_ == nullptr || out->port_ == 0 || unix_ok == 0) {
     const bool tcp = out->port_ == 0;
-    return absl::UnavailableError(absl::StrCat("cannot listen on \"", tcp ? options.listen : options.unix_socket,
-                                               "\": it is in use, not on this host, or (a port below 1024) not this user's to take; choose another"));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on \"", tcp ? options.listen : options.unix_socket,
+        "\": it is in use, not on this host, or (a port below 1024) not this user's to take; choose another"));
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// RpcServer: a gRPC server as every daemon wants it: TCP (with TLS where the process uses it, credentials.h) and (optionally) a Unix socket, health checking, reflection,
-// keepalive.
+// RpcServer: a gRPC server as every daemon wants it: TCP (with TLS where the process uses it, credentials.h) and
+// (optionally) a Unix socket, health checking, reflection, keepalive.
 //
 // Thread-safe. Invariants: 1. After Start the port is bound by this process alone (no SO_REUSEPORT). 2. After Stop no
 // call runs.

@@ -77,9 +77,11 @@ absl::Status CheckKey(const Paths& paths, const std::string& text, X509* certifi
 // OpenSSL's word on chain[0], which `trusted` or whom those trust has to have signed. nullptr: good.
 const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vector<Certificate>& chain) {
   const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
-  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
+  X509_STORE_set_flags(store.get(),
+                       X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
   for (const Certificate& one : trusted) X509_STORE_add_cert(store.get(), one.get());
-  const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509)* stack) { sk_X509_free(stack); }>> between(sk_X509_new_null());
+  const std::unique_ptr<STACK_OF(X509), Freer<[](STACK_OF(X509) * stack) { sk_X509_free(stack); }>> between(
+      sk_X509_new_null());
   for (const Certificate& certificate : chain) sk_X509_push(between.get(), certificate.get());
   const std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>> context(X509_STORE_CTX_new());
   X509_STORE_CTX_init(context.get(), store.get(), chain[0].get(), between.get());
@@ -87,10 +89,12 @@ const char* WhatIsWrong(const std::vector<Certificate>& trusted, const std::vect
   return X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()));
 }
 
-absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& authorities, const std::vector<Certificate>& chain) {
+absl::Status CheckChain(const Paths& paths, const std::vector<Certificate>& authorities,
+                        const std::vector<Certificate>& chain) {
   const char* wrong = WhatIsWrong(authorities, chain);
   if (wrong == nullptr) return absl::OkStatus();
-  return Wrong(paths.certificate, absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities, wrong));
+  return Wrong(paths.certificate,
+               absl::StrFormat("is not accepted by the authorities of %s: %s", paths.authorities, wrong));
 }
 
 // As if it were trusted itself: its dates are left.
@@ -144,10 +148,13 @@ absl::Status TlsRenewal::Renew() {
 
 std::string KeyIsOpenToOthers(const std::string& directory) {
   const std::string path = Paths(directory).key;
-  struct stat around {}, found {};
-  if (stat(directory.c_str(), &around) != 0 || (around.st_mode & S_IXOTH) == 0) return "";  // nobody else gets to the file
+  struct stat around {
+  }, found{};
+  if (stat(directory.c_str(), &around) != 0 || (around.st_mode & S_IXOTH) == 0)
+    return "";  // nobody else gets to the file
   if (stat(path.c_str(), &found) != 0 || (found.st_mode & S_IROTH) == 0) return "";
-  return absl::StrFormat("--tls-dir: %s: mode %03o: any user of this machine can read the key; chmod o-r it", path, found.st_mode & 0777);
+  return absl::StrFormat("--tls-dir: %s: mode %03o: any user of this machine can read the key; chmod o-r it", path,
+                         found.st_mode & 0777);
 }
 
 absl::StatusOr<std::unique_ptr<ShownFile>> ShownFile::Create(const std::string& text) {
@@ -159,8 +166,8 @@ ShownFile::~ShownFile() { close(fd_); }
 
 std::string ShownFile::path() const { return absl::StrCat("/proc/self/fd/", fd_); }
 
-// A path leads to another file from one moment to the next; who has opened the one before reads that to its end. All the memory is there before the
-// first path changes; after that nothing is left that the system could refuse.
+// A path leads to another file from one moment to the next; who has opened the one before reads that to its end. All
+// the memory is there before the first path changes; after that nothing is left that the system could refuse.
 absl::Status ShownFile::ReplaceAll(const std::vector<std::pair<ShownFile*, const std::string*>>& texts) {
   std::vector<int> made;
   absl::Status status;

@@ -21,7 +21,8 @@ void MakeTextUtf8(Message* m, const FieldDescriptor* f) {
     return;
   }
   for (int i = 0; i < r->FieldSize(*m, f); ++i) {
-    if (const std::string text = r->GetRepeatedString(*m, f, i); !IsUtf8(text)) r->SetRepeatedString(m, f, i, ToUtf8(text));
+    if (const std::string text = r->GetRepeatedString(*m, f, i); !IsUtf8(text))
+      r->SetRepeatedString(m, f, i, ToUtf8(text));
   }
 }
 

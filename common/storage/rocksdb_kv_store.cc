@@ -5,8 +5,8 @@
 //     1 segment:u64 offset:u64 size:u64 head-bytes    its head; its body is in the value log (numbers little-endian)
 //   DIRECTORY/values/    the value log
 //
-// After a write that RocksDB could not finish, nothing more is written: every further Write gets the same error until the directory is
-// opened again.
+// After a write that RocksDB could not finish, nothing more is written: every further Write gets the same error until
+// the directory is opened again.
 //
 // A batch's bodies are written first, then the batch in one RocksDB write: it is there whole or not at all. Writes that
 // touch the same key must not run at the same time (a partition has one writer).
@@ -61,8 +61,8 @@ absl::Status ToStatus(const rocksdb::Status& s, const std::string& directory) {
   return absl::UnavailableError(message("input or output failed"));
 }
 
-// RocksDB's words go to our log. A file of its own, as is its default, lies on the same disk: once that is full, RocksDB 7.8 ends the process
-// in an assertion of its logger.
+// RocksDB's words go to our log. A file of its own, as is its default, lies on the same disk: once that is full,
+// RocksDB 7.8 ends the process in an assertion of its logger.
 class StoreLogger : public rocksdb::Logger {
  public:
   explicit StoreLogger(std::string directory)

@@ -11,8 +11,9 @@
 //   2. A file is used again or deleted only when all bodies in it
 //      were released, and the caller releases a body only after the
 //      batch that forgets its place is confirmed.
-//   3. Bodies of each urgency fill files of their own: who appends an urgent one never waits for a file that a large body of another kind
-//      is being written to (the system lets one thread at a time write to a file); and bodies that stay do not hold the files of those that go.
+//   3. Bodies of each urgency fill files of their own: who appends an urgent one never waits for a file that a large
+//      body of another kind is being written to (the system lets one thread at a time write to a file); and bodies that
+//      stay do not hold the files of those that go.
 //   4. The bytes carry no checksum: who stores them keeps one beside the place (Persistence does).
 #pragma once
 

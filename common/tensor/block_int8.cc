@@ -23,7 +23,8 @@ uint64_t Mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// 64 random bits of a block, from which each of its 16 numbers gets its own by two multiplications, as in Wellons' lowbias32.
+// 64 random bits of a block, from which each of its 16 numbers gets its own by two multiplications, as in Wellons'
+// lowbias32.
 struct Draws {
   uint32_t low = 0, high = 0;
   Draws() = default;
@@ -92,7 +93,8 @@ CAIRN_VECTORIZED void RoundBlocks(Int8Key key, uint64_t block, float* io, size_t
   for (size_t b = 0; b < blocks; ++b) RoundBlock(key, block + b, io + b * kB, io + b * kB);
 }
 
-CAIRN_VECTORIZED void SumBlocks(Int8Key key, uint64_t block, float* __restrict into, const float* __restrict from, size_t blocks) {
+CAIRN_VECTORIZED void SumBlocks(Int8Key key, uint64_t block, float* __restrict into, const float* __restrict from,
+                                size_t blocks) {
   for (size_t b = 0; b < blocks; ++b, into += kB, from += kB) {
     float sum[kB];
     for (size_t j = 0; j < kB; ++j) sum[j] = into[j] + from[j];
@@ -101,8 +103,9 @@ CAIRN_VECTORIZED void SumBlocks(Int8Key key, uint64_t block, float* __restrict i
 }
 
 template <Up up>
-inline __attribute__((always_inline)) void PackLoop(Int8Key key, uint64_t block, const float* __restrict in, size_t blocks,
-                                                    uint8_t* __restrict mantissas, uint8_t* __restrict exponents) {
+inline __attribute__((always_inline)) void PackLoop(Int8Key key, uint64_t block, const float* __restrict in,
+                                                    size_t blocks, uint8_t* __restrict mantissas,
+                                                    uint8_t* __restrict exponents) {
   for (size_t b = 0; b < blocks; ++b, in += kB, mantissas += kB) {
     const Scale scale = ScaleOf(LargestOf(in));
     int32_t wide[kB];
@@ -112,16 +115,17 @@ inline __attribute__((always_inline)) void PackLoop(Int8Key key, uint64_t block,
     exponents[b] = static_cast<uint8_t>(scale.exponent);
   }
 }
-CAIRN_VECTORIZED void PackBlocks(Int8Key key, uint64_t block, const float* __restrict in, size_t blocks, uint8_t* __restrict mantissas,
-                                 uint8_t* __restrict exponents) {
+CAIRN_VECTORIZED void PackBlocks(Int8Key key, uint64_t block, const float* __restrict in, size_t blocks,
+                                 uint8_t* __restrict mantissas, uint8_t* __restrict exponents) {
   PackLoop<Up::kAtRandom>(key, block, in, blocks, mantissas, exponents);
 }
-CAIRN_VECTORIZED void PackNearest(const float* __restrict in, size_t blocks, uint8_t* __restrict mantissas, uint8_t* __restrict exponents) {
+CAIRN_VECTORIZED void PackNearest(const float* __restrict in, size_t blocks, uint8_t* __restrict mantissas,
+                                  uint8_t* __restrict exponents) {
   PackLoop<Up::kNearest>({}, 0, in, blocks, mantissas, exponents);
 }
 
-CAIRN_VECTORIZED void UnpackBlocks(const uint8_t* __restrict mantissas, const uint8_t* __restrict exponents, size_t blocks,
-                                   float* __restrict out) {
+CAIRN_VECTORIZED void UnpackBlocks(const uint8_t* __restrict mantissas, const uint8_t* __restrict exponents,
+                                   size_t blocks, float* __restrict out) {
   for (size_t b = 0; b < blocks; ++b, mantissas += kB, out += kB) {
     const uint32_t e = exponents[b];
     const uint32_t bits = e >= kLeastExponent ? (e - 6) << 23 : 1u << (16 + e);  // 2^(e - 133), subnormal below 7
@@ -130,7 +134,8 @@ CAIRN_VECTORIZED void UnpackBlocks(const uint8_t* __restrict mantissas, const ui
   }
 }
 
-CAIRN_VECTORIZED bool AnyForeign(const int8_t* __restrict mantissas, size_t count, const uint8_t* __restrict exponents, size_t blocks) {
+CAIRN_VECTORIZED bool AnyForeign(const int8_t* __restrict mantissas, size_t count, const uint8_t* __restrict exponents,
+                                 size_t blocks) {
   uint8_t any = 0;
   for (size_t i = 0; i < count; ++i) any |= static_cast<uint8_t>(mantissas[i] == -128);
   for (size_t b = 0; b < blocks; ++b) any |= static_cast<uint8_t>(exponents[b] < kLeastExponent);
@@ -148,7 +153,9 @@ Int8Key Int8Key::Of(uint64_t seed, uint64_t sequence, uint32_t first, uint32_t c
   return {Mix(Mix(Mix(seed + 0x9e3779b97f4a7c15u) ^ sequence) ^ (uint64_t{first} << 32 | count))};
 }
 
-void RoundInt8(Int8Key key, int64_t begin, absl::Span<float> io) { RoundBlocks(key, BlockOf(begin, io.size()), io.data(), io.size() / kB); }
+void RoundInt8(Int8Key key, int64_t begin, absl::Span<float> io) {
+  RoundBlocks(key, BlockOf(begin, io.size()), io.data(), io.size() / kB);
+}
 
 void SumRoundedInt8(Int8Key key, int64_t begin, absl::Span<float> into, absl::Span<const float> from) {
   CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");

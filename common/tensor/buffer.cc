@@ -50,8 +50,10 @@ class LargeMemory {
       }
     }
     void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CAIRN_CHECK(p != MAP_FAILED, "out of memory: the system refuses this process more (ulimit -v, a limit of its container, or the machine's "
-                                 "memory); give it more, or a worker smaller batches, or the job another ps");
+    CAIRN_CHECK(
+        p != MAP_FAILED,
+        "out of memory: the system refuses this process more (ulimit -v, a limit of its container, or the machine's "
+        "memory); give it more, or a worker smaller batches, or the job another ps");
     return p;
   }
 
@@ -121,7 +123,8 @@ void Buffer::Discard(size_t offset, size_t bytes) {
   const auto begin = (reinterpret_cast<uintptr_t>(data_.get()) + offset + kPage - 1) / kPage * kPage;
   // The last page is the buffer's alone.
   const bool to_end = offset + bytes == size_;
-  const auto end = (reinterpret_cast<uintptr_t>(data_.get()) + offset + bytes + (to_end ? kPage - 1 : 0)) / kPage * kPage;
+  const auto end =
+      (reinterpret_cast<uintptr_t>(data_.get()) + offset + bytes + (to_end ? kPage - 1 : 0)) / kPage * kPage;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

@@ -28,7 +28,8 @@ uint16_t ToFloat16(float f) {
   constexpr uint32_t kLeast = 0x38800000;  // 2^-14; below it: subnormal, adding 0.5 leaves the rounded bits at the end
   const uint32_t u = std::bit_cast<uint32_t>(f);
   const uint32_t a = u & 0x7fffffff;
-  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) -
+                             std::bit_cast<uint32_t>(0.5f);
   uint32_t h = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
   h = Choose(a < kLeast, subnormal, h);
   h = Choose(a >= 0x477ff000, 0x7c00, h);  // rounds to 65536 or more
@@ -57,7 +58,8 @@ float RoundFloat16(float f) {
   constexpr uint32_t kLeast = 0x38800000;  // as above
   const uint32_t u = std::bit_cast<uint32_t>(f);
   const uint32_t a = u & 0x7fffffff;
-  const uint32_t subnormal = std::bit_cast<uint32_t>((std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) - 0.5f);
+  const uint32_t subnormal =
+      std::bit_cast<uint32_t>((std::bit_cast<float>(Choose(a < kLeast, a, kLeast)) + 0.5f) - 0.5f);
   uint32_t r = (a + 0xfff + ((a >> 13) & 1)) & ~uint32_t{0x1fff};
   r = Choose(a < kLeast, subnormal, r);
   r = Choose(a >= 0x477ff000, 0x7f800000, r);
@@ -74,7 +76,8 @@ CAIRN_VECTORIZED void RoundFloat16s(float* __restrict io, size_t count, float do
 CAIRN_VECTORIZED void SumBfloat16s(float* __restrict into, const float* __restrict from, size_t count) {
   for (size_t i = 0; i < count; ++i) into[i] = RoundBfloat16(into[i] + from[i]);
 }
-CAIRN_VECTORIZED void SumFloat16s(float* __restrict into, const float* __restrict from, size_t count, float down, float up) {
+CAIRN_VECTORIZED void SumFloat16s(float* __restrict into, const float* __restrict from, size_t count, float down,
+                                  float up) {
   for (size_t i = 0; i < count; ++i) into[i] = RoundFloat16((into[i] + from[i]) * down) * up;
 }
 CAIRN_VECTORIZED void SumFloat32s(float* __restrict into, const float* __restrict from, size_t count) {
@@ -132,7 +135,9 @@ size_t SizeOf(v1::DataType type) {
   }
 }
 
-size_t BytesOf(v1::DataType type, size_t numbers) { return type == v1::INT8 ? Int8BytesOf(numbers) : numbers * SizeOf(type); }
+size_t BytesOf(v1::DataType type, size_t numbers) {
+  return type == v1::INT8 ? Int8BytesOf(numbers) : numbers * SizeOf(type);
+}
 
 void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t> out, int shift) {
   CAIRN_CHECK(out.size() == BytesOf(type, in.size()), "FromFloat: sizes differ");
@@ -155,7 +160,8 @@ void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> 
   }
   if (type == v1::INT8) return UnpackInt8(in, out);
   if (type == v1::BFLOAT16) return FromBfloat16s(in.data(), out.size(), out.data());
-  if (shift == 0) return FromFloat16s(in.data(), out.size(), out.data());  // a product would change the bits of a signalling NaN
+  if (shift == 0)
+    return FromFloat16s(in.data(), out.size(), out.data());  // a product would change the bits of a signalling NaN
   FromShiftedFloat16s(in.data(), out.size(), out.data(), PowerOfTwo(shift));
 }
 
@@ -169,7 +175,8 @@ void RoundTo(v1::DataType type, absl::Span<float> numbers, int shift) {
 void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from, int shift) {
   CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");
   CAIRN_CHECK(SizeOf(type) > 0, "SumRounded: not such a type");
-  if (type == v1::FLOAT16) return SumFloat16s(into.data(), from.data(), into.size(), PowerOfTwo(-shift), PowerOfTwo(shift));
+  if (type == v1::FLOAT16)
+    return SumFloat16s(into.data(), from.data(), into.size(), PowerOfTwo(-shift), PowerOfTwo(shift));
   (type == v1::FLOAT32 ? SumFloat32s : SumBfloat16s)(into.data(), from.data(), into.size());
 }
 

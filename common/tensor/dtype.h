@@ -1,7 +1,7 @@
-// Element types on the wire and conversions between them and float32. Conversions to 16 bits round to nearest, ties to even;
-// NaN stays NaN, overflow becomes infinity. INT8 is of blocks (block_int8.h): spans of it are of whole blocks, and conversions are exact for what
-// has been rounded. FLOAT16 ends at 65504: numbers may be kept in it times 2^-shift (sums over many examples; gradient_rounding.h). Other types know
-// no shift.
+// Element types on the wire and conversions between them and float32. Conversions to 16 bits round to nearest, ties to
+// even; NaN stays NaN, overflow becomes infinity. INT8 is of blocks (block_int8.h): spans of it are of whole blocks,
+// and conversions are exact for what has been rounded. FLOAT16 ends at 65504: numbers may be kept in it times 2^-shift
+// (sums over many examples; gradient_rounding.h). Other types know no shift.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ void FromFloat(absl::Span<const float> in, v1::DataType type, absl::Span<uint8_t
 // in.size() == BytesOf(type, out.size()).
 void ToFloat(absl::Span<const uint8_t> in, v1::DataType type, absl::Span<float> out, int shift = 0);
 
-// Each number becomes the nearest one that the type has: ToFloat(FromFloat(numbers)), bit for bit. Of the types that SizeOf knows.
+// Each number becomes the nearest one that the type has: ToFloat(FromFloat(numbers)), bit for bit. Of the types that
+// SizeOf knows.
 void RoundTo(v1::DataType type, absl::Span<float> numbers, int shift = 0);
 // into = RoundTo(into + from), in one pass. Of one size; they do not overlap.
 void SumRounded(v1::DataType type, absl::Span<float> into, absl::Span<const float> from, int shift = 0);

@@ -40,7 +40,7 @@ struct Frame {
   v1::DataType reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
   uint32_t tensor = 0;  // IMAGE
   uint32_t tensors = 0;
-  std::string image;  // IMAGE, tensor 0: a serialized PartitionImage
+  std::string image;    // IMAGE, tensor 0: a serialized PartitionImage
   std::string scalars;  // NORMS, CLIP, and VALUES and REPLICATE of an update that was clipped by them
   bool ema_overwrite = false;
   uint64_t norms_xxh3 = 0;  // CLIP: of the NORMS that the factors are of

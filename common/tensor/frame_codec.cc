@@ -190,68 +190,27 @@ struct StatusFields {
 
 void SetNumber(uint32_t field, uint64_t v, Frame* f, StatusFields* status) {
   switch (field) {
-    case kKind:
-      f->kind = static_cast<Frame::Kind>(static_cast<int32_t>(v));
-      break;
-    case kRequestId:
-      f->request_id = v;
-      break;
-    case kJobId:
-      f->job = JobId(v);
-      break;
-    case kPartition:
-      f->partition = PartitionId(static_cast<uint32_t>(v));
-      break;
-    case kGeneration:
-      f->generation = Generation(v);
-      break;
-    case kReplicaFirst:
-      f->replica_first = ReplicaId(static_cast<int32_t>(static_cast<uint32_t>(v)));
-      break;
-    case kReplicaCount:
-      f->replica_count = static_cast<uint32_t>(v);
-      break;
-    case kSequence:
-      f->sequence = v;
-      break;
-    case kVersion:
-      f->version = v;
-      break;
-    case kWantVersion:
-      f->want_version = v;
-      break;
-    case kExamples:
-      f->examples = v;
-      break;
-    case kDtype:
-      f->dtype = static_cast<v1::DataType>(static_cast<int32_t>(v));
-      break;
-    case kPayloadOffset:
-      f->payload_offset = v;
-      break;
-    case kPayloadTotal:
-      f->payload_total = v;
-      break;
-    case kStatusCode:
-      status->code = static_cast<int32_t>(v);
-      break;
-    case kReplyDtype:
-      f->reply_dtype = static_cast<v1::DataType>(static_cast<int32_t>(v));
-      break;
-    case kTensor:
-      f->tensor = static_cast<uint32_t>(v);
-      break;
-    case kTensors:
-      f->tensors = static_cast<uint32_t>(v);
-      break;
-    case kEmaOverwrite:
-      f->ema_overwrite = v != 0;
-      break;
-    case kNotFinite:
-      f->not_finite = v != 0;
-      break;
-    default:
-      break;  // unknown
+    case kKind: f->kind = static_cast<Frame::Kind>(static_cast<int32_t>(v)); break;
+    case kRequestId: f->request_id = v; break;
+    case kJobId: f->job = JobId(v); break;
+    case kPartition: f->partition = PartitionId(static_cast<uint32_t>(v)); break;
+    case kGeneration: f->generation = Generation(v); break;
+    case kReplicaFirst: f->replica_first = ReplicaId(static_cast<int32_t>(static_cast<uint32_t>(v))); break;
+    case kReplicaCount: f->replica_count = static_cast<uint32_t>(v); break;
+    case kSequence: f->sequence = v; break;
+    case kVersion: f->version = v; break;
+    case kWantVersion: f->want_version = v; break;
+    case kExamples: f->examples = v; break;
+    case kDtype: f->dtype = static_cast<v1::DataType>(static_cast<int32_t>(v)); break;
+    case kPayloadOffset: f->payload_offset = v; break;
+    case kPayloadTotal: f->payload_total = v; break;
+    case kStatusCode: status->code = static_cast<int32_t>(v); break;
+    case kReplyDtype: f->reply_dtype = static_cast<v1::DataType>(static_cast<int32_t>(v)); break;
+    case kTensor: f->tensor = static_cast<uint32_t>(v); break;
+    case kTensors: f->tensors = static_cast<uint32_t>(v); break;
+    case kEmaOverwrite: f->ema_overwrite = v != 0; break;
+    case kNotFinite: f->not_finite = v != 0; break;
+    default: break;  // unknown
   }
 }
 
@@ -322,10 +281,8 @@ absl::Status ReadField(Reader* in, DecodedFrame* out, StatusFields* status) {
       if (field == kNormsXxh3) out->frame.norms_xxh3 = bits;
       return absl::OkStatus();
     }
-    case kLengthDelimited:
-      return ReadLengthDelimited(field, in, out, status);
-    default:
-      return Malformed(at, absl::StrFormat("field %d: wire type %d", field, tag & 7));
+    case kLengthDelimited: return ReadLengthDelimited(field, in, out, status);
+    default: return Malformed(at, absl::StrFormat("field %d: wire type %d", field, tag & 7));
   }
 }
 

@@ -8,7 +8,9 @@
 namespace cairn {
 namespace {
 
-Int8Key KeyOf(const GradientRounding& r, const TreeNode& node) { return Int8Key::Of(r.seed, r.sequence, node.first, node.count); }
+Int8Key KeyOf(const GradientRounding& r, const TreeNode& node) {
+  return Int8Key::Of(r.seed, r.sequence, node.first, node.count);
+}
 
 template <typename T>
 absl::Span<T> Run(absl::Span<T> numbers, int64_t first, int64_t last) {
@@ -31,8 +33,9 @@ void EachPackedRun(const GradientRounding& rounding, size_t numbers, absl::Span<
 
 size_t PackedBytes(const GradientRounding& rounding, size_t numbers) {
   size_t bytes = 0;
-  EachRun(rounding, static_cast<int64_t>(numbers),
-          [&](v1::DataType type, int64_t first, int64_t last) { bytes += BytesOf(type, static_cast<size_t>(last - first)); });
+  EachRun(rounding, static_cast<int64_t>(numbers), [&](v1::DataType type, int64_t first, int64_t last) {
+    bytes += BytesOf(type, static_cast<size_t>(last - first));
+  });
   return bytes;
 }
 
@@ -44,18 +47,21 @@ void RoundGradient(const GradientRounding& rounding, const TreeNode& node, absl:
   });
 }
 
-void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::Span<const float> numbers, absl::Span<uint8_t> out) {
-  EachPackedRun(rounding, numbers.size(), out, [&](v1::DataType type, int64_t first, int64_t last, absl::Span<uint8_t> bytes) {
-    const absl::Span<const float> run = Run(numbers, first, last);
-    if (type == v1::INT8) return PackInt8(KeyOf(rounding, node), rounding.begin + first, run, bytes);
-    FromFloat(run, type, bytes, rounding.shift());
-  });
+void PackRounded(const GradientRounding& rounding, const TreeNode& node, absl::Span<const float> numbers,
+                 absl::Span<uint8_t> out) {
+  EachPackedRun(rounding, numbers.size(), out,
+                [&](v1::DataType type, int64_t first, int64_t last, absl::Span<uint8_t> bytes) {
+                  const absl::Span<const float> run = Run(numbers, first, last);
+                  if (type == v1::INT8) return PackInt8(KeyOf(rounding, node), rounding.begin + first, run, bytes);
+                  FromFloat(run, type, bytes, rounding.shift());
+                });
 }
 
 void UnpackRounded(const GradientRounding& rounding, absl::Span<const uint8_t> bytes, absl::Span<float> numbers) {
-  EachPackedRun(rounding, numbers.size(), bytes, [&](v1::DataType type, int64_t first, int64_t last, absl::Span<const uint8_t> in) {
-    ToFloat(in, type, Run(numbers, first, last), rounding.shift());
-  });
+  EachPackedRun(rounding, numbers.size(), bytes,
+                [&](v1::DataType type, int64_t first, int64_t last, absl::Span<const uint8_t> in) {
+                  ToFloat(in, type, Run(numbers, first, last), rounding.shift());
+                });
 }
 
 bool IsRounded(const GradientRounding& rounding, absl::Span<const uint8_t> bytes, size_t numbers) {
@@ -68,11 +74,13 @@ bool IsRounded(const GradientRounding& rounding, absl::Span<const uint8_t> bytes
 
 void SumInto(absl::Span<float> into, absl::Span<const float> from) { SumRounded(v1::FLOAT32, into, from); }
 
-void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> into, absl::Span<const float> from) {
+void SumInto(const GradientRounding& rounding, const TreeNode& node, absl::Span<float> into,
+             absl::Span<const float> from) {
   CAIRN_CHECK(into.size() == from.size(), "gradients of different sizes");
   EachRun(rounding, static_cast<int64_t>(into.size()), [&](v1::DataType type, int64_t first, int64_t last) {
     const absl::Span<float> run = Run(into, first, last);
-    if (type == v1::INT8) return SumRoundedInt8(KeyOf(rounding, node), rounding.begin + first, run, Run(from, first, last));
+    if (type == v1::INT8)
+      return SumRoundedInt8(KeyOf(rounding, node), rounding.begin + first, run, Run(from, first, last));
     SumRounded(type, run, Run(from, first, last), rounding.shift());
   });
 }

@@ -18,7 +18,8 @@ constexpr int kBelowPoint = 320;  // bits
 constexpr int64_t kBlocksAtOnce = 64;
 
 // The tree: number j with j + 8, then with the next 4, 2 and 1.
-CAIRN_VECTORIZED void SquareBlocks(const float* __restrict numbers, double* __restrict sums, int64_t blocks, float divisor) {
+CAIRN_VECTORIZED void SquareBlocks(const float* __restrict numbers, double* __restrict sums, int64_t blocks,
+                                   float divisor) {
   for (int64_t b = 0; b < blocks; ++b) {
     double s[8];
     for (int j = 0; j < 8; ++j) {

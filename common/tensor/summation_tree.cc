@@ -16,7 +16,8 @@ TreeNode NodeAt(uint32_t replica, int k, uint32_t replicas) {
   return {static_cast<uint32_t>(first), static_cast<uint32_t>(end - first)};
 }
 
-// Of leaves that are rounded first: so many numbers of all of them at once, which stay in the nearest caches from rounding to rounding.
+// Of leaves that are rounded first: so many numbers of all of them at once, which stay in the nearest caches from
+// rounding to rounding.
 constexpr size_t kNumbersAtOnce = 2048;
 
 void CollectMaximal(const TreeNode& node, absl::Span<const uint32_t> held, std::vector<TreeNode>& out) {
@@ -95,7 +96,8 @@ GradientSum SumLeaves(const TreeNode& node, absl::Span<const GradientSum> leaves
 GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves, const GradientRounding& rounding) {
   CAIRN_CHECK(leaves.size() == node.count && node.count > 0, "one leaf a replica");
   if (rounding.exact()) return SumLeaves(node, leaves, rounding);
-  const auto whole = std::find_if(leaves.begin(), leaves.end(), [](const GradientSum& leaf) { return leaf.examples > 0; });
+  const auto whole =
+      std::find_if(leaves.begin(), leaves.end(), [](const GradientSum& leaf) { return leaf.examples > 0; });
   if (whole == leaves.end()) return {};
   GradientSum sum = *whole;  // what has no examples on its right, or is the first on a sum's left
   const size_t size = whole->gradient.size();

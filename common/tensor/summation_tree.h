@@ -8,8 +8,8 @@
 //      two children; a child that would lie wholly beyond R does not
 //      exist, so that [4, 5) of R = 5 is one node, not three.
 //   3. A part without examples adds nothing: the other side is taken as it is, bit for bit.
-//   4. Every node, leaves and root too, is rounded to the type in which the job's gradients travel (GradientRounding). So whatever is sent is
-//      exact, and it does not matter which nodes were sent and which added up before.
+//   4. Every node, leaves and root too, is rounded to the type in which the job's gradients travel (GradientRounding).
+//      So whatever is sent is exact, and it does not matter which nodes were sent and which added up before.
 // Hence the sum of a node is a function of its replicas' gradients alone.
 #pragma once
 
@@ -56,6 +56,7 @@ struct GradientSum {
 // The sum of a node, in place: leaves[i] is of replica node.first + i, and leaves.size() == node.count. The result's
 // gradient is the memory of one of the leaves (empty where no leaf has examples); the others hold partial sums
 // afterwards. The leaves need not be rounded.
-GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves, const GradientRounding& rounding = {});
+GradientSum SumSubtree(const TreeNode& node, absl::Span<const GradientSum> leaves,
+                       const GradientRounding& rounding = {});
 
 }  // namespace cairn

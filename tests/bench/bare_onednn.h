@@ -12,7 +12,7 @@ namespace cairn::bench {
 
 struct BareResult {
   double images_per_second = 0;
-  double images_per_cpu_second = 0;  // of the process: steadier on a busy machine
+  double images_per_cpu_second = 0;      // of the process: steadier on a busy machine
   double first_loss = 0, last_loss = 0;  // means of a batch: that it trains at all
 };
 

@@ -59,7 +59,8 @@ class Training {
       one.inputs = Buffer::Allocate(batch * 784);
       one.labels = Buffer::Allocate(batch * sizeof(float));
       uint32_t x = b + 1;
-      for (int64_t i = 0; i < batch * 784; ++i) one.inputs.mutable_data()[i] = static_cast<uint8_t>((x = x * 1664525 + 1013904223) >> 24);
+      for (int64_t i = 0; i < batch * 784; ++i)
+        one.inputs.mutable_data()[i] = static_cast<uint8_t>((x = x * 1664525 + 1013904223) >> 24);
       for (float& v : one.labels.mutable_floats()) v = static_cast<float>((x = x * 1664525 + 1013904223) >> 16) / 6554;
       for (float& v : one.labels.mutable_floats()) v = static_cast<float>(static_cast<int>(v));
     }

@@ -1,7 +1,7 @@
-// bench_models [--model resnet50] [--batch 8] [--side 112] [--rounds 5] [--frozen]: a training step of a ready-made model by
-// OnednnBackend, beside a bare loop of the same primitives: every convolution, dense layer, normalization, pooling,
-// addition and activation, forward and backward, each in the layouts that it likes best, without the reorders between
-// them. Alternating rounds, by the process' CPU time; the memory of the backend.
+// bench_models [--model resnet50] [--batch 8] [--side 112] [--rounds 5] [--frozen]: a training step of a ready-made
+// model by OnednnBackend, beside a bare loop of the same primitives: every convolution, dense layer, normalization,
+// pooling, addition and activation, forward and backward, each in the layouts that it likes best, without the reorders
+// between them. Alternating rounds, by the process' CPU time; the memory of the backend.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
@@ -72,21 +72,17 @@ class BareLoop {
       case LayerKind::kDepthwiseConv2D:
       case LayerKind::kDense:
         return AddConvolution(node, input, node.inputs[0] != 0, graph.variables()[node.variables[0]].shape);
-      case LayerKind::kBatchNormalization:
-        return AddNormalization(input);
+      case LayerKind::kBatchNormalization: return AddNormalization(input);
       case LayerKind::kMaxPooling2D:
-      case LayerKind::kAveragePooling2D:
-        return AddPooling(node, input);
-      case LayerKind::kAdd:
-        return AddSum(input);
+      case LayerKind::kAveragePooling2D: return AddPooling(node, input);
+      case LayerKind::kAdd: return AddSum(input);
       case LayerKind::kActivation:
         // Normalization does a plain relu itself.
         if (graph.nodes()[node.inputs[0]].kind != LayerKind::kBatchNormalization || node.activation != v1::RELU) {
           AddRelu(input);
         }
         return;
-      default:
-        return;
+      default: return;
     }
   }
 

@@ -1,9 +1,11 @@
-// A libcairn_cudnn.so whose device is a clock (host_share_bench.py): a step takes CAIRN_PACED_MS, a third of it forward, and computes nothing, but
-// what a worker's host does for a GPU is done: values are rounded and copied to where the device would get them from, each layer waits for
-// its values, and a gradient of the job's wire type (0.001 everywhere) is handed over range by range at the time at which the backward pass
-// of the layers behind it would be through. So a job of it costs what push, update, log and pull cost, beside a device that needs no CPU.
+// A libcairn_cudnn.so whose device is a clock (host_share_bench.py): a step takes CAIRN_PACED_MS, a third of it
+// forward, and computes nothing, but what a worker's host does for a GPU is done: values are rounded and copied to
+// where the device would get them from, each layer waits for its values, and a gradient of the job's wire type (0.001
+// everywhere) is handed over range by range at the time at which the backward pass of the layers behind it would be
+// through. So a job of it costs what push, update, log and pull cost, beside a device that needs no CPU.
 //
-// Layers share the time by their products: a convolution's kernel counts for each place of its output. One replica a worker.
+// Layers share the time by their products: a convolution's kernel counts for each place of its output. One replica a
+// worker.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -36,7 +38,8 @@ class PacedJoin : public GradientJoin {
   const std::vector<v1::PartitionRange>& ranges() const { return ranges_; }
   v1::DataType type() const { return options_.type; }
   void Copy(uint32_t range, const char* pinned) {
-    const size_t at = ranges_[range].begin() * SizeOf(type()), bytes = (ranges_[range].end() - ranges_[range].begin()) * SizeOf(type());
+    const size_t at = ranges_[range].begin() * SizeOf(type()),
+                 bytes = (ranges_[range].end() - ranges_[range].begin()) * SizeOf(type());
     std::memcpy(into_.mutable_data() + at, pinned + at, bytes);
     options_.ready(range);
   }
@@ -50,7 +53,10 @@ class PacedJoin : public GradientJoin {
 class PacedProgram : public Program {
  public:
   PacedProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options, absl::Duration compute)
-      : graph_(std::move(graph)), options_(options), compute_(compute), pinned_values_(graph_->space_size() * sizeof(float)) {
+      : graph_(std::move(graph)),
+        options_(options),
+        compute_(compute),
+        pinned_values_(graph_->space_size() * sizeof(float)) {
     double all = 0;
     for (const Variable& v : graph_->variables()) {
       const Shape& output = graph_->nodes()[v.node].output;
@@ -64,18 +70,21 @@ class PacedProgram : public Program {
     for (const Variable& v : graph_->variables()) std::fill_n(gradient.begin() + v.offset, v.size, 1e-3f);
 
     for (auto& [type, bytes] : pinned_gradient_) bytes.resize(gradient.size() * SizeOf(type));
-    for (auto& [type, bytes] : pinned_gradient_) FromFloat(gradient, type, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()});
+    for (auto& [type, bytes] : pinned_gradient_)
+      FromFloat(gradient, type, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()});
   }
 
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
-                                        const std::shared_ptr<GradientJoin>& join, uint32_t, const GradientReady& ready) override {
+                                        const std::shared_ptr<GradientJoin>& join, uint32_t,
+                                        const GradientReady& ready) override {
     auto& sum = static_cast<PacedJoin&>(*join);
     const absl::Time begin = absl::Now();
     absl::Time device = begin;
     int64_t brought = 0;
     const auto& variables = graph_->variables();
     for (size_t v = 0; v < variables.size(); ++v) {
-      for (const int64_t wanted = variables[v].offset + variables[v].size; brought < wanted;) brought = Bring(values, info.values, brought);
+      for (const int64_t wanted = variables[v].offset + variables[v].size; brought < wanted;)
+        brought = Bring(values, info.values, brought);
       device = std::max(device, absl::Now()) + compute_ / 3 * shares_[v];
     }
     Note(begin);
@@ -85,28 +94,34 @@ class PacedProgram : public Program {
       device += compute_ * 2 / 3 * shares_[v];
       absl::SleepFor(device - absl::Now());
       if (ready) ready(variables[v].offset, end);
-      if (info.last_piece) tracker.Final(variables[v].offset, end, [&](uint32_t first, uint32_t last) {
-        for (uint32_t range = last; range-- > first;) sum.Copy(range, pinned_gradient_[sum.type()].data());
-      });
+      if (info.last_piece)
+        tracker.Final(variables[v].offset, end, [&](uint32_t first, uint32_t last) {
+          for (uint32_t range = last; range-- > first;) sum.Copy(range, pinned_gradient_[sum.type()].data());
+        });
       end = variables[v].offset;
     }
     ended_ = absl::Now();
-    return BatchSums{static_cast<uint64_t>(batch.examples), static_cast<double>(batch.examples), std::vector<double>(options_.metrics.size())};
+    return BatchSums{static_cast<uint64_t>(batch.examples), static_cast<double>(batch.examples),
+                     std::vector<double>(options_.metrics.size())};
   }
-  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>, const GradientReady&) override {
+  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>,
+                                      const GradientReady&) override {
     return absl::UnimplementedError("the paced device has gradients of 16 bits of one replica only");
   }
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float>) override {
     return BatchSums{static_cast<uint64_t>(batch.examples), 0, std::vector<double>(options_.metrics.size())};
   }
-  absl::StatusOr<Buffer> Predict(const Batch&, absl::Span<const float>) override { return absl::UnimplementedError("the paced device predicts nothing"); }
+  absl::StatusOr<Buffer> Predict(const Batch&, absl::Span<const float>) override {
+    return absl::UnimplementedError("the paced device predicts nothing");
+  }
   uint64_t memory_bytes() const override { return 0; }
 
  private:
   int64_t Bring(absl::Span<const float> values, v1::DataType type, int64_t begin) {
     const int64_t end = std::min(begin + kChunkNumbers, graph_->space_size());
     FromFloat(values.subspan(begin, end - begin), type,
-              {reinterpret_cast<uint8_t*>(pinned_values_.data()) + begin * SizeOf(type), static_cast<size_t>(end - begin) * SizeOf(type)});
+              {reinterpret_cast<uint8_t*>(pinned_values_.data()) + begin * SizeOf(type),
+               static_cast<size_t>(end - begin) * SizeOf(type)});
     return end;
   }
 
@@ -121,8 +136,9 @@ class PacedProgram : public Program {
     begun_ = begin;
     if (steps_ <= kStepsOfALine) return;
     const double n = kStepsOfALine;
-    LogInfo("paced: step %.2f ms, device %.2f, between steps %.2f, values brought in %.2f", absl::ToDoubleMilliseconds(all_) / n,
-            absl::ToDoubleMilliseconds(compute_), absl::ToDoubleMilliseconds(between_) / n, absl::ToDoubleMilliseconds(values_time_) / (n + 1));
+    LogInfo("paced: step %.2f ms, device %.2f, between steps %.2f, values brought in %.2f",
+            absl::ToDoubleMilliseconds(all_) / n, absl::ToDoubleMilliseconds(compute_),
+            absl::ToDoubleMilliseconds(between_) / n, absl::ToDoubleMilliseconds(values_time_) / (n + 1));
     steps_ = 0;
     all_ = between_ = values_time_ = absl::ZeroDuration();
   }
@@ -148,10 +164,12 @@ class PacedBackend : public Backend {
   bool Computes(v1::DataType) const override { return true; }
   int slots_default() const override { return 1; }
   bool joins() const override { return true; }
-  absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>&, JoinOptions options) override {
+  absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>&,
+                                                     JoinOptions options) override {
     return std::make_shared<PacedJoin>(std::move(options));
   }
-  absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph, const ProgramOptions& options) override {
+  absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
+                                                   const ProgramOptions& options) override {
     return std::make_unique<PacedProgram>(std::move(graph), options, compute_);
   }
 
@@ -162,7 +180,8 @@ class PacedBackend : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> MakePacedBackend(const PluginOptions&) {
   const char* text = std::getenv("CAIRN_PACED_MS");
   double ms = 0;
-  if (text != nullptr && (!absl::SimpleAtod(text, &ms) || ms < 0)) return absl::UnavailableError("CAIRN_PACED_MS is no time");
+  if (text != nullptr && (!absl::SimpleAtod(text, &ms) || ms < 0))
+    return absl::UnavailableError("CAIRN_PACED_MS is no time");
   return std::make_unique<PacedBackend>(absl::Milliseconds(ms));
 }
 

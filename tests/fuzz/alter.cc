@@ -35,12 +35,12 @@ std::string Text(ByteSource& in) {
 
 void PutScalar(ByteSource& in, Message* m, const FieldDescriptor* f, int index) {
   const Reflection* r = m->GetReflection();
-#define CAIRN_FUZZ_PUT(Kind, value)                       \
-  {                                                       \
-    const auto v = value;                                 \
-    if (index == kSingle) return r->Set##Kind(m, f, v);   \
-    if (index == kAppend) return r->Add##Kind(m, f, v);   \
-    return r->SetRepeated##Kind(m, f, index, v);          \
+#define CAIRN_FUZZ_PUT(Kind, value)                     \
+  {                                                     \
+    const auto v = value;                               \
+    if (index == kSingle) return r->Set##Kind(m, f, v); \
+    if (index == kAppend) return r->Add##Kind(m, f, v); \
+    return r->SetRepeated##Kind(m, f, index, v);        \
   }
   switch (f->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32: CAIRN_FUZZ_PUT(Int32, static_cast<int32_t>(in.Edge()))

@@ -37,7 +37,8 @@ inline void AlterJson(ByteSource& in, nlohmann::json* root) {
       return;
     }
     case 10:  // an element less
-      if (value->is_structured() && !value->empty()) value->erase(std::next(value->begin(), static_cast<ptrdiff_t>(in.Byte() % value->size())));
+      if (value->is_structured() && !value->empty())
+        value->erase(std::next(value->begin(), static_cast<ptrdiff_t>(in.Byte() % value->size())));
       return;
     case 11:  // an element more
       if (value->is_array()) value->push_back(value->empty() ? nlohmann::json() : nlohmann::json(value->back()));
@@ -49,8 +50,9 @@ inline void AlterJson(ByteSource& in, nlohmann::json* root) {
 // The text, with n:u8 modulo 8 alterations where it is JSON.
 inline std::string AlteredJson(ByteSource& in, std::string_view text) {
   const size_t count = in.Below(8);
-  nlohmann::json json = count == 0 ? nlohmann::json(nlohmann::json::value_t::discarded)
-                                   : nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  nlohmann::json json = count == 0
+                            ? nlohmann::json(nlohmann::json::value_t::discarded)
+                            : nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return std::string(text);
   for (size_t i = 0; i < count; ++i) AlterJson(in, &json);
   return json.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);

@@ -18,7 +18,8 @@ struct WireField {
 };
 
 inline std::optional<std::vector<WireField>> ReadWire(const std::string& bytes) {
-  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                            static_cast<int>(bytes.size()));
   std::vector<WireField> fields;
   while (const uint32_t tag = in.ReadTag()) {
     WireField& field = fields.emplace_back(WireField{tag, {}});

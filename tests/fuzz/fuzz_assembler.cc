@@ -1,4 +1,5 @@
-// Chunks into a FrameAssembler: what comes out is whole, what is held stays within the bound. A frame that was split comes back as it was.
+// Chunks into a FrameAssembler: what comes out is whole, what is held stays within the bound. A frame that was split
+// comes back as it was.
 #include <cstring>
 #include <optional>
 

@@ -1,5 +1,5 @@
-// Events from bytes into ClusterCore, as nodes, users and time might send them: no crash, whatever the order; a coordinator that restarts
-// from what was stored goes on. Nodes answer commands rightly, wrongly or not at all.
+// Events from bytes into ClusterCore, as nodes, users and time might send them: no crash, whatever the order; a
+// coordinator that restarts from what was stored goes on. Nodes answer commands rightly, wrongly or not at all.
 //
 //   input := (op:u8 arguments)*
 #include <map>
@@ -92,7 +92,9 @@ class Cluster {
     Do(NodeSays{token, message});
   }
 
-  static size_t Number(const std::string& name) { return name.empty() ? 0 : static_cast<uint8_t>(name.back() - '0') % 6; }
+  static size_t Number(const std::string& name) {
+    return name.empty() ? 0 : static_cast<uint8_t>(name.back() - '0') % 6;
+  }
 
   static v1::NodeMessage Reply(const v1::CoordinatorMessage& command, v1::Hello& known, ByteSource& in) {
     v1::NodeMessage message;
@@ -164,8 +166,7 @@ class Cluster {
         message.mutable_restored()->set_job_id(command.restore().job_id());
         message.mutable_restored()->set_step(static_cast<int64_t>(in.Below(10)));
         break;
-      default:
-        message.mutable_heartbeat();
+      default: message.mutable_heartbeat();
     }
     return message;
   }

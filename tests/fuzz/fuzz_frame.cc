@@ -1,5 +1,5 @@
-// Bytes of an ExchangeFrame into the codec: no crash; the cuts between slices change nothing; where protobuf's own parser takes the
-// message too, both read the same fields.
+// Bytes of an ExchangeFrame into the codec: no crash; the cuts between slices change nothing; where protobuf's own
+// parser takes the message too, both read the same fields.
 #include <google/protobuf/stubs/logging.h>
 
 #include "absl/strings/str_cat.h"
@@ -43,7 +43,8 @@ void Check(ByteSource in) {
   CAIRN_CHECK(again == Bytes(*cut), "slices change the frame");
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
   v1::ExchangeFrame reencoded;
-  // A message that is not UTF-8 passes the codec where it came in two slices of a character; protobuf refuses to write it.
+  // A message that is not UTF-8 passes the codec where it came in two slices of a character; protobuf refuses to write
+  // it.
   if (!reencoded.ParseFromString(again)) return;
   CAIRN_CHECK(Plain(message) == Plain(reencoded), "codec and protobuf read different fields");
 }

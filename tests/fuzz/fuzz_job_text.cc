@@ -1,5 +1,5 @@
-// A job as text, settings of the command line, any of its fields altered, and the check at submission: what passes the check can be cut,
-// hosted and printed.
+// A job as text, settings of the command line, any of its fields altered, and the check at submission: what passes the
+// check can be cut, hosted and printed.
 //
 //   input := n:u8 Block(setting)^(n modulo 4) m:u8 (alteration (alter.h))* in (m modulo 48) bytes Rest(text)
 #include "client/cli/job_file.h"
@@ -35,7 +35,8 @@ void Check(ByteSource in) {
   // What is resolved is valid, too.
   CAIRN_CHECK(CheckJob(job->spec).ok(), "the resolved job is refused");
   if (const absl::Status fits = CheckJobAgainstData(*job, SmallData()); !fits.ok()) CheckError(fits);
-  for (int m = 0; m < job->spec.metrics_size(); ++m) CAIRN_CHECK(!MetricName(job->spec, m).empty(), "a metric without a name");
+  for (int m = 0; m < job->spec.metrics_size(); ++m)
+    CAIRN_CHECK(!MetricName(job->spec, m).empty(), "a metric without a name");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Keras' description of a model, altered, as a job brings it: read, expanded, checked and built. What is read has a place for each
-// layer's weights.
+// Keras' description of a model, altered, as a job brings it: read, expanded, checked and built. What is read has a
+// place for each layer's weights.
 //
 //   input := Block(text) alterations (alter_json.h)
 #include "common/base/check.h"

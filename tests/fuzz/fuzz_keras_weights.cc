@@ -1,5 +1,6 @@
-// A .keras archive and a .weights.h5 file of any bytes: the model's variables in their shapes, or an error; never more memory than the
-// model has variables. (What is libhdf5's own runs in another process, see common/formats/apart.h: it may fail there.)
+// A .keras archive and a .weights.h5 file of any bytes: the model's variables in their shapes, or an error; never more
+// memory than the model has variables. (What is libhdf5's own runs in another process, see common/formats/apart.h: it
+// may fail there.)
 //
 //   input := archive:u8 (0 modulo 2: Rest is a .keras archive, else a .weights.h5 file for the small job's model) Rest
 #include "common/base/check.h"
@@ -33,7 +34,8 @@ void Check(ByteSource in) {
     CAIRN_CHECK(!file.status().message().empty(), "an error without a word");
     return;
   }
-  const auto file = ReadKerasWeights(Buffer::CopyOf(bytes.data(), bytes.size()), "input", graph, KerasLayerPaths(graph));
+  const auto file =
+      ReadKerasWeights(Buffer::CopyOf(bytes.data(), bytes.size()), "input", graph, KerasLayerPaths(graph));
   if (!file.ok()) {
     CAIRN_CHECK(file.status().message().find("input") != std::string_view::npos, "an error that names no file");
     return;

@@ -1,5 +1,5 @@
-// A checkpoint's manifest.json: any text, and well-formed manifests that say anything. What is taken can be written and read
-// again.
+// A checkpoint's manifest.json: any text, and well-formed manifests that say anything. What is taken can be written and
+// read again.
 //
 //   input := form:u8 (0: Rest is the text; 1: the text without its checksum; 2: alterations of a right one)
 #include "common/base/digest.h"

@@ -1,4 +1,5 @@
-// ONNX files: any bytes, and right ones with fields altered: a model that can be built with all of its variables, or an error.
+// ONNX files: any bytes, and right ones with fields altered: a model that can be built with all of its variables, or an
+// error.
 //
 //   input := m:u8 (alteration (alter_wire.h))* in (m modulo 48) bytes Rest(file)
 #include <google/protobuf/stubs/logging.h>
@@ -20,7 +21,8 @@ void Check(ByteSource in) {
   while (!how.empty()) bytes = AlterWire(how, bytes);
   const absl::StatusOr<ImportedOnnx> imported = ParseOnnx(bytes);
   if (!imported.ok()) {
-    CAIRN_CHECK(!absl::IsInternal(imported.status()) && !imported.status().message().empty(), imported.status().ToString());
+    CAIRN_CHECK(!absl::IsInternal(imported.status()) && !imported.status().message().empty(),
+                imported.status().ToString());
     return;
   }
   const absl::StatusOr<Graph> graph = Graph::Build(imported->model);

@@ -1,5 +1,6 @@
-// Frames and the coordinator's word into PartitionCore, as primary and as backup, with a store behind it: no crash; a restart finds what
-// was there. What the core sends to its backups is answered in any way, or comes back to it when it is a backup itself.
+// Frames and the coordinator's word into PartitionCore, as primary and as backup, with a store behind it: no crash; a
+// restart finds what was there. What the core sends to its backups is answered in any way, or comes back to it when it
+// is a backup itself.
 //
 //   input := mode:u8 (op:u8 arguments)*
 #include <algorithm>
@@ -34,9 +35,7 @@ class Partition {
       case 1: return Do(FrameEvent{in.Below(4), Push(in)});
       case 2: return Do(FrameEvent{in.Below(4), AnyFrame(in)});
       case 3: return Raw(in);
-      case 4:
-        now_ += absl::Seconds(static_cast<int64_t>(in.Below(100)));
-        return Do(TickEvent{});
+      case 4: now_ += absl::Seconds(static_cast<int64_t>(in.Below(100))); return Do(TickEvent{});
       case 5: return Do(ClientGoneEvent{in.Below(4)});
       case 6:
         if (core_->image_due()) Do(TakeImageEvent{}, in.Below(4) != 0);
@@ -76,7 +75,8 @@ class Partition {
     Frame f = send.frames.back();
     f.payload = {};
     f.kind = in.Below(4) == 0 ? v1::ExchangeFrame::ERROR : v1::ExchangeFrame::ACK;
-    if (f.kind == v1::ExchangeFrame::ERROR) f.status = absl::Status(static_cast<absl::StatusCode>(1 + in.Below(16)), "no");
+    if (f.kind == v1::ExchangeFrame::ERROR)
+      f.status = absl::Status(static_cast<absl::StatusCode>(1 + in.Below(16)), "no");
     if (in.Below(4) == 0) f.version = in.Edge();
     if (in.Below(8) == 0) f.request_id = in.Edge();
     Do(PeerFrameEvent{send.address, send.epoch, std::move(f)});
@@ -139,7 +139,8 @@ class Partition {
     f.kind = v1::ExchangeFrame::CLIP;
     f.payload = Buffer();
     f.payload_total = 0;
-    const double factors[] = {config_.loss_scale ? 1 : 0.5, std::numeric_limits<double>::quiet_NaN(), config_.loss_scale ? 0 : 2.0};
+    const double factors[] = {config_.loss_scale ? 1 : 0.5, std::numeric_limits<double>::quiet_NaN(),
+                              config_.loss_scale ? 0 : 2.0};
     f.scalars = EncodeFactors({&factors[in.Below(3)], 1});
     f.norms_xxh3 = in.Below(8) == 0 ? in.Edge() : norms_xxh3_;
     if (in.Below(8) == 0) f.scalars.resize(in.Byte());
@@ -213,7 +214,8 @@ class Partition {
       const bool same = state->version == before.version;
       CAIRN_CHECK(!same || state->sequences == before.sequences, "other sequences");
       CAIRN_CHECK(!same || state->loss_scale == before.loss_scale, "another loss scale");
-      CAIRN_CHECK(!same || std::memcmp(state->values.data(), before.values.data(), before.values.size()) == 0, "other values");
+      CAIRN_CHECK(!same || std::memcmp(state->values.data(), before.values.data(), before.values.size()) == 0,
+                  "other values");
     }
     sent_.clear();
     core_ = std::make_unique<PartitionCore>(config_, *std::move(state));

@@ -1,5 +1,5 @@
-// A ps' store with altered bytes, and with well-sealed messages of altered content: what is read back is whole or an error that says what
-// is damaged; a state that is taken can be served.
+// A ps' store with altered bytes, and with well-sealed messages of altered content: what is read back is whole or an
+// error that says what is damaged; a state that is taken can be served.
 //
 //   input := mode:u8 updates:u8 image_at:u8 damage*
 //   damage := key:u8 kind:u8 arguments
@@ -121,7 +121,8 @@ void Check(ByteSource in) {
   absl::StatusOr<PartitionState> state = persistence.Recover(config);
   if (state.ok()) {
     PartitionCore core(config, *std::move(state));
-    if (core.version() < UINT64_MAX - 8 && core.state().sequences[0] < UINT64_MAX - 8) Update(config, persistence, core);
+    if (core.version() < UINT64_MAX - 8 && core.state().sequences[0] < UINT64_MAX - 8)
+      Update(config, persistence, core);
   } else {
     CAIRN_CHECK(state.status().message().find("partition") != std::string_view::npos, "an error that names nothing");
   }

@@ -1,5 +1,5 @@
-// JPEG and PNG files: decoded as grey and colour, and resized; the header alone says the same size. Pictures above 1 MP are left to
-// the limits' own tests: they only take time.
+// JPEG and PNG files: decoded as grey and colour, and resized; the header alone says the same size. Pictures above 1 MP
+// are left to the limits' own tests: they only take time.
 #include "common/base/check.h"
 #include "tests/fuzz/input.h"
 #include "worker/data/picture.h"

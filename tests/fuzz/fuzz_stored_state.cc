@@ -1,4 +1,5 @@
-// What the coordinator reads back at its start, with any field altered: refused with a reason, or a core that lives on with it.
+// What the coordinator reads back at its start, with any field altered: refused with a reason, or a core that lives on
+// with it.
 //
 //   input := state:u8 asynchronous:u8 alterations of the cluster, alterations of the job, op*
 #include "coordinator/cluster_core.h"

@@ -10,7 +10,8 @@ namespace cairn {
 namespace {
 
 void CheckError(const absl::Status& status) {
-  CAIRN_CHECK(absl::IsInvalidArgument(status) && absl::StartsWith(status.message(), "TF_CONFIG: "), std::string(status.message()));
+  CAIRN_CHECK(absl::IsInvalidArgument(status) && absl::StartsWith(status.message(), "TF_CONFIG: "),
+              std::string(status.message()));
 }
 
 void Check(ByteSource in) {
@@ -25,7 +26,8 @@ void Check(ByteSource in) {
   if (!daemons.ok()) return CheckError(daemons.status());
   CAIRN_CHECK(!daemons->empty(), "a task that runs nothing");
   for (const TfDaemon& daemon : *daemons) {
-    CAIRN_CHECK(!daemon.name.empty() && daemon.argv.size() > 1 && daemon.argv[0].starts_with("/bin/cairn-"), "a daemon");
+    CAIRN_CHECK(!daemon.name.empty() && daemon.argv.size() > 1 && daemon.argv[0].starts_with("/bin/cairn-"),
+                "a daemon");
     for (const std::string& word : daemon.argv) CAIRN_CHECK(!word.empty(), "an empty word: " + daemon.name);
   }
 }

@@ -1,7 +1,8 @@
-// What the targets share: the fuzzer's bytes taken from the front, and a folder of files that is written anew for every input.
+// What the targets share: the fuzzer's bytes taken from the front, and a folder of files that is written anew for every
+// input.
 //
-// ByteSource reads as many bytes as it is asked for and gives zeros at the end, so that every input means something. A seed is
-// written with ByteSink in the same order.
+// ByteSource reads as many bytes as it is asked for and gives zeros at the end, so that every input means something. A
+// seed is written with ByteSink in the same order.
 #pragma once
 
 #include <unistd.h>

@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and momentum, or clipping by norm and a moving average, or a loss scale). Built
-// once for each.
+// mode:u8 (0 synchronous, 1 asynchronous, 2 bounded staleness; and momentum, or clipping by norm and a moving average,
+// or a loss scale). Built once for each.
 inline const PartitionConfig& SmallPartition(ByteSource& in) {
   static PartitionConfig configs[9];
   const size_t n = in.Below(9);
@@ -35,7 +35,8 @@ inline const PartitionConfig& SmallPartition(ByteSource& in) {
     range.set_partition(7);
     range.set_begin(64);
     range.set_end(128);
-    auto built = MakePartitionConfig(job->spec, std::make_shared<const Graph>(job->graph), range, JobId(3), Generation(5));
+    auto built =
+        MakePartitionConfig(job->spec, std::make_shared<const Graph>(job->graph), range, JobId(3), Generation(5));
     MustBeOk(built.status());
     config = *std::move(built);
     config.image.log_bytes_min = 1024;  // images after a few updates

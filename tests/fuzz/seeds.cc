@@ -1,5 +1,5 @@
-// fuzz_seeds FOLDER: writes FOLDER/TARGET/* for every target: small valid inputs that the fuzzer starts from, made by the code that
-// writes such bytes; and FOLDER/TARGET.dict with the words of a job, and of a Keras model.
+// fuzz_seeds FOLDER: writes FOLDER/TARGET/* for every target: small valid inputs that the fuzzer starts from, made by
+// the code that writes such bytes; and FOLDER/TARGET.dict with the words of a job, and of a Keras model.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/text_format.h>
 #include <zlib.h>
@@ -37,7 +37,8 @@ class Seeds {
 };
 
 std::string Message(const Frame& frame) {
-  return EncodeFrameHeader(frame) + std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
+  return EncodeFrameHeader(frame) +
+         std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
 }
 
 Frame Push() {
@@ -135,7 +136,8 @@ void Pictures(Seeds& seeds) {
 void Safetensors(Seeds& seeds) {
   const TempFolder temp;
   const std::vector<float> values(12, 1.5f);
-  const std::vector<SafetensorView> tensors = {{"dense/kernel", {3, 4}, values}, {"dense/bias", {}, {values.data(), 1}}};
+  const std::vector<SafetensorView> tensors = {{"dense/kernel", {3, 4}, values},
+                                               {"dense/bias", {}, {values.data(), 1}}};
   CAIRN_CHECK(WriteSafetensors(temp / "t", tensors, {{"step", "7"}}).ok(), "safetensors");
   seeds.Add("safetensors", ReadFile(temp / "t"));
 }
@@ -184,7 +186,8 @@ void Onnx(Seeds& seeds, const v1::Model& every) {
     MustBeOk(exported.status());
     for (int own = 1; own >= 0; --own) {
       seeds.Add("onnx", ByteSink().Byte(0).Raw(exported->SerializeAsString()));
-      seeds.Add("onnx", ByteSink().Byte(6).Number(3, 2).Byte(5).Number(1, 2).Byte(0).Raw(exported->SerializeAsString()));
+      seeds.Add("onnx",
+                ByteSink().Byte(6).Number(3, 2).Byte(5).Number(1, 2).Byte(0).Raw(exported->SerializeAsString()));
       exported->clear_metadata_props();
     }
   }
@@ -226,12 +229,16 @@ void KerasModels(Seeds& seeds) {
 }
 
 void TfConfigs(Seeds& seeds) {
-  constexpr char kCluster[] = R"({"cluster": {"chief": ["c:1"], "worker": ["w0:2222", "[::1]:2"], "ps": {"0": "10.0.0.7:2222", "3": "p:3"}},
+  constexpr char kCluster[] =
+      R"({"cluster": {"chief": ["c:1"], "worker": ["w0:2222", "[::1]:2"], "ps": {"0": "10.0.0.7:2222", "3": "p:3"}},
                                   "task": {"type": "chief", "index": 0}})";
   AddJson(seeds, "tf_config", std::string(1, '\0'), kCluster);
-  AddJson(seeds, "tf_config", std::string(1, '\0'), R"({"cluster": {"worker": ["w0:2222", "w1:1"]}, "task": {"type": "worker", "index": "1"}})");
-  AddJson(seeds, "tf_config", std::string(1, '\1'), R"({"cluster": {"master": ["w0:2222"], "ps": ["a:1"]}, "task": {"type": "ps", "index": 0}})");
-  AddJson(seeds, "tf_config", std::string(1, '\0'), R"({"cluster": {"chief": ["w0:2222"]}, "task": {"type": "evaluator", "index": 0}})");
+  AddJson(seeds, "tf_config", std::string(1, '\0'),
+          R"({"cluster": {"worker": ["w0:2222", "w1:1"]}, "task": {"type": "worker", "index": "1"}})");
+  AddJson(seeds, "tf_config", std::string(1, '\1'),
+          R"({"cluster": {"master": ["w0:2222"], "ps": ["a:1"]}, "task": {"type": "ps", "index": 0}})");
+  AddJson(seeds, "tf_config", std::string(1, '\0'),
+          R"({"cluster": {"chief": ["w0:2222"]}, "task": {"type": "evaluator", "index": 0}})");
 }
 
 void Words(const google::protobuf::Descriptor* type, std::set<std::string>& words) {
@@ -250,7 +257,10 @@ void Jobs(Seeds& seeds) {
     std::string text;
     google::protobuf::TextFormat::PrintToString(SmallJob(asynchronous), &text);
     ByteSink sink;
-    sink.Byte(3).Block("optimizer.adam={}").Block("model.layers[1].dense.units=9").Block("metrics[..]={kind: ACCURACY}");
+    sink.Byte(3)
+        .Block("optimizer.adam={}")
+        .Block("model.layers[1].dense.units=9")
+        .Block("metrics[..]={kind: ACCURACY}");
     seeds.Add("job_text", sink.Byte(0).Raw(text));
     seeds.Add("job_text", ByteSink().Byte(0).Byte(3).Raw("\7\2\1").Raw(text));
   }
@@ -266,21 +276,21 @@ void Clusters(Seeds& seeds) {
   const auto op = [&](std::initializer_list<int> bytes) {
     for (int b : bytes) run.Byte(static_cast<uint8_t>(b));
   };
-  op({0, 0, 0, 1});        // ps0 joins: session 1
-  op({0, 3, 0, 1});        // worker3 joins: session 2
-  op({5, 0, 0, 1, 0});      // submitted
+  op({0, 0, 0, 1});     // ps0 joins: session 1
+  op({0, 3, 0, 1});     // worker3 joins: session 2
+  op({5, 0, 0, 1, 0});  // submitted
   seeds.Add("cluster", run);
-  op({2, 2, 1});           // the worker looks at the data (its first command was Welcome)
-  op({4, 1});              // time passes: the job starts
+  op({2, 2, 1});              // the worker looks at the data (its first command was Welcome)
+  op({4, 1});                 // time passes: the job starts
   op({2, 1, 1, 0, 0, 0, 0});  // the ps hosts
   seeds.Add("cluster", run);
   for (int step = 0; step < 10; ++step) op({2, 2, 1, step, step == 9});
-  op({4, 3, 6, 1, 2});     // evaluated
+  op({4, 3, 6, 1, 2});  // evaluated
   op({2, 2, 0, 4, 3});
   seeds.Add("cluster", run);
   op({10, 0, 0, 0, 1, 0, 3, 0, 1, 4, 4});  // the coordinator restarts, the nodes come back
   seeds.Add("cluster", run);
-  op({11, 1, 4, 4, 0, 0, 1, 2, 4, 2});     // the ps goes, is lost, comes back elsewhere
+  op({11, 1, 4, 4, 0, 0, 1, 2, 4, 2});  // the ps goes, is lost, comes back elsewhere
   seeds.Add("cluster", run);
 }
 
@@ -306,7 +316,8 @@ void Partitions(Seeds& seeds) {
       if (update == 5) run.Byte(6).Byte(1);
     }
     seeds.Add("partition", run.Byte(7).Byte(1).Byte(0).Byte(0).Byte(5).Byte(1));
-    run.Byte(7).Byte(1).Byte(0).Byte(1).Byte(0).Byte(0).Byte(0);  // a primary with one backup, which gets an image and an update
+    run.Byte(7).Byte(1).Byte(0).Byte(1).Byte(0).Byte(0).Byte(
+        0);  // a primary with one backup, which gets an image and an update
     run.Byte(9).Byte(0).Byte(11).Byte(12).Byte(1).Byte(1).Byte(1);
     run.Byte(0).Byte(1).Byte(1).Byte(mode % 3 == 0 ? 2 : 0).Byte(1).Byte(1).Byte(0x3e).Byte(12).Byte(1).Byte(1).Byte(1);
     seeds.Add("partition", run);
@@ -319,8 +330,23 @@ void Partitions(Seeds& seeds) {
   }
   seeds.Add("host_partitions", ByteSink().Byte(0).Byte(3).Byte(4).Byte(1).Byte(80));
   seeds.Add("host_partitions", ByteSink().Byte(1).Byte(2).Byte(1).Byte(6).Byte(5));
-  seeds.Add("value_log", ByteSink().Block("abcdefgh").Byte(1).Byte(2).Byte(1).Byte(2).Byte(3).Byte(1).Byte(0).Byte(8)
-                             .Byte(1).Byte(10).Raw("0123456789").Byte(0).Byte(1).Byte(3).Raw("xyz"));
+  seeds.Add("value_log", ByteSink()
+                             .Block("abcdefgh")
+                             .Byte(1)
+                             .Byte(2)
+                             .Byte(1)
+                             .Byte(2)
+                             .Byte(3)
+                             .Byte(1)
+                             .Byte(0)
+                             .Byte(8)
+                             .Byte(1)
+                             .Byte(10)
+                             .Raw("0123456789")
+                             .Byte(0)
+                             .Byte(1)
+                             .Byte(3)
+                             .Raw("xyz"));
 }
 
 }  // namespace

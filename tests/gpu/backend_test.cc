@@ -21,7 +21,8 @@
 namespace cairn {
 namespace {
 
-// One for the process: what a device costs to open is paid once. CAIRN_LOG_LEVEL=debug: which engines and algorithms were chosen.
+// One for the process: what a device costs to open is paid once. CAIRN_LOG_LEVEL=debug: which engines and algorithms
+// were chosen.
 const absl::StatusOr<std::unique_ptr<Backend>>& Gpu() {
   static const auto* backend = [] {
     const char* level = std::getenv("CAIRN_LOG_LEVEL");
@@ -37,9 +38,10 @@ struct PrecisionCase {
   bool tf32;
   double tolerance;
 };
-constexpr PrecisionCase kPrecisions[] = {
-    {"Strict", v1::FLOAT32, false, 1e-5}, {"Tf32", v1::FLOAT32, true, 2e-3}, {"Bfloat16", v1::BFLOAT16, false, 2e-2},
-    {"Float16", v1::FLOAT16, false, 1e-2}};
+constexpr PrecisionCase kPrecisions[] = {{"Strict", v1::FLOAT32, false, 1e-5},
+                                         {"Tf32", v1::FLOAT32, true, 2e-3},
+                                         {"Bfloat16", v1::BFLOAT16, false, 2e-2},
+                                         {"Float16", v1::FLOAT16, false, 1e-2}};
 
 class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCase>> {
  protected:
@@ -47,9 +49,12 @@ class GpuTest : public testing::TestWithParam<std::tuple<LayerCase, PrecisionCas
     if (!Gpu().ok()) GTEST_SKIP() << Gpu().status().message();
     const auto& [layer, precision] = GetParam();
     beside_ = std::make_unique<BesideReference>(layer, 64, precision.compute, precision.tf32);
-    beside_->Make([](std::shared_ptr<const Graph> graph, const ProgramOptions& options) { return (*Gpu())->Compile(std::move(graph), options); });
+    beside_->Make([](std::shared_ptr<const Graph> graph, const ProgramOptions& options) {
+      return (*Gpu())->Compile(std::move(graph), options);
+    });
   }
-  // Gradients pass through several layers and back: three times the tolerance of one pass. Terms of 16 bits cancel out less exactly.
+  // Gradients pass through several layers and back: three times the tolerance of one pass. Terms of 16 bits cancel out
+  // less exactly.
   static Tolerance Of(double t) { return {.forward = t, .loss = t, .gradient = 3 * t, .share = t < 5e-3 ? 0.05 : 0.1}; }
 
   std::unique_ptr<BesideReference> beside_;
@@ -77,9 +82,12 @@ TEST_P(Joined, AsTheSumOnTheHost) {
   if (!Gpu().ok()) GTEST_SKIP() << Gpu().status().message();
   constexpr size_t kReplicas = 3;
   Backend& gpu = **Gpu();
-  const BesideReference beside({"joined", "layers { input { shape: [12, 12, 3] } } layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_normalization {} } "
-                                          "layers { activation { activation: RELU } } layers { flatten {} } layers { dense { units: 300 activation: RELU } } "
-                                          "layers { dense { units: 5 activation: SOFTMAX } }"},
+  const BesideReference beside({"joined",
+                                "layers { input { shape: [12, 12, 3] } } layers { conv2d { filters: 8 kernel_size: 3 } "
+                                "} layers { batch_normalization {} } "
+                                "layers { activation { activation: RELU } } layers { flatten {} } layers { dense { "
+                                "units: 300 activation: RELU } } "
+                                "layers { dense { units: 5 activation: SOFTMAX } }"},
                                16, GetParam().compute, GetParam().tf32);
   const std::shared_ptr<const Graph>& graph = beside.graph();
   const auto space = static_cast<size_t>(graph->space_size());
@@ -90,7 +98,8 @@ TEST_P(Joined, AsTheSumOnTheHost) {
   };
   const auto batch = [&](uint32_t i) { return CaseBatch(*graph, beside.options().loss, i == 2 ? 7 : 16, i + 1); };
   const auto info = [&](uint32_t i) {
-    return StepInfo{.seed = 11, .step = 5, .replica = i, .loss_scale = GetParam().compute == v1::FLOAT16 ? 64.0f : 1.0f};
+    return StepInfo{
+        .seed = 11, .step = 5, .replica = i, .loss_scale = GetParam().compute == v1::FLOAT16 ? 64.0f : 1.0f};
   };
   std::vector<std::unique_ptr<Program>> programs(kReplicas);
   std::vector<std::vector<float>> gradients(kReplicas, std::vector<float>(space));
@@ -111,7 +120,8 @@ TEST_P(Joined, AsTheSumOnTheHost) {
     for (std::vector<float>& part : parts) leaves.push_back({absl::MakeSpan(part), 1});
     std::vector<uint8_t> expected(space * SizeOf(type));
     const GradientRounding rounding = {type, 0, 0, 0, &layout};
-    PackRounded(rounding, {0, kReplicas}, SumSubtree({0, kReplicas}, leaves, rounding).gradient, absl::MakeSpan(expected));
+    PackRounded(rounding, {0, kReplicas}, SumSubtree({0, kReplicas}, leaves, rounding).gradient,
+                absl::MakeSpan(expected));
     for (int step = 0; step < 4; ++step) {  // recorded from the second on
       JoinOptions options;
       options.node = {0, kReplicas};
@@ -128,12 +138,14 @@ TEST_P(Joined, AsTheSumOnTheHost) {
         const auto sums = programs[i]->TrainJoined(batch(i), info(i), beside.values(), *join, i, nullptr);
         ASSERT_TRUE(sums.ok()) << sums.status();
       });
-      EXPECT_EQ(std::memcmp(options.into.data(), expected.data(), expected.size()), 0) << v1::DataType_Name(type) << ", step " << step;
+      EXPECT_EQ(std::memcmp(options.into.data(), expected.data(), expected.size()), 0)
+          << v1::DataType_Name(type) << ", step " << step;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sums, Joined, testing::ValuesIn(kPrecisions), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Sums, Joined, testing::ValuesIn(kPrecisions),
+                         [](const auto& info) { return info.param.name; });
 
 class OneStep : public GpuTest {};
 TEST_P(OneStep, OfASmallCnn) { beside_->Training(3, Of(std::get<1>(GetParam()).tolerance)); }

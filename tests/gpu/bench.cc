@@ -60,7 +60,8 @@ int Step(const std::string& name, int64_t batch_size, const std::string& precisi
   batch.inputs = Buffer::Allocate(numbers);
   batch.labels = Buffer::Allocate(batch_size * sizeof(float));
   uint32_t random = 1;
-  for (int64_t i = 0; i < numbers; ++i) batch.inputs.mutable_data()[i] = static_cast<uint8_t>((random = random * 1664525 + 1013904223) >> 24);
+  for (int64_t i = 0; i < numbers; ++i)
+    batch.inputs.mutable_data()[i] = static_cast<uint8_t>((random = random * 1664525 + 1013904223) >> 24);
   for (int64_t i = 0; i < batch_size; ++i) batch.labels.mutable_floats()[i] = static_cast<float>(i % classes);
 
   std::vector<double> seconds;

@@ -1,7 +1,8 @@
-// A libcairn_cudnn.so without a GPU: the backend's own programs on the machine of the unit tests, whose kernels, products and convolutions
-// are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many devices it has, 1 if unset. CAIRN_HOST_GPU_LOST,
-// CAIRN_HOST_GPU_HANGS, CAIRN_HOST_GPU_STUCK: after how many waits for results they are lost, end no step any more (which is said at once), or keep
-// the thread for ever, as a call of CUDA may on a device that another thread has found to hang; never if unset.
+// A libcairn_cudnn.so without a GPU: the backend's own programs on the machine of the unit tests, whose kernels,
+// products and convolutions are loops on the CPU (test_backend_select, gpu_digests_on_host). CAIRN_HOST_GPUS: how many
+// devices it has, 1 if unset. CAIRN_HOST_GPU_LOST, CAIRN_HOST_GPU_HANGS, CAIRN_HOST_GPU_STUCK: after how many waits for
+// results they are lost, end no step any more (which is said at once), or keep the thread for ever, as a call of CUDA
+// may on a device that another thread has found to hang; never if unset.
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -28,12 +29,15 @@ class Losable : public cudnn::HostMachine {
  public:
   using HostMachine::HostMachine;
   absl::Status WaitFor(int signal, absl::Duration patience) override {
-    static std::atomic<int64_t> until_lost = WaitsUntil("CAIRN_HOST_GPU_LOST"), until_hung = WaitsUntil("CAIRN_HOST_GPU_HANGS");
+    static std::atomic<int64_t> until_lost = WaitsUntil("CAIRN_HOST_GPU_LOST"),
+                                until_hung = WaitsUntil("CAIRN_HOST_GPU_HANGS");
     static std::atomic<int64_t> until_stuck = WaitsUntil("CAIRN_HOST_GPU_STUCK");
     if (until_lost.fetch_sub(1) <= 0) return absl::UnavailableError("a device of a test is lost");
     if (until_hung.fetch_sub(1) <= 0) return absl::DeadlineExceededError("a device of a test: a step does not end");
     if (until_stuck.fetch_sub(1) <= 0) {
-      health().Note(absl::DeadlineExceededError("a device of a test: another thread's step does not end")).IgnoreError();
+      health()
+          .Note(absl::DeadlineExceededError("a device of a test: another thread's step does not end"))
+          .IgnoreError();
       absl::SleepFor(absl::InfiniteDuration());
     }
     return HostMachine::WaitFor(signal, patience);
@@ -41,9 +45,12 @@ class Losable : public cudnn::HostMachine {
 };
 
 // Copies are late: a copy that is not waited for is missing.
-absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo& device, const cudnn::Precision& precision, cudnn::Tuner* tuner) {
-  return std::make_unique<Losable>(precision, cudnn::HostMachine::Copies::kLate, tuner,
-                                   [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; }, device.index);
+absl::StatusOr<std::unique_ptr<cudnn::Machine>> MakeHostMachine(const cudnn::DeviceInfo& device,
+                                                                const cudnn::Precision& precision,
+                                                                cudnn::Tuner* tuner) {
+  return std::make_unique<Losable>(
+      precision, cudnn::HostMachine::Copies::kLate, tuner,
+      [](size_t way) -> absl::StatusOr<double> { return way == 0 ? 2.0 : 1.0; }, device.index);
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeHostBackend(const PluginOptions& options) {

@@ -1,5 +1,5 @@
-// What a step on a GPU costs on paper: the launches of a plan with the bytes that they read and write and their FLOP, by
-// class, at given ceilings. Needs no GPU: libraries' workspaces and what caches save are not counted.
+// What a step on a GPU costs on paper: the launches of a plan with the bytes that they read and write and their FLOP,
+// by class, at given ceilings. Needs no GPU: libraries' workspaces and what caches save are not counted.
 //
 //   gpu_plan MODEL BATCH float32|bfloat16|float16 [--bandwidth TB/s] [--flops TFLOP/s] [--steps]
 //
@@ -48,7 +48,8 @@ Cost CostOf(const cudnn::Plan::Step& step, const Ceilings& ceilings) {
   return c;
 }
 
-// "normalize add relu" of "%5 = normalize add relu of ...": the words before the first number; products by what they are of.
+// "normalize add relu" of "%5 = normalize add relu of ...": the words before the first number; products by what they
+// are of.
 std::string ClassOf(const cudnn::Plan::Step& step) {
   const size_t begin = step.text.find(" = ") + 3, end = step.text.find(" of ", begin);
   std::string name, text = step.text.substr(begin, end - begin) + " ";
@@ -73,7 +74,9 @@ double FloorBytes(const cudnn::Plan& plan) {
   for (const cudnn::Plan::Step& step : plan.steps()) {
     for (const auto* refs : {&step.reads, &step.writes}) {
       for (const cudnn::Ref& ref : *refs) {
-        if (ref.place != cudnn::Ref::kArena || !seen.insert({refs == &step.reads, ref.place, ref.buffer, ref.offset}).second) continue;
+        if (ref.place != cudnn::Ref::kArena ||
+            !seen.insert({refs == &step.reads, ref.place, ref.buffer, ref.offset}).second)
+          continue;
         bytes += static_cast<double>(plan.buffers()[ref.buffer].bytes);
       }
     }
@@ -82,7 +85,8 @@ double FloorBytes(const cudnn::Plan& plan) {
 }
 
 void PrintRow(const std::string& name, const Cost& c) {
-  std::printf("%-44s %5d %9.1f %9.1f %9.2f %8.3f\n", name.c_str(), c.launches, c.read / 1e6, c.written / 1e6, c.flop / 1e12, c.ms);
+  std::printf("%-44s %5d %9.1f %9.1f %9.2f %8.3f\n", name.c_str(), c.launches, c.read / 1e6, c.written / 1e6,
+              c.flop / 1e12, c.ms);
 }
 
 int Print(const std::string& name, int64_t batch, cudnn::DType type, const Ceilings& ceilings, bool steps) {
@@ -121,16 +125,19 @@ int Print(const std::string& name, int64_t batch, cudnn::DType type, const Ceili
   for (const auto& [what, cost] : rows) PrintRow(what, cost);
   PrintRow("all", all);
   const double floor = FloorBytes(**plan);
-  std::printf("\n%s, batch %lld, %s, arena %.1f MB: %.3f ms, %.0f images/s at %.2f TB/s and %.0f TFLOP/s\n", name.c_str(),
-              static_cast<long long>(batch), cudnn::Name(type), static_cast<double>((*plan)->arena_bytes()) / 1e6, all.ms,
-              static_cast<double>(batch) / all.ms * 1e3, ceilings.bandwidth, ceilings.flops);
+  std::printf("\n%s, batch %lld, %s, arena %.1f MB: %.3f ms, %.0f images/s at %.2f TB/s and %.0f TFLOP/s\n",
+              name.c_str(), static_cast<long long>(batch), cudnn::Name(type),
+              static_cast<double>((*plan)->arena_bytes()) / 1e6, all.ms, static_cast<double>(batch) / all.ms * 1e3,
+              ceilings.bandwidth, ceilings.flops);
   std::printf("each tensor written once and read once: %.3f GB of %.3f GB, %.3f ms; FLOP alone: %.3f ms\n", floor / 1e9,
               (all.read + all.written) / 1e9, floor / ceilings.bandwidth * 1e-9, all.flop / ceilings.flops * 1e-9);
-  // Values and gradients in 16 bits where the program computes in 16 bits: the job's wire_dtype would be such a type then.
-  const auto numbers = static_cast<double>(batch * NumElements(graph->input_shape())), space = static_cast<double>(graph->space_size());
+  // Values and gradients in 16 bits where the program computes in 16 bits: the job's wire_dtype would be such a type
+  // then.
+  const auto numbers = static_cast<double>(batch * NumElements(graph->input_shape())),
+             space = static_cast<double>(graph->space_size());
   const auto element = static_cast<double>(cudnn::SizeOf(type));
-  std::printf("across the bus: inputs %.1f MB (as float32 %.1f), values %.1f MB, gradients %.1f MB\n", numbers / 1e6, numbers * 4 / 1e6,
-              space * element / 1e6, space * element / 1e6);
+  std::printf("across the bus: inputs %.1f MB (as float32 %.1f), values %.1f MB, gradients %.1f MB\n", numbers / 1e6,
+              numbers * 4 / 1e6, space * element / 1e6, space * element / 1e6);
   return 0;
 }
 
@@ -151,7 +158,8 @@ int Main(int argc, char** argv) {
   }
   known = known && types.contains(argv[3]) && std::atoll(argv[2]) > 0 && ceilings.bandwidth > 0 && ceilings.flops > 0;
   if (known) return Print(argv[1], std::atoll(argv[2]), types.at(argv[3]), ceilings, steps);
-  std::fprintf(stderr, "usage: gpu_plan MODEL BATCH float32|bfloat16|float16 [--bandwidth TB/s] [--flops TFLOP/s] [--steps]\n");
+  std::fprintf(stderr,
+               "usage: gpu_plan MODEL BATCH float32|bfloat16|float16 [--bandwidth TB/s] [--flops TFLOP/s] [--steps]\n");
   return 2;
 }
 

@@ -37,8 +37,8 @@ void RandomCallbacks(v1::JobSpec& spec) {
 }
 
 double LossOfEpoch(const v1::JobSpec& spec, int64_t epoch) {
-  const PhiloxBlock noise =
-      Philox({static_cast<uint32_t>(spec.seed()), static_cast<uint32_t>(spec.seed() >> 32)}, {static_cast<uint32_t>(epoch), 7, 0, 0});
+  const PhiloxBlock noise = Philox({static_cast<uint32_t>(spec.seed()), static_cast<uint32_t>(spec.seed() >> 32)},
+                                   {static_cast<uint32_t>(epoch), 7, 0, 0});
   return 0.125 * (1 + noise[0] % 12);
 }
 
@@ -69,17 +69,20 @@ ExpectedEnd EndOf(const v1::JobSpec& spec, const StepPlan& plan, int64_t first_e
     if (wait >= stopping->patience() && wait > 0 && epoch > 0) end.epochs = epoch + 1;
   }
   end.steps = end.epochs * plan.steps_per_epoch;
-  end.weights = stopping != nullptr && stopping->restore_best_weights() ? (best_epoch + 1) * plan.steps_per_epoch : end.steps;
+  end.weights =
+      stopping != nullptr && stopping->restore_best_weights() ? (best_epoch + 1) * plan.steps_per_epoch : end.steps;
   return end;
 }
 
 void CallbackChecker::Saved(const std::string& path, const CheckpointContents& contents) {
   const auto expected = facts_.end.files.find(path);
-  if (expected == facts_.end.files.end()) return world_.Fail(absl::StrCat("callbacks: ", path, " is written, which nobody asked for"));
+  if (expected == facts_.end.files.end())
+    return world_.Fail(absl::StrCat("callbacks: ", path, " is written, which nobody asked for"));
   const int64_t step = contents.manifest.step, epoch = (expected->second - 1) / facts_.plan.steps_per_epoch;
   const bool right = facts_.synchronous ? step == expected->second
                                         : step > epoch * facts_.plan.steps_per_epoch && step <= expected->second;
-  if (!right) return world_.Fail(absl::StrCat("callbacks: ", path, " is made of step ", step, ", not of ", expected->second));
+  if (!right)
+    return world_.Fail(absl::StrCat("callbacks: ", path, " is made of step ", step, ", not of ", expected->second));
   saved_.insert(path);
 }
 
@@ -101,7 +104,8 @@ void CallbackChecker::Wrote(const v1::WriteSummaries& write) {
     const double loss = LossOfEpoch(facts_.spec, epoch.epoch());
     const v1::MetricSums& sums = epoch.validation();
     if (sums.examples() > 0 && sums.loss() != loss * static_cast<double>(sums.examples())) {
-      world_.Fail(absl::StrCat("callbacks: epoch ", epoch.epoch(), " has another validation loss in its log than it had"));
+      world_.Fail(
+          absl::StrCat("callbacks: epoch ", epoch.epoch(), " has another validation loss in its log than it had"));
     }
     epochs_.insert(epoch.epoch());
   }
@@ -118,9 +122,11 @@ void CallbackChecker::AtEnd(const v1::JobStatus& status) {
     const bool told = std::any_of(status.notes().begin(), status.notes().end(),
                                   [&](const auto& note) { return absl::StartsWith(note.text(), "not saved"); });
     // An asynchronous chief's checkpoint may be of a moment at which others had not begun with the epoch.
-    if (told && status.state() == v1::SUCCEEDED) world_.Fail(absl::StrCat("callbacks: ", path, " was not saved, and the job is a plain success"));
+    if (told && status.state() == v1::SUCCEEDED)
+      world_.Fail(absl::StrCat("callbacks: ", path, " was not saved, and the job is a plain success"));
     if (told && (failures_ > 0 || !facts_.synchronous)) continue;
-    world_.Fail(absl::StrCat("callbacks: ", path, " was not saved", told ? ", and no disk was full" : ", and nobody is told"));
+    world_.Fail(
+        absl::StrCat("callbacks: ", path, " was not saved", told ? ", and no disk was full" : ", and nobody is told"));
   }
   const int64_t logged = static_cast<int64_t>(epochs_.size());
   const bool refused = failures_ > 0 && logged < facts_.end.epochs;

@@ -1,5 +1,5 @@
-// Callbacks of a simulated job, and what they have to come to. The job's figures are a function of the epoch, so that its end is known
-// beforehand.
+// Callbacks of a simulated job, and what they have to come to. The job's figures are a function of the epoch, so that
+// its end is known beforehand.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace cairn::sim {
 
 struct JobFacts;
 
-// Some jobs get early_stopping (with restore_best_weights where that is exact), model_checkpoint and tensorboard. A function of spec.seed.
+// Some jobs get early_stopping (with restore_best_weights where that is exact), model_checkpoint and tensorboard. A
+// function of spec.seed.
 void RandomCallbacks(v1::JobSpec& spec);
 // Of each example, in training and validation alike; a multiple of 1/8, so that sums are exact.
 double LossOfEpoch(const v1::JobSpec& spec, int64_t epoch);
@@ -25,7 +26,7 @@ double LossOfEpoch(const v1::JobSpec& spec, int64_t epoch);
 struct ExpectedEnd {
   int64_t epochs = 0;  // that are trained
   int64_t steps = 0;
-  int64_t weights = 0;  // the step whose weights the job ends with
+  int64_t weights = 0;                   // the step whose weights the job ends with
   std::map<std::string, int64_t> files;  // model files, with the last step of their epochs
 };
 // first_epoch: of a job that goes on from a checkpoint; its callbacks begin with it.

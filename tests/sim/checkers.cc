@@ -16,7 +16,8 @@ void ExactlyOnceChecker::Logged(const std::string& ps, uint32_t partition, const
   const int64_t step = static_cast<int64_t>(entry.sequence()) - 1;
   int64_t examples = 0;
   if (step >= facts_.end.steps) {
-    world_.Fail(absl::StrFormat("exactly once: %s, partition %d: update %d, the job has %d", ps, partition, step, facts_.end.steps));
+    world_.Fail(absl::StrFormat("exactly once: %s, partition %d: update %d, the job has %d", ps, partition, step,
+                                facts_.end.steps));
   }
   for (int32_t r = 0; r < facts_.spec.replicas(); ++r) {
     if (facts_.synchronous || r / facts_.group == static_cast<int32_t>(entry.replica_first())) {
@@ -25,26 +26,28 @@ void ExactlyOnceChecker::Logged(const std::string& ps, uint32_t partition, const
   }
   if (facts_.subsets != nullptr && facts_.subsets->MayCount(step, static_cast<int64_t>(entry.examples()))) return;
   if (examples != static_cast<int64_t>(entry.examples())) {
-    world_.Fail(absl::StrFormat("exactly once: %s, partition %d, step %d: %d examples were counted, the step has %d", ps, partition, step,
-                                entry.examples(), examples));
+    world_.Fail(absl::StrFormat("exactly once: %s, partition %d, step %d: %d examples were counted, the step has %d",
+                                ps, partition, step, entry.examples(), examples));
   }
 }
 
 void ExactlyOnceChecker::Changed(const Copy& copy) {
   const auto& sequences = copy.state.sequences;
-  const uint64_t sum = facts_.synchronous ? sequences.front() : std::accumulate(sequences.begin(), sequences.end(), uint64_t{0});
-  const bool even = !facts_.synchronous || std::all_of(sequences.begin(), sequences.end(), [&](uint64_t s) { return s == sum; });
+  const uint64_t sum =
+      facts_.synchronous ? sequences.front() : std::accumulate(sequences.begin(), sequences.end(), uint64_t{0});
+  const bool even =
+      !facts_.synchronous || std::all_of(sequences.begin(), sequences.end(), [&](uint64_t s) { return s == sum; });
   if (sum == copy.state.version && even) return;
-  world_.Fail(absl::StrFormat("exactly once: %s, partition %d: version %d, but its table says [%s]", copy.ps, copy.partition,
-                              copy.state.version, absl::StrJoin(sequences, ",")));
+  world_.Fail(absl::StrFormat("exactly once: %s, partition %d: version %d, but its table says [%s]", copy.ps,
+                              copy.partition, copy.state.version, absl::StrJoin(sequences, ",")));
 }
 
 void ExactlyOnceChecker::AtEnd(const Copy& primary) {
   Changed(primary);
   for (uint64_t s : primary.state.sequences) {
     if (facts_.EndsWith(static_cast<int64_t>(s))) continue;
-    world_.Fail(absl::StrFormat("exactly once: partition %d has [%s] updates, the job ends with step %d", primary.partition,
-                                absl::StrJoin(primary.state.sequences, ","), facts_.end.weights));
+    world_.Fail(absl::StrFormat("exactly once: partition %d has [%s] updates, the job ends with step %d",
+                                primary.partition, absl::StrJoin(primary.state.sequences, ","), facts_.end.weights));
     return;
   }
 }
@@ -58,45 +61,51 @@ void ReferenceChecker::Compare(const std::string& who, uint32_t partition, absl:
     if (!facts_.reference->IsVariable(static_cast<int64_t>(i))) continue;
     const float expected = whole != nullptr ? (*whole)[i] : number, found = values[i - range.begin()];
     if (std::memcmp(&expected, &found, sizeof(float)) == 0) continue;
-    return world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: number %d is %.9g, the sequential reference has %.9g",
-                                       who, partition, version, i, found, expected));
+    return world_.Fail(
+        absl::StrFormat("reference: %s, partition %d, version %d: number %d is %.9g, the sequential reference has %.9g",
+                        who, partition, version, i, found, expected));
   }
 }
 
 void ReferenceChecker::Changed(const Copy& copy) {
   if (!facts_.synchronous) {
-    return Compare(copy.ps, copy.partition, copy.state.values.floats(), nullptr, facts_.reference->Sum(copy.state.sequences),
-                   copy.state.version);
+    return Compare(copy.ps, copy.partition, copy.state.values.floats(), nullptr,
+                   facts_.reference->Sum(copy.state.sequences), copy.state.version);
   }
   if (copy.state.version > facts_.reference->steps()) {
-    return world_.Fail(absl::StrFormat("reference: %s, partition %d: version %d of %d", copy.ps, copy.partition, copy.state.version,
-                                       facts_.reference->steps()));
+    return world_.Fail(absl::StrFormat("reference: %s, partition %d: version %d of %d", copy.ps, copy.partition,
+                                       copy.state.version, facts_.reference->steps()));
   }
   if (facts_.subsets != nullptr) {
-    const absl::Span<const float> moments = copy.state.slots.empty() ? absl::Span<const float>() : copy.state.slots[0].floats();
+    const absl::Span<const float> moments =
+        copy.state.slots.empty() ? absl::Span<const float>() : copy.state.slots[0].floats();
     if (!facts_.subsets->Allows(copy.partition, copy.state.version, copy.state.values.floats(), moments)) {
-      world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no %d of %d replicas' gradients lead to it", copy.ps,
-                                  copy.partition, copy.state.version, facts_.spec.replicas() - facts_.spec.backup_replicas(),
-                                  facts_.spec.replicas()));
+      world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no %d of %d replicas' gradients lead to it",
+                                  copy.ps, copy.partition, copy.state.version,
+                                  facts_.spec.replicas() - facts_.spec.backup_replicas(), facts_.spec.replicas()));
     }
     return;
   }
-  Compare(copy.ps, copy.partition, copy.state.values.floats(), &facts_.reference->AfterSteps(copy.state.version), 0, copy.state.version);
+  Compare(copy.ps, copy.partition, copy.state.values.floats(), &facts_.reference->AfterSteps(copy.state.version), 0,
+          copy.state.version);
   if (copy.state.previous.empty() || copy.state.version == 0) return;
-  Compare(copy.ps + " (previous)", copy.partition, copy.state.previous.floats(), &facts_.reference->AfterSteps(copy.state.version - 1), 0,
-          copy.state.version - 1);
+  Compare(copy.ps + " (previous)", copy.partition, copy.state.previous.floats(),
+          &facts_.reference->AfterSteps(copy.state.version - 1), 0, copy.state.version - 1);
 }
 
 // With backup_replicas; false: it is a job without.
-bool ReferenceChecker::IsSubset(const std::string& who, uint32_t partition, uint64_t version, absl::Span<const float> values) {
+bool ReferenceChecker::IsSubset(const std::string& who, uint32_t partition, uint64_t version,
+                                absl::Span<const float> values) {
   if (facts_.subsets == nullptr) return false;
   if (!facts_.subsets->Knows(partition, version, values)) {
-    world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no copy has had these values", who, partition, version));
+    world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no copy has had these values", who, partition,
+                                version));
   }
   return true;
 }
 
-void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint64_t version, v1::DataType type, const Buffer& payload) {
+void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint64_t version, v1::DataType type,
+                                const Buffer& payload) {
   if (!facts_.synchronous || version > facts_.reference->steps()) return;
   const v1::PartitionRange& range = facts_.ranges[partition];
   std::vector<float> values(range.end() - range.begin());
@@ -110,8 +119,9 @@ void ReferenceChecker::Answered(const std::string& ps, uint32_t partition, uint6
 void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer& values) {
   if (facts_.synchronous) {
     if (!facts_.EndsWith(static_cast<int64_t>(version))) {
-      return world_.Fail(absl::StrFormat("reference: the digest is of version %d of partition %d, the job ends with step %d", version,
-                                         partition, facts_.end.weights));
+      return world_.Fail(
+          absl::StrFormat("reference: the digest is of version %d of partition %d, the job ends with step %d", version,
+                          partition, facts_.end.weights));
     }
     if (IsSubset("the digest", partition, version, values.floats())) return;
     return Compare("the digest", partition, values.floats(), &facts_.reference->AfterSteps(version), 0, version);
@@ -122,7 +132,8 @@ void ReferenceChecker::AtEnd(uint32_t partition, uint64_t version, const Buffer&
 
 // ---- acknowledged ----
 
-void AcknowledgedChecker::Told(uint32_t partition, uint64_t generation, uint64_t version, uint32_t replica, uint64_t sequence) {
+void AcknowledgedChecker::Told(uint32_t partition, uint64_t generation, uint64_t version, uint32_t replica,
+                               uint64_t sequence) {
   Partition& p = told_[partition];
   if (generation < p.forgiven) return;
   if (facts_.synchronous) {
@@ -136,13 +147,13 @@ void AcknowledgedChecker::Told(uint32_t partition, uint64_t generation, uint64_t
 std::string AcknowledgedChecker::Missing(const Copy& copy) const {
   const Partition& p = told_[copy.partition];
   if (facts_.synchronous && copy.state.version < p.version) {
-    return absl::StrFormat("%s serves partition %d at version %d, but %d was acknowledged", copy.ps, copy.partition, copy.state.version,
-                           p.version);
+    return absl::StrFormat("%s serves partition %d at version %d, but %d was acknowledged", copy.ps, copy.partition,
+                           copy.state.version, p.version);
   }
   for (const auto& [replica, sequence] : p.sequence) {
     if (copy.state.sequences[replica] < sequence) {
-      return absl::StrFormat("%s serves partition %d with update %d of replica %d, but %d was acknowledged", copy.ps, copy.partition,
-                             copy.state.sequences[replica], replica, sequence);
+      return absl::StrFormat("%s serves partition %d with update %d of replica %d, but %d was acknowledged", copy.ps,
+                             copy.partition, copy.state.sequences[replica], replica, sequence);
     }
   }
   return "";
@@ -168,36 +179,40 @@ void HistoryChecker::Answers(const Copy& copy) {
   auto [it, first] = moments.try_emplace(version, Moment{copy.state.sequences, copy.ps, copy.generation});
   if (!first) {
     if (it->second.sequences == copy.state.sequences) return;
-    return world_.Fail(absl::StrFormat(
-        "history: partition %d, version %d: %s (generation %d) has the updates [%s], but %s (generation %d) answered with [%s]",
-        copy.partition, version, copy.ps, copy.generation, absl::StrJoin(copy.state.sequences, ","), it->second.ps, it->second.generation,
-        absl::StrJoin(it->second.sequences, ",")));
+    return world_.Fail(
+        absl::StrFormat("history: partition %d, version %d: %s (generation %d) has the updates [%s], but %s "
+                        "(generation %d) answered with [%s]",
+                        copy.partition, version, copy.ps, copy.generation, absl::StrJoin(copy.state.sequences, ","),
+                        it->second.ps, it->second.generation, absl::StrJoin(it->second.sequences, ",")));
   }
   if (it != moments.begin()) {
     const Moment& before = std::prev(it)->second;
     for (size_t r = 0; r < before.sequences.size(); ++r) {
       if (copy.state.sequences[r] >= before.sequences[r]) continue;
-      return world_.Fail(absl::StrFormat("history: partition %d: %s answers with version %d [%s], which does not follow [%s] of %s",
-                                         copy.partition, copy.ps, version, absl::StrJoin(copy.state.sequences, ","),
-                                         absl::StrJoin(before.sequences, ","), before.ps));
+      return world_.Fail(absl::StrFormat(
+          "history: partition %d: %s answers with version %d [%s], which does not follow [%s] of %s", copy.partition,
+          copy.ps, version, absl::StrJoin(copy.state.sequences, ","), absl::StrJoin(before.sequences, ","), before.ps));
     }
     if (before.generation > copy.generation) {
       return world_.Fail(absl::StrFormat(
-          "history: two primaries: partition %d: %s acknowledges version %d in generation %d, after %s served in %d", copy.partition,
-          copy.ps, version, copy.generation, before.ps, before.generation));
+          "history: two primaries: partition %d: %s acknowledges version %d in generation %d, after %s served in %d",
+          copy.partition, copy.ps, version, copy.generation, before.ps, before.generation));
     }
     if (before.generation == copy.generation && before.ps != copy.ps) {
-      return world_.Fail(absl::StrFormat("history: two primaries: partition %d: %s and %s both make generation %d longer, at version %d",
-                                         copy.partition, copy.ps, before.ps, copy.generation, version));
+      return world_.Fail(absl::StrFormat(
+          "history: two primaries: partition %d: %s and %s both make generation %d longer, at version %d",
+          copy.partition, copy.ps, before.ps, copy.generation, version));
     }
   }
-  // An answer that comes late, of an update that was confirmed before the partition moved on: then it lies on the way to what is known.
+  // An answer that comes late, of an update that was confirmed before the partition moved on: then it lies on the way
+  // to what is known.
   if (auto next = std::next(it); next != moments.end()) {
     for (size_t r = 0; r < copy.state.sequences.size(); ++r) {
       if (copy.state.sequences[r] <= next->second.sequences[r]) continue;
-      return world_.Fail(absl::StrFormat("history: two primaries: partition %d: %s answers with version %d [%s], but %s with %d [%s]",
-                                         copy.partition, copy.ps, version, absl::StrJoin(copy.state.sequences, ","), next->second.ps,
-                                         next->first, absl::StrJoin(next->second.sequences, ",")));
+      return world_.Fail(
+          absl::StrFormat("history: two primaries: partition %d: %s answers with version %d [%s], but %s with %d [%s]",
+                          copy.partition, copy.ps, version, absl::StrJoin(copy.state.sequences, ","), next->second.ps,
+                          next->first, absl::StrJoin(next->second.sequences, ",")));
     }
   }
 }
@@ -215,7 +230,9 @@ void HistoryChecker::Forgive(uint32_t partition, uint64_t version, uint64_t gene
 
 // ---- epoch ----
 
-void EpochChecker::Computed(int64_t step, ReplicaId replica, PlaceRange places) { computed_[{step, replica.value}] = places; }
+void EpochChecker::Computed(int64_t step, ReplicaId replica, PlaceRange places) {
+  computed_[{step, replica.value}] = places;
+}
 
 void EpochChecker::AtEnd(const Copy& primary) {
   std::vector<int> visits;
@@ -223,8 +240,8 @@ void EpochChecker::AtEnd(const Copy& primary) {
   const auto close = [&] {
     for (size_t place = 0; place < visits.size(); ++place) {
       if (visits[place] == 1 || (visits[place] == 0 && facts_.subsets != nullptr)) continue;
-      return world_.Fail(absl::StrFormat("epoch: partition %d: epoch %d has visited the example at place %d %d times", primary.partition,
-                                         epoch, place, visits[place]));
+      return world_.Fail(absl::StrFormat("epoch: partition %d: epoch %d has visited the example at place %d %d times",
+                                         primary.partition, epoch, place, visits[place]));
     }
   };
   for (int64_t step = 0; step < static_cast<int64_t>(primary.state.sequences.front()); ++step) {
@@ -259,11 +276,13 @@ void EpochChecker::Reported(const v1::JobStatus& status) {
     const bool before = restored && (epoch.epoch() < status.restored_step() / steps || !facts_.synchronous);
     const bool fewer = before || facts_.subsets != nullptr;  // those of slow replicas are left out
     if (examples > all || (examples < all && !fewer)) {
-      world_.Fail(absl::StrFormat("epoch: the figures of epoch %d count %d examples, there are %d", epoch.epoch(), examples, all));
+      world_.Fail(absl::StrFormat("epoch: the figures of epoch %d count %d examples, there are %d", epoch.epoch(),
+                                  examples, all));
     }
     const double loss = static_cast<double>(examples) * LossOfEpoch(facts_.spec, epoch.epoch());
     if (epoch.train().loss() != loss) {
-      world_.Fail(absl::StrFormat("epoch: the losses of epoch %d come to %g, not %g", epoch.epoch(), epoch.train().loss(), loss));
+      world_.Fail(absl::StrFormat("epoch: the losses of epoch %d come to %g, not %g", epoch.epoch(),
+                                  epoch.train().loss(), loss));
     }
   }
 }
@@ -290,28 +309,31 @@ void CheckpointChecker::Written(const std::string& path, const CheckpointContent
   const CheckpointManifest& m = contents.manifest;
   if (m.partitions.size() != facts_.ranges.size() || m.synchronous != facts_.synchronous || m.step < 0 ||
       m.step > facts_.plan.total_steps) {
-    return world_.Fail(absl::StrFormat("checkpoint: %s has %d partitions and step %d; the job has %d partitions and %d steps", path,
-                                       m.partitions.size(), m.step, facts_.ranges.size(), facts_.plan.total_steps));
+    return world_.Fail(
+        absl::StrFormat("checkpoint: %s has %d partitions and step %d; the job has %d partitions and %d steps", path,
+                        m.partitions.size(), m.step, facts_.ranges.size(), facts_.plan.total_steps));
   }
   for (uint32_t p = 0; p < m.partitions.size(); ++p) WrittenPartition(path, p, contents);
 }
 
-void CheckpointChecker::WrittenPartition(const std::string& path, uint32_t partition, const CheckpointContents& contents) {
+void CheckpointChecker::WrittenPartition(const std::string& path, uint32_t partition,
+                                         const CheckpointContents& contents) {
   const CheckpointPartition& p = contents.manifest.partitions[partition];
   const v1::PartitionRange& range = facts_.ranges[partition];
   const auto part = [&](const Buffer& whole) {
     return whole.floats().subspan(static_cast<size_t>(range.begin()), static_cast<size_t>(range.end() - range.begin()));
   };
   const auto wrong = [&](const char* what) {
-    world_.Fail(absl::StrFormat("checkpoint: %s of step %d: %s of partition %d, version %d, are not what the job had", path,
-                                contents.manifest.step, what, partition, p.version));
+    world_.Fail(absl::StrFormat("checkpoint: %s of step %d: %s of partition %d, version %d, are not what the job had",
+                                path, contents.manifest.step, what, partition, p.version));
   };
   const absl::Span<const float> values = part(contents.values);
   if (!facts_.synchronous) {
     const std::vector<uint64_t> sequences = OfUnits(p.sequences);
     const float sum = facts_.reference->Sum(sequences);
     for (uint64_t i = range.begin(); i < range.end(); ++i) {
-      if (facts_.reference->IsVariable(static_cast<int64_t>(i)) && values[i - range.begin()] != sum) return wrong("values");
+      if (facts_.reference->IsVariable(static_cast<int64_t>(i)) && values[i - range.begin()] != sum)
+        return wrong("values");
     }
     const uint64_t updates = std::accumulate(sequences.begin(), sequences.end(), uint64_t{0});
     if (updates != p.version) wrong("sequence numbers");
@@ -334,10 +356,12 @@ void CheckpointChecker::Restored(const Copy& copy, const std::string& path, cons
     same = same && Same(copy.partition, contents.slots[i].floats(), copy.state.slots[i].floats());
   }
   std::vector<uint64_t> sequences(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(m.step));
-  if (!facts_.synchronous && copy.partition < m.partitions.size()) sequences = OfUnits(m.partitions[copy.partition].sequences);
+  if (!facts_.synchronous && copy.partition < m.partitions.size())
+    sequences = OfUnits(m.partitions[copy.partition].sequences);
   if (same && sequences == copy.state.sequences) return;
-  world_.Fail(absl::StrFormat("checkpoint: %s, partition %d is not as in %s of step %d: version %d [%s]%s", copy.ps, copy.partition, path,
-                              m.step, copy.state.version, absl::StrJoin(copy.state.sequences, ","), same ? "" : ", other numbers"));
+  world_.Fail(absl::StrFormat("checkpoint: %s, partition %d is not as in %s of step %d: version %d [%s]%s", copy.ps,
+                              copy.partition, path, m.step, copy.state.version,
+                              absl::StrJoin(copy.state.sequences, ","), same ? "" : ", other numbers"));
 }
 
 void CheckpointChecker::Removed(const std::string& path, const CheckpointDirectory& left) {

@@ -1,8 +1,8 @@
 // What must hold in every run, whatever happens in it: one class a promise. Each watches from outside of the cores.
 //
-// A *copy* is one process' state of one partition: a primary's or a backup's. The cluster tells every checker what it is concerned with,
-// in the order in which it happens. Where a durability allows it, acknowledged updates may be lost (Forgive); the checkers then go on from
-// what is left.
+// A *copy* is one process' state of one partition: a primary's or a backup's. The cluster tells every checker what it
+// is concerned with, in the order in which it happens. Where a durability allows it, acknowledged updates may be lost
+// (Forgive); the checkers then go on from what is left.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,8 @@ class ReferenceChecker {
 
  private:
   bool IsSubset(const std::string& who, uint32_t partition, uint64_t version, absl::Span<const float> values);
-  void Compare(const std::string& who, uint32_t partition, absl::Span<const float> values, const std::vector<float>* whole,
-               float number, uint64_t version);
+  void Compare(const std::string& who, uint32_t partition, absl::Span<const float> values,
+               const std::vector<float>* whole, float number, uint64_t version);
   World& world_;
   const JobFacts& facts_;
 };
@@ -81,7 +81,8 @@ class ReferenceChecker {
 class AcknowledgedChecker {
  public:
   AcknowledgedChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts), told_(facts.ranges.size()) {}
-  // A worker was told in `generation`: the partition is at `version`, this replica's updates up to `sequence` are in it.
+  // A worker was told in `generation`: the partition is at `version`, this replica's updates up to `sequence` are in
+  // it.
   void Told(uint32_t partition, uint64_t generation, uint64_t version, uint32_t replica, uint64_t sequence);
   // From now on this copy answers. False: it lacks something, and nothing forgives it.
   void Serves(const Copy& copy, bool may_lose);
@@ -93,7 +94,7 @@ class AcknowledgedChecker {
   struct Partition {
     uint64_t version = 0;
     std::map<uint32_t, uint64_t> sequence;  // asynchronous, by replica
-    uint64_t forgiven = 0;  // a late word of an older generation is of what was lost
+    uint64_t forgiven = 0;                  // a late word of an older generation is of what was lost
   };
   std::string Missing(const Copy& copy) const;
   World& world_;
@@ -101,10 +102,12 @@ class AcknowledgedChecker {
   std::vector<Partition> told_;
 };
 
-// Never two serving primaries: all that was ever answered about a partition is one history, and one ps at a time makes it longer.
+// Never two serving primaries: all that was ever answered about a partition is one history, and one ps at a time makes
+// it longer.
 class HistoryChecker {
  public:
-  HistoryChecker(World& world, const JobFacts& facts) : world_(world), facts_(facts), partitions_(facts.ranges.size()) {}
+  HistoryChecker(World& world, const JobFacts& facts)
+      : world_(world), facts_(facts), partitions_(facts.ranges.size()) {}
   // The copy answers with its present version.
   void Answers(const Copy& copy);
   // Something was lost, as the durability allows: what comes after this is another history.
@@ -137,8 +140,8 @@ class EpochChecker {
   // A worker hands in a gradient of these places for (replica, step).
   void Computed(int64_t step, ReplicaId replica, PlaceRange places);
   void AtEnd(const Copy& primary);
-  // What the job's status says of its epochs: each step of each replica once, whatever was killed. Of those before the step that the job was
-  // restored at nothing may be known.
+  // What the job's status says of its epochs: each step of each replica once, whatever was killed. Of those before the
+  // step that the job was restored at nothing may be known.
   void Reported(const v1::JobStatus& status);
   // A job with other replicas goes on from this step.
   void Resumed(int64_t step);

@@ -20,7 +20,8 @@ absl::StatusOr<std::string> CheckpointDirectory::Write(CheckpointContents conten
     return absl::ResourceExhaustedError(absl::StrCat(kCheckpointDir, ": No space left on device"));
   }
   const std::string path = absl::StrCat(kCheckpointDir, "/", CheckpointName(contents.manifest.step));
-  stored_[path] = std::make_shared<const StoredCheckpoint>(StoredCheckpoint{std::move(contents), now_unix_ms, ++last_number_, false});
+  stored_[path] = std::make_shared<const StoredCheckpoint>(
+      StoredCheckpoint{std::move(contents), now_unix_ms, ++last_number_, false});
   return path;
 }
 

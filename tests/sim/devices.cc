@@ -52,11 +52,13 @@ void DeviceChecker::Placed(const v1::JobStatus& status, const std::set<std::stri
   }
   if (used.empty()) return;
   if (used.size() > 1) {
-    return world_.Fail(absl::StrFormat("devices: replicas are on \"%s\" (%s) and on \"%s\" (%s) at a time", used.begin()->second,
-                                       v1::Device_Name(used.begin()->first), used.rbegin()->second, v1::Device_Name(used.rbegin()->first)));
+    return world_.Fail(absl::StrFormat("devices: replicas are on \"%s\" (%s) and on \"%s\" (%s) at a time",
+                                       used.begin()->second, v1::Device_Name(used.begin()->first),
+                                       used.rbegin()->second, v1::Device_Name(used.rbegin()->first)));
   }
   const auto& [kind, worker] = *used.begin();
-  if (!CanCompute(status.spec(), kind)) return world_.Fail(absl::StrFormat("devices: \"%s\" cannot compute the job", worker));
+  if (!CanCompute(status.spec(), kind))
+    return world_.Fail(absl::StrFormat("devices: \"%s\" cannot compute the job", worker));
   const auto& named = status.devices();
   if (std::find(named.begin(), named.end(), kind) == named.end()) {
     return world_.Fail(absl::StrFormat("devices: the job's status does not name %s", v1::Device_Name(kind)));
@@ -64,8 +66,8 @@ void DeviceChecker::Placed(const v1::JobStatus& status, const std::set<std::stri
   if (!BitsMatter(status.spec()) || kind == named.Get(0)) return;
   for (const std::string& other : steady) {
     if (kinds_.at(other) != named.Get(0)) continue;
-    return world_.Fail(absl::StrFormat("devices: a job that began on %s is on \"%s\" (%s), though \"%s\" is there", v1::Device_Name(named.Get(0)),
-                                       worker, v1::Device_Name(kind), other));
+    return world_.Fail(absl::StrFormat("devices: a job that began on %s is on \"%s\" (%s), though \"%s\" is there",
+                                       v1::Device_Name(named.Get(0)), worker, v1::Device_Name(kind), other));
   }
 }
 

@@ -24,8 +24,8 @@ struct DevicePlan {
 void FillDevice(v1::Device kind, v1::Hello& hello);
 bool CanCompute(const v1::JobSpec& spec, v1::Device kind);
 
-// Replicas are never on both kinds at a time, and only where the job can be computed. A job whose bits matter is on the kind that it began
-// on, as long as a worker with that one is there; its status names each kind that it was on.
+// Replicas are never on both kinds at a time, and only where the job can be computed. A job whose bits matter is on the
+// kind that it began on, as long as a worker with that one is there; its status names each kind that it was on.
 class DeviceChecker {
  public:
   explicit DeviceChecker(World& world) : world_(world) {}

@@ -1,7 +1,8 @@
 // A simulated disk: a KvStore that survives its process, and loses what was not synced when the power fails.
 //
-// Invariants: 1. The process' end loses nothing that Write returned for. 2. Power loss leaves a prefix of the batches written since the
-// last synced one (an empty one, all of them, or anything between): RocksDB's log is one file. 3. Full or failing: Write changes nothing.
+// Invariants: 1. The process' end loses nothing that Write returned for. 2. Power loss leaves a prefix of the batches
+// written since the last synced one (an empty one, all of them, or anything between): RocksDB's log is one file. 3.
+// Full or failing: Write changes nothing.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,8 @@ class SimDisk : public KvStore {
   }
 
   absl::StatusOr<std::optional<std::string>> Get(std::string_view key) override { return present_->Get(key); }
-  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+  absl::Status Scan(std::string_view prefix,
+                    const std::function<bool(std::string_view, std::string_view)>& fn) override {
     return present_->Scan(prefix, fn);
   }
   absl::Status Write(const KvBatch& batch, bool sync) override {
@@ -62,7 +64,8 @@ class SimDisk : public KvStore {
     KvBatch copy;
     for (const KvBatch::Op& op : batch.ops()) {
       if (const auto* put = std::get_if<KvBatch::PutOp>(&op)) {
-        copy.Put(put->key, put->head, put->body.empty() ? Buffer() : Buffer::CopyOf(put->body.data(), put->body.size()));
+        copy.Put(put->key, put->head,
+                 put->body.empty() ? Buffer() : Buffer::CopyOf(put->body.data(), put->body.size()));
       } else if (const auto* one = std::get_if<KvBatch::DeleteOp>(&op)) {
         copy.Delete(one->key);
       } else if (const auto* range = std::get_if<KvBatch::DeleteRangeOp>(&op)) {

@@ -43,10 +43,12 @@ void Exchange::SendAll(std::vector<Frame> frames, Done done) {
                      if (ps->up() && ps->host().process == process) ps->OnFrame(nullptr, std::move(frame));
                    });
     }
-    stream_->Send(Stream::kDialer, [self = shared_from_this(), stream = stream_, frame = CopyOverWire(frame)]() mutable {
-      self->ps_->OnFrame(std::make_shared<PsClient>(PsClient{stream, [self](Frame answer) { self->OnFrame(std::move(answer)); }}),
-                         std::move(frame));
-    });
+    stream_->Send(
+        Stream::kDialer, [self = shared_from_this(), stream = stream_, frame = CopyOverWire(frame)]() mutable {
+          self->ps_->OnFrame(
+              std::make_shared<PsClient>(PsClient{stream, [self](Frame answer) { self->OnFrame(std::move(answer)); }}),
+              std::move(frame));
+        });
   }
 }
 

@@ -30,12 +30,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   using Done = std::function<void(absl::StatusOr<Frame>)>;
   // ps: the process that listens at the address; null where it is gone.
-  Exchange(World& world, Network& network, Host& dialer, SimPs* ps) : world_(world), network_(network), dialer_(dialer), ps_(ps) {}
+  Exchange(World& world, Network& network, Host& dialer, SimPs* ps)
+      : world_(world), network_(network), dialer_(dialer), ps_(ps) {}
 
   // At the latest with the first Send.
   void Open();
-  // done runs once, in the dialer's process: with the answer, or with UNAVAILABLE when the stream is broken. An IMAGE of several tensors is
-  // given tensor by tensor.
+  // done runs once, in the dialer's process: with the answer, or with UNAVAILABLE when the stream is broken. An IMAGE
+  // of several tensors is given tensor by tensor.
   void Send(Frame frame, Done done);
   // One request of several frames.
   void SendAll(std::vector<Frame> frames, Done done);

@@ -28,9 +28,12 @@ v1::Layer* AddDense(v1::Model* model, int units, bool zeros) {
 bool HasLossScale(const v1::JobSpec& spec) { return spec.compute_dtype() == v1::FLOAT16; }
 
 // Of an asynchronous job.
-bool Overflows(const v1::JobSpec& spec, int64_t step, int32_t unit) { return HasLossScale(spec) && (step * 31 + unit * 17) % 7 == 0; }
+bool Overflows(const v1::JobSpec& spec, int64_t step, int32_t unit) {
+  return HasLossScale(spec) && (step * 31 + unit * 17) % 7 == 0;
+}
 
-// The sum over replicas [first, first + width) of which those below R exist; width is a power of two. Every node is rounded.
+// The sum over replicas [first, first + width) of which those below R exist; width is a power of two. Every node is
+// rounded.
 Gradient NaiveTree(const std::vector<Gradient>& leaves, size_t first, size_t width, const GradientRounding& rounding) {
   if (first >= leaves.size()) return std::nullopt;
   const TreeNode node = {static_cast<uint32_t>(first), static_cast<uint32_t>(std::min(width, leaves.size() - first))};
@@ -152,8 +155,8 @@ v1::DataInfo DataOf(int64_t train_examples) {
   return info;
 }
 
-void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
-                  absl::Span<float> gradient, int64_t begin, float loss_scale) {
+void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples,
+                  absl::Span<const float> values, absl::Span<float> gradient, int64_t begin, float loss_scale) {
   if (!IsSynchronous(spec)) {
     const int32_t unit = replica.value / LocalSyncOf(spec);
     std::fill(gradient.begin(), gradient.end(), -static_cast<float>(examples) * static_cast<float>(unit + 1));
@@ -258,7 +261,8 @@ Reference::Reference(const v1::JobSpec& spec, const Graph& graph, const StepPlan
 
 float Reference::Sum(absl::Span<const uint64_t> sequences) const {
   float sum = 0;
-  for (size_t r = 0; r < sequences.size(); ++r) sum += counted_[r][std::min<size_t>(sequences[r], counted_[r].size() - 1)];
+  for (size_t r = 0; r < sequences.size(); ++r)
+    sum += counted_[r][std::min<size_t>(sequences[r], counted_[r].size() - 1)];
   return sum;
 }
 

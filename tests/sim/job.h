@@ -19,22 +19,21 @@ namespace cairn::sim {
 inline constexpr int64_t kInputs = 5;
 inline constexpr int64_t kValidationExamples = 11;
 
-// A job of a random shape (replicas, partitions, steps, mode, durability, checkpoints). Asynchronous jobs start at zero, so that their
-// sums are exact.
+// A job of a random shape (replicas, partitions, steps, mode, durability, checkpoints). Asynchronous jobs start at
+// zero, so that their sums are exact.
 v1::JobSpec RandomJob(Rng& rng, int ps);
 // How its updates are kept, where so many ps are there.
 void RandomDurability(Rng& rng, int ps, v1::JobSpec& spec);
 v1::DataInfo DataOf(int64_t train_examples);
 
 // The gradient (sum over `examples`) of a replica at a step.
-//   synchronous: depends on the values, the step and the replica with full float32 noise: any other order of additions, any
-//   stale value, any repeated update changes bits.
-//   asynchronous: -examples * (unit + 1), so that with learning rate 1 every applied push adds exactly unit + 1; a unit is a replica, with
-//   local_sync a group of them.
-// `begin`: the place of the first of `values` in the parameter space. FLOAT16 jobs overflow here and there: synchronous ones where the scale is
-// large, asynchronous ones (whose scale depends on who came first) in certain steps.
-void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples, absl::Span<const float> values,
-                  absl::Span<float> gradient, int64_t begin = 0, float loss_scale = 0);
+//   synchronous: depends on the values, the step and the replica with full float32 noise: any other order of additions,
+//   any stale value, any repeated update changes bits. asynchronous: -examples * (unit + 1), so that with learning rate
+//   1 every applied push adds exactly unit + 1; a unit is a replica, with local_sync a group of them.
+// `begin`: the place of the first of `values` in the parameter space. FLOAT16 jobs overflow here and there: synchronous
+// ones where the scale is large, asynchronous ones (whose scale depends on who came first) in certain steps.
+void FillGradient(const v1::JobSpec& spec, int64_t step, ReplicaId replica, int64_t examples,
+                  absl::Span<const float> values, absl::Span<float> gradient, int64_t begin = 0, float loss_scale = 0);
 
 using Gradient = std::optional<std::vector<float>>;  // none: no examples
 // The sum over the tree of those that are there; by replica.
@@ -65,7 +64,7 @@ class Reference {
     int finite_steps = 0;
   };
   std::vector<std::vector<float>> trajectory_, moments_;
-  std::vector<Scale> scales_;  // after so many steps
+  std::vector<Scale> scales_;                // after so many steps
   std::vector<std::vector<float>> counted_;  // by unit and sequence: what it has added
 };
 

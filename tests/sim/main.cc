@@ -21,7 +21,8 @@ using cairn::sim::PlantedBug;
 
 int RunOne(uint64_t seed, PlantedBug bug, const std::string& checker) {
   const auto result = cairn::sim::Simulate({seed, true, bug, checker});
-  std::printf("%s\n%s\n", result.summary.c_str(), result.violation.empty() ? "every promise held" : result.violation.c_str());
+  std::printf("%s\n%s\n", result.summary.c_str(),
+              result.violation.empty() ? "every promise held" : result.violation.c_str());
   return result.violation.empty() ? 0 : 1;
 }
 
@@ -40,15 +41,18 @@ int RunMany(uint64_t first, uint64_t seeds, PlantedBug bug, const std::string& c
     faults += result.faults;
     if (result.violation.empty()) continue;
     ++failed;
-    std::printf("seed %llu: %s (%s)\n", static_cast<unsigned long long>(s), result.violation.c_str(), result.summary.c_str());
+    std::printf("seed %llu: %s (%s)\n", static_cast<unsigned long long>(s), result.violation.c_str(),
+                result.summary.c_str());
     if (bug != PlantedBug::kNone || failed >= 20) break;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%llu seeds from %llu: %llu violations; %llu events, %lld faults, %.0f virtual s, at most %.1f s without a step after the "
-              "faults; %.1f s: %.0f seeds an hour\n",
-              static_cast<unsigned long long>(ran), static_cast<unsigned long long>(first), static_cast<unsigned long long>(failed),
-              static_cast<unsigned long long>(events), static_cast<long long>(faults), virtual_seconds, longest_wait, seconds,
-              static_cast<double>(ran) / seconds * 3600);
+  std::printf(
+      "%llu seeds from %llu: %llu violations; %llu events, %lld faults, %.0f virtual s, at most %.1f s without a step "
+      "after the "
+      "faults; %.1f s: %.0f seeds an hour\n",
+      static_cast<unsigned long long>(ran), static_cast<unsigned long long>(first),
+      static_cast<unsigned long long>(failed), static_cast<unsigned long long>(events), static_cast<long long>(faults),
+      virtual_seconds, longest_wait, seconds, static_cast<double>(ran) / seconds * 3600);
   return failed == 0 ? 0 : 1;
 }
 
@@ -66,8 +70,10 @@ int main(int argc, char** argv) {
   CLI::Option* one = app.add_option("--seed", seed, "One run, with a trace");
   app.add_option("--bug", bug_name, "Plant a defect: " + bug_names);
   app.add_option("--checker", checker,
-                 "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, callbacks, bounds, progress, devices");
-  app.add_option("--nodes", scale.nodes, "A cluster of so many nodes instead, for its figures")->check(CLI::Range(10, 4000));
+                 "Listen to one checker only: exactly once, reference, acknowledged, history, epoch, checkpoint, "
+                 "callbacks, bounds, progress, devices");
+  app.add_option("--nodes", scale.nodes, "A cluster of so many nodes instead, for its figures")
+      ->check(CLI::Range(10, 4000));
   app.add_option("--jobs", scale.jobs, "With --nodes: so many jobs")->check(CLI::Range(1, 10000));
   app.add_flag("--small", scale.small, "With --nodes: each of one replica and few partitions");
   app.add_option("--slots", scale.slots, "With --nodes: of a worker")->check(CLI::Range(1, 1000));

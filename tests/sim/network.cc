@@ -118,7 +118,8 @@ std::shared_ptr<Stream> Network::Dial(Host& dialer, Host& listener) {
   const bool reaches = Reaches(dialer, listener);
   if (!reaches || !listener.up) {
     stream->ends_[Stream::kListener].open = false;
-    const absl::Duration wait = reaches ? Delay(dialer, listener) : world_.rng.Between(absl::Seconds(1), absl::Seconds(3));
+    const absl::Duration wait =
+        reaches ? Delay(dialer, listener) : world_.rng.Between(absl::Seconds(1), absl::Seconds(3));
     world_.RunOn(dialer, dialer.process, world_.now() + wait, [stream] { stream->Break(Stream::kDialer); });
   }
   return stream;
@@ -138,10 +139,11 @@ void Network::Cut(const Host& from, const Host& to) {
 
 void Network::Keepalive(const std::shared_ptr<Stream>& stream, Stream::End end) {
   Stream::Endpoint& at = stream->ends_[end];
-  world_.RunOn(*at.host, at.process, world_.now() + world_.rng.Between(kKeepaliveMin, kKeepaliveMax), [this, stream, end] {
-    const Host& other = *stream->ends_[Other(end)].host;
-    if (!Reaches(other, *stream->ends_[end].host) || other.still_until > world_.now()) stream->Break(end);
-  });
+  world_.RunOn(*at.host, at.process, world_.now() + world_.rng.Between(kKeepaliveMin, kKeepaliveMax),
+               [this, stream, end] {
+                 const Host& other = *stream->ends_[Other(end)].host;
+                 if (!Reaches(other, *stream->ends_[end].host) || other.still_until > world_.now()) stream->Break(end);
+               });
 }
 
 void Network::Heal(const Host& from, const Host& to) {

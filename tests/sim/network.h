@@ -2,9 +2,10 @@
 //
 // A Stream is what a gRPC stream over TCP gives: each direction delivers in order, or stops for ever. Invariants:
 //   1. What is sent arrives in order, each message once; after the stream broke for the receiver, nothing arrives.
-//   2. On a cut link messages wait; they go on when it heals, however old, unless the receiver has given the stream up meanwhile.
-//   3. An end learns of a break at its own time: by the other end's notice, which a cut link holds back, or by its missed keepalive. What
-//      was on its way may still arrive before: the frames of an old stream come late.
+//   2. On a cut link messages wait; they go on when it heals, however old, unless the receiver has given the stream up
+//      meanwhile.
+//   3. An end learns of a break at its own time: by the other end's notice, which a cut link holds back, or by its
+//      missed keepalive. What was on its way may still arrive before: the frames of an old stream come late.
 #pragma once
 
 #include <array>
@@ -78,7 +79,8 @@ class Network {
   explicit Network(World& world) : world_(world) {}
   ~Network();
 
-  // From the dialer's present process to the listener's. Refused (OnBroken soon) where nothing listens; lost where the link is cut.
+  // From the dialer's present process to the listener's. Refused (OnBroken soon) where nothing listens; lost where the
+  // link is cut.
   std::shared_ptr<Stream> Dial(Host& dialer, Host& listener);
 
   // Messages from one host to the other stop until Heal.

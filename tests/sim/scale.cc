@@ -37,7 +37,8 @@ class ScaleRun {
   ScaleResult Run() {
     const double begin = CpuSeconds();
     Tick();
-    for (Node& node : nodes_) world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Seconds(1)), [&] { Join(node); });
+    for (Node& node : nodes_)
+      world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Seconds(1)), [&] { Join(node); });
     for (int j = 0; j < options_.jobs; ++j) {
       world_.After(absl::Seconds(2) + kSubmitting * j / options_.jobs, [this, j] { Submit(j); });
     }
@@ -57,10 +58,12 @@ class ScaleRun {
     result.virtual_seconds = absl::ToDoubleSeconds(kTime);
     result.worst_step_ms = worst_step_ms_;
     result.text = absl::StrFormat(
-        "%d nodes, %d jobs: %d events of the coordinator in %.2f s (%.0f/s), for %.0f s of the cluster's time: %.1f %% of a core, %.1f %% "
+        "%d nodes, %d jobs: %d events of the coordinator in %.2f s (%.0f/s), for %.0f s of the cluster's time: %.1f %% "
+        "of a core, %.1f %% "
         "once all have joined; longest step %.1f ms%s%s",
-        nodes_.size(), options_.jobs, result.events, result.cpu_seconds, static_cast<double>(result.events) / result.cpu_seconds,
-        result.virtual_seconds, 100 * result.cpu_seconds / result.virtual_seconds, result.steady_percent, result.worst_step_ms,
+        nodes_.size(), options_.jobs, result.events, result.cpu_seconds,
+        static_cast<double>(result.events) / result.cpu_seconds, result.virtual_seconds,
+        100 * result.cpu_seconds / result.virtual_seconds, result.steady_percent, result.worst_step_ms,
         result.violation.empty() ? "" : "; VIOLATION: ", result.violation);
     return result;
   }
@@ -127,7 +130,8 @@ class ScaleRun {
     spec.set_name(absl::StrFormat("job-%d", j));
     spec.set_strategy(v1::MULTI_WORKER_MIRRORED);
     spec.mutable_model()->add_layers()->mutable_input()->add_shape(kInputs);
-    for (int units : options_.small ? std::vector<int>{3} : std::vector<int>{2000, 2000, 3}) spec.mutable_model()->add_layers()->mutable_dense()->set_units(units);
+    for (int units : options_.small ? std::vector<int>{3} : std::vector<int>{2000, 2000, 3})
+      spec.mutable_model()->add_layers()->mutable_dense()->set_units(units);
     spec.mutable_data()->set_path("/data");
     spec.mutable_loss()->set_kind(v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY);
     spec.mutable_loss()->set_from_logits(true);
@@ -140,7 +144,8 @@ class ScaleRun {
     spec.set_partition_bytes(64 << 10);
     auto checked = CheckJob(spec);
     CAIRN_CHECK(checked.ok(), checked.status().ToString());
-    Step(SubmitJob{ReplyToken(static_cast<uint64_t>(j) + 1), std::make_shared<const CheckedJob>(*std::move(checked)), spec.name()});
+    Step(SubmitJob{ReplyToken(static_cast<uint64_t>(j) + 1), std::make_shared<const CheckedJob>(*std::move(checked)),
+                   spec.name()});
   }
 
   void Step(const Event& event) {
@@ -200,22 +205,29 @@ class ScaleRun {
     for (const v1::NodeStatus& node : nodes.nodes()) {
       if (node.alive()) alive.insert(node.name());
     }
-    if (alive.size() != nodes_.size()) world_.Fail(absl::StrFormat("%d of %d nodes are alive", alive.size(), nodes_.size()));
-    const int workers = static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.ps; }));
-    const int run = options_.min_workers > workers ? 0 : options_.small ? std::min(options_.jobs, workers * options_.slots) : options_.jobs;
+    if (alive.size() != nodes_.size())
+      world_.Fail(absl::StrFormat("%d of %d nodes are alive", alive.size(), nodes_.size()));
+    const int workers =
+        static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& n) { return !n.ps; }));
+    const int run = options_.min_workers > workers ? 0
+                    : options_.small               ? std::min(options_.jobs, workers * options_.slots)
+                                                   : options_.jobs;
     int waiting = 0;
     for (uint64_t j = 1; j <= static_cast<uint64_t>(options_.jobs); ++j) {
       const auto status = core_.GetJob(JobId(j), world_.now());
       if (status.ok() && status->state() == v1::QUEUED && ++waiting <= options_.jobs - run) continue;
       if (!status.ok() || status->state() != v1::RUNNING) {
-        return world_.Fail(status.ok() ? absl::StrFormat("job %d: %s: %s", j, v1::JobState_Name(status->state()), status->reason())
-                                       : status.status().ToString());
+        return world_.Fail(
+            status.ok() ? absl::StrFormat("job %d: %s: %s", j, v1::JobState_Name(status->state()), status->reason())
+                        : status.status().ToString());
       }
       for (const v1::ReplicaPlacement& r : status->replicas()) {
-        if (!alive.contains(r.worker())) return world_.Fail(absl::StrFormat("job %d: replica %d has no worker", j, r.replica()));
+        if (!alive.contains(r.worker()))
+          return world_.Fail(absl::StrFormat("job %d: replica %d has no worker", j, r.replica()));
       }
       for (const v1::PartitionPlacement& p : status->partitions()) {
-        if (!alive.contains(p.primary())) return world_.Fail(absl::StrFormat("job %d: partition %d has no ps", j, p.partition()));
+        if (!alive.contains(p.primary()))
+          return world_.Fail(absl::StrFormat("job %d: partition %d has no ps", j, p.partition()));
       }
     }
   }

@@ -11,21 +11,42 @@
 namespace cairn::sim {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(30);  // without a step, once the faults have stopped
+constexpr absl::Duration kPatience = absl::Seconds(30);          // without a step, once the faults have stopped
 constexpr absl::Duration kTimeAfterFaults = absl::Seconds(200);  // for the job to end; far more than it needs
 
 }  // namespace
 
 const std::vector<PlantedBug>& AllBugs() {
-  static const auto* const all = new std::vector<PlantedBug>{
-      PlantedBug::kReplyBeforePersist, PlantedBug::kForgetSequences,   PlantedBug::kAddInOrderOfArrival, PlantedBug::kStaleValues,
-      PlantedBug::kSkipExamples,       PlantedBug::kLoseJobsOnRestart, PlantedBug::kGoOnAlone,           PlantedBug::kBelieveUnconfirmed,
-      PlantedBug::kNoSync,             PlantedBug::kNoRetry,           PlantedBug::kLeakRequests,        PlantedBug::kMixedCut,
-      PlantedBug::kForgetTables,       PlantedBug::kForgetSlots,       PlantedBug::kRemoveNewest,        PlantedBug::kDropTooMany,
-      PlantedBug::kIgnoreDiskErrors,   PlantedBug::kReportEarly,       PlantedBug::kForgetGate,          PlantedBug::kSaveNewest,
-      PlantedBug::kRestoreNewest,      PlantedBug::kHideFailure,       PlantedBug::kHalfGroup,
-      PlantedBug::kWrongFactor,        PlantedBug::kForgetScale,       PlantedBug::kSkipAlone,
-      PlantedBug::kStayAhead,          PlantedBug::kForgetDevice,      PlantedBug::kSayKept,             PlantedBug::kLoseFigures};
+  static const auto* const all = new std::vector<PlantedBug>{PlantedBug::kReplyBeforePersist,
+                                                             PlantedBug::kForgetSequences,
+                                                             PlantedBug::kAddInOrderOfArrival,
+                                                             PlantedBug::kStaleValues,
+                                                             PlantedBug::kSkipExamples,
+                                                             PlantedBug::kLoseJobsOnRestart,
+                                                             PlantedBug::kGoOnAlone,
+                                                             PlantedBug::kBelieveUnconfirmed,
+                                                             PlantedBug::kNoSync,
+                                                             PlantedBug::kNoRetry,
+                                                             PlantedBug::kLeakRequests,
+                                                             PlantedBug::kMixedCut,
+                                                             PlantedBug::kForgetTables,
+                                                             PlantedBug::kForgetSlots,
+                                                             PlantedBug::kRemoveNewest,
+                                                             PlantedBug::kDropTooMany,
+                                                             PlantedBug::kIgnoreDiskErrors,
+                                                             PlantedBug::kReportEarly,
+                                                             PlantedBug::kForgetGate,
+                                                             PlantedBug::kSaveNewest,
+                                                             PlantedBug::kRestoreNewest,
+                                                             PlantedBug::kHideFailure,
+                                                             PlantedBug::kHalfGroup,
+                                                             PlantedBug::kWrongFactor,
+                                                             PlantedBug::kForgetScale,
+                                                             PlantedBug::kSkipAlone,
+                                                             PlantedBug::kStayAhead,
+                                                             PlantedBug::kForgetDevice,
+                                                             PlantedBug::kSayKept,
+                                                             PlantedBug::kLoseFigures};
   return *all;
 }
 
@@ -67,7 +88,10 @@ const char* Name(PlantedBug bug) {
 }
 
 SimCluster::SimCluster(const Options& options)
-    : options_(options), world_(options.seed, options.trace, options.checker), network_(world_), plan_(FaultPlan::Random(world_.rng)) {
+    : options_(options),
+      world_(options.seed, options.trace, options.checker),
+      network_(world_),
+      plan_(FaultPlan::Random(world_.rng)) {
   Rng& rng = world_.rng;
   const int ps = static_cast<int>(rng.Between(1, 4)), workers = static_cast<int>(rng.Between(1, 4));
   ps_at_start_ = ps;
@@ -86,9 +110,11 @@ SimCluster::SimCluster(const Options& options)
 
   const int coordinators = rng.Chance(0.4) ? static_cast<int>(rng.Between(2, 3)) : 1;
   if (coordinators > 1) etcd_ = std::make_unique<Etcd>();
-  for (int i = 0; i < coordinators; ++i) coordinators_.push_back(std::make_unique<SimCoordinator>(*this, i, etcd_.get()));
+  for (int i = 0; i < coordinators; ++i)
+    coordinators_.push_back(std::make_unique<SimCoordinator>(*this, i, etcd_.get()));
   for (int i = 0; i < ps + joining; ++i) ps_.push_back(std::make_unique<SimPs>(*this, i, power_losses_));
-  for (int i = 0; i < workers; ++i) workers_.push_back(std::make_unique<SimWorker>(*this, i, static_cast<int>(rng.Between(1, 3))));
+  for (int i = 0; i < workers; ++i)
+    workers_.push_back(std::make_unique<SimWorker>(*this, i, static_cast<int>(rng.Between(1, 3))));
   for (size_t i = 0; devices.mixed && i < workers_.size(); ++i) {
     workers_[i]->SetDevice(devices.kinds[i]);
     checkers_->devices.Know(workers_[i]->name(), devices.kinds[i]);
@@ -114,15 +140,19 @@ void SimCluster::SetJob(const v1::JobSpec& spec, int64_t examples, const Checkpo
   facts_.synchronous = IsSynchronous(facts_.spec);
   facts_.plan = StepPlan::Make(examples, facts_.spec.batch_size(), facts_.spec.replicas(), 0, facts_.spec.epochs());
   facts_.group = LocalSyncOf(facts_.spec);
-  facts_.end = EndOf(facts_.spec, facts_.plan, resumed == nullptr ? 0 : resumed->manifest.step / facts_.plan.steps_per_epoch);
+  facts_.end =
+      EndOf(facts_.spec, facts_.plan, resumed == nullptr ? 0 : resumed->manifest.step / facts_.plan.steps_per_epoch);
   facts_.lacks_best = false;
-  const int64_t partition_bytes = facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
+  const int64_t partition_bytes =
+      facts_.spec.partition_bytes() > 0 ? facts_.spec.partition_bytes() : facts_.partition_bytes;
   facts_.partition_bytes = partition_bytes;
   facts_.ranges = CutPartitions(graph_->space_size(), partition_bytes);
   // With the same replicas all along: as if it had never been interrupted.
-  mixed_replicas_ = resumed != nullptr && (mixed_replicas_ || resumed->manifest.spec.replicas() != facts_.spec.replicas());
-  reference_ = std::make_unique<Reference>(facts_.spec, *graph_, facts_.plan, mixed_replicas_ ? reference_.get() : nullptr,
-                                           mixed_replicas_ ? resumed->manifest.step : 0);
+  mixed_replicas_ =
+      resumed != nullptr && (mixed_replicas_ || resumed->manifest.spec.replicas() != facts_.spec.replicas());
+  reference_ =
+      std::make_unique<Reference>(facts_.spec, *graph_, facts_.plan, mixed_replicas_ ? reference_.get() : nullptr,
+                                  mixed_replicas_ ? resumed->manifest.step : 0);
   facts_.reference = reference_.get();
   if (facts_.spec.backup_replicas() > 0 && subsets_ == nullptr) {
     subsets_ = std::make_unique<SubsetReference>(facts_.spec, *graph_, facts_.plan, facts_.ranges);
@@ -190,9 +220,11 @@ void SimCluster::OnReply(const Reply& reply) {
 void SimCluster::OnJobChanged(const v1::JobStatus& status) {
   if (status.job_id() == job_id_ && IsFinal(status.state())) final_ = status;
   std::set<std::string> steady;
-  const bool coordinators = std::none_of(coordinators_.begin(), coordinators_.end(), [&](auto& c) { return !c->up() || Troubled(c->host()); });
+  const bool coordinators = std::none_of(coordinators_.begin(), coordinators_.end(),
+                                         [&](auto& c) { return !c->up() || Troubled(c->host()); });
   for (const auto& worker : workers_) {
-    const bool settled = worker->up() && world_.now() - worker->host().started > absl::Seconds(5) && !Troubled(worker->host());
+    const bool settled =
+        worker->up() && world_.now() - worker->host().started > absl::Seconds(5) && !Troubled(worker->host());
     if (coordinators && settled) steady.insert(worker->name());
   }
   checkers_->devices.Placed(status, steady);
@@ -211,7 +243,8 @@ void SimCluster::OnServes(const SimPs& ps, uint32_t partition, uint64_t generati
   if (Starting()) return;  // it serves nobody before it is filled from a checkpoint, and that is looked at then
   Copy copy = ps.CopyOf(partition);
   copy.generation = generation;
-  // Where the log is not waited for, the end of all copies in memory may cost updates; but not while one lives that has everything.
+  // Where the log is not waited for, the end of all copies in memory may cost updates; but not while one lives that has
+  // everything.
   bool may_lose = !LogsBeforeReply(facts_.spec.durability()) || disks_lost_;
   const bool lacks = checkers_->acknowledged.Lacks(copy) || checkers_->history.Behind(copy);
   if (lacks && may_lose && !rolled_back && facts_.spec.durability() == v1::REPLICATED) {
@@ -233,7 +266,9 @@ bool SimCluster::Starting() {
   return status.ok() && (status->state() == v1::STARTING || status->state() == v1::QUEUED);
 }
 
-void SimCluster::NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found) { restores_.insert_or_assign(generation, found); }
+void SimCluster::NoteRestore(uint64_t generation, const CheckpointDirectory::Found& found) {
+  restores_.insert_or_assign(generation, found);
+}
 
 // The partition's state is a checkpoint's from now on; what it had before is lost, as the loss of disks allows.
 void SimCluster::OnRestored(const SimPs& ps, uint32_t partition, uint64_t generation) {
@@ -241,9 +276,11 @@ void SimCluster::OnRestored(const SimPs& ps, uint32_t partition, uint64_t genera
   world_.Trace("%s: partition %d is restored: version %d", ps.name(), partition, copy.state.version);
   ++restored_;
   auto found = restores_.find(generation);
-  if (found == restores_.end()) return world_.Fail("checkpoint: a partition is restored in a generation that nobody restores");
+  if (found == restores_.end())
+    return world_.Fail("checkpoint: a partition is restored in a generation that nobody restores");
   checkers_->checkpoint.Restored(copy, found->second.path, found->second.checkpoint->contents);
-  const bool best = facts_.end.weights < facts_.end.steps && found->second.checkpoint->contents.manifest.step == facts_.end.weights;
+  const bool best =
+      facts_.end.weights < facts_.end.steps && found->second.checkpoint->contents.manifest.step == facts_.end.weights;
   checkers_->acknowledged.Serves(copy, disks_lost_ || best || !LogsBeforeReply(facts_.spec.durability()));
   checkers_->history.Restored(partition, generation);
 }
@@ -263,7 +300,9 @@ void SimCluster::Watch() {
 void SimCluster::RestartAsTold(const std::string& reason) {
   if (world_.now() < faults_end_ || !absl::StrContains(reason, "; restart")) return;
   for (auto& ps : ps_) {
-    if (!ps->up() || ps->host().started > faults_end_ || !absl::StrContains(reason, absl::StrCat("\"", ps->name(), "\""))) continue;
+    if (!ps->up() || ps->host().started > faults_end_ ||
+        !absl::StrContains(reason, absl::StrCat("\"", ps->name(), "\"")))
+      continue;
     world_.Trace("the user starts %s anew", ps->name());
     ps->End();
     ps->Start();
@@ -289,7 +328,8 @@ Result SimCluster::Run() {
     world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Milliseconds(20)), [&c] { c->Start(); });
   }
   for (int i = 0; i < ps_at_start_; ++i) {
-    world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Milliseconds(20)), [ps = ps_[i].get()] { ps->Start(); });
+    world_.After(world_.rng.Between(absl::ZeroDuration(), absl::Milliseconds(20)),
+                 [ps = ps_[i].get()] { ps->Start(); });
   }
   for (size_t i = 0; i < workers_.size(); ++i) {
     const bool late = i > 0 && world_.rng.Chance(0.3);
@@ -310,16 +350,18 @@ Result SimCluster::Run() {
   result.longest_wait_seconds = absl::ToDoubleSeconds(checkers_->progress.longest());
   result.faults = faults_;
   result.summary = absl::StrFormat(
-      "%s%s R=%d%s%s%s batch=%d steps=%d partitions=%d %s%s backups=%d%s, %d ps, %d workers, %d coordinators, %d faults of: %s",
+      "%s%s R=%d%s%s%s batch=%d steps=%d partitions=%d %s%s backups=%d%s, %d ps, %d workers, %d coordinators, %d "
+      "faults of: %s",
       v1::Strategy_Name(facts_.spec.strategy()),
-      facts_.spec.has_staleness_bound() ? absl::StrFormat(" s=%d", facts_.spec.staleness_bound()) : "", facts_.spec.replicas(),
+      facts_.spec.has_staleness_bound() ? absl::StrFormat(" s=%d", facts_.spec.staleness_bound()) : "",
+      facts_.spec.replicas(),
       facts_.spec.backup_replicas() > 0 ? absl::StrFormat("-%d", facts_.spec.backup_replicas()) : "",
       facts_.group > 1 ? absl::StrFormat(" in groups of %d", facts_.group) : "",
-      facts_.spec.callbacks().empty() ? "" : absl::StrFormat(" callbacks=%d", facts_.spec.callbacks_size()), facts_.spec.batch_size(),
-      facts_.plan.total_steps, facts_.ranges.size(), v1::Durability_Name(facts_.spec.durability()),
-      facts_.spec.fsync() ? " fsync" : "", facts_.spec.backups(),
-      facts_.spec.has_checkpoints() ? absl::StrFormat(" checkpoints (%d partitions restored)", restored_) : "", ps_.size(), workers_.size(),
-      coordinators_.size(), faults_, plan_.Text());
+      facts_.spec.callbacks().empty() ? "" : absl::StrFormat(" callbacks=%d", facts_.spec.callbacks_size()),
+      facts_.spec.batch_size(), facts_.plan.total_steps, facts_.ranges.size(),
+      v1::Durability_Name(facts_.spec.durability()), facts_.spec.fsync() ? " fsync" : "", facts_.spec.backups(),
+      facts_.spec.has_checkpoints() ? absl::StrFormat(" checkpoints (%d partitions restored)", restored_) : "",
+      ps_.size(), workers_.size(), coordinators_.size(), faults_, plan_.Text());
   return result;
 }
 

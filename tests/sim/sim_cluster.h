@@ -111,15 +111,15 @@ class SimCluster {
   bool power_losses_ = false;  // the job survives them
   absl::Time faults_end_;
   int faults_ = 0, submissions_ = 1, restored_ = 0;
-  bool disks_lost_ = false;           // that had the only copies
+  bool disks_lost_ = false;                 // that had the only copies
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
-  std::set<std::string> full_disks_;  // of ps that no other could replace
+  std::set<std::string> full_disks_;        // of ps that no other could replace
   uint64_t last_reply_ = 0;
   std::set<ReplyToken> submits_;
   uint64_t job_id_ = 0;
   std::map<uint32_t, uint64_t> versions_;
   uint64_t updates_ = 0;
-  SimPs* gone_ = nullptr;  // for good
+  SimPs* gone_ = nullptr;                          // for good
   absl::Time quiet_until_ = absl::InfinitePast();  // no other fault while its copies are replaced
   std::optional<v1::JobStatus> final_;
 };

@@ -20,7 +20,8 @@ void SimCluster::CheckEnd() {
     return world_.Fail(absl::StrFormat("progress: no step for %.0f s after the faults had stopped: %s",
                                        absl::ToDoubleSeconds(checkers_->progress.patience()), Where()));
   }
-  // Where the log is not waited for, the end of all copies of a partition may leave nothing that fits together; then the job says so.
+  // Where the log is not waited for, the end of all copies of a partition may leave nothing that fits together; then
+  // the job says so.
   if (final_->state() == v1::FAILED && !LogsBeforeReply(facts_.spec.durability()) &&
       final_->reason().find("can take them back to no common one") != std::string::npos) {
     return;
@@ -54,27 +55,31 @@ void SimCluster::CheckEnd() {
       last = last || static_cast<int64_t>(copy.state.version) == facts_.end.steps;
     }
   }
-  if (facts_.synchronous && facts_.end.weights != facts_.end.steps && last) checkers_->callbacks.EndsWithoutBest(*final_);
+  if (facts_.synchronous && facts_.end.weights != facts_.end.steps && last)
+    checkers_->callbacks.EndsWithoutBest(*final_);
 }
 
-// What the digest was taken of is on the disks, whatever the processes do next. Where a disk is lost while the last word is on its way, a backup has it.
+// What the digest was taken of is on the disks, whatever the processes do next. Where a disk is lost while the last
+// word is on its way, a backup has it.
 void SimCluster::CheckKept() {
   if (disks_lost_) return;
   for (const v1::PartitionPlacement& placement : final_->partitions()) {
     for (auto& ps : ps_) {
       if (ps->name() != placement.primary()) continue;
-      const uint64_t wanted = digest_versions_.at(placement.partition()), found = ps->VersionOnDisk(placement.partition());
+      const uint64_t wanted = digest_versions_.at(placement.partition()),
+                     found = ps->VersionOnDisk(placement.partition());
       const bool elsewhere = std::any_of(ps_.begin(), ps_.end(), [&](const auto& other) {
         return other->VersionOnDisk(placement.partition()) == wanted;
       });
       if (found == wanted || (!ps->up() && elsewhere)) continue;
-      world_.Fail(absl::StrFormat("kept: the job has ended with partition %d at version %d, the disk of %s has %d", placement.partition(), wanted,
-                                  ps->name(), found));
+      world_.Fail(absl::StrFormat("kept: the job has ended with partition %d at version %d, the disk of %s has %d",
+                                  placement.partition(), wanted, ps->name(), found));
     }
   }
 }
 
-// A job that is complete leaves the memory of every ps, also of one that is started anew meanwhile, and its disk has what the job ends with.
+// A job that is complete leaves the memory of every ps, also of one that is started anew meanwhile, and its disk has
+// what the job ends with.
 void SimCluster::CheckAtRest() {
   if (world_.failed() || !IsComplete(final_->state())) return;
   SimPs& again = *ps_[static_cast<size_t>(world_.rng.Between(0, static_cast<int64_t>(ps_.size()) - 1))];
@@ -92,7 +97,8 @@ void SimCluster::CheckAtRest() {
   }
 }
 
-// A copy that is in memory still, though the coordinator's word has come; a backup without an image has nothing to keep. Empty: there is none.
+// A copy that is in memory still, though the coordinator's word has come; a backup without an image has nothing to
+// keep. Empty: there is none.
 std::string SimCluster::Restless() const {
   for (auto& ps : ps_) {
     if (!ps->up() || ps->disk().failing()) continue;

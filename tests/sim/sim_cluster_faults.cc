@@ -45,7 +45,8 @@ void SimCluster::StopFaults() {
   }
   for (auto& c : coordinators_) c->Start();
   const auto fits = [&](auto& worker) { return !worker->device() || CanCompute(facts_.spec, *worker->device()); };
-  const bool any = std::any_of(workers_.begin(), workers_.end(), [&](auto& worker) { return worker->up() && fits(worker); });
+  const bool any =
+      std::any_of(workers_.begin(), workers_.end(), [&](auto& worker) { return worker->up() && fits(worker); });
   if (!any) (*std::find_if(workers_.begin(), workers_.end(), fits))->Start();
   checkers_->progress.FaultsStopped();
 }
@@ -60,7 +61,8 @@ void SimCluster::CutBetween(Host& a, Host& b, bool both, absl::Duration away) {
   });
 }
 
-// Another copy of everything that it has is in sync, as the coordinator has stored, and nothing else is amiss: no promise covers more.
+// Another copy of everything that it has is in sync, as the coordinator has stored, and nothing else is amiss: no
+// promise covers more.
 bool SimCluster::MayGo(const SimPs& ps) {
   for (Host* host : Hosts()) {
     if (Troubled(*host)) return false;
@@ -75,8 +77,8 @@ bool SimCluster::MayGo(const SimPs& ps) {
   if (leader == nullptr || job_id_ == 0 || !LogsBeforeReply(facts_.spec.durability())) return false;
   const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
   if (!status.ok() || status->partitions_size() == 0 || status->state() == v1::STARTING) return false;
-  // A wish takes copies away: those of the ps that are to go do not count. Where the ps that stay can have all that the job wants, it takes
-  // away none that is needed.
+  // A wish takes copies away: those of the ps that are to go do not count. Where the ps that stay can have all that the
+  // job wants, it takes away none that is needed.
   int staying = 0;
   std::set<std::string> drained;
   const v1::ListNodesResponse nodes = leader->core()->ListNodes();
@@ -102,7 +104,8 @@ bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
   bool all = false;
   if (!others) {
     SimCoordinator* leader = Leader();
-    if (leader == nullptr || job_id_ == 0 || final_ || !facts_.spec.callbacks().empty()) return false;  // an epoch may pass undecided
+    if (leader == nullptr || job_id_ == 0 || final_ || !facts_.spec.callbacks().empty())
+      return false;  // an epoch may pass undecided
     const auto status = leader->core()->GetJob(JobId(job_id_), world_.ClockOf(leader->host()));
     if (!status.ok() || std::none_of(status->checkpoints().begin(), status->checkpoints().end(),
                                      [&](const v1::CheckpointInfo& info) { return directory_.IsWhole(info.path()); })) {
@@ -125,7 +128,8 @@ bool SimCluster::LoseDisks(SimPs* one, absl::Duration away) {
 // Everything but the checkpoints; the user submits the job once more, perhaps with other wishes.
 bool SimCluster::LoseAll(absl::Duration away) {
   if (job_id_ == 0 || final_ || gone_ != nullptr) return false;
-  // Callbacks begin anew. What an asynchronous chief's checkpoint leaves of the epochs' figures is not known beforehand.
+  // Callbacks begin anew. What an asynchronous chief's checkpoint leaves of the epochs' figures is not known
+  // beforehand.
   if (!facts_.spec.callbacks().empty() && !facts_.synchronous) return false;
   world_.Trace("the whole cluster is lost");
   for (SimNode* node : Nodes()) node->End();
@@ -154,7 +158,8 @@ bool SimCluster::LoseAll(absl::Duration away) {
   const auto found = directory_.Open(kCheckpointDir);
   int64_t step = -1;
   if (found.ok() && !directory_.IsNewest(*found)) {
-    world_.Fail(absl::StrCat("checkpoint: ", found->path, " is taken for the newest, but another one was written after it"));
+    world_.Fail(
+        absl::StrCat("checkpoint: ", found->path, " is taken for the newest, but another one was written after it"));
   }
   if (found.ok()) {
     const CheckpointManifest& m = found->checkpoint->contents.manifest;
@@ -170,8 +175,8 @@ bool SimCluster::LoseAll(absl::Duration away) {
   }
   const bool other_replicas = spec.replicas() != facts_.spec.replicas();
   SetJob(spec, facts_.plan.examples, found.ok() ? &found->checkpoint->contents : nullptr);
-  world_.Trace("the job is submitted once more%s, %d replicas", step < 0 ? "" : absl::StrCat(", to go on from step ", step),
-               facts_.spec.replicas());
+  world_.Trace("the job is submitted once more%s, %d replicas",
+               step < 0 ? "" : absl::StrCat(", to go on from step ", step), facts_.spec.replicas());
   power_losses_ = power_losses_ && facts_.spec.fsync() && LogsBeforeReply(facts_.spec.durability());
   if (other_replicas) checkers_->epoch.Resumed(step);
   checkers_->callbacks.Restart(std::max<int64_t>(0, step) / facts_.plan.steps_per_epoch);
@@ -211,7 +216,8 @@ bool SimCluster::OneFault(Fault fault) {
       SimPs* ps = rng.Pick(ps_).get();
       if (!ps->up() || (fault == Fault::kPsPowerLoss && !power_losses_)) return false;
       ps->End();
-      if (fault == Fault::kPsPowerLoss) world_.Trace("%s loses its power and %d writes", ps->name(), ps->disk().PowerLoss(rng));
+      if (fault == Fault::kPsPowerLoss)
+        world_.Trace("%s loses its power and %d writes", ps->name(), ps->disk().PowerLoss(rng));
       again(ps);
       return true;
     }
@@ -229,9 +235,7 @@ bool SimCluster::OneFault(Fault fault) {
       node->BreakSession();
       return true;
     }
-    case Fault::kStreamsBroken:
-      rng.Pick(workers_)->BreakStreams();
-      return true;
+    case Fault::kStreamsBroken: rng.Pick(workers_)->BreakStreams(); return true;
     case Fault::kCut:
     case Fault::kCutOneWay: {
       std::vector<Host*> hosts = Hosts();
@@ -309,10 +313,8 @@ bool SimCluster::OneFault(Fault fault) {
       world_.After(away, [ps] { ps->disk().SetFailing(false); });
       return true;
     }
-    case Fault::kDiskLost:
-      return LoseDisks(rng.Pick(ps_).get(), away);
-    case Fault::kAllLost:
-      return LoseAll(away);
+    case Fault::kDiskLost: return LoseDisks(rng.Pick(ps_).get(), away);
+    case Fault::kAllLost: return LoseAll(away);
     case Fault::kCheckpointDamaged: {
       if (directory_.whole() < 2) return false;
       auto which = directory_.stored().begin();
@@ -339,8 +341,7 @@ bool SimCluster::OneFault(Fault fault) {
       ps->End();
       return true;
     }
-    case Fault::kCount:
-      return false;
+    case Fault::kCount: return false;
   }
   return false;
 }

@@ -1,7 +1,7 @@
 // A simulated coordinator: ClusterCore over a disk of its own, or one of several that an etcd elects.
 //
-// Elected, it leads while its term is valid by its own clock; a write is refused by etcd from the moment on at which another one could
-// lead. A leader that is cut off, or stood still, goes on until it finds out, and its nodes with it.
+// Elected, it leads while its term is valid by its own clock; a write is refused by etcd from the moment on at which
+// another one could lead. A leader that is cut off, or stood still, goes on until it finds out, and its nodes with it.
 #pragma once
 
 #include <functional>
@@ -75,9 +75,9 @@ class SimCoordinator {
   Etcd* const etcd_;
   std::unique_ptr<SimDisk> disk_;  // where there is no etcd
   std::unique_ptr<ClusterCore> core_;
-  uint64_t reign_ = 0;      // counts times of leading
-  uint64_t term_ = 0;       // etcd's
-  absl::Time valid_until_;  // by this host's clock
+  uint64_t reign_ = 0;                    // counts times of leading
+  uint64_t term_ = 0;                     // etcd's
+  absl::Time valid_until_;                // by this host's clock
   std::map<uint64_t, Session> sessions_;  // by stream
 };
 

@@ -20,7 +20,8 @@ std::string Versions(const Partitions& partitions) {
 
 }  // namespace
 
-SimNode::SimNode(SimCluster& cluster, std::string name) : cluster_(cluster), world_(cluster.world()), host_(std::move(name)) {}
+SimNode::SimNode(SimCluster& cluster, std::string name)
+    : cluster_(cluster), world_(cluster.world()), host_(std::move(name)) {}
 
 absl::Time SimNode::Now() const { return world_.ClockOf(host_); }
 
@@ -101,7 +102,8 @@ void SimNode::Say(v1::NodeMessage message) {
   if (session_ == nullptr || !welcome_) return;
   SimCoordinator* to = cluster_.CoordinatorOn(session_->host(Stream::kListener));
   if (!message.has_heartbeat()) world_.Trace("%s -> %s: %s", name(), to->host().name, Describe(message));
-  session_->Send(Stream::kDialer, [to, session = session_, message = std::move(message)] { to->OnMessage(session, message); });
+  session_->Send(Stream::kDialer,
+                 [to, session = session_, message = std::move(message)] { to->OnMessage(session, message); });
 }
 
 void SimNode::Beat(const std::shared_ptr<Stream>& session) {
@@ -132,8 +134,8 @@ std::string Describe(const v1::CoordinatorMessage& m) {
   if (m.has_readiness()) return absl::StrCat("ready", m.readiness().why().empty() ? "" : " not: ", m.readiness().why());
   if (m.has_assign_replicas()) {
     const v1::AssignReplicas& a = m.assign_replicas();
-    return absl::StrFormat("replicas [%s], assignment %d, generation %d, routes %s", absl::StrJoin(a.replicas(), ","), a.assignment(),
-                           a.generation(),
+    return absl::StrFormat("replicas [%s], assignment %d, generation %d, routes %s", absl::StrJoin(a.replicas(), ","),
+                           a.assignment(), a.generation(),
                            absl::StrJoin(a.routes(), " ", [](std::string* out, const v1::Route& r) {
                              absl::StrAppend(out, r.range().partition(), ":", r.address());
                            }));
@@ -156,7 +158,8 @@ std::string Describe(const v1::NodeMessage& m) {
     return text;
   }
   if (m.has_partitions_ready()) {
-    return absl::StrFormat("ready generation %d: %s", m.partitions_ready().generation(), Versions(m.partitions_ready().partitions()));
+    return absl::StrFormat("ready generation %d: %s", m.partitions_ready().generation(),
+                           Versions(m.partitions_ready().partitions()));
   }
   if (m.has_replica_report()) {
     const v1::ReplicaReport& r = m.replica_report();
@@ -164,16 +167,20 @@ std::string Describe(const v1::NodeMessage& m) {
                         : absl::StrFormat("replica %d: up to step %d", r.replica(), r.last_step());
   }
   if (m.has_figures()) {
-    std::string text = absl::StrFormat("figures at version %d, generation %d:", m.figures().version(), m.figures().generation());
+    std::string text =
+        absl::StrFormat("figures at version %d, generation %d:", m.figures().version(), m.figures().generation());
     for (const v1::EpochFigures& e : m.figures().epochs()) {
-      absl::StrAppendFormat(&text, " epoch %d: %d examples of %d steps;", e.epoch(), e.train().examples(), e.replica_steps());
+      absl::StrAppendFormat(&text, " epoch %d: %d examples of %d steps;", e.epoch(), e.train().examples(),
+                            e.replica_steps());
     }
     return text;
   }
   if (m.has_backup_report()) {
     const v1::BackupReport& b = m.backup_report();
-    if (!b.lost().empty()) return absl::StrFormat("partition %d: %s is not reached, generation %d", b.partition(), b.node(), b.generation());
-    return absl::StrFormat("partition %d: %s has caught up at %d, generation %d", b.partition(), b.node(), b.version(), b.generation());
+    if (!b.lost().empty())
+      return absl::StrFormat("partition %d: %s is not reached, generation %d", b.partition(), b.node(), b.generation());
+    return absl::StrFormat("partition %d: %s has caught up at %d, generation %d", b.partition(), b.node(), b.version(),
+                           b.generation());
   }
   if (m.has_finalized()) return m.finalized().error().empty() ? "the digest" : "no digest: " + m.finalized().error();
   if (m.has_job_error()) return "job error: " + m.job_error().message();

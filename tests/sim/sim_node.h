@@ -1,4 +1,5 @@
-// What a simulated ps and a simulated worker share: a host, a process that starts and ends, and a Session with whichever coordinator leads.
+// What a simulated ps and a simulated worker share: a host, a process that starts and ends, and a Session with
+// whichever coordinator leads.
 #pragma once
 
 #include <memory>

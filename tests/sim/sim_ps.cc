@@ -22,7 +22,8 @@ class PlantedStore : public KvStore {
     dies_();
     return absl::OkStatus();
   }
-  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+  absl::Status Scan(std::string_view prefix,
+                    const std::function<bool(std::string_view, std::string_view)>& fn) override {
     return store_.Scan(prefix, fn);
   }
 
@@ -38,14 +39,15 @@ class PlantedStore : public KvStore {
 SimPs::SimPs(SimCluster& cluster, int index, bool power_losses)
     : SimNode(cluster, absl::StrFormat("ps-%d", index)),
       disk_(std::make_unique<SimDisk>(power_losses)),
-      planted_(std::make_unique<PlantedStore>(*disk_, cluster.options().bug,
-                                              [this] {
-                                                // Lost writes: the process dies soon after, and takes them along.
-                                                if (cores_.empty() || !world_.rng.Chance(0.02)) return false;
-                                                DieSoon();
-                                                return true;
-                                              },
-                                              [this] { DieSoon(); })),
+      planted_(std::make_unique<PlantedStore>(
+          *disk_, cluster.options().bug,
+          [this] {
+            // Lost writes: the process dies soon after, and takes them along.
+            if (cores_.empty() || !world_.rng.Chance(0.02)) return false;
+            DieSoon();
+            return true;
+          },
+          [this] { DieSoon(); })),
       persistence_(cluster.options().bug == PlantedBug::kNone ? static_cast<KvStore&>(*disk_) : *planted_) {}
 
 void SimPs::DieSoon() {
@@ -90,7 +92,8 @@ Copy SimPs::CopyOf(uint32_t partition) const {
     if (state.ok() && state->version == core.version()) {
       return {name(), partition, core.generation().value, on_disk_[partition] = *std::move(state)};
     }
-    world_.Fail(absl::StrFormat("at rest: %s, partition %d: version %d is not on its disk: %s", name(), partition, core.version(),
+    world_.Fail(absl::StrFormat("at rest: %s, partition %d: version %d is not on its disk: %s", name(), partition,
+                                core.version(),
                                 state.ok() ? absl::StrCat("it has ", state->version) : state.status().ToString()));
   }
   return {name(), partition, core.generation().value, core.state()};
@@ -113,9 +116,11 @@ void SimPs::OnFrame(const std::shared_ptr<PsClient>& client, Frame frame) {
   }
   const uint32_t partition = frame.partition.value;
   if (!hosting_ || !cores_.contains(partition)) {
-    return Refuse(token, frame, hosting_ ? absl::NotFoundError("not here") : absl::UnavailableError("not assigned yet"));
+    return Refuse(token, frame,
+                  hosting_ ? absl::NotFoundError("not here") : absl::UnavailableError("not assigned yet"));
   }
-  if (frame.kind == v1::ExchangeFrame::IMAGE && !cores_.at(partition)->config().backup && frame.tensor + 1 == frame.tensors) {
+  if (frame.kind == v1::ExchangeFrame::IMAGE && !cores_.at(partition)->config().backup &&
+      frame.tensor + 1 == frame.tensors) {
     restoring_ = {token, frame.request_id, frame.generation};
   }
   if (cluster_.options().bug == PlantedBug::kSkipAlone && frame.kind == v1::ExchangeFrame::CLIP && partition == 0 &&
@@ -181,7 +186,8 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
   const PartitionCore& core = *cores_.at(partition);
   if (restoring_) {
     const bool refused = std::any_of(effects.replies.begin(), effects.replies.end(), [&](const PartitionReply& r) {
-      return r.frame.kind == v1::ExchangeFrame::ERROR && r.client == restoring_->client && r.frame.request_id == restoring_->request_id;
+      return r.frame.kind == v1::ExchangeFrame::ERROR && r.client == restoring_->client &&
+             r.frame.request_id == restoring_->request_id;
     });
     if (!refused) cluster_.OnRestored(*this, partition, restoring_->generation.value);
     restoring_.reset();
@@ -197,7 +203,8 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
       if (!f.payload.empty()) checkers.reference.Answered(name(), partition, f.version, f.dtype, f.payload);
       if (f.version == core.version()) checkers.history.Answers(CopyOf(partition));
       if (f.replica_count > 0) {
-        checkers.acknowledged.Told(partition, core.generation().value, f.version, static_cast<uint32_t>(f.replica_first.value), f.sequence);
+        checkers.acknowledged.Told(partition, core.generation().value, f.version,
+                                   static_cast<uint32_t>(f.replica_first.value), f.sequence);
       }
     }
     Answer(r.client, std::move(r.frame));
@@ -223,23 +230,25 @@ void SimPs::CarryOut(uint32_t partition, PartitionEffects& effects) {
 }
 
 void SimPs::WriteImage(uint32_t partition, Image image) {
-  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
-        [this, partition, serial = serials_[partition], config = cores_[partition]->config(), image = std::move(image)] {
-          if (!cores_.contains(partition) || serials_[partition] != serial) return;
-          const absl::Status s = persistence_.WriteImage(config, image);
-          if (!s.ok() && !disk_->failing()) return world_.Fail(s.ToString());
-          Run(partition, ImageWrittenEvent{image.header.version(), s.ok()});
-          TellKept();
-        });
+  Later(
+      world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
+      [this, partition, serial = serials_[partition], config = cores_[partition]->config(), image = std::move(image)] {
+        if (!cores_.contains(partition) || serials_[partition] != serial) return;
+        const absl::Status s = persistence_.WriteImage(config, image);
+        if (!s.ok() && !disk_->failing()) return world_.Fail(s.ToString());
+        Run(partition, ImageWrittenEvent{image.header.version(), s.ok()});
+        TellKept();
+      });
 }
 
 void SimPs::LoadValues(uint32_t partition) {
-  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)), [this, partition, serial = serials_[partition]] {
-    if (!cores_.contains(partition) || serials_[partition] != serial) return;
-    absl::StatusOr<PartitionState> state = persistence_.Recover(cores_.at(partition)->config());
-    if (!state.ok()) return StoreFailed(partition, state.status());
-    Run(partition, LoadedEvent{*std::move(state)});
-  });
+  Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)),
+        [this, partition, serial = serials_[partition]] {
+          if (!cores_.contains(partition) || serials_[partition] != serial) return;
+          absl::StatusOr<PartitionState> state = persistence_.Recover(cores_.at(partition)->config());
+          if (!state.ok()) return StoreFailed(partition, state.status());
+          Run(partition, LoadedEvent{*std::move(state)});
+        });
 }
 
 void SimPs::Answer(uint64_t client, Frame frame) {

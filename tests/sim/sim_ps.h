@@ -1,7 +1,7 @@
 // A simulated ps: PartitionCores over a disk that survives a crash, and its streams to the backups of its partitions.
 //
-// What server/partition_host does in production, on one thread: sim_ps.cc drives the cores, sim_ps_host.cc has what it holds,
-// sim_ps_backups.cc the streams to backups.
+// What server/partition_host does in production, on one thread: sim_ps.cc drives the cores, sim_ps_host.cc has what it
+// holds, sim_ps_backups.cc the streams to backups.
 #pragma once
 
 #include <functional>
@@ -83,12 +83,12 @@ class SimPs : public SimNode {
   Persistence persistence_;
   uint64_t job_ = 0;
   std::optional<Generation> generation_;  // of what it holds of the job; none: nothing
-  bool hosting_ = false;  // HostPartitions came since the start
+  bool hosting_ = false;                  // HostPartitions came since the start
   bool kept_told_ = false;
   std::map<uint32_t, std::unique_ptr<PartitionCore>> cores_;
   mutable std::map<uint32_t, PartitionState> on_disk_;  // of partitions at rest: what CopyOf last gave
   std::map<uint32_t, PartitionInMemory> failed_;  // partitions that the store took along: as PartitionSlot::failed
-  std::map<uint32_t, uint64_t> serials_;  // of the cores: tells what a former one started
+  std::map<uint32_t, uint64_t> serials_;          // of the cores: tells what a former one started
   uint64_t last_serial_ = 0;
   std::map<uint64_t, std::shared_ptr<PsClient>> clients_;  // by stream
   std::map<std::string, Peer> peers_;                      // by address

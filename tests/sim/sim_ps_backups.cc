@@ -70,7 +70,8 @@ void SimPs::SendToPeer(uint32_t partition, PeerSend send) {
   auto found = peers_.find(send.address);
   if (found == peers_.end() || found->second.epoch != send.epoch || found->second.exchange == nullptr) return;
   const uint64_t request_id = send.frames.front().request_id;
-  if (cluster_.options().bug == PlantedBug::kBelieveUnconfirmed && send.frames.front().kind == v1::ExchangeFrame::REPLICATE) {
+  if (cluster_.options().bug == PlantedBug::kBelieveUnconfirmed &&
+      send.frames.front().kind == v1::ExchangeFrame::REPLICATE) {
     Frame ack = send.frames.front();
     ack.kind = v1::ExchangeFrame::ACK;
     ack.payload = {};
@@ -78,15 +79,17 @@ void SimPs::SendToPeer(uint32_t partition, PeerSend send) {
       Run(partition, PeerFrameEvent{address, epoch, ack});
     });
   }
-  found->second.exchange->SendAll(
-      std::move(send.frames), [this, partition, request_id, address = send.address, epoch = send.epoch,
-                               serial = serials_[partition]](absl::StatusOr<Frame> answer) {
-        auto peer = peers_.find(address);
-        if (!answer.ok() || peer == peers_.end() || peer->second.epoch != epoch) return;  // LinkDownEvent says it
-        if (!cores_.contains(partition) || serials_[partition] != serial) return;         // another core's
-        answer->request_id = request_id;
-        Run(partition, PeerFrameEvent{address, epoch, *std::move(answer)});
-      });
+  found->second.exchange->SendAll(std::move(send.frames),
+                                  [this, partition, request_id, address = send.address, epoch = send.epoch,
+                                   serial = serials_[partition]](absl::StatusOr<Frame> answer) {
+                                    auto peer = peers_.find(address);
+                                    if (!answer.ok() || peer == peers_.end() || peer->second.epoch != epoch)
+                                      return;  // LinkDownEvent says it
+                                    if (!cores_.contains(partition) || serials_[partition] != serial)
+                                      return;  // another core's
+                                    answer->request_id = request_id;
+                                    Run(partition, PeerFrameEvent{address, epoch, *std::move(answer)});
+                                  });
 }
 
 // One partition's image at a time is on its way.

@@ -1,5 +1,5 @@
-// A simulated ps: which partitions it holds: what its disk has, what the coordinator assigns, what is dropped. As PartitionHost, whose plan of
-// an assignment it carries out.
+// A simulated ps: which partitions it holds: what its disk has, what the coordinator assigns, what is dropped. As
+// PartitionHost, whose plan of an assignment it carries out.
 #include <algorithm>
 #include <utility>
 
@@ -23,21 +23,22 @@ ImageOptions SmallImages() {
 }  // namespace
 
 absl::StatusOr<PartitionConfig> SimPs::ConfigOf(const v1::HostPartitions& host, const v1::PartitionRange& range) const {
-  CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()),
-                                                                     Generation(host.generation())));
+  CAIRN_ASSIGN_OR_RETURN(
+      PartitionConfig config,
+      MakePartitionConfig(host.spec(), cluster_.graph(), range, JobId(host.job_id()), Generation(host.generation())));
   config.image = SmallImages();
   config.ended = config.keep = host.ended();
   return config;
 }
 
-// As PartitionHost::LoadHeld: what the disk has, not served before the coordinator says so. Of several jobs the newest: the others could not
-// be dropped.
+// As PartitionHost::LoadHeld: what the disk has, not served before the coordinator says so. Of several jobs the newest:
+// the others could not be dropped.
 void SimPs::LoadHeld() {
   const auto jobs = persistence_.ListHostedJobs();
   if (!jobs.ok()) return world_.Fail(jobs.status().ToString());
   if (jobs->empty()) return;
-  const v1::HostPartitions& host =
-      *std::max_element(jobs->begin(), jobs->end(), [](const auto& a, const auto& b) { return a.job_id() < b.job_id(); });
+  const v1::HostPartitions& host = *std::max_element(
+      jobs->begin(), jobs->end(), [](const auto& a, const auto& b) { return a.job_id() < b.job_id(); });
   job_ = host.job_id();
   generation_ = Generation(host.generation());
   for (const v1::PartitionRange& range : host.partitions()) {
@@ -84,7 +85,8 @@ void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
     TellKept();
     if (hosting_) Run(0, FiguresStoredEvent{});
   }
-  if (message.has_figures_stored() && message.figures_stored().job_id() == job_) Run(0, FiguresStoredEvent{message.figures_stored().epochs()});
+  if (message.has_figures_stored() && message.figures_stored().job_id() == job_)
+    Run(0, FiguresStoredEvent{message.figures_stored().epochs()});
   if (message.has_host_partitions()) HostJob(message.host_partitions());
   if (message.has_drop_job()) {
     if (message.drop_job().job_id() == job_) ForgetAll();
@@ -97,14 +99,17 @@ void SimPs::OnCommand(const v1::CoordinatorMessage& message) {
 void SimPs::HostJob(const v1::HostPartitions& host) {
   if (host.job_id() != job_) ForgetAll();  // the user submitted it anew, and the drop of the former one is lost
   std::map<uint32_t, PartitionInMemory> in_memory = failed_;
-  for (const auto& [partition, core] : cores_) in_memory[partition] = {core->config().begin, core->config().end, core->version(), false};
+  for (const auto& [partition, core] : cores_)
+    in_memory[partition] = {core->config().begin, core->config().end, core->version(), false};
   auto plan = PlanAssignment(host, generation_, in_memory);
   if (!plan.ok()) return;
   if (cluster_.options().bug == PlantedBug::kStayAhead) plan->ahead.clear();
   job_ = host.job_id();
   for (const uint32_t partition : plan->gone) TakeOut(partition, absl::NotFoundError("it is not on this ps any more"));
-  for (const uint32_t partition : plan->ahead) TakeOut(partition, absl::NotFoundError("it goes back to an earlier version"));
-  absl::Status done = TakeBack(*plan, [&](const v1::PartitionRange& range) { return ConfigOf(host, range); }, persistence_);
+  for (const uint32_t partition : plan->ahead)
+    TakeOut(partition, absl::NotFoundError("it goes back to an earlier version"));
+  absl::Status done = TakeBack(
+      *plan, [&](const v1::PartitionRange& range) { return ConfigOf(host, range); }, persistence_);
   if (done.ok()) done = persistence_.SetHostedJob(plan->stored);
   if (!done.ok()) return JobFails(host.generation(), done);
   std::vector<uint32_t> loaded;
@@ -130,10 +135,14 @@ void SimPs::HostJob(const v1::HostPartitions& host) {
     const uint32_t partition = range.partition();
     const bool anew = std::find(loaded.begin(), loaded.end(), partition) != loaded.end();
     const bool served = served_before && !anew && !cores_.at(partition)->config().backup;
-    AssignEvent assign{Generation(host.generation()), range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(),
+    AssignEvent assign{Generation(host.generation()),
+                       range.backup(),
+                       {range.backups().begin(), range.backups().end()},
+                       host.keep(),
                        host.ended()};
     // Serving begins with the event: what is told before it is the last owner's word.
-    if (!range.backup() && (!served || plan->back_to)) cluster_.OnServes(*this, partition, host.generation(), plan->back_to.has_value());
+    if (!range.backup() && (!served || plan->back_to))
+      cluster_.OnServes(*this, partition, host.generation(), plan->back_to.has_value());
     if (!range.backup()) cluster_.OnStillServes(partition, host.generation());
     Run(partition, std::move(assign));
     if (!cores_.contains(partition)) continue;  // its store failed, and that was told
@@ -215,9 +224,11 @@ absl::Status SimPs::Load(const v1::HostPartitions& host, const v1::PartitionRang
   CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, ConfigOf(host, range));
   if (cluster_.options().bug == PlantedBug::kDropTooMany && config.backup_replicas > 0) ++config.backup_replicas;
   CAIRN_ASSIGN_OR_RETURN(PartitionState state, persistence_.Open(config));
-  if (cluster_.options().bug == PlantedBug::kForgetSequences) std::fill(state.sequences.begin(), state.sequences.end(), 0);
+  if (cluster_.options().bug == PlantedBug::kForgetSequences)
+    std::fill(state.sequences.begin(), state.sequences.end(), 0);
   if (cluster_.options().bug == PlantedBug::kLoseFigures) state.figures.Clear();
-  if (cluster_.options().bug == PlantedBug::kForgetScale && config.loss_scale) state.loss_scale = LossScale::Initial(*config.loss_scale);
+  if (cluster_.options().bug == PlantedBug::kForgetScale && config.loss_scale)
+    state.loss_scale = LossScale::Initial(*config.loss_scale);
   world_.Trace("%s loads partition %d at version %d", name(), range.partition(), state.version);
   serials_[range.partition()] = ++last_serial_;
   failed_.erase(range.partition());

@@ -1,4 +1,5 @@
-// Goal: thousands of whole jobs under faults keep every promise, and each checker sees a defect of the kind that it is there for.
+// Goal: thousands of whole jobs under faults keep every promise, and each checker sees a defect of the kind that it is
+// there for.
 //
 // CAIRN_SIM_SEEDS sets how many seeds (default 20000), CAIRN_SIM_FIRST the first. A seed that fails is replayed with
 // `cairn-sim --seed S`.
@@ -71,42 +72,44 @@ TEST_P(Planted, IsFoundWithin2000Seeds) {
   for (uint64_t seed = 1; seed <= 2000; ++seed) {
     const Result result = Simulate({seed, false, GetParam().bug, GetParam().checker});
     if (!result.violation.empty()) {
-      std::printf("%s: seed %llu: %s\n", Name(GetParam().bug), static_cast<unsigned long long>(seed), result.violation.c_str());
+      std::printf("%s: seed %llu: %s\n", Name(GetParam().bug), static_cast<unsigned long long>(seed),
+                  result.violation.c_str());
       return;
     }
   }
-  FAIL() << Name(GetParam().bug) << " was not seen in 2000 seeds: the checker \"" << GetParam().checker << "\" is blind";
+  FAIL() << Name(GetParam().bug) << " was not seen in 2000 seeds: the checker \"" << GetParam().checker
+         << "\" is blind";
 }
 
-INSTANTIATE_TEST_SUITE_P(Simulation, Planted,
-                         testing::Values(Case{PlantedBug::kReplyBeforePersist, "acknowledged"}, Case{PlantedBug::kNoSync, "acknowledged"},
-                                         Case{PlantedBug::kBelieveUnconfirmed, "acknowledged"}, Case{PlantedBug::kGoOnAlone, "history"},
-                                         Case{PlantedBug::kForgetSequences, "exactly once"},
-                                         Case{PlantedBug::kAddInOrderOfArrival, "reference"}, Case{PlantedBug::kStaleValues, "reference"},
-                                         Case{PlantedBug::kSkipExamples, "epoch"}, Case{PlantedBug::kLeakRequests, "bounds"},
-                                         Case{PlantedBug::kNoRetry, "progress"}, Case{PlantedBug::kLoseJobsOnRestart, ""},
-                                         Case{PlantedBug::kMixedCut, "checkpoint"}, Case{PlantedBug::kForgetTables, "checkpoint"},
-                                         Case{PlantedBug::kForgetTables, "exactly once"}, Case{PlantedBug::kForgetSlots, "checkpoint"},
-                                         Case{PlantedBug::kForgetSlots, "reference"}, Case{PlantedBug::kRemoveNewest, "checkpoint"},
-                                         Case{PlantedBug::kDropTooMany, "reference"},
-                                         Case{PlantedBug::kIgnoreDiskErrors, "acknowledged"},
-                                         Case{PlantedBug::kReportEarly, "acknowledged"},
-                                         Case{PlantedBug::kForgetGate, "exactly once"}, Case{PlantedBug::kSaveNewest, "callbacks"},
-                                         Case{PlantedBug::kRestoreNewest, "reference"}, Case{PlantedBug::kHideFailure, "progress"},
-                                         Case{PlantedBug::kHalfGroup, "reference"}, Case{PlantedBug::kWrongFactor, "reference"},
-                                         Case{PlantedBug::kForgetScale, ""}, Case{PlantedBug::kSkipAlone, ""},
-                                         Case{PlantedBug::kStayAhead, ""}, Case{PlantedBug::kForgetDevice, "devices"},
-                                         Case{PlantedBug::kSayKept, "kept"}, Case{PlantedBug::kLoseFigures, "epoch"}),
-                         [](const auto& info) {
-                           std::string name;
-                           for (const char* text : {Name(info.param.bug), info.param.checker}) {
-                             for (const char* c = text; *c != 0; ++c) {
-                               if (*c != '-' && *c != ' ') name += *c;
-                             }
-                             name += '_';
-                           }
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Simulation, Planted,
+    testing::Values(Case{PlantedBug::kReplyBeforePersist, "acknowledged"}, Case{PlantedBug::kNoSync, "acknowledged"},
+                    Case{PlantedBug::kBelieveUnconfirmed, "acknowledged"}, Case{PlantedBug::kGoOnAlone, "history"},
+                    Case{PlantedBug::kForgetSequences, "exactly once"},
+                    Case{PlantedBug::kAddInOrderOfArrival, "reference"}, Case{PlantedBug::kStaleValues, "reference"},
+                    Case{PlantedBug::kSkipExamples, "epoch"}, Case{PlantedBug::kLeakRequests, "bounds"},
+                    Case{PlantedBug::kNoRetry, "progress"}, Case{PlantedBug::kLoseJobsOnRestart, ""},
+                    Case{PlantedBug::kMixedCut, "checkpoint"}, Case{PlantedBug::kForgetTables, "checkpoint"},
+                    Case{PlantedBug::kForgetTables, "exactly once"}, Case{PlantedBug::kForgetSlots, "checkpoint"},
+                    Case{PlantedBug::kForgetSlots, "reference"}, Case{PlantedBug::kRemoveNewest, "checkpoint"},
+                    Case{PlantedBug::kDropTooMany, "reference"}, Case{PlantedBug::kIgnoreDiskErrors, "acknowledged"},
+                    Case{PlantedBug::kReportEarly, "acknowledged"}, Case{PlantedBug::kForgetGate, "exactly once"},
+                    Case{PlantedBug::kSaveNewest, "callbacks"}, Case{PlantedBug::kRestoreNewest, "reference"},
+                    Case{PlantedBug::kHideFailure, "progress"}, Case{PlantedBug::kHalfGroup, "reference"},
+                    Case{PlantedBug::kWrongFactor, "reference"}, Case{PlantedBug::kForgetScale, ""},
+                    Case{PlantedBug::kSkipAlone, ""}, Case{PlantedBug::kStayAhead, ""},
+                    Case{PlantedBug::kForgetDevice, "devices"}, Case{PlantedBug::kSayKept, "kept"},
+                    Case{PlantedBug::kLoseFigures, "epoch"}),
+    [](const auto& info) {
+      std::string name;
+      for (const char* text : {Name(info.param.bug), info.param.checker}) {
+        for (const char* c = text; *c != 0; ++c) {
+          if (*c != '-' && *c != ' ') name += *c;
+        }
+        name += '_';
+      }
+      return name;
+    });
 
 }  // namespace
 }  // namespace cairn::sim

@@ -10,7 +10,8 @@
 
 namespace cairn::sim {
 
-SimWorker::SimWorker(SimCluster& cluster, int index, int slots) : SimNode(cluster, absl::StrFormat("worker-%d", index)), slots_(slots) {}
+SimWorker::SimWorker(SimCluster& cluster, int index, int slots)
+    : SimNode(cluster, absl::StrFormat("worker-%d", index)), slots_(slots) {}
 
 void SimWorker::OnEnd() {
   core_.reset();
@@ -124,7 +125,9 @@ void SimWorker::Carry(replica::Effect& effect) {
     sums.loss = static_cast<double>(sums.examples) *
                 LossOfEpoch(cluster_.facts().spec, evaluate->step / cluster_.facts().plan.steps_per_epoch - 1);
     LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(20)),
-                [this, work = evaluate->work, sums] { Run(replica::Evaluated{work, sums}); });
+                [this, work = evaluate->work, sums] {
+                  Run(replica::Evaluated{work, sums});
+                });
   } else if (auto* take = std::get_if<replica::TakeCheckpoint>(&effect)) {
     TakeCheckpoint(std::move(*take));
   } else if (auto* report = std::get_if<replica::Report>(&effect)) {
@@ -132,7 +135,8 @@ void SimWorker::Carry(replica::Effect& effect) {
     *message.mutable_replica_report() = report->report;
     Say(std::move(message));
   } else if (auto* timer = std::get_if<replica::SetTimer>(&effect)) {
-    LaterInCore(std::max(absl::ZeroDuration(), timer->at - Now()) + absl::Nanoseconds(1), [this] { Run(replica::Timer{}); });
+    LaterInCore(std::max(absl::ZeroDuration(), timer->at - Now()) + absl::Nanoseconds(1),
+                [this] { Run(replica::Timer{}); });
   } else if (auto* fail = std::get_if<replica::Fail>(&effect)) {
     world_.Fail(absl::StrFormat("%s cannot go on: %s", name(), fail->message));
   }
@@ -160,8 +164,7 @@ void SimWorker::Compute(replica::Compute work) {
           if (next.size() == places.size()) places = next;
         }
         break;
-      default:
-        break;
+      default: break;
     }
     cluster_.checkers().epoch.Computed(work.step, work.replica, places);
     FillGradient(facts.spec, work.step, work.replica, places.size(), values.floats(), work.gradient.mutable_floats(), 0,
@@ -193,11 +196,12 @@ void SimWorker::Compute(replica::Compute work) {
 
 void SimWorker::ComputeByLayer(replica::Compute work) {
   // It waits for a slot; the word to stop it is lost until then.
-  LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(40)), [this, work = std::move(work)] {
-    const uint64_t id = work.work;
-    by_layer_[id] = {work, 1, 0};
-    Run(replica::WeightsWanted{id, 0, 1});
-  });
+  LaterInCore(host_.cpu * world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(40)),
+              [this, work = std::move(work)] {
+                const uint64_t id = work.work;
+                by_layer_[id] = {work, 1, 0};
+                Run(replica::WeightsWanted{id, 0, 1});
+              });
 }
 
 void SimWorker::WeightsHere(const replica::WeightsHere& here) {
@@ -222,8 +226,9 @@ void SimWorker::WeightsHere(const replica::WeightsHere& here) {
 
 void SimWorker::StopWork(uint64_t work) {
   if (by_layer_.erase(work) == 0) return;
-  LaterInCore(host_.cpu * absl::Milliseconds(1),
-              [this, work] { Run(replica::Computed{work, absl::CancelledError("stopped")}); });
+  LaterInCore(host_.cpu * absl::Milliseconds(1), [this, work] {
+    Run(replica::Computed{work, absl::CancelledError("stopped")});
+  });
 }
 
 // ---- the data plane ----
@@ -256,9 +261,11 @@ void SimWorker::Send(replica::Send send) {
     return LaterInCore(absl::Milliseconds(1), [answered] { answered(absl::UnavailableError("connection refused")); });
   }
   exchange->Send(std::move(send.frame), answered);
-  // One for each partition and replica; those of a former assignment may still be under way, a digest's, and a checkpoint's.
-  cluster_.checkers().bounds.Queue("requests of a worker to a ps", exchange->outstanding(),
-                                   (4 * static_cast<size_t>(cluster_.facts().spec.replicas()) + 3) * cluster_.facts().ranges.size());
+  // One for each partition and replica; those of a former assignment may still be under way, a digest's, and a
+  // checkpoint's.
+  cluster_.checkers().bounds.Queue(
+      "requests of a worker to a ps", exchange->outstanding(),
+      (4 * static_cast<size_t>(cluster_.facts().spec.replicas()) + 3) * cluster_.facts().ranges.size());
 }
 
 void SimWorker::BreakStreams() {
@@ -305,7 +312,8 @@ void SimWorker::PullDigest(const std::shared_ptr<Digest>& digest) {
     } else if (--digest->attempts_left > 0) {
       return Later(absl::Milliseconds(100), [this, digest] { PullDigest(digest); });
     } else {
-      message.mutable_finalized()->set_error(wanted ? digest->error.ToString() : "a partition is at another version than the job ends with");
+      message.mutable_finalized()->set_error(wanted ? digest->error.ToString()
+                                                    : "a partition is at another version than the job ends with");
     }
     Say(std::move(message));
   };

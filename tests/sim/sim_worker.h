@@ -31,8 +31,8 @@ class SimWorker : public SimNode {
   void OnEnd() override;
 
  private:
-  struct Digest;        // a Finalize that runs
-  struct CutUnderWay;   // a TakeCheckpoint
+  struct Digest;       // a Finalize that runs
+  struct CutUnderWay;  // a TakeCheckpoint
   struct RestoreUnderWay;
 
   void Run(replica::Event event);
@@ -70,15 +70,15 @@ class SimWorker : public SimNode {
   void LaterInCore(absl::Duration delay, std::function<void()> fn);
 
   const int slots_;
-  std::optional<v1::Device> device_;  // none: it says nothing of it
+  std::optional<v1::Device> device_;   // none: it says nothing of it
   std::unique_ptr<ReplicaCore> core_;  // of the one job
   v1::AssignReplicas assignment_;
-  std::shared_ptr<CheckpointBook> book_;  // of the same job
+  std::shared_ptr<CheckpointBook> book_;           // of the same job
   std::optional<v1::CheckpointInfo> not_written_;  // the last checkpoint, where the disk refused it
   std::set<std::shared_ptr<RestoreUnderWay>> restores_;
   uint64_t core_number_ = 0;
   std::map<uint64_t, ByLayer> by_layer_;
-  Buffer values_before_;  // for PlantedBug::kStaleValues
+  Buffer values_before_;                                      // for PlantedBug::kStaleValues
   std::map<std::string, std::shared_ptr<Exchange>> streams_;  // by ps address
 };
 

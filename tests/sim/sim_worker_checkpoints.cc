@@ -47,7 +47,8 @@ RestoredState StateOf(const CheckpointDirectory::Found& found, const v1::JobSpec
 struct SimWorker::CutUnderWay {
   CutUnderWay(const replica::TakeCheckpoint& take, const v1::AssignReplicas& assignment)
       : number(take.number),
-        cut(take.step, take.requests.front().frame.want_version, std::make_shared<const v1::AssignReplicas>(assignment)),
+        cut(take.step, take.requests.front().frame.want_version,
+            std::make_shared<const v1::AssignReplicas>(assignment)),
         missing(take.requests.size()),
         last_try(take.last_try) {}
   const uint64_t number;
@@ -67,10 +68,12 @@ void SimWorker::TakeCheckpoint(replica::TakeCheckpoint take) {
   cut->core = core_number_;
   cut->book = book_;
   const auto end = [this, cut](size_t partition, const absl::Status& status) {
-    if (const absl::Status ended = cut->cut.End(partition, status); !ended.ok() && cut->failed.ok()) cut->failed = ended;
+    if (const absl::Status ended = cut->cut.End(partition, status); !ended.ok() && cut->failed.ok())
+      cut->failed = ended;
     if (--cut->missing > 0) return;
     if (cut->failed.ok()) {
-      return Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(150)), [this, cut] { WriteCheckpoint(cut); });
+      return Later(world_.rng.Between(absl::Milliseconds(1), absl::Milliseconds(150)),
+                   [this, cut] { WriteCheckpoint(cut); });
     }
     if (cut->last_try) {
       v1::CheckpointInfo info;
@@ -118,7 +121,8 @@ void SimWorker::WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut) {
   world_.Trace("%s writes %s", name(), *path);
   cluster_.checkers().checkpoint.Written(*path, *contents);
   cut->book->Written(info);
-  std::vector<int64_t> removed = cut->book->Prune(cut->cut.assignment().spec().checkpoints(), cut->cut.assignment().steps_per_epoch());
+  std::vector<int64_t> removed =
+      cut->book->Prune(cut->cut.assignment().spec().checkpoints(), cut->cut.assignment().steps_per_epoch());
   if (cluster_.options().bug == PlantedBug::kRemoveNewest) removed.push_back(info.step());
   for (const int64_t step : removed) {
     const std::string gone = PathOf(step);
@@ -146,7 +150,8 @@ void SimWorker::MarkBest(const v1::MarkBest& command) {
   ReportCheckpoint(&*info, {}, "");
 }
 
-void SimWorker::ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted, const std::string& error) {
+void SimWorker::ReportCheckpoint(const v1::CheckpointInfo* info, const std::vector<int64_t>& deleted,
+                                 const std::string& error) {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
   report.set_job_id(assignment_.job_id());
@@ -177,8 +182,7 @@ void SimWorker::SaveModel(const v1::SaveModel& command) {
     saved.set_step(command.step());
     saved.set_path(command.path());
     const bool newest = cluster_.options().bug == PlantedBug::kSaveNewest;
-    const auto found =
-        cluster_.directory().Open(newest ? kCheckpointDir : PathOf(command.step()));
+    const auto found = cluster_.directory().Open(newest ? kCheckpointDir : PathOf(command.step()));
     if (cluster_.directory().full()) {
       cluster_.OnFileRefused();
       saved.set_error("No space left on device");

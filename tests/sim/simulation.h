@@ -1,7 +1,8 @@
 // Simulation: one run of a whole cluster on virtual time: coordinators, ps, workers, one job, faults, checks.
 //
-// It drives the cores that the daemons drive (ClusterCore, PartitionCore with Persistence, ReplicaCore). What the nodes add in production
-// (gRPC, threads, RocksDB, etcd) is replaced by streams that delay and break, one thread, and stores that survive a crash.
+// It drives the cores that the daemons drive (ClusterCore, PartitionCore with Persistence, ReplicaCore). What the nodes
+// add in production (gRPC, threads, RocksDB, etcd) is replaced by streams that delay and break, one thread, and stores
+// that survive a crash.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +14,36 @@ namespace cairn::sim {
 // Defects that a run can be given, to show that the checkers see them. Each lives in the simulator, not in the cores.
 enum class PlantedBug {
   kNone,
-  kReplyBeforePersist,    // a crash takes the last log entry, though the worker was told of it
-  kForgetSequences,       // a restarted ps has an empty exactly-once table (asynchronous jobs)
-  kAddInOrderOfArrival,   // the worker adds its replicas without the tree
-  kStaleValues,           // a replica computes with the values of the step before
-  kSkipExamples,          // a replica that moved takes the examples of the next step
-  kLoseJobsOnRestart,     // the coordinator's store forgets jobs
-  kGoOnAlone,             // a primary whose link to a backup breaks goes on without it
-  kBelieveUnconfirmed,    // a primary takes an update for confirmed when it has sent it
-  kNoSync,                // the ps' store never syncs, though the job asks for it
-  kNoRetry,               // a worker forgets a request whose stream broke
-  kLeakRequests,          // a connection keeps every request that was answered
-  kMixedCut,              // the chief takes every partition at the version that it happens to have
-  kForgetTables,          // a checkpoint is restored without its exactly-once tables (asynchronous jobs)
-  kForgetSlots,           // a checkpoint is restored without the optimizer's state
-  kRemoveNewest,          // the chief removes all checkpoints but the best
-  kDropTooMany,           // a ps closes a step without one replica more than backup_replicas
-  kIgnoreDiskErrors,      // a ps takes what its full disk refused for written
-  kReportEarly,           // a primary says of a new backup that it has caught up when it has not
-  kForgetGate,            // a worker does not wait at the end of an epoch
-  kSaveNewest,            // the chief makes a model file of the newest checkpoint, not of the one that was asked for
-  kRestoreNewest,         // likewise a worker that restores the best epoch's weights
-  kHideFailure,           // the chief does not say that it could not write a checkpoint
-  kHalfGroup,             // with local_sync: a replica of a group adds nothing
-  kForgetScale,           // a restarted ps begins with the first loss scale
-  kLoseFigures,           // a restarted ps begins without the figures of the updates that it has
-  kStayAhead,             // a ps keeps in memory what it is to take back to an earlier version
-  kSayKept,               // a ps says that what the job ends with is on its disk before it is
-  kForgetDevice,          // a worker that was started again says no more that it has a GPU
-  kSkipAlone,             // one partition leaves a step out that is finite
-  kWrongFactor,           // with backup_replicas: gradients are clipped by another factor than their norms give
+  kReplyBeforePersist,   // a crash takes the last log entry, though the worker was told of it
+  kForgetSequences,      // a restarted ps has an empty exactly-once table (asynchronous jobs)
+  kAddInOrderOfArrival,  // the worker adds its replicas without the tree
+  kStaleValues,          // a replica computes with the values of the step before
+  kSkipExamples,         // a replica that moved takes the examples of the next step
+  kLoseJobsOnRestart,    // the coordinator's store forgets jobs
+  kGoOnAlone,            // a primary whose link to a backup breaks goes on without it
+  kBelieveUnconfirmed,   // a primary takes an update for confirmed when it has sent it
+  kNoSync,               // the ps' store never syncs, though the job asks for it
+  kNoRetry,              // a worker forgets a request whose stream broke
+  kLeakRequests,         // a connection keeps every request that was answered
+  kMixedCut,             // the chief takes every partition at the version that it happens to have
+  kForgetTables,         // a checkpoint is restored without its exactly-once tables (asynchronous jobs)
+  kForgetSlots,          // a checkpoint is restored without the optimizer's state
+  kRemoveNewest,         // the chief removes all checkpoints but the best
+  kDropTooMany,          // a ps closes a step without one replica more than backup_replicas
+  kIgnoreDiskErrors,     // a ps takes what its full disk refused for written
+  kReportEarly,          // a primary says of a new backup that it has caught up when it has not
+  kForgetGate,           // a worker does not wait at the end of an epoch
+  kSaveNewest,           // the chief makes a model file of the newest checkpoint, not of the one that was asked for
+  kRestoreNewest,        // likewise a worker that restores the best epoch's weights
+  kHideFailure,          // the chief does not say that it could not write a checkpoint
+  kHalfGroup,            // with local_sync: a replica of a group adds nothing
+  kForgetScale,          // a restarted ps begins with the first loss scale
+  kLoseFigures,          // a restarted ps begins without the figures of the updates that it has
+  kStayAhead,            // a ps keeps in memory what it is to take back to an earlier version
+  kSayKept,              // a ps says that what the job ends with is on its disk before it is
+  kForgetDevice,         // a worker that was started again says no more that it has a GPU
+  kSkipAlone,            // one partition leaves a step out that is finite
+  kWrongFactor,          // with backup_replicas: gradients are clipped by another factor than their norms give
 };
 const char* Name(PlantedBug bug);
 const std::vector<PlantedBug>& AllBugs();  // without kNone

@@ -20,7 +20,8 @@ SubsetReference::SubsetReference(const v1::JobSpec& spec, const Graph& graph, co
     if (std::popcount(subset) >= spec.replicas() - spec.backup_replicas()) subsets_.push_back(subset);
   }
   for (size_t p = 0; p < ranges.size(); ++p) {
-    const auto begin = static_cast<std::ptrdiff_t>(ranges[p].begin()), end = static_cast<std::ptrdiff_t>(ranges[p].end());
+    const auto begin = static_cast<std::ptrdiff_t>(ranges[p].begin()),
+               end = static_cast<std::ptrdiff_t>(ranges[p].end());
     clip_scopes_.push_back(ClipScopesOf(graph, spec.optimizer(), begin, end));
     State& first = known_[p][0].emplace_back();
     first.values.assign(values.begin() + begin, values.begin() + end);
@@ -43,14 +44,16 @@ bool SubsetReference::Knows(uint32_t partition, uint64_t version, absl::Span<con
 }
 
 bool SubsetReference::Is(uint32_t partition, const State& state, const Found& found) const {
-  return Same(partition, state.values, found.values) && (found.moments.empty() || Same(partition, state.moments, found.moments));
+  return Same(partition, state.values, found.values) &&
+         (found.moments.empty() || Same(partition, state.moments, found.moments));
 }
 
 bool SubsetReference::Allows(uint32_t partition, uint64_t version, absl::Span<const float> values,
                              absl::Span<const float> moments) {
   const Found found{values, moments};
   std::vector<State>& known = known_[partition][version];
-  if (std::any_of(known.begin(), known.end(), [&](const State& state) { return Is(partition, state, found); })) return true;
+  if (std::any_of(known.begin(), known.end(), [&](const State& state) { return Is(partition, state, found); }))
+    return true;
   auto before = known_[partition].find(version - 1);
   if (version == 0 || before == known_[partition].end()) return false;
   for (const bool each_by_itself : {false, true}) {
@@ -97,12 +100,13 @@ std::optional<SubsetReference::Sum> SubsetReference::SumOf(uint32_t partition, c
 
 std::vector<NormRecord> SubsetReference::NormsOf(uint32_t partition, const Sum& sum) const {
   std::vector<NormRecord> records;
-  for (const ClipScope& scope : clip_scopes_[partition]) records.push_back(MeasureNorm(scope, sum.gradient, sum.examples));
+  for (const ClipScope& scope : clip_scopes_[partition])
+    records.push_back(MeasureNorm(scope, sum.gradient, sum.examples));
   return records;
 }
 
-// Whether `test` is true for some choice of what the partitions from `other` on may have measured in the step before `version`; the book has
-// those before.
+// Whether `test` is true for some choice of what the partitions from `other` on may have measured in the step before
+// `version`; the book has those before.
 bool SubsetReference::AnyClipped(uint64_t version, uint32_t other, NormBook& book,
                                  const std::function<bool(NormBook&)>& test) const {
   if (other == ranges_.size()) return test(book);
@@ -112,7 +116,8 @@ bool SubsetReference::AnyClipped(uint64_t version, uint32_t other, NormBook& boo
   for (const State& state : states->second) {
     for (uint32_t subset : subsets_) {
       const std::optional<Sum> sum = SumOf(other, state, static_cast<int64_t>(version) - 1, subset);
-      // In a short step those that were not dropped may have no examples: a share of nothing, which counts in the norm all the same.
+      // In a short step those that were not dropped may have no examples: a share of nothing, which counts in the norm
+      // all the same.
       book.Set(other, NormsOf(other, sum.value_or(Sum())));
       if (AnyClipped(version, other + 1, book, test)) return true;
     }
@@ -120,9 +125,10 @@ bool SubsetReference::AnyClipped(uint64_t version, uint32_t other, NormBook& boo
   return false;
 }
 
-// Whether the gradients of `subset` lead from `before` to what was found: *after. each_by_itself: every norm may be of another choice.
-bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, bool each_by_itself,
-                            const Found& found, State* after) const {
+// Whether the gradients of `subset` lead from `before` to what was found: *after. each_by_itself: every norm may be of
+// another choice.
+bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset,
+                            bool each_by_itself, const Found& found, State* after) const {
   const std::optional<Sum> sum = SumOf(partition, before, static_cast<int64_t>(version) - 1, subset);
   if (!sum) {
     *after = before;
@@ -137,7 +143,8 @@ bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t ve
     return Is(partition, *after, found);
   };
   if (clip_scopes_[partition].empty()) return updated(sum->gradient);
-  // Its own share, too: the factor may be one that another partition applied before this one lost its sum and measured another.
+  // Its own share, too: the factor may be one that another partition applied before this one lost its sum and measured
+  // another.
   NormBook book;
   if (each_by_itself) {
     std::vector<float> gradient = sum->gradient;
@@ -151,7 +158,9 @@ bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t ve
         update(scaled);
         for (const auto& [begin, end] : scope.ranges) {
           const auto size = static_cast<size_t>(end - begin);
-          if (std::memcmp(&after->values[static_cast<size_t>(begin)], &found.values[static_cast<size_t>(begin)], size * sizeof(float)) != 0) return false;
+          if (std::memcmp(&after->values[static_cast<size_t>(begin)], &found.values[static_cast<size_t>(begin)],
+                          size * sizeof(float)) != 0)
+            return false;
         }
         gradient = std::move(scaled);
         return true;
@@ -164,7 +173,8 @@ bool SubsetReference::Leads(uint32_t partition, const State& before, uint64_t ve
     const auto factors = whole.FactorsFor(partition, ClipNormOf(spec_.optimizer()));
     if (!factors) return false;
     std::vector<float> gradient = sum->gradient;
-    for (size_t i = 0; i < factors->size(); ++i) ScaleGradient(clip_scopes_[partition][i], (*factors)[i], absl::MakeSpan(gradient));
+    for (size_t i = 0; i < factors->size(); ++i)
+      ScaleGradient(clip_scopes_[partition][i], (*factors)[i], absl::MakeSpan(gradient));
     return updated(gradient);
   });
 }

@@ -1,9 +1,10 @@
 // What a partition of a job with backup_replicas may hold: each version follows from the one before by the gradients of
 // at least R - b replicas, each once. Which ones is a matter of time, and another matter in each partition.
 //
-// Where gradients are clipped by norms that span partitions, any of them may have been of any such set of replicas: all are tried, so that
-// RandomJob keeps their number small. Also for each norm by itself: after a failover a partition has another sum, and a factor that was
-// applied elsewhere before it stands for the one norm, while another is taken of the new sum.
+// Where gradients are clipped by norms that span partitions, any of them may have been of any such set of replicas: all
+// are tried, so that RandomJob keeps their number small. Also for each norm by itself: after a failover a partition has
+// another sum, and a factor that was applied elsewhere before it stands for the one norm, while another is taken of the
+// new sum.
 //
 // It remembers every state that it has seen: an update that nobody was told of may be made once more, of others.
 #pragma once
@@ -51,15 +52,15 @@ class SubsetReference {
     absl::Span<const float> values, moments;  // moments: may be empty
   };
   bool Is(uint32_t partition, const State& state, const Found& found) const;
-  bool Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, bool each_by_itself, const Found& found,
-             State* after) const;
+  bool Leads(uint32_t partition, const State& before, uint64_t version, uint32_t subset, bool each_by_itself,
+             const Found& found, State* after) const;
 
   const v1::JobSpec spec_;
   const StepPlan plan_;
   const std::vector<v1::PartitionRange> ranges_;
   std::vector<bool> is_variable_;
-  std::vector<std::vector<ClipScope>> clip_scopes_;  // by partition; empty: gradients are not clipped by norm
-  std::vector<uint32_t> subsets_;  // as bits, of R - b replicas and more
+  std::vector<std::vector<ClipScope>> clip_scopes_;            // by partition; empty: gradients are not clipped by norm
+  std::vector<uint32_t> subsets_;                              // as bits, of R - b replicas and more
   std::vector<std::map<uint64_t, std::vector<State>>> known_;  // by partition and version
 };
 

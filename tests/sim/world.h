@@ -1,7 +1,8 @@
 // World: virtual time, the queue of what happens next, and the hosts on which processes live.
 //
-// Single-threaded. Time passes only from one event to the next, so a run takes as long as its computation. Events at the same time run in
-// the order in which they were scheduled. Invariant: nothing happens in a process that ended, or on a host that stands still.
+// Single-threaded. Time passes only from one event to the next, so a run takes as long as its computation. Events at
+// the same time run in the order in which they were scheduled. Invariant: nothing happens in a process that ended, or
+// on a host that stands still.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@
 
 namespace cairn::sim {
 
-// A machine with at most one process of ours. Its clock has its own zero and its own speed; while it stands still (a stopped process, a
-// busy machine) whatever reaches it waits.
+// A machine with at most one process of ours. Its clock has its own zero and its own speed; while it stands still (a
+// stopped process, a busy machine) whatever reaches it waits.
 struct Host {
   explicit Host(std::string host_name) : name(std::move(host_name)) {}
 
@@ -26,11 +27,11 @@ struct Host {
   uint64_t process = 0;  // counts starts
   absl::Time started;    // the present process
   absl::Time still_until = absl::InfinitePast();
-  double clock_rate = 1;          // its seconds in one of the world's
-  absl::Duration clock_offset;    // its clock at the world's zero
+  double clock_rate = 1;                           // its seconds in one of the world's
+  absl::Duration clock_offset;                     // its clock at the world's zero
   absl::Time last_trouble = absl::InfinitePast();  // when it may have been taken for dead
-  double cpu = 1;                 // computation takes this many times as long
-  absl::Duration network_delay;   // on top of every message from and to it
+  double cpu = 1;                                  // computation takes this many times as long
+  absl::Duration network_delay;                    // on top of every message from and to it
 };
 
 class World {

@@ -1,8 +1,10 @@
-// absl::Mutex, CondVar, Notification and BlockingCounter on pthread mutexes, linked into every program of the preset tsan.
+// absl::Mutex, CondVar, Notification and BlockingCounter on pthread mutexes, linked into every program of the preset
+// tsan.
 //
-// Debian's Abseil is not instrumented: ThreadSanitizer would not see that its Mutex orders anything, and would report every access under one. Calls
-// bind to what the program itself defines before they bind to a shared library, also the calls of gRPC, so that these definitions serve both.
-// What a Mutex promises, these keep; a reader's lock is a writer's here, and the order of waiters is the system's.
+// Debian's Abseil is not instrumented: ThreadSanitizer would not see that its Mutex orders anything, and would report
+// every access under one. Calls bind to what the program itself defines before they bind to a shared library, also the
+// calls of gRPC, so that these definitions serve both. What a Mutex promises, these keep; a reader's lock is a writer's
+// here, and the order of waiters is the system's.
 //
 // Mutex::mu_ and CondVar::cv_ hold the address of what stands behind them, made at the first use.
 #include <pthread.h>
@@ -154,7 +156,8 @@ bool Notification::WaitForNotificationWithDeadline(Time deadline) const {
   return mutex_.AwaitWithDeadline(Condition(&HasBeenNotifiedInternal, &notified_yet_), deadline);
 }
 
-BlockingCounter::BlockingCounter(int initial_count) : count_(initial_count), num_waiting_(0), done_(initial_count == 0) {}
+BlockingCounter::BlockingCounter(int initial_count)
+    : count_(initial_count), num_waiting_(0), done_(initial_count == 0) {}
 bool BlockingCounter::DecrementCount() {
   MutexLock lock(&lock_);
   done_ = count_.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -1,6 +1,6 @@
-// recvmsg for gRPC, linked into every program of the preset tsan: what it receives is handed from thread to thread by queues that
-// ThreadSanitizer does not see. Where it knew who wrote those bytes, each number of each tensor that we read would be a report, suppressed one by
-// one: seconds for a megabyte. What orders the socket itself is kept.
+// recvmsg for gRPC, linked into every program of the preset tsan: what it receives is handed from thread to thread by
+// queues that ThreadSanitizer does not see. Where it knew who wrote those bytes, each number of each tensor that we
+// read would be a report, suppressed one by one: seconds for a megabyte. What orders the socket itself is kept.
 #include <dlfcn.h>
 #include <sys/socket.h>
 

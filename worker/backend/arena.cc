@@ -15,7 +15,8 @@ int64_t PlaceBuffers(absl::Span<ArenaBuffer* const> buffers, int64_t alignment) 
   for (ArenaBuffer* buffer : buffers) {
     if (buffer->last_use >= 0) order.push_back(buffer);
   }
-  std::stable_sort(order.begin(), order.end(), [](const ArenaBuffer* a, const ArenaBuffer* b) { return a->bytes > b->bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const ArenaBuffer* a, const ArenaBuffer* b) { return a->bytes > b->bytes; });
   int64_t arena_bytes = 0;
   for (ArenaBuffer* buffer : order) {
     int64_t offset = 0;

@@ -1,4 +1,5 @@
-// Where the buffers of a compiled program stand in its arena: one block of memory, planned once from when each buffer is in use.
+// Where the buffers of a compiled program stand in its arena: one block of memory, planned once from when each buffer
+// is in use.
 //
 // Pure. Two buffers overlap only if the spans of time in which they are used do not.
 #pragma once
@@ -22,8 +23,8 @@ struct ArenaBuffer {
   }
 };
 
-// The largest first, each at the lowest place where it overlaps none that is in use at the same time. Returns the arena's size in
-// bytes. Buffers that are never used get offset 0 and no room.
+// The largest first, each at the lowest place where it overlaps none that is in use at the same time. Returns the
+// arena's size in bytes. Buffers that are never used get offset 0 and no room.
 int64_t PlaceBuffers(absl::Span<ArenaBuffer* const> buffers, int64_t alignment);
 
 }  // namespace cairn

@@ -26,13 +26,14 @@
 namespace cairn {
 
 struct StepInfo {
-  uint64_t seed = 0;    // of the job
-  uint64_t step = 0;    // of the job
+  uint64_t seed = 0;  // of the job
+  uint64_t step = 0;  // of the job
   uint32_t replica = 0;
-  float loss_scale = 1;  // a power of two: the loss is multiplied by it, its gradients divided by it in float32 (ProgramOptions.compute FLOAT16)
+  float loss_scale = 1;  // a power of two: the loss is multiplied by it, its gradients divided by it in float32
+                         // (ProgramOptions.compute FLOAT16)
   v1::DataType values = v1::FLOAT32;  // every value is a number of this type: so it may cross to a device as one
-  // Of TrainJoined: a step of several pieces (JobSpec.accumulate_steps), computed one after the other by one program. Their gradients are added
-  // up in their order, and the last one's call gives the sum to the join.
+  // Of TrainJoined: a step of several pieces (JobSpec.accumulate_steps), computed one after the other by one program.
+  // Their gradients are added up in their order, and the last one's call gives the sum to the join.
   bool first_piece = true, last_piece = true;
 };
 
@@ -68,10 +69,13 @@ class Program {
   // batch.examples is in [1, batch_max]. Errors: INVALID_ARGUMENT where a label is out of range.
   virtual absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
                                               absl::Span<float> gradients, const GradientReady& ready) = 0;
-  // The same, but the gradient becomes that of replica join.node.first + leaf; the caller gets the sum only. ready: of the own gradient,
-  // whose numbers are nowhere in the caller's memory. Errors: UNIMPLEMENTED, the backend does not join.
-  virtual absl::StatusOr<BatchSums> TrainJoined(const Batch& /*batch*/, const StepInfo& /*info*/, absl::Span<const float> /*values*/,
-                                                const std::shared_ptr<GradientJoin>& /*join*/, uint32_t /*leaf*/, const GradientReady& /*ready*/) {
+  // The same, but the gradient becomes that of replica join.node.first + leaf; the caller gets the sum only. ready: of
+  // the own gradient, whose numbers are nowhere in the caller's memory. Errors: UNIMPLEMENTED, the backend does not
+  // join.
+  virtual absl::StatusOr<BatchSums> TrainJoined(const Batch& /*batch*/, const StepInfo& /*info*/,
+                                                absl::Span<const float> /*values*/,
+                                                const std::shared_ptr<GradientJoin>& /*join*/, uint32_t /*leaf*/,
+                                                const GradientReady& /*ready*/) {
     return absl::UnimplementedError("this backend does not add up gradients");
   }
   // Forward with moving statistics and without dropout.
@@ -79,12 +83,12 @@ class Program {
   // The same; outputs: float32 [examples, output shape...].
   virtual absl::StatusOr<Buffer> Predict(const Batch& batch, absl::Span<const float> values) = 0;
 
-  // What the next TrainStep's batch will be, if the caller has it: a program may bring its inputs to the device meanwhile. They are not
-  // written to until then. From within GradientReady, or between calls.
+  // What the next TrainStep's batch will be, if the caller has it: a program may bring its inputs to the device
+  // meanwhile. They are not written to until then. From within GradientReady, or between calls.
   virtual void Prefetch(const Batch& /*next*/) {}
 
-  // From the next call on values are asked of `source`, which outlives it or is taken back with null (the default: they are
-  // all there). Errors: UNIMPLEMENTED.
+  // From the next call on values are asked of `source`, which outlives it or is taken back with null (the default: they
+  // are all there). Errors: UNIMPLEMENTED.
   virtual absl::Status UseWeightSource(WeightSource* source) {
     if (source == nullptr) return absl::OkStatus();
     return absl::UnimplementedError("this backend cannot compute layer by layer (strategy CENTRAL_STORAGE)");
@@ -114,13 +118,16 @@ class Backend {
   virtual v1::Device kind() const { return v1::CPU; }
   // JobSpec.compute_dtype: Compile refuses others.
   virtual bool Computes(v1::DataType compute) const { return compute == v1::FLOAT32; }
-  // UNAVAILABLE once a device is lost: a call of one of its programs ended so. It stays lost until the process is started again.
+  // UNAVAILABLE once a device is lost: a call of one of its programs ended so. It stays lost until the process is
+  // started again.
   virtual absl::Status health() const { return absl::OkStatus(); }
-  // Replicas that a worker computes at the same time unless it is told otherwise; 0: one for each of the machine's threads.
+  // Replicas that a worker computes at the same time unless it is told otherwise; 0: one for each of the machine's
+  // threads.
   virtual int slots_default() const { return 0; }
   // Whether it adds up gradients itself (GradientJoin); else Join is UNIMPLEMENTED.
   virtual bool joins() const { return false; }
-  virtual absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>& /*graph*/, JoinOptions /*options*/) {
+  virtual absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>& /*graph*/,
+                                                             JoinOptions /*options*/) {
     return absl::UnimplementedError("this backend does not add up gradients");
   }
   // Errors: UNIMPLEMENTED names the layer that this backend lacks.

@@ -7,7 +7,8 @@
 
 namespace cairn {
 
-// What the numbers of examples are: float32, or bytes, which stand for 0 .. 255. A byte and the float32 of its number train the same bits.
+// What the numbers of examples are: float32, or bytes, which stand for 0 .. 255. A byte and the float32 of its number
+// train the same bits.
 enum class Element : uint8_t { kFloat, kByte };
 inline int64_t SizeOf(Element element) { return element == Element::kByte ? 1 : 4; }
 

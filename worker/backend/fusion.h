@@ -13,10 +13,8 @@ inline bool AppliesActivation(LayerKind kind) {
     case LayerKind::kDepthwiseConv2D:
     case LayerKind::kSeparableConv2D:
     case LayerKind::kConv2DTranspose:
-    case LayerKind::kDense:
-      return true;
-    default:
-      return false;
+    case LayerKind::kDense: return true;
+    default: return false;
   }
 }
 

@@ -173,7 +173,8 @@ class ExampleLoss {
   // Of the target's class.
   Real ClassWeight() const {
     if (plan_.class_weights.empty()) return 1;
-    const size_t of = target_.size() == 1 ? (target_[0] > Real(0.5) ? 1 : 0) : static_cast<size_t>(ArgMax<Real>(target_));
+    const size_t of =
+        target_.size() == 1 ? (target_[0] > Real(0.5) ? 1 : 0) : static_cast<size_t>(ArgMax<Real>(target_));
     return of < plan_.class_weights.size() ? Real(plan_.class_weights[of]) : Real(1);
   }
 
@@ -181,7 +182,8 @@ class ExampleLoss {
     const absl::Span<const Real> t = smoothing_ > 0 ? smoothed_ : target_;
     switch (kind_) {
       case v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY:
-        if (!logits_ && smoothing_ > 0) return CategoricalFromProbabilities<Real>(x, t, g);  // the target is no class any more
+        if (!logits_ && smoothing_ > 0)
+          return CategoricalFromProbabilities<Real>(x, t, g);  // the target is no class any more
         if (logits_) return CategoricalFromLogits<Real>(x, t, absl::MakeSpan(scratch_), g);
         return SparseFromProbabilities<Real>(x, t, g);
       case v1::Loss::CATEGORICAL_CROSSENTROPY:
@@ -190,23 +192,17 @@ class ExampleLoss {
       case v1::Loss::BINARY_CROSSENTROPY:
         if (logits_) return BinaryFromLogits<Real>(x, t, g);
         return BinaryFromProbabilities<Real>(x, t, g);
-      default:
-        return MeanSquared<Real>(x, t, g);
+      default: return MeanSquared<Real>(x, t, g);
     }
   }
 
   double Metric(const v1::Metric& metric, absl::Span<const Real> x) {
     switch (metric.kind()) {
-      case v1::Metric::ACCURACY:
-        return Accuracy(x);
-      case v1::Metric::TOP_K_ACCURACY:
-        return InTopK(x, metric.k() == 0 ? 5 : metric.k());
-      case v1::Metric::MEAN_ABSOLUTE_ERROR:
-        return Error(x, [](double e) { return std::abs(e); });
-      case v1::Metric::ROOT_MEAN_SQUARED_ERROR:
-        return Error(x, [](double e) { return e * e; });
-      default:
-        return 0;
+      case v1::Metric::ACCURACY: return Accuracy(x);
+      case v1::Metric::TOP_K_ACCURACY: return InTopK(x, metric.k() == 0 ? 5 : metric.k());
+      case v1::Metric::MEAN_ABSOLUTE_ERROR: return Error(x, [](double e) { return std::abs(e); });
+      case v1::Metric::ROOT_MEAN_SQUARED_ERROR: return Error(x, [](double e) { return e * e; });
+      default: return 0;
     }
   }
 
@@ -214,7 +210,8 @@ class ExampleLoss {
   void Smooth() {
     if (smoothing_ == 0) return;
     const Real share = plan_.softmax ? smoothing_ / static_cast<Real>(target_.size()) : smoothing_ / 2;
-    std::transform(target_.begin(), target_.end(), smoothed_.begin(), [&](Real t) { return t * (1 - smoothing_) + share; });
+    std::transform(target_.begin(), target_.end(), smoothed_.begin(),
+                   [&](Real t) { return t * (1 - smoothing_) + share; });
   }
 
   absl::Status CheckTarget(int64_t example) const {
@@ -276,7 +273,8 @@ absl::Status CheckLabelSize(const v1::Loss& loss, int64_t outputs, int64_t label
       one ? " (a class number)" : " (one for each output of the model)", "; choose another loss or number of units"));
 }
 
-absl::Status CheckSizes(const v1::Loss& loss, int64_t examples, int64_t outputs, absl::Span<const float> labels, int64_t label_size) {
+absl::Status CheckSizes(const v1::Loss& loss, int64_t examples, int64_t outputs, absl::Span<const float> labels,
+                        int64_t label_size) {
   CAIRN_RETURN_IF_ERROR(CheckLabelSize(loss, outputs, label_size));
   if (static_cast<int64_t>(labels.size()) >= examples * label_size) return absl::OkStatus();
   return absl::InvalidArgumentError("the batch has fewer labels than examples");
@@ -302,8 +300,8 @@ LossPlan PlanLoss(const Graph& graph, const v1::Loss& loss, absl::Span<const v1:
   return plan;
 }
 
-absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs, absl::Span<const float> labels,
-                         int64_t label_size) {
+absl::Status CheckLabels(const v1::Loss& loss, const LossPlan& plan, int64_t examples, int64_t outputs,
+                         absl::Span<const float> labels, int64_t label_size) {
   CAIRN_RETURN_IF_ERROR(CheckSizes(loss, examples, outputs, labels, label_size));
   ExampleLoss<float> example(loss, plan, outputs);
   for (int64_t e = 0; e < examples; ++e) {

@@ -1,7 +1,7 @@
 // A backend in a library of its own, found when the worker starts (worker/backend_select.h): libcairn_cudnn.so.
 //
-// The library exports one function, `cairn_backend_plugin`. Both sides are built from one tree: the library takes Cairn's own symbols from the
-// program that loads it, and is refused where PluginVersion differs.
+// The library exports one function, `cairn_backend_plugin`. Both sides are built from one tree: the library takes
+// Cairn's own symbols from the program that loads it, and is refused where PluginVersion differs.
 #pragma once
 
 #include <memory>
@@ -23,13 +23,17 @@ struct Plugin {
 inline constexpr char kPluginEntry[] = "cairn_backend_plugin";
 using PluginEntry = const Plugin* (*)();
 
-// To be raised with every change of backend.h that the sizes below do not show: a field where there was padding, a function or what it means.
+// To be raised with every change of backend.h that the sizes below do not show: a field where there was padding, a
+// function or what it means.
 inline constexpr int kPluginInterface = 3;
 
-// What must be the same on both sides: the release, what calls mean, and how what they pass to each other lies in memory.
+// What must be the same on both sides: the release, what calls mean, and how what they pass to each other lies in
+// memory.
 inline std::string PluginVersion() {
-  return absl::StrCat(CAIRN_VERSION, "/", kPluginInterface, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions), ".", sizeof(StepInfo), ".", sizeof(JoinOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".", sizeof(Graph), ".",
-                      sizeof(Node), ".", sizeof(Variable), ".", sizeof(v1::Layer), ".", sizeof(v1::Loss));
+  return absl::StrCat(CAIRN_VERSION, "/", kPluginInterface, "/", sizeof(PluginOptions), ".", sizeof(ProgramOptions),
+                      ".", sizeof(StepInfo), ".", sizeof(JoinOptions), ".", sizeof(Batch), ".", sizeof(BatchSums), ".",
+                      sizeof(Graph), ".", sizeof(Node), ".", sizeof(Variable), ".", sizeof(v1::Layer), ".",
+                      sizeof(v1::Loss));
 }
 
 }  // namespace cairn

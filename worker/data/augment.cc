@@ -142,8 +142,7 @@ void Augmenter::Apply(uint64_t pass, uint64_t example, float* numbers) const {
 void Augmenter::ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, PictureShape3* shape,
                           float* numbers) const {
   switch (step.kind_case()) {
-    case v1::Augmentation::kRandomFlip:
-      return Flip(step.random_flip(), *shape, draws, numbers);
+    case v1::Augmentation::kRandomFlip: return Flip(step.random_flip(), *shape, draws, numbers);
     case v1::Augmentation::kRandomRotation: {
       const v1::RandomRotation& rotation = step.random_rotation();
       const float turns = Draw(draws, RangeOf(rotation.factor()));
@@ -165,14 +164,10 @@ void Augmenter::ApplyStep(const v1::Augmentation& step, AugmentDraws& draws, Pic
       Crop(step.random_crop(), *shape, input_, draws, numbers);
       *shape = input_;
       return;
-    case v1::Augmentation::kRandomBrightness:
-      return Brighten(step.random_brightness(), *shape, draws, numbers);
-    case v1::Augmentation::kRandomContrast:
-      return Contrast(step.random_contrast(), *shape, draws, numbers);
-    case v1::Augmentation::kCutout:
-      return CutOut(step.cutout(), *shape, draws, numbers);
-    case v1::Augmentation::KIND_NOT_SET:
-      break;
+    case v1::Augmentation::kRandomBrightness: return Brighten(step.random_brightness(), *shape, draws, numbers);
+    case v1::Augmentation::kRandomContrast: return Contrast(step.random_contrast(), *shape, draws, numbers);
+    case v1::Augmentation::kCutout: return CutOut(step.cutout(), *shape, draws, numbers);
+    case v1::Augmentation::KIND_NOT_SET: break;
   }
 }
 

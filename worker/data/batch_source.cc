@@ -132,7 +132,8 @@ class BatchSource::Impl {
     const auto of_replica = replicas_.find(replica.value);
     if (of_replica == replicas_.end()) return std::nullopt;
     const auto slot = of_replica->second.slots.find(of_step * plan_.pieces + piece);
-    if (slot == of_replica->second.slots.end() || !slot->second->ready || !slot->second->batch.ok()) return std::nullopt;
+    if (slot == of_replica->second.slots.end() || !slot->second->ready || !slot->second->batch.ok())
+      return std::nullopt;
     return *slot->second->batch;
   }
 

@@ -111,7 +111,8 @@ absl::StatusOr<LoadedData> LoadCifar10(const std::string& path) {
   const std::string dir = FolderOf(path);
   const std::vector<std::string> train_files = TrainFilesIn(dir);
   if (train_files.empty()) {
-    return absl::NotFoundError(absl::StrFormat("%s: holds neither %s*%s nor a folder %s with them", path, kTrainPrefix, kSuffix, kUnpacked));
+    return absl::NotFoundError(
+        absl::StrFormat("%s: holds neither %s*%s nor a folder %s with them", path, kTrainPrefix, kSuffix, kUnpacked));
   }
   LoadedData loaded;
   loaded.shape = {32, 32, 3};
@@ -120,8 +121,8 @@ absl::StatusOr<LoadedData> LoadCifar10(const std::string& path) {
   Records train;
   for (const std::string& file : train_files) CAIRN_RETURN_IF_ERROR(AppendFile(file, &train));
   if (train_files.size() < kTrainFiles) {
-    LogWarning("%s: %d of CIFAR-10's %d files %s*%s are there; the training split is their %d examples", dir, train_files.size(),
-               kTrainFiles, kTrainPrefix, kSuffix, train.labels.size());
+    LogWarning("%s: %d of CIFAR-10's %d files %s*%s are there; the training split is their %d examples", dir,
+               train_files.size(), kTrainFiles, kTrainPrefix, kSuffix, train.labels.size());
   }
   loaded.splits[kTrainSplit] = ToTable(std::move(train));
   const std::string test_path = dir + "/test_batch.bin";

@@ -19,12 +19,9 @@ namespace {
 
 int IndexOf(v1::Split split) {
   switch (split) {
-    case v1::TRAIN:
-      return kTrainSplit;
-    case v1::VALIDATION:
-      return kValidationSplit;
-    default:
-      return kTestSplit;  // EvaluateRequest: unset means TEST
+    case v1::TRAIN: return kTrainSplit;
+    case v1::VALIDATION: return kValidationSplit;
+    default: return kTestSplit;  // EvaluateRequest: unset means TEST
   }
 }
 
@@ -165,18 +162,12 @@ absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format,
         absl::StrFormat("data.path: %s is a file; format %s is a folder", data.path(), v1::Data::Format_Name(format)));
   }
   switch (format) {
-    case v1::Data::IDX:
-      return LoadIdx(data.path());
-    case v1::Data::CIFAR10:
-      return LoadCifar10(data.path());
-    case v1::Data::IMAGE_FOLDER:
-      return LoadImageFolder(data, input_shape);
-    case v1::Data::CSV:
-      return LoadCsv(data);
-    case v1::Data::TFRECORD:
-      return LoadTfRecord(data, input_shape);
-    default:
-      break;
+    case v1::Data::IDX: return LoadIdx(data.path());
+    case v1::Data::CIFAR10: return LoadCifar10(data.path());
+    case v1::Data::IMAGE_FOLDER: return LoadImageFolder(data, input_shape);
+    case v1::Data::CSV: return LoadCsv(data);
+    case v1::Data::TFRECORD: return LoadTfRecord(data, input_shape);
+    default: break;
   }
   return absl::InvalidArgumentError(absl::StrFormat("data.format: %d is unknown", format));
 }

@@ -35,7 +35,8 @@ class Dataset {
   virtual absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const;
   // As numbers of `element`, which is kFloat or element().
   absl::Status ReadAs(Element element, v1::Split split, int64_t index, uint8_t* example, float* label) const {
-    return element == Element::kByte ? ReadBytes(split, index, example, label) : Read(split, index, reinterpret_cast<float*>(example), label);
+    return element == Element::kByte ? ReadBytes(split, index, example, label)
+                                     : Read(split, index, reinterpret_cast<float*>(example), label);
   }
 };
 

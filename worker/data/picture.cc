@@ -160,12 +160,9 @@ absl::StatusOr<Picture> ReadPicture(const std::string& path, int channels) {
 
 absl::StatusOr<Picture> DecodePicture(const std::string& where, absl::string_view bytes, int channels) {
   switch (KindOf(bytes)) {
-    case FileKind::kJpeg:
-      return DecodeJpeg(where, bytes, channels);
-    case FileKind::kPng:
-      return DecodePng(where, bytes, channels);
-    case FileKind::kUnknown:
-      break;
+    case FileKind::kJpeg: return DecodeJpeg(where, bytes, channels);
+    case FileKind::kPng: return DecodePng(where, bytes, channels);
+    case FileKind::kUnknown: break;
   }
   return UnknownKind(where);
 }
@@ -189,8 +186,7 @@ absl::StatusOr<PictureSize> DecodePictureSize(const std::string& path, absl::str
       std::unique_ptr<png_image, PngCloser> closer(&image);
       return PngHeader(path, bytes, &image);
     }
-    case FileKind::kUnknown:
-      break;
+    case FileKind::kUnknown: break;
   }
   return UnknownKind(path);
 }

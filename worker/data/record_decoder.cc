@@ -23,8 +23,9 @@ absl::Status CheckFinite(const RecordSpec& spec, const float* numbers) {
   const float* const end = numbers + spec.example_size;
   const float* const bad = std::find_if_not(numbers, end, [](float value) { return std::isfinite(value); });
   if (bad == end) return absl::OkStatus();
-  return absl::DataLossError(absl::StrFormat(
-      "feature \"%s\": number %d (from 0) is %g; leave the record out or fill the value in", spec.input, bad - numbers, *bad));
+  return absl::DataLossError(
+      absl::StrFormat("feature \"%s\": number %d (from 0) is %g; leave the record out or fill the value in", spec.input,
+                      bad - numbers, *bad));
 }
 
 absl::Status DecodeNumbers(ByteWindow& window, const RecordSpec& spec, const FeaturePlace& place, float* out) {
@@ -39,8 +40,8 @@ absl::Status DecodeNumbers(ByteWindow& window, const RecordSpec& spec, const Fea
   return CheckFinite(spec, out);
 }
 
-absl::Status DecodeBytes(ByteWindow& window, absl::string_view record, const RecordSpec& spec, const FeaturePlace& place,
-                         void* out) {
+absl::Status DecodeBytes(ByteWindow& window, absl::string_view record, const RecordSpec& spec,
+                         const FeaturePlace& place, void* out) {
   absl::string_view bytes;
   int64_t values = 0;
   CAIRN_RETURN_IF_ERROR(WalkBytes(window, place, [&](uint64_t begin, uint64_t end) {

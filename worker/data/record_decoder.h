@@ -1,7 +1,7 @@
 // What of a tf.train.Example is the input and what the label, and how one record's are read.
 //
-// Pure functions; any thread. They take any bytes: errors (DATA_LOSS) say what is wrong, their callers say in which file and
-// record.
+// Pure functions; any thread. They take any bytes: errors (DATA_LOSS) say what is wrong, their callers say in which
+// file and record.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,7 @@ struct RecordSpec {
   int64_t example_size = 0;
 
   // Its inputs are bytes, else floats.
-  bool decodes_to_bytes() const {
-    return encoding == v1::TfRecord::JPEG_OR_PNG || encoding == v1::TfRecord::RAW_UINT8;
-  }
+  bool decodes_to_bytes() const { return encoding == v1::TfRecord::JPEG_OR_PNG || encoding == v1::TfRecord::RAW_UINT8; }
 };
 
 // One number, label_offset taken from it.

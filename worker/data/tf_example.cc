@@ -43,17 +43,10 @@ class Fields {
         CAIRN_RETURN_IF_ERROR(Varint(&length));
         field->end = at_;
         return absl::OkStatus();
-      case kFixed64:
-        length = 8;
-        break;
-      case kFixed32:
-        length = 4;
-        break;
-      case kLengthDelimited:
-        CAIRN_RETURN_IF_ERROR(Varint(&length));
-        break;
-      default:
-        return Malformed("a field of a type that there is not");
+      case kFixed64: length = 8; break;
+      case kFixed32: length = 4; break;
+      case kLengthDelimited: CAIRN_RETURN_IF_ERROR(Varint(&length)); break;
+      default: return Malformed("a field of a type that there is not");
     }
     if (length > end_ - at_) return Malformed("a field is longer than what it stands in");
     field->begin = at_;
@@ -180,8 +173,7 @@ std::string WriteFeature(const FeatureValue& value) {
       AppendField(1, packed, &list);
       AppendField(3, list, &feature);
       break;
-    case FeatureKind::kEmpty:
-      break;
+    case FeatureKind::kEmpty: break;
   }
   return feature;
 }
@@ -190,14 +182,10 @@ std::string WriteFeature(const FeatureValue& value) {
 
 const char* ToText(FeatureKind kind) {
   switch (kind) {
-    case FeatureKind::kBytes:
-      return "bytes_list";
-    case FeatureKind::kFloats:
-      return "float_list";
-    case FeatureKind::kInts:
-      return "int64_list";
-    case FeatureKind::kEmpty:
-      break;
+    case FeatureKind::kBytes: return "bytes_list";
+    case FeatureKind::kFloats: return "float_list";
+    case FeatureKind::kInts: return "int64_list";
+    case FeatureKind::kEmpty: break;
   }
   return "empty";
 }

@@ -16,8 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/text.h"
 #include "worker/data/decoded_table.h"
-#include "worker/data/record_decoder.h"
 #include "worker/data/picture.h"
+#include "worker/data/record_decoder.h"
 #include "worker/data/record_file.h"
 #include "worker/data/record_files.h"
 #include "worker/data/table.h"
@@ -188,8 +188,8 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
   }
   spec.example_size = CountNumbers(spec.shape);
   if (spec.example_size == 0) {
-    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers",
-                                                      ToString(spec.shape), kNumbersMax));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers", ToString(spec.shape), kNumbersMax));
   }
   return spec;
 }
@@ -252,8 +252,10 @@ class RecordSource : public ExampleSource {
   // For people: "train.tfrecord: record 3 has label 12".
   std::string DescribeLabel(int64_t index) const {
     const size_t f = FileOf(index);
-    const std::string offset = spec_.label_offset == 0 ? "" : absl::StrFormat(" after data.tfrecord.label_offset %d", spec_.label_offset);
-    return absl::StrFormat("%s: record %d has label %.9g%s", files_[f]->path(), index - first_[f], Label(index), offset);
+    const std::string offset =
+        spec_.label_offset == 0 ? "" : absl::StrFormat(" after data.tfrecord.label_offset %d", spec_.label_offset);
+    return absl::StrFormat("%s: record %d has label %.9g%s", files_[f]->path(), index - first_[f], Label(index),
+                           offset);
   }
 
  private:

@@ -13,15 +13,10 @@ constexpr double kTwoPi = 6.283185307179586476925286766559;
 // Which pixel of a row of `size` stands at `i` beyond its ends; -1: none.
 int64_t Beyond(v1::FillMode mode, int64_t i, int64_t size) {
   switch (mode) {
-    case v1::WRAP:
-      i %= size;
-      return i < 0 ? i + size : i;
-    case v1::NEAREST_PIXEL:
-      return std::clamp<int64_t>(i, 0, size - 1);
-    case v1::FILL_CONSTANT:
-      return i >= 0 && i < size ? i : -1;
-    default:
-      break;
+    case v1::WRAP: i %= size; return i < 0 ? i + size : i;
+    case v1::NEAREST_PIXEL: return std::clamp<int64_t>(i, 0, size - 1);
+    case v1::FILL_CONSTANT: return i >= 0 && i < size ? i : -1;
+    default: break;
   }
   const int64_t period = 2 * size;
   i %= period;
@@ -154,18 +149,10 @@ void SinCos(double turns, double* sine, double* cosine) {
   s = x * (1 + s);
   c = 1 + c;
   switch (((static_cast<int64_t>(quarters) % 4) + 4) % 4) {
-    case 0:
-      *sine = s, *cosine = c;
-      break;
-    case 1:
-      *sine = c, *cosine = -s;
-      break;
-    case 2:
-      *sine = -s, *cosine = -c;
-      break;
-    default:
-      *sine = -c, *cosine = s;
-      break;
+    case 0: *sine = s, *cosine = c; break;
+    case 1: *sine = c, *cosine = -s; break;
+    case 2: *sine = -s, *cosine = -c; break;
+    default: *sine = -c, *cosine = s; break;
   }
 }
 
@@ -203,12 +190,9 @@ Affine2 Translation(float down, float right) {
 void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_mode, float fill_value, const float* in,
           float* out) {
   switch (shape.channels) {
-    case 1:
-      return WarpChannels<1>(shape, affine, fill_mode, fill_value, in, out);
-    case 3:
-      return WarpChannels<3>(shape, affine, fill_mode, fill_value, in, out);
-    default:
-      return WarpChannels<0>(shape, affine, fill_mode, fill_value, in, out);
+    case 1: return WarpChannels<1>(shape, affine, fill_mode, fill_value, in, out);
+    case 3: return WarpChannels<3>(shape, affine, fill_mode, fill_value, in, out);
+    default: return WarpChannels<0>(shape, affine, fill_mode, fill_value, in, out);
   }
 }
 
@@ -230,12 +214,9 @@ void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_
   const std::vector<Tap> rows = taps(top, height, to.height, shape.height);
   const std::vector<Tap> columns = taps(left, width, to.width, shape.width);
   switch (shape.channels) {
-    case 1:
-      return WarpSeparate<1>(shape, rows, columns, 0, in, out);
-    case 3:
-      return WarpSeparate<3>(shape, rows, columns, 0, in, out);
-    default:
-      return WarpSeparate<0>(shape, rows, columns, 0, in, out);
+    case 1: return WarpSeparate<1>(shape, rows, columns, 0, in, out);
+    case 3: return WarpSeparate<3>(shape, rows, columns, 0, in, out);
+    default: return WarpSeparate<0>(shape, rows, columns, 0, in, out);
   }
 }
 

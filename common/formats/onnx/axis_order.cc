@@ -6,7 +6,8 @@ namespace cairn {
 
 std::vector<float> InOrder(absl::Span<const float> values, const Shape& grid, const std::vector<int>& axes) {
   std::vector<float> ordered(values.size());
-  WalkInOrder(grid, axes, [&](int64_t from, int64_t to) { ordered[static_cast<size_t>(to)] = values[static_cast<size_t>(from)]; });
+  WalkInOrder(grid, axes,
+              [&](int64_t from, int64_t to) { ordered[static_cast<size_t>(to)] = values[static_cast<size_t>(from)]; });
   return ordered;
 }
 

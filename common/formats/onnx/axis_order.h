@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// Steps through a tensor that is `grid` with its axes in the order `axes` (its axis i is the grid's axis axes[i]), row by
-// row; calls visit(place in the grid's order, place in the tensor's) for every element. axes: a permutation.
+// Steps through a tensor that is `grid` with its axes in the order `axes` (its axis i is the grid's axis axes[i]), row
+// by row; calls visit(place in the grid's order, place in the tensor's) for every element. axes: a permutation.
 template <typename Visit>
 void WalkInOrder(const Shape& grid, const std::vector<int>& axes, const Visit& visit) {
   const size_t rank = grid.size();

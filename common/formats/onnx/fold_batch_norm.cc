@@ -24,35 +24,29 @@ bool CanFold(const Node& node) {
     case LayerKind::kDepthwiseConv2D:
     case LayerKind::kSeparableConv2D:
     case LayerKind::kConv2DTranspose:
-    case LayerKind::kDense:
-      return node.activation == v1::LINEAR;
-    default:
-      return false;
+    case LayerKind::kDense: return node.activation == v1::LINEAR;
+    default: return false;
   }
 }
 
 void UseBias(LayerKind kind, v1::Layer* layer) {
   switch (kind) {
-    case LayerKind::kConv1D:
-      return layer->mutable_conv1d()->set_use_bias(true);
-    case LayerKind::kConv2D:
-      return layer->mutable_conv2d()->set_use_bias(true);
-    case LayerKind::kDepthwiseConv2D:
-      return layer->mutable_depthwise_conv2d()->set_use_bias(true);
-    case LayerKind::kSeparableConv2D:
-      return layer->mutable_separable_conv2d()->set_use_bias(true);
-    case LayerKind::kConv2DTranspose:
-      return layer->mutable_conv2d_transpose()->set_use_bias(true);
-    default:
-      return layer->mutable_dense()->set_use_bias(true);
+    case LayerKind::kConv1D: return layer->mutable_conv1d()->set_use_bias(true);
+    case LayerKind::kConv2D: return layer->mutable_conv2d()->set_use_bias(true);
+    case LayerKind::kDepthwiseConv2D: return layer->mutable_depthwise_conv2d()->set_use_bias(true);
+    case LayerKind::kSeparableConv2D: return layer->mutable_separable_conv2d()->set_use_bias(true);
+    case LayerKind::kConv2DTranspose: return layer->mutable_conv2d_transpose()->set_use_bias(true);
+    default: return layer->mutable_dense()->set_use_bias(true);
   }
 }
 
 // Empty: the layer has no such variable.
-absl::Span<const float> ValuesOf(const Graph& graph, const Node& node, absl::string_view name, absl::Span<const float> space) {
+absl::Span<const float> ValuesOf(const Graph& graph, const Node& node, absl::string_view name,
+                                 absl::Span<const float> space) {
   for (const int id : node.variables) {
     const Variable& v = graph.variables()[static_cast<size_t>(id)];
-    if (v.name == absl::StrCat(node.name, "/", name)) return space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size));
+    if (v.name == absl::StrCat(node.name, "/", name))
+      return space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size));
   }
   return {};
 }
@@ -62,8 +56,9 @@ Affine AffineOf(const Graph& graph, const Node& bn, absl::Span<const float> spac
   const auto mean = ValuesOf(graph, bn, "moving_mean", space), variance = ValuesOf(graph, bn, "moving_variance", space);
   Affine affine;
   for (size_t c = 0; c < mean.size(); ++c) {
-    const double scale = (gamma.empty() ? 1.0 : gamma[c]) /
-                         std::sqrt(static_cast<double>(variance[c]) + static_cast<double>(bn.layer.batch_normalization().epsilon()));
+    const double scale =
+        (gamma.empty() ? 1.0 : gamma[c]) /
+        std::sqrt(static_cast<double>(variance[c]) + static_cast<double>(bn.layer.batch_normalization().epsilon()));
     affine.scale.push_back(scale);
     affine.shift.push_back((beta.empty() ? 0.0 : beta[c]) - mean[c] * scale);
   }
@@ -120,7 +115,8 @@ class Folder {
 
   void FillVariable(const Graph& folded, const Variable& v, absl::Span<float> space) const {
     const std::string& layer = folded.nodes()[static_cast<size_t>(v.node)].name;
-    const auto original = std::find_if(graph_.nodes().begin(), graph_.nodes().end(), [&](const Node& n) { return n.name == layer; });
+    const auto original =
+        std::find_if(graph_.nodes().begin(), graph_.nodes().end(), [&](const Node& n) { return n.name == layer; });
     const absl::Span<float> to = space.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size));
     const absl::string_view name = absl::string_view(v.name).substr(layer.size() + 1);
     const absl::Span<const float> from = ValuesOf(graph_, *original, name, space_);
@@ -139,8 +135,8 @@ class Folder {
 
   const Graph& graph_;
   const absl::Span<const float> space_;
-  std::map<int, int> into_;         // of a BatchNormalization: the node that does its work
-  std::map<int, Affine> affines_;   // of such a node
+  std::map<int, int> into_;        // of a BatchNormalization: the node that does its work
+  std::map<int, Affine> affines_;  // of such a node
 };
 
 }  // namespace

@@ -12,7 +12,8 @@ bool OnnxAttributes::Has(const char* name) const {
   return false;
 }
 
-const onnx::AttributeProto* OnnxAttributes::Find(const char* name, onnx::AttributeProto::AttributeType type, const char* what) {
+const onnx::AttributeProto* OnnxAttributes::Find(const char* name, onnx::AttributeProto::AttributeType type,
+                                                 const char* what) {
   read_.insert(name);
   for (const onnx::AttributeProto& attribute : node_.attribute()) {
     if (attribute.name() != name) continue;
@@ -44,15 +45,16 @@ std::vector<int64_t> OnnxAttributes::Ints(const char* name) {
 
 void OnnxAttributes::Only(const char* name, int64_t value, const char* otherwise) {
   const int64_t given = Int(name, value);
-  if (given != value) status_.Update(absl::UnimplementedError(absl::StrCat("attribute \"", name, "\" is ", given, "; ", otherwise)));
+  if (given != value)
+    status_.Update(absl::UnimplementedError(absl::StrCat("attribute \"", name, "\" is ", given, "; ", otherwise)));
 }
 
 absl::Status OnnxAttributes::Finish() const {
   if (!status_.ok()) return status_;
   for (const onnx::AttributeProto& attribute : node_.attribute()) {
     if (read_.contains(attribute.name())) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("attribute \"", absl::CEscape(attribute.name().substr(0, 128)), "\" is not supported; export the model without it"));
+    return absl::UnimplementedError(absl::StrCat("attribute \"", absl::CEscape(attribute.name().substr(0, 128)),
+                                                 "\" is not supported; export the model without it"));
   }
   return absl::OkStatus();
 }

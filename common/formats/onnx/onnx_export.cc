@@ -23,7 +23,8 @@ std::string ModelText(const std::string& name, const Graph& graph) {
 
 }  // namespace
 
-absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const float> space, const OnnxExportOptions& options) {
+absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const float> space,
+                                            const OnnxExportOptions& options) {
   std::optional<FoldedModel> folded;
   if (options.fold_batch_norm) {
     CAIRN_ASSIGN_OR_RETURN(folded, FoldBatchNormalizations(given, space));
@@ -42,8 +43,8 @@ absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& given, absl::Span<const
   model.mutable_graph()->set_name(options.model_name.empty() ? "cairn" : options.model_name);
   constexpr int64_t kBesideWeights = int64_t{64} << 20;  // names, shapes, constants
   if (graph.parameters() > (kOnnxBytesMax - kBesideWeights) / static_cast<int64_t>(sizeof(float))) {
-    return absl::UnimplementedError(absl::StrCat("the model has ", graph.parameters(),
-                                                 " parameters; an ONNX file holds at most 2 GiB, so write safetensors"));
+    return absl::UnimplementedError(absl::StrCat(
+        "the model has ", graph.parameters(), " parameters; an ONNX file holds at most 2 GiB, so write safetensors"));
   }
   OnnxWriter(graph, space, model.mutable_graph()).WriteGraph();
   return model;

@@ -1,8 +1,8 @@
 // A model with its weights as ONNX (opset 13): what onnxruntime and other runtimes load.
 //
-// Input and output have Cairn's shapes (channels last) behind a dynamic batch and are called as their layers; initializers as
-// their variables. Dropout is gone. The model's own description lies beside the graph as metadata "cairn.model" (a Model in
-// protobuf text), which onnx_import.h holds against the graph.
+// Input and output have Cairn's shapes (channels last) behind a dynamic batch and are called as their layers;
+// initializers as their variables. Dropout is gone. The model's own description lies beside the graph as metadata
+// "cairn.model" (a Model in protobuf text), which onnx_import.h holds against the graph.
 //
 // Pure functions.
 #pragma once
@@ -30,7 +30,8 @@ struct OnnxExportOptions {
 };
 
 // Errors: UNIMPLEMENTED a model of more than kOnnxBytesMax.
-absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& graph, absl::Span<const float> space, const OnnxExportOptions& options);
+absl::StatusOr<onnx::ModelProto> ExportOnnx(const Graph& graph, absl::Span<const float> space,
+                                            const OnnxExportOptions& options);
 
 // The graph alone, its variables without numbers, and where they belong.
 std::vector<OnnxPlace> OnnxSkeleton(const Graph& graph, onnx::GraphProto* out);

@@ -48,7 +48,8 @@ class Fuser {
   // The operator that makes the value, if it is of this type and has so many inputs; else nullptr.
   const Node* Maker(const std::string& value, const char* type, int inputs) const {
     const auto it = makers_.find(value);
-    return it != makers_.end() && it->second->op_type() == type && it->second->input_size() >= inputs ? it->second : nullptr;
+    return it != makers_.end() && it->second->op_type() == type && it->second->input_size() >= inputs ? it->second
+                                                                                                      : nullptr;
   }
 
   const Node* OnlyUser(const Node* node, const char* type) const {
@@ -148,7 +149,8 @@ class Fuser {
         half = true;
       } else if (!by_x && other == x) {
         by_x = true;
-      } else if (!half && !by_x && half_x != nullptr && (half_x->input(0) == x || half_x->input(1) == x) && IsNear(Other(half_x, x), 0.5)) {
+      } else if (!half && !by_x && half_x != nullptr && (half_x->input(0) == x || half_x->input(1) == x) &&
+                 IsNear(Other(half_x, x), 0.5)) {
         half = by_x = true;
         pattern->push_back(half_x);
       } else {
@@ -291,7 +293,8 @@ class Fuser {
 
   OnnxGraph* const graph_;
   std::map<std::string, const Node*> makers_;
-  std::map<const Node*, const Node*> replaced_;  // a pattern's last operator by the one put together, the others by nullptr
+  std::map<const Node*, const Node*>
+      replaced_;  // a pattern's last operator by the one put together, the others by nullptr
 };
 
 }  // namespace

@@ -25,7 +25,8 @@ class Checker {
   absl::StatusOr<OnnxGraph> Check() {
     CAIRN_RETURN_IF_ERROR(CheckOpset());
     if (!model_.has_graph() || graph_.node().empty()) return Bad("it has no graph with operators");
-    if (graph_.node_size() > kOnnxNodesMax) return Bad("it has ", graph_.node_size(), " operators; at most ", kOnnxNodesMax, " are read");
+    if (graph_.node_size() > kOnnxNodesMax)
+      return Bad("it has ", graph_.node_size(), " operators; at most ", kOnnxNodesMax, " are read");
     CAIRN_RETURN_IF_ERROR(TakeInitializers());
     CAIRN_RETURN_IF_ERROR(TakeInputAndOutput());
     CAIRN_RETURN_IF_ERROR(TakeNodes());
@@ -42,17 +43,20 @@ class Checker {
     }
     if (checked_.opset == 0) return Bad("it names no opset; is this an ONNX model?");
     if (checked_.opset < kOpsetMin || checked_.opset > kOpsetMax) {
-      return absl::UnimplementedError(absl::StrCat("opset ", checked_.opset, " is not read; export with opset ", kOpsetMin, " to ", kOpsetMax));
+      return absl::UnimplementedError(
+          absl::StrCat("opset ", checked_.opset, " is not read; export with opset ", kOpsetMin, " to ", kOpsetMax));
     }
     return absl::OkStatus();
   }
 
   absl::Status TakeInitializers() {
-    if (graph_.sparse_initializer_size() > 0) return absl::UnimplementedError("sparse initializers are not read; save them dense");
+    if (graph_.sparse_initializer_size() > 0)
+      return absl::UnimplementedError("sparse initializers are not read; save them dense");
     for (const onnx::TensorProto& tensor : graph_.initializer()) {
       if (tensor.name().empty()) return Bad("an initializer has no name");
       CAIRN_RETURN_IF_ERROR(CheckOnnxTensor(tensor));
-      if (!checked_.constants.emplace(tensor.name(), &tensor).second) return Bad("tensor \"", Shown(tensor.name()), "\": there are two of this name");
+      if (!checked_.constants.emplace(tensor.name(), &tensor).second)
+        return Bad("tensor \"", Shown(tensor.name()), "\": there are two of this name");
     }
     return absl::OkStatus();
   }
@@ -61,7 +65,8 @@ class Checker {
     for (const onnx::ValueInfoProto& input : graph_.input()) {
       if (checked_.constants.contains(input.name())) continue;  // IR version 3 lists the weights too
       if (checked_.input != nullptr) {
-        return absl::UnimplementedError(absl::StrCat("it has several inputs, \"", Shown(checked_.input->name()), "\" and \"", Shown(input.name()), "\"; a model here has one"));
+        return absl::UnimplementedError(absl::StrCat("it has several inputs, \"", Shown(checked_.input->name()),
+                                                     "\" and \"", Shown(input.name()), "\"; a model here has one"));
       }
       checked_.input = &input;
     }
@@ -78,12 +83,14 @@ class Checker {
     for (const onnx::NodeProto& node : graph_.node()) {
       const std::string text = OnnxNodeText(node);
       if (!node.domain().empty() && node.domain() != "ai.onnx") {
-        return absl::UnimplementedError(absl::StrCat(text, ": operators of \"", Shown(node.domain()), "\" are not known"));
+        return absl::UnimplementedError(
+            absl::StrCat(text, ": operators of \"", Shown(node.domain()), "\" are not known"));
       }
       if (node.output().empty()) return Bad(text, ": it has no output");
       for (const std::string& output : node.output()) {
         if (output.empty()) continue;
-        const bool known = output == checked_.input->name() || checked_.constants.contains(output) || !makers_.emplace(output, &node).second;
+        const bool known = output == checked_.input->name() || checked_.constants.contains(output) ||
+                           !makers_.emplace(output, &node).second;
         if (known) return Bad(text, ": its output \"", Shown(output), "\" is made elsewhere too");
       }
       if (node.op_type() != "Constant") continue;
@@ -125,11 +132,15 @@ class Checker {
   absl::Status CheckInputsOfNodes() {
     for (const onnx::NodeProto& node : graph_.node()) {
       for (const std::string& input : node.input()) {
-        if (input.empty() || input == checked_.input->name() || checked_.constants.contains(input) || makers_.contains(input)) continue;
-        return Bad(OnnxNodeText(node), ": its input \"", Shown(input), "\" is no initializer, no input and no operator's output");
+        if (input.empty() || input == checked_.input->name() || checked_.constants.contains(input) ||
+            makers_.contains(input))
+          continue;
+        return Bad(OnnxNodeText(node), ": its input \"", Shown(input),
+                   "\" is no initializer, no input and no operator's output");
       }
     }
-    if (!makers_.contains(checked_.output->name())) return Bad("output \"", Shown(checked_.output->name()), "\" is no operator's output");
+    if (!makers_.contains(checked_.output->name()))
+      return Bad("output \"", Shown(checked_.output->name()), "\" is no operator's output");
     return absl::OkStatus();
   }
 
@@ -147,7 +158,8 @@ class Checker {
         for (const std::string& input : node->input()) {
           const auto maker = makers_.find(input);
           if (maker == makers_.end() || done.contains(maker->second)) continue;
-          if (open.contains(maker->second)) return Bad(OnnxNodeText(*node), ": it depends on its own output, by \"", Shown(input), "\"");
+          if (open.contains(maker->second))
+            return Bad(OnnxNodeText(*node), ": it depends on its own output, by \"", Shown(input), "\"");
           stack.push_back(maker->second);
         }
         continue;
@@ -180,8 +192,8 @@ class Checker {
   const onnx::GraphProto& graph_;
   std::map<std::string, const onnx::NodeProto*> makers_;
   OnnxGraph checked_;
-  std::shared_ptr<std::deque<onnx::TensorProto>> made_ = 
-      checked_.made = std::make_shared<std::deque<onnx::TensorProto>>();
+  std::shared_ptr<std::deque<onnx::TensorProto>> made_ = checked_.made =
+      std::make_shared<std::deque<onnx::TensorProto>>();
 };
 
 }  // namespace

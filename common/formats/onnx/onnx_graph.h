@@ -25,8 +25,8 @@ struct OnnxGraph {
   std::map<std::string, const onnx::TensorProto*> constants;  // initializers and Constant operators
   const onnx::ValueInfoProto* input = nullptr;
   const onnx::ValueInfoProto* output = nullptr;
-  std::shared_ptr<std::deque<onnx::TensorProto>> made;       // those of Constant operators
-  std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;   // put together (onnx_fuse.h)
+  std::shared_ptr<std::deque<onnx::TensorProto>> made;               // those of Constant operators
+  std::shared_ptr<std::deque<onnx::NodeProto>> made_nodes;           // put together (onnx_fuse.h)
   std::map<std::string, std::vector<const onnx::NodeProto*>> users;  // by value; the graph's output counts as a nullptr
 };
 

@@ -21,13 +21,15 @@ namespace {
 
 const std::string* OwnModelText(const onnx::ModelProto& model) {
   for (const onnx::StringStringEntryProto& entry : model.metadata_props()) {
-    if (entry.key() == kOnnxModelKey && entry.value().size() <= static_cast<size_t>(kControlMessageBytesMax)) return &entry.value();
+    if (entry.key() == kOnnxModelKey && entry.value().size() <= static_cast<size_t>(kControlMessageBytesMax))
+      return &entry.value();
   }
   return nullptr;
 }
 
 bool SameTensor(const onnx::TensorProto& a, const onnx::TensorProto& b, bool numbers) {
-  return a.data_type() == b.data_type() && std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end()) &&
+  return a.data_type() == b.data_type() &&
+         std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end()) &&
          (!numbers || a.raw_data() == b.raw_data());
 }
 
@@ -39,7 +41,8 @@ bool SameMessages(const Messages& a, const Messages& b) {
 
 // Where the numbers of each variable stand, if `graph` is what `own` is written as; else nullopt. Messages without maps
 // have one serialization.
-std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> MatchSkeleton(const Graph& own, const onnx::GraphProto& graph) {
+std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> MatchSkeleton(
+    const Graph& own, const onnx::GraphProto& graph) {
   onnx::GraphProto skeleton;
   const std::vector<OnnxPlace> places = OnnxSkeleton(own, &skeleton);
   if (!SameMessages(skeleton.node(), graph.node()) || !SameMessages(skeleton.input(), graph.input()) ||
@@ -65,7 +68,8 @@ std::optional<std::vector<std::pair<OnnxPlace, const onnx::TensorProto*>>> Match
 int64_t ConstantNumbers(const Graph& graph) {
   int64_t sum = 0;
   for (const Node& node : graph.nodes()) {
-    if (node.kind == LayerKind::kBatchNormalization || node.kind == LayerKind::kGroupNormalization) sum += 2 * node.output.back();
+    if (node.kind == LayerKind::kBatchNormalization || node.kind == LayerKind::kGroupNormalization)
+      sum += 2 * node.output.back();
     if (!node.layer.multi_head_attention().use_causal_mask()) continue;
     sum += node.output[0] * graph.nodes()[static_cast<size_t>(node.inputs[1])].output[0];
   }
@@ -93,7 +97,8 @@ absl::StatusOr<std::optional<ImportedOnnx>> ImportOwn(const onnx::ModelProto& mo
     CAIRN_RETURN_IF_ERROR(CheckOnnxTensor(*tensor));
     const Variable& v = own->variables()[static_cast<size_t>(place.variable)];
     const std::vector<float> floats = ReadOnnxTensor(*tensor).floats;
-    imported.variables.push_back({v.name, v.shape, InOrder(floats, ShapeInOrder(v.shape, place.axes), InverseOrder(place.axes))});
+    imported.variables.push_back(
+        {v.name, v.shape, InOrder(floats, ShapeInOrder(v.shape, place.axes), InverseOrder(place.axes))});
   }
   return imported;
 }
@@ -106,7 +111,8 @@ absl::Status CheckComplete(const ImportedOnnx& imported) {
   for (const OnnxVariable& v : imported.variables) variables[v.name] = &v;
   for (const Variable& v : graph->variables()) {
     const auto it = variables.find(v.name);
-    if (it == variables.end() || it->second->shape != v.shape || it->second->values.size() != static_cast<size_t>(v.size)) {
+    if (it == variables.end() || it->second->shape != v.shape ||
+        it->second->values.size() != static_cast<size_t>(v.size)) {
       return absl::InternalError(absl::StrCat("variable \"", v.name, "\" was not read as the model needs it"));
     }
   }
@@ -127,7 +133,8 @@ absl::StatusOr<ImportedOnnx> ImportOnnx(const onnx::ModelProto& model) {
 
 absl::StatusOr<ImportedOnnx> ParseOnnx(absl::string_view bytes) {
   onnx::ModelProto model;
-  if (static_cast<int64_t>(bytes.size()) > kOnnxBytesMax || !model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (static_cast<int64_t>(bytes.size()) > kOnnxBytesMax ||
+      !model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::DataLossError("not an ONNX file, or a damaged one");
   }
   return ImportOnnx(model);

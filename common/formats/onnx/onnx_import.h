@@ -1,12 +1,12 @@
 // ONNX models as Cairn's: layers with Keras' meaning, channels last, and their variables.
 //
-//   A graph that Cairn wrote and nobody changed comes back as it was, dropout and all: its metadata hold the model, and what that model
-//   would be written as is the graph. Any other graph is read operator by operator (onnx_importer.h).
+//   A graph that Cairn wrote and nobody changed comes back as it was, dropout and all: its metadata hold the model, and
+//   what that model would be written as is the graph. Any other graph is read operator by operator (onnx_importer.h).
 //
-// A model whose input is [batch, channels, height, width], as PyTorch's are, takes [height, width, channels]; where its output is a
-// picture, that too. Pure functions. Invariants:
-//   1. Nothing is ignored that changes what the model computes: an operator or attribute that Cairn does not have is an error
-//      that names the node.
+// A model whose input is [batch, channels, height, width], as PyTorch's are, takes [height, width, channels]; where its
+// output is a picture, that too. Pure functions. Invariants:
+//   1. Nothing is ignored that changes what the model computes: an operator or attribute that Cairn does not have is an
+//      error that names the node.
 //   2. Nothing of a file is believed.
 #pragma once
 

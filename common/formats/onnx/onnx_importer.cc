@@ -14,19 +14,50 @@ namespace cairn {
 OnnxImporter::Handler OnnxImporter::HandlerOf(const std::string& type) {
   using I = OnnxImporter;
   static const std::map<std::string, Handler> handlers = {
-      {"Relu", &I::Activation}, {"LeakyRelu", &I::Activation}, {"Elu", &I::Activation}, {"Sigmoid", &I::Activation},
-      {"Tanh", &I::Activation}, {"Softplus", &I::Activation}, {"Swish", &I::Activation}, {"Gelu", &I::Activation},
-      {"Softmax", &I::Softmax}, {"Clip", &I::Clip}, {"Identity", &I::Identity}, {"Dropout", &I::Dropout}, {"Cast", &I::Cast},
-      {"Transpose", &I::Transpose}, {"Reshape", &I::Reshape}, {"Flatten", &I::Flatten}, {"Squeeze", &I::Squeeze},
-      {"Unsqueeze", &I::Unsqueeze}, {"Shape", &I::ShapeOf},
-      {"Conv", &I::Conv}, {"ConvTranspose", &I::ConvTranspose}, {"MaxPool", &I::Pool}, {"AveragePool", &I::Pool},
-      {"GlobalAveragePool", &I::GlobalPool}, {"GlobalMaxPool", &I::GlobalPool}, {"ReduceMean", &I::ReduceMean},
-      {"Pad", &I::Pad}, {"Resize", &I::Resize}, {"Upsample", &I::Resize},
-      {"Gemm", &I::Gemm}, {"MatMul", &I::MatMul}, {"Gather", &I::Gather}, {"BatchNormalization", &I::BatchNormalization},
-      {"LayerNormalization", &I::LayerNormalization}, {"GroupNormalization", &I::GroupNormalization},
+      {"Relu", &I::Activation},
+      {"LeakyRelu", &I::Activation},
+      {"Elu", &I::Activation},
+      {"Sigmoid", &I::Activation},
+      {"Tanh", &I::Activation},
+      {"Softplus", &I::Activation},
+      {"Swish", &I::Activation},
+      {"Gelu", &I::Activation},
+      {"Softmax", &I::Softmax},
+      {"Clip", &I::Clip},
+      {"Identity", &I::Identity},
+      {"Dropout", &I::Dropout},
+      {"Cast", &I::Cast},
+      {"Transpose", &I::Transpose},
+      {"Reshape", &I::Reshape},
+      {"Flatten", &I::Flatten},
+      {"Squeeze", &I::Squeeze},
+      {"Unsqueeze", &I::Unsqueeze},
+      {"Shape", &I::ShapeOf},
+      {"Conv", &I::Conv},
+      {"ConvTranspose", &I::ConvTranspose},
+      {"MaxPool", &I::Pool},
+      {"AveragePool", &I::Pool},
+      {"GlobalAveragePool", &I::GlobalPool},
+      {"GlobalMaxPool", &I::GlobalPool},
+      {"ReduceMean", &I::ReduceMean},
+      {"Pad", &I::Pad},
+      {"Resize", &I::Resize},
+      {"Upsample", &I::Resize},
+      {"Gemm", &I::Gemm},
+      {"MatMul", &I::MatMul},
+      {"Gather", &I::Gather},
+      {"BatchNormalization", &I::BatchNormalization},
+      {"LayerNormalization", &I::LayerNormalization},
+      {"GroupNormalization", &I::GroupNormalization},
       {"InstanceNormalization", &I::InstanceNormalization},
-      {"Add", &I::Binary}, {"Sub", &I::Binary}, {"Mul", &I::Binary}, {"Div", &I::Binary}, {"Sum", &I::Join}, {"Mean", &I::Join},
-      {"Max", &I::Join}, {"Concat", &I::Concat},
+      {"Add", &I::Binary},
+      {"Sub", &I::Binary},
+      {"Mul", &I::Binary},
+      {"Div", &I::Binary},
+      {"Sum", &I::Join},
+      {"Mean", &I::Join},
+      {"Max", &I::Join},
+      {"Concat", &I::Concat},
   };
   const auto it = handlers.find(type);
   return it == handlers.end() ? nullptr : it->second;
@@ -64,20 +95,31 @@ absl::StatusOr<Shape> OnnxImporter::InputDims() const {
       return Lacks(where, ": its dimension ", i, " (\"", absl::CEscape(dim.dim_param().substr(0, 64)),
                    "\") has no fixed size; only the batch, dimension 0, may be of any size");
     }
-    if (dim.dim_value() <= 0 || dim.dim_value() > INT32_MAX) return Bad(where, ": its dimension ", i, " is ", dim.dim_value());
+    if (dim.dim_value() <= 0 || dim.dim_value() > INT32_MAX)
+      return Bad(where, ": its dimension ", i, " is ", dim.dim_value());
     dims.push_back(dim.dim_value());
   }
   return dims;
 }
 
-// Whether the input's axis 1 is channels: told by what takes it, behind operators for which it is all the same; else by the
-// sizes.
+// Whether the input's axis 1 is channels: told by what takes it, behind operators for which it is all the same; else by
+// the sizes.
 OnnxImporter::Order OnnxImporter::OrderOfInput(const Shape& dims) const {
   if (dims.size() < 2) return Order::kAsIs;
   const Order first = dims.size() == 3 ? Order::kPicture : Order::kSequence;
-  static const std::set<std::string> channels_first = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
-                                                       "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Resize", "Upsample"};
-  static const std::set<std::string> as_is = {"Transpose", "MatMul", "LayerNormalization", "Gather", "ReduceMean", "Softmax"};
+  static const std::set<std::string> channels_first = {"Conv",
+                                                       "ConvTranspose",
+                                                       "MaxPool",
+                                                       "AveragePool",
+                                                       "GlobalAveragePool",
+                                                       "GlobalMaxPool",
+                                                       "BatchNormalization",
+                                                       "InstanceNormalization",
+                                                       "GroupNormalization",
+                                                       "Resize",
+                                                       "Upsample"};
+  static const std::set<std::string> as_is = {"Transpose", "MatMul",     "LayerNormalization",
+                                              "Gather",    "ReduceMean", "Softmax"};
   std::deque<std::string> values = {graph_.input->name()};
   std::set<std::string> seen;
   while (!values.empty()) {
@@ -113,7 +155,8 @@ absl::Status OnnxImporter::TakeInput() {
 
 absl::Status OnnxImporter::TakeOutput() {
   const auto it = views_.find(graph_.output->name());
-  if (it == views_.end()) return Bad("output \"", absl::CEscape(graph_.output->name().substr(0, 128)), "\" does not depend on the input");
+  if (it == views_.end())
+    return Bad("output \"", absl::CEscape(graph_.output->name().substr(0, 128)), "\" does not depend on the input");
   Node named;
   named.set_name(graph_.output->name());
   node_ = &named;
@@ -123,7 +166,8 @@ absl::Status OnnxImporter::TakeOutput() {
   if (!placed.ok()) return Annotate(placed.status(), "the output");
   if (*placed == 0) return Bad("its output is its input");
   // The last layer is the model's output. Whatever came later is something that nobody needed.
-  if (*placed != model_.layers_size() - 1) return Lacks("layers behind the output \"", model_.layers(*placed).name(), "\"");
+  if (*placed != model_.layers_size() - 1)
+    return Lacks("layers behind the output \"", model_.layers(*placed).name(), "\"");
   return absl::OkStatus();
 }
 
@@ -137,7 +181,9 @@ absl::Status OnnxImporter::TakeNode() {
   if (constant) return FoldConstants();
   for (int i = 1; i < node_->output_size(); ++i) {
     const auto users = graph_.users.find(node_->output(i));
-    if (!node_->output(i).empty() && users != graph_.users.end()) return Lacks("its output \"", absl::CEscape(node_->output(i).substr(0, 128)), "\" is used; only the first one is read");
+    if (!node_->output(i).empty() && users != graph_.users.end())
+      return Lacks("its output \"", absl::CEscape(node_->output(i).substr(0, 128)),
+                   "\" is used; only the first one is read");
   }
   return (this->*handler)();
 }
@@ -164,7 +210,9 @@ absl::Status OnnxImporter::Activation() {
     if (attributes.Float("alpha", 1.0f) != 1.0f) return Lacks("attribute \"alpha\" is not 1");
   } else if (type == "Gelu") {
     const std::string approximate = attributes.Text("approximate", "none");
-    if (approximate != "none" && approximate != "tanh") return Lacks("attribute \"approximate\" is \"", absl::CEscape(approximate.substr(0, 64)), "\"; none and tanh are known");
+    if (approximate != "none" && approximate != "tanh")
+      return Lacks("attribute \"approximate\" is \"", absl::CEscape(approximate.substr(0, 64)),
+                   "\"; none and tanh are known");
     activation->set_activation(approximate == "tanh" ? v1::GELU_TANH : v1::GELU);
   } else {
     activation->set_activation(type == "Relu"      ? v1::RELU
@@ -185,7 +233,8 @@ absl::Status OnnxImporter::Softmax() {
   const int64_t given = attributes.Int("axis", graph_.opset < 13 ? 1 : -1);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   CAIRN_ASSIGN_OR_RETURN(const int axis, AxisOf(given, x));
-  if (graph_.opset < 13 && axis + 1 != static_cast<int>(x.dims.size())) return Lacks("before opset 13 it takes several axes as one; export with opset 13");
+  if (graph_.opset < 13 && axis + 1 != static_cast<int>(x.dims.size()))
+    return Lacks("before opset 13 it takes several axes as one; export with opset 13");
   const std::vector<int> order = AxisLast(x.dims.size(), axis);
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceInOrder(x, order));
   v1::Layer layer;
@@ -253,7 +302,8 @@ absl::Status OnnxImporter::Cast() {
   attributes.Ignore("saturate");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   bool ids = true;
-  for (const Node* user : graph_.users.at(node_->output(0))) ids = ids && user != nullptr && user->op_type() == "Gather";
+  for (const Node* user : graph_.users.at(node_->output(0)))
+    ids = ids && user != nullptr && user->op_type() == "Gather";
   if (to != onnx::TensorProto::FLOAT && !ids) return Lacks("to type ", to, "; only to floats, or to ids for a Gather");
   SetView(std::move(x));
   return absl::OkStatus();

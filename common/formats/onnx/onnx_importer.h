@@ -1,10 +1,11 @@
 // OnnxImporter: any ONNX graph of operators that Cairn has layers for, operator by operator.
 //
-// Each value is a view of a layer's output (onnx_view.h): transpositions and reshapes become layers only where they must. A product
-// or sum with a constant becomes part of the convolution or dense layer before it where nobody else takes that one's
-// output.
+// Each value is a view of a layer's output (onnx_view.h): transpositions and reshapes become layers only where they
+// must. A product or sum with a constant becomes part of the convolution or dense layer before it where nobody else
+// takes that one's output.
 //
-// Used once, on one thread. Invariant: shapes_[i] is the output of model_.layers(i); variables_ are those of the layers.
+// Used once, on one thread. Invariant: shapes_[i] is the output of model_.layers(i); variables_ are those of the
+// layers.
 #pragma once
 
 #include <map>
@@ -58,12 +59,13 @@ class OnnxImporter {
   absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
   absl::StatusOr<std::vector<float>> FloatsOf(int input, const char* what, int64_t count) const;
   absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
-  absl::StatusOr<std::vector<int64_t>> AxesGiven() const;  // as an attribute (before opset 13) or as input 1; none: empty
+  absl::StatusOr<std::vector<int64_t>> AxesGiven()
+      const;  // as an attribute (before opset 13) or as input 1; none: empty
   void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
-  // Adds a layer, named after the node (or `weight`, the name of its weights), and infers its shape. Variables' names lack
-  // the layer's.
-  absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs, std::vector<OnnxVariable> variables = {},
-                               int weight_input = -1);
+  // Adds a layer, named after the node (or `weight`, the name of its weights), and infers its shape. Variables' names
+  // lack the layer's.
+  absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
+                               std::vector<OnnxVariable> variables = {}, int weight_input = -1);
   std::string NameFor(LayerKind kind, int weight_input) const;
   // A layer whose output has the view's numbers as it has them.
   absl::StatusOr<int> Place(const OnnxView& view);
@@ -93,7 +95,8 @@ class OnnxImporter {
   absl::Status ReduceMean();
   absl::Status Pad();
   absl::Status Resize();
-  absl::Status ReadWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x, Window* window) const;
+  absl::Status ReadWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x,
+                          Window* window) const;
   // VALID or SAME, if the window's pads are TensorFlow's; else the input is padded by a layer first.
   absl::StatusOr<v1::Padding> PadFor(const Window& window, const OnnxView& x, bool zeros_do, int* layer);
   bool NotNegative(int layer) const;
@@ -103,7 +106,8 @@ class OnnxImporter {
   absl::Status MatMul();
   // kernel: [in, out], the rows as the value has them.
   absl::Status AddDense(const OnnxView& x, std::vector<float> kernel, int64_t in, int64_t out, std::vector<float> bias);
-  // The value as one row of numbers, in the order of a layer's output; `order` becomes the value's place of each of them.
+  // The value as one row of numbers, in the order of a layer's output; `order` becomes the value's place of each of
+  // them.
   absl::StatusOr<int> PlaceRow(const OnnxView& x, std::vector<int64_t>* order);
   // scale and bias of a normalization, for so many channels: gamma and beta.
   template <typename Norm>
@@ -140,15 +144,15 @@ class OnnxImporter {
   const OnnxGraph& graph_;
   const Node* node_ = nullptr;  // at hand
   v1::Model model_;
-  std::vector<LayerKind> kinds_;       // by layer
-  std::vector<cairn::Shape> shapes_;   // by layer
+  std::vector<LayerKind> kinds_;      // by layer
+  std::vector<cairn::Shape> shapes_;  // by layer
   std::vector<OnnxVariable> variables_;
   std::set<std::string> names_;
   std::map<std::string, OnnxView> views_;
-  std::map<std::string, OnnxTensor> folded_;    // constants that were computed
+  std::map<std::string, OnnxTensor> folded_;  // constants that were computed
   int64_t folded_numbers_ = 0;
-  std::map<std::string, int> open_;             // values that are a layer's own, which still may take a factor or a bias
-  std::map<std::string, int> placed_;           // by what Place was asked for
+  std::map<std::string, int> open_;    // values that are a layer's own, which still may take a factor or a bias
+  std::map<std::string, int> placed_;  // by what Place was asked for
   Order order_ = Order::kAsIs;
 };
 

@@ -15,10 +15,10 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kDimensionsMax = 3;                          // of a layer's output
-constexpr size_t kAxesMax = 16;                               // of a value, batch included
-constexpr int64_t kFoldedNumbersMax = int64_t{1} << 28;       // of all constants that are computed
-constexpr size_t kShapeNumbersMax = 256;                      // of one computed shape
+constexpr size_t kDimensionsMax = 3;                     // of a layer's output
+constexpr size_t kAxesMax = 16;                          // of a value, batch included
+constexpr int64_t kFoldedNumbersMax = int64_t{1} << 28;  // of all constants that are computed
+constexpr size_t kShapeNumbersMax = 256;                 // of one computed shape
 
 // As a layer may be called: letters, digits, '_', '-' and '.'.
 std::string Plain(absl::string_view name) {
@@ -48,14 +48,16 @@ absl::StatusOr<OnnxTensor> OnnxImporter::ConstantOf(int input, const char* what)
   if (!HasInput(input)) return Bad("its ", what, " (input ", input, ") is missing");
   if (const auto it = folded_.find(node_->input(input)); it != folded_.end()) return it->second;
   const auto it = graph_.constants.find(node_->input(input));
-  if (it == graph_.constants.end()) return Lacks("its ", what, " (input ", input, ") is computed; it must be a constant");
+  if (it == graph_.constants.end())
+    return Lacks("its ", what, " (input ", input, ") is computed; it must be a constant");
   return ReadOnnxTensor(*it->second);
 }
 
 absl::StatusOr<std::vector<float>> OnnxImporter::FloatsOf(int input, const char* what, int64_t count) const {
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor tensor, ConstantOf(input, what));
   if (tensor.whole) tensor.floats.assign(tensor.ints.begin(), tensor.ints.end());
-  if (static_cast<int64_t>(tensor.floats.size()) != count) return Bad("its ", what, " has ", tensor.floats.size(), " numbers; ", count, " are needed");
+  if (static_cast<int64_t>(tensor.floats.size()) != count)
+    return Bad("its ", what, " has ", tensor.floats.size(), " numbers; ", count, " are needed");
   return std::move(tensor.floats);
 }
 
@@ -65,13 +67,15 @@ absl::StatusOr<std::vector<int64_t>> OnnxImporter::IntsOf(int input, const char*
   return std::move(tensor.ints);
 }
 
-// "layer1.0.conv1" of weights "layer1.0.conv1.weight", as PyTorch has them; "conv1" of "conv1/kernel"; else the node's name.
+// "layer1.0.conv1" of weights "layer1.0.conv1.weight", as PyTorch has them; "conv1" of "conv1/kernel"; else the node's
+// name.
 std::string OnnxImporter::NameFor(LayerKind kind, int weight_input) const {
   std::string name;
   if (weight_input >= 0 && HasInput(weight_input)) {
     const std::string& weight = node_->input(weight_input);
     const size_t end = weight.find_last_of("./");
-    if (end != std::string::npos && (absl::EndsWith(weight, ".weight") || absl::EndsWith(weight, "/kernel") || absl::EndsWith(weight, "/gamma"))) {
+    if (end != std::string::npos &&
+        (absl::EndsWith(weight, ".weight") || absl::EndsWith(weight, "/kernel") || absl::EndsWith(weight, "/gamma"))) {
       name = Plain(absl::string_view(weight).substr(0, end));
     }
   }
@@ -83,8 +87,8 @@ std::string OnnxImporter::NameFor(LayerKind kind, int weight_input) const {
   return unique;
 }
 
-absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs, std::vector<OnnxVariable> variables,
-                                           int weight_input) {
+absl::StatusOr<int> OnnxImporter::AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
+                                           std::vector<OnnxVariable> variables, int weight_input) {
   if (model_.layers_size() >= kLayersMax) return Lacks("the model has more than ", kLayersMax, " layers");
   layer.set_name(NameFor(kind, weight_input));
   names_.insert(layer.name());
@@ -127,10 +131,12 @@ absl::StatusOr<int> OnnxImporter::AxisOf(int64_t axis, const OnnxView& view) con
 }
 
 absl::StatusOr<int> OnnxImporter::Place(const OnnxView& view) {
-  const std::string key = absl::StrCat(view.layer, ":", ToString(view.grid), absl::StrJoin(view.axes, ","), ToString(view.dims));
+  const std::string key =
+      absl::StrCat(view.layer, ":", ToString(view.grid), absl::StrJoin(view.axes, ","), ToString(view.dims));
   if (const auto it = placed_.find(key); it != placed_.end()) return it->second;
   if (view.dims.empty() || view.dims.size() > kDimensionsMax) {
-    return Lacks("it needs a value of ", view.dims.size() + 1, " dimensions, batch included, as a layer's output; Cairn's have 2 to 4");
+    return Lacks("it needs a value of ", view.dims.size() + 1,
+                 " dimensions, batch included, as a layer's output; Cairn's have 2 to 4");
   }
   const auto reshape = [&](int layer, const cairn::Shape& shape) -> absl::StatusOr<int> {
     if (LayerShape(layer) == shape) return layer;
@@ -146,7 +152,8 @@ absl::StatusOr<int> OnnxImporter::Place(const OnnxView& view) {
   if (!view.InPlace()) {
     OnnxView moved = view.grid == LayerShape(layer) ? view : view.Simplified();
     if (moved.grid.size() > kDimensionsMax) moved = view.Simplified();
-    if (moved.grid.size() > kDimensionsMax) return Lacks("it needs ", moved.grid.size(), " axes transposed at once; Cairn permutes up to ", kDimensionsMax);
+    if (moved.grid.size() > kDimensionsMax)
+      return Lacks("it needs ", moved.grid.size(), " axes transposed at once; Cairn permutes up to ", kDimensionsMax);
     CAIRN_ASSIGN_OR_RETURN(layer, reshape(layer, moved.grid));
     v1::Layer permute;
     for (const int axis : moved.axes) permute.mutable_permute()->add_dims(axis + 1);
@@ -168,7 +175,9 @@ absl::StatusOr<int> OnnxImporter::PlaceInOrder(const OnnxView& view, const std::
   return Place(transposed);
 }
 
-absl::StatusOr<int> OnnxImporter::PlaceChannelsLast(const OnnxView& view) { return PlaceInOrder(view, ChannelsLast(view.dims.size())); }
+absl::StatusOr<int> OnnxImporter::PlaceChannelsLast(const OnnxView& view) {
+  return PlaceInOrder(view, ChannelsLast(view.dims.size()));
+}
 
 // ---- operators ----
 
@@ -181,7 +190,8 @@ absl::Status OnnxImporter::Transpose() {
   std::sort(sorted.begin(), sorted.end());
   bool permutation = perm.size() == x.dims.size() + 1;
   for (size_t i = 0; permutation && i < sorted.size(); ++i) permutation = sorted[i] == static_cast<int64_t>(i);
-  if (!permutation) return Bad("perm [", absl::StrJoin(perm, ","), "] is no order of the ", x.dims.size() + 1, " axes of its input");
+  if (!permutation)
+    return Bad("perm [", absl::StrJoin(perm, ","), "] is no order of the ", x.dims.size() + 1, " axes of its input");
   if (perm[0] != 0) return Lacks("it moves the batch, axis 0");
   std::vector<int> order;
   for (size_t i = 1; i < perm.size(); ++i) order.push_back(static_cast<int>(perm[i]) - 1);
@@ -192,8 +202,12 @@ absl::Status OnnxImporter::Transpose() {
 
 // target: batch included; -1 once for what is left, 0 as it was.
 absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies) {
-  const auto misfit = [&] { return Lacks("[", absl::StrJoin(target, ","), "] does not fit its input ", ToString(view.dims), " without moving the batch"); };
-  if (target.size() > kAxesMax) return Lacks("a shape of ", target.size(), " dimensions; at most ", kAxesMax, " are read");
+  const auto misfit = [&] {
+    return Lacks("[", absl::StrJoin(target, ","), "] does not fit its input ", ToString(view.dims),
+                 " without moving the batch");
+  };
+  if (target.size() > kAxesMax)
+    return Lacks("a shape of ", target.size(), " dimensions; at most ", kAxesMax, " are read");
   if (target.empty()) return misfit();
   const int64_t numbers = NumElements(view.dims);
   int64_t known = 1;
@@ -211,7 +225,8 @@ absl::Status OnnxImporter::SetDims(const OnnxView& view, const std::vector<int64
   }
   // The batch: as it was, or the -1; a number is the size with which the model was exported.
   const bool batch_is_free = target[0] == -1;
-  if (target[0] < -1 || (target[0] == 0 && !zero_copies) || (batch_is_free && free >= 0) || numbers % known != 0) return misfit();
+  if (target[0] < -1 || (target[0] == 0 && !zero_copies) || (batch_is_free && free >= 0) || numbers % known != 0)
+    return misfit();
   if (free >= 0) {
     dims[static_cast<size_t>(free)] = numbers / known;
   } else if (known != numbers) {
@@ -254,7 +269,8 @@ absl::Status OnnxImporter::Squeeze() {
   std::set<int> gone;
   for (const int64_t given : axes) {
     CAIRN_ASSIGN_OR_RETURN(const int axis, AxisOf(given, x));
-    if (x.dims[static_cast<size_t>(axis)] != 1) return Bad("axis ", given, " is of ", x.dims[static_cast<size_t>(axis)], ", not 1");
+    if (x.dims[static_cast<size_t>(axis)] != 1)
+      return Bad("axis ", given, " is of ", x.dims[static_cast<size_t>(axis)], ", not 1");
     gone.insert(axis);
   }
   cairn::Shape dims;
@@ -269,11 +285,13 @@ absl::Status OnnxImporter::Unsqueeze() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, AxesGiven());
   const int64_t rank = static_cast<int64_t>(x.dims.size() + axes.size()) + 1;
-  if (rank > static_cast<int64_t>(kAxesMax)) return Lacks("a shape of ", rank, " dimensions; at most ", kAxesMax, " are read");
+  if (rank > static_cast<int64_t>(kAxesMax))
+    return Lacks("a shape of ", rank, " dimensions; at most ", kAxesMax, " are read");
   std::set<int64_t> ones;
   for (const int64_t axis : axes) {
     const int64_t from_front = axis < 0 ? axis + rank : axis;
-    if (from_front <= 0 || from_front >= rank || !ones.insert(from_front).second) return Bad("axis ", axis, " of a value of ", rank, " dimensions");
+    if (from_front <= 0 || from_front >= rank || !ones.insert(from_front).second)
+      return Bad("axis ", axis, " of a value of ", rank, " dimensions");
   }
   cairn::Shape dims;
   size_t from = 0;
@@ -340,7 +358,8 @@ absl::Status OnnxImporter::FoldConstants() {
     for (int i = 0; i < node_->input_size(); ++i) {
       CAIRN_ASSIGN_OR_RETURN(const std::vector<int64_t> part, IntsOf(i, "input"));
       result.ints.insert(result.ints.end(), part.begin(), part.end());
-      if (result.ints.size() > kShapeNumbersMax) return Lacks("it joins more than ", kShapeNumbersMax, " numbers; fold constants when exporting");
+      if (result.ints.size() > kShapeNumbersMax)
+        return Lacks("it joins more than ", kShapeNumbersMax, " numbers; fold constants when exporting");
     }
     result.dims = {static_cast<int64_t>(result.ints.size())};
   } else {
@@ -348,7 +367,8 @@ absl::Status OnnxImporter::FoldConstants() {
   }
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   folded_numbers_ += static_cast<int64_t>(result.ints.size() + result.floats.size());
-  if (folded_numbers_ > kFoldedNumbersMax) return Lacks("too much is computed of constants; fold constants when exporting");
+  if (folded_numbers_ > kFoldedNumbersMax)
+    return Lacks("too much is computed of constants; fold constants when exporting");
   folded_[node_->output(0)] = std::move(result);
   return absl::OkStatus();
 }

@@ -15,7 +15,8 @@ absl::StatusOr<int> OnnxImporter::PlaceRow(const OnnxView& x, std::vector<int64_
   return Place(OnnxView::Of(x.layer, x.dims));
 }
 
-absl::Status OnnxImporter::AddDense(const OnnxView& x, std::vector<float> kernel, int64_t in, int64_t out, std::vector<float> bias) {
+absl::Status OnnxImporter::AddDense(const OnnxView& x, std::vector<float> kernel, int64_t in, int64_t out,
+                                    std::vector<float> bias) {
   if (x.dims.empty() || x.dims.back() != in) return Bad("weight [", in, ",", out, "] on an input ", ToString(x.dims));
   int from = 0;
   if (x.dims.size() == 1 && !x.InPlace()) {
@@ -23,7 +24,8 @@ absl::Status OnnxImporter::AddDense(const OnnxView& x, std::vector<float> kernel
     CAIRN_ASSIGN_OR_RETURN(from, PlaceRow(x, &order));
     std::vector<float> ordered;
     ordered.reserve(kernel.size());
-    for (const int64_t row : order) ordered.insert(ordered.end(), kernel.begin() + row * out, kernel.begin() + (row + 1) * out);
+    for (const int64_t row : order)
+      ordered.insert(ordered.end(), kernel.begin() + row * out, kernel.begin() + (row + 1) * out);
     kernel = std::move(ordered);
   } else {
     CAIRN_ASSIGN_OR_RETURN(from, Place(x));
@@ -48,7 +50,8 @@ absl::Status OnnxImporter::Gemm() {
   attributes.Only("transA", 0, "Cairn keeps the batch first");
   const bool transposed = attributes.Int("transB", 0) != 0;
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (weight.whole || weight.dims.size() != 2 || x.dims.size() != 1) return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims));
+  if (weight.whole || weight.dims.size() != 2 || x.dims.size() != 1)
+    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims));
   if (transposed) {
     weight.floats = InOrder(weight.floats, weight.dims, {1, 0});
     std::swap(weight.dims[0], weight.dims[1]);
@@ -72,10 +75,14 @@ absl::Status OnnxImporter::Gemm() {
 absl::Status OnnxImporter::MatMul() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
   if (!HasInput(1)) return Bad("its weight (input 1) is missing");
-  if (!IsConstant(1)) return Lacks("a product of two layers' outputs; Cairn has it within MultiHeadAttention alone, which is read from files that Cairn wrote");
+  if (!IsConstant(1))
+    return Lacks(
+        "a product of two layers' outputs; Cairn has it within MultiHeadAttention alone, which is read from files that "
+        "Cairn wrote");
   CAIRN_ASSIGN_OR_RETURN(OnnxTensor weight, ConstantOf(1, "weight"));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
-  if (weight.whole || weight.dims.size() != 2 || weight.dims[1] < 1) return Lacks("weight ", ToString(weight.dims), "; one of [in,out] is read");
+  if (weight.whole || weight.dims.size() != 2 || weight.dims[1] < 1)
+    return Lacks("weight ", ToString(weight.dims), "; one of [in,out] is read");
   return AddDense(x, std::move(weight.floats), weight.dims[0], weight.dims[1], {});
 }
 
@@ -87,12 +94,14 @@ absl::Status OnnxImporter::Gather() {
   OnnxAttributes attributes(*node_);
   attributes.Only("axis", 0, "an Embedding picks whole rows");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (table.whole || table.dims.size() != 2) return Lacks("table ", ToString(table.dims), "; one of [ids,features] is read");
+  if (table.whole || table.dims.size() != 2)
+    return Lacks("table ", ToString(table.dims), "; one of [ids,features] is read");
   CAIRN_ASSIGN_OR_RETURN(const int from, Place(ids));
   v1::Layer layer;
   layer.mutable_embedding()->set_input_dim(static_cast<int32_t>(std::min<int64_t>(table.dims[0], INT32_MAX)));
   layer.mutable_embedding()->set_output_dim(static_cast<int32_t>(std::min<int64_t>(table.dims[1], INT32_MAX)));
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kEmbedding, layer, {from}, {{"embeddings", table.dims, std::move(table.floats)}}, 0));
+  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kEmbedding, layer, {from},
+                                                {{"embeddings", table.dims, std::move(table.floats)}}, 0));
   SetView(OnnxView::Of(id, LayerShape(id)));
   return absl::OkStatus();
 }
@@ -110,7 +119,8 @@ absl::Status OnnxImporter::BatchNormalization() {
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   const int64_t channels = x.dims[0];
   std::vector<OnnxVariable> variables;
-  const char *names[] = {"gamma", "beta", "moving_mean", "moving_variance"}, *whats[] = {"scale", "bias", "mean", "variance"};
+  const char *names[] = {"gamma", "beta", "moving_mean", "moving_variance"},
+             *whats[] = {"scale", "bias", "mean", "variance"};
   for (int i = 0; i < 4; ++i) {
     CAIRN_ASSIGN_OR_RETURN(std::vector<float> values, FloatsOf(i + 1, whats[i], channels));
     variables.push_back({names[i], {channels}, std::move(values)});
@@ -123,12 +133,14 @@ absl::Status OnnxImporter::BatchNormalization() {
       for (const int64_t c : order) ordered.push_back(v.values[static_cast<size_t>(c)]);
       v.values = std::move(ordered);
     }
-    CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kBatchNormalization, layer, {from}, std::move(variables), 1));
+    CAIRN_ASSIGN_OR_RETURN(const int id,
+                           AddLayer(LayerKind::kBatchNormalization, layer, {from}, std::move(variables), 1));
     SetView({id, x.grid, x.axes, x.dims});
     return absl::OkStatus();
   }
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceChannelsLast(x));
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kBatchNormalization, layer, {from}, std::move(variables), 1));
+  CAIRN_ASSIGN_OR_RETURN(const int id,
+                         AddLayer(LayerKind::kBatchNormalization, layer, {from}, std::move(variables), 1));
   SetView(OnnxView::Of(id, LayerShape(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
@@ -157,11 +169,13 @@ absl::Status OnnxImporter::LayerNormalization() {
   norm->set_epsilon(attributes.Float("epsilon", 1e-5f));
   attributes.Ignore("stash_type");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (axis + 1 != static_cast<int>(x.dims.size())) return Lacks("it normalizes its input ", ToString(x.dims), " over more than, or others than, the last axis");
+  if (axis + 1 != static_cast<int>(x.dims.size()))
+    return Lacks("it normalizes its input ", ToString(x.dims), " over more than, or others than, the last axis");
   std::vector<OnnxVariable> variables;
   CAIRN_RETURN_IF_ERROR(ReadScaleAndBias(x.dims.back(), norm, &variables));
   CAIRN_ASSIGN_OR_RETURN(const int from, Place(x));
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kLayerNormalization, layer, {from}, std::move(variables), 1));
+  CAIRN_ASSIGN_OR_RETURN(const int id,
+                         AddLayer(LayerKind::kLayerNormalization, layer, {from}, std::move(variables), 1));
   SetView(OnnxView::Of(id, LayerShape(id)));
   return absl::OkStatus();
 }
@@ -177,15 +191,18 @@ absl::Status OnnxImporter::GroupNormalization() {
   norm->set_epsilon(attributes.Float("epsilon", 1e-5f));
   attributes.Ignore("stash_type");
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (groups < 1 || channels % groups != 0) return Bad("num_groups ", groups, " does not divide ", channels, " channels");
+  if (groups < 1 || channels % groups != 0)
+    return Bad("num_groups ", groups, " does not divide ", channels, " channels");
   norm->set_groups(static_cast<int32_t>(groups));
   bool same = restored.empty() || restored.size() == x.dims.size() + 1;
-  for (size_t i = 1; same && i < restored.size(); ++i) same = restored[i] == x.dims[i - 1] || restored[i] == -1 || restored[i] == 0;
+  for (size_t i = 1; same && i < restored.size(); ++i)
+    same = restored[i] == x.dims[i - 1] || restored[i] == -1 || restored[i] == 0;
   if (!same) return Lacks("its groups are put together to another shape than that of its input ", ToString(x.dims));
   std::vector<OnnxVariable> variables;
   CAIRN_RETURN_IF_ERROR(ReadScaleAndBias(channels, norm, &variables));
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceChannelsLast(x));
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kGroupNormalization, layer, {from}, std::move(variables), 1));
+  CAIRN_ASSIGN_OR_RETURN(const int id,
+                         AddLayer(LayerKind::kGroupNormalization, layer, {from}, std::move(variables), 1));
   SetView(OnnxView::Of(id, LayerShape(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }
@@ -203,7 +220,8 @@ absl::Status OnnxImporter::InstanceNormalization() {
   std::vector<OnnxVariable> variables;
   CAIRN_RETURN_IF_ERROR(ReadScaleAndBias(x.dims[0], norm, &variables));
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceChannelsLast(x));
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kGroupNormalization, layer, {from}, std::move(variables), 1));
+  CAIRN_ASSIGN_OR_RETURN(const int id,
+                         AddLayer(LayerKind::kGroupNormalization, layer, {from}, std::move(variables), 1));
   SetView(OnnxView::Of(id, LayerShape(id), ChannelsLast(x.dims.size())));
   return absl::OkStatus();
 }

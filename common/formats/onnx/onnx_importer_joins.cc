@@ -21,7 +21,8 @@ absl::Status OnnxImporter::Binary() {
     if (HasInput(i) && IsConstant(i)) return WithConstant(i);
   }
   const std::string& type = node_->op_type();
-  if (type == "Sub" || type == "Div") return Lacks("of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger");
+  if (type == "Sub" || type == "Div")
+    return Lacks("of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger");
   return Join();
 }
 
@@ -47,24 +48,20 @@ absl::Status OnnxImporter::Join() {
 absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView>& views) {
   v1::Layer layer;
   switch (kind) {
-    case LayerKind::kMultiply:
-      layer.mutable_multiply();
-      break;
-    case LayerKind::kAverage:
-      layer.mutable_average();
-      break;
-    case LayerKind::kMaximum:
-      layer.mutable_maximum();
-      break;
-    default:
-      layer.mutable_add();
+    case LayerKind::kMultiply: layer.mutable_multiply(); break;
+    case LayerKind::kAverage: layer.mutable_average(); break;
+    case LayerKind::kMaximum: layer.mutable_maximum(); break;
+    default: layer.mutable_add();
   }
   const OnnxView* largest = &views[0];
   bool alike = true;
   for (const OnnxView& view : views) {
-    if (view.dims.size() != views[0].dims.size()) return Lacks("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims), " differ in the number of their axes");
+    if (view.dims.size() != views[0].dims.size())
+      return Lacks("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims),
+                   " differ in the number of their axes");
     if (NumElements(view.dims) > NumElements(largest->dims)) largest = &view;
-    alike = alike && view.grid == views[0].grid && view.axes == views[0].axes && view.dims == views[0].dims && LayerShape(view.layer) == LayerShape(views[0].layer);
+    alike = alike && view.grid == views[0].grid && view.axes == views[0].axes && view.dims == views[0].dims &&
+            LayerShape(view.layer) == LayerShape(views[0].layer);
   }
   std::vector<int> inputs;
   if (alike) {
@@ -74,7 +71,9 @@ absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView
     return absl::OkStatus();
   }
   // As the largest one lies.
-  const std::vector<int> order = largest->dims == ShapeInOrder(largest->grid, largest->axes) ? InverseOrder(largest->axes) : SameOrder(largest->dims.size());
+  const std::vector<int> order = largest->dims == ShapeInOrder(largest->grid, largest->axes)
+                                     ? InverseOrder(largest->axes)
+                                     : SameOrder(largest->dims.size());
   for (const OnnxView& view : views) {
     CAIRN_ASSIGN_OR_RETURN(const int input, PlaceInOrder(view, order));
     inputs.push_back(input);
@@ -88,7 +87,9 @@ absl::Status OnnxImporter::Concat() {
   std::vector<OnnxView> views;
   for (int i = 0; i < node_->input_size(); ++i) {
     CAIRN_ASSIGN_OR_RETURN(OnnxView view, ViewOf(i));
-    if (!views.empty() && view.dims.size() != views[0].dims.size()) return Bad("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims), " differ in the number of their axes");
+    if (!views.empty() && view.dims.size() != views[0].dims.size())
+      return Bad("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims),
+                 " differ in the number of their axes");
     views.push_back(std::move(view));
   }
   if (views.empty()) return Bad("it has no inputs");
@@ -131,15 +132,18 @@ absl::Status OnnxImporter::WithConstant(int constant_input) {
     if (type == "Div") scale[i] = 1 / c;
   }
   const std::string& value = node_->input(value_input);
-  const int beyond = static_cast<int>(constant.dims.size()) - static_cast<int>(x.dims.size());  // axes before the value's; 1: the batch
+  const int beyond = static_cast<int>(constant.dims.size()) -
+                     static_cast<int>(x.dims.size());  // axes before the value's; 1: the batch
   int axis = -1, axes = 0;
   for (int i = 0; i < static_cast<int>(constant.dims.size()); ++i) {
     if (constant.dims[static_cast<size_t>(i)] == 1) continue;
     axis = i - beyond;
     ++axes;
   }
-  if (beyond > 1 || axes > 1 || (axes == 1 && (axis < 0 || x.dims[static_cast<size_t>(axis)] != static_cast<int64_t>(count)))) {
-    return Lacks("a constant ", ToString(constant.dims), " with an input ", ToString(x.dims), "; one number, or one for each channel, is read");
+  if (beyond > 1 || axes > 1 ||
+      (axes == 1 && (axis < 0 || x.dims[static_cast<size_t>(axis)] != static_cast<int64_t>(count)))) {
+    return Lacks("a constant ", ToString(constant.dims), " with an input ", ToString(x.dims),
+                 "; one number, or one for each channel, is read");
   }
   return axes == 0 ? ByOne(value, scale[0], offset[0]) : ByChannel(value, axis, std::move(scale), std::move(offset));
 }
@@ -164,7 +168,8 @@ absl::Status OnnxImporter::ByOne(const std::string& value, float scale, float of
   return absl::OkStatus();
 }
 
-absl::Status OnnxImporter::ByChannel(const std::string& value, int axis, std::vector<float> scale, std::vector<float> offset) {
+absl::Status OnnxImporter::ByChannel(const std::string& value, int axis, std::vector<float> scale,
+                                     std::vector<float> offset) {
   OnnxView x = views_.at(value);
   const std::vector<int> order = AxisLast(x.dims.size(), axis);
   const std::optional<OnnxView> last = x.Transposed(order);
@@ -215,8 +220,7 @@ bool OnnxImporter::FoldInto(const std::string& value, absl::Span<const float> sc
     case LayerKind::kDense:
       layer->mutable_dense()->set_use_bias(layer->dense().use_bias() || !AllAre(offset, 0));
       break;
-    default:
-      return false;
+    default: return false;
   }
   OnnxVariable *kernel = nullptr, *bias = nullptr;
   for (OnnxVariable& v : variables_) {
@@ -229,7 +233,8 @@ bool OnnxImporter::FoldInto(const std::string& value, absl::Span<const float> sc
   if (bias != nullptr) {
     for (size_t i = 0; i < channels; ++i) bias->values[i] = bias->values[i] * scale[i] + offset[i];
   } else if (!AllAre(offset, 0)) {
-    variables_.push_back({absl::StrCat(layer->name(), "/bias"), {static_cast<int64_t>(channels)}, {offset.begin(), offset.end()}});
+    variables_.push_back(
+        {absl::StrCat(layer->name(), "/bias"), {static_cast<int64_t>(channels)}, {offset.begin(), offset.end()}});
   }
   return true;
 }

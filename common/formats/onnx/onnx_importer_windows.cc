@@ -36,14 +36,17 @@ void SetPair(const int64_t (&pair)[2], Field* field) {
 
 }  // namespace
 
-absl::Status OnnxImporter::ReadWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x, Window* window) const {
+absl::Status OnnxImporter::ReadWindow(OnnxAttributes* attributes, absl::Span<const int64_t> kernel, const OnnxView& x,
+                                      Window* window) const {
   const size_t rank = kernel.size();
   const auto read = [&](const char* name, int64_t lowest, absl::Span<int64_t> to) -> absl::Status {
     const std::vector<int64_t> given = attributes->Ints(name);
     if (given.empty()) return absl::OkStatus();
-    if (given.size() != to.size()) return Bad("attribute \"", name, "\" has ", given.size(), " numbers; ", to.size(), " are needed");
+    if (given.size() != to.size())
+      return Bad("attribute \"", name, "\" has ", given.size(), " numbers; ", to.size(), " are needed");
     for (size_t i = 0; i < to.size(); ++i) {
-      if (given[i] < lowest || given[i] > kWindowMax) return Bad("attribute \"", name, "\": ", given[i], " is outside ", lowest, " .. ", kWindowMax);
+      if (given[i] < lowest || given[i] > kWindowMax)
+        return Bad("attribute \"", name, "\": ", given[i], " is outside ", lowest, " .. ", kWindowMax);
       to[i] = given[i];
     }
     return absl::OkStatus();
@@ -51,7 +54,8 @@ absl::Status OnnxImporter::ReadWindow(OnnxAttributes* attributes, absl::Span<con
   const size_t first = 2 - rank;  // a sequence is an image of height 1
   int64_t pads[4] = {0, 0, 0, 0};
   for (size_t i = 0; i < rank; ++i) {
-    if (kernel[i] < 1 || kernel[i] > kWindowMax) return Bad("its window is ", kernel[i], " wide; 1 .. ", kWindowMax, " can be");
+    if (kernel[i] < 1 || kernel[i] > kWindowMax)
+      return Bad("its window is ", kernel[i], " wide; 1 .. ", kWindowMax, " can be");
     window->kernel[first + i] = kernel[i];
   }
   CAIRN_RETURN_IF_ERROR(read("strides", 1, absl::MakeSpan(window->strides + first, rank)));
@@ -90,8 +94,12 @@ absl::StatusOr<v1::Padding> OnnxImporter::PadFor(const Window& window, const Onn
   }
   if (valid) return v1::VALID;
   if (same) return v1::SAME;
-  if (x.dims.size() != 3) return Lacks("its pads are neither none nor those of TensorFlow's SAME, and sequences cannot be padded by a layer of their own");
-  if (!zeros_do) return Lacks("its pads are not those of TensorFlow's SAME, and zeros in their place would change what it computes");
+  if (x.dims.size() != 3)
+    return Lacks(
+        "its pads are neither none nor those of TensorFlow's SAME, and sequences cannot be padded by a layer of their "
+        "own");
+  if (!zeros_do)
+    return Lacks("its pads are not those of TensorFlow's SAME, and zeros in their place would change what it computes");
   v1::Layer pad;
   for (const int64_t n : {window.pad_begin[0], window.pad_end[0], window.pad_begin[1], window.pad_end[1]}) {
     pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));
@@ -105,21 +113,25 @@ absl::Status OnnxImporter::Conv() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor weight, ConstantOf(1, "weight"));
   const size_t rank = weight.dims.size();
   if (weight.whole || (rank != 3 && rank != 4) || x.dims.size() != rank - 1) {
-    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims), "; weights [out,in,h,w] on pictures and [out,in,w] on sequences are read");
+    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
+                 "; weights [out,in,h,w] on pictures and [out,in,w] on sequences are read");
   }
   OnnxAttributes attributes(*node_);
   const int64_t groups = attributes.Int("group", 1), out = weight.dims[0], in = x.dims[0];
   const Shape kernel(weight.dims.begin() + 2, weight.dims.end());
   const std::vector<int64_t> given = attributes.Ints("kernel_shape");
-  if (!given.empty() && given != kernel) return Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
+  if (!given.empty() && given != kernel)
+    return Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
   Window w;
   CAIRN_RETURN_IF_ERROR(ReadWindow(&attributes, kernel, x, &w));
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (groups < 1 || groups > in || out < 1 || weight.dims[1] < 1 || weight.dims[1] * groups != in || out % groups != 0) {
+  if (groups < 1 || groups > in || out < 1 || weight.dims[1] < 1 || weight.dims[1] * groups != in ||
+      out % groups != 0) {
     return Bad("weight ", ToString(weight.dims), " and group ", groups, " do not fit an input of ", in, " channels");
   }
   const bool depthwise = groups == in && in > 1;
-  if (groups != 1 && !(depthwise && rank == 4)) return Lacks("group ", groups, " of ", in, " channels; 1, and for pictures one for each channel, are read");
+  if (groups != 1 && !(depthwise && rank == 4))
+    return Lacks("group ", groups, " of ", in, " channels; 1, and for pictures one for each channel, are read");
   std::vector<float> bias;
   if (HasInput(2)) {
     CAIRN_ASSIGN_OR_RETURN(bias, FloatsOf(2, "bias", out));
@@ -140,7 +152,9 @@ absl::Status OnnxImporter::Conv() {
     kind = LayerKind::kDepthwiseConv2D;
     fill(layer.mutable_depthwise_conv2d());
     layer.mutable_depthwise_conv2d()->set_depth_multiplier(static_cast<int32_t>(out / in));
-    variables.push_back({"kernel", {kernel[0], kernel[1], in, out / in}, InOrder(weight.floats, {in, out / in, kernel[0], kernel[1]}, {2, 3, 0, 1})});
+    variables.push_back({"kernel",
+                         {kernel[0], kernel[1], in, out / in},
+                         InOrder(weight.floats, {in, out / in, kernel[0], kernel[1]}, {2, 3, 0, 1})});
   } else if (rank == 4) {
     kind = LayerKind::kConv2D;
     fill(layer.mutable_conv2d());
@@ -168,15 +182,19 @@ absl::Status OnnxImporter::Conv() {
 absl::Status OnnxImporter::ConvTranspose() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
   CAIRN_ASSIGN_OR_RETURN(const OnnxTensor weight, ConstantOf(1, "weight"));
-  if (weight.whole || weight.dims.size() != 4 || x.dims.size() != 3 || weight.dims[0] != x.dims[0] || weight.dims[1] < 1) {
-    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims), "; weights [in,out,h,w] on pictures are read");
+  if (weight.whole || weight.dims.size() != 4 || x.dims.size() != 3 || weight.dims[0] != x.dims[0] ||
+      weight.dims[1] < 1) {
+    return Lacks("weight ", ToString(weight.dims), " on an input ", ToString(x.dims),
+                 "; weights [in,out,h,w] on pictures are read");
   }
   OnnxAttributes attributes(*node_);
   attributes.Only("group", 1, "Cairn's have one group");
   const Shape kernel(weight.dims.begin() + 2, weight.dims.end());
   const std::vector<int64_t> given = attributes.Ints("kernel_shape"), beyond = attributes.Ints("output_padding");
-  if (!given.empty() && given != kernel) return Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
-  if (!beyond.empty() && beyond.size() != 2) return Bad("attribute \"output_padding\" has ", beyond.size(), " numbers; 2 are needed");
+  if (!given.empty() && given != kernel)
+    return Bad("kernel_shape is ", ToString(given), ", its weight ", ToString(weight.dims));
+  if (!beyond.empty() && beyond.size() != 2)
+    return Bad("attribute \"output_padding\" has ", beyond.size(), " numbers; 2 are needed");
   Window w;
   CAIRN_RETURN_IF_ERROR(ReadWindow(&attributes, kernel, x, &w));
   if (attributes.Text("auto_pad", "NOTSET") != "NOTSET") return Lacks("attribute \"auto_pad\"; give pads");
@@ -204,7 +222,8 @@ absl::Status OnnxImporter::ConvTranspose() {
   conv->set_use_bias(!bias.empty());
   SetPair(w.kernel, conv->mutable_kernel_size());
   SetPair(w.strides, conv->mutable_strides());
-  std::vector<OnnxVariable> variables = {{"kernel", {kernel[0], kernel[1], out, x.dims[0]}, InOrder(weight.floats, weight.dims, {2, 3, 1, 0})}};
+  std::vector<OnnxVariable> variables = {
+      {"kernel", {kernel[0], kernel[1], out, x.dims[0]}, InOrder(weight.floats, weight.dims, {2, 3, 1, 0})}};
   if (!bias.empty()) variables.push_back({"bias", {out}, std::move(bias)});
   CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kConv2DTranspose, layer, {from}, std::move(variables), 1));
   open_[node_->output(0)] = id;
@@ -228,30 +247,28 @@ bool OnnxImporter::NotNegative(int layer) const {
         case v1::RELU6:
         case v1::SIGMOID:
         case v1::SOFTMAX:
-        case v1::SOFTPLUS:
-          return true;
-        default:
-          return false;
+        case v1::SOFTPLUS: return true;
+        default: return false;
       }
     case LayerKind::kMaxPooling2D:
     case LayerKind::kAveragePooling2D:
     case LayerKind::kZeroPadding2D:
     case LayerKind::kPermute:
     case LayerKind::kReshape:
-    case LayerKind::kDropout:
-      return NotNegative(input(0));
-    default:
-      return false;
+    case LayerKind::kDropout: return NotNegative(input(0));
+    default: return false;
   }
 }
 
 absl::Status OnnxImporter::Pool() {
   const bool max = node_->op_type() == "MaxPool";
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
-  if (x.dims.size() != 2 && x.dims.size() != 3) return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
+  if (x.dims.size() != 2 && x.dims.size() != 3)
+    return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
   OnnxAttributes attributes(*node_);
   const std::vector<int64_t> kernel = attributes.Ints("kernel_shape");
-  if (kernel.size() != x.dims.size() - 1) return Bad("attribute \"kernel_shape\" has ", kernel.size(), " numbers; ", x.dims.size() - 1, " are needed");
+  if (kernel.size() != x.dims.size() - 1)
+    return Bad("attribute \"kernel_shape\" has ", kernel.size(), " numbers; ", x.dims.size() - 1, " are needed");
   Window w;
   CAIRN_RETURN_IF_ERROR(ReadWindow(&attributes, kernel, x, &w));
   const bool ceil = attributes.Int("ceil_mode", 0) != 0;
@@ -272,7 +289,8 @@ absl::Status OnnxImporter::Pool() {
   if (counts_pads && padded) {  // the pads' zeros are averaged too: a layer makes them
     if (x.dims.size() != 3) return Lacks("count_include_pad on a sequence");
     v1::Layer pad;
-    for (const int64_t n : {w.pad_begin[0], w.pad_end[0], w.pad_begin[1], w.pad_end[1]}) pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));
+    for (const int64_t n : {w.pad_begin[0], w.pad_end[0], w.pad_begin[1], w.pad_end[1]})
+      pad.mutable_zero_padding2d()->add_padding(static_cast<int32_t>(n));
     CAIRN_ASSIGN_OR_RETURN(from, AddLayer(LayerKind::kZeroPadding2D, pad, {from}));
   } else {
     CAIRN_ASSIGN_OR_RETURN(padding, PadFor(w, x, max && NotNegative(from), &from));
@@ -301,7 +319,8 @@ absl::Status OnnxImporter::Pool() {
 absl::Status OnnxImporter::GlobalPool() {
   CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(0));
   CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
-  if (x.dims.size() != 2 && x.dims.size() != 3) return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
+  if (x.dims.size() != 2 && x.dims.size() != 3)
+    return Lacks("on an input ", ToString(x.dims), "; pictures and sequences are pooled");
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceChannelsLast(x));
   const bool picture = x.dims.size() == 3;
   Shape ones(x.dims.size(), 1);
@@ -310,7 +329,8 @@ absl::Status OnnxImporter::GlobalPool() {
   LayerKind kind;
   if (node_->op_type() == "GlobalAveragePool") {
     kind = picture ? LayerKind::kGlobalAveragePooling2D : LayerKind::kGlobalAveragePooling1D;
-    picture ? static_cast<void>(layer.mutable_global_average_pooling2d()) : static_cast<void>(layer.mutable_global_average_pooling1d());
+    picture ? static_cast<void>(layer.mutable_global_average_pooling2d())
+            : static_cast<void>(layer.mutable_global_average_pooling1d());
   } else if (picture) {
     kind = LayerKind::kMaxPooling2D;
     SetPair({x.dims[1], x.dims[2]}, layer.mutable_max_pooling2d()->mutable_pool_size());
@@ -340,7 +360,9 @@ absl::Status OnnxImporter::ReduceMean() {
     axes.insert(a);
   }
   const size_t rank = x.dims.size();
-  if ((rank != 2 && rank != 3) || axes.size() != rank - 1) return Lacks("over ", axes.size(), " axes of its input ", ToString(x.dims), "; all but the batch and one axis are averaged here");
+  if ((rank != 2 && rank != 3) || axes.size() != rank - 1)
+    return Lacks("over ", axes.size(), " axes of its input ", ToString(x.dims),
+                 "; all but the batch and one axis are averaged here");
   int left = 0;
   while (axes.contains(left)) ++left;
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceInOrder(x, AxisLast(rank, left)));
@@ -350,7 +372,9 @@ absl::Status OnnxImporter::ReduceMean() {
   } else {
     layer.mutable_global_average_pooling1d();
   }
-  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(rank == 3 ? LayerKind::kGlobalAveragePooling2D : LayerKind::kGlobalAveragePooling1D, layer, {from}));
+  CAIRN_ASSIGN_OR_RETURN(
+      const int id,
+      AddLayer(rank == 3 ? LayerKind::kGlobalAveragePooling2D : LayerKind::kGlobalAveragePooling1D, layer, {from}));
   OnnxView mean = OnnxView::Of(id, LayerShape(id));
   if (keep) {
     Shape dims(rank, 1);
@@ -368,7 +392,8 @@ absl::Status OnnxImporter::Pad() {
   std::vector<int64_t> pads = attributes.Ints("pads");
   float value = attributes.Float("value", 0);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
-  if (mode != "constant") return Lacks("attribute \"mode\" is \"", absl::CEscape(mode.substr(0, 64)), "\"; Cairn pads with zeros");
+  if (mode != "constant")
+    return Lacks("attribute \"mode\" is \"", absl::CEscape(mode.substr(0, 64)), "\"; Cairn pads with zeros");
   if (HasInput(1)) {
     CAIRN_ASSIGN_OR_RETURN(pads, IntsOf(1, "pads"));
   }
@@ -378,7 +403,8 @@ absl::Status OnnxImporter::Pad() {
   }
   if (HasInput(3)) return Lacks("its axes (input 3); give pads for all of them");
   if (value != 0) return Lacks("it pads with ", value, "; Cairn pads with zeros");
-  if (pads.size() != 2 * (x.dims.size() + 1)) return Bad(pads.size(), " pads for an input of ", x.dims.size() + 1, " dimensions, batch included");
+  if (pads.size() != 2 * (x.dims.size() + 1))
+    return Bad(pads.size(), " pads for an input of ", x.dims.size() + 1, " dimensions, batch included");
   for (const int64_t pad : pads) {
     if (pad < 0 || pad > kWindowMax) return Lacks("a pad of ", pad, "; 0 .. ", kWindowMax, " can be");
   }
@@ -417,13 +443,16 @@ absl::Status OnnxImporter::Resize() {
   const std::string places = attributes.Text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
   const std::string rounds = attributes.Text("nearest_mode", old ? "floor" : "round_prefer_floor");
   attributes.Only("antialias", 0, "Cairn does not smooth");
-  for (const char* name : {"cubic_coeff_a", "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy"}) attributes.Ignore(name);
+  for (const char* name : {"cubic_coeff_a", "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy"})
+    attributes.Ignore(name);
   CAIRN_RETURN_IF_ERROR(attributes.Finish());
   const bool half = places == "half_pixel" || places == "pytorch_half_pixel";
-  const bool nearest = mode == "nearest" && (half ? rounds == "round_prefer_floor" || rounds == "round_prefer_ceil" : places == "asymmetric" && rounds == "floor");
+  const bool nearest = mode == "nearest" && (half ? rounds == "round_prefer_floor" || rounds == "round_prefer_ceil"
+                                                  : places == "asymmetric" && rounds == "floor");
   const bool linear = mode == "linear" && half;
   if (!nearest && !linear) {
-    return Lacks("mode ", absl::CEscape(mode.substr(0, 64)), " with coordinates ", absl::CEscape(places.substr(0, 64)), " (", absl::CEscape(rounds.substr(0, 64)),
+    return Lacks("mode ", absl::CEscape(mode.substr(0, 64)), " with coordinates ", absl::CEscape(places.substr(0, 64)),
+                 " (", absl::CEscape(rounds.substr(0, 64)),
                  "); nearest and linear by half pixels, and nearest by asymmetric ones rounded down, are read");
   }
   std::vector<double> scales;
@@ -442,13 +471,16 @@ absl::Status OnnxImporter::Resize() {
     if (scales[static_cast<size_t>(axis) + 1] == 1 && (axis != 1 || channels < 0)) channels = axis;
   }
   for (const double scale : scales) {
-    if (!(scale >= 1 && scale <= 1024 && scale == std::floor(scale))) return Lacks("a factor of ", scale, "; whole ones up to 1024 are read");
+    if (!(scale >= 1 && scale <= 1024 && scale == std::floor(scale)))
+      return Lacks("a factor of ", scale, "; whole ones up to 1024 are read");
   }
   if (channels != 0 && channels != 2) return Lacks("it resizes the channels of its input ", ToString(x.dims));
   const std::vector<int> order = AxisLast(3, channels);
   CAIRN_ASSIGN_OR_RETURN(const int from, PlaceInOrder(x, order));
   v1::Layer layer;
-  for (int i = 0; i < 2; ++i) layer.mutable_up_sampling2d()->add_size(static_cast<int32_t>(scales[static_cast<size_t>(order[static_cast<size_t>(i)]) + 1]));
+  for (int i = 0; i < 2; ++i)
+    layer.mutable_up_sampling2d()->add_size(
+        static_cast<int32_t>(scales[static_cast<size_t>(order[static_cast<size_t>(i)]) + 1]));
   layer.mutable_up_sampling2d()->set_interpolation(linear ? v1::UpSampling2D::BILINEAR : v1::UpSampling2D::NEAREST);
   CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kUpSampling2D, layer, {from}));
   SetView(OnnxView::Of(id, LayerShape(id), order));

@@ -14,41 +14,33 @@ using Type = onnx::TensorProto;
 
 template <typename... Args>
 absl::Status Bad(const onnx::TensorProto& tensor, const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat("tensor \"", absl::CEscape(tensor.name().substr(0, 128)), "\": ", args...));
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"", absl::CEscape(tensor.name().substr(0, 128)), "\": ", args...));
 }
 
 // Bytes of a number in raw_data; 0: a type that no model here needs.
 size_t SizeOf(int type) {
   switch (type) {
     case Type::FLOAT:
-    case Type::INT32:
-      return 4;
+    case Type::INT32: return 4;
     case Type::DOUBLE:
-    case Type::INT64:
-      return 8;
+    case Type::INT64: return 8;
     case Type::FLOAT16:
-    case Type::BFLOAT16:
-      return 2;
+    case Type::BFLOAT16: return 2;
     case Type::BOOL:
     case Type::UINT8:
-    case Type::INT8:
-      return 1;
-    default:
-      return 0;
+    case Type::INT8: return 1;
+    default: return 0;
   }
 }
 
 // Numbers in the field that is the type's where raw_data is empty.
 int TypedCount(const onnx::TensorProto& tensor) {
   switch (tensor.data_type()) {
-    case Type::FLOAT:
-      return tensor.float_data_size();
-    case Type::DOUBLE:
-      return tensor.double_data_size();
-    case Type::INT64:
-      return tensor.int64_data_size();
-    default:
-      return tensor.int32_data_size();
+    case Type::FLOAT: return tensor.float_data_size();
+    case Type::DOUBLE: return tensor.double_data_size();
+    case Type::INT64: return tensor.int64_data_size();
+    default: return tensor.int32_data_size();
   }
 }
 
@@ -81,8 +73,10 @@ absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor) {
   const size_t size = SizeOf(tensor.data_type());
   if (size == 0) {
     const auto type = static_cast<Type::DataType>(tensor.data_type());
-    return Bad(tensor, "its numbers are of type ", Type::DataType_IsValid(tensor.data_type()) ? Type::DataType_Name(type) : absl::StrCat(tensor.data_type()),
-               "; floats, doubles, 16-bit floats and whole numbers of 8, 32 and 64 bits are read");
+    return Bad(
+        tensor, "its numbers are of type ",
+        Type::DataType_IsValid(tensor.data_type()) ? Type::DataType_Name(type) : absl::StrCat(tensor.data_type()),
+        "; floats, doubles, 16-bit floats and whole numbers of 8, 32 and 64 bits are read");
   }
   int64_t count = 1;
   for (const int64_t dim : tensor.dims()) {
@@ -94,7 +88,8 @@ absl::Status CheckOnnxTensor(const onnx::TensorProto& tensor) {
   const Shape dims(tensor.dims().begin(), tensor.dims().end());
   if (tensor.has_raw_data()) {
     if (tensor.raw_data().size() != static_cast<size_t>(count) * size) {
-      return Bad(tensor, "shape ", ToString(dims), " needs ", static_cast<size_t>(count) * size, " bytes, the file has ", tensor.raw_data().size());
+      return Bad(tensor, "shape ", ToString(dims), " needs ", static_cast<size_t>(count) * size,
+                 " bytes, the file has ", tensor.raw_data().size());
     }
   } else if (TypedCount(tensor) != count) {
     return Bad(tensor, "shape ", ToString(dims), " needs ", count, " numbers, the file has ", TypedCount(tensor));
@@ -113,19 +108,18 @@ OnnxTensor ReadOnnxTensor(const onnx::TensorProto& tensor) {
   };
   switch (tensor.data_type()) {
     case Type::FLOAT:
-      read.floats = raw ? FromRaw<float, float>(bytes) : std::vector<float>(tensor.float_data().begin(), tensor.float_data().end());
+      read.floats = raw ? FromRaw<float, float>(bytes)
+                        : std::vector<float>(tensor.float_data().begin(), tensor.float_data().end());
       return read;
     case Type::DOUBLE:
-      read.floats = raw ? FromRaw<double, float>(bytes) : std::vector<float>(tensor.double_data().begin(), tensor.double_data().end());
+      read.floats = raw ? FromRaw<double, float>(bytes)
+                        : std::vector<float>(tensor.double_data().begin(), tensor.double_data().end());
       return read;
-    case Type::FLOAT16:
-      read.floats = FromHalves(halves(), v1::FLOAT16);
-      return read;
-    case Type::BFLOAT16:
-      read.floats = FromHalves(halves(), v1::BFLOAT16);
-      return read;
+    case Type::FLOAT16: read.floats = FromHalves(halves(), v1::FLOAT16); return read;
+    case Type::BFLOAT16: read.floats = FromHalves(halves(), v1::BFLOAT16); return read;
     case Type::INT64:
-      read.ints = raw ? FromRaw<int64_t, int64_t>(bytes) : std::vector<int64_t>(tensor.int64_data().begin(), tensor.int64_data().end());
+      read.ints = raw ? FromRaw<int64_t, int64_t>(bytes)
+                      : std::vector<int64_t>(tensor.int64_data().begin(), tensor.int64_data().end());
       break;
     case Type::INT32:
       read.ints = raw ? FromRaw<int32_t, int64_t>(bytes) : std::vector<int64_t>(narrow.begin(), narrow.end());

@@ -1,5 +1,5 @@
-// Constants of an ONNX file. Nothing is believed: sizes are checked before they are used, and data that lie in other files
-// are refused.
+// Constants of an ONNX file. Nothing is believed: sizes are checked before they are used, and data that lie in other
+// files are refused.
 //
 // Pure functions.
 #pragma once
@@ -15,8 +15,8 @@ namespace cairn {
 
 struct OnnxTensor {
   Shape dims;
-  bool whole = false;           // ints rather than floats
-  std::vector<float> floats;    // NumElements(dims)
+  bool whole = false;         // ints rather than floats
+  std::vector<float> floats;  // NumElements(dims)
   std::vector<int64_t> ints;
 };
 

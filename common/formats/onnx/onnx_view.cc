@@ -42,7 +42,9 @@ std::optional<OnnxView> OnnxView::Transposed(const std::vector<int>& order) cons
   // The pieces in the grid's order: by grid axis, those of one axis as they came.
   const int count = static_cast<int>(pieces.size());
   std::vector<int> by_grid = SameOrder(pieces.size()), new_place(pieces.size());
-  std::stable_sort(by_grid.begin(), by_grid.end(), [&](int a, int b) { return grid_axis_of[static_cast<size_t>(a)] < grid_axis_of[static_cast<size_t>(b)]; });
+  std::stable_sort(by_grid.begin(), by_grid.end(), [&](int a, int b) {
+    return grid_axis_of[static_cast<size_t>(a)] < grid_axis_of[static_cast<size_t>(b)];
+  });
   OnnxView view;
   view.layer = layer;
   for (int i = 0; i < count; ++i) {
@@ -78,7 +80,8 @@ OnnxView OnnxView::Simplified() const {
     }
   }
   std::vector<int> order = SameOrder(runs.size());
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return runs[static_cast<size_t>(a)].first < runs[static_cast<size_t>(b)].first; });
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return runs[static_cast<size_t>(a)].first < runs[static_cast<size_t>(b)].first; });
   for (const int run : order) view.grid.push_back(runs[static_cast<size_t>(run)].second);
   view.axes = InverseOrder(order);
   return view;

@@ -45,7 +45,9 @@ void OnnxWriter::Ints(const char* name, const std::vector<int64_t>& values) {
 
 void OnnxWriter::Float(const char* name, float value) { Attribute(name, onnx::AttributeProto::FLOAT)->set_f(value); }
 
-void OnnxWriter::Text(const char* name, const char* value) { Attribute(name, onnx::AttributeProto::STRING)->set_s(value); }
+void OnnxWriter::Text(const char* name, const char* value) {
+  Attribute(name, onnx::AttributeProto::STRING)->set_s(value);
+}
 
 std::string OnnxWriter::Numbers(const char* name, const Shape& dims, const std::vector<float>& values) {
   onnx::TensorProto* tensor = out_->add_initializer();
@@ -63,7 +65,8 @@ std::string OnnxWriter::Whole(const char* name, const std::vector<int64_t>& valu
   return tensor->name();
 }
 
-std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, const std::vector<int>& axes, const Shape& dims) {
+std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, const std::vector<int>& axes,
+                                   const Shape& dims) {
   for (const int id : node.variables) {
     const Variable& v = graph_.variables()[static_cast<size_t>(id)];
     if (v.name != absl::StrCat(node.name, "/", name)) continue;

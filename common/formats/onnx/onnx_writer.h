@@ -1,5 +1,5 @@
-// OnnxWriter: an ONNX graph in the making: operators, constants, variables, and for each layer of Cairn's graph the value
-// that holds its output.
+// OnnxWriter: an ONNX graph in the making: operators, constants, variables, and for each layer of Cairn's graph the
+// value that holds its output.
 //
 // Pictures and sequences have their channels last in Cairn and first in ONNX's convolutions. Each output is kept in the
 // order in which its operator gave it; the other one is made where it is asked for, by one Transpose, once.
@@ -96,7 +96,8 @@ class OnnxWriter {
   void Concatenate(const Node& node);
   void Multiply(const Node& node);
   void Attend(const Node& node);
-  std::string Project(const Node& node, const char* which, const std::string& value, int64_t in, int64_t heads, int64_t size);
+  std::string Project(const Node& node, const char* which, const std::string& value, int64_t in, int64_t heads,
+                      int64_t size);
   std::string ScaleAndCenter(const Node& node, std::string value, const Shape& dims);
   std::string Activate(const Node& node, const std::string& value, Channels channels);
   void Finish(const Node& node, const std::string& value, Channels channels);  // with its activation

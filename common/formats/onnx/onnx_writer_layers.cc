@@ -24,46 +24,29 @@ void OnnxWriter::WriteGraph() {
 
 void OnnxWriter::WriteLayer(const Node& node) {
   switch (node.kind) {
-    case LayerKind::kInput:
-      return WriteInput(node);
-    case LayerKind::kRescaling:
-      return Rescale(node);
+    case LayerKind::kInput: return WriteInput(node);
+    case LayerKind::kRescaling: return Rescale(node);
     case LayerKind::kConv1D:
     case LayerKind::kConv2D:
-    case LayerKind::kDepthwiseConv2D:
-      return Convolve(node);
-    case LayerKind::kSeparableConv2D:
-      return Separable(node);
-    case LayerKind::kConv2DTranspose:
-      return Transposed(node);
-    case LayerKind::kBatchNormalization:
-      return Normalize(node);
-    case LayerKind::kLayerNormalization:
-      return NormalizeLayer(node);
-    case LayerKind::kGroupNormalization:
-      return NormalizeGroups(node);
+    case LayerKind::kDepthwiseConv2D: return Convolve(node);
+    case LayerKind::kSeparableConv2D: return Separable(node);
+    case LayerKind::kConv2DTranspose: return Transposed(node);
+    case LayerKind::kBatchNormalization: return Normalize(node);
+    case LayerKind::kLayerNormalization: return NormalizeLayer(node);
+    case LayerKind::kGroupNormalization: return NormalizeGroups(node);
     case LayerKind::kMaxPooling1D:
-    case LayerKind::kMaxPooling2D:
-      return Pool(node, /*max=*/true);
+    case LayerKind::kMaxPooling2D: return Pool(node, /*max=*/true);
     case LayerKind::kAveragePooling1D:
-    case LayerKind::kAveragePooling2D:
-      return Pool(node, /*max=*/false);
+    case LayerKind::kAveragePooling2D: return Pool(node, /*max=*/false);
     case LayerKind::kGlobalAveragePooling1D:
-    case LayerKind::kGlobalAveragePooling2D:
-      return PoolAll(node);
-    case LayerKind::kZeroPadding2D:
-      return Pad(node);
-    case LayerKind::kUpSampling2D:
-      return UpSample(node);
-    case LayerKind::kDense:
-      return Dense(node);
-    case LayerKind::kEmbedding:
-      return Embed(node);
-    case LayerKind::kActivation:
-      return Finish(node, In(node, 0, Has(node, 0)), Has(node, 0));
+    case LayerKind::kGlobalAveragePooling2D: return PoolAll(node);
+    case LayerKind::kZeroPadding2D: return Pad(node);
+    case LayerKind::kUpSampling2D: return UpSample(node);
+    case LayerKind::kDense: return Dense(node);
+    case LayerKind::kEmbedding: return Embed(node);
+    case LayerKind::kActivation: return Finish(node, In(node, 0, Has(node, 0)), Has(node, 0));
     case LayerKind::kDropout:
-    case LayerKind::kSpatialDropout2D:
-      return SetOutput(node, In(node, 0, Has(node, 0)), Has(node, 0));
+    case LayerKind::kSpatialDropout2D: return SetOutput(node, In(node, 0, Has(node, 0)), Has(node, 0));
     case LayerKind::kFlatten:
     case LayerKind::kReshape:
       return SetOutput(node, Reshape(In(node, 0, Channels::kLast), node.output), Channels::kLast);
@@ -71,21 +54,16 @@ void OnnxWriter::WriteLayer(const Node& node) {
       std::vector<int64_t> axes = {0};
       for (const int32_t dim : node.layer.permute().dims()) axes.push_back(dim);
       // onnxruntime takes a transposition that moves nothing before a Gemm for one that does.
-      if (std::is_sorted(axes.begin(), axes.end())) return SetOutput(node, In(node, 0, Channels::kLast), Channels::kLast);
+      if (std::is_sorted(axes.begin(), axes.end()))
+        return SetOutput(node, In(node, 0, Channels::kLast), Channels::kLast);
       return SetOutput(node, Transpose(In(node, 0, Channels::kLast), axes), Channels::kLast);
     }
-    case LayerKind::kAdd:
-      return Join(node, "Add", "Sum");
-    case LayerKind::kAverage:
-      return Join(node, "Mean", "Mean");
-    case LayerKind::kMaximum:
-      return Join(node, "Max", "Max");
-    case LayerKind::kConcatenate:
-      return Concatenate(node);
-    case LayerKind::kMultiply:
-      return Multiply(node);
-    case LayerKind::kMultiHeadAttention:
-      return Attend(node);
+    case LayerKind::kAdd: return Join(node, "Add", "Sum");
+    case LayerKind::kAverage: return Join(node, "Mean", "Mean");
+    case LayerKind::kMaximum: return Join(node, "Max", "Max");
+    case LayerKind::kConcatenate: return Concatenate(node);
+    case LayerKind::kMultiply: return Multiply(node);
+    case LayerKind::kMultiHeadAttention: return Attend(node);
   }
 }
 
@@ -95,10 +73,8 @@ void OnnxWriter::Finish(const Node& node, const std::string& value, Channels cha
 
 std::string OnnxWriter::Activate(const Node& node, const std::string& value, Channels channels) {
   switch (node.activation) {
-    case v1::RELU:
-      return Op("Relu", {value});
-    case v1::RELU6:
-      return Op("Clip", {value, Scalar("zero", 0), Scalar("six", 6)});
+    case v1::RELU: return Op("Relu", {value});
+    case v1::RELU6: return Op("Clip", {value, Scalar("zero", 0), Scalar("six", 6)});
     case v1::LEAKY_RELU: {
       const std::string y = Op("LeakyRelu", {value});
       Float("alpha", node.negative_slope);
@@ -109,14 +85,10 @@ std::string OnnxWriter::Activate(const Node& node, const std::string& value, Cha
       Float("alpha", node.alpha);
       return y;
     }
-    case v1::SIGMOID:
-      return Op("Sigmoid", {value});
-    case v1::TANH:
-      return Op("Tanh", {value});
-    case v1::SOFTPLUS:
-      return Op("Softplus", {value});
-    case v1::SILU:
-      return Op("Mul", {value, Op("Sigmoid", {value})});
+    case v1::SIGMOID: return Op("Sigmoid", {value});
+    case v1::TANH: return Op("Tanh", {value});
+    case v1::SOFTPLUS: return Op("Softplus", {value});
+    case v1::SILU: return Op("Mul", {value, Op("Sigmoid", {value})});
     case v1::SOFTMAX: {
       const std::string y = Op("Softmax", {value});
       Int("axis", channels == Channels::kFirst && node.output.size() > 1 ? 1 : -1);
@@ -128,11 +100,11 @@ std::string OnnxWriter::Activate(const Node& node, const std::string& value, Cha
     }
     case v1::GELU_TANH: {
       const std::string cube = Op("Mul", {Op("Pow", {value, Scalar("three", 3)}), Scalar("gelu_cubic", 0.044715f)});
-      const std::string inner = Op("Mul", {Op("Add", {value, cube}), Scalar("sqrt_2_pi", static_cast<float>(std::sqrt(2 / M_PI)))});
+      const std::string inner =
+          Op("Mul", {Op("Add", {value, cube}), Scalar("sqrt_2_pi", static_cast<float>(std::sqrt(2 / M_PI)))});
       return Op("Mul", {Op("Mul", {value, Op("Add", {Op("Tanh", {inner}), Scalar("one", 1)})}), Scalar("half", 0.5f)});
     }
-    default:
-      return value;
+    default: return value;
   }
 }
 
@@ -148,7 +120,9 @@ void OnnxWriter::Rescale(const Node& node) {
 
 void OnnxWriter::Window(const Node& node, bool dilations) {
   const cairn::Window& w = node.window;
-  const auto pair = [&](const int64_t (&p)[2]) { return IsPicture(node) ? std::vector<int64_t>{p[0], p[1]} : std::vector<int64_t>{p[1]}; };
+  const auto pair = [&](const int64_t(&p)[2]) {
+    return IsPicture(node) ? std::vector<int64_t>{p[0], p[1]} : std::vector<int64_t>{p[1]};
+  };
   Ints("kernel_shape", pair(w.kernel));
   Ints("strides", pair(w.strides));
   if (dilations) Ints("dilations", pair(w.dilation));
@@ -194,12 +168,14 @@ void OnnxWriter::Separable(const Node& node) {
 // output goes on behind the last window.
 void OnnxWriter::Transposed(const Node& node) {
   const cairn::Window& w = node.window;
-  Names inputs = {In(node, 0, Channels::kFirst),
-                  VariableOf(node, "kernel", {3, 2, 0, 1}, {ShapeOf(node, 0).back(), node.output[2], w.kernel[0], w.kernel[1]})};
+  Names inputs = {
+      In(node, 0, Channels::kFirst),
+      VariableOf(node, "kernel", {3, 2, 0, 1}, {ShapeOf(node, 0).back(), node.output[2], w.kernel[0], w.kernel[1]})};
   if (const std::string bias = VariableOf(node, "bias"); !bias.empty()) inputs.push_back(bias);
   const std::string y = Op("ConvTranspose", inputs);
   Window(node, /*dilations=*/false);
-  Ints("output_padding", {std::max<int64_t>(0, w.strides[0] - w.kernel[0]), std::max<int64_t>(0, w.strides[1] - w.kernel[1])});
+  Ints("output_padding",
+       {std::max<int64_t>(0, w.strides[0] - w.kernel[0]), std::max<int64_t>(0, w.strides[1] - w.kernel[1])});
   Finish(node, y, Channels::kFirst);
 }
 
@@ -234,7 +210,8 @@ void OnnxWriter::Pad(const Node& node) {
 void OnnxWriter::UpSample(const Node& node) {
   const v1::UpSampling2D& up = node.layer.up_sampling2d();
   const std::string x = In(node, 0, Channels::kFirst);
-  const std::string scales = Numbers("scales", {4}, {1, 1, static_cast<float>(up.size(0)), static_cast<float>(up.size(1))});
+  const std::string scales =
+      Numbers("scales", {4}, {1, 1, static_cast<float>(up.size(0)), static_cast<float>(up.size(1))});
   const std::string y = Op("Resize", {x, "", scales});
   if (up.interpolation() == v1::UpSampling2D::BILINEAR) {
     Text("mode", "linear");
@@ -352,7 +329,8 @@ void OnnxWriter::Multiply(const Node& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     std::string factor = In(node, i, channels);
     std::vector<int64_t> axes;
-    for (size_t axis = ShapeOf(node, i).size(); axis < rank; ++axis) axes.push_back(static_cast<int64_t>(axes.size()) + 1);
+    for (size_t axis = ShapeOf(node, i).size(); axis < rank; ++axis)
+      axes.push_back(static_cast<int64_t>(axes.size()) + 1);
     if (!axes.empty()) factor = Op("Unsqueeze", {factor, Whole("axes", axes)});
     product = product.empty() ? factor : Op("Mul", {product, factor});
   }
@@ -360,7 +338,8 @@ void OnnxWriter::Multiply(const Node& node) {
 }
 
 // [steps, in] to [steps, heads * size].
-std::string OnnxWriter::Project(const Node& node, const char* which, const std::string& value, int64_t in, int64_t heads, int64_t size) {
+std::string OnnxWriter::Project(const Node& node, const char* which, const std::string& value, int64_t in,
+                                int64_t heads, int64_t size) {
   const std::string kernel = VariableOf(node, absl::StrCat(which, "/kernel"), {0, 1, 2}, {in, heads * size});
   const std::string bias = VariableOf(node, absl::StrCat(which, "/bias"), {0, 1}, {heads * size});
   const std::string y = Op("MatMul", {value, kernel});
@@ -373,7 +352,8 @@ void OnnxWriter::Attend(const Node& node) {
   const size_t key_input = node.inputs.size() > 2 ? 2 : 1;
   const int64_t heads = mha.num_heads(), key_dim = mha.key_dim(), value_dim = mha.value_dim();
   const int64_t steps = ShapeOf(node, 0)[0], keys = ShapeOf(node, 1)[0], features = ShapeOf(node, 0)[1];
-  const auto by_head = [&](const char* which, size_t input, int64_t rows, int64_t size, const std::vector<int64_t>& axes) {
+  const auto by_head = [&](const char* which, size_t input, int64_t rows, int64_t size,
+                           const std::vector<int64_t>& axes) {
     const std::string y = Project(node, which, In(node, input, Channels::kLast), ShapeOf(node, input)[1], heads, size);
     return Transpose(Reshape(y, {rows, heads, size}), axes);
   };
@@ -381,7 +361,8 @@ void OnnxWriter::Attend(const Node& node) {
   const std::string key = by_head("key", key_input, keys, key_dim, {0, 2, 3, 1});
   const std::string value = by_head("value", 1, keys, value_dim, {0, 2, 1, 3});
   std::string scores =
-      Op("MatMul", {Op("Mul", {query, Scalar("scale", static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim))))}), key});
+      Op("MatMul",
+         {Op("Mul", {query, Scalar("scale", static_cast<float>(1 / std::sqrt(static_cast<double>(key_dim))))}), key});
   if (mha.use_causal_mask()) {
     std::vector<float> mask(static_cast<size_t>(steps * keys), 0.0f);
     for (int64_t t = 0; t < steps; ++t) {
@@ -391,8 +372,10 @@ void OnnxWriter::Attend(const Node& node) {
   }
   const std::string weights = Op("Softmax", {scores});
   Int("axis", -1);
-  const std::string joined = Reshape(Transpose(Op("MatMul", {weights, value}), {0, 2, 1, 3}), {steps, heads * value_dim});
-  std::string y = Op("MatMul", {joined, VariableOf(node, "attention_output/kernel", {0, 1, 2}, {heads * value_dim, features})});
+  const std::string joined =
+      Reshape(Transpose(Op("MatMul", {weights, value}), {0, 2, 1, 3}), {steps, heads * value_dim});
+  std::string y =
+      Op("MatMul", {joined, VariableOf(node, "attention_output/kernel", {0, 1, 2}, {heads * value_dim, features})});
   if (const std::string bias = VariableOf(node, "attention_output/bias"); !bias.empty()) y = Op("Add", {y, bias});
   SetOutput(node, y, Channels::kLast);
 }

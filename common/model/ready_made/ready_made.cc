@@ -36,8 +36,9 @@ const std::vector<ReadyMadeInfo>& Infos() {
 
 // In the order of Infos().
 constexpr Entry kEntries[] = {
-    {MakeMlp, false},      {MakeMnistCnn, true}, {MakeLenet, true},          {MakeBeansCnn, true},    {MakeResnet18, true},
-    {MakeResnet34, true},  {MakeResnet50, true}, {MakeTutorialResnet, true}, {MakeMobilenetV2, true}, {MakeVgg16, true},
+    {MakeMlp, false},        {MakeMnistCnn, true}, {MakeLenet, true},    {MakeBeansCnn, true},
+    {MakeResnet18, true},    {MakeResnet34, true}, {MakeResnet50, true}, {MakeTutorialResnet, true},
+    {MakeMobilenetV2, true}, {MakeVgg16, true},
 };
 
 template <typename... Args>
@@ -75,12 +76,14 @@ absl::StatusOr<v1::Model> MakeReadyMade(const v1::ReadyMade& wanted) {
     CAIRN_RETURN_IF_ERROR(CheckShape(info, kEntries[i].pictures, shape));
     const int32_t classes = wanted.has_classes() ? wanted.classes() : info.classes;
     if (classes < 2 || classes > kClassesMax) {
-      return Bad("classes", wanted.classes(), " is outside 2 .. ", kClassesMax, "; use the number of classes of the data");
+      return Bad("classes", wanted.classes(), " is outside 2 .. ", kClassesMax,
+                 "; use the number of classes of the data");
     }
     return kEntries[i].make(shape, classes);
   }
   if (wanted.name().empty()) return Bad("name", "missing; use one of ", names);
-  return Bad("name", "\"", absl::CEscape(wanted.name().substr(0, kShownBytesMax)), "\" is not known; use one of ", names);
+  return Bad("name", "\"", absl::CEscape(wanted.name().substr(0, kShownBytesMax)), "\" is not known; use one of ",
+             names);
 }
 
 }  // namespace cairn

@@ -143,8 +143,8 @@ v1::Model MakeResnet50(const std::vector<int32_t>& input_shape, int32_t classes)
   constexpr int kBlocks[] = {3, 4, 6, 3};
   for (int stage = 0; stage < 4; ++stage) {
     for (int block = 1; block <= kBlocks[stage]; ++block) {
-      BottleneckBlock(w, absl::StrCat("conv", stage + 2, "_block", block), 64 << stage,
-                      block == 1 && stage > 0 ? 2 : 1, block == 1);
+      BottleneckBlock(w, absl::StrCat("conv", stage + 2, "_block", block), 64 << stage, block == 1 && stage > 0 ? 2 : 1,
+                      block == 1);
     }
   }
   w.GlobalAveragePooling2D("avg_pool");
@@ -161,8 +161,7 @@ v1::Model MakeTutorialResnet(const std::vector<int32_t>& input_shape, int32_t cl
   w.MaxPooling2D("pool1", 3, 2, v1::SAME);
   for (int stage = 0; stage < 4; ++stage) {
     for (int block = 1; block <= 2; ++block) {
-      TutorialBlock(w, absl::StrCat("stage", stage + 1, "_block", block), 64 << stage,
-                    stage > 0 && block == 1 ? 2 : 1);
+      TutorialBlock(w, absl::StrCat("stage", stage + 1, "_block", block), 64 << stage, stage > 0 && block == 1 ? 2 : 1);
     }
   }
   w.GlobalAveragePooling2D("avg_pool");

@@ -1,7 +1,6 @@
 // Models of a few layers.
-#include "common/model/ready_made/models.h"
-
 #include "common/model/ready_made/layer_writer.h"
+#include "common/model/ready_made/models.h"
 
 namespace cairn {
 namespace {

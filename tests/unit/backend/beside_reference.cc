@@ -59,7 +59,8 @@ double Distance(absl::Span<const float> x, absl::Span<const float> y) {
   return std::sqrt(sum);
 }
 
-BesideReference::BesideReference(const LayerCase& c, int64_t batch_max, v1::DataType compute, bool tf32) : graph_(CaseGraph(c)) {
+BesideReference::BesideReference(const LayerCase& c, int64_t batch_max, v1::DataType compute, bool tf32)
+    : graph_(CaseGraph(c)) {
   options_.batch_max = batch_max;
   options_.loss = FromText<v1::Loss>(c.loss);
   options_.metrics = {FromText<v1::Metric>("kind: ACCURACY"), FromText<v1::Metric>("kind: MEAN_ABSOLUTE_ERROR")};
@@ -83,14 +84,16 @@ void BesideReference::Make(const Compile& compile) {
 void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
   ASSERT_NE(program_, nullptr);
   const Batch batch = CaseBatch(*graph_, options_.loss, examples, 7);
-  std::vector<float> expected(graph_->space_size()), actual(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> expected(graph_->space_size()),
+      actual(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
   const auto reference = reference_->TrainStep(batch, kInfo, values_, absl::MakeSpan(expected), nullptr);
   ASSERT_TRUE(reference.ok()) << reference.status();
   std::vector<int> announced(graph_->space_size() / 16, 0);
   const auto sums = program_->TrainStep(batch, kInfo, values_, absl::MakeSpan(actual), [&](int64_t begin, int64_t end) {
     EXPECT_EQ(begin % 16, 0);
     EXPECT_EQ(end % 16, 0);
-    for (int64_t i = begin; i < end; ++i) EXPECT_FALSE(std::isnan(actual[i])) << "announced before it was written: " << i;
+    for (int64_t i = begin; i < end; ++i)
+      EXPECT_FALSE(std::isnan(actual[i])) << "announced before it was written: " << i;
     for (int64_t i = begin / 16; i < end / 16; ++i) ++announced[i];
   });
   ASSERT_TRUE(sums.ok()) << sums.status();
@@ -105,9 +108,10 @@ void BesideReference::Training(int64_t examples, const Tolerance& tolerance) {
   }
 }
 
-// How far the reference's own gradient moves when every value and every input moves by a few roundings: each layer rounds anew, and a rounding
-// behind a flat activation is several before it. A maximum of two numbers that round to the same one sends its gradient to either, so that
-// models with max pooling have steps there: what is far off in the type may be as exact as it can be.
+// How far the reference's own gradient moves when every value and every input moves by a few roundings: each layer
+// rounds anew, and a rounding behind a flat activation is several before it. A maximum of two numbers that round to the
+// same one sends its gradient to either, so that models with max pooling have steps there: what is far off in the type
+// may be as exact as it can be.
 double BesideReference::Unsteadiness(const Variable& v, const Batch& batch, absl::Span<const float> expected) const {
   constexpr int kTries = 16;
   constexpr double kRoundings = 8;
@@ -126,13 +130,14 @@ double BesideReference::Unsteadiness(const Variable& v, const Batch& batch, absl
     move(absl::MakeSpan(values));
     if (!ids) move(moved.inputs.mutable_floats());
     if (!reference_->TrainStep(moved, kInfo, values, absl::MakeSpan(gradient), nullptr).ok()) return 0;
-    furthest = std::max(furthest, Distance(absl::MakeConstSpan(gradient).subspan(v.offset, v.size), expected.subspan(v.offset, v.size)));
+    furthest = std::max(furthest, Distance(absl::MakeConstSpan(gradient).subspan(v.offset, v.size),
+                                           expected.subspan(v.offset, v.size)));
   }
   return furthest;
 }
 
-void BesideReference::ExpectGradients(const Batch& batch, absl::Span<const float> expected, absl::Span<const float> actual,
-                                      const Tolerance& tolerance) const {
+void BesideReference::ExpectGradients(const Batch& batch, absl::Span<const float> expected,
+                                      absl::Span<const float> actual, const Tolerance& tolerance) const {
   const double all = Norm(expected);
   int64_t end = 0;
   const auto expect_padding = [&](int64_t to, const std::string& where) {
@@ -169,9 +174,11 @@ void BesideReference::BytesAsFloats(int64_t examples) {
   for (Program* const program : {reference_.get(), program_.get()}) {
     const auto compute = [&](const Batch& batch) {
       std::vector<float> all(graph_->space_size(), std::numeric_limits<float>::quiet_NaN());
-      const auto trained = program->TrainStep(batch, kInfo, values_, absl::MakeSpan(all), nullptr), evaluated = program->Evaluate(batch, values_);
+      const auto trained = program->TrainStep(batch, kInfo, values_, absl::MakeSpan(all), nullptr),
+                 evaluated = program->Evaluate(batch, values_);
       const auto predicted = program->Predict(batch, values_);
-      EXPECT_TRUE(trained.ok() && evaluated.ok() && predicted.ok()) << trained.status() << evaluated.status() << predicted.status();
+      EXPECT_TRUE(trained.ok() && evaluated.ok() && predicted.ok())
+          << trained.status() << evaluated.status() << predicted.status();
       if (!trained.ok() || !evaluated.ok() || !predicted.ok()) return all;
       for (const BatchSums& sums : {*trained, *evaluated}) {
         all.push_back(static_cast<float>(sums.loss));

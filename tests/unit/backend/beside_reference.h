@@ -21,14 +21,15 @@ double Distance(absl::Span<const float> x, absl::Span<const float> y);  // NaN w
 // Relative.
 struct Tolerance {
   double forward = 1e-5, loss = 1e-5, gradient = 3e-5;
-  // A gradient that cancels out (a bias before a normalization) is as exact as its terms: of the whole space's norm this share counts as
-  // each variable's.
+  // A gradient that cancels out (a bias before a normalization) is as exact as its terms: of the whole space's norm
+  // this share counts as each variable's.
   double share = 0.05;
 };
 
 class BesideReference {
  public:
-  using Compile = std::function<absl::StatusOr<std::unique_ptr<Program>>(std::shared_ptr<const Graph>, const ProgramOptions&)>;
+  using Compile =
+      std::function<absl::StatusOr<std::unique_ptr<Program>>(std::shared_ptr<const Graph>, const ProgramOptions&)>;
 
   // The reference's program; compute and tf32 are of the other one's options.
   BesideReference(const LayerCase& c, int64_t batch_max, v1::DataType compute = v1::FLOAT32, bool tf32 = false);
@@ -50,7 +51,8 @@ class BesideReference {
 
  private:
   void ExpectSums(const BatchSums& expected, const BatchSums& actual, double tolerance) const;
-  void ExpectGradients(const Batch& batch, absl::Span<const float> expected, absl::Span<const float> actual, const Tolerance& tolerance) const;
+  void ExpectGradients(const Batch& batch, absl::Span<const float> expected, absl::Span<const float> actual,
+                       const Tolerance& tolerance) const;
   double Unsteadiness(const Variable& v, const Batch& batch, absl::Span<const float> expected) const;
 
   std::shared_ptr<const Graph> graph_;

@@ -1,5 +1,5 @@
-// Goal: compute_dtype BFLOAT16 gives the gradients of FLOAT32 within its precision, the same bits each time, and an error that says what it
-// needs where the processor lacks it.
+// Goal: compute_dtype BFLOAT16 gives the gradients of FLOAT32 within its precision, the same bits each time, and an
+// error that says what it needs where the processor lacks it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,8 @@ Result Gradient(Program& program) {
 TEST(Bfloat16, GradientsOfFloat32WithinItsPrecision) {
   auto short_program = Compiled(v1::BFLOAT16);
   if (absl::IsUnimplemented(short_program.status())) {
-    EXPECT_NE(std::string(short_program.status().message()).find("BFLOAT16 needs AVX-512 BF16 or AMX; use FLOAT32"), std::string::npos);
+    EXPECT_NE(std::string(short_program.status().message()).find("BFLOAT16 needs AVX-512 BF16 or AMX; use FLOAT32"),
+              std::string::npos);
     GTEST_SKIP() << short_program.status().message();
   }
   ASSERT_TRUE(short_program.ok()) << short_program.status();
@@ -81,7 +82,8 @@ TEST(Bfloat16, GradientsOfFloat32WithinItsPrecision) {
       difference += std::pow(double{rounded.gradient[i]} - exact.gradient[i], 2);
     }
     differs = differs || difference > 0;
-    // Eight bits, amplified by activations that switch and by the normalization. A bias before a normalization has a gradient of 0.
+    // Eight bits, amplified by activations that switch and by the normalization. A bias before a normalization has a
+    // gradient of 0.
     if (norm > 1e-4) {
       EXPECT_LT(std::sqrt(difference / norm), 0.15) << v.name;
     }
@@ -124,7 +126,8 @@ TEST(Bfloat16, OtherTypesAreRefused) {
   EXPECT_EQ(program.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(std::string(program.status().message()).find("compute_dtype: FLOAT16 is not computed by this worker ("), 0u)
       << program.status();
-  EXPECT_NE(std::string(program.status().message()).find("); FLOAT16 needs a GPU; use FLOAT32"), std::string::npos) << program.status();
+  EXPECT_NE(std::string(program.status().message()).find("); FLOAT16 needs a GPU; use FLOAT32"), std::string::npos)
+      << program.status();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Goal: what can be asked of cuDNN and cuBLASLt without a device: they accept the descriptors of every convolution and product that the
-// ready-made models are lowered to, in every precision; engines are judged by their notes; errors say what was tried.
+// Goal: what can be asked of cuDNN and cuBLASLt without a device: they accept the descriptors of every convolution and
+// product that the ready-made models are lowered to, in every precision; engines are judged by their notes; errors say
+// what was tried.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,8 +82,8 @@ Collector CollectFrom(const ReadyMadeInfo& info, const Precision& precision) {
 
 TEST(CudnnDescriptorsTest, OfAllReadyMadeModels) {
   int products = 0, convolutions = 0;
-  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16},
-                                     Precision{DType::kFloat16}}) {
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true},
+                                     Precision{DType::kBFloat16}, Precision{DType::kFloat16}}) {
     for (const ReadyMadeInfo& info : ReadyMadeModels()) {
       SCOPED_TRACE(info.name);
       const Collector machine = CollectFrom(info, precision);
@@ -104,22 +105,23 @@ TEST(CudnnDescriptorsTest, OfAllReadyMadeModels) {
   EXPECT_GT(convolutions, 300);
 }
 
-// cuDNN chooses engines and makes them ready for a GPU that is only described. So this says, without one, that no convolution of these
-// models is left to our own slow kernels on such a GPU.
+// cuDNN chooses engines and makes them ready for a GPU that is only described. So this says, without one, that no
+// convolution of these models is left to our own slow kernels on such a GPU.
 TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
   const auto device = DescribeDevice(kH100);
   if (!device.ok()) GTEST_SKIP() << "this cuDNN cannot be told of a device: " << device.status();
   const EngineTarget target{.device = &*device};
   int chosen = 0;
   int64_t workspace_bytes = 0;
-  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16},
-                                     Precision{DType::kFloat16}}) {
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true},
+                                     Precision{DType::kBFloat16}, Precision{DType::kFloat16}}) {
     for (const ReadyMadeInfo& info : ReadyMadeModels()) {
       const Collector machine = CollectFrom(info, precision);
       for (const Convolution& c : machine.convolutions) {
         const DType filter_gradient = c.kind == Convolution::kBackwardFilter ? precision.type : DType::kFloat32;
         const auto engines = FindEngines(target, c, precision, filter_gradient, 1);
-        EXPECT_TRUE(engines.ok()) << info.name << ", " << Name(precision.type) << (precision.tf32 ? " tf32" : "") << ": " << engines.status();
+        EXPECT_TRUE(engines.ok()) << info.name << ", " << Name(precision.type) << (precision.tf32 ? " tf32" : "")
+                                  << ": " << engines.status();
         if (!engines.ok()) continue;
         workspace_bytes = std::max(workspace_bytes, engines->front().workspace_bytes);
         ++chosen;
@@ -129,9 +131,12 @@ TEST(CudnnDescriptorsTest, AnH100HasEnginesForAllReadyMadeModels) {
   std::printf("%d engines, at most %.0f MB of workspace\n", chosen, static_cast<double>(workspace_bytes) / 1e6);
 }
 
-// A window of any kind that Keras has: odd channels, kernels larger than the picture, strides with dilation, padding as wide as the kernel.
+// A window of any kind that Keras has: odd channels, kernels larger than the picture, strides with dilation, padding as
+// wide as the kernel.
 Convolution AnyConvolution(std::mt19937& random) {
-  const auto from = [&](int64_t least, int64_t most) { return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1)); };
+  const auto from = [&](int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
+  };
   Convolution c;
   c.kind = static_cast<Convolution::Kind>(random() % 3);
   c.window.examples = from(1, 9);
@@ -159,20 +164,25 @@ TEST(CudnnDescriptorsTest, AnH100HasEnginesOrNoneForAnyWindow) {
   if (!device.ok()) GTEST_SKIP() << "this cuDNN cannot be told of a device: " << device.status();
   const EngineTarget target{.device = &*device};
   std::mt19937 random(1);
-  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true}, Precision{DType::kBFloat16},
-                                     Precision{DType::kFloat16}}) {
+  for (const Precision& precision : {Precision{DType::kFloat32, false}, Precision{DType::kFloat32, true},
+                                     Precision{DType::kBFloat16}, Precision{DType::kFloat16}}) {
     int none[3] = {}, none_fused = 0;
     for (int i = 0; i < kWindows; ++i) {
       const Convolution c = AnyConvolution(random);
       absl::Status status = FindEngines(target, c, precision, DType::kFloat32, 1).status();
-      if (absl::IsUnimplemented(status) && c.kind == Convolution::kBackwardFilter) status = FindEngines(target, c, precision, precision.type, 1).status();
-      EXPECT_TRUE(status.ok() || absl::IsUnimplemented(status)) << Name(precision.type) << ": " << ToString(c) << ": " << status;
+      if (absl::IsUnimplemented(status) && c.kind == Convolution::kBackwardFilter)
+        status = FindEngines(target, c, precision, precision.type, 1).status();
+      EXPECT_TRUE(status.ok() || absl::IsUnimplemented(status))
+          << Name(precision.type) << ": " << ToString(c) << ": " << status;
       if (status.ok()) continue;
       ++(c.bias || c.relu ? none_fused : none[c.kind]);
-      if (std::getenv("CAIRN_TEST_PRINT") != nullptr) std::printf("%s: %s\n", Name(precision.type), std::string(status.message()).c_str());
+      if (std::getenv("CAIRN_TEST_PRINT") != nullptr)
+        std::printf("%s: %s\n", Name(precision.type), std::string(status.message()).c_str());
     }
-    std::printf("%s%s: of %d windows without an engine: forward %d, with bias or relu %d, data gradient %d, kernel gradient %d\n", Name(precision.type),
-                precision.tf32 ? " tf32" : "", kWindows, none[0], none_fused, none[1], none[2]);
+    std::printf(
+        "%s%s: of %d windows without an engine: forward %d, with bias or relu %d, data gradient %d, kernel gradient "
+        "%d\n",
+        Name(precision.type), precision.tf32 ? " tf32" : "", kWindows, none[0], none_fused, none[1], none[2]);
   }
 }
 
@@ -183,10 +193,12 @@ TEST(CudnnDescriptorsTest, EnginesHaveNames) {
   const EngineTarget target{.device = &*device};
   Convolution c;
   c.window = {.examples = 32, .in = {56, 56, 64}, .out = {56, 56, 64}, .kernel = {3, 3}, .pad = {1, 1}};
-  for (const Convolution::Kind kind : {Convolution::kForward, Convolution::kBackwardData, Convolution::kBackwardFilter}) {
+  for (const Convolution::Kind kind :
+       {Convolution::kForward, Convolution::kBackwardData, Convolution::kBackwardFilter}) {
     c.kind = kind;
     const Precision precision{DType::kBFloat16, false, false};
-    const auto one = FindEngines(target, c, precision, DType::kBFloat16, 1), all = FindEngines(target, c, precision, DType::kBFloat16, 12);
+    const auto one = FindEngines(target, c, precision, DType::kBFloat16, 1),
+               all = FindEngines(target, c, precision, DType::kBFloat16, 12);
     ASSERT_TRUE(one.ok() && all.ok()) << one.status() << all.status();
     EXPECT_EQ(one->size(), 1u);
     EXPECT_GT(all->size(), 2u);
@@ -209,17 +221,20 @@ TEST(CudnnDescriptorsTest, AWindowThatDoesNotFitItsOutputIsRefusedWithItsName) {
 }
 
 TEST(CudnnDescriptorsTest, EnginesAreJudgedByTheirNotes) {
-  const Precision strict{DType::kFloat32, false, true}, tf32{DType::kFloat32, true, true}, bfloat16{DType::kBFloat16, false, true};
+  const Precision strict{DType::kFloat32, false, true}, tf32{DType::kFloat32, true, true},
+      bfloat16{DType::kBFloat16, false, true};
   const Precision fast{DType::kBFloat16, false, false};
   EXPECT_TRUE(Keeps(strict, {}));
-  for (const auto note : {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_WINOGRAD}) {
+  for (const auto note :
+       {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_WINOGRAD}) {
     EXPECT_FALSE(Keeps(strict, {note}));
     EXPECT_TRUE(Keeps(tf32, {note}));
     EXPECT_TRUE(Keeps(bfloat16, {note}));
   }
   for (const Precision& p : {strict, tf32, bfloat16}) EXPECT_FALSE(Keeps(p, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}));
   EXPECT_TRUE(Keeps(fast, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}));
-  for (const Precision& p : {strict, tf32, bfloat16, fast}) EXPECT_FALSE(Keeps(p, {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}));
+  for (const Precision& p : {strict, tf32, bfloat16, fast})
+    EXPECT_FALSE(Keeps(p, {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}));
 }
 
 TEST(CudnnDescriptorsTest, WithoutADeviceTheErrorsSayWhatWasTried) {
@@ -230,7 +245,8 @@ TEST(CudnnDescriptorsTest, WithoutADeviceTheErrorsSayWhatWasTried) {
   EXPECT_THAT(std::string(FromCuda(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes").message()),
               HasSubstr("cudaMalloc of 7 bytes: cudaErrorMemoryAllocation"));
   for (const cudaError_t lost : {cudaErrorIllegalAddress, cudaErrorECCUncorrectable, cudaErrorLaunchFailure}) {
-    EXPECT_EQ(FromCuda(lost, "a step").code(), absl::StatusCode::kUnavailable) << "other workers may go on with the job";
+    EXPECT_EQ(FromCuda(lost, "a step").code(), absl::StatusCode::kUnavailable)
+        << "other workers may go on with the job";
   }
   EXPECT_EQ(FromCuda(cudaErrorInvalidValue, "a step").code(), absl::StatusCode::kInternal);
   EXPECT_EQ(FromCudnn(CUDNN_STATUS_NOT_SUPPORTED, "x").code(), absl::StatusCode::kUnimplemented);

@@ -1,5 +1,6 @@
-// Goal: compute_dtype FLOAT16 on a GPU's programs. Gradients that are too small for float16 are there with a loss scale, at their own size; with one
-// that is too large they are not finite. The loss and moving averages are what they are.
+// Goal: compute_dtype FLOAT16 on a GPU's programs. Gradients that are too small for float16 are there with a loss
+// scale, at their own size; with one that is too large they are not finite. The loss and moving averages are what they
+// are.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,18 +36,24 @@ TEST(CudnnFloat16Test, LossScale) {
   options.compute = v1::FLOAT16;
   const cudnn::Precision precision = cudnn::PrecisionOf(options).value();
   const std::unique_ptr<Program> program =
-      cudnn::MakeProgram(graph, options, precision, std::make_unique<cudnn::HostMachine>(precision, cudnn::HostMachine::Copies::kLate)).value();
+      cudnn::MakeProgram(graph, options, precision,
+                         std::make_unique<cudnn::HostMachine>(precision, cudnn::HostMachine::Copies::kLate))
+          .value();
   const auto train = [&](float loss_scale, double* loss) {
     std::vector<float> gradient(graph->space_size());
-    *loss = program->TrainStep(batch, {.loss_scale = loss_scale}, values, absl::MakeSpan(gradient), nullptr).value().loss;
+    *loss =
+        program->TrainStep(batch, {.loss_scale = loss_scale}, values, absl::MakeSpan(gradient), nullptr).value().loss;
     return gradient;
   };
   const Variable& kernel = graph->variables().front();
   ASSERT_EQ(kernel.name, "d1/kernel");
-  const auto of = [](const Variable& v, const std::vector<float>& space) { return absl::MakeConstSpan(space).subspan(v.offset, v.size); };
+  const auto of = [](const Variable& v, const std::vector<float>& space) {
+    return absl::MakeConstSpan(space).subspan(v.offset, v.size);
+  };
   double loss_1 = 0, loss_2 = 0, loss_3 = 0;
   const std::vector<float> small = train(1, &loss_1), scaled = train(1 << 15, &loss_2), huge = train(1e30f, &loss_3);
-  EXPECT_GT(Distance(of(kernel, small), of(kernel, expected)), 0.2 * Norm(of(kernel, expected))) << "nothing was lost without a scale";
+  EXPECT_GT(Distance(of(kernel, small), of(kernel, expected)), 0.2 * Norm(of(kernel, expected)))
+      << "nothing was lost without a scale";
   EXPECT_LE(Distance(of(kernel, scaled), of(kernel, expected)), 2e-2 * Norm(of(kernel, expected)));
   EXPECT_FALSE(std::isfinite(Norm(of(kernel, huge))));
   EXPECT_EQ(loss_1, loss_2);

@@ -29,7 +29,8 @@ absl::StatusOr<Block> HostMachine::Allocate(int64_t bytes) {
   std::memset(memory + kGuard, 0xff, bytes);
   return Block(memory + kGuard, bytes, [memory, bytes, whole](void*) {
     for (int64_t i = 0; i < kGuard; ++i) CAIRN_CHECK(memory[i] == kGuardByte, "written before its begin");
-    for (int64_t i = bytes; i < whole + kGuard; ++i) CAIRN_CHECK(memory[kGuard + i] == kGuardByte, "written behind its end");
+    for (int64_t i = bytes; i < whole + kGuard; ++i)
+      CAIRN_CHECK(memory[kGuard + i] == kGuardByte, "written behind its end");
     std::free(memory);
   });
 }
@@ -120,12 +121,15 @@ absl::Status HostMachine::WaitFor(int signal, absl::Duration) {
 
 absl::StatusOr<int64_t> HostMachine::Prepare(const Product& product) {
   if (products_.contains(product)) return 0;
-  products_[product] = tuner_ == nullptr ? 0 : tuner_->Choose(absl::StrCat("product ", ToString(product)), {"forward", "backward"}, microseconds_);
+  products_[product] = tuner_ == nullptr ? 0
+                                         : tuner_->Choose(absl::StrCat("product ", ToString(product)),
+                                                          {"forward", "backward"}, microseconds_);
   return 0;
 }
 
 absl::StatusOr<int64_t> HostMachine::Prepare(const Convolution& convolution) {
-  if ((convolution.bias || convolution.relu) && convolution.window.examples == 1) return absl::UnimplementedError("one example");
+  if ((convolution.bias || convolution.relu) && convolution.window.examples == 1)
+    return absl::UnimplementedError("one example");
   convolutions_.insert(convolution);
   return 0;
 }
@@ -166,8 +170,8 @@ void HostMachine::Epilogue(const Convolution& c, const void* bias, void* to) con
   }
 }
 
-absl::Status HostMachine::Convolve(const Convolution& c, const void* first, const void* second, const void* bias, void* to,
-                                   void*) {
+absl::Status HostMachine::Convolve(const Convolution& c, const void* first, const void* second, const void* bias,
+                                   void* to, void*) {
   CAIRN_CHECK(convolutions_.contains(c), "Prepare was told of it");
   kernels::Error error = 0;
   switch (c.kind) {
@@ -179,7 +183,8 @@ absl::Status HostMachine::Convolve(const Convolution& c, const void* first, cons
       error = kernels::ConvolutionBackwardData(nullptr, c.window, first, second, to, precision_.type, false);
       break;
     case Convolution::kBackwardFilter:
-      error = kernels::ConvolutionBackwardFilter(nullptr, c.window, first, second, static_cast<float*>(to), precision_.type);
+      error = kernels::ConvolutionBackwardFilter(nullptr, c.window, first, second, static_cast<float*>(to),
+                                                 precision_.type);
       break;
   }
   if (error == 0) return absl::OkStatus();

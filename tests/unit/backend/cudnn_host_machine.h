@@ -1,6 +1,7 @@
-// HostMachine: a Machine without a GPU. Launches are the kernels' host build, products and convolutions are loops, done when the call
-// returns; so whole programs of the cuDNN backend run here. Copies are done as early as a GPU may do them, at once, or as late: those in
-// when they are joined, those out at the end of all work; what a program computes must not depend on it.
+// HostMachine: a Machine without a GPU. Launches are the kernels' host build, products and convolutions are loops, done
+// when the call returns; so whole programs of the cuDNN backend run here. Copies are done as early as a GPU may do
+// them, at once, or as late: those in when they are joined, those out at the end of all work; what a program computes
+// must not depend on it.
 //
 // With a tuner there are two ways to compute a product, the sum along k forward and backward: another way, other bits.
 //
@@ -23,9 +24,13 @@ class HostMachine : public Machine {
   enum class Copies { kEarly, kLate };
   // microseconds: of the two ways to compute a product.
   using Times = std::function<absl::StatusOr<double>(size_t way)>;
-  explicit HostMachine(const Precision& precision, Copies copies = Copies::kEarly, Tuner* tuner = nullptr, Times microseconds = nullptr,
-                       int device = 0)
-      : precision_(precision), copies_(copies), tuner_(tuner), microseconds_(std::move(microseconds)), device_(device) {}
+  explicit HostMachine(const Precision& precision, Copies copies = Copies::kEarly, Tuner* tuner = nullptr,
+                       Times microseconds = nullptr, int device = 0)
+      : precision_(precision),
+        copies_(copies),
+        tuner_(tuner),
+        microseconds_(std::move(microseconds)),
+        device_(device) {}
   int device() const override { return device_; }
 
   absl::StatusOr<Block> Allocate(int64_t bytes) override;
@@ -53,7 +58,8 @@ class HostMachine : public Machine {
   absl::StatusOr<int64_t> Prepare(const Product& product) override;
   // Has no launch with bias or relu for a single example: so tests see both ways.
   absl::StatusOr<int64_t> Prepare(const Convolution& convolution) override;
-  absl::Status Multiply(const Product& p, const void* a, const void* b, const void* bias, void* c, void* workspace) override;
+  absl::Status Multiply(const Product& p, const void* a, const void* b, const void* bias, void* c,
+                        void* workspace) override;
   absl::Status Convolve(const Convolution& c, const void* first, const void* second, const void* bias, void* to,
                         void* workspace) override;
 

@@ -1,6 +1,7 @@
-// Goal: sums of gradients on devices (worker/backend/cudnn/join.h) have the bits of the sum on the host, SumSubtree and FromFloat, for any number
-// of replicas, any of them without examples, on any devices, in whatever order they come and at once, with ranges of any cut, loss scales and
-// frozen layers; values that cross as numbers of 16 bits give the same gradient. On the machine that computes on the host.
+// Goal: sums of gradients on devices (worker/backend/cudnn/join.h) have the bits of the sum on the host, SumSubtree and
+// FromFloat, for any number of replicas, any of them without examples, on any devices, in whatever order they come and
+// at once, with ranges of any cut, loss scales and frozen layers; values that cross as numbers of 16 bits give the same
+// gradient. On the machine that computes on the host.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,10 +26,12 @@ using cudnn::DeviceJoin;
 using cudnn::HostMachine;
 
 // A batch normalization has moving averages, which no loss scale applies to; a layer is frozen.
-const LayerCase kCase = {"joined",
-                         "layers { input { shape: [6, 6, 2] } } layers { conv2d { filters: 5 kernel_size: 3 } } layers { batch_normalization {} } "
-                         "layers { activation { activation: RELU } } layers { flatten {} } layers { trainable: false dense { units: 7 } } "
-                         "layers { dense { units: 9 activation: TANH } } layers { dense { units: 4 activation: SOFTMAX } }"};
+const LayerCase kCase = {
+    "joined",
+    "layers { input { shape: [6, 6, 2] } } layers { conv2d { filters: 5 kernel_size: 3 } } layers { "
+    "batch_normalization {} } "
+    "layers { activation { activation: RELU } } layers { flatten {} } layers { trainable: false dense { units: 7 } } "
+    "layers { dense { units: 9 activation: TANH } } layers { dense { units: 4 activation: SOFTMAX } }"};
 
 struct Replica {
   std::unique_ptr<Program> program;
@@ -41,7 +44,8 @@ struct Replica {
 class FailingMachine : public HostMachine {
  public:
   using HostMachine::HostMachine;
-  absl::Status Multiply(const cudnn::Product& p, const void* a, const void* b, const void* bias, void* c, void* workspace) override {
+  absl::Status Multiply(const cudnn::Product& p, const void* a, const void* b, const void* bias, void* c,
+                        void* workspace) override {
     if (multiply_fails) return absl::InternalError("cublasLtMatmul: 14");
     return HostMachine::Multiply(p, a, b, bias, c, workspace);
   }
@@ -59,7 +63,8 @@ class FailingMachine : public HostMachine {
 class CudnnJoinTest : public testing::Test {
  protected:
   // Replica i on device i % devices, with examples_[i] examples.
-  void Make(const std::vector<int64_t>& examples, int devices, HostMachine::Copies copies, v1::DataType compute = v1::FLOAT32, float loss_scale = 1) {
+  void Make(const std::vector<int64_t>& examples, int devices, HostMachine::Copies copies,
+            v1::DataType compute = v1::FLOAT32, float loss_scale = 1) {
     beside_ = std::make_unique<BesideReference>(kCase, 4, compute);
     graph_ = beside_->graph();
     values_ = beside_->values();
@@ -78,7 +83,8 @@ class CudnnJoinTest : public testing::Test {
       auto program = cudnn::MakeProgram(graph_, beside_->options(), *precision, std::move(machine));
       ASSERT_TRUE(program.ok()) << program.status();
       replica.program = *std::move(program);
-      if (examples[i] > 0) replica.batch = CaseBatch(*graph_, beside_->options().loss, examples[i], static_cast<uint32_t>(i) + 3);
+      if (examples[i] > 0)
+        replica.batch = CaseBatch(*graph_, beside_->options().loss, examples[i], static_cast<uint32_t>(i) + 3);
       replica.info = {.seed = 11, .step = 5, .replica = static_cast<uint32_t>(i), .loss_scale = loss_scale};
     }
   }
@@ -92,9 +98,11 @@ class CudnnJoinTest : public testing::Test {
       std::vector<float>& gradient = gradients.emplace_back();
       if (replica.batch.examples == 0) continue;
       gradient.assign(space, std::numeric_limits<float>::quiet_NaN());
-      EXPECT_TRUE(replica.program->TrainStep(replica.batch, replica.info, values_, absl::MakeSpan(gradient), nullptr).ok());
+      EXPECT_TRUE(
+          replica.program->TrainStep(replica.batch, replica.info, values_, absl::MakeSpan(gradient), nullptr).ok());
     }
-    for (size_t i = 0; i < replicas_.size(); ++i) leaves.push_back({absl::MakeSpan(gradients[i]), static_cast<uint64_t>(replicas_[i].batch.examples)});
+    for (size_t i = 0; i < replicas_.size(); ++i)
+      leaves.push_back({absl::MakeSpan(gradients[i]), static_cast<uint64_t>(replicas_[i].batch.examples)});
     std::vector<uint8_t> out(space * SizeOf(type));
     const GradientRounding rounding = {type, 0, 0, 0, &layout_};
     const TreeNode node = {0, static_cast<uint32_t>(leaves.size())};
@@ -147,11 +155,18 @@ class CudnnJoinTest : public testing::Test {
 
 TEST_F(CudnnJoinTest, TheBitsOfTheHostInAnyOrderOnAnyDevices) {
   std::mt19937 random(5);
-  for (const std::vector<int64_t>& examples :
-       {std::vector<int64_t>{4}, {4, 4}, {4, 4, 3}, {0, 4, 2}, {4, 4, 4, 4}, {4, 3, 1, 4, 2}, {4, 0, 0, 2, 1}, {3, 4, 0, 1, 4, 4, 2}}) {
+  for (const std::vector<int64_t>& examples : {std::vector<int64_t>{4},
+                                               {4, 4},
+                                               {4, 4, 3},
+                                               {0, 4, 2},
+                                               {4, 4, 4, 4},
+                                               {4, 3, 1, 4, 2},
+                                               {4, 0, 0, 2, 1},
+                                               {3, 4, 0, 1, 4, 4, 2}}) {
     for (const int devices : {1, 2, 4}) {
       for (const v1::DataType type : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}) {
-        SCOPED_TRACE(testing::Message() << examples.size() << " replicas on " << devices << " devices, " << v1::DataType_Name(type));
+        SCOPED_TRACE(testing::Message() << examples.size() << " replicas on " << devices << " devices, "
+                                        << v1::DataType_Name(type));
         Make(examples, devices, random() % 2 == 0 ? HostMachine::Copies::kEarly : HostMachine::Copies::kLate);
         if (HasFatalFailure()) return;
         const std::vector<uint8_t> expected = Expected(type);
@@ -220,9 +235,13 @@ TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
   ASSERT_TRUE(program.ok()) << program.status();
   const Replica& replica = replicas_[0];
   std::vector<float> gradient(static_cast<size_t>(graph_->space_size()));
-  const auto alone = [&] { return (*program)->TrainStep(replica.batch, replica.info, values_, absl::MakeSpan(gradient), nullptr).status(); };
+  const auto alone = [&] {
+    return (*program)->TrainStep(replica.batch, replica.info, values_, absl::MakeSpan(gradient), nullptr).status();
+  };
   const auto joined = [&] {
-    return (*program)->TrainJoined(replica.batch, replica.info, values_, Join(Options(v1::FLOAT32, 3)), 0, nullptr).status();
+    return (*program)
+        ->TrainJoined(replica.batch, replica.info, values_, Join(Options(v1::FLOAT32, 3)), 0, nullptr)
+        .status();
   };
   for (const bool warm : {false, true}) {
     for (const bool lost : {false, true}) {
@@ -244,16 +263,19 @@ TEST_F(CudnnJoinTest, AStepThatFailsOnALostDeviceSaysSo) {
   }
 }
 
-// Pieces (JobSpec.accumulate_steps) are added up in their order before replicas are; the last piece alone gives to the sum.
+// Pieces (JobSpec.accumulate_steps) are added up in their order before replicas are; the last piece alone gives to the
+// sum.
 TEST_F(CudnnJoinTest, PiecesAreAddedUpAsOnTheHost) {
   for (const v1::DataType compute : {v1::FLOAT32, v1::FLOAT16}) {
     for (const std::vector<int64_t>& examples : {std::vector<int64_t>{4}, {4, 3}, {2, 4, 1}}) {
       for (const int pieces : {2, 3}) {
-        SCOPED_TRACE(testing::Message() << examples.size() << " replicas of " << pieces << " pieces, " << v1::DataType_Name(compute));
+        SCOPED_TRACE(testing::Message() << examples.size() << " replicas of " << pieces << " pieces, "
+                                        << v1::DataType_Name(compute));
         Make(examples, 2, HostMachine::Copies::kLate, compute, compute == v1::FLOAT16 ? 64 : 1);
         if (HasFatalFailure()) return;
         const auto batch = [&](size_t replica, int piece) {
-          return CaseBatch(*graph_, beside_->options().loss, examples[replica], static_cast<uint32_t>(10 * replica) + static_cast<uint32_t>(piece));
+          return CaseBatch(*graph_, beside_->options().loss, examples[replica],
+                           static_cast<uint32_t>(10 * replica) + static_cast<uint32_t>(piece));
         };
         const auto space = static_cast<size_t>(graph_->space_size());
         std::vector<std::vector<float>> gradients(examples.size(), std::vector<float>(space));
@@ -263,13 +285,18 @@ TEST_F(CudnnJoinTest, PiecesAreAddedUpAsOnTheHost) {
           for (int piece = 0; piece < pieces; ++piece) {
             StepInfo info = replicas_[r].info;
             info.step += static_cast<uint64_t>(piece);
-            ASSERT_TRUE(replicas_[r].program->TrainStep(batch(r, piece), info, values_, absl::MakeSpan(piece == 0 ? gradients[r] : own), nullptr).ok());
+            ASSERT_TRUE(replicas_[r]
+                            .program
+                            ->TrainStep(batch(r, piece), info, values_, absl::MakeSpan(piece == 0 ? gradients[r] : own),
+                                        nullptr)
+                            .ok());
             if (piece > 0) SumInto(absl::MakeSpan(gradients[r]), own);
           }
           leaves.push_back({absl::MakeSpan(gradients[r]), 1});
         }
         std::vector<uint8_t> expected(space * 2);
-        FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves, {v1::BFLOAT16}).gradient, v1::BFLOAT16, absl::MakeSpan(expected));
+        FromFloat(SumSubtree({0, static_cast<uint32_t>(leaves.size())}, leaves, {v1::BFLOAT16}).gradient, v1::BFLOAT16,
+                  absl::MakeSpan(expected));
         for (int step = 0; step < 3; ++step) {  // recorded from the second on; each begins with nothing in the sum
           const JoinOptions options = Options(v1::BFLOAT16, 5);
           const auto join = Join(options);
@@ -281,8 +308,12 @@ TEST_F(CudnnJoinTest, PiecesAreAddedUpAsOnTheHost) {
               info.step += static_cast<uint64_t>(piece);
               info.first_piece = piece == 0;
               info.last_piece = piece == pieces - 1;
-              ASSERT_TRUE(replicas_[r].program->TrainJoined(batch(r, piece), info, values_, join, static_cast<uint32_t>(r), nullptr).ok());
-              EXPECT_FALSE(replicas_[r].machine->aside_under_way()) << "the next piece would write over what is being added";
+              ASSERT_TRUE(
+                  replicas_[r]
+                      .program->TrainJoined(batch(r, piece), info, values_, join, static_cast<uint32_t>(r), nullptr)
+                      .ok());
+              EXPECT_FALSE(replicas_[r].machine->aside_under_way())
+                  << "the next piece would write over what is being added";
             }
           }
           ExpectSum(options, expected);
@@ -300,10 +331,12 @@ TEST_F(CudnnJoinTest, AnOverflowIsSeenInTheSum) {
   const auto join = Join(options);
   ASSERT_NE(join, nullptr);
   for (uint32_t leaf = 0; leaf < 2; ++leaf) Run(leaf, join);
-  EXPECT_FALSE(std::all_of(options.into.floats().begin(), options.into.floats().end(), [](float f) { return std::isfinite(f); }));
+  EXPECT_FALSE(std::all_of(options.into.floats().begin(), options.into.floats().end(),
+                           [](float f) { return std::isfinite(f); }));
 }
 
-// A sum whose replicas do not all come (they moved away): what lies in it goes with it, and the next one is as if it had not been.
+// A sum whose replicas do not all come (they moved away): what lies in it goes with it, and the next one is as if it
+// had not been.
 TEST_F(CudnnJoinTest, ASumThatIsNeverMadeDisturbsNoOther) {
   Make({4, 4, 4}, 2, HostMachine::Copies::kLate);
   if (HasFatalFailure()) return;
@@ -357,7 +390,8 @@ TEST_F(CudnnJoinTest, OptionsThatDoNotFitAreRefused) {
   EXPECT_TRUE(refused([](JoinOptions& o) { o.into = Buffer::Zeros(16); }));
   const auto join = Join(Options(v1::FLOAT32, 3));
   ASSERT_NE(join, nullptr);
-  const auto trained = replicas_[0].program->TrainJoined(replicas_[0].batch, replicas_[0].info, values_, join, 1, nullptr);
+  const auto trained =
+      replicas_[0].program->TrainJoined(replicas_[0].batch, replicas_[0].info, values_, join, 1, nullptr);
   EXPECT_EQ(trained.status().code(), absl::StatusCode::kInvalidArgument) << "that replica has no examples";
 }
 

@@ -1,6 +1,6 @@
-// Goal: the plans of the cuDNN backend keep their invariants: buffers that are in use at the same time do not overlap, a step touches only
-// what it names and reads only what was written, ranges are released once and after their last gradient; and layers are fused as said
-// (golden text of a residual block; figures of the ready-made models).
+// Goal: the plans of the cuDNN backend keep their invariants: buffers that are in use at the same time do not overlap,
+// a step touches only what it names and reads only what was written, ranges are released once and after their last
+// gradient; and layers are fused as said (golden text of a residual block; figures of the ready-made models).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,8 @@
 namespace cairn::cudnn {
 namespace {
 
-LoweringOptions OptionsOf(const Graph& graph, const std::string& loss, int64_t examples, Mode mode, DType type = DType::kFloat32) {
+LoweringOptions OptionsOf(const Graph& graph, const std::string& loss, int64_t examples, Mode mode,
+                          DType type = DType::kFloat32) {
   LoweringOptions options;
   options.examples = examples;
   options.mode = mode;
@@ -124,14 +125,17 @@ struct Watched {
   std::vector<char> before;
 };
 
-// Runs the plan step by step on random memory and looks for bytes that changed where the step does not say that it writes.
+// Runs the plan step by step on random memory and looks for bytes that changed where the step does not say that it
+// writes.
 void CheckTouches(const Graph& graph, const Plan& plan, const LoweringOptions& options) {
   HostMachine machine(options.precision);
   ASSERT_TRUE(LowerGraph(graph, options, machine).ok());  // Prepare is told of the products
   const int64_t space = graph.space_size() * 4;
   const Batch batch = CaseBatch(graph, options.loss, options.examples, 3);
   std::vector<Watched> all;
-  const auto add = [&](Ref::Place place, int64_t bytes) { all.push_back({place, *machine.Allocate(std::max<int64_t>(bytes, 64)), {}}); };
+  const auto add = [&](Ref::Place place, int64_t bytes) {
+    all.push_back({place, *machine.Allocate(std::max<int64_t>(bytes, 64)), {}});
+  };
   add(Ref::kArena, plan.arena_bytes());
   add(Ref::kValues, space);
   add(Ref::kGradients, space);
@@ -144,8 +148,16 @@ void CheckTouches(const Graph& graph, const Plan& plan, const LoweringOptions& o
   std::memcpy(all[3].block.data(), batch.inputs.data(), batch.inputs.size());
   std::memcpy(all[4].block.data(), batch.labels.data(), batch.labels.size());
   std::memset(all[5].block.data(), 0, sizeof(kernels::StepKey));
-  const Run run{machine, plan, all[0].block.data(), all[1].block.as<float>(), all[2].block.as<float>(), all[3].block.as<float>(),
-                all[4].block.as<float>(), nullptr, all[5].block.as<kernels::StepKey>(), all[6].block.as<double>()};
+  const Run run{machine,
+                plan,
+                all[0].block.data(),
+                all[1].block.as<float>(),
+                all[2].block.as<float>(),
+                all[3].block.as<float>(),
+                all[4].block.as<float>(),
+                nullptr,
+                all[5].block.as<kernels::StepKey>(),
+                all[6].block.as<double>()};
   // Where a write to the space ends: at the next variable's begin.
   const auto bytes_of = [&](const Ref& ref) -> int64_t {
     if (ref.place == Ref::kArena) return plan.buffers()[ref.buffer].bytes;
@@ -168,7 +180,8 @@ void CheckTouches(const Graph& graph, const Plan& plan, const LoweringOptions& o
         std::fill(may.begin() + begin, may.begin() + begin + bytes_of(ref), true);
       }
       for (int64_t b = 0; b < w.block.bytes(); ++b) {
-        ASSERT_TRUE(may[b] || w.before[b] == w.block.data()[b]) << step.text << " writes byte " << b << " of place " << int{w.place};
+        ASSERT_TRUE(may[b] || w.before[b] == w.block.data()[b])
+            << step.text << " writes byte " << b << " of place " << int{w.place};
       }
     }
   }
@@ -197,7 +210,8 @@ TEST(CudnnLoweringTest, StepsTouchWhatTheyName) {
 
 // Layers one behind the other and side by side, drawn at random; every image is 6 x 6.
 std::string RandomModel(std::mt19937& random) {
-  std::string model = "layers { name: 'l0' input { shape: [6, 6, 3] } } layers { name: 'l1' conv2d { filters: 4 kernel_size: 1 } } ";
+  std::string model =
+      "layers { name: 'l0' input { shape: [6, 6, 3] } } layers { name: 'l1' conv2d { filters: 4 kernel_size: 1 } } ";
   const int layers = 5 + static_cast<int>(random() % 25);
   std::vector<bool> used(layers);
   const auto input = [&](int layer) {
@@ -240,8 +254,8 @@ TEST(CudnnLoweringTest, RandomGraphsKeepTheInvariants) {
     const std::string model = RandomModel(random);
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", model));
     const auto graph = CaseGraph({"random", model});
-    const LoweringOptions options =
-        OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain, seed % 2 == 0 ? DType::kFloat32 : DType::kBFloat16);
+    const LoweringOptions options = OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain,
+                                              seed % 2 == 0 ? DType::kFloat32 : DType::kBFloat16);
     const auto plan = Lower(*graph, options);
     ASSERT_NE(plan, nullptr);
     CheckArena(*plan);
@@ -252,12 +266,13 @@ TEST(CudnnLoweringTest, RandomGraphsKeepTheInvariants) {
 }
 
 TEST(CudnnLoweringTest, AResidualBlockIsTheseSteps) {
-  const auto graph = CaseGraph({"block",
-                                "layers { input { shape: [4, 4, 2] } } layers { name: 'x' conv2d { filters: 2 kernel_size: 1 } } "
-                                "layers { name: 'c' conv2d { filters: 2 kernel_size: 3 padding: SAME use_bias: false } } "
-                                "layers { name: 'n' batch_normalization {} } layers { name: 's' inputs: ['x', 'n'] add {} } "
-                                "layers { activation { activation: RELU } } layers { global_average_pooling2d {} } "
-                                "layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
+  const auto graph =
+      CaseGraph({"block",
+                 "layers { input { shape: [4, 4, 2] } } layers { name: 'x' conv2d { filters: 2 kernel_size: 1 } } "
+                 "layers { name: 'c' conv2d { filters: 2 kernel_size: 3 padding: SAME use_bias: false } } "
+                 "layers { name: 'n' batch_normalization {} } layers { name: 's' inputs: ['x', 'n'] add {} } "
+                 "layers { activation { activation: RELU } } layers { global_average_pooling2d {} } "
+                 "layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
   const auto plan = Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain));
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(plan->Text(), R"(%0 = product 32x2x2 bias f32 of inputs, x/kernel, x/bias
@@ -289,13 +304,15 @@ arena 2560
 
 // The strides are applied once for both paths, biases are the batch normalizations', which are one launch each way.
 TEST(CudnnLoweringTest, AProjectedBlockIsTheseSteps) {
-  const auto graph = CaseGraph({"block",
-                                "layers { input { shape: [4, 4, 8] } } layers { name: 'x' conv2d { filters: 8 kernel_size: 3 padding: SAME } } "
-                                "layers { name: 'a' conv2d { filters: 16 kernel_size: 1 strides: 2 } } layers { name: 'an' batch_normalization {} } "
-                                "layers { name: 'b' inputs: 'x' conv2d { filters: 16 kernel_size: 1 strides: 2 } } "
-                                "layers { name: 'bn' batch_normalization {} } layers { inputs: ['an', 'bn'] add {} } "
-                                "layers { activation { activation: RELU } } layers { global_average_pooling2d {} } "
-                                "layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
+  const auto graph = CaseGraph(
+      {"block",
+       "layers { input { shape: [4, 4, 8] } } layers { name: 'x' conv2d { filters: 8 kernel_size: 3 padding: SAME } } "
+       "layers { name: 'a' conv2d { filters: 16 kernel_size: 1 strides: 2 } } layers { name: 'an' batch_normalization "
+       "{} } "
+       "layers { name: 'b' inputs: 'x' conv2d { filters: 16 kernel_size: 1 strides: 2 } } "
+       "layers { name: 'bn' batch_normalization {} } layers { inputs: ['an', 'bn'] add {} } "
+       "layers { activation { activation: RELU } } layers { global_average_pooling2d {} } "
+       "layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
   const auto plan = Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain));
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(plan->Text(), R"(%0 = transpose of x/kernel
@@ -331,21 +348,26 @@ arena 4096
 }
 
 TEST(CudnnLoweringTest, BiasAndReluGoIntoTheConvolutionWhereTheMachineCan) {
-  const auto graph = CaseGraph({"conv",
-                                "layers { input { shape: [4, 4, 2] } } layers { name: 'c' conv2d { filters: 2 kernel_size: 3 activation: "
-                                "RELU } } layers { flatten {} } layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
+  const auto graph = CaseGraph(
+      {"conv",
+       "layers { input { shape: [4, 4, 2] } } layers { name: 'c' conv2d { filters: 2 kernel_size: 3 activation: "
+       "RELU } } layers { flatten {} } layers { name: 'd' dense { units: 2 activation: SOFTMAX } }"});
   const auto forward = [&](int64_t examples) {
-    const auto plan = Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", examples, Mode::kPredict));
+    const auto plan =
+        Lower(*graph, OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", examples, Mode::kPredict));
     return plan == nullptr ? "" : plan->Text();
   };
-  EXPECT_THAT(forward(2), testing::HasSubstr("%1 = convolution 2x4x4x2 3x3 -> 2x2x2 bias relu of inputs, %0, c/bias\n%2 = product"));
-  EXPECT_THAT(forward(1), testing::HasSubstr("%1 = convolution 1x4x4x2 3x3 -> 2x2x2 of inputs, %0\n%1 = bias RELU of %1, c/bias\n"));
+  EXPECT_THAT(forward(2), testing::HasSubstr(
+                              "%1 = convolution 2x4x4x2 3x3 -> 2x2x2 bias relu of inputs, %0, c/bias\n%2 = product"));
+  EXPECT_THAT(forward(1), testing::HasSubstr(
+                              "%1 = convolution 1x4x4x2 3x3 -> 2x2x2 of inputs, %0\n%1 = bias RELU of %1, c/bias\n"));
 }
 
 TEST(CudnnLoweringTest, BytesBecomeNumbersInTheFirstLaunch) {
   const auto first = [](const std::string& rescaling, DType type) {
-    const auto graph = CaseGraph({"bytes", "layers { input { shape: [4, 4, 2] } } " + rescaling +
-                                               " layers { flatten {} } layers { dense { units: 2 activation: SOFTMAX } }"});
+    const auto graph =
+        CaseGraph({"bytes", "layers { input { shape: [4, 4, 2] } } " + rescaling +
+                                " layers { flatten {} } layers { dense { units: 2 activation: SOFTMAX } }"});
     LoweringOptions options = OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 2, Mode::kTrain, type);
     options.inputs = Element::kByte;
     const auto plan = Lower(*graph, options);
@@ -360,7 +382,8 @@ TEST(CudnnLoweringTest, BytesBecomeNumbersInTheFirstLaunch) {
     return plan->steps().front().text;
   };
   EXPECT_EQ(first("", DType::kFloat32), "%0 = copy u8 f32 * 1 + 0 of inputs");
-  EXPECT_EQ(first("layers { rescaling { scale: 0.25 offset: -1 } }", DType::kBFloat16), "%0 = copy u8 bf16 * 0.25 + -1 of inputs");
+  EXPECT_EQ(first("layers { rescaling { scale: 0.25 offset: -1 } }", DType::kBFloat16),
+            "%0 = copy u8 bf16 * 0.25 + -1 of inputs");
 }
 
 TEST(CudnnLoweringTest, ReadyMadeModels) {
@@ -380,19 +403,22 @@ TEST(CudnnLoweringTest, ReadyMadeModels) {
     const size_t segments = CheckSegments(*graph, *plan);
     EXPECT_EQ(segments > 1, graph->space_size() > (1 << 20)) << segments;
     // Gradients leave while the backward pass runs.
-    EXPECT_TRUE(plan->releases().size() == 1 || plan->releases().front().after + 1 < static_cast<int>(plan->steps().size()));
-    std::printf("%s: %zu steps, arena %.1f MB, %zu segments, %zu ranges\n", info.name, plan->steps().size(), plan->arena_bytes() / 1e6,
-                segments, plan->releases().size());
+    EXPECT_TRUE(plan->releases().size() == 1 ||
+                plan->releases().front().after + 1 < static_cast<int>(plan->steps().size()));
+    std::printf("%s: %zu steps, arena %.1f MB, %zu segments, %zu ranges\n", info.name, plan->steps().size(),
+                plan->arena_bytes() / 1e6, segments, plan->releases().size());
   }
 }
 
-// What a step of ResNet-50 moves on paper (gpu_plan): a fusion that is lost shows here. The bounds are what it is today, and 1 %.
+// What a step of ResNet-50 moves on paper (gpu_plan): a fusion that is lost shows here. The bounds are what it is
+// today, and 1 %.
 TEST(CudnnLoweringTest, BytesOfAStepOfResNet50) {
   v1::ReadyMade wanted;
   wanted.set_name("resnet50");
   const auto graph = Graph::Build(MakeReadyMade(wanted).value());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  LoweringOptions options = OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 256, Mode::kTrain, DType::kBFloat16);
+  LoweringOptions options =
+      OptionsOf(*graph, "kind: SPARSE_CATEGORICAL_CROSSENTROPY", 256, Mode::kTrain, DType::kBFloat16);
   options.inputs = Element::kByte;
   const auto plan = Lower(*graph, options);
   ASSERT_NE(plan, nullptr);
@@ -403,7 +429,8 @@ TEST(CudnnLoweringTest, BytesOfAStepOfResNet50) {
   }
   std::printf("%.1f GB, %.2f TFLOP, %zu launches\n", bytes * 1e-9, flop * 1e-12, plan->steps().size());
   EXPECT_LT(bytes, 80.9e9);
-  EXPECT_NEAR(flop, 5.87e12, 0.03e12);  // three times 256 examples of 3.86 GMAC, but for the first layer's data gradient
+  EXPECT_NEAR(flop, 5.87e12,
+              0.03e12);  // three times 256 examples of 3.86 GMAC, but for the first layer's data gradient
   EXPECT_LE(plan->steps().size(), 449u);
 }
 

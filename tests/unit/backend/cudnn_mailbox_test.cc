@@ -1,10 +1,10 @@
-// Goal: a wait for a device ends with what arrived, whoever is first; with the device's error where it failed; with an error that says so where
-// nothing comes, or nothing more.
-#include "worker/backend/cudnn/mailbox.h"
-
+// Goal: a wait for a device ends with what arrived, whoever is first; with the device's error where it failed; with an
+// error that says so where nothing comes, or nothing more.
 #include <gtest/gtest.h>
 
 #include <thread>
+
+#include "worker/backend/cudnn/mailbox.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -43,10 +43,12 @@ TEST(Mailbox, ADeviceThatFailsOrForgets) {
 TEST(Mailbox, DrainsAreNumbered) {
   Mailbox mailbox("gpu");
   const uint64_t first = mailbox.AskDrain(), second = mailbox.AskDrain();
-  EXPECT_EQ(mailbox.WaitForDrain(first, absl::Milliseconds(2), kLook, Busy).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(mailbox.WaitForDrain(first, absl::Milliseconds(2), kLook, Busy).code(),
+            absl::StatusCode::kDeadlineExceeded);
   mailbox.PutDrain(first);  // late
   EXPECT_TRUE(mailbox.WaitForDrain(first, kForever, kForever, Busy).ok());
-  EXPECT_EQ(mailbox.WaitForDrain(second, absl::Milliseconds(2), kLook, Busy).code(), absl::StatusCode::kDeadlineExceeded)
+  EXPECT_EQ(mailbox.WaitForDrain(second, absl::Milliseconds(2), kLook, Busy).code(),
+            absl::StatusCode::kDeadlineExceeded)
       << "not ended by the one before";
   int looks = 0;
   const auto looked = [&]() -> std::optional<absl::Status> {

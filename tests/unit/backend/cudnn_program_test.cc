@@ -1,7 +1,7 @@
-// Goal: a program of the cuDNN backend computes what the reference computes in float64, for every layer, option and loss, frozen
-// layers too: lowering, order of steps, places in the arena, what is announced when; and the same bits whenever its copies are done, however
-// its values come and whatever was brought ahead. All but the GPU itself and NVIDIA's libraries: the kernels are their host build, products
-// and convolutions are loops (cudnn_host_machine.h).
+// Goal: a program of the cuDNN backend computes what the reference computes in float64, for every layer, option and
+// loss, frozen layers too: lowering, order of steps, places in the arena, what is announced when; and the same bits
+// whenever its copies are done, however its values come and whatever was brought ahead. All but the GPU itself and
+// NVIDIA's libraries: the kernels are their host build, products and convolutions are loops (cudnn_host_machine.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace {
 using cudnn::HostMachine;
 
 BesideReference::Compile OnHost(HostMachine::Copies copies) {
-  return [copies](std::shared_ptr<const Graph> graph, const ProgramOptions& options) -> absl::StatusOr<std::unique_ptr<Program>> {
+  return [copies](std::shared_ptr<const Graph> graph,
+                  const ProgramOptions& options) -> absl::StatusOr<std::unique_ptr<Program>> {
     CAIRN_ASSIGN_OR_RETURN(const cudnn::Precision precision, cudnn::PrecisionOf(options));
     return cudnn::MakeProgram(std::move(graph), options, precision, std::make_unique<HostMachine>(precision, copies));
   };
@@ -56,7 +57,8 @@ TEST_P(CudnnProgramTest, Float32AsTheReference) {
   }
 }
 
-// A copy out may be done when the backward pass is over: what it copies must still stand there. A copy in, when it is waited for.
+// A copy out may be done when the backward pass is over: what it copies must still stand there. A copy in, when it is
+// waited for.
 TEST_P(CudnnProgramTest, CopiesMayBeLate) {
   BesideReference early(GetParam(), 3), late(GetParam(), 3);
   early.Make(OnHost(HostMachine::Copies::kEarly));
@@ -67,14 +69,17 @@ TEST_P(CudnnProgramTest, CopiesMayBeLate) {
     EXPECT_TRUE(Same(Gradient(*late.program(), *late.graph(), batch, late.values()),
                      Gradient(*early.program(), *early.graph(), batch, early.values())));
   }
-  const auto expected = early.program()->Predict(batch, early.values()), actual = late.program()->Predict(batch, late.values());
+  const auto expected = early.program()->Predict(batch, early.values()),
+             actual = late.program()->Predict(batch, late.values());
   ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
   EXPECT_EQ(std::memcmp(actual->data(), expected->data(), expected->size()), 0);
 }
 
-// Coarse: what is compared is that nothing reads a number of another type. A gradient's error is measured by the whole space.
+// Coarse: what is compared is that nothing reads a number of another type. A gradient's error is measured by the whole
+// space.
 TEST_P(CudnnProgramTest, SixteenBitsNearTheReference) {
-  for (const auto& [compute, tolerance, loss_scale] : {std::tuple(v1::BFLOAT16, 5e-2, 1.0f), std::tuple(v1::FLOAT16, 1e-2, 64.0f)}) {
+  for (const auto& [compute, tolerance, loss_scale] :
+       {std::tuple(v1::BFLOAT16, 5e-2, 1.0f), std::tuple(v1::FLOAT16, 1e-2, 64.0f)}) {
     SCOPED_TRACE(v1::DataType_Name(compute));
     BesideReference beside(GetParam(), 9, compute);
     beside.Make(OnHost(HostMachine::Copies::kEarly));
@@ -83,8 +88,10 @@ TEST_P(CudnnProgramTest, SixteenBitsNearTheReference) {
     const Batch batch = CaseBatch(graph, beside.options().loss, 9, 7);
     StepInfo info = kInfo;
     info.loss_scale = loss_scale;
-    std::vector<float> expected(graph.space_size()), actual(graph.space_size(), std::numeric_limits<float>::quiet_NaN());
-    const auto reference = beside.reference().TrainStep(batch, info, beside.values(), absl::MakeSpan(expected), nullptr);
+    std::vector<float> expected(graph.space_size()),
+        actual(graph.space_size(), std::numeric_limits<float>::quiet_NaN());
+    const auto reference =
+        beside.reference().TrainStep(batch, info, beside.values(), absl::MakeSpan(expected), nullptr);
     const auto sums = beside.program()->TrainStep(batch, info, beside.values(), absl::MakeSpan(actual), nullptr);
     ASSERT_TRUE(reference.ok() && sums.ok()) << reference.status() << sums.status();
     EXPECT_NEAR(sums->loss, reference->loss, tolerance * std::abs(reference->loss) + 1e-2);
@@ -102,16 +109,19 @@ TEST_P(CudnnProgramTest, BytesAsTheirFloats) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cases, CudnnProgramTest, testing::ValuesIn(AllCases()),
+                         [](const auto& info) { return info.param.name; });
 
 // ---- ids ----
 
 // Of bfloat16's eight bits: 257 would be read as 256, 999 as 1000.
 TEST(CudnnEmbeddingTest, IdsAreReadAsTheyAreInBFloat16) {
   for (const char* between : {"", "layers { reshape { target_shape: [2, 3] } } layers { flatten {} }"}) {
-    BesideReference beside({"ids", absl::StrCat("layers { input { shape: [6] } } ", between, " layers { embedding { input_dim: 1000 output_dim: 4 } } "
-                                   "layers { flatten {} } layers { dense { units: 3 activation: SOFTMAX } }")},
-                           2, v1::BFLOAT16);
+    BesideReference beside(
+        {"ids", absl::StrCat("layers { input { shape: [6] } } ", between,
+                             " layers { embedding { input_dim: 1000 output_dim: 4 } } "
+                             "layers { flatten {} } layers { dense { units: 3 activation: SOFTMAX } }")},
+        2, v1::BFLOAT16);
     beside.Make(OnHost(HostMachine::Copies::kEarly));
     if (HasFatalFailure()) return;
     Batch batch = CaseBatch(*beside.graph(), beside.options().loss, 2, 7);
@@ -130,13 +140,15 @@ TEST(CudnnEmbeddingTest, IdsAreReadAsTheyAreInBFloat16) {
 
 // 2.2 million numbers: in three segments.
 constexpr char kWide[] =
-    "layers { input { shape: [6] } } layers { dense { units: 1100 activation: RELU } } layers { dense { units: 1000 activation: RELU } } "
+    "layers { input { shape: [6] } } layers { dense { units: 1100 activation: RELU } } layers { dense { units: 1000 "
+    "activation: RELU } } "
     "layers { dense { units: 1100 activation: RELU } } layers { dense { units: 4 activation: SOFTMAX } }";
 
 // Shows the values of what was acquired, NaN elsewhere.
 class Shown : public WeightSource {
  public:
-  explicit Shown(const std::vector<float>& values) : values_(values), shown(values.size(), std::numeric_limits<float>::quiet_NaN()) {}
+  explicit Shown(const std::vector<float>& values)
+      : values_(values), shown(values.size(), std::numeric_limits<float>::quiet_NaN()) {}
   void Prefetch(int64_t begin, int64_t end) override { prefetched_ = {begin, end}; }
   absl::Status Acquire(int64_t begin, int64_t end) override {
     if (acquired > 0) {
@@ -176,9 +188,11 @@ TEST(CudnnSegmentsTest, ValuesOfASourceAreReadWhileTheyAreThere) {
     source.acquired = 0;
     source.fail_at = 2;
     std::vector<float> gradient(graph.space_size());
-    EXPECT_TRUE(absl::IsCancelled(beside.program()->TrainStep(batch, kInfo, source.shown, absl::MakeSpan(gradient), nullptr).status()));
+    EXPECT_TRUE(absl::IsCancelled(
+        beside.program()->TrainStep(batch, kInfo, source.shown, absl::MakeSpan(gradient), nullptr).status()));
     ASSERT_TRUE(beside.program()->UseWeightSource(nullptr).ok());
-    for (int step = 0; step < 3; ++step) EXPECT_TRUE(Same(Gradient(*beside.program(), graph, batch, beside.values()), by_source));
+    for (int step = 0; step < 3; ++step)
+      EXPECT_TRUE(Same(Gradient(*beside.program(), graph, batch, beside.values()), by_source));
   }
 }
 
@@ -219,7 +233,9 @@ TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
     if (HasFatalFailure()) return;
     const Graph& graph = *beside.graph();
     Program& program = *beside.program();
-    const auto batch = [&](int64_t examples, uint32_t seed) { return CaseBatch(graph, beside.options().loss, examples, seed); };
+    const auto batch = [&](int64_t examples, uint32_t seed) {
+      return CaseBatch(graph, beside.options().loss, examples, seed);
+    };
     const Batch first = batch(4, 1), last = batch(2, 3);
     Batch second = batch(4, 2);
     const std::vector<float> of_second = Gradient(program, graph, second, beside.values());
@@ -232,7 +248,8 @@ TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
     // That the inputs were read before is seen by writing to them now.
     std::fill(second.inputs.mutable_floats().begin(), second.inputs.mutable_floats().end(), 0.25f);
     EXPECT_TRUE(Same(Gradient(program, graph, second, beside.values()), of_second));
-    EXPECT_FALSE(Same(Gradient(program, graph, second, beside.values()), of_second)) << "brought ahead for one step only";
+    EXPECT_FALSE(Same(Gradient(program, graph, second, beside.values()), of_second))
+        << "brought ahead for one step only";
     // Another batch comes than was said, a short one; then one that nobody spoke of.
     program.Prefetch(first);
     EXPECT_TRUE(Same(Gradient(program, graph, last, beside.values()), of_last));
@@ -245,7 +262,8 @@ TEST(CudnnPrefetchTest, TheNextBatchIsThere) {
   }
 }
 
-// Bytes and floats in turns, brought ahead and not; and a program that was told to expect bytes has no room for floats until some come.
+// Bytes and floats in turns, brought ahead and not; and a program that was told to expect bytes has no room for floats
+// until some come.
 TEST(CudnnPrefetchTest, BytesAndFloatsInTurns) {
   for (const auto copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
     BesideReference beside({"conv", Between("")}, 4);

@@ -1,11 +1,10 @@
-// Goal: a machine that computes passes the trial in every precision, with nothing written beside its buffers; one that computes wrongly, forgets
-// what it recorded or fails is told from it, by what is said.
-#include "worker/backend/cudnn/trial.h"
-
+// Goal: a machine that computes passes the trial in every precision, with nothing written beside its buffers; one that
+// computes wrongly, forgets what it recorded or fails is told from it, by what is said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/unit/backend/cudnn_host_machine.h"
+#include "worker/backend/cudnn/trial.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -17,7 +16,8 @@ std::string Message(HostMachine& machine, const Precision& precision) {
 }
 
 TEST(Trial, AMachineThatComputes) {
-  for (const Precision& precision : {Precision{DType::kFloat32}, Precision{DType::kBFloat16}, Precision{DType::kFloat16}}) {
+  for (const Precision& precision :
+       {Precision{DType::kFloat32}, Precision{DType::kBFloat16}, Precision{DType::kFloat16}}) {
     for (const HostMachine::Copies copies : {HostMachine::Copies::kEarly, HostMachine::Copies::kLate}) {
       HostMachine machine(precision, copies);
       EXPECT_EQ(TryMachine(machine, precision, absl::Minutes(1)), absl::OkStatus()) << Name(precision.type);
@@ -30,7 +30,8 @@ class Broken : public HostMachine {
  public:
   enum class Part { kProduct, kConvolution, kRecording, kEngine };
   explicit Broken(Part part) : HostMachine(Precision{}), part_(part) {}
-  absl::Status Multiply(const Product& p, const void* a, const void* b, const void* bias, void* c, void* workspace) override {
+  absl::Status Multiply(const Product& p, const void* a, const void* b, const void* bias, void* c,
+                        void* workspace) override {
     const absl::Status status = HostMachine::Multiply(p, a, b, bias, c, workspace);
     if (part_ == Part::kProduct) static_cast<float*>(c)[7] += 1;
     return status;
@@ -40,7 +41,8 @@ class Broken : public HostMachine {
     if (part_ == Part::kEngine) return absl::InternalError("a library is missing");
     return HostMachine::Prepare(convolution);
   }
-  absl::Status Convolve(const Convolution& c, const void* first, const void* second, const void* bias, void* to, void* workspace) override {
+  absl::Status Convolve(const Convolution& c, const void* first, const void* second, const void* bias, void* to,
+                        void* workspace) override {
     const absl::Status status = HostMachine::Convolve(c, first, second, bias, to, workspace);
     if (part_ == Part::kConvolution) static_cast<float*>(to)[3] = 0;
     return status;

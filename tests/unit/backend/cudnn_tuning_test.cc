@@ -1,5 +1,6 @@
-// Goal: the fastest candidate is taken, measured once for a device and a shape and found again by the next process; whatever is wrong with the
-// file, the choice is made by measuring; and in a deterministic job neither the file nor the times have a say.
+// Goal: the fastest candidate is taken, measured once for a device and a shape and found again by the next process;
+// whatever is wrong with the file, the choice is made by measuring; and in a deterministic job neither the file nor the
+// times have a say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,7 +26,8 @@ using Names = std::vector<std::string>;
 
 class TuningTest : public testing::Test {
  protected:
-  TuningTest() : folder_(testing::TempDir() + "/tuning-" + testing::UnitTest::GetInstance()->current_test_info()->name()) {
+  TuningTest()
+      : folder_(testing::TempDir() + "/tuning-" + testing::UnitTest::GetInstance()->current_test_info()->name()) {
     EXPECT_TRUE(InitLog({.program = "test"}).ok());  // to stderr
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
@@ -43,7 +45,8 @@ class TuningTest : public testing::Test {
     std::ofstream(Path(), std::ios::binary) << text;
   }
   // A new process: reads the file. Counts what it measures.
-  size_t Choose(const std::string& what, const Names& names, const std::vector<double>& times, const std::string& device = "H100") {
+  size_t Choose(const std::string& what, const Names& names, const std::vector<double>& times,
+                const std::string& device = "H100") {
     TuningFile file(Path());
     Tuner tuner(file, device);
     return tuner.Choose(what, names, [&](size_t i) -> absl::StatusOr<double> {
@@ -85,15 +88,17 @@ TEST_F(TuningTest, WhateverIsWrongWithTheFileItIsMeasured) {
   const std::string good = Text();
   EXPECT_THAT(good, testing::StartsWith("cairn cudnn tuning 1\n"));
   EXPECT_THAT(good, testing::EndsWith("\nH100: x\tb\t1.0\n"));
-  std::map<std::string, std::string> files = {{"empty", ""},
-                                              {"foreign", "{\"a\": 1}"},
-                                              {"a later version", "cairn cudnn tuning 2" + good.substr(good.find('\n'))},
-                                              {"no checksum", "cairn cudnn tuning 1\n"},
-                                              {"one byte is another", good},
-                                              {"longer", good + "H100: x\ta\t0.1\n"},
-                                              {"zeros", std::string(4096, '\0')}};
+  std::map<std::string, std::string> files = {
+      {"empty", ""},
+      {"foreign", "{\"a\": 1}"},
+      {"a later version", "cairn cudnn tuning 2" + good.substr(good.find('\n'))},
+      {"no checksum", "cairn cudnn tuning 1\n"},
+      {"one byte is another", good},
+      {"longer", good + "H100: x\ta\t0.1\n"},
+      {"zeros", std::string(4096, '\0')}};
   files["one byte is another"].replace(good.size() - 6, 1, "a");
-  for (size_t bytes = 1; bytes < good.size(); bytes += 5) files[absl::StrCat("torn at ", bytes)] = good.substr(0, bytes);
+  for (size_t bytes = 1; bytes < good.size(); bytes += 5)
+    files[absl::StrCat("torn at ", bytes)] = good.substr(0, bytes);
   for (const auto& [what, text] : files) {
     SCOPED_TRACE(what);
     Write(text);
@@ -138,23 +143,27 @@ TEST_F(TuningTest, SeveralWorkersShareTheFile) {
 // ---- a backend ----
 
 constexpr char kModel[] =
-    "layers { input { shape: [40] } } layers { dense { units: 30 activation: TANH } } layers { dense { units: 4 activation: SOFTMAX } }";
+    "layers { input { shape: [40] } } layers { dense { units: 30 activation: TANH } } layers { dense { units: 4 "
+    "activation: SOFTMAX } }";
 
 class GpuBackendTest : public TuningTest {
  protected:
-  // The gradient of a step on a backend of `devices` devices, computed by a thread of its own; times: of the two ways to compute a product.
+  // The gradient of a step on a backend of `devices` devices, computed by a thread of its own; times: of the two ways
+  // to compute a product.
   std::vector<float> Gradient(bool deterministic, bool autotune, const std::vector<double>& times, int devices = 1) {
     std::vector<DeviceInfo> infos;
     for (int i = 0; i < devices; ++i) infos.push_back({.index = i, .name = "fake", .fingerprint = "fake 1"});
-    const auto backend = MakeGpuBackend(
-        std::move(infos), {.autotune = autotune, .tuning_file = Path()},
-        [&](const DeviceInfo& device, const Precision& precision, Tuner* tuner) -> absl::StatusOr<std::unique_ptr<Machine>> {
-          used_.push_back(device.index);
-          return std::make_unique<HostMachine>(precision, HostMachine::Copies::kEarly, tuner, [&](size_t way) -> absl::StatusOr<double> {
-            ++measured_;
-            return times[way];
-          });
-        });
+    const auto backend =
+        MakeGpuBackend(std::move(infos), {.autotune = autotune, .tuning_file = Path()},
+                       [&](const DeviceInfo& device, const Precision& precision,
+                           Tuner* tuner) -> absl::StatusOr<std::unique_ptr<Machine>> {
+                         used_.push_back(device.index);
+                         return std::make_unique<HostMachine>(precision, HostMachine::Copies::kEarly, tuner,
+                                                              [&](size_t way) -> absl::StatusOr<double> {
+                                                                ++measured_;
+                                                                return times[way];
+                                                              });
+                       });
     const auto graph = CaseGraph({"dense", kModel});
     ProgramOptions options;
     options.batch_max = 5;
@@ -166,7 +175,10 @@ class GpuBackendTest : public TuningTest {
         auto program = backend->Compile(graph, options);
         ASSERT_TRUE(program.ok()) << program.status();
         const std::vector<float> values = CaseValues(*graph, 5);
-        ASSERT_TRUE((*program)->TrainStep(CaseBatch(*graph, options.loss, 5, 7), {}, values, absl::MakeSpan(gradient), nullptr).ok());
+        ASSERT_TRUE(
+            (*program)
+                ->TrainStep(CaseBatch(*graph, options.loss, 5, 7), {}, values, absl::MakeSpan(gradient), nullptr)
+                .ok());
       }).join();
     }
     return gradient;
@@ -177,9 +189,12 @@ class GpuBackendTest : public TuningTest {
 
 TEST_F(GpuBackendTest, InADeterministicJobTimesHaveNoSay) {
   testing::internal::CaptureStderr();
-  const std::vector<float> plain = Gradient(true, false, {1, 2}), slow = Gradient(true, true, {1, 2}), fast = Gradient(true, true, {2, 1});
+  const std::vector<float> plain = Gradient(true, false, {1, 2}), slow = Gradient(true, true, {1, 2}),
+                           fast = Gradient(true, true, {2, 1});
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, testing::HasSubstr("--cudnn-autotune: not in this job: deterministic jobs take the engines that the heuristics name"));
+  EXPECT_THAT(said,
+              testing::HasSubstr(
+                  "--cudnn-autotune: not in this job: deterministic jobs take the engines that the heuristics name"));
   EXPECT_EQ(plain, slow);
   EXPECT_EQ(plain, fast);
   EXPECT_EQ(measured_, 0);

@@ -1,6 +1,6 @@
-// Goal: a device that fails or hangs costs the programs on it and no others: the step that noticed and all later calls say why, at once; the
-// backend says so; nothing waits for it or frees its memory any more; and a step is waited for as long as suits the steps before it, whatever
-// else took time then.
+// Goal: a device that fails or hangs costs the programs on it and no others: the step that noticed and all later calls
+// say why, at once; the backend says so; nothing waits for it or frees its memory any more; and a step is waited for as
+// long as suits the steps before it, whatever else took time then.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,10 +73,11 @@ class TroubledMachine : public HostMachine {
 class WatchedTest : public testing::Test {
  protected:
   WatchedTest() : beside_({"conv", Between("")}, 4), batch_(CaseBatch(*beside_.graph(), beside_.options().loss, 4, 1)) {
-    backend_ = cudnn::MakeGpuBackend({{.index = 0, .name = "A", .fingerprint = "f"}, {.index = 1, .name = "B", .fingerprint = "f"}}, {},
-                                     [this](const cudnn::DeviceInfo& device, const cudnn::Precision& precision, cudnn::Tuner*) {
-                                       return std::make_unique<TroubledMachine>(precision, device.index, &conditions_[device.index]);
-                                     });
+    backend_ = cudnn::MakeGpuBackend(
+        {{.index = 0, .name = "A", .fingerprint = "f"}, {.index = 1, .name = "B", .fingerprint = "f"}}, {},
+        [this](const cudnn::DeviceInfo& device, const cudnn::Precision& precision, cudnn::Tuner*) {
+          return std::make_unique<TroubledMachine>(precision, device.index, &conditions_[device.index]);
+        });
     // A thread's programs are on one device.
     for (int device : {0, 1}) std::thread([&] { programs_[device] = Compile(); }).join();
     EXPECT_GT(conditions_[0].allocations, 0);
@@ -137,7 +138,9 @@ TEST_F(WatchedTest, ALostDeviceGetsNoMorePrograms) {
   EXPECT_TRUE(Train(0).ok());
   // A thread that comes to device 0 next, then one that comes to device 1.
   std::thread([&] { EXPECT_TRUE(backend_->Compile(beside_.graph(), beside_.options()).ok()); }).join();
-  std::thread([&] { EXPECT_EQ(backend_->Compile(beside_.graph(), beside_.options()).status(), backend_->health()); }).join();
+  std::thread([&] {
+    EXPECT_EQ(backend_->Compile(beside_.graph(), beside_.options()).status(), backend_->health());
+  }).join();
 }
 
 // Neither the program that noticed nor another one of the device, nor what is kept for sums.
@@ -167,7 +170,8 @@ TEST_F(WatchedTest, NothingIsFreedWhereAProgramCannotBeMadeForIt) {
   device.waits = absl::DeadlineExceededError("A: a step does not end");
   const int freed = device.freed, waited_at_end = device.waited_at_end, waits_for_all = device.waits_for_all;
   std::thread([&] {
-    EXPECT_EQ(backend_->Compile(beside_.graph(), beside_.options()).status(), absl::UnavailableError("GPU 0 is lost: A: a step does not end"));
+    EXPECT_EQ(backend_->Compile(beside_.graph(), beside_.options()).status(),
+              absl::UnavailableError("GPU 0 is lost: A: a step does not end"));
   }).join();
   EXPECT_EQ(device.freed, freed);
   EXPECT_EQ(device.waited_at_end, waited_at_end);
@@ -209,7 +213,8 @@ TEST(StepPatienceTest, GoesByWhatTheDeviceTookInLaterSteps) {
   Condition condition;
   const auto clock = std::make_shared<ManualClock>();
   absl::Duration wait = absl::Minutes(5);
-  auto program = cudnn::MakeProgram(beside.graph(), beside.options(), {}, std::make_unique<SlowMachine>(&condition, clock.get(), &wait), clock);
+  auto program = cudnn::MakeProgram(beside.graph(), beside.options(), {},
+                                    std::make_unique<SlowMachine>(&condition, clock.get(), &wait), clock);
   ASSERT_TRUE(program.ok()) << program.status();
   SlowSource source(clock.get());
   ASSERT_TRUE((*program)->UseWeightSource(&source).ok());
@@ -236,7 +241,8 @@ TEST_F(WatchedTest, ATypeThatNoNumberHasIsTheJobsErrorNotTheWorkers) {
   std::vector<float> gradient(beside_.graph()->space_size());
   StepInfo info;
   info.values = v1::INT8;
-  const absl::Status status = programs_[0]->TrainStep(batch_, info, beside_.values(), absl::MakeSpan(gradient), nullptr).status();
+  const absl::Status status =
+      programs_[0]->TrainStep(batch_, info, beside_.values(), absl::MakeSpan(gradient), nullptr).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("INT8"));
   EXPECT_TRUE(backend_->health().ok());

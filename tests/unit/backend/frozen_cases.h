@@ -1,6 +1,6 @@
-// The models of LayerCases with layers that are not trained (Layer.trainable): once all but the last layer with variables, so that
-// the way back ends early, once all but the first one, so that it leads through the frozen ones. And those models with layers that are
-// computed as in inference (Layer.training), which are trained.
+// The models of LayerCases with layers that are not trained (Layer.trainable): once all but the last layer with
+// variables, so that the way back ends early, once all but the first one, so that it leads through the frozen ones. And
+// those models with layers that are computed as in inference (Layer.training), which are trained.
 #pragma once
 
 #include <google/protobuf/text_format.h>

@@ -1,5 +1,5 @@
-// Goal: the GPU's kernels that join tensors (sums as nodes of the tree, maximum, product), for dropout and embeddings compute what the reference and
-// the CPU's own code compute, in every type, with the same bits in any order of blocks.
+// Goal: the GPU's kernels that join tensors (sums as nodes of the tree, maximum, product), for dropout and embeddings
+// compute what the reference and the CPU's own code compute, in every type, with the same bits in any order of blocks.
 #include <algorithm>
 
 #include "common/base/random.h"
@@ -24,7 +24,9 @@ TEST_P(Joins, RoundedSumIsANodeOfTheTree) {
       right[2] = NAN;
       const Tensor x(left, DType::kFloat32), y(right, DType::kFloat32);
       const auto launched = [&](const Inputs& in) {
-        return Launched(n, DType::kFloat32, [&](void* out) { return RoundedSum(nullptr, n, in, factor, static_cast<float*>(out), type(), shift); });
+        return Launched(n, DType::kFloat32, [&](void* out) {
+          return RoundedSum(nullptr, n, in, factor, static_cast<float*>(out), type(), shift);
+        });
       };
       const std::vector<float> leaf = launched({1, {x.data()}}), sum = launched({2, {x.data(), y.data()}});
       for (float& f : left) f *= factor;

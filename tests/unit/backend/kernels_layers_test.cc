@@ -72,7 +72,8 @@ TEST_P(Layers, Pooling) {
     Memory argmax(OutputCount(w));
     ExpectNear(Launched(OutputCount(w), type(),
                         [&](void* out) {
-                          return MaxPooling(nullptr, w, false, x.data(), out, static_cast<uint8_t*>(argmax.data()), type());
+                          return MaxPooling(nullptr, w, false, x.data(), out, static_cast<uint8_t*>(argmax.data()),
+                                            type());
                         }),
                y, 0, "max");
     ExpectNear(Launched(OutputCount(w), type(),
@@ -263,17 +264,20 @@ struct OfBatch {
         mean({statistics.begin(), statistics.begin() + ch}),
         variance({statistics.begin() + ch, statistics.end()}),
         y(numbers.size()) {
-    reference::BatchNormalization(x.exact(), mean.exact(), variance.exact(), kEpsilon, gamma.exact(), beta.exact(), absl::MakeSpan(y));
+    reference::BatchNormalization(x.exact(), mean.exact(), variance.exact(), kEpsilon, gamma.exact(), beta.exact(),
+                                  absl::MakeSpan(y));
   }
-  Normalized normalized() const { return {x.data(), mean.floats(), variance.floats(), gamma.floats(), beta.floats(), kEpsilon}; }
+  Normalized normalized() const {
+    return {x.data(), mean.floats(), variance.floats(), gamma.floats(), beta.floats(), kEpsilon};
+  }
   // With `constant` mean and variance are no functions of x.
   void Backward(const std::vector<double>& d, bool constant) {
     dx.assign(y.size(), 0.0);
     dgamma.assign(channels, 0.0);
     dbeta.assign(channels, 0.0);
     const reference::BatchStatistics own{mean.exact(), variance.exact()};
-    reference::BatchNormalizationBackward(x.exact(), own, kEpsilon, gamma.exact(), d, absl::MakeSpan(dx), absl::MakeSpan(dgamma),
-                                          absl::MakeSpan(dbeta));
+    reference::BatchNormalizationBackward(x.exact(), own, kEpsilon, gamma.exact(), d, absl::MakeSpan(dx),
+                                          absl::MakeSpan(dgamma), absl::MakeSpan(dbeta));
     if (!constant) return;
     for (size_t i = 0; i < d.size(); ++i) {
       const size_t c = i % channels;
@@ -298,7 +302,8 @@ TEST_P(Layers, BatchNormalization) {
       const reference::BatchStatistics exact = reference::Statistics(ch, x.exact());
       const std::vector<float> got = Launched(4 * ch, DType::kFloat32, [&](void* out) {
         float* mean = static_cast<float*>(out);
-        return BatchStatistics(nullptr, r, ch, x.data(), mean, mean + ch, {3, bias.floats(), mean + 2 * ch, mean + 3 * ch}, floats, type());
+        return BatchStatistics(nullptr, r, ch, x.data(), mean, mean + ch,
+                               {3, bias.floats(), mean + 2 * ch, mean + 3 * ch}, floats, type());
       });
       const auto part = [&](int64_t i) { return std::vector<float>(got.begin() + i * ch, got.begin() + (i + 1) * ch); };
       ExpectNear(part(0), exact.mean, 2e-6, "mean");
@@ -337,7 +342,9 @@ TEST_P(Layers, BatchNormalization) {
           return BatchNormalizationSums(nullptr, r, ch, of_a, of_b, relu, passed, dy.data(), {to, to + ch},
                                         {to + 2 * ch, to + 3 * ch}, floats, type());
         });
-        const auto part = [&](int64_t i) { return std::vector<float>(sums.begin() + i * ch, sums.begin() + (i + 1) * ch); };
+        const auto part = [&](int64_t i) {
+          return std::vector<float>(sums.begin() + i * ch, sums.begin() + (i + 1) * ch);
+        };
         for (const bool constant : {false, true}) {
           a.Backward(d, constant);
           b.Backward(d, constant);

@@ -183,7 +183,8 @@ inline Batch AsBytes(const Batch& batch) {
   Batch bytes = batch;
   bytes.element = Element::kByte;
   bytes.inputs = Buffer::Allocate(static_cast<size_t>(batch.input_numbers()));
-  for (int64_t i = 0; i < batch.input_numbers(); ++i) bytes.inputs.mutable_data()[i] = static_cast<uint8_t>(batch.inputs.floats()[i]);
+  for (int64_t i = 0; i < batch.input_numbers(); ++i)
+    bytes.inputs.mutable_data()[i] = static_cast<uint8_t>(batch.inputs.floats()[i]);
   return bytes;
 }
 

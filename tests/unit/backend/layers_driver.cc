@@ -42,17 +42,14 @@ std::string LayerJson(const v1::Layer& layer) {
 std::pair<int64_t, float> DropoutOf(const Graph& graph, const Node& node) {
   const v1::Layer& layer = node.layer;
   switch (node.kind) {
-    case LayerKind::kDropout:
-      return {kExamples * NumElements(node.output), layer.dropout().rate()};
-    case LayerKind::kSpatialDropout2D:
-      return {kExamples * node.output.back(), layer.spatial_dropout2d().rate()};
+    case LayerKind::kDropout: return {kExamples * NumElements(node.output), layer.dropout().rate()};
+    case LayerKind::kSpatialDropout2D: return {kExamples * node.output.back(), layer.spatial_dropout2d().rate()};
     case LayerKind::kMultiHeadAttention: {
       const int64_t keys = graph.nodes()[node.inputs.back()].output[0];
       return {kExamples * layer.multi_head_attention().num_heads() * node.output[0] * keys,
               layer.multi_head_attention().dropout()};
     }
-    default:
-      return {0, 0};
+    default: return {0, 0};
   }
 }
 

@@ -261,9 +261,11 @@ TEST(LabelSmoothing, IsKerasFormula) {
   EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY" + s, false, p, {1}, 1), expected, 1e-6) << "by expansion";
   const std::vector<double> logits = {Log(0.2), Log(0.5), Log(0.3)};
   EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY" + s, true, logits, {1}, 1), expected, 1e-6);
-  EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY from_logits: true" + s, false, logits, {1}, 1), expected, 1e-6);
+  EXPECT_NEAR(LossOf("kind: SPARSE_CATEGORICAL_CROSSENTROPY from_logits: true" + s, false, logits, {1}, 1), expected,
+              1e-6);
   EXPECT_NEAR(LossOf("kind: BINARY_CROSSENTROPY" + s, false, {0.6}, {1}, 1), -0.85 * Log(0.6) - 0.15 * Log(0.4), 1e-6);
-  EXPECT_NEAR(LossOf("kind: BINARY_CROSSENTROPY" + s, true, {Log(0.6 / 0.4)}, {0}, 1), -0.15 * Log(0.6) - 0.85 * Log(0.4), 1e-6);
+  EXPECT_NEAR(LossOf("kind: BINARY_CROSSENTROPY" + s, true, {Log(0.6 / 0.4)}, {0}, 1),
+              -0.15 * Log(0.6) - 0.85 * Log(0.4), 1e-6);
 }
 
 TEST(LabelSmoothing, GradientsAreDerivatives) {
@@ -295,7 +297,8 @@ TEST(LabelSmoothing, GradientsAreDerivatives) {
 TEST(LabelSmoothing, MetricsSeeTheLabels) {
   const std::vector<std::string> metrics = {"kind: ACCURACY", "kind: MEAN_ABSOLUTE_ERROR"};
   const Result plain = Compute("kind: BINARY_CROSSENTROPY", false, {0.6, 0.3}, {1, 1}, 2, metrics).value();
-  const Result smooth = Compute("kind: BINARY_CROSSENTROPY label_smoothing: 0.5", false, {0.6, 0.3}, {1, 1}, 2, metrics).value();
+  const Result smooth =
+      Compute("kind: BINARY_CROSSENTROPY label_smoothing: 0.5", false, {0.6, 0.3}, {1, 1}, 2, metrics).value();
   EXPECT_EQ(smooth.sums.metrics, plain.sums.metrics);
 }
 
@@ -304,7 +307,8 @@ Graph GraphOf(const std::string& last) {
   return Graph::Build(FromText<v1::Model>("layers { input { shape: 3 } } layers { dense { " + last + " } }")).value();
 }
 
-// keras.Model.fit: an example's loss times its class's weight, the sum divided by the number of examples (not of weights); metrics as ever.
+// keras.Model.fit: an example's loss times its class's weight, the sum divided by the number of examples (not of
+// weights); metrics as ever.
 TEST(ClassWeights, WeighLossAndGradientOfTrainingAlone) {
   struct Case {
     std::string loss, last;
@@ -314,8 +318,16 @@ TEST(ClassWeights, WeighLossAndGradientOfTrainingAlone) {
   };
   const std::vector<Case> cases = {
       {"kind: SPARSE_CATEGORICAL_CROSSENTROPY", "units: 3 activation: SOFTMAX", 3, {1, 0, 2, 1}, {2.5, 1, 0, 2.5}},
-      {"kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1", "units: 3 activation: SOFTMAX", 3, {1, 0, 2, 1}, {2.5, 1, 0, 2.5}},
-      {"kind: CATEGORICAL_CROSSENTROPY from_logits: true", "units: 3", 3, {0, 1, 0, .6f, .3f, .1f, 0, .4f, .6f, 0, 1, 0}, {2.5, 1, 0, 2.5}},
+      {"kind: SPARSE_CATEGORICAL_CROSSENTROPY label_smoothing: 0.1",
+       "units: 3 activation: SOFTMAX",
+       3,
+       {1, 0, 2, 1},
+       {2.5, 1, 0, 2.5}},
+      {"kind: CATEGORICAL_CROSSENTROPY from_logits: true",
+       "units: 3",
+       3,
+       {0, 1, 0, .6f, .3f, .1f, 0, .4f, .6f, 0, 1, 0},
+       {2.5, 1, 0, 2.5}},
       {"kind: BINARY_CROSSENTROPY", "units: 1 activation: SIGMOID", 1, {1, 0, 0, 1}, {2.5, 1, 1, 2.5}},
   };
   const std::vector<v1::ClassWeight> given = {FromText<v1::ClassWeight>("class_id: 1 weight: 2.5"),
@@ -332,9 +344,10 @@ TEST(ClassWeights, WeighLossAndGradientOfTrainingAlone) {
     const auto run = [&](const LossPlan& plan, const std::vector<double>& at, int64_t first, int64_t n, bool training) {
       Result result;
       result.gradients.assign(training ? n * c.outputs : 0, 0);
-      const absl::Status status = LossAndMetrics<double>(
-          loss, plan, metrics, n, absl::MakeSpan(at).subspan(first * c.outputs, n * c.outputs),
-          absl::MakeSpan(c.labels).subspan(first * label_size, n * label_size), label_size, absl::MakeSpan(result.gradients), &result.sums);
+      const absl::Status status =
+          LossAndMetrics<double>(loss, plan, metrics, n, absl::MakeSpan(at).subspan(first * c.outputs, n * c.outputs),
+                                 absl::MakeSpan(c.labels).subspan(first * label_size, n * label_size), label_size,
+                                 absl::MakeSpan(result.gradients), &result.sums);
       EXPECT_TRUE(status.ok()) << status;
       return result;
     };

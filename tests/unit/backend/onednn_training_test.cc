@@ -169,17 +169,19 @@ TEST(Embedding, RefusesIdsThatItDoesNotHave) {
   }
 }
 
-// Class weights: the loss and the gradients of a batch are those of its examples one by one, each times its class's weight, in
-// both backends; evaluation and the number of examples know nothing of them.
+// Class weights: the loss and the gradients of a batch are those of its examples one by one, each times its class's
+// weight, in both backends; evaluation and the number of examples know nothing of them.
 TEST(ClassWeights, AreFactorsOfTheExamples) {
   const auto graph = GraphOf(
-      "layers { input { shape: [6, 6, 2] } } layers { conv2d { filters: 5 kernel_size: 3 activation: TANH } } layers { flatten {} } "
+      "layers { input { shape: [6, 6, 2] } } layers { conv2d { filters: 5 kernel_size: 3 activation: TANH } } layers { "
+      "flatten {} } "
       "layers { dense { units: 4 activation: SOFTMAX } }");
   ProgramOptions plain;
   plain.batch_max = 9;
   plain.loss = FromText<v1::Loss>("kind: SPARSE_CATEGORICAL_CROSSENTROPY");
   ProgramOptions weighted = plain;
-  weighted.class_weights = {FromText<v1::ClassWeight>("class_id: 1 weight: 4"), FromText<v1::ClassWeight>("class_id: 3 weight: 0")};
+  weighted.class_weights = {FromText<v1::ClassWeight>("class_id: 1 weight: 4"),
+                            FromText<v1::ClassWeight>("class_id: 3 weight: 0")};
   const float weights[] = {1, 4, 1, 0};
   const Batch batch = CaseBatch(*graph, plain.loss, 9, 1);
   const std::vector<float> values = CaseValues(*graph, 2);
@@ -206,7 +208,8 @@ TEST(ClassWeights, AreFactorsOfTheExamples) {
     ASSERT_TRUE(sums.ok()) << sums.status();
     EXPECT_EQ(sums->examples, 9u);
     EXPECT_NEAR(sums->loss, loss, 1e-5 * loss);
-    for (size_t i = 0; i < gradients.size(); ++i) EXPECT_NEAR(gradients[i], expected[i], 1e-5 + 1e-4 * std::abs(expected[i])) << i;
+    for (size_t i = 0; i < gradients.size(); ++i)
+      EXPECT_NEAR(gradients[i], expected[i], 1e-5 + 1e-4 * std::abs(expected[i])) << i;
     EXPECT_EQ(heavy->Evaluate(batch, values)->loss, program->Evaluate(batch, values)->loss);
   }
 }

@@ -1,5 +1,5 @@
-// Goal: a program that asks for its values layer by layer reads nothing before it was given it and nothing after it gave
-// it back, and computes the same bits: the values that it has no right to are NaN here.
+// Goal: a program that asks for its values layer by layer reads nothing before it was given it and nothing after it
+// gave it back, and computes the same bits: the values that it has no right to are NaN here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,8 +24,10 @@ constexpr char kConvolutions[] =
 
 constexpr char kResidual[] =
     "layers { input { shape: [8, 8, 4] } } "
-    "layers { name: \"a\" conv2d { filters: 8 kernel_size: 3 padding: SAME } } layers { name: \"n\" batch_normalization {} } "
-    "layers { name: \"b\" conv2d { filters: 8 kernel_size: 1 } inputs: \"a\" } layers { name: \"s\" add {} inputs: [\"n\", \"b\"] } "
+    "layers { name: \"a\" conv2d { filters: 8 kernel_size: 3 padding: SAME } } layers { name: \"n\" "
+    "batch_normalization {} } "
+    "layers { name: \"b\" conv2d { filters: 8 kernel_size: 1 } inputs: \"a\" } layers { name: \"s\" add {} inputs: "
+    "[\"n\", \"b\"] } "
     "layers { global_average_pooling2d {} } layers { dense { units: 10 activation: SOFTMAX } }";
 
 // Fine-tuning: only the last layer is trained.
@@ -139,8 +141,10 @@ TEST_F(FrozenWeightSourceTest, NothingBelowWhatIsTrainedIsReadOnTheWayBack) {
   Poisoned source(values);
   ASSERT_TRUE(program->UseWeightSource(&source).ok());
   std::vector<float> gradients(graph_->space_size(), -1.0f);
-  ASSERT_TRUE(program->TrainStep(CaseBatch(*graph_, options_.loss, 7, 1), {.seed = 1, .step = 3}, source.shown,
-                                 absl::MakeSpan(gradients), nullptr).ok());
+  ASSERT_TRUE(program
+                  ->TrainStep(CaseBatch(*graph_, options_.loss, 7, 1), {.seed = 1, .step = 3}, source.shown,
+                              absl::MakeSpan(gradients), nullptr)
+                  .ok());
   EXPECT_EQ(source.acquired, 5) << "four layers forward, the last one backward";
   EXPECT_EQ(source.hits, 4);
 }

@@ -1,4 +1,5 @@
-// Beside LayerCases: models whose channels fill vectors and tiles, and do not; where layers are fused and buffers shared.
+// Beside LayerCases: models whose channels fill vectors and tiles, and do not; where layers are fused and buffers
+// shared.
 #pragma once
 
 #include <string>
@@ -13,19 +14,20 @@ inline std::string Image(const std::string& shape, const std::string& layers) {
          " layers { flatten {} } layers { dense { units: 4 activation: SOFTMAX } }";
 }
 
-// A residual block whose shortcut is a convolution with strides and a batch normalization too; both have a bias. shortcut, main: how the
-// normalizations before the sum are called.
+// A residual block whose shortcut is a convolution with strides and a batch normalization too; both have a bias.
+// shortcut, main: how the normalizations before the sum are called.
 inline std::string Projected(const std::string& shape, int filters, bool relu, const std::string& shortcut = "",
                              const std::string& main = "") {
   const std::string conv = " conv2d { filters: " + std::to_string(filters) + " kernel_size: 1 strides: 2 } } ",
                     norm = " batch_normalization {} ";
-  return Image(shape,
-               "layers { name: 'i' conv2d { filters: 8 kernel_size: 3 padding: SAME activation: RELU } } layers { name: 'a'" +
-                   conv + "layers { name: 'an'" + norm + shortcut + "} layers { name: 'b' inputs: 'i'" + conv +
-                   "layers { batch_normalization {} } layers { activation { activation: RELU } } layers { name: 'c' conv2d { "
-                   "filters: " +
-                   std::to_string(filters) + " kernel_size: 3 padding: SAME } } layers { name: 'cn'" + norm + main +
-                   "} layers { inputs: ['an', 'cn'] add {} } " + (relu ? "layers { activation { activation: RELU } }" : ""));
+  return Image(
+      shape,
+      "layers { name: 'i' conv2d { filters: 8 kernel_size: 3 padding: SAME activation: RELU } } layers { name: 'a'" +
+          conv + "layers { name: 'an'" + norm + shortcut + "} layers { name: 'b' inputs: 'i'" + conv +
+          "layers { batch_normalization {} } layers { activation { activation: RELU } } layers { name: 'c' conv2d { "
+          "filters: " +
+          std::to_string(filters) + " kernel_size: 3 padding: SAME } } layers { name: 'cn'" + norm + main +
+          "} layers { inputs: ['an', 'cn'] add {} } " + (relu ? "layers { activation { activation: RELU } }" : ""));
 }
 
 inline std::vector<LayerCase> WideCases() {
@@ -99,10 +101,9 @@ inline std::vector<LayerCase> WideCases() {
       {"ProjectedBlockHalfInference", Projected("[6, 6, 3]", 16, true, "", "training: false")},
       {"ProjectedBlockFrozenBesideInference", Projected("[6, 6, 3]", 16, true, "trainable: false", "training: false")},
       {"TwoNormsOfOne",
-       Image("[6, 6, 3]",
-             conv16 + "layers { name: 'c' conv2d { filters: 16 kernel_size: 1 } } layers { name: 'a' "
-                      "batch_normalization {} } layers { name: 'b' inputs: 'c' batch_normalization {} } "
-                      "layers { inputs: ['a', 'b'] add {} } layers { activation { activation: RELU } }")},
+       Image("[6, 6, 3]", conv16 + "layers { name: 'c' conv2d { filters: 16 kernel_size: 1 } } layers { name: 'a' "
+                                   "batch_normalization {} } layers { name: 'b' inputs: 'c' batch_normalization {} } "
+                                   "layers { inputs: ['a', 'b'] add {} } layers { activation { activation: RELU } }")},
       {"SoftmaxWide", Image("[4, 4, 3]", "layers { conv2d { filters: 20 kernel_size: 3 activation: SOFTMAX } }")},
       {"RescalingInside", Image("[6, 6, 3]", conv20 + "layers { rescaling { scale: 2.0 offset: -1.0 } } " + conv16)},
       {"RescalingShared", Image("[6, 6, 3]",

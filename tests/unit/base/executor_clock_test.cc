@@ -17,7 +17,8 @@ class ExecutorClock : public testing::Test {
   static void SetWallClock(int64_t ahead_s) {
     const auto before = std::chrono::system_clock::now();
     wall_clock_ahead_s = ahead_s;
-    ASSERT_GT(std::chrono::abs(std::chrono::system_clock::now() - before), std::chrono::minutes(59)) << "other libraries do not see it";
+    ASSERT_GT(std::chrono::abs(std::chrono::system_clock::now() - before), std::chrono::minutes(59))
+        << "other libraries do not see it";
   }
 };
 

@@ -53,8 +53,9 @@ TEST(SerialExecutor, AClosureMayPostAndSeesItsThread) {
   EXPECT_FALSE(executor.OnThread());
 }
 
-// Posts a timer of 40 ms, one that is due at once and a closure, and checks what becomes of them. False where this thread was held up meanwhile
-// for so long that the first timer was due before the second one was posted: then nothing is known of their order.
+// Posts a timer of 40 ms, one that is due at once and a closure, and checks what becomes of them. False where this
+// thread was held up meanwhile for so long that the first timer was due before the second one was posted: then nothing
+// is known of their order.
 bool TimersRunInOrder() {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kDelay(40);

@@ -1,5 +1,5 @@
-// Goal: what is UTF-8 and what is not, as the Unicode standard draws the line; what is not becomes UTF-8 and nothing else changes; a cut
-// never falls into a character.
+// Goal: what is UTF-8 and what is not, as the Unicode standard draws the line; what is not becomes UTF-8 and nothing
+// else changes; a cut never falls into a character.
 #include "common/base/text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// A wall clock that a test sets: this program's clock_gettime, which every library in it reads. Include it in one file of a program.
+// A wall clock that a test sets: this program's clock_gettime, which every library in it reads. Include it in one file
+// of a program.
 #pragma once
 
 #include <sys/syscall.h>

@@ -49,7 +49,8 @@ class FakeCoordinator : public v1::JobService::Service {
       status.set_state(state);
       writer->Write(status);
     }
-    return !states.empty() && IsFinal(states.back()) ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping");
+    return !states.empty() && IsFinal(states.back()) ? grpc::Status::OK
+                                                     : grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping");
   }
   grpc::Status Evaluate(grpc::ServerContext*, const v1::EvaluateRequest* request,
                         v1::EvaluateResponse* response) override {

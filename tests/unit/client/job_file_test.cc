@@ -40,7 +40,9 @@ TEST(JobFile, ErrorsNameLineAndColumn) {
 }
 
 TEST(JobFile, ErrorsSayWhatToWrite) {
-  EXPECT_EQ(ErrorOf("epocs: 3"), "job.textproto:1:6: Message type \"cairn.v1.JobSpec\" has no field named \"epocs\"; did you mean \"epochs\"?");
+  EXPECT_EQ(
+      ErrorOf("epocs: 3"),
+      "job.textproto:1:6: Message type \"cairn.v1.JobSpec\" has no field named \"epocs\"; did you mean \"epochs\"?");
   EXPECT_EQ(ErrorOf("metrics { knid: ACCURACY }"),
             "job.textproto:1:15: Message type \"cairn.v1.Metric\" has no field named \"knid\"; did you mean \"kind\"?");
   EXPECT_EQ(ErrorOf("model { layers { permute { xyz: 1 } } }"),
@@ -49,8 +51,10 @@ TEST(JobFile, ErrorsSayWhatToWrite) {
             "job.textproto:1:18: Unknown enumeration value of \"FASTEST\" for field \"strategy\"; use one of MIRRORED, "
             "MULTI_WORKER_MIRRORED, PARAMETER_SERVER, CENTRAL_STORAGE");
   EXPECT_EQ(ErrorOf("metrics { kind: TOP_K_CATEGORICAL_ACCURACY }"),
-            "job.textproto:1:44: Unknown enumeration value of \"TOP_K_CATEGORICAL_ACCURACY\" for field \"kind\"; did you mean TOP_K_ACCURACY?");
-  EXPECT_EQ(ErrorOf("callbacks { model_checkpoint { save_freq: 5 } }"), "job.textproto:1:43: Expected string, got: 5; put it in quotes");
+            "job.textproto:1:44: Unknown enumeration value of \"TOP_K_CATEGORICAL_ACCURACY\" for field \"kind\"; did "
+            "you mean TOP_K_ACCURACY?");
+  EXPECT_EQ(ErrorOf("callbacks { model_checkpoint { save_freq: 5 } }"),
+            "job.textproto:1:43: Expected string, got: 5; put it in quotes");
 }
 
 TEST(JobFile, DeepNestingIsAnErrorNotACrash) {
@@ -127,9 +131,12 @@ TEST_F(JobFileOnDisk, OnlyRelativePathsThatExistBecomeAbsolute) {
 }
 
 TEST_F(JobFileOnDisk, AModelOfAnOnnxFileComesWithItsWeights) {
-  const auto made = ParseJobText("model { layers { input { shape: [4] } } layers { name: \"out\" dense { units: 3 activation: SOFTMAX } } }", "f");
+  const auto made = ParseJobText(
+      "model { layers { input { shape: [4] } } layers { name: \"out\" dense { units: 3 activation: SOFTMAX } } }", "f");
   const Graph graph = Graph::Build(made->model()).value();
-  ASSERT_EQ(WriteOnnxFile("m.onnx", {.model_name = "m"}, graph, std::vector<float>(static_cast<size_t>(graph.space_size()), 0.5f)), absl::OkStatus());
+  ASSERT_EQ(WriteOnnxFile("m.onnx", {.model_name = "m"}, graph,
+                          std::vector<float>(static_cast<size_t>(graph.space_size()), 0.5f)),
+            absl::OkStatus());
   v1::JobSpec spec;
   spec.mutable_model()->mutable_ready_made()->set_name("lenet");
   ASSERT_EQ(TakeModelFile("m.onnx", &spec), absl::OkStatus());

@@ -1,5 +1,5 @@
-// Goal: outputs as CSV, .npy and JSON lines are exactly these bytes; classes are those of the job; a file is whole or not
-// there.
+// Goal: outputs as CSV, .npy and JSON lines are exactly these bytes; classes are those of the job; a file is whole or
+// not there.
 #include "client/cli/prediction_writer.h"
 
 #include <gtest/gtest.h>
@@ -74,9 +74,10 @@ TEST_F(PredictionWriterTest, Classes) {
   job.mutable_data()->add_class_names("a \"b\", c");
   EXPECT_EQ(Written("c.csv", std::make_unique<ClassDecision>(*ClassDecision::Of(job))),
             "example,class,probability\n0,1,0.75\n1,1,0.1\n2,\"a \"\"b\"\", c\",0.5\n");
-  EXPECT_EQ(Written("c.jsonl", std::make_unique<ClassDecision>(*ClassDecision::Of(job))),
-            "{\"example\":0,\"class\":\"1\",\"probability\":0.75}\n{\"example\":1,\"class\":\"1\",\"probability\":0.1}\n"
-            "{\"example\":2,\"class\":\"a \\\"b\\\", c\",\"probability\":0.5}\n");
+  EXPECT_EQ(
+      Written("c.jsonl", std::make_unique<ClassDecision>(*ClassDecision::Of(job))),
+      "{\"example\":0,\"class\":\"1\",\"probability\":0.75}\n{\"example\":1,\"class\":\"1\",\"probability\":0.1}\n"
+      "{\"example\":2,\"class\":\"a \\\"b\\\", c\",\"probability\":0.5}\n");
   job.mutable_spec()->mutable_loss()->set_from_logits(true);
   const float logits[] = {0, std::log(3.0f)};
   EXPECT_NEAR(ClassDecision::Of(job)->Decide(logits, 2).probability, 0.75, 1e-6);
@@ -107,7 +108,8 @@ TEST_F(PredictionWriterTest, Errors) {
   job.mutable_spec()->mutable_loss()->set_kind(v1::Loss::MEAN_SQUARED_ERROR);
   const Case cases[] = {
       {"-o out.txt: the ending tells the format; use .csv, .npy or .jsonl", PredictionFormatOf("out.txt").status()},
-      {"--classes: the outputs of job 5 are no classes (its loss is MEAN_SQUARED_ERROR)", ClassDecision::Of(job).status()},
+      {"--classes: the outputs of job 5 are no classes (its loss is MEAN_SQUARED_ERROR)",
+       ClassDecision::Of(job).status()},
       {"--classes: names do not fit into .npy; use .csv or .jsonl",
        PredictionWriter::Open("o.npy", PredictionFormat::kNpy, std::make_unique<ClassDecision>()).status()},
       {"-o /nowhere/o.csv: cannot write: No such file or directory",

@@ -7,16 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/nodes_table.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
-#include "client/cli/nodes_table.h"
 
 namespace cairn {
 namespace {
@@ -83,7 +82,8 @@ TEST(Progress, TheLossScaleOfJobsThatHaveOne) {
   AddEpoch(&job, false);
   AddEpoch(&job, false);
   const std::string plain = Progress({false, 80}).Update(job);
-  EXPECT_THAT(plain, HasSubstr("epoch 2/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891 - loss_scale: 32768\n")) << "that of the present step";
+  EXPECT_THAT(plain, HasSubstr("epoch 2/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891 - loss_scale: 32768\n"))
+      << "that of the present step";
   EXPECT_THAT(plain, HasSubstr("epoch 1/5 - 8.4s - loss: 0.3012 - accuracy: 0.8891\n"));
 }
 
@@ -101,11 +101,13 @@ TEST(Progress, EventsAsTheyHappen) {
   Progress progress(plain);
   const std::string first = progress.Update(job);
   EXPECT_THAT(first, Not(HasSubstr("event 2\n"))) << "of what was before, the newest";
-  EXPECT_THAT(first, HasSubstr("00:00:03 event 3\n00:00:04 event 4\n00:00:05 event 5\n00:00:06 event 6\n00:00:07 event 7\n"));
+  EXPECT_THAT(first,
+              HasSubstr("00:00:03 event 3\n00:00:04 event 4\n00:00:05 event 5\n00:00:06 event 6\n00:00:07 event 7\n"));
   EXPECT_EQ(progress.Update(job), "");
   AddEvent(&job, 3661, "worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\"", true);
   job.mutable_events()->DeleteSubrange(0, 3);  // the coordinator forgets
-  EXPECT_EQ(progress.Update(job), "01:01:01 warning: worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\"\n");
+  EXPECT_EQ(progress.Update(job),
+            "01:01:01 warning: worker \"worker-1\" is gone; replicas 2,3 go to worker \"worker-0\"\n");
   // Above the bar of a terminal.
   Progress bar({true, 80, absl::UTCTimeZone()});
   bar.Update(job);
@@ -144,7 +146,8 @@ TEST(Progress, NotesOfCallbacksAndTheLearningRate) {
   note(1, "saved /m-2.safetensors");
   note(2, "saved /m-3.safetensors");
   job.mutable_notes()->DeleteSubrange(0, 1);  // the coordinator forgets the oldest
-  EXPECT_EQ(progress.Update(job), "epoch 2: model_checkpoint: saved /m-2.safetensors\nepoch 3: model_checkpoint: saved /m-3.safetensors\n");
+  EXPECT_EQ(progress.Update(job),
+            "epoch 2: model_checkpoint: saved /m-2.safetensors\nepoch 3: model_checkpoint: saved /m-3.safetensors\n");
   EXPECT_EQ(progress.Update(job), "");
 }
 
@@ -353,7 +356,8 @@ TEST(Nodes, TableHasALineForEach) {
   node.set_alive(true);
   node.set_not_ready("3 partitions of job 1 are not up to date on it yet");
   EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("alive, not ready"));
-  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)), HasSubstr("worker-0 is not ready: 3 partitions of job 1"));
+  EXPECT_THAT(NodesTable({node}, absl::FromUnixMillis(6000)),
+              HasSubstr("worker-0 is not ready: 3 partitions of job 1"));
 }
 
 }  // namespace

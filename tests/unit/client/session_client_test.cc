@@ -2,8 +2,8 @@
 // refusal, nothing queued without bound, and a destructor that returns whatever the coordinator does.
 #include "client/session_client.h"
 
-#include <grpcpp/grpcpp.h>
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <deque>

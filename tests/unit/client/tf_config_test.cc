@@ -14,7 +14,8 @@ std::string Text(const std::string& cluster, const std::string& task) {
   return absl::StrCat("{\"cluster\": ", cluster, ", \"task\": ", task, ", \"environment\": \"cloud\"}");
 }
 
-constexpr char kFull[] = R"({"chief": ["job-chief-0.default.svc:2222"], "worker": ["w0:2222", "w1:2222"], "ps": ["10.0.0.7:2222", "ps1:2222"]})";
+constexpr char kFull[] =
+    R"({"chief": ["job-chief-0.default.svc:2222"], "worker": ["w0:2222", "w1:2222"], "ps": ["10.0.0.7:2222", "ps1:2222"]})";
 
 std::string Lines(const std::string& text, const std::string& coordinator = "") {
   const auto config = ParseTfConfig(text);
@@ -31,12 +32,14 @@ std::string Lines(const std::string& text, const std::string& coordinator = "") 
 }
 
 TEST(TfConfig, EachTaskRunsItsDaemons) {
-  EXPECT_EQ(Lines(Text(kFull, R"({"type": "ps", "index": 0})")),
-            "/bin/cairn-ps --log-level info --coordinator job-chief-0.default.svc:2222 --name ps-0 --data-dir /data/ps-0 "
-            "--listen 10.0.0.7:2222\n");
-  EXPECT_EQ(Lines(Text(kFull, R"({"type": "ps", "index": 1})")),
-            "/bin/cairn-ps --log-level info --coordinator job-chief-0.default.svc:2222 --name ps-1 --data-dir /data/ps-1 "
-            "--listen 0.0.0.0:2222 --advertise ps1:2222\n");
+  EXPECT_EQ(
+      Lines(Text(kFull, R"({"type": "ps", "index": 0})")),
+      "/bin/cairn-ps --log-level info --coordinator job-chief-0.default.svc:2222 --name ps-0 --data-dir /data/ps-0 "
+      "--listen 10.0.0.7:2222\n");
+  EXPECT_EQ(
+      Lines(Text(kFull, R"({"type": "ps", "index": 1})")),
+      "/bin/cairn-ps --log-level info --coordinator job-chief-0.default.svc:2222 --name ps-1 --data-dir /data/ps-1 "
+      "--listen 0.0.0.0:2222 --advertise ps1:2222\n");
   EXPECT_EQ(Lines(Text(kFull, R"({"type": "worker", "index": 1})")),
             "/bin/cairn-worker --log-level info --coordinator job-chief-0.default.svc:2222 --name worker-1\n");
   EXPECT_EQ(Lines(Text(kFull, R"({"type": "chief", "index": 0})")),
@@ -51,13 +54,16 @@ TEST(TfConfig, EachTaskRunsItsDaemons) {
 TEST(TfConfig, CoordinatorOfTheEnvironment) {
   EXPECT_EQ(Lines(Text(kFull, R"({"type": "chief", "index": 0})"), "c:7070"),
             "/bin/cairn-worker --log-level info --coordinator c:7070 --name chief\n");
-  EXPECT_EQ(Lines(Text(R"({"ps": ["localhost:1"]})", R"({"type": "ps", "index": 0})"), "c:7070"),
-            "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-0 --data-dir /data/ps-0 --listen localhost:1\n");
+  EXPECT_EQ(
+      Lines(Text(R"({"ps": ["localhost:1"]})", R"({"type": "ps", "index": 0})"), "c:7070"),
+      "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-0 --data-dir /data/ps-0 --listen localhost:1\n");
 }
 
 // Whose end a TFJob waits for, and where the cluster is reached.
 TEST(TfConfig, TheHeadIsTheChiefOrElseTheFirstWorker) {
-  const auto head = [](const char* cluster, const char* task) { return IsHead(ParseTfConfig(Text(cluster, task)).value()); };
+  const auto head = [](const char* cluster, const char* task) {
+    return IsHead(ParseTfConfig(Text(cluster, task)).value());
+  };
   EXPECT_TRUE(head(kFull, R"({"type": "chief", "index": 0})"));
   EXPECT_FALSE(head(kFull, R"({"type": "worker", "index": 0})"));
   EXPECT_FALSE(head(kFull, R"({"type": "ps", "index": 0})"));
@@ -85,8 +91,9 @@ TEST(TfConfig, WorkersWithoutPs) {
             "/bin/cairn-ps --log-level info --coordinator 127.0.0.1:5000 --name ps-of-worker-1 --data-dir "
             "/data/ps-of-worker-1 --listen 0.0.0.0:0 --advertise h\n"
             "/bin/cairn-worker --log-level info --coordinator 127.0.0.1:5000 --name worker-1\n");
-  EXPECT_EQ(Lines(Text(R"({"master": ["m:1"], "worker": {"3": "w:1"}, "ps": ["p:1"]})", R"({"type": "worker", "index": 3})")),
-            "/bin/cairn-worker --log-level info --coordinator m:1 --name worker-3\n");
+  EXPECT_EQ(
+      Lines(Text(R"({"master": ["m:1"], "worker": {"3": "w:1"}, "ps": ["p:1"]})", R"({"type": "worker", "index": 3})")),
+      "/bin/cairn-worker --log-level info --coordinator m:1 --name worker-3\n");
 }
 
 // TFJob's enableDynamicWorker: a worker knows itself and the ps, a ps itself alone.
@@ -96,21 +103,27 @@ TEST(TfConfig, TheSparseFormKnowsItsOwnEntries) {
       return Lines(absl::StrCat("{\"", cluster, "\": ", entries, ", \"task\": ", task, "}"), coordinator);
     };
     const char* ps = R"("ps": ["digits-ps-0.ml.svc:2222", "digits-ps-1.ml.svc:2222"])";
-    EXPECT_EQ(lines(absl::StrCat(R"({"worker": {"1": "digits-worker-1.ml.svc:2222"}, )", ps, "}"), R"({"type": "worker", "index": 1})"),
+    EXPECT_EQ(lines(absl::StrCat(R"({"worker": {"1": "digits-worker-1.ml.svc:2222"}, )", ps, "}"),
+                    R"({"type": "worker", "index": 1})"),
               "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-1\n");
-    EXPECT_EQ(lines(absl::StrCat(R"({"worker": {"0": "digits-worker-0.ml.svc:2222"}, )", ps, "}"), R"({"type": "worker", "index": 0})"),
-              "/bin/cairn-coordinator --log-level info --listen 0.0.0.0:2222 --advertise digits-worker-0.ml.svc:2222 --data-dir "
+    EXPECT_EQ(lines(absl::StrCat(R"({"worker": {"0": "digits-worker-0.ml.svc:2222"}, )", ps, "}"),
+                    R"({"type": "worker", "index": 0})"),
+              "/bin/cairn-coordinator --log-level info --listen 0.0.0.0:2222 --advertise digits-worker-0.ml.svc:2222 "
+              "--data-dir "
               "/data/coordinator\n"
               "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-0\n");
     const char* one = R"({"worker": {}, "ps": ["digits-ps-1.ml.svc:2222"]})";
     EXPECT_EQ(lines(one, R"({"type": "ps", "index": 1})"),
-              "/bin/cairn-ps --log-level info --coordinator digits-worker-0.ml.svc:2222 --name ps-1 --data-dir /data/ps-1 --listen "
+              "/bin/cairn-ps --log-level info --coordinator digits-worker-0.ml.svc:2222 --name ps-1 --data-dir "
+              "/data/ps-1 --listen "
               "0.0.0.0:2222 --advertise digits-ps-1.ml.svc:2222\n");
     EXPECT_EQ(lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})", "c:7070"),
-              "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-1 --data-dir /data/ps-1 --listen 10.0.0.7:2222\n");
-    EXPECT_EQ(lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})"),
-              "TF_CONFIG: cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
-              "CAIRN_COORDINATOR");
+              "/bin/cairn-ps --log-level info --coordinator c:7070 --name ps-1 --data-dir /data/ps-1 --listen "
+              "10.0.0.7:2222\n");
+    EXPECT_EQ(
+        lines(R"({"ps": ["10.0.0.7:2222"]})", R"({"type": "ps", "index": 1})"),
+        "TF_CONFIG: cluster: has neither a chief nor worker 0, beside which the coordinator could run; add one, or set "
+        "CAIRN_COORDINATOR");
   }
 }
 

@@ -1,5 +1,6 @@
-// Goal: the coordinator's clock jumps, as after a machine was suspended or its time was set. Nodes that seem to be silent are named as lost
-// and told to come again; they do, and the job ends with every step done once. A clock that goes back stops nothing.
+// Goal: the coordinator's clock jumps, as after a machine was suspended or its time was set. Nodes that seem to be
+// silent are named as lost and told to come again; they do, and the job ends with every step done once. A clock that
+// goes back stops nothing.
 #include <gtest/gtest.h>
 
 #include "tests/unit/coordinator/fake_cluster.h"

@@ -1,5 +1,5 @@
-// Goal: the checkpoint of the best epoch is kept, whatever becomes of the chief that is asked to; its weights are restored before the job ends,
-// once, and a damaged one, or a ps that fails meanwhile, does not cost the job.
+// Goal: the checkpoint of the best epoch is kept, whatever becomes of the chief that is asked to; its weights are
+// restored before the job ends, once, and a damaged one, or a ps that fails meanwhile, does not cost the job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 
 v1::JobSpec RestoringBest(v1::Durability durability) {
   v1::JobSpec spec = SpecWith(
-      "checkpoints { dir: '/run' keep_max: 5 } callbacks { early_stopping { patience: 2 restore_best_weights: true } }");
+      "checkpoints { dir: '/run' keep_max: 5 } callbacks { early_stopping { patience: 2 restore_best_weights: true } "
+      "}");
   spec.set_durability(durability);
   return spec;
 }
@@ -198,9 +199,9 @@ TEST(ClusterBest, ABestCheckpointThatIsDamagedCostsItsWeightsAndNotTheJob) {
   for (const char* ps : {"ps-0", "ps-1"}) {
     for (const auto& [p, version] : c.node(ps).hosted.at(id).version) EXPECT_EQ(version, 20u);
   }
-  EXPECT_THAT(NotesOf(job).back(),
-              AllOf(HasSubstr("2 early_stopping: its weights are not restored from /run/step-10, the job ends with those of its last epoch"),
-                    HasSubstr("/run/step-10/model.safetensors: it was altered")));
+  EXPECT_THAT(NotesOf(job).back(), AllOf(HasSubstr("2 early_stopping: its weights are not restored from /run/step-10, "
+                                                   "the job ends with those of its last epoch"),
+                                         HasSubstr("/run/step-10/model.safetensors: it was altered")));
 }
 
 // It goes on with the ps that are left, though these are too few for all copies.

@@ -1,6 +1,6 @@
 // Goal: a job with callbacks waits at the end of each epoch until its figures are in, decides once, stores the decision
-// before it is sent, and ends as the callbacks say: early, with its files written, also where the coordinator or the chief
-// dies in between. The best weights are cluster_best_test.cc's.
+// before it is sent, and ends as the callbacks say: early, with its files written, also where the coordinator or the
+// chief dies in between. The best weights are cluster_best_test.cc's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

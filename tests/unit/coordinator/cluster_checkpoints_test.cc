@@ -1,6 +1,6 @@
-// Goal: what the coordinator knows of checkpoints: which exist, which is the best, and jobs whose partitions are filled from one
-// before they run: the generation fences every attempt but the last, another worker takes over, and a job that lost every copy of
-// a partition goes on from its newest one.
+// Goal: what the coordinator knows of checkpoints: which exist, which is the best, and jobs whose partitions are filled
+// from one before they run: the generation fences every attempt but the last, another worker takes over, and a job that
+// lost every copy of a partition goes on from its newest one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,8 @@ std::vector<std::string> PathsOf(const v1::JobStatus& job) {
   return paths;
 }
 
-// What the chief removes later follows from what the coordinator knows: no worker says which paths that are, nor that one is gone or newer.
+// What the chief removes later follows from what the coordinator knows: no worker says which paths that are, nor that
+// one is gone or newer.
 TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
   Cluster c(1, 3);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints("val_loss"));
@@ -233,7 +234,8 @@ TEST(ClusterCheckpoints, AnotherWorkerTakesOverAndStepsMustFit) {
   Cluster d(2, 2);
   const uint64_t torn = d.SubmitOk(spec);
   for (int attempt = 0; attempt < 2; ++attempt) {
-    FakeNode& worker = d.node(d.node("worker-0").restores.size() > d.node("worker-1").restores.size() ? "worker-0" : "worker-1");
+    FakeNode& worker =
+        d.node(d.node("worker-0").restores.size() > d.node("worker-1").restores.size() ? "worker-0" : "worker-1");
     v1::NodeMessage failed = RestoredReply(worker.restores.back(), 0);
     failed.mutable_restored()->set_error("/shared/old/step-20/manifest.json: torn");
     d.Say(worker, failed);
@@ -266,7 +268,8 @@ TEST(ClusterCheckpoints, AJobThatLostAPartitionGoesOnFromItsNewestOne) {
   EXPECT_EQ(c.Job(id).step(), 10);
 }
 
-// It waited for the checkpoint of epoch 2 when the partition was lost, and does so anew when that epoch is done once more.
+// It waited for the checkpoint of epoch 2 when the partition was lost, and does so anew when that epoch is done once
+// more.
 TEST(ClusterCheckpoints, AnEpochThatIsDoneOnceMoreWaitsForItsCheckpointAnew) {
   Cluster c(2, 1);
   v1::JobSpec spec = SpecWithCheckpoints();

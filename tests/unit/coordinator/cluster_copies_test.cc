@@ -346,8 +346,8 @@ TEST(ClusterCopies, AFinishedJobsWeightsSurviveToo) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 }
 
-// A planned change of the primary: the old one, and the other backups in sync, have every acknowledged update and stay in sync; should
-// the new primary die before it has brought them up to date, nothing is lost.
+// A planned change of the primary: the old one, and the other backups in sync, have every acknowledged update and stay
+// in sync; should the new primary die before it has brought them up to date, nothing is lost.
 TEST(ClusterCopies, APlannedChangeKeepsCopiesInSync) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWith(1));

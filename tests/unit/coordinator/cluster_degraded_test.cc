@@ -1,5 +1,6 @@
-// Goal: a job whose partitions lack backups says so, since when, and what is being done, until they are in sync again, whatever is started
-// anew meanwhile; and a ps is ready when the next one may be stopped: never before its copies are in sync, never held up by what cannot be had.
+// Goal: a job whose partitions lack backups says so, since when, and what is being done, until they are in sync again,
+// whatever is started anew meanwhile; and a ps is ready when the next one may be stopped: never before its copies are
+// in sync, never held up by what cannot be had.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,8 @@ struct Copies : Cluster {
   }
   bool Told(const std::string& part) const {
     const v1::JobStatus job = Now();
-    return std::any_of(job.events().begin(), job.events().end(), [&](auto& e) { return e.text().find(part) != std::string::npos; });
+    return std::any_of(job.events().begin(), job.events().end(),
+                       [&](auto& e) { return e.text().find(part) != std::string::npos; });
   }
   uint64_t id = 0;
 };
@@ -39,8 +41,10 @@ TEST(ClusterDegraded, ALostPsLeavesAJobDegradedUntilItsCopiesAreInSyncAgain) {
   c.Pass(absl::Seconds(3));
   const v1::Degraded degraded = c.Now().degraded();
   EXPECT_EQ(degraded.partitions(), 4);
-  EXPECT_EQ(degraded.text(), "4 of 4 partitions lack a backup in sync (backups: 1); 1 ps that may hold copies, 2 are needed: start ps \"ps-1\" again, "
-                             "or another one");
+  EXPECT_EQ(degraded.text(),
+            "4 of 4 partitions lack a backup in sync (backups: 1); 1 ps that may hold copies, 2 are needed: start ps "
+            "\"ps-1\" again, "
+            "or another one");
   EXPECT_NEAR(static_cast<double>(degraded.since_unix_ms()), static_cast<double>(killed_ms), 1000);
   EXPECT_TRUE(c.Told("degraded: 4 of 4 partitions"));
   EXPECT_EQ(c.core().JobRows(c.clock().Now())[0].degraded().partitions(), 4) << "rows of lists show it, too";
@@ -52,7 +56,8 @@ TEST(ClusterDegraded, ALostPsLeavesAJobDegradedUntilItsCopiesAreInSyncAgain) {
   c.replicate = false;
   c.Restart(c.node("ps-1"));
   c.Pass(absl::Seconds(1));
-  EXPECT_EQ(c.Now().degraded().text(), "4 of 4 partitions lack a backup in sync (backups: 1); copies are being filled on ps \"ps-1\"");
+  EXPECT_EQ(c.Now().degraded().text(),
+            "4 of 4 partitions lack a backup in sync (backups: 1); copies are being filled on ps \"ps-1\"");
   c.replicate = true;
   ASSERT_TRUE(Within10s(c, [&] { return InSync(c.Now()) == 4; }));
   c.Pass(absl::Milliseconds(200));
@@ -70,7 +75,8 @@ TEST(ClusterDegraded, AnEndedJobSaysItInItsOwnWords) {
   EXPECT_FALSE(c.Now().has_degraded());
   c.Kill(c.node("ps-1"));
   c.Pass(absl::Seconds(3));
-  EXPECT_THAT(c.Now().degraded().text(), HasSubstr("the weights of 4 of 4 partitions are on fewer ps than was asked for (backups: 1)"));
+  EXPECT_THAT(c.Now().degraded().text(),
+              HasSubstr("the weights of 4 of 4 partitions are on fewer ps than was asked for (backups: 1)"));
   c.Restart(c.node("ps-1"));
   EXPECT_TRUE(Within10s(c, [&] { return !c.Now().has_degraded(); }));
 }
@@ -124,7 +130,8 @@ TEST(ClusterDegraded, ARollingRestartByReadinessLosesNoStep) {
       ASSERT_TRUE(Within10s(c, [&] { return c.Ready(name); })) << name << " of " << ps;
       const v1::JobStatus job = c.Now();
       for (const v1::PartitionPlacement& p : job.partitions()) {
-        EXPECT_EQ(std::count_if(p.backups().begin(), p.backups().end(), [](auto& b) { return b.in_sync(); }), 1) << "ready too early";
+        EXPECT_EQ(std::count_if(p.backups().begin(), p.backups().end(), [](auto& b) { return b.in_sync(); }), 1)
+            << "ready too early";
       }
     }
     EXPECT_EQ(c.State(c.id), v1::RUNNING);

@@ -1,5 +1,6 @@
-// Goal: a job's replicas are on workers that can compute it, GPUs before CPUs and never both at a time; where nobody can, the job says so at once and
-// begins when one comes. A job whose bits matter comes back to the kind of device that it began on.
+// Goal: a job's replicas are on workers that can compute it, GPUs before CPUs and never both at a time; where nobody
+// can, the job says so at once and begins when one comes. A job whose bits matter comes back to the kind of device that
+// it began on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-FakeNode& AddGpu(Cluster& c, const std::string& name, int slots = 1) { return c.AddWorker(name, slots, v1::WORKER, v1::GPU); }
+FakeNode& AddGpu(Cluster& c, const std::string& name, int slots = 1) {
+  return c.AddWorker(name, slots, v1::WORKER, v1::GPU);
+}
 
 v1::JobSpec Float16() {
   v1::JobSpec spec = Cluster::Spec();
@@ -35,7 +38,8 @@ TEST(ClusterDevices, AJobThatNobodyCanComputeWaitsAndSaysWhy) {
   const uint64_t id = c.SubmitOk(Float16());
   EXPECT_EQ(c.State(id), v1::QUEUED);
   EXPECT_EQ(c.Job(id).reason(),
-            "no worker can compute FLOAT16: \"worker-0\" (CPU), \"worker-1\" (CPU); start one that can, or use another compute_dtype");
+            "no worker can compute FLOAT16: \"worker-0\" (CPU), \"worker-1\" (CPU); start one that can, or use another "
+            "compute_dtype");
   const uint64_t other = c.SubmitOk(c.Spec());
   EXPECT_EQ(c.State(other), v1::RUNNING) << "others need not wait for it";
   AddGpu(c, "gpu-0");
@@ -64,7 +68,8 @@ TEST(ClusterDevices, TheWishOfAJob) {
   v1::JobSpec spec = c.Spec();
   spec.set_device(v1::GPU);
   const uint64_t gpu = c.SubmitOk(spec);
-  EXPECT_EQ(c.Job(gpu).reason(), "no worker with device GPU can compute it: \"worker-0\" (CPU); start one, or use device: ANY");
+  EXPECT_EQ(c.Job(gpu).reason(),
+            "no worker with device GPU can compute it: \"worker-0\" (CPU); start one, or use device: ANY");
   AddGpu(c, "gpu-0");
   EXPECT_THAT(c.Assigned("gpu-0", gpu), ElementsAre(0, 1, 2, 3));
   spec.set_device(v1::CPU);
@@ -140,7 +145,8 @@ TEST(ClusterDevices, ItIsKnownAgainAfterARestart) {
   EXPECT_THAT(c.Assigned("gpu-0", id), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(c.Job(id).devices(), ElementsAre(v1::GPU));
   const v1::ListNodesResponse list = c.core().ListNodes();
-  const auto gpu = std::find_if(list.nodes().begin(), list.nodes().end(), [](const v1::NodeStatus& node) { return node.name() == "gpu-0"; });
+  const auto gpu = std::find_if(list.nodes().begin(), list.nodes().end(),
+                                [](const v1::NodeStatus& node) { return node.name() == "gpu-0"; });
   ASSERT_NE(gpu, list.nodes().end());
   EXPECT_EQ(gpu->device_kind(), v1::GPU);
   EXPECT_THAT(gpu->compute_dtypes(), ElementsAre(v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16));
@@ -158,7 +164,8 @@ TEST(ClusterDevices, AHelloWithAnotherKindIsRefused) {
     } else {
       for (int i = 0; i < 17; ++i) hello.add_compute_dtypes(v1::FLOAT32);
     }
-    EXPECT_THAT(CheckHello(hello).message(), HasSubstr(kind ? "hello.device_kind: 1 is neither CPU nor GPU" : "hello.compute_dtypes: 19 are more than 16"));
+    EXPECT_THAT(CheckHello(hello).message(), HasSubstr(kind ? "hello.device_kind: 1 is neither CPU nor GPU"
+                                                            : "hello.compute_dtypes: 19 are more than 16"));
   }
 }
 
@@ -182,7 +189,8 @@ TEST(ClusterDevices, WorkersWithOtherBitsAreWarnedOf) {
     c.Restart(c.node(name));
   }
   const uint64_t id = c.SubmitOk(c.Spec());
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("workers \"worker-1\" (onednn AVX-512) and \"worker-0\" (onednn AVX2) may differ"));
+  EXPECT_THAT(c.Job(id).reason(),
+              HasSubstr("workers \"worker-1\" (onednn AVX-512) and \"worker-0\" (onednn AVX2) may differ"));
 }
 
 TEST(ClusterDevices, OnlyThoseWhoCanEvaluate) {

@@ -1,5 +1,6 @@
-// Goal: what a job leaves behind. It has succeeded only when what it ends with is on the disks of its ps, and the digest is of that; a ps that is lost
-// before takes it back, one that is lost after does not; the coordinator may end between any two steps of it. And what is stored of epochs.
+// Goal: what a job leaves behind. It has succeeded only when what it ends with is on the disks of its ps, and the
+// digest is of that; a ps that is lost before takes it back, one that is lost after does not; the coordinator may end
+// between any two steps of it. And what is stored of epochs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +65,8 @@ TEST_F(ClusterEndTest, AJobIsOverWhenItsLastValuesAreOnDisk) {
 
 TEST_F(ClusterEndTest, APsThatCannotWriteIsNamed) {
   Begin(Spec());
-  for (const char* name : {"ps-0", "ps-1"}) c_.node(name).fault = "no space left";  // else its partitions move to the other
+  for (const char* name : {"ps-0", "ps-1"})
+    c_.node(name).fault = "no space left";  // else its partitions move to the other
   c_.Pass(absl::Seconds(5));
   EXPECT_EQ(c_.State(id_), v1::FINALIZING);
   EXPECT_THAT(c_.Job(id_).reason(), HasSubstr("ps \"ps-0\" writes the last values of 2 partitions"));
@@ -175,7 +177,8 @@ TEST_F(ClusterEndTest, AnEndIsNotOfTwoVersions) {
       for (auto& [p, v] : c.node("ps-0").hosted.at(id).version) v -= 1;
       c.Restart(c.node("ps-0"));
       c.answer_finalizes = true;
-      for (int i = 0; i < 400 && c.State(id) != v1::SUCCEEDED && c.State(id) != v1::FAILED; ++i) c.Pass(absl::Milliseconds(100));
+      for (int i = 0; i < 400 && c.State(id) != v1::SUCCEEDED && c.State(id) != v1::FAILED; ++i)
+        c.Pass(absl::Milliseconds(100));
       EXPECT_EQ(c.State(id), v1::FAILED);
       EXPECT_THAT(c.Job(id).reason(), HasSubstr(absl::StrCat("but version ", kSteps, " was acknowledged")));
     }
@@ -225,10 +228,11 @@ TEST_F(ClusterEndTest, TheCoordinatorMayEndAtAnyStepOfTheEnd) {
 
 // ---- its last checkpoint ----
 
-// Worker-0, the chief, is lost with its last steps. Worker-1, which has done all of its own, is the chief from then on, worker-2 does what is left: the
-// checkpoint that worker-1 takes now is waited for, but not for ever.
+// Worker-0, the chief, is lost with its last steps. Worker-1, which has done all of its own, is the chief from then on,
+// worker-2 does what is left: the checkpoint that worker-1 takes now is waited for, but not for ever.
 TEST(ClusterLateChief, ItsCheckpointIsWaitedFor) {
-  for (const auto& [writes, restarts] : std::vector<std::pair<bool, bool>>{{true, false}, {false, false}, {true, true}, {false, true}}) {
+  for (const auto& [writes, restarts] :
+       std::vector<std::pair<bool, bool>>{{true, false}, {false, false}, {true, true}, {false, true}}) {
     SCOPED_TRACE(absl::StrCat("writes ", writes, ", the coordinator restarts ", restarts));
     Cluster c(1, 2);
     c.AddWorker("worker-2", 2);
@@ -286,7 +290,8 @@ TEST(ClusterLateChief, ItsCheckpointIsWaitedFor) {
 // ---- what is stored ----
 
 size_t EpochKeys(const FakeCluster& c) {
-  return std::count_if(c.disk.begin(), c.disk.end(), [](const auto& entry) { return entry.first.starts_with(kEpochKeyPrefix); });
+  return std::count_if(c.disk.begin(), c.disk.end(),
+                       [](const auto& entry) { return entry.first.starts_with(kEpochKeyPrefix); });
 }
 
 TEST(ClusterStored, EpochsAreStoredOnceAndReadAgain) {
@@ -364,7 +369,8 @@ TEST(ClusterStored, MissingAndOrphanedEpochs) {
   EXPECT_EQ(without->jobs[0].status().epochs(1).train().examples(), 0u);
 }
 
-// The coordinator ends between the Store of an epoch and that of its job, and the epoch is stored anew before its first tick.
+// The coordinator ends between the Store of an epoch and that of its job, and the epoch is stored anew before its first
+// tick.
 TEST(ClusterStored, AnEpochThatIsStoredBeforeTheFirstTickStays) {
   for (int at = 0; at < 40; ++at) {
     Cluster c(1, 1);

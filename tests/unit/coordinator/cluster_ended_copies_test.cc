@@ -1,5 +1,6 @@
-// Goal: jobs that have ended hold up nobody: a ps that is lost is replaced for running jobs first, and for ended ones by a bounded number of copies at
-// a time; every one of them gets its copies back in the end. What a ps still has of jobs that went on without it is no fault.
+// Goal: jobs that have ended hold up nobody: a ps that is lost is replaced for running jobs first, and for ended ones
+// by a bounded number of copies at a time; every one of them gets its copies back in the end. What a ps still has of
+// jobs that went on without it is no fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,11 +37,14 @@ class EndedCopiesTest : public testing::Test {
     return count;
   }
   bool Whole() const {
-    return std::all_of(ended_.begin(), ended_.end(), [&](uint64_t id) { return InSync(c_.Job(id)) == c_.Job(id).partitions_size(); });
+    return std::all_of(ended_.begin(), ended_.end(),
+                       [&](uint64_t id) { return InSync(c_.Job(id)) == c_.Job(id).partitions_size(); });
   }
   size_t FirstLogged(const std::string& part) const {
     const auto& log = c_.log();
-    return std::find_if(log.begin(), log.end(), [&](const std::string& line) { return line.find(part) != std::string::npos; }) - log.begin();
+    return std::find_if(log.begin(), log.end(),
+                        [&](const std::string& line) { return line.find(part) != std::string::npos; }) -
+           log.begin();
   }
 
   Cluster c_{4, 1, /*slots=*/2};
@@ -85,7 +89,8 @@ TEST_F(EndedCopiesTest, WhatAPsHasOfJobsThatWentOnIsNoFault) {
   c_.Restart(c_.node("ps-0"));
   c_.Pass(absl::Seconds(5));
   EXPECT_EQ(FirstLogged("has not given to it"), c_.log().size());
-  EXPECT_LT(FirstLogged("ps \"ps-0\" drops its old partitions of jobs that went on without it, or were deleted: 1, 2"), c_.log().size());
+  EXPECT_LT(FirstLogged("ps \"ps-0\" drops its old partitions of jobs that went on without it, or were deleted: 1, 2"),
+            c_.log().size());
 }
 
 TEST_F(EndedCopiesTest, WhatNobodyHasGivenToItIsAFault) {
@@ -94,7 +99,8 @@ TEST_F(EndedCopiesTest, WhatNobodyHasGivenToItIsAFault) {
   c_.node("ps-0").hosted[999].generation = 3;
   c_.Restart(c_.node("ps-0"));
   c_.Pass(absl::Seconds(1));
-  EXPECT_TRUE(c_.Logged("ps \"ps-0\" holds partitions of job 999 in generation 3, which this coordinator has not given to it"));
+  EXPECT_TRUE(
+      c_.Logged("ps \"ps-0\" holds partitions of job 999 in generation 3, which this coordinator has not given to it"));
 }
 
 }  // namespace

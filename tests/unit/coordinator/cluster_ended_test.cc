@@ -1,5 +1,6 @@
-// Goal: what becomes of jobs that have ended. Weights vanish only where a user or the retention says so; a name stands for one job or is refused;
-// a job that lacks what it asked for, or whose numbers are not finite, does not end as a plain success.
+// Goal: what becomes of jobs that have ended. Weights vanish only where a user or the retention says so; a name stands
+// for one job or is refused; a job that lacks what it asked for, or whose numbers are not finite, does not end as a
+// plain success.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,8 +85,10 @@ TEST(ClusterEnded, ASucceededJobOutlivesAThousandThatNeverRan) {
   EXPECT_TRUE(c.node("ps-0").hosted.contains(kept)) << "and its weights";
   EXPECT_EQ(c.core().ListJobs(absl::InfinitePast()).jobs_size(), 1 + 100);
   EXPECT_FALSE(c.disk.contains(absl::StrCat("job/", first)));
-  EXPECT_TRUE(c.Logged(absl::StrFormat("job %d: \"test\" is forgotten (--keep-ended-jobs): cancelled, without weights, and 100 such jobs have ended later",
-                                       first)));
+  EXPECT_TRUE(
+      c.Logged(absl::StrFormat("job %d: \"test\" is forgotten (--keep-ended-jobs): cancelled, without weights, and 100 "
+                               "such jobs have ended later",
+                               first)));
   EXPECT_THAT(c.core().ListJobs(absl::InfinitePast()).retention(), HasSubstr("cancelled ones for 7d"));
 }
 
@@ -118,7 +121,8 @@ TEST(ClusterEnded, WhereThereIsNoRoomAJobIsRefusedAndNoneForgotten) {
   for (int i = 0; i < kEndedJobsMax; ++i) ASSERT_TRUE(c.Cancel(ById(c.SubmitNamed("many"))).status.ok());
   const Reply refused = *c.ReplyTo(c.Submit(c.Spec()));
   EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Text(refused), AllOf(HasSubstr("1000 jobs that have ended are kept, the most there can be; delete some with `cairn delete ID` (the oldest: 1 \"many\""),
+  EXPECT_THAT(Text(refused), AllOf(HasSubstr("1000 jobs that have ended are kept, the most there can be; delete some "
+                                             "with `cairn delete ID` (the oldest: 1 \"many\""),
                                    HasSubstr("--keep-ended-jobs")));
   ASSERT_TRUE(c.Delete(ById(1)).status.ok());
   c.SubmitOk(c.Spec());
@@ -131,11 +135,14 @@ TEST(ClusterEnded, ANameIsDeletedOnlyWhereOneJobOfItHasEnded) {
   const uint64_t a = c.RunNamed("x"), b = c.RunNamed("x");
   const Reply several = c.Delete(ByName("x"));
   EXPECT_EQ(several.status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Text(several), absl::StrFormat("2 jobs named \"x\" can be deleted: %d (succeeded), %d (succeeded); name one by its number", a, b));
+  EXPECT_EQ(Text(several),
+            absl::StrFormat("2 jobs named \"x\" can be deleted: %d (succeeded), %d (succeeded); name one by its number",
+                            a, b));
   EXPECT_TRUE(c.Knows(a) && c.Knows(b));
   EXPECT_EQ(std::get<v1::DeleteJobResponse>(c.Delete(ById(a)).body).job_id(), a);
   const uint64_t running = c.SubmitNamed("x");
-  EXPECT_EQ(std::get<v1::DeleteJobResponse>(c.Delete(ByName("x")).body).job_id(), b) << "the running one is none to be deleted";
+  EXPECT_EQ(std::get<v1::DeleteJobResponse>(c.Delete(ByName("x")).body).job_id(), b)
+      << "the running one is none to be deleted";
   const Reply none = c.Delete(ByName("x"));
   EXPECT_EQ(none.status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Text(none), absl::StrFormat("no job named \"x\" can be deleted; there is %d (running)", running));
@@ -146,7 +153,8 @@ TEST(ClusterEnded, ANameIsDeletedOnlyWhereOneJobOfItHasEnded) {
 TEST(ClusterEnded, ANameIsCancelledOnlyWhereOneJobOfItHasNotEnded) {
   EndedCluster c(1, 1);
   const uint64_t ended = c.RunNamed("x");
-  EXPECT_EQ(Text(c.Cancel(ByName("x"))), absl::StrFormat("no job named \"x\" can be cancelled; there is %d (succeeded)", ended));
+  EXPECT_EQ(Text(c.Cancel(ByName("x"))),
+            absl::StrFormat("no job named \"x\" can be cancelled; there is %d (succeeded)", ended));
   const uint64_t running = c.SubmitNamed("x"), queued = c.SubmitNamed("x");
   const Reply several = c.Cancel(ByName("x"));
   EXPECT_EQ(several.status.code(), absl::StatusCode::kFailedPrecondition);
@@ -163,7 +171,8 @@ TEST(ClusterEnded, WithWeightsANameIsItsNewestJobThatHasSome) {
   EXPECT_EQ(c.core().GetJob(ByName("x", true), c.clock().Now())->job_id(), running);
   ASSERT_TRUE(c.Delete(ById(ran)).status.ok());
   c.SubmitNamed("y");
-  EXPECT_EQ(c.core().GetJob(ByName("y", true), c.clock().Now()).status().message(), "no job named \"y\" has weights; see `cairn jobs`");
+  EXPECT_EQ(c.core().GetJob(ByName("y", true), c.clock().Now()).status().message(),
+            "no job named \"y\" has weights; see `cairn jobs`");
 }
 
 // ---- how a job ends ----
@@ -177,7 +186,10 @@ TEST(ClusterEnded, ALossThatIsNotFiniteIsSaidInItsEpochAndAtTheEnd) {
   c.Train(1);
   c.Pass(absl::Milliseconds(100));
   EXPECT_EQ(c.Job(id).not_finite_step(), 5);
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("the loss is not finite since step 5 (epoch 2): the weights are of no use; lower optimizer.learning_rate"));
+  EXPECT_THAT(
+      c.Job(id).reason(),
+      HasSubstr(
+          "the loss is not finite since step 5 (epoch 2): the weights are of no use; lower optimizer.learning_rate"));
   EXPECT_TRUE(c.Logged("the loss is not finite since step 5"));
   c.RestartCoordinator();
   EXPECT_EQ(c.Job(id).not_finite_step(), 5) << "the running epoch's figures are not here yet";
@@ -206,7 +218,8 @@ TEST(ClusterEnded, NumbersThatAreNotFiniteAtTheEndAreErrors) {
   const uint64_t id = weights.SubmitOk(weights.Spec());
   EXPECT_TRUE(weights.RunToEnd(id));
   EXPECT_EQ(weights.State(id), v1::ENDED_WITH_ERRORS);
-  EXPECT_THAT(weights.Job(id).reason(), HasSubstr("its weights are not finite (\"dense/kernel\" is the first variable)"));
+  EXPECT_THAT(weights.Job(id).reason(),
+              HasSubstr("its weights are not finite (\"dense/kernel\" is the first variable)"));
 
   EndedCluster validation(1, 1);
   validation.validation_loss = {{1, kNan}};

@@ -147,7 +147,8 @@ TEST(ClusterCore, AShardWhoseWorkerDoesNotAnswerIsAskedOfAnother) {
   c.Do(EvaluateJob{ReplyToken{90001}, EvaluateOf(id), begin + absl::Hours(10)});
   c.Pass(absl::Seconds(5));
   EXPECT_EQ(c.ReplyTo(ReplyToken{90001}), nullptr) << "it may be at it";
-  while (c.ReplyTo(ReplyToken{90001}) == nullptr && c.clock().Now() - begin < absl::Minutes(5)) c.Pass(absl::Seconds(1));
+  while (c.ReplyTo(ReplyToken{90001}) == nullptr && c.clock().Now() - begin < absl::Minutes(5))
+    c.Pass(absl::Seconds(1));
   ASSERT_NE(c.ReplyTo(ReplyToken{90001}), nullptr);
   EXPECT_EQ(std::get<v1::EvaluateResponse>(c.ReplyTo(ReplyToken{90001})->body).sums().examples(), 16u);
   c.node("worker-1").stuck = false;

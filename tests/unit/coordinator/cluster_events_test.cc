@@ -1,5 +1,5 @@
-// Goal: what happens to a job is among its events, once, with who and where to; events are bounded, stored with the job, and survive a
-// coordinator's crash at any moment.
+// Goal: what happens to a job is among its events, once, with who and where to; events are bounded, stored with the
+// job, and survive a coordinator's crash at any moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@ std::vector<std::string> Events(const v1::JobStatus& job) {
 
 int Count(const v1::JobStatus& job, const std::string& part) {
   const std::vector<std::string> texts = Events(job);
-  return static_cast<int>(std::count_if(texts.begin(), texts.end(), [&](auto& t) { return t.find(part) != std::string::npos; }));
+  return static_cast<int>(
+      std::count_if(texts.begin(), texts.end(), [&](auto& t) { return t.find(part) != std::string::npos; }));
 }
 
 v1::JobEvent EventOf(const v1::JobStatus& job, const std::string& part) {
@@ -65,7 +66,8 @@ TEST(ClusterEvents, ALostPsIsOneEventHoweverManyPartitionsItHad) {
   c.Kill(c.node("ps-1"));
   c.Pass(absl::Seconds(1));
   const v1::JobEvent event = EventOf(c.Job(id), "ps \"ps-1\" is gone; served");
-  EXPECT_EQ(event.text(), absl::StrFormat("ps \"ps-1\" is gone; served from now on: %d partitions by ps \"ps-0\"", lost));
+  EXPECT_EQ(event.text(),
+            absl::StrFormat("ps \"ps-1\" is gone; served from now on: %d partitions by ps \"ps-0\"", lost));
   EXPECT_TRUE(event.warning());
   EXPECT_EQ(Count(c.Job(id), "ps \"ps-1\" is gone; served"), 1);
 }

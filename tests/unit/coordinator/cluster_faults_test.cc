@@ -153,18 +153,10 @@ TEST(ClusterCore, RandomFaults) {
         --faults;
         FakeNode& node = c.node(names[random() % names.size()]);
         switch (random() % 5) {
-          case 0:
-            c.Kill(node);
-            break;
-          case 1:
-            c.BreakSession(node);
-            break;
-          case 2:
-            c.RestartCoordinator();
-            break;
-          case 3:
-            c.CrashSoon(static_cast<int>(random() % 30));
-            break;
+          case 0: c.Kill(node); break;
+          case 1: c.BreakSession(node); break;
+          case 2: c.RestartCoordinator(); break;
+          case 3: c.CrashSoon(static_cast<int>(random() % 30)); break;
           case 4:
             c.Kill(node);
             c.Restart(node, random() % 2 == 0 ? "" : absl::StrCat(node.hello.name(), ":", 2000 + round));
@@ -218,18 +210,10 @@ TEST(ClusterCopies, RandomFaults) {
         --faults;
         FakeNode& node = c.node(names[random() % names.size()]);
         switch (random() % 6) {
-          case 0:
-            c.Kill(node);
-            break;
-          case 1:
-            c.BreakSession(node);
-            break;
-          case 2:
-            c.RestartCoordinator();
-            break;
-          case 3:
-            c.CrashSoon(static_cast<int>(random() % 20));
-            break;
+          case 0: c.Kill(node); break;
+          case 1: c.BreakSession(node); break;
+          case 2: c.RestartCoordinator(); break;
+          case 3: c.CrashSoon(static_cast<int>(random() % 20)); break;
           case 4: {
             v1::DrainNodeRequest request;
             request.set_name(names[random() % 3]);

@@ -22,17 +22,21 @@ TEST(ClusterFiles, AJobThatWaitsForItsFilesSaysSo) {
   c.Train(10);
   c.Pass(absl::Seconds(2));
   EXPECT_EQ(c.State(id), v1::RUNNING);
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("all steps are done; 0 model files and the summaries of 2 epochs are not written yet"));
+  EXPECT_THAT(c.Job(id).reason(),
+              HasSubstr("all steps are done; 0 model files and the summaries of 2 epochs are not written yet"));
   c.Pass(absl::Seconds(5));
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("all steps are done")) << "no replica is behind";
   c.Pass(absl::Seconds(10));
-  EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS) << "a worker has said why it cannot: other jobs do not wait a minute for the slots";
-  EXPECT_THAT(c.Job(id).reason(), HasSubstr("summaries: the figures from this epoch on are not written: no space left on device"));
+  EXPECT_EQ(c.State(id), v1::ENDED_WITH_ERRORS)
+      << "a worker has said why it cannot: other jobs do not wait a minute for the slots";
+  EXPECT_THAT(c.Job(id).reason(),
+              HasSubstr("summaries: the figures from this epoch on are not written: no space left on device"));
   ASSERT_GE(c.Job(id).notes_size(), 1);
   EXPECT_THAT(c.Job(id).notes(0).text(), HasSubstr("not written: "));
 }
 
-// The last steps are lost while it waits for its files: it waits for them anew when those are done again, however late that is.
+// The last steps are lost while it waits for its files: it waits for them anew when those are done again, however late
+// that is.
 TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
   for (const bool synchronous : {true, false}) {
     SCOPED_TRACE(synchronous);
@@ -66,7 +70,8 @@ TEST(ClusterFiles, AJobThatFallsBackWaitsForItsFilesAnew) {
   }
 }
 
-// While a file is tried again its checkpoint goes: by another hand, for the next epoch waits before it would be removed. The user is told what was in the way of the file.
+// While a file is tried again its checkpoint goes: by another hand, for the next epoch waits before it would be
+// removed. The user is told what was in the way of the file.
 TEST(ClusterFiles, AFileWhoseCheckpointIsGoneSaysWhyItWasNotWrittenBefore) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -107,11 +112,14 @@ TEST(ClusterFiles, AFileWithoutACheckpointSaysWhyThereIsNone) {
   EXPECT_TRUE(c.RunToEnd(id));
   const v1::JobStatus job = c.Job(id);
   EXPECT_TRUE(std::any_of(job.notes().begin(), job.notes().end(), [](const auto& n) {
-    return n.text() == "not saved: /models/1.keras: there is no checkpoint of this epoch's end: /run/step-5: no space left on device";
+    return n.text() ==
+           "not saved: /models/1.keras: there is no checkpoint of this epoch's end: /run/step-5: no space left on "
+           "device";
   })) << job.ShortDebugString();
 }
 
-// Five checkpoints an epoch, three are kept: the one that the file of an epoch is made of is not removed before the file is written.
+// Five checkpoints an epoch, three are kept: the one that the file of an epoch is made of is not removed before the
+// file is written.
 TEST(ClusterFiles, TheNextEpochWaitsForTheFileOfThisOne) {
   Cluster c(1, 1);
   c.write_checkpoints = true;
@@ -144,7 +152,8 @@ TEST(ClusterFiles, TheNextEpochWaitsForTheFileOfThisOne) {
   std::vector<std::string> notes;
   const v1::JobStatus status = c.Job(id);
   for (const v1::CallbackNote& note : status.notes()) notes.push_back(note.text());
-  EXPECT_THAT(notes, testing::ElementsAre("saved /full/1.keras", "saved /full/2.keras", "saved /full/3.keras", "saved /full/4.keras"));
+  EXPECT_THAT(notes, testing::ElementsAre("saved /full/1.keras", "saved /full/2.keras", "saved /full/3.keras",
+                                          "saved /full/4.keras"));
 }
 
 }  // namespace

@@ -129,7 +129,8 @@ TEST(ClusterLosses, AFallBackOutlastsTheCoordinator) {
   }
 }
 
-// A coordinator that was started anew does not know at first who serves what; a fall back that was over long ago is no fall back.
+// A coordinator that was started anew does not know at first who serves what; a fall back that was over long ago is no
+// fall back.
 TEST(ClusterLosses, AFallBackThatIsOverIsNotCarriedOnByTheNextCoordinator) {
   Cluster c(2, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(8, 1));
@@ -196,7 +197,8 @@ TEST(ClusterLosses, AFormerCopyWithoutItsDiskIsNoCopy) {
   }
 }
 
-// Its disk may be behind: it is waited for who knows more, and meanwhile it serves nothing, though others begin a generation.
+// Its disk may be behind: it is waited for who knows more, and meanwhile it serves nothing, though others begin a
+// generation.
 TEST(ClusterLosses, APsThatIsNotSettledServesNothing) {
   Cluster c(3, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(40, 1));
@@ -246,7 +248,9 @@ TEST(ClusterLosses, ABackupThatLostItsMemoryIsNotPromoted) {
   c.Connect(c.node("ps-1"));
   c.Pass(absl::Seconds(1));
   EXPECT_EQ(PrimariesOn(c.Job(id), "ps-1"), 0);
-  EXPECT_TRUE(c.Logged("goes on without ps \"ps-1\": partition 0 is not in its memory any more: its store failed (see its log); restart it"));
+  EXPECT_TRUE(
+      c.Logged("goes on without ps \"ps-1\": partition 0 is not in its memory any more: its store failed (see its "
+               "log); restart it"));
   EXPECT_TRUE(c.node("ps-1").hosted.at(id).version.empty()) << "it is left out";
   c.Restart(c.node("ps-0"));
   c.Pass(absl::Seconds(1));

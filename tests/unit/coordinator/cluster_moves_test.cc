@@ -295,7 +295,8 @@ TEST(ClusterMoves, EndsOfLongAgoDoNotCountWhileAPsIsAway) {
   EXPECT_FALSE(worker.assigned.empty());
 }
 
-// It says so, ends itself and is started again. A job that only it can compute waits for it, unless its device is lost at one step again and again.
+// It says so, ends itself and is started again. A job that only it can compute waits for it, unless its device is lost
+// at one step again and again.
 TEST(ClusterMoves, AWorkerThatLostItsDeviceIsWaitedForWhereNoOtherCanWork) {
   for (const bool alone : {false, true}) {
     SCOPED_TRACE(alone);
@@ -324,7 +325,8 @@ TEST(ClusterMoves, AWorkerThatLostItsDeviceIsWaitedForWhereNoOtherCanWork) {
     for (int i = 0; i < 2; ++i) {
       ASSERT_FALSE(worker.assigned.empty()) << i;
       lose_device();
-      EXPECT_TRUE(c.Logged(absl::StrCat("worker \"", worker.hello.name(), "\" has failed and is given no replicas: GPU 0 is lost")));
+      EXPECT_TRUE(c.Logged(
+          absl::StrCat("worker \"", worker.hello.name(), "\" has failed and is given no replicas: GPU 0 is lost")));
       ASSERT_EQ(c.State(id), v1::RUNNING) << c.Job(id).reason();
       EXPECT_THAT(c.Job(id).reason(), HasSubstr(why));
       EXPECT_TRUE(c.Assigned(worker.hello.name(), id).empty());
@@ -407,8 +409,9 @@ TEST(ClusterMoves, AStragglerGivesReplicasAwayOneByOne) {
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 1u);
   const int events = c.Job(id).events_size();
   const v1::JobEvent event = c.Job(id).events(events - 1);
-  EXPECT_THAT(event.text(), MatchesRegex("worker \"worker-2\" is [23]\\.[0-9] times slower than the others; its replicas 7 go to "
-                                         "worker \"worker-[01]\""));
+  EXPECT_THAT(event.text(),
+              MatchesRegex("worker \"worker-2\" is [23]\\.[0-9] times slower than the others; its replicas 7 go to "
+                           "worker \"worker-[01]\""));
   EXPECT_TRUE(c.Logged(event.text()));
   say(30, absl::Seconds(10));
   EXPECT_EQ(c.Assigned("worker-2", id).size(), 1u) << "another would have more to do than it has";
@@ -446,7 +449,8 @@ TEST(ClusterMoves, ALossThatIsNotFiniteIsNoPlainSuccess) {
   EXPECT_THAT(c.Job(id).reason(), HasSubstr("the loss is not finite since step 5 (epoch 2)"));
 }
 
-// It keeps the job's model, data and decoding threads for the replicas that may come back, and would keep them for ever.
+// It keeps the job's model, data and decoding threads for the replicas that may come back, and would keep them for
+// ever.
 TEST(ClusterMoves, AWorkerThatGaveItsReplicasAwayIsToldOfTheJobsEnd) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(FakeCluster::Spec());

@@ -150,7 +150,8 @@ TEST(ClusterCore, APsThatReturnRaisesTheGeneration) {
   c.Kill(c.node("ps-1"));
   c.Pass(absl::Seconds(1));
   EXPECT_EQ(c.State(id), v1::RUNNING);
-  EXPECT_EQ(c.Job(id).reason(), "waits for ps \"ps-1\" to come back (its data directory holds 2 partitions); restart it");
+  EXPECT_EQ(c.Job(id).reason(),
+            "waits for ps \"ps-1\" to come back (its data directory holds 2 partitions); restart it");
   c.ClearCommands();
   c.Restart(c.node("ps-1"), "ps-1:2000");
   EXPECT_EQ(c.Job(id).generation(), 2u);
@@ -273,7 +274,8 @@ TEST(ClusterCore, TheClusterIsStoredBeforeANodeHearsOfIt) {
     c.RestartCoordinator();
     c.ReconnectAll();
     c.Settle();
-    EXPECT_FALSE(c.node("ps-0").closed.has_value()) << "refused after a crash before effect " << effect << ": " << *c.node("ps-0").closed;
+    EXPECT_FALSE(c.node("ps-0").closed.has_value())
+        << "refused after a crash before effect " << effect << ": " << *c.node("ps-0").closed;
     EXPECT_NE(c.node("ps-0").hello.cluster_id(), 0u);
     ASSERT_LT(effect, 100);
   }

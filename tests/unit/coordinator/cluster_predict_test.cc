@@ -160,7 +160,8 @@ TEST(ClusterPredict, OtherDataAreLookedAtFirst) {
   Predict(c, request, ReplyToken{90002});
   c.Settle();
   ASSERT_NE(c.ReplyTo(ReplyToken{90002}), nullptr);
-  EXPECT_EQ(c.ReplyTo(ReplyToken{90002})->status.message(), "the data at /data/other.csv have no test split; use --split validation or --split train");
+  EXPECT_EQ(c.ReplyTo(ReplyToken{90002})->status.message(),
+            "the data at /data/other.csv have no test split; use --split validation or --split train");
 
   c.data_error = "/data/other.csv: No such file or directory";
   Predict(c, request, ReplyToken{90003});

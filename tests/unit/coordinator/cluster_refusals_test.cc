@@ -43,7 +43,9 @@ TEST(ClusterCore, APsOfAnotherClusterIsRefusedAndKeepsItsJobs) {
   c.Settle();
   ASSERT_TRUE(ps.closed.has_value());
   EXPECT_EQ(ps.closed->code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(ps.closed->message().find("hello.cluster_id: the data directory of ps \"ps-0\" holds jobs of cluster "), std::string::npos) << *ps.closed;
+  EXPECT_NE(ps.closed->message().find("hello.cluster_id: the data directory of ps \"ps-0\" holds jobs of cluster "),
+            std::string::npos)
+      << *ps.closed;
   EXPECT_TRUE(ps.hosted.contains(1)) << "dropped";
   ps.closed.reset();
   ps.hello.clear_cluster_id();  // an empty directory
@@ -66,7 +68,8 @@ TEST(ClusterCore, ARefusalIsLoggedWhenItChanges) {
   FakeNode& ps = c.node("ps-0");
   const uint64_t ours = ps.hello.cluster_id();
   const auto logged = [&] {
-    return std::count_if(c.log().begin(), c.log().end(), [](const std::string& line) { return line.find("was refused") != std::string::npos; });
+    return std::count_if(c.log().begin(), c.log().end(),
+                         [](const std::string& line) { return line.find("was refused") != std::string::npos; });
   };
   c.BreakSession(ps);
   ps.hello.set_cluster_id(ours + 1);
@@ -165,7 +168,8 @@ TEST(ClusterCore, NonsenseFromNodesChangesNothing) {
   EXPECT_EQ(c.State(id), v1::SUCCEEDED);
 }
 
-// A directory of another cluster, or bytes that are no one's: the job whose generation cannot be is not there, the others are.
+// A directory of another cluster, or bytes that are no one's: the job whose generation cannot be is not there, the
+// others are.
 TEST(ClusterCore, AGenerationThatCannotBeIsRefused) {
   for (const uint64_t wrong : {UINT64_MAX, UINT64_MAX - 1, uint64_t{1} << 40}) {
     for (const int backups : {0, 1}) {

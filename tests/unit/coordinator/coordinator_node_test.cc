@@ -271,7 +271,8 @@ TEST_F(CoordinatorNodeTest, ASessionMustBeginWithHello) {
 TEST_F(CoordinatorNodeTest, ARestartKeepsItsJobsAndNodesReturn) {
   ObedientNode ps(node_->address(), ObedientNode::Ps()), worker(node_->address(), ObedientNode::Worker());
   ASSERT_TRUE(WaitForNodes(2));
-  // It waits for workers: once it ran, this ps, which holds nothing when it returns, would be taken for one that lost its data.
+  // It waits for workers: once it ran, this ps, which holds nothing when it returns, would be taken for one that lost
+  // its data.
   v1::SubmitRequest slow = Request("slow");
   slow.mutable_spec()->set_min_workers(2);
   v1::SubmitResponse submitted;

@@ -9,7 +9,8 @@
 namespace cairn {
 
 // Five steps an epoch, four partitions.
-inline v1::JobSpec SpecWithCopies(int epochs, int backups, v1::Durability durability = v1::REPLICATED, int replicas = 4) {
+inline v1::JobSpec SpecWithCopies(int epochs, int backups, v1::Durability durability = v1::REPLICATED,
+                                  int replicas = 4) {
   v1::JobSpec spec = FakeCluster::Spec(replicas);
   spec.set_epochs(epochs);
   spec.set_backups(backups);

@@ -1,5 +1,6 @@
-// Goal: what the coordinator answers over HTTP: the same JSON and metrics as the command line, probes that tell a leader, a standby and a core that
-// hangs apart, a standby that sends readers on, pages that hold nothing of a user's words. On a driver without gRPC; the last test on real sockets.
+// Goal: what the coordinator answers over HTTP: the same JSON and metrics as the command line, probes that tell a
+// leader, a standby and a core that hangs apart, a standby that sends readers on, pages that hold nothing of a user's
+// words. On a driver without gRPC; the last test on real sockets.
 #include "coordinator/dashboard.h"
 
 #include <gmock/gmock.h>
@@ -76,12 +77,15 @@ class DashboardTest : public testing::Test {
     const auto job = std::make_shared<const CheckedJob>(*CheckJob(spec));
     absl::Notification done;
     uint64_t id = 0;
-    driver_.Call([&](ReplyToken token) { return SubmitJob{token, job, ""}; },
-                 [&](const absl::Status& status, const ReplyBody& body) {
-                   EXPECT_TRUE(status.ok()) << status;
-                   if (const auto* response = std::get_if<v1::SubmitResponse>(&body)) id = response->job().job_id();
-                   done.Notify();
-                 });
+    driver_.Call(
+        [&](ReplyToken token) {
+          return SubmitJob{token, job, ""};
+        },
+        [&](const absl::Status& status, const ReplyBody& body) {
+          EXPECT_TRUE(status.ok()) << status;
+          if (const auto* response = std::get_if<v1::SubmitResponse>(&body)) id = response->job().job_id();
+          done.Notify();
+        });
     done.WaitForNotification();
     return id;
   }
@@ -132,7 +136,8 @@ TEST_F(DashboardTest, NodesAndJobsAreThoseOfTheCommandLine) {
   EXPECT_EQ(Get("/api/v1/jobs/99").status, 404);
   EXPECT_EQ(Get("/api/v1/jobs/99").body, "there is no job 99\n");
   EXPECT_EQ(Get("/api/v1/jobs/%00\xff").status, 404);
-  for (const char* none : {"/api/v1/", "/api/v1/jobs/", "/api/v2/jobs", "/index.html", "//", "/dashboard.cs", "/../etc/passwd"}) {
+  for (const char* none :
+       {"/api/v1/", "/api/v1/jobs/", "/api/v2/jobs", "/index.html", "//", "/dashboard.cs", "/../etc/passwd"}) {
     EXPECT_EQ(Get(none).status, 404) << none;
   }
 }
@@ -144,7 +149,11 @@ TEST_F(DashboardTest, TheOverviewIsPagedAndActiveJobsComeFirst) {
   absl::Notification cancelled;
   v1::GetJobRequest newest;
   newest.set_job_id(ids.back());
-  driver_.Call([&](ReplyToken token) { return CancelJob{token, newest}; }, [&](const absl::Status&, const ReplyBody&) { cancelled.Notify(); });
+  driver_.Call(
+      [&](ReplyToken token) {
+        return CancelJob{token, newest};
+      },
+      [&](const absl::Status&, const ReplyBody&) { cancelled.Notify(); });
   cancelled.WaitForNotification();
   AddNode("worker-0", v1::WORKER);  // after them: it would be asked for their data
   const Json all = GetJson("/api/v1/overview");
@@ -171,11 +180,14 @@ TEST_F(DashboardTest, MetricsAreThoseOfTheCommandLineAndOfTheProcess) {
   AddNode("ps-0", v1::PS);
   const HttpAnswer answer = Get("/metrics");
   EXPECT_EQ(answer.content_type, "text/plain; version=0.0.4; charset=utf-8");
-  for (const char* line : {"cairn_coordinator_up 1\n", "cairn_coordinator_leader 1\n", "cairn_node_up{node=\"ps-0\",role=\"ps\",host=\"\"} 1\n",
-                           "# TYPE process_cpu_seconds_total counter\n", "cairn_jobs{state=\"queued\"} 0\n", "cairn_build_info{version=\""}) {
+  for (const char* line :
+       {"cairn_coordinator_up 1\n", "cairn_coordinator_leader 1\n",
+        "cairn_node_up{node=\"ps-0\",role=\"ps\",host=\"\"} 1\n", "# TYPE process_cpu_seconds_total counter\n",
+        "cairn_jobs{state=\"queued\"} 0\n", "cairn_build_info{version=\""}) {
     EXPECT_THAT(answer.body, HasSubstr(line));
   }
-  for (const char* positive : {"process_cpu_seconds_total ", "process_resident_memory_bytes ", "process_start_time_seconds ", "process_open_fds ", "process_max_fds "}) {
+  for (const char* positive : {"process_cpu_seconds_total ", "process_resident_memory_bytes ",
+                               "process_start_time_seconds ", "process_open_fds ", "process_max_fds "}) {
     const std::vector<std::string> around = absl::StrSplit(answer.body, absl::StrCat("\n", positive));
     ASSERT_EQ(around.size(), 2u) << positive;
     EXPECT_GT(std::stod(around[1]), 0) << positive;
@@ -235,7 +247,8 @@ TEST_F(DashboardTest, ACoreThatHangsHoldsNobodyUp) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(refused, 100);
   EXPECT_EQ(Get("/healthz").status, 200) << "not for so long yet";
-  EXPECT_THAT(Get("/metrics").body, AllOf(HasSubstr("cairn_coordinator_leader 0\n"), HasSubstr("cairn_coordinator_up 0\n")));
+  EXPECT_THAT(Get("/metrics").body,
+              AllOf(HasSubstr("cairn_coordinator_leader 0\n"), HasSubstr("cairn_coordinator_up 0\n")));
   dashboard_clock_.Advance(Dashboard::kStuckAfter);
   EXPECT_EQ(Get("/healthz").status, 503);
   EXPECT_EQ(Get("/healthz").body, "the core has not answered for 30s\n");
@@ -261,7 +274,11 @@ TEST_F(DashboardTest, ReadersOfAJobShareItForAMoment) {
   v1::GetJobRequest which;
   which.set_job_id(id);
   absl::Notification cancelled;
-  driver_.Call([&](ReplyToken token) { return CancelJob{token, which}; }, [&](const absl::Status&, const ReplyBody&) { cancelled.Notify(); });
+  driver_.Call(
+      [&](ReplyToken token) {
+        return CancelJob{token, which};
+      },
+      [&](const absl::Status&, const ReplyBody&) { cancelled.Notify(); });
   cancelled.WaitForNotification();
   EXPECT_EQ(GetJson(path)["state"], "QUEUED");
   dashboard_clock_.Advance(Dashboard::kFresh);
@@ -285,7 +302,8 @@ void FillAll(google::protobuf::Message* message, int depth = 3) {
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
         field->is_repeated() ? reflection->AddInt32(message, field, 7) : reflection->SetInt32(message, field, 7);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-        field->is_repeated() ? reflection->AddEnumValue(message, field, 1) : reflection->SetEnumValue(message, field, 1);
+        field->is_repeated() ? reflection->AddEnumValue(message, field, 1)
+                             : reflection->SetEnumValue(message, field, 1);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32 && !field->is_repeated()) {
         reflection->SetUInt32(message, field, 7);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL && !field->is_repeated()) {
@@ -296,7 +314,9 @@ void FillAll(google::protobuf::Message* message, int depth = 3) {
         field->is_repeated() ? reflection->AddDouble(message, field, 0.5) : reflection->SetDouble(message, field, 0.5);
       }
     } else if (depth > 0) {
-      FillAll(field->is_repeated() ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field), depth - 1);
+      FillAll(
+          field->is_repeated() ? reflection->AddMessage(message, field) : reflection->MutableMessage(message, field),
+          depth - 1);
     }
   }
 }
@@ -337,9 +357,11 @@ TEST(JobExtract, LeavesOutWhatGrowsAndNothingElse) {
   EXPECT_EQ(row.SerializeAsString(), wanted.SerializeAsString());
 }
 
-// The page is fixed text; users' words reach it as JSON alone, and its script makes text of them. What could make HTML of them is not used.
+// The page is fixed text; users' words reach it as JSON alone, and its script makes text of them. What could make HTML
+// of them is not used.
 TEST(DashboardPages, NothingBecomesHtml) {
-  for (const char* maker : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "srcdoc", "javascript:", "DOMParser", "setTimeout(\""}) {
+  for (const char* maker : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(",
+                            "srcdoc", "javascript:", "DOMParser", "setTimeout(\""}) {
     EXPECT_THAT(std::string(kDashboardJs), Not(HasSubstr(maker)));
     EXPECT_THAT(std::string(kDashboardHtml), Not(HasSubstr(maker)));
   }
@@ -369,14 +391,16 @@ TEST(CoordinatorHttp, AddressesAreSaidWithTheirFlagsAndAsOthersReachThem) {
   EXPECT_THAT((*first)->http(), StartsWith("http://127.0.0.1:"));
   options.http = std::string(absl::StripPrefix((*first)->http(), "http://"));
   const auto second = CoordinatorNode::Start(options, NewMemoryKvStore());
-  EXPECT_EQ(second.status().message(), "--http: cannot listen on \"" + options.http + "\": it is in use, or not on this host; choose another");
+  EXPECT_EQ(second.status().message(),
+            "--http: cannot listen on \"" + options.http + "\": it is in use, or not on this host; choose another");
   options.http = "0";
   options.http_advertise = "pages.example:8443";  // behind a published port
   const auto published = CoordinatorNode::Start(options, NewMemoryKvStore());
   ASSERT_TRUE(published.ok()) << published.status();
   EXPECT_EQ((*published)->http(), "http://pages.example:8443");
   options.http_advertise = "pages.example";
-  EXPECT_THAT(std::string(CoordinatorNode::Start(options, NewMemoryKvStore()).status().message()), StartsWith("--http-advertise: "));
+  EXPECT_THAT(std::string(CoordinatorNode::Start(options, NewMemoryKvStore()).status().message()),
+              StartsWith("--http-advertise: "));
   options.http = "nonsense";
   EXPECT_EQ(CoordinatorNode::Start(options, NewMemoryKvStore()).status().code(), absl::StatusCode::kInvalidArgument);
 }

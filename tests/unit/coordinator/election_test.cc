@@ -16,7 +16,8 @@ constexpr absl::Duration kLong = absl::Seconds(30);
 // A coordinator as far as elections go.
 class Candidate {
  public:
-  Candidate(FakeEtcd& etcd, const std::string& name, const std::string& http = "") : client_({etcd.Endpoint(0)}, absl::Milliseconds(200)) {
+  Candidate(FakeEtcd& etcd, const std::string& name, const std::string& http = "")
+      : client_({etcd.Endpoint(0)}, absl::Milliseconds(200)) {
     ElectionOptions options;
     options.prefix = "p";
     options.self.set_name(name);

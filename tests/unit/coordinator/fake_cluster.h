@@ -22,11 +22,11 @@ struct FakeNode {
   bool running = true;   // the process
   bool silent = false;   // hears and says nothing, while its session seems to be open
   std::vector<v1::CoordinatorMessage> inbox;
-  std::string fault;  // ps: what it says of its store
-  std::string blind;  // worker: why it does not see the data
-  bool breaks_at_rollback = false;  // ps: its session breaks before it hears that it is to go back
-  bool stuck = false;  // worker: beats, and answers no evaluation
-  int commands = 0;  // received since the last ClearCommands, Welcome and Readiness not counted
+  std::string fault;                     // ps: what it says of its store
+  std::string blind;                     // worker: why it does not see the data
+  bool breaks_at_rollback = false;       // ps: its session breaks before it hears that it is to go back
+  bool stuck = false;                    // worker: beats, and answers no evaluation
+  int commands = 0;                      // received since the last ClearCommands, Welcome and Readiness not counted
   std::optional<std::string> not_ready;  // ps: the last Readiness
 
   struct Hosted {
@@ -50,11 +50,11 @@ struct FakeNode {
   std::vector<v1::MarkBest> marks;                  // worker: asked
   std::vector<int64_t> kept;                        // worker: of those, the steps of checkpoints that it knew of
   std::map<uint64_t, std::vector<v1::NodeMessage>> reported;  // worker: by job; told again with each new session
-  std::vector<v1::WriteSummaries> summaries;        // worker: asked
-  std::vector<v1::SaveModel> saves;                 // worker: asked
-  std::vector<v1::DropJob> drops;                   // worker: with checkpoints to remove
-  std::set<uint64_t> dropped;                       // jobs, since it was started
-  std::optional<absl::Status> closed;               // how the last session ended
+  std::vector<v1::WriteSummaries> summaries;                  // worker: asked
+  std::vector<v1::SaveModel> saves;                           // worker: asked
+  std::vector<v1::DropJob> drops;                             // worker: with checkpoints to remove
+  std::set<uint64_t> dropped;                                 // jobs, since it was started
+  std::optional<absl::Status> closed;                         // how the last session ended
 };
 
 class FakeCluster {
@@ -70,11 +70,11 @@ class FakeCluster {
   // Sum of the two examples of a replica's share, by epoch: 0.25 where nothing is said.
   std::map<int, double> validation_loss;
   std::map<int, double> train_loss;  // of one replica's step, by epoch: 0.5 where nothing is said
-  std::string not_finite;  // of the weights that the digest is taken of: the first such variable
-  bool write_checkpoints = false;  // the chief, at the end of each epoch
-  std::string checkpoint_error;    // not empty: it cannot, and says so
-  bool answer_files = true;        // WriteSummaries and SaveModel
-  int file_failures = 0;           // the next so many of them are answered with an error
+  std::string not_finite;            // of the weights that the digest is taken of: the first such variable
+  bool write_checkpoints = false;    // the chief, at the end of each epoch
+  std::string checkpoint_error;      // not empty: it cannot, and says so
+  bool answer_files = true;          // WriteSummaries and SaveModel
+  int file_failures = 0;             // the next so many of them are answered with an error
   bool answer_inspections = true, answer_evaluations = true, answer_finalizes = true;
   // Of every prediction, in the order in which it came. A slow caller takes none by itself.
   std::map<ReplyToken, std::vector<v1::PredictResponse>> predictions;
@@ -86,7 +86,9 @@ class FakeCluster {
   FakeNode& node(const std::string& name) { return *nodes_.at(name); }
 
   // Between two ps, both ways. A primary says so after 3 s of it.
-  void CutLink(const std::string& a, const std::string& b) { cut_links_[{std::min(a, b), std::max(a, b)}] = clock_.Now(); }
+  void CutLink(const std::string& a, const std::string& b) {
+    cut_links_[{std::min(a, b), std::max(a, b)}] = clock_.Now();
+  }
   void HealLink(const std::string& a, const std::string& b) { cut_links_.erase({std::min(a, b), std::max(a, b)}); }
 
   void Connect(FakeNode& node);       // opens a session
@@ -94,7 +96,8 @@ class FakeCluster {
   void Kill(FakeNode& node);          // the process and its memory are gone; a ps' partitions stay on disk
   void Restart(FakeNode& node, const std::string& address = "");
   void Say(FakeNode& node, const v1::NodeMessage& message);
-  // A job's first partition has made so many updates, and its figures of the epoch come to these sums; its primary says so.
+  // A job's first partition has made so many updates, and its figures of the epoch come to these sums; its primary says
+  // so.
   void SayFigures(uint64_t job_id, uint64_t version, int epoch, uint64_t examples, double loss = 0);
   // A ps that did not write has written now, and says so.
   void TellKept(FakeNode& node, uint64_t job_id);

@@ -264,13 +264,9 @@ bool FakeEtcd::HoldsLocked(const etcdserverpb::Compare& compare) {
   EXPECT_EQ(compare.result(), 0) << "the fake knows EQUAL only";
   auto it = entries_.find(compare.key());
   switch (compare.target()) {
-    case 1:
-      return (it == entries_.end() ? 0 : it->second.create_revision) == compare.create_revision();
-    case 2:
-      return (it == entries_.end() ? 0 : it->second.mod_revision) == compare.mod_revision();
-    default:
-      ADD_FAILURE() << "the fake does not know target " << compare.target();
-      return false;
+    case 1: return (it == entries_.end() ? 0 : it->second.create_revision) == compare.create_revision();
+    case 2: return (it == entries_.end() ? 0 : it->second.mod_revision) == compare.mod_revision();
+    default: ADD_FAILURE() << "the fake does not know target " << compare.target(); return false;
   }
 }
 

@@ -92,7 +92,8 @@ void FakeCluster::Restart(FakeNode& node, const std::string& address) {
 }
 
 void FakeCluster::Say(FakeNode& node, const v1::NodeMessage& message) {
-  if (message.has_restored() && message.restored().error().empty()) true_step_[message.restored().job_id()] = message.restored().step();
+  if (message.has_restored() && message.restored().error().empty())
+    true_step_[message.restored().job_id()] = message.restored().step();
   if (node.session.value != 0 && !node.silent) Do(NodeSays{node.session, message});
 }
 
@@ -125,7 +126,8 @@ void FakeCluster::ClearCommands() {
 void FakeCluster::Handle(FakeNode& node, const v1::CoordinatorMessage& message) {
   if (message.has_readiness()) node.not_ready = message.readiness().why();
   if (!message.has_welcome() && !message.has_readiness() && !message.has_figures_stored()) ++node.commands;
-  if (message.has_welcome() && node.hello.role() == v1::PS && node.hello.cluster_id() == 0) node.hello.set_cluster_id(message.welcome().cluster_id());
+  if (message.has_welcome() && node.hello.role() == v1::PS && node.hello.cluster_id() == 0)
+    node.hello.set_cluster_id(message.welcome().cluster_id());
   if (message.has_host_partitions()) {
     HostPartitions(node, message.host_partitions());
   } else if (message.has_figures_stored()) {

@@ -113,7 +113,8 @@ void FakeCluster::TrainStep() {
     }
   }
   for (auto& [node, message] : reports) {
-    node->reported[message.has_checkpoint() ? message.checkpoint().job_id() : message.replica_report().job_id()].push_back(message);
+    node->reported[message.has_checkpoint() ? message.checkpoint().job_id() : message.replica_report().job_id()]
+        .push_back(message);
   }
   for (auto& [node, message] : reports) Say(*node, message);
   for (const auto& [job_id, job] : jobs) {
@@ -121,15 +122,17 @@ void FakeCluster::TrainStep() {
   }
 }
 
-// Whether each partition's primary takes gradients of this generation. It acknowledges nothing without the backups that have everything.
+// Whether each partition's primary takes gradients of this generation. It acknowledges nothing without the backups that
+// have everything.
 bool FakeCluster::Served(const v1::AssignReplicas& assign) {
   const uint64_t job_id = assign.job_id();
   for (const v1::Route& route : assign.routes()) {
     FakeNode& ps = *nodes_.at(route.ps());
     const uint32_t p = route.range().partition();
     const auto hosted = ps.hosted.find(job_id);
-    if (!ps.running || hosted == ps.hosted.end() || !hosted->second.serving || hosted->second.generation != assign.generation() ||
-        !hosted->second.version.contains(p) || hosted->second.backup.contains(p) || ps.hello.address() != route.address()) {
+    if (!ps.running || hosted == ps.hosted.end() || !hosted->second.serving ||
+        hosted->second.generation != assign.generation() || !hosted->second.version.contains(p) ||
+        hosted->second.backup.contains(p) || ps.hello.address() != route.address()) {
       return false;
     }
     for (const auto& [name, in_sync] : hosted->second.links[p]) {

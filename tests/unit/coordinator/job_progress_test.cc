@@ -1,5 +1,5 @@
-// Goal: an epoch's figures are those that the first partition has of all its steps, also for a coordinator that was started anew; a job that waits
-// at the end of epochs has its validation whole.
+// Goal: an epoch's figures are those that the first partition has of all its steps, also for a coordinator that was
+// started anew; a job that waits at the end of epochs has its validation whole.
 #include "coordinator/job_progress.h"
 
 #include <gtest/gtest.h>
@@ -126,7 +126,8 @@ TEST(JobProgress, FiguresThatDoNotFitAreRefused) {
   bad[2].mutable_epochs(1)->set_epoch(2);
   bad[3].mutable_epochs(0)->mutable_train()->add_metrics(1);
   for (const v1::FiguresReport& report : bad) {
-    EXPECT_EQ(progress.TakeFigures(report, status, now).status().code(), absl::StatusCode::kInvalidArgument) << report.DebugString();
+    EXPECT_EQ(progress.TakeFigures(report, status, now).status().code(), absl::StatusCode::kInvalidArgument)
+        << report.DebugString();
   }
 }
 
@@ -218,7 +219,8 @@ TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
   }
 }
 
-// The coordinator and the workers that had finished are gone at once, and with them what their last validation came to: it is computed again.
+// The coordinator and the workers that had finished are gone at once, and with them what their last validation came to:
+// it is computed again.
 TEST(JobProgress, NobodyHasFinishedWhileTheLastEpochIsNotClosed) {
   v1::JobStatus status = Status(true);
   const std::vector<int64_t> steps(kReplicas, 2 * kSteps);

@@ -58,7 +58,8 @@ TEST(OfOneDevice, TheFirstKindThatThereIsEnoughOf) {
   };
   EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU})), "b2");
   EXPECT_EQ(names(OfOneDevice(workers, {v1::CPU, v1::GPU})), "a1c3");
-  EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU}, 2)), "a1c3") << "one GPU is not enough, and the kinds are not mixed";
+  EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU}, 2)), "a1c3")
+      << "one GPU is not enough, and the kinds are not mixed";
   EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU, v1::CPU}, 3)), "");
   EXPECT_EQ(names(OfOneDevice(workers, {v1::GPU})), "b2");
   EXPECT_EQ(names(OfOneDevice({}, {v1::GPU, v1::CPU})), "");

@@ -1,4 +1,5 @@
-// Goal: --keep-ended-jobs: what it says is what is kept, nonsense is refused by name, and its words for users say all of it.
+// Goal: --keep-ended-jobs: what it says is what is kept, nonsense is refused by name, and its words for users say all
+// of it.
 #include "coordinator/retention.h"
 
 #include <gmock/gmock.h>
@@ -11,22 +12,26 @@ using ::testing::HasSubstr;
 
 TEST(Retention, BeforeAnythingIsSaidWeightsOfCompleteJobsAreKeptForEver) {
   const Retention r = *Retention::Parse("");
-  for (const v1::JobState state : {v1::SUCCEEDED, v1::ENDED_WITH_ERRORS}) EXPECT_EQ(r.AgeMax(state), absl::InfiniteDuration());
+  for (const v1::JobState state : {v1::SUCCEEDED, v1::ENDED_WITH_ERRORS})
+    EXPECT_EQ(r.AgeMax(state), absl::InfiniteDuration());
   EXPECT_EQ(r.AgeMax(v1::FAILED), absl::Hours(30 * 24));
   EXPECT_EQ(r.AgeMax(v1::CANCELLED), absl::Hours(7 * 24));
   EXPECT_EQ(r.without_weights, 100);
   EXPECT_EQ(r.Text(),
-            "ended jobs are kept until they are deleted; failed ones for 30d; cancelled ones for 7d; of those without weights the newest 100");
+            "ended jobs are kept until they are deleted; failed ones for 30d; cancelled ones for 7d; of those without "
+            "weights the newest 100");
 }
 
 TEST(Retention, WhatIsNamedReplacesTheDefault) {
-  const Retention r = *Retention::Parse("cancelled=90m, succeeded=1d,failed=forever,ended_with_errors=36h,without_weights=0");
+  const Retention r =
+      *Retention::Parse("cancelled=90m, succeeded=1d,failed=forever,ended_with_errors=36h,without_weights=0");
   EXPECT_EQ(r.succeeded, absl::Hours(24));
   EXPECT_EQ(r.ended_with_errors, absl::Hours(36));
   EXPECT_EQ(r.failed, absl::InfiniteDuration());
   EXPECT_EQ(r.cancelled, absl::Minutes(90));
   EXPECT_EQ(r.Text(),
-            "ended jobs are kept until they are deleted; succeeded ones for 1d; those that ended with errors for 36h; cancelled ones for 90m; of "
+            "ended jobs are kept until they are deleted; succeeded ones for 1d; those that ended with errors for 36h; "
+            "cancelled ones for 90m; of "
             "those without weights the newest 0");
   EXPECT_EQ(Retention::Parse("cancelled=0s")->cancelled, absl::ZeroDuration());
 }

@@ -1,4 +1,5 @@
-// Goal: what a coordinator stores passes the check at its next start; a state with one field wrong is refused, with its key and field.
+// Goal: what a coordinator stores passes the check at its next start; a state with one field wrong is refused, with its
+// key and field.
 #include "coordinator/stored_check.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +84,8 @@ TEST_F(StoredCheckTest, OneWrongFieldIsNamed) {
   }
 }
 
-// A text cut within a character is none that protobuf reads: the coordinator could not start again on what it had stored.
+// A text cut within a character is none that protobuf reads: the coordinator could not start again on what it had
+// stored.
 TEST_F(StoredCheckTest, ALongErrorIsCutBetweenCharacters) {
   cluster_.Pass(absl::Seconds(1));
   for (const std::string& first : {std::string(), std::string("x")}) {

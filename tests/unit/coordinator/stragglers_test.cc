@@ -1,5 +1,6 @@
-// Goal: a worker that is slower than the others is seen within seconds; noise, of whatever size, is no reason to move anything in hours; a
-// worker that is slow again and again is tried again ever more seldom. Rates of what grows are of what was seen grow.
+// Goal: a worker that is slower than the others is seen within seconds; noise, of whatever size, is no reason to move
+// anything in hours; a worker that is slow again and again is tried again ever more seldom. Rates of what grows are of
+// what was seen grow.
 #include "coordinator/stragglers.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +53,8 @@ TEST(Stragglers, NoiseAroundEqualMeansIsNone) {
   }
 }
 
-// As a worker says it: the mean of its last steps. Others take the processor from one of them for a second now and then.
+// As a worker says it: the mean of its last steps. Others take the processor from one of them for a second now and
+// then.
 TEST(Stragglers, AMachineThatIsBusyNowAndThenIsNone) {
   std::mt19937_64 random(23);
   std::lognormal_distribution<double> step_ms(3, 0.2);

@@ -70,7 +70,8 @@ TEST(Usage, IsWhatCountingAnewGives) {
         int syncing = 0;
         for (const auto& [other, job] : jobs) {
           for (const v1::PartitionPlacement& p : job.status.partitions()) {
-            if (job.finished() && p.backups_size() > 0 && !p.backups(0).in_sync()) syncing += (p.primary() == ps) + (p.backups(0).node() == ps);
+            if (job.finished() && p.backups_size() > 0 && !p.backups(0).in_sync())
+              syncing += (p.primary() == ps) + (p.backups(0).node() == ps);
           }
         }
         EXPECT_EQ(usage.EndedSyncingOn(ps), syncing) << ps;

@@ -46,17 +46,10 @@ double Endless(const PictureShape3& s, const std::vector<float>& in, v1::FillMod
   const auto inside = [&](int64_t i, int64_t size) -> int64_t {
     while (i < 0 || i >= size) {
       switch (mode) {
-        case v1::REFLECT:
-          i = i < 0 ? -1 - i : 2 * size - 1 - i;
-          break;
-        case v1::WRAP:
-          i += i < 0 ? size : -size;
-          break;
-        case v1::NEAREST_PIXEL:
-          i = i < 0 ? 0 : size - 1;
-          break;
-        default:
-          return -1;
+        case v1::REFLECT: i = i < 0 ? -1 - i : 2 * size - 1 - i; break;
+        case v1::WRAP: i += i < 0 ? size : -size; break;
+        case v1::NEAREST_PIXEL: i = i < 0 ? 0 : size - 1; break;
+        default: return -1;
       }
     }
     return i;

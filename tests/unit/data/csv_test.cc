@@ -1,5 +1,5 @@
-// Goal: CSV data sets give exactly the numbers that were written; header, labels and classes are told from what is there; lines that cannot be read
-// are named.
+// Goal: CSV data sets give exactly the numbers that were written; header, labels and classes are told from what is
+// there; lines that cannot be read are named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -219,7 +219,8 @@ TEST(Cifar10, BrokenFilesAreNamed) {
 TEST(Cifar10, AsManyFilesAsThereAre) {
   TempFolder dir;
   WriteCifar(dir);
-  for (const char* name : {"data_batch_1.bin", "data_batch_4.bin", "data_batch_5.bin"}) std::filesystem::remove(dir / name);
+  for (const char* name : {"data_batch_1.bin", "data_batch_4.bin", "data_batch_5.bin"})
+    std::filesystem::remove(dir / name);
   WriteFile(dir / "data_batch_10.bin", CifarRecord(7, 5));
   const auto dataset = Open(dir.path());
   ASSERT_TRUE(dataset.ok()) << dataset.status();
@@ -240,8 +241,8 @@ TEST(Cifar10, TheFolderAboveIsTakenAsTheArchiveUnpacksIt) {
     EXPECT_EQ((*dataset)->info().train_examples(), 10);
   }
   std::filesystem::remove_all(dir / "cifar-10-batches-bin");
-  ExpectError(Open(dir.path(), {}, [](v1::Data* d) { d->set_format(v1::Data::CIFAR10); }).status(), absl::StatusCode::kNotFound,
-              {dir.path(), "data_batch_*.bin", "cifar-10-batches-bin"});
+  ExpectError(Open(dir.path(), {}, [](v1::Data* d) { d->set_format(v1::Data::CIFAR10); }).status(),
+              absl::StatusCode::kNotFound, {dir.path(), "data_batch_*.bin", "cifar-10-batches-bin"});
 }
 
 TEST(Splits, AreDisjointWholeAndSeeded) {

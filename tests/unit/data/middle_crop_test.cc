@@ -1,5 +1,5 @@
-// Goal: evaluation sees what keras.layers.RandomCrop shows outside training: the largest part in the middle that has the input's
-// proportions, resized. By formulas written down here again, in double.
+// Goal: evaluation sees what keras.layers.RandomCrop shows outside training: the largest part in the middle that has
+// the input's proportions, resized. By formulas written down here again, in double.
 #include "worker/data/middle_crop.h"
 
 #include <gtest/gtest.h>
@@ -39,8 +39,8 @@ struct Sizes {
 };
 
 TEST(MiddleCrop, IsTheLargestPartInTheMiddle) {
-  for (const Sizes& s : {Sizes{36, 36, 32, 32, 36, 36}, Sizes{40, 30, 8, 8, 30, 30}, Sizes{9, 20, 4, 6, 9, 13}, Sizes{20, 7, 2, 10, 1, 7},
-                         Sizes{5, 6, 5, 5, 5, 5}}) {
+  for (const Sizes& s : {Sizes{36, 36, 32, 32, 36, 36}, Sizes{40, 30, 8, 8, 30, 30}, Sizes{9, 20, 4, 6, 9, 13},
+                         Sizes{20, 7, 2, 10, 1, 7}, Sizes{5, 6, 5, 5, 5, 5}}) {
     SCOPED_TRACE(testing::Message() << s.height << " x " << s.width << " to " << s.to_height << " x " << s.to_width);
     v1::Data data;
     data.set_image_height(static_cast<int32_t>(s.height));
@@ -48,7 +48,8 @@ TEST(MiddleCrop, IsTheLargestPartInTheMiddle) {
     const auto pictures = std::make_shared<const Pictures>(s.height, s.width);
     const auto seen = AsModelInput(pictures, data, {s.to_height, s.to_width, kChannels});
     ASSERT_EQ(seen->example_size(), s.to_height * s.to_width * kChannels);
-    std::vector<float> in(static_cast<size_t>(pictures->example_size())), out(static_cast<size_t>(seen->example_size()));
+    std::vector<float> in(static_cast<size_t>(pictures->example_size())),
+        out(static_cast<size_t>(seen->example_size()));
     float label = -1;
     ASSERT_TRUE(pictures->Read(v1::TEST, 2, in.data(), &label).ok());
     ASSERT_TRUE(seen->Read(v1::TEST, 2, out.data(), &label).ok());
@@ -63,11 +64,14 @@ TEST(MiddleCrop, IsTheLargestPartInTheMiddle) {
         const double row = place(y, s.part_height, s.to_height), column = place(x, s.part_width, s.to_width);
         for (int64_t c = 0; c < kChannels; ++c) {
           const auto at = [&](double r, double k) {
-            return double{in[static_cast<size_t>(((top + static_cast<int64_t>(r)) * s.width + left + static_cast<int64_t>(k)) * kChannels + c)]};
+            return double{in[static_cast<size_t>(
+                ((top + static_cast<int64_t>(r)) * s.width + left + static_cast<int64_t>(k)) * kChannels + c)]};
           };
           const double down = row - std::floor(row), right = column - std::floor(column);
-          const double wanted = (1 - down) * ((1 - right) * at(std::floor(row), std::floor(column)) + right * at(std::floor(row), std::ceil(column))) +
-                                down * ((1 - right) * at(std::ceil(row), std::floor(column)) + right * at(std::ceil(row), std::ceil(column)));
+          const double wanted = (1 - down) * ((1 - right) * at(std::floor(row), std::floor(column)) +
+                                              right * at(std::floor(row), std::ceil(column))) +
+                                down * ((1 - right) * at(std::ceil(row), std::floor(column)) +
+                                        right * at(std::ceil(row), std::ceil(column)));
           EXPECT_NEAR(out[static_cast<size_t>((y * s.to_width + x) * kChannels + c)], wanted, 1e-3);
         }
       }

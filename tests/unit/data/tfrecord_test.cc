@@ -97,9 +97,11 @@ TEST(TfRecord, ShapesThatCannotBeCounted) {
   TempFolder dir;
   WriteFile(dir / "p.tfrecord", Plain(2));
   const auto message = [&](const std::vector<int32_t>& shape) {
-    return std::string(Open(dir / "p.tfrecord", {}, [&](v1::Data* data) {
-                         data->mutable_tfrecord()->mutable_shape()->Assign(shape.begin(), shape.end());
-                       }).status().message());
+    return std::string(
+        Open(dir / "p.tfrecord", {},
+             [&](v1::Data* data) { data->mutable_tfrecord()->mutable_shape()->Assign(shape.begin(), shape.end()); })
+            .status()
+            .message());
   };
   const auto ends = HasSubstr("; an example has 1 to 67108864 numbers (");
   // 45 * 2^64 + 6: six numbers to who multiplies without looking, as many as the record has.
@@ -418,7 +420,8 @@ TEST(TfRecord, TheLabelThatDecidesTheClassesIsNamed) {
     std::string bytes;
     for (const int64_t label : labels) bytes += Records({{OfBytes("image_raw", Bytes(6, 1)), Ints("label", {label})}});
     WriteFile(second, bytes);
-    const auto dataset = Open(dir.path(), {2, 3, 1}, [&](v1::Data* d) { d->mutable_tfrecord()->set_label_offset(offset); });
+    const auto dataset =
+        Open(dir.path(), {2, 3, 1}, [&](v1::Data* d) { d->mutable_tfrecord()->set_label_offset(offset); });
     EXPECT_TRUE(dataset.ok()) << dataset.status();
     return dataset.ok() ? (*dataset)->info().deciding_label() : "";
   };

@@ -1,5 +1,6 @@
-// Goal: whatever HDF5 can hold of floating-point arrays is read right, and a file that was made to do harm is refused with
-// what is wrong. The library itself reads beyond a chunk's memory, or for ever, where a byte is altered: that ends in an error.
+// Goal: whatever HDF5 can hold of floating-point arrays is read right, and a file that was made to do harm is refused
+// with what is wrong. The library itself reads beyond a chunk's memory, or for ever, where a byte is altered: that ends
+// in an error.
 #include "common/formats/hdf5_file.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +78,8 @@ Hdf5Handle MakeArray(hid_t file, const Storing& how) {
 void WriteArray(hid_t file, const Storing& how) {
   const Hdf5Handle array = MakeArray(file, how);
   const std::vector<float> numbers = Numbers();
-  CAIRN_CHECK(array.ok() && H5Dwrite(array.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()) >= 0, "an array");
+  CAIRN_CHECK(array.ok() && H5Dwrite(array.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data()) >= 0,
+              "an array");
 }
 
 absl::StatusOr<std::vector<float>> Read(const Buffer& bytes, const Shape& shape = kShape) {
@@ -101,9 +103,14 @@ TEST_F(Hdf5File, ReadsWhatItCanHold) {
     H5Pset_fletcher32(plist);
     H5Pset_deflate(plist, 6);
   };
-  const Storing ways[] = {
-      {}, {H5T_IEEE_F64BE}, {H5T_IEEE_F32BE, {2, 2}}, {H5T_IEEE_F64LE, {2, 3}, gzip}, {H5T_IEEE_F32LE, {2, 2}, all}, {H5T_IEEE_F32LE, {3, 5}, sum_first},
-      {H5T_IEEE_F64LE, {2, 4}, all, true}, {H5T_IEEE_F32LE, {8, 8}, gzip, true}};
+  const Storing ways[] = {{},
+                          {H5T_IEEE_F64BE},
+                          {H5T_IEEE_F32BE, {2, 2}},
+                          {H5T_IEEE_F64LE, {2, 3}, gzip},
+                          {H5T_IEEE_F32LE, {2, 2}, all},
+                          {H5T_IEEE_F32LE, {3, 5}, sum_first},
+                          {H5T_IEEE_F64LE, {2, 4}, all, true},
+                          {H5T_IEEE_F32LE, {8, 8}, gzip, true}};
   for (const Storing& how : ways) {
     const auto read = Read(File([&](hid_t file) { WriteArray(file, how); }));
     ASSERT_TRUE(read.ok()) << read.status();
@@ -112,10 +119,12 @@ TEST_F(Hdf5File, ReadsWhatItCanHold) {
   // Long runs: the checksum's sums wrap, chunks have many rows.
   const auto large = File([&](hid_t file) {
     const hsize_t dims[] = {300, 200}, chunk[] = {128, 128};
-    const Hdf5Handle space(H5Screate_simple(2, dims, nullptr), H5Sclose), plist(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    const Hdf5Handle space(H5Screate_simple(2, dims, nullptr), H5Sclose),
+        plist(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
     H5Pset_chunk(plist.get(), 2, chunk);
     all(plist.get());
-    const Hdf5Handle array(H5Dcreate2(file, "a", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT), H5Dclose);
+    const Hdf5Handle array(H5Dcreate2(file, "a", H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, plist.get(), H5P_DEFAULT),
+                           H5Dclose);
     std::vector<float> numbers(60000);
     std::iota(numbers.begin(), numbers.end(), 0.0f);
     H5Dwrite(array.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data());
@@ -144,15 +153,21 @@ TEST_F(Hdf5File, RefusesWhatIsNotAsked) {
             "f.h5: \"a\": holds no float16, float32 or float64 numbers; save the model in float32");
   EXPECT_EQ(Error(Buffer::CopyOf("not one", 7)), "f.h5: not an HDF5 file, or a damaged one");
   const auto scaled = [](hid_t plist) { H5Pset_scaleoffset(plist, H5Z_SO_FLOAT_DSCALE, 2); };
-  EXPECT_EQ(Error(File([&](hid_t file) { WriteArray(file, {H5T_IEEE_F32LE, {2, 2}, scaled}); })),
-            "f.h5: \"a\": its filter 6 is not supported; save it without compression, or with gzip, shuffle and fletcher32 alone");
+  EXPECT_EQ(Error(File([&](hid_t file) {
+              WriteArray(file, {H5T_IEEE_F32LE, {2, 2}, scaled});
+            })),
+            "f.h5: \"a\": its filter 6 is not supported; save it without compression, or with gzip, shuffle and "
+            "fletcher32 alone");
   EXPECT_EQ(Read(plain, {1 << 20, 1 << 10}).status().message(),
-            absl::StrCat("f.h5: has ", plain.size(), " bytes, the model's variables have 4294967296; was it saved of the same model?"));
+            absl::StrCat("f.h5: has ", plain.size(),
+                         " bytes, the model's variables have 4294967296; was it saved of the same model?"));
 }
 
 TEST_F(Hdf5File, FollowsNothingOutOfTheFile) {
   constexpr char kLink[] = "f.h5: \"a\" is a link to somewhere else, which is not followed";
-  EXPECT_EQ(Error(File([](hid_t file) { H5Lcreate_external("/etc/passwd", "a", file, "a", H5P_DEFAULT, H5P_DEFAULT); })), kLink);
+  EXPECT_EQ(
+      Error(File([](hid_t file) { H5Lcreate_external("/etc/passwd", "a", file, "a", H5P_DEFAULT, H5P_DEFAULT); })),
+      kLink);
   EXPECT_EQ(Error(File([](hid_t file) { H5Lcreate_soft("a", file, "a", H5P_DEFAULT, H5P_DEFAULT); })), kLink);
   constexpr char kElsewhere[] = "f.h5: \"a\": its numbers lie in another file, which is not followed";
   const std::string other = (dir_ / "other").string();
@@ -187,7 +202,9 @@ class Hdf5Chunk : public Hdf5File {
   static std::string Deflated(const std::string& bytes) {
     std::string out(compressBound(bytes.size()), '\0');
     uLongf size = out.size();
-    CAIRN_CHECK(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) == Z_OK, "deflate");
+    CAIRN_CHECK(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(bytes.data()),
+                         bytes.size()) == Z_OK,
+                "deflate");
     out.resize(size);
     return out;
   }
@@ -201,19 +218,24 @@ TEST_F(Hdf5Chunk, IsRefusedUnlessItHoldsJustItsNumbers) {
   EXPECT_EQ(ErrorOf(Deflated(whole), gzip), "");
   EXPECT_EQ(ErrorOf(whole, none), "");
   // The library would take what lies behind it in memory.
-  EXPECT_EQ(ErrorOf(Deflated(whole.substr(1)), gzip), "f.h5: \"a\": a chunk holds 59 bytes, not 60; the file is damaged");
+  EXPECT_EQ(ErrorOf(Deflated(whole.substr(1)), gzip),
+            "f.h5: \"a\": a chunk holds 59 bytes, not 60; the file is damaged");
   EXPECT_EQ(ErrorOf(whole.substr(1), none), "f.h5: \"a\": a chunk holds 59 bytes, not 60; the file is damaged");
   EXPECT_EQ(ErrorOf(whole + "y", none), "f.h5: \"a\": a chunk holds 61 bytes, not 60; the file is damaged");
-  EXPECT_EQ(ErrorOf(std::string(5000, 'x'), none), "f.h5: \"a\": a chunk is stored in more bytes than it has; the file is damaged");
+  EXPECT_EQ(ErrorOf(std::string(5000, 'x'), none),
+            "f.h5: \"a\": a chunk is stored in more bytes than it has; the file is damaged");
   EXPECT_EQ(ErrorOf(Deflated(std::string(1 << 20, '\0')), gzip),
             "f.h5: \"a\": a compressed chunk does not give at most 1084 bytes; the file is damaged");
-  EXPECT_EQ(ErrorOf(whole, gzip), "f.h5: \"a\": a compressed chunk does not give at most 1084 bytes; the file is damaged");
+  EXPECT_EQ(ErrorOf(whole, gzip),
+            "f.h5: \"a\": a compressed chunk does not give at most 1084 bytes; the file is damaged");
   EXPECT_EQ(ErrorOf(whole + "1234", sum), "f.h5: \"a\": the checksum of a chunk is wrong; the file is damaged");
   EXPECT_EQ(ErrorOf("123", sum), "f.h5: \"a\": a chunk is shorter than its checksum; the file is damaged");
 }
 
 TEST_F(Hdf5Chunk, IsNoLargerThanItsArray) {
-  EXPECT_EQ(Error(File([](hid_t file) { (void)MakeArray(file, {H5T_IEEE_F32LE, {1 << 10, 1 << 10}, [](hid_t) {}, true}); })),
+  EXPECT_EQ(Error(File([](hid_t file) {
+              (void)MakeArray(file, {H5T_IEEE_F32LE, {1 << 10, 1 << 10}, [](hid_t) {}, true});
+            })),
             "f.h5: \"a\": its chunks are larger than it is itself; the file is damaged");
 }
 
@@ -257,9 +279,13 @@ TEST(Apart, GivesWhatWasDone) {
 }
 
 TEST(Apart, EndsWhatDoesNot) {
-  EXPECT_EQ(Apart([]() -> absl::Status { raise(SIGSEGV); return absl::OkStatus(); }).message(),
+  EXPECT_EQ(Apart([]() -> absl::Status {
+              raise(SIGSEGV);
+              return absl::OkStatus();
+            }).message(),
             "f: the library that reads it ended with signal 11 (Segmentation fault); the file is damaged");
-  EXPECT_EQ(Apart([]() -> absl::Status { _exit(0); }).message(), "f: the library that reads it ended with an error; the file is damaged");
+  EXPECT_EQ(Apart([]() -> absl::Status { _exit(0); }).message(),
+            "f: the library that reads it ended with an error; the file is damaged");
   EXPECT_EQ(Apart([]() -> absl::Status {
               for (std::atomic_bool done = false; !done;) {
               }

@@ -1,5 +1,5 @@
-// Goal: a .keras archive comes back as the model and the weights that went in; a damaged one is refused with what is wrong.
-// That Keras' layout is met is looked at by tests/integration/keras_files.py, which reads one on its own.
+// Goal: a .keras archive comes back as the model and the weights that went in; a damaged one is refused with what is
+// wrong. That Keras' layout is met is looked at by tests/integration/keras_files.py, which reads one on its own.
 #include "common/formats/keras_archive.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,8 @@ class KerasArchive : public testing::Test {
 // Values that are all different, as far as float32 goes.
 Buffer Numbered(const Graph& graph) {
   Buffer space = Buffer::Zeros(static_cast<size_t>(graph.space_size()) * sizeof(float));
-  for (int64_t i = 0; i < graph.space_size(); ++i) space.mutable_floats()[static_cast<size_t>(i)] = static_cast<float>(i) * 0.25f - 7;
+  for (int64_t i = 0; i < graph.space_size(); ++i)
+    space.mutable_floats()[static_cast<size_t>(i)] = static_cast<float>(i) * 0.25f - 7;
   return space;
 }
 
@@ -64,7 +65,8 @@ void ExpectWeights(const SafetensorsFile& file, const Graph& graph, const Buffer
     SCOPED_TRACE(v.name);
     ASSERT_TRUE(tensors.contains(v.name));
     EXPECT_EQ(tensors[v.name]->shape, v.shape);
-    EXPECT_EQ(tensors[v.name]->data.floats(), space.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)));
+    EXPECT_EQ(tensors[v.name]->data.floats(),
+              space.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)));
   }
 }
 
@@ -99,8 +101,8 @@ TEST_F(KerasArchive, ComesBackAsItWas) {
   EXPECT_EQ(files, 2u);
 }
 
-// What Keras 3.3 and 3.9 wrote as config.json when they saved the archive of this model that they had loaded: layers, in
-// Keras' order, and options come back as they were.
+// What Keras 3.3 and 3.9 wrote as config.json when they saved the archive of this model that they had loaded: layers,
+// in Keras' order, and options come back as they were.
 TEST_F(KerasArchive, IsUnderstoodByKeras) {
   const char* source = std::getenv("CAIRN_SOURCE");
   ASSERT_NE(source, nullptr) << "run by ctest, or set CAIRN_SOURCE to the root of the tree";
@@ -136,29 +138,31 @@ TEST_F(KerasArchive, HoldsTheReadyMadeModels) {
   }
 }
 
-// Keras orders the layers of ResNet50 by depth: of a block's two branches the shorter one comes late. (As the summary of
-// keras.applications.ResNet50 shows it.)
+// Keras orders the layers of ResNet50 by depth: of a block's two branches the shorter one comes late. (As the summary
+// of keras.applications.ResNet50 shows it.)
 TEST_F(KerasArchive, OrdersLayersAsKerasDoes) {
   const Graph graph = ReadyMade("name: 'resnet50'");
   std::vector<std::string> names;
   for (const int id : KerasOrder(graph)) names.push_back(graph.nodes()[static_cast<size_t>(id)].name);
   names.resize(19);
-  EXPECT_THAT(names, ElementsAre("input_layer", "conv1_pad", "conv1_conv", "conv1_bn", "conv1_relu", "pool1_pad", "pool1_pool",
-                                 "conv2_block1_1_conv", "conv2_block1_1_bn", "conv2_block1_1_relu", "conv2_block1_2_conv",
-                                 "conv2_block1_2_bn", "conv2_block1_2_relu", "conv2_block1_0_conv", "conv2_block1_3_conv",
-                                 "conv2_block1_0_bn", "conv2_block1_3_bn", "conv2_block1_add", "conv2_block1_out"));
+  EXPECT_THAT(names,
+              ElementsAre("input_layer", "conv1_pad", "conv1_conv", "conv1_bn", "conv1_relu", "pool1_pad", "pool1_pool",
+                          "conv2_block1_1_conv", "conv2_block1_1_bn", "conv2_block1_1_relu", "conv2_block1_2_conv",
+                          "conv2_block1_2_bn", "conv2_block1_2_relu", "conv2_block1_0_conv", "conv2_block1_3_conv",
+                          "conv2_block1_0_bn", "conv2_block1_3_bn", "conv2_block1_add", "conv2_block1_out"));
   const std::vector<std::string> paths = KerasLayerPaths(graph);
   EXPECT_EQ(paths[7], "layers/conv2d_3") << graph.nodes()[7].name;  // conv2_block1_0_conv
 }
 
 TEST_F(KerasArchive, SequentialModelsHaveNoGroupForTheirInput) {
-  EXPECT_THAT(KerasLayerPaths(ReadyMade("name: 'mlp'")),
-              ElementsAre("", "layers/rescaling", "layers/flatten", "layers/dense", "layers/dropout", "layers/dense_1"));
+  EXPECT_THAT(
+      KerasLayerPaths(ReadyMade("name: 'mlp'")),
+      ElementsAre("", "layers/rescaling", "layers/flatten", "layers/dense", "layers/dropout", "layers/dense_1"));
 }
 
 TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
-  const Graph graph = Build(FromText<v1::Model>(
-      "layers { input { shape: [4] } } layers { dense { units: 2 activation: GELU_TANH } }"));
+  const Graph graph =
+      Build(FromText<v1::Model>("layers { input { shape: [4] } } layers { dense { units: 2 activation: GELU_TANH } }"));
   EXPECT_EQ(WriteKerasArchive(Path("m.keras"), "m", graph, Numbered(graph).floats()).message(),
             "layer \"dense\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors");
   EXPECT_FALSE(std::filesystem::exists(Path("m.keras")));
@@ -206,9 +210,11 @@ class DamagedArchive : public KerasArchive {
 
 TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
   EXPECT_EQ(Error(ReadKerasArchiveWeights(Path("none.keras")).status()), "none.keras: there is no such file");
-  EXPECT_EQ(Error(ReadKerasArchiveWeights(dir_.string()).status()).substr(dir_.string().size()), ": is a folder, no file");
+  EXPECT_EQ(Error(ReadKerasArchiveWeights(dir_.string()).status()).substr(dir_.string().size()),
+            ": is a folder, no file");
   EXPECT_EQ(ErrorOf("nothing of the kind"), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
-  EXPECT_EQ(ErrorOf(bytes_.substr(0, bytes_.size() / 2)), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
+  EXPECT_EQ(ErrorOf(bytes_.substr(0, bytes_.size() / 2)),
+            "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
   EXPECT_EQ(ErrorOf(std::string()), "bad.keras: not a zip archive, or a damaged one: Not a zip archive");
   // One bit of the weights, which libhdf5 would not notice.
   std::string altered = bytes_;
@@ -222,13 +228,15 @@ TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
             "bad.keras: not an HDF5 file, or a damaged one");
   const std::string empty = Weights([](Hdf5Writer& w) { CAIRN_CHECK(w.AddGroup("vars", "m").ok(), ""); });
   EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", empty}}),
-            "variable \"dense/kernel\" is not in bad.keras: there is no \"layers/dense/vars\"; was it saved of the same model?");
+            "variable \"dense/kernel\" is not in bad.keras: there is no \"layers/dense/vars\"; was it saved of the "
+            "same model?");
   const std::string one = Weights([](Hdf5Writer& w) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars", "m").ok(), "");
     CAIRN_CHECK(w.AddArray("layers/dense/vars", "0", {2}, {1.0f, 2.0f}).ok(), "");
   });
-  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", one}}),
-            "layer \"dense\": it has 2 variables, \"layers/dense/vars\" in bad.keras has 1; was it saved of the same model?");
+  EXPECT_EQ(
+      ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", one}}),
+      "layer \"dense\": it has 2 variables, \"layers/dense/vars\" in bad.keras has 1; was it saved of the same model?");
   const std::string shape = Weights([](Hdf5Writer& w) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars", "m").ok(), "");
     CAIRN_CHECK(w.AddArray("layers/dense/vars", "0", {2}, {1.0f, 2.0f}).ok(), "");
@@ -241,7 +249,8 @@ TEST_F(DamagedArchive, IsNamedWithWhatIsWrong) {
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/0", "m").ok(), "");
     CAIRN_CHECK(w.AddGroup("layers/dense/vars/1", "m").ok(), "");
   });
-  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", group}}), "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\" is no array");
+  EXPECT_EQ(ErrorOf({{"config.json", Config(), ""}, {"model.weights.h5", "", group}}),
+            "variable \"dense/kernel\": bad.keras: \"layers/dense/vars/0\" is no array");
 }
 
 // The sizes that a member claims, in its own header and in the list at the end.

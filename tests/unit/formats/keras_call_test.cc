@@ -1,5 +1,6 @@
-// Goal: every argument of every layer's call is honoured or refused by its name, in both dialects of Keras, by name and by place: none
-// is skipped. All layers, all arguments and values of every kind are gone through; what is to come of each is written down a second time.
+// Goal: every argument of every layer's call is honoured or refused by its name, in both dialects of Keras, by name and
+// by place: none is skipped. All layers, all arguments and values of every kind are gone through; what is to come of
+// each is written down a second time.
 #include "common/formats/keras_call.h"
 
 #include <gmock/gmock.h>
@@ -17,24 +18,73 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr char kTensor[] = R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 6, 8], "keras_history": ["x", 0, 0]}})";
+constexpr char kTensor[] =
+    R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 6, 8], "keras_history": ["x", 0, 0]}})";
 
 // Those that Cairn has, and some that it may have one day.
 const std::vector<std::string>& Types() {
-  static const std::vector<std::string> types = {
-      "Rescaling", "Conv1D", "Conv2D", "DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose", "Dense", "Embedding", "MultiHeadAttention",
-      "BatchNormalization", "LayerNormalization", "GroupNormalization", "Activation", "ReLU", "LeakyReLU", "ELU", "Softmax", "MaxPooling1D",
-      "MaxPooling2D", "AveragePooling1D", "AveragePooling2D", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "UpSampling2D",
-      "ZeroPadding2D", "Add", "Multiply", "Average", "Maximum", "Concatenate", "Flatten", "Reshape", "Permute", "Dropout", "SpatialDropout2D",
-      "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation", "RandomCrop", "RandomBrightness", "RandomContrast", "Sequential",
-      "Functional", "Model", "LSTM"};
+  static const std::vector<std::string> types = {"Rescaling",
+                                                 "Conv1D",
+                                                 "Conv2D",
+                                                 "DepthwiseConv2D",
+                                                 "SeparableConv2D",
+                                                 "Conv2DTranspose",
+                                                 "Dense",
+                                                 "Embedding",
+                                                 "MultiHeadAttention",
+                                                 "BatchNormalization",
+                                                 "LayerNormalization",
+                                                 "GroupNormalization",
+                                                 "Activation",
+                                                 "ReLU",
+                                                 "LeakyReLU",
+                                                 "ELU",
+                                                 "Softmax",
+                                                 "MaxPooling1D",
+                                                 "MaxPooling2D",
+                                                 "AveragePooling1D",
+                                                 "AveragePooling2D",
+                                                 "GlobalAveragePooling1D",
+                                                 "GlobalAveragePooling2D",
+                                                 "UpSampling2D",
+                                                 "ZeroPadding2D",
+                                                 "Add",
+                                                 "Multiply",
+                                                 "Average",
+                                                 "Maximum",
+                                                 "Concatenate",
+                                                 "Flatten",
+                                                 "Reshape",
+                                                 "Permute",
+                                                 "Dropout",
+                                                 "SpatialDropout2D",
+                                                 "RandomFlip",
+                                                 "RandomRotation",
+                                                 "RandomZoom",
+                                                 "RandomTranslation",
+                                                 "RandomCrop",
+                                                 "RandomBrightness",
+                                                 "RandomContrast",
+                                                 "Sequential",
+                                                 "Functional",
+                                                 "Model",
+                                                 "LSTM"};
   return types;
 }
 
 const std::vector<std::string>& Arguments() {
-  static const std::vector<std::string> arguments = {
-      "training", "mask", "query_mask", "value_mask", "key_mask", "attention_mask", "return_attention_scores", "use_causal_mask",
-      "initial_state", "flash_attention", "noise_shape", "Training"};
+  static const std::vector<std::string> arguments = {"training",
+                                                     "mask",
+                                                     "query_mask",
+                                                     "value_mask",
+                                                     "key_mask",
+                                                     "attention_mask",
+                                                     "return_attention_scores",
+                                                     "use_causal_mask",
+                                                     "initial_state",
+                                                     "flash_attention",
+                                                     "noise_shape",
+                                                     "Training"};
   return arguments;
 }
 
@@ -45,7 +95,8 @@ std::string Keras3(const std::string& type, const std::string& more_args, const 
 }
 std::string Keras2(const std::string& type, const std::string& kwargs) {
   const bool attends = type == "MultiHeadAttention";
-  return absl::StrCat(R"([[["x", 0, 0, {)", attends ? R"("value": ["x", 0, 0])" : "", attends && !kwargs.empty() ? ", " : "", kwargs, "}]]]");
+  return absl::StrCat(R"([[["x", 0, 0, {)", attends ? R"("value": ["x", 0, 0])" : "",
+                      attends && !kwargs.empty() ? ", " : "", kwargs, "}]]]");
 }
 
 absl::StatusOr<KerasCall> Read(const std::string& type, const std::string& nodes) {
@@ -56,9 +107,11 @@ enum class Outcome { kNothing, kInference, kCausal, kRefused };
 
 Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value, bool keras3) {
   const bool attends = type == "MultiHeadAttention";
-  // Keras 3.3 and 3.9 write what call() has as its default (fixtures keras_3_3_every_layer.json, keras_3_9_every_layer.json).
+  // Keras 3.3 and 3.9 write what call() has as its default (fixtures keras_3_3_every_layer.json,
+  // keras_3_9_every_layer.json).
   const bool drops = type == "Dropout" || type == "SpatialDropout2D", augments = absl::StartsWith(type, "Random");
-  if (keras3 && argument == "training" && ((drops && value == "false") || (augments && value == "true"))) return Outcome::kNothing;
+  if (keras3 && argument == "training" && ((drops && value == "false") || (augments && value == "true")))
+    return Outcome::kNothing;
   if (argument == "training") {
     return value == "null" ? Outcome::kNothing : value == "false" ? Outcome::kInference : Outcome::kRefused;
   }
@@ -81,8 +134,9 @@ void Expect(const std::string& type, const std::string& argument, const std::str
   const absl::StatusOr<KerasCall> call = Read(type, nodes);
   if (wanted == Outcome::kRefused) {
     EXPECT_EQ(call.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(call.status().message()),
-                testing::AllOf(HasSubstr(absl::StrCat("layer \"l\" (", type, "): ")), HasSubstr(argument), HasSubstr("; ")));
+    EXPECT_THAT(
+        std::string(call.status().message()),
+        testing::AllOf(HasSubstr(absl::StrCat("layer \"l\" (", type, "): ")), HasSubstr(argument), HasSubstr("; ")));
     return;
   }
   ASSERT_TRUE(call.ok()) << call.status();
@@ -108,7 +162,8 @@ TEST(KerasCall, EveryArgumentIsHonouredOrRefused) {
 TEST(KerasCall, APlaceStandsForItsArgument) {
   std::map<std::string, std::vector<std::string>> arguments = {
       {"MultiHeadAttention",
-       {"query_mask", "value_mask", "key_mask", "attention_mask", "return_attention_scores", "training", "use_causal_mask"}},
+       {"query_mask", "value_mask", "key_mask", "attention_mask", "return_attention_scores", "training",
+        "use_causal_mask"}},
       {"BatchNormalization", {"training", "mask"}},
       {"Softmax", {"mask"}},
       {"GlobalAveragePooling1D", {"mask"}}};
@@ -119,31 +174,45 @@ TEST(KerasCall, APlaceStandsForItsArgument) {
     std::string before = type == "MultiHeadAttention" ? ", null" : "";  // the key
     for (const std::string& argument : arguments[type]) {
       for (const std::string value : {"null", "false", "true", "0", "tensor"}) {
-        Expect(type, argument, value, Keras3(type, absl::StrCat(before, ", ", value == "tensor" ? kTensor : value), ""));
+        Expect(type, argument, value,
+               Keras3(type, absl::StrCat(before, ", ", value == "tensor" ? kTensor : value), ""));
       }
       before += ", null";
     }
     const std::string one_more = Keras3(type, before + ", null", "");
-    EXPECT_THAT(std::string(Read(type, one_more).status().message()), HasSubstr("positional arguments")) << type << one_more;
+    EXPECT_THAT(std::string(Read(type, one_more).status().message()), HasSubstr("positional arguments"))
+        << type << one_more;
   }
 }
 
 TEST(KerasCall, InputsComeByPlaceOrByName) {
-  EXPECT_THAT(Read("Dense", absl::StrCat(R"([{"args": [], "kwargs": {"inputs": )", kTensor, "}}]"))->inputs, ElementsAre("x"));
-  EXPECT_THAT(Read("RandomFlip", absl::StrCat(R"([{"args": [], "kwargs": {"data": )", kTensor, "}}]"))->inputs, ElementsAre("x"));
-  EXPECT_THAT(Read("Add", absl::StrCat(R"([{"args": [[)", kTensor, ",", kTensor, R"(]], "kwargs": {}}])"))->inputs, ElementsAre("x", "x"));
-  EXPECT_THAT(Read("Add", R"([[["a", 0, 0, {"training": false}], ["b", 0, 0, {"training": false}]]])")->inputs, ElementsAre("a", "b"));
-  const auto of = [](const char* name) { return absl::StrCat(R"({"class_name": "__keras_tensor__", "config": {"keras_history": [")", name, R"(", 0, 0]}})"); };
+  EXPECT_THAT(Read("Dense", absl::StrCat(R"([{"args": [], "kwargs": {"inputs": )", kTensor, "}}]"))->inputs,
+              ElementsAre("x"));
+  EXPECT_THAT(Read("RandomFlip", absl::StrCat(R"([{"args": [], "kwargs": {"data": )", kTensor, "}}]"))->inputs,
+              ElementsAre("x"));
+  EXPECT_THAT(Read("Add", absl::StrCat(R"([{"args": [[)", kTensor, ",", kTensor, R"(]], "kwargs": {}}])"))->inputs,
+              ElementsAre("x", "x"));
+  EXPECT_THAT(Read("Add", R"([[["a", 0, 0, {"training": false}], ["b", 0, 0, {"training": false}]]])")->inputs,
+              ElementsAre("a", "b"));
+  const auto of = [](const char* name) {
+    return absl::StrCat(R"({"class_name": "__keras_tensor__", "config": {"keras_history": [")", name, R"(", 0, 0]}})");
+  };
   struct Case {
     std::vector<std::string> args, kwargs;
     int keywords;
   };
-  for (const Case& c : std::vector<Case>{{{"q", "v", "k"}, {}, 0}, {{"q", "v"}, {"key"}, 1}, {{"q"}, {"value", "key"}, 2}, {{"q"}, {"key", "value"}, 2},
-                                         {{}, {"query", "value", "key"}, 3}, {{}, {"key", "query", "value"}, 3}}) {
+  for (const Case& c : std::vector<Case>{{{"q", "v", "k"}, {}, 0},
+                                         {{"q", "v"}, {"key"}, 1},
+                                         {{"q"}, {"value", "key"}, 2},
+                                         {{"q"}, {"key", "value"}, 2},
+                                         {{}, {"query", "value", "key"}, 3},
+                                         {{}, {"key", "query", "value"}, 3}}) {
     std::vector<std::string> args, kwargs;
     for (const std::string& name : c.args) args.push_back(of(name.c_str()));
-    for (const std::string& name : c.kwargs) kwargs.push_back(absl::StrCat("\"", name, "\": ", of(name.substr(0, 1).c_str())));
-    const std::string nodes = absl::StrCat(R"([{"args": [)", absl::StrJoin(args, ","), R"(], "kwargs": {)", absl::StrJoin(kwargs, ","), "}}]");
+    for (const std::string& name : c.kwargs)
+      kwargs.push_back(absl::StrCat("\"", name, "\": ", of(name.substr(0, 1).c_str())));
+    const std::string nodes = absl::StrCat(R"([{"args": [)", absl::StrJoin(args, ","), R"(], "kwargs": {)",
+                                           absl::StrJoin(kwargs, ","), "}}]");
     const absl::StatusOr<KerasCall> call = Read("MultiHeadAttention", nodes);
     ASSERT_TRUE(call.ok()) << call.status();
     EXPECT_THAT(call->inputs, ElementsAre("q", "v", "k")) << nodes;
@@ -152,10 +221,14 @@ TEST(KerasCall, InputsComeByPlaceOrByName) {
 }
 
 TEST(KerasCall, SaysWhatIsWrongWithTheTensors) {
-  const auto error = [](const std::string& type, const std::string& nodes) { return std::string(Read(type, nodes).status().message()); };
-  EXPECT_EQ(error("MultiHeadAttention", absl::StrCat(R"([{"args": [)", kTensor, R"(], "kwargs": {"query": )", kTensor, "}}]")),
+  const auto error = [](const std::string& type, const std::string& nodes) {
+    return std::string(Read(type, nodes).status().message());
+  };
+  EXPECT_EQ(error("MultiHeadAttention",
+                  absl::StrCat(R"([{"args": [)", kTensor, R"(], "kwargs": {"query": )", kTensor, "}}]")),
             "layer \"l\" (MultiHeadAttention): it is called with two tensors as query");
-  EXPECT_EQ(error("MultiHeadAttention", R"([[["x", 0, 0, {}]]])"), "layer \"l\" (MultiHeadAttention): it is called without a value");
+  EXPECT_EQ(error("MultiHeadAttention", R"([[["x", 0, 0, {}]]])"),
+            "layer \"l\" (MultiHeadAttention): it is called without a value");
   EXPECT_EQ(error("Add", R"([[["a", 0, 0, {"training": false}], ["b", 0, 0, {}]]])"),
             "layer \"l\" (Add): the arguments of its call differ from tensor to tensor");
   EXPECT_EQ(error("Add", absl::StrCat(R"([{"args": [[)", kTensor, R"(, null]], "kwargs": {}}])")),

@@ -26,9 +26,12 @@ struct BadLayer {
 constexpr BadLayer kBadLayers[] = {
     {"Conv2D", R"("filters": 4, "kernel_size": 3, "data_format": "channels_first")",
      "data_format: \"channels_first\" is not supported; build the model with channels_last"},
-    {"Conv2D", R"("filters": 4, "kernel_size": 3, "groups": 2)", "groups: 2 is not supported; use 1, or a DepthwiseConv2D"},
-    {"Conv2D", R"("filters": 4, "kernel_size": 3, "kernel_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.01}})",
-     "kernel_regularizer: OrthogonalRegularizer is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
+    {"Conv2D", R"("filters": 4, "kernel_size": 3, "groups": 2)",
+     "groups: 2 is not supported; use 1, or a DepthwiseConv2D"},
+    {"Conv2D",
+     R"("filters": 4, "kernel_size": 3, "kernel_regularizer": {"class_name": "OrthogonalRegularizer", "config": {"factor": 0.01}})",
+     "kernel_regularizer: OrthogonalRegularizer is not supported; use L1, L2 or L1L2 with finite numbers from 0, or "
+     "leave it away"},
     {"Conv2D", R"("filters": 4, "kernel_size": 3, "bias_regularizer": {"class_name": "L2", "config": {"l2": -0.01}})",
      "bias_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L1", "config": {"l2": 0.01}})",
@@ -39,35 +42,41 @@ constexpr BadLayer kBadLayers[] = {
      "kernel_regularizer: \"l2\" is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
     {"Dense", R"("units": 4, "kernel_regularizer": {"class_name": "L2", "config": {"l2": 1e300}})",
      "kernel_regularizer: L2 is not supported; use L1, L2 or L1L2 with finite numbers from 0, or leave it away"},
-    {"Dense", R"("units": 4, "activity_regularizer": {"module": "keras.regularizers", "class_name": "L1", "config": {"l1": 0.01}})",
+    {"Dense",
+     R"("units": 4, "activity_regularizer": {"module": "keras.regularizers", "class_name": "L1", "config": {"l1": 0.01}})",
      "activity_regularizer: L1 is not supported; leave it away, or regularize the kernel"},
     {"Dense", R"("units": 4, "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 2}})",
      "kernel_constraint: MaxNorm is not supported; leave it away"},
     {"Dense", R"("units": 4, "trainable": "no")", "trainable: \"no\" is neither true nor false"},
     {"Dense", R"("units": 4, "dtype": "mixed_float16")",
      "dtype: \"mixed_float16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
-    {"Dense", R"("units": 4, "dtype": {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "mixed_bfloat16"}})",
+    {"Dense",
+     R"("units": 4, "dtype": {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "mixed_bfloat16"}})",
      "dtype: \"mixed_bfloat16\" is not supported; use float32, and the job's compute_dtype for mixed precision"},
     {"Dense", R"("units": 4, "lora_rank": 8)", "lora_rank: 8 is not supported; leave it away"},
     {"Dense", R"("units": "four")", "units: \"four\" is no whole number within 32 bits"},
     {"Dense", R"("units": 1e20)", "units: 1e+20 is no whole number within 32 bits"},
     {"Dense", R"("units": 4, "use_bias": 1)", "use_bias: 1 is neither true nor false"},
     {"Dense", R"("units": 4, "activation": "mish")",
-     "activation: \"mish\" is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, silu or "
+     "activation: \"mish\" is not supported; use linear, relu, relu6, leaky_relu, sigmoid, tanh, softmax, elu, gelu, "
+     "silu or "
      "softplus"},
     {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "Orthogonal", "config": {"gain": 1.0}})",
      "kernel_initializer: Orthogonal is not supported; use GlorotUniform, say"},
-    {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "RandomNormal", "config": {"mean": 0.0, "stddev": "small"}})",
+    {"Dense",
+     R"("units": 4, "kernel_initializer": {"class_name": "RandomNormal", "config": {"mean": 0.0, "stddev": "small"}})",
      "kernel_initializer: RandomNormal: stddev \"small\" is no number"},
     {"Dense", R"("units": 4, "bias_initializer": {"class_name": "RandomUniform", "config": {"minval": [0, 1]}})",
      "bias_initializer: RandomUniform: minval [0,1] is no number"},
-    {"Dense", R"("units": 4, "bias_initializer": {"class_name": "Constant", "config": {"value": [0.1, 0.2, 0.3, 0.4]}})",
+    {"Dense",
+     R"("units": 4, "bias_initializer": {"class_name": "Constant", "config": {"value": [0.1, 0.2, 0.3, 0.4]}})",
      "bias_initializer: Constant: value [0.1,0.2,0.3,0.4] is no number"},
     {"Dense", R"("units": 4, "bias_initializer": {"class_name": "TruncatedNormal", "config": {"mean": 1e300}})",
      "bias_initializer: TruncatedNormal: mean 1e+300 is no number"},
     {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"scale": true}})",
      "kernel_initializer: VarianceScaling: scale true is no number"},
-    {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"scale": 2.0, "mode": "fan_all"}})",
+    {"Dense",
+     R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"scale": 2.0, "mode": "fan_all"}})",
      "kernel_initializer: VarianceScaling: mode \"fan_all\" is not known"},
     {"Dense", R"("units": 4, "kernel_initializer": {"class_name": "VarianceScaling", "config": {"distribution": 3}})",
      "kernel_initializer: VarianceScaling: distribution 3 is not known"},
@@ -98,7 +107,8 @@ constexpr BadLayer kBadLayers[] = {
      "output_shape: [4] is not supported; leave it away"},
     {"RandomRotation", R"("factor": 0.1, "fill_mode": "mirror")",
      "fill_mode: \"mirror\" is not supported; use reflect, wrap, constant or nearest"},
-    {"RandomBrightness", R"("factor": 0.1, "value_range": [0, 1])", "value_range: [0,1] is not supported; use [0, 255]"},
+    {"RandomBrightness", R"("factor": 0.1, "value_range": [0, 1])",
+     "value_range: [0,1] is not supported; use [0, 255]"},
 };
 
 TEST(KerasErrors, NameTheLayerAndTheOption) {
@@ -141,10 +151,12 @@ std::vector<BadModel> BadModels() {
       {std::string((16 << 20) + 1, ' '), "longer than 16777216 bytes; is this what model.to_json() gave?"},
       {"[1, 2]", "class_name or config is missing; give what model.to_json() returned"},
       {R"({"class_name": "MyModel", "config": {}})",
-       "class_name: \"MyModel\" is neither Sequential nor Functional; a subclassed model has no description of its layers"},
+       "class_name: \"MyModel\" is neither Sequential nor Functional; a subclassed model has no description of its "
+       "layers"},
       {R"({"class_name": "Sequential", "config": {"name": "n"}})", "config.layers: missing or empty"},
       {R"({"class_name": "Sequential", "config": {"layers": []}})", "config.layers: missing or empty"},
-      {R"({"class_name": "Sequential", "config": {"layers": [3]}})", "config.layers[0]: class_name or config is missing"},
+      {R"({"class_name": "Sequential", "config": {"layers": [3]}})",
+       "config.layers[0]: class_name or config is missing"},
       {R"({"class_name": "Sequential", "config": {"layers": [)" + dense + "]}}",
        "layer \"d\": the model has no input shape; begin it with keras.Input(shape=...)"},
       {R"({"class_name": "Sequential", "config": {"layers": [)" +
@@ -156,7 +168,8 @@ std::vector<BadModel> BadModels() {
        "layer \"i\" (InputLayer): dtype: \"string\" is not supported; use float32"},
       {Keras2Sequential(KerasLayerText("InputLayer", R"("name": "j", "batch_shape": [null, 3])")),
        "layer \"j\": a second InputLayer; a model has one input"},
-      {Keras2Sequential(R"({"module": "my_layers", "class_name": "Swirl", "config": {"name": "s"}, "registered_name": "my>Swirl"})"),
+      {Keras2Sequential(
+           R"({"module": "my_layers", "class_name": "Swirl", "config": {"name": "s"}, "registered_name": "my>Swirl"})"),
        "layer \"s\": my>Swirl is a class of your own; use layers of Keras alone"},
       {Keras2Sequential(R"({"module": "keras.src.ops.numpy", "class_name": "Add", "config": {"name": "add"}})"),
        "layer \"add\": Add is an operation on tensors (as x + y), no layer; use a layer, such as keras.layers.Add"},
@@ -166,21 +179,26 @@ std::vector<BadModel> BadModels() {
        "data.augmentation"},
       {Keras2Sequential(KerasLayerText("Rescaling", R"("name": "r", "scale": 0.1)") + "," +
                         KerasLayerText("RandomContrast", R"("name": "contrast", "factor": 0.2)")),
-       "layer \"contrast\" (RandomContrast): it stands behind a Rescaling, but augmentation works on the data as it is; move it "
+       "layer \"contrast\" (RandomContrast): it stands behind a Rescaling, but augmentation works on the data as it "
+       "is; move it "
        "before the Rescaling"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 30, "width": 20)")),
-       "layer \"crop\" (RandomCrop): 30 x 20 is no part of its input, 28 x 28; give it a height and a width within that"},
+       "layer \"crop\" (RandomCrop): 30 x 20 is no part of its input, 28 x 28; give it a height and a width within "
+       "that"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 24)")),
-       "layer \"crop\" (RandomCrop): 24 x 0 is no part of its input, 28 x 28; give it a height and a width within that"},
+       "layer \"crop\" (RandomCrop): 24 x 0 is no part of its input, 28 x 28; give it a height and a width within "
+       "that"},
       {Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "crop", "height": 24, "width": 24)") + "," +
                         KerasLayerText("RandomCrop", R"("name": "again", "height": 20, "width": 24)")),
        "layer \"again\" (RandomCrop): a second one that makes pictures smaller; leave one of them away"},
       {Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
-                                     Keras3Node("RandomCrop", "crop", R"("height": 4, "width": 4)", Keras3Tensor("image"),
-                                                R"("training": false)")), "crop"),
+                                     Keras3Node("RandomCrop", "crop", R"("height": 4, "width": 4)",
+                                                Keras3Tensor("image"), R"("training": false)")),
+                        "crop"),
        "layer \"crop\" (RandomCrop): it is called with training=false; leave that away, or crop the data before"},
       {Functional(R"([[["x", 0, 0, {}]], [["x", 0, 0, {}]]])"),
-       "layer \"d\" (Dense): it is called 2 times; a layer that is shared is not supported, give each call a layer of its own"},
+       "layer \"d\" (Dense): it is called 2 times; a layer that is shared is not supported, give each call a layer of "
+       "its own"},
       {Functional(R"([[["x", 1, 0, {}]]])"),
        "layer \"d\" (Dense): it takes \"x\", which is called more than once; a layer that is shared is not supported"},
       {Functional(R"([[["x", 0, 1, {}]]])"),
@@ -190,24 +208,29 @@ std::vector<BadModel> BadModels() {
       {Functional(R"([[["y", 0, 0, {}]]])"), "layer \"d\": its input \"y\" is no layer of the model"},
       {Functional(R"([[["e", 0, 0, {}]]])"), "layer \"d\": its inputs lead back to itself"},
       {Functional(R"([[["x", 0, 0, {"mask": ["x", 0, 0]}]]])"),
-       "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; Cairn has no masks; leave it away"},
+       "layer \"d\" (Dense): it is called with a tensor as mask, which is not supported; Cairn has no masks; leave it "
+       "away"},
       {Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 6, 8]"), ",",
                                      Keras3Node("MultiHeadAttention", "mha", R"("num_heads": 2, "key_dim": 4)",
                                                 Keras3Tensor("image") + "," + Keras3Tensor("image"),
-                                                R"("attention_mask": )" + Keras3Tensor("image"))), "mha"),
-       "layer \"mha\" (MultiHeadAttention): it is called with a tensor as attention_mask, which is not supported; Cairn has no masks; "
+                                                R"("attention_mask": )" + Keras3Tensor("image"))),
+                        "mha"),
+       "layer \"mha\" (MultiHeadAttention): it is called with a tensor as attention_mask, which is not supported; "
+       "Cairn has no masks; "
        "leave it away"},
       {Functional(R"([{"args": [2.5], "kwargs": {}}])"),
        "layer \"d\" (Dense): it is called with 2.5, which is no layer's output"},
       {Functional(R"([[["x", 0, 0, {"training": true}]]])"),
-       "layer \"d\" (Dense): it is called with training=true, which is not supported; it would compute as in training when it is "
+       "layer \"d\" (Dense): it is called with training=true, which is not supported; it would compute as in training "
+       "when it is "
        "evaluated, too; leave it away"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0], ["y", 0, 0]])"),
        "config.input_layers: the model has 2 inputs; Cairn trains models with one input and one output"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0], ["e", 0, 0]])"),
        "config.output_layers: the model has 2 outputs; Cairn trains models with one input and one output"},
       {Functional(R"([[["x", 0, 0, {}]]])", R"([["x", 0, 0]])", R"([["d", 0, 0]])"),
-       "config.output_layers: \"d\" is the output, but \"e\" takes something of the model too; remove what does not lead to the "
+       "config.output_layers: \"d\" is the output, but \"e\" takes something of the model too; remove what does not "
+       "lead to the "
        "output"},
   };
 }
@@ -221,7 +244,8 @@ TEST(KerasErrors, NameWhatIsWrongWithTheModel) {
 
 TEST(KerasErrors, NameALayerThatCairnDoesNotHave) {
   const std::string error = ErrorOf(Keras2Sequential(KerasLayerText("LSTM", R"("name": "lstm", "units": 2)")));
-  EXPECT_THAT(error, testing::StartsWith("model.keras_json: layer \"lstm\": LSTM is not supported; Cairn has InputLayer, "));
+  EXPECT_THAT(error,
+              testing::StartsWith("model.keras_json: layer \"lstm\": LSTM is not supported; Cairn has InputLayer, "));
 }
 
 TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
@@ -237,9 +261,11 @@ TEST(KerasErrors, NameFieldsThatExcludeEachOther) {
   EXPECT_EQ(ExpandJob(&spec).message(),
             "data.augmentation: the Keras model begins with augmentation of its own; leave one of the two away");
   spec = FromText<v1::JobSpec>("data { image_height: 26 image_width: 28 }");
-  spec.mutable_model()->set_keras_json(Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "c", "height": 24, "width": 24)")));
-  EXPECT_EQ(ExpandJob(&spec).message(),
-            "data.image_height: 26 x 28, but the Keras model's input is 28 x 28; leave image_height and image_width away");
+  spec.mutable_model()->set_keras_json(
+      Keras2Sequential(KerasLayerText("RandomCrop", R"("name": "c", "height": 24, "width": 24)")));
+  EXPECT_EQ(
+      ExpandJob(&spec).message(),
+      "data.image_height: 26 x 28, but the Keras model's input is 28 x 28; leave image_height and image_width away");
   v1::Model model;
   model.set_keras_json(Keras2Sequential(KerasLayerText("RandomFlip", R"("name": "f")")));
   EXPECT_EQ(std::string(ExpandModel(&model).message()),

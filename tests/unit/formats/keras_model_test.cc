@@ -58,7 +58,8 @@ TEST(KerasModel, ReadsWhatTensorflowJsWrites) {
   EXPECT_EQ(graph->nodes()[7].output, (Shape{9, 7, 16}));  // zero padding
   EXPECT_EQ(graph->nodes()[8].output, (Shape{4, 3, 6}));   // separable convolution
   EXPECT_EQ(graph->variables().back().name, "dense_Dense1/bias");
-  const v1::Initializer& he_normal = sequential.model.layers(12).dense().kernel_initializer();  // as tensorflow.js writes it
+  const v1::Initializer& he_normal =
+      sequential.model.layers(12).dense().kernel_initializer();  // as tensorflow.js writes it
   EXPECT_EQ(he_normal.ShortDebugString(),
             "kind: VARIANCE_SCALING scale: 2 mode: FAN_IN distribution: DISTRIBUTION_TRUNCATED_NORMAL");
   EXPECT_FLOAT_EQ(sequential.model.layers(5).activation().negative_slope(), 0.1f);
@@ -75,24 +76,30 @@ TEST(KerasModel, ReadsWhatTensorflowJsWrites) {
 
 TEST(KerasModel, ReadsSequentialOfKeras2) {
   const KerasModel read = Read(Keras2Sequential(absl::StrCat(
-      KerasLayerText("Rescaling", R"("name": "rescaling", "trainable": true, "dtype": "float32", "scale": 0.5, "offset": 0.0)"), ",",
-      KerasLayerText("Conv2D", R"("name": "conv2d", "trainable": true, "dtype": "float32", "filters": 32, "kernel_size": [3, 3],
+      KerasLayerText("Rescaling",
+                     R"("name": "rescaling", "trainable": true, "dtype": "float32", "scale": 0.5, "offset": 0.0)"),
+      ",",
+      KerasLayerText("Conv2D",
+                     R"("name": "conv2d", "trainable": true, "dtype": "float32", "filters": 32, "kernel_size": [3, 3],
         "strides": [1, 1], "padding": "same", "data_format": "channels_last", "dilation_rate": [1, 1], "groups": 1,
         "activation": "relu", "use_bias": true, "kernel_initializer": {"class_name": "HeNormal", "config": {"seed": null}},
         "bias_initializer": {"class_name": "Constant", "config": {"value": 0.25}},
         "kernel_regularizer": {"class_name": "L2", "config": {"l2": 9.999999747378752e-05}},
-        "bias_regularizer": {"class_name": "L1L2", "config": {"l1": 0.0, "l2": 0.0}}, "activity_regularizer": null, "kernel_constraint": null, "bias_constraint": null)"), ",",
-      KerasLayerText("BatchNormalization", R"("name": "bn", "axis": [3], "momentum": 0.9, "epsilon": 1e-05, "center": true,
+        "bias_regularizer": {"class_name": "L1L2", "config": {"l1": 0.0, "l2": 0.0}}, "activity_regularizer": null, "kernel_constraint": null, "bias_constraint": null)"),
+      ",",
+      KerasLayerText("BatchNormalization",
+                     R"("name": "bn", "axis": [3], "momentum": 0.9, "epsilon": 1e-05, "center": true,
         "scale": false, "beta_initializer": {"class_name": "Zeros", "config": {}}, "gamma_initializer":
         {"class_name": "Ones", "config": {}}, "moving_mean_initializer": {"class_name": "Zeros", "config": {}},
         "moving_variance_initializer": {"class_name": "Ones", "config": {}}, "beta_regularizer": null, "renorm": false,
-        "renorm_clipping": null, "renorm_momentum": 0.99)"), ",",
-      KerasLayerText("LeakyReLU", R"("name": "leaky", "alpha": 0.1)"), ",",
+        "renorm_clipping": null, "renorm_momentum": 0.99)"),
+      ",", KerasLayerText("LeakyReLU", R"("name": "leaky", "alpha": 0.1)"), ",",
       KerasLayerText("ReLU", R"("name": "relu6", "max_value": 6.0, "negative_slope": 0.0, "threshold": 0.0)"), ",",
       KerasLayerText("MaxPooling2D", R"("name": "pool", "pool_size": [2, 2], "padding": "valid", "strides": [2, 2],
-        "data_format": "channels_last")"), ",",
-      KerasLayerText("ZeroPadding2D", R"("name": "pad", "padding": [[1, 2], [3, 4]], "data_format": "channels_last")"), ",",
-      KerasLayerText("Flatten", R"("name": "flatten", "data_format": "channels_last")"), ",",
+        "data_format": "channels_last")"),
+      ",",
+      KerasLayerText("ZeroPadding2D", R"("name": "pad", "padding": [[1, 2], [3, 4]], "data_format": "channels_last")"),
+      ",", KerasLayerText("Flatten", R"("name": "flatten", "data_format": "channels_last")"), ",",
       KerasLayerText("Dropout", R"("name": "dropout", "rate": 0.5, "noise_shape": null, "seed": 7)"), ",",
       KerasLayerText("Dense", R"("name": "dense", "units": 10, "activation": "linear", "use_bias": false)"), ",",
       KerasLayerText("Softmax", R"("name": "softmax", "axis": -1)"))));
@@ -124,28 +131,46 @@ TEST(KerasModel, ReadsTheInputShapeWhereverKerasPutsIt) {
   const std::string head = R"({"class_name": "Sequential", "config": {"name": "n", "layers": [)";
   const std::string expected = R"(layers { name: "input_layer" input { shape: [8] } }
                                   layers { name: "d" inputs: "input_layer" dense { units: 2 use_bias: true } })";
-  ExpectLayers(Read(absl::StrCat(head, KerasLayerText("Dense", dense + R"(, "batch_input_shape": [null, 8])"), "]}}")), expected);
-  ExpectLayers(Read(absl::StrCat(head, KerasLayerText("Dense", dense), R"(], "build_input_shape": [null, 8]}})")), expected);
-  ExpectLayers(Read(absl::StrCat(head, KerasLayerText("Dense", dense), R"(]}, "build_config": {"input_shape": [null, 8]}})")), expected);
-  // A model may be nothing but a list of layers, and a tuple an object of its own.
-  ExpectLayers(Read(absl::StrCat(R"({"class_name": "Sequential", "config": [)",
-                                 KerasLayerText("Dense", dense + R"(, "batch_input_shape": {"class_name": "__tuple__", "items": [null, 8]})"), "]}")),
+  ExpectLayers(Read(absl::StrCat(head, KerasLayerText("Dense", dense + R"(, "batch_input_shape": [null, 8])"), "]}}")),
                expected);
+  ExpectLayers(Read(absl::StrCat(head, KerasLayerText("Dense", dense), R"(], "build_input_shape": [null, 8]}})")),
+               expected);
+  ExpectLayers(
+      Read(absl::StrCat(head, KerasLayerText("Dense", dense), R"(]}, "build_config": {"input_shape": [null, 8]}})")),
+      expected);
+  // A model may be nothing but a list of layers, and a tuple an object of its own.
+  ExpectLayers(
+      Read(absl::StrCat(
+          R"({"class_name": "Sequential", "config": [)",
+          KerasLayerText("Dense", dense + R"(, "batch_input_shape": {"class_name": "__tuple__", "items": [null, 8]})"),
+          "]}")),
+      expected);
 }
 
 TEST(KerasModel, ReadsFunctionalOfKeras3) {
   const std::string layers = absl::StrCat(
       Keras3Input("image", "[null, 8, 8, 3]"), ",",
-      Keras3Node("Conv2D", "a", absl::StrCat(R"("filters": 3, "kernel_size": [1, 1], "strides": [1, 1], "padding": "valid",
+      Keras3Node("Conv2D", "a",
+                 absl::StrCat(R"("filters": 3, "kernel_size": [1, 1], "strides": [1, 1], "padding": "valid",
         "data_format": "channels_last", "dilation_rate": [1, 1], "groups": 1, "activation": "gelu", "use_bias": true,
-        "kernel_initializer": )", Keras3Initializer("GlorotUniform", R"("seed": null)"), R"(, "bias_initializer": )", Keras3Initializer("Zeros")),
-        Keras3Tensor("image")), ",",
-      Keras3Node("Multiply", "gate", "", absl::StrCat("[", Keras3Tensor("a"), ", ", Keras3Tensor("image"), "]")), ",",
-      Keras3Node("Conv2D", "b", R"("filters": 4, "kernel_size": 3, "use_bias": false)", Keras3Tensor("gate")), ",",
-      Keras3Node("LayerNormalization", "ln", R"("axis": -1, "epsilon": 0.001, "center": true, "scale": true, "rms_scaling": false)", Keras3Tensor("b"), R"("mask": null)"), ",",
-      Keras3Node("GlobalAveragePooling2D", "gap", R"("data_format": "channels_last", "keepdims": false)", Keras3Tensor("ln")), ",",
-      Keras3Node("Dropout", "drop", R"("rate": 0.2, "seed": null, "noise_shape": null)", Keras3Tensor("gap"), R"("training": false)"), ",",
-      Keras3Node("Dense", "out", R"("units": 2, "activation": "softmax", "quantization_config": null)", Keras3Tensor("drop")));
+        "kernel_initializer": )",
+                              Keras3Initializer("GlorotUniform", R"("seed": null)"), R"(, "bias_initializer": )",
+                              Keras3Initializer("Zeros")),
+                 Keras3Tensor("image")),
+      ",", Keras3Node("Multiply", "gate", "", absl::StrCat("[", Keras3Tensor("a"), ", ", Keras3Tensor("image"), "]")),
+      ",", Keras3Node("Conv2D", "b", R"("filters": 4, "kernel_size": 3, "use_bias": false)", Keras3Tensor("gate")), ",",
+      Keras3Node("LayerNormalization", "ln",
+                 R"("axis": -1, "epsilon": 0.001, "center": true, "scale": true, "rms_scaling": false)",
+                 Keras3Tensor("b"), R"("mask": null)"),
+      ",",
+      Keras3Node("GlobalAveragePooling2D", "gap", R"("data_format": "channels_last", "keepdims": false)",
+                 Keras3Tensor("ln")),
+      ",",
+      Keras3Node("Dropout", "drop", R"("rate": 0.2, "seed": null, "noise_shape": null)", Keras3Tensor("gap"),
+                 R"("training": false)"),
+      ",",
+      Keras3Node("Dense", "out", R"("units": 2, "activation": "softmax", "quantization_config": null)",
+                 Keras3Tensor("drop")));
   const std::string expected = R"(
     layers { name: "image" input { shape: [8, 8, 3] } }
     layers { name: "a" inputs: "image" conv2d { filters: 3 kernel_size: [1, 1] strides: [1, 1] padding: VALID
@@ -159,17 +184,18 @@ TEST(KerasModel, ReadsFunctionalOfKeras3) {
     layers { name: "out" inputs: "drop" dense { units: 2 activation: SOFTMAX use_bias: true } })";
   const KerasModel read = Read(Keras3Functional(layers, "out"));
   ExpectLayers(read, expected);
-  EXPECT_THAT(read.weight_paths, ElementsAre("layers/input_layer", "layers/conv2d", "layers/multiply", "layers/conv2d_1",
-                                             "layers/layer_normalization", "layers/global_average_pooling2d",
-                                             "layers/dropout", "layers/dense"));
+  EXPECT_THAT(read.weight_paths, ElementsAre("layers/input_layer", "layers/conv2d", "layers/multiply",
+                                             "layers/conv2d_1", "layers/layer_normalization",
+                                             "layers/global_average_pooling2d", "layers/dropout", "layers/dense"));
   ExpectLayers(Read(Keras3Functional(layers, "out", R"(["image", 0, 0])")), expected);
 }
 
 TEST(KerasModel, OrdersLayersByTheirInputs) {
-  const KerasModel read = Read(Keras3Functional(
-      absl::StrCat(Keras3Node("Dense", "last", R"("units": 2)", Keras3Tensor("flat")), ",",
-                   Keras3Node("Flatten", "flat", "", Keras3Tensor("image")), ",", Keras3Input("image", "[null, 4, 4, 1]")),
-      "last"));
+  const KerasModel read =
+      Read(Keras3Functional(absl::StrCat(Keras3Node("Dense", "last", R"("units": 2)", Keras3Tensor("flat")), ",",
+                                         Keras3Node("Flatten", "flat", "", Keras3Tensor("image")), ",",
+                                         Keras3Input("image", "[null, 4, 4, 1]")),
+                            "last"));
   ExpectLayers(read, R"(layers { name: "image" input { shape: [4, 4, 1] } }
                         layers { name: "flat" inputs: "image" flatten {} }
                         layers { name: "last" inputs: "flat" dense { units: 2 use_bias: true } })");
@@ -177,10 +203,12 @@ TEST(KerasModel, OrdersLayersByTheirInputs) {
 }
 
 TEST(KerasModel, ReadsAttention) {
-  const std::string mha = R"("num_heads": 2, "key_dim": 4, "value_dim": 4, "dropout": 0.1, "use_bias": true, "output_shape": null,
+  const std::string mha =
+      R"("num_heads": 2, "key_dim": 4, "value_dim": 4, "dropout": 0.1, "use_bias": true, "output_shape": null,
     "attention_axes": null, "flash_attention": null, "seed": null)";
   const KerasModel read = Read(Keras3Functional(
-      absl::StrCat(Keras3Input("image", "[null, 6, 8]"), ",", Keras3Node("Dense", "v", R"("units": 8)", Keras3Tensor("image")), ",",
+      absl::StrCat(Keras3Input("image", "[null, 6, 8]"), ",",
+                   Keras3Node("Dense", "v", R"("units": 8)", Keras3Tensor("image")), ",",
                    Keras3Node("MultiHeadAttention", "mha", mha, Keras3Tensor("image") + "," + Keras3Tensor("v"),
                               R"("use_causal_mask": true, "query_mask": null)")),
       "mha"));
@@ -198,11 +226,15 @@ TEST(KerasModel, ReadsAttention) {
 
 // A model in a model is laid out flat; its weights stand below it in the file.
 TEST(KerasModel, FlattensModelsInsideModels) {
-  const std::string inner = Keras3Layer("Sequential", "base", absl::StrCat(R"("layers": [)", Keras3Input("inner", "[null, 8, 8, 3]"), ",",
-      Keras3Layer("Conv2D", "c", R"("filters": 4, "kernel_size": 3)"), ",", Keras3Layer("Conv2D", "d", R"("filters": 5, "kernel_size": 3)"), "]"));
-  const KerasModel read = Read(absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
-      Keras3Input("image", "[null, 8, 8, 3]"), ",", inner, ",", Keras3Layer("Flatten", "f", ""), ",",
-      Keras3Layer("Dense", "out", R"("units": 2)"), "]}}"));
+  const std::string inner =
+      Keras3Layer("Sequential", "base",
+                  absl::StrCat(R"("layers": [)", Keras3Input("inner", "[null, 8, 8, 3]"), ",",
+                               Keras3Layer("Conv2D", "c", R"("filters": 4, "kernel_size": 3)"), ",",
+                               Keras3Layer("Conv2D", "d", R"("filters": 5, "kernel_size": 3)"), "]"));
+  const KerasModel read =
+      Read(absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
+                        Keras3Input("image", "[null, 8, 8, 3]"), ",", inner, ",", Keras3Layer("Flatten", "f", ""), ",",
+                        Keras3Layer("Dense", "out", R"("units": 2)"), "]}}"));
   std::vector<std::string> names;
   for (const v1::Layer& layer : read.model.layers()) names.push_back(layer.name());
   EXPECT_THAT(names, ElementsAre("image", "c", "d", "f", "out"));
@@ -212,18 +244,23 @@ TEST(KerasModel, FlattensModelsInsideModels) {
 
 // Transfer learning: a base whose model is frozen, one whose layers are, and a head.
 TEST(KerasModel, ReadsWhatIsNotTrained) {
-  const auto frozen = [](std::string layer) { return absl::StrReplaceAll(layer, {{R"("trainable": true)", R"("trainable": false)"}}); };
+  const auto frozen = [](std::string layer) {
+    return absl::StrReplaceAll(layer, {{R"("trainable": true)", R"("trainable": false)"}});
+  };
   const std::string list = absl::StrCat(Keras3Input("inner", "[null, 8, 8, 3]"), ",",
-      Keras3Layer("Conv2D", "c", R"("filters": 4, "kernel_size": 3)"), ",", Keras3Layer("BatchNormalization", "n", ""));
+                                        Keras3Layer("Conv2D", "c", R"("filters": 4, "kernel_size": 3)"), ",",
+                                        Keras3Layer("BatchNormalization", "n", ""));
   const auto net = [](const std::string& layers) {
-    return absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "trainable": true, "layers": [)",
-                        Keras3Input("image", "[null, 8, 8, 3]"), ",", layers, ",", Keras3Layer("Flatten", "f", ""), ",",
-                        Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
+    return absl::StrCat(
+        R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "trainable": true, "layers": [)",
+        Keras3Input("image", "[null, 8, 8, 3]"), ",", layers, ",", Keras3Layer("Flatten", "f", ""), ",",
+        Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
   };
   const std::string base = Keras3Layer("Sequential", "base", absl::StrCat(R"("layers": [)", list, "]"));
   // As Keras writes it (the model and its layers), only the model, only the layers.
-  for (const std::string& text : {frozen(base), absl::StrReplaceAll(frozen(base), {{R"("c", "trainable": false)", R"("c", "trainable": true)"}}),
-                                  absl::StrReplaceAll(frozen(base), {{R"("base", "trainable": false)", R"("base", "trainable": true)"}})}) {
+  for (const std::string& text :
+       {frozen(base), absl::StrReplaceAll(frozen(base), {{R"("c", "trainable": false)", R"("c", "trainable": true)"}}),
+        absl::StrReplaceAll(frozen(base), {{R"("base", "trainable": false)", R"("base", "trainable": true)"}})}) {
     const KerasModel read = Read(net(text));
     ASSERT_EQ(read.model.layers_size(), 5);
     for (const v1::Layer& layer : read.model.layers()) {
@@ -238,15 +275,18 @@ TEST(KerasModel, ReadsWhatIsNotTrained) {
 // Keras' recipe of fine-tuning: base(x, training=False). All layers of the base are called so, those behind it are not.
 TEST(KerasModel, ReadsWhatIsCalledAsInInference) {
   const std::string inner = absl::StrCat(Keras3Input("inner", "[null, 8, 8, 3]"), ",",
-      Keras3Node("BatchNormalization", "bn", "", Keras3Tensor("inner")), ",",
-      Keras3Node("Dropout", "drop", R"("rate": 0.5)", Keras3Tensor("bn")));
-  const std::string base = absl::StrReplaceAll(Keras3Functional(inner, "drop", R"([["inner", 0, 0]])"), {{R"("net")", R"("base")"}});
+                                         Keras3Node("BatchNormalization", "bn", "", Keras3Tensor("inner")), ",",
+                                         Keras3Node("Dropout", "drop", R"("rate": 0.5)", Keras3Tensor("bn")));
+  const std::string base =
+      absl::StrReplaceAll(Keras3Functional(inner, "drop", R"([["inner", 0, 0]])"), {{R"("net")", R"("base")"}});
   const auto model = [&](const std::string& training) {
-    return Read(Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",", base.substr(0, base.size() - 1),
-        R"(, "name": "base", "inbound_nodes": [{"args": [)", Keras3Tensor("image"), R"(], "kwargs": {)", training, "}}]},",
-        Keras3Node("BatchNormalization", "behind", "", Keras3Tensor("base")), ",",
-        Keras3Node("Flatten", "flat", "", Keras3Tensor("behind")), ",",
-        Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))), "out"));
+    return Read(Keras3Functional(
+        absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",", base.substr(0, base.size() - 1),
+                     R"(, "name": "base", "inbound_nodes": [{"args": [)", Keras3Tensor("image"), R"(], "kwargs": {)",
+                     training, "}}]},", Keras3Node("BatchNormalization", "behind", "", Keras3Tensor("base")), ",",
+                     Keras3Node("Flatten", "flat", "", Keras3Tensor("behind")), ",",
+                     Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))),
+        "out"));
   };
   const auto inference = [](const KerasModel& read) {
     std::vector<std::string> names;
@@ -260,31 +300,32 @@ TEST(KerasModel, ReadsWhatIsCalledAsInInference) {
   const KerasModel read = model(R"("training": false)");
   EXPECT_THAT(inference(read), ElementsAre("bn", "drop"));
   const Graph graph = Graph::Build(read.model).value();
-  EXPECT_EQ(graph.variables()[0].kind, VariableKind::kTrainable);     // bn/gamma
-  EXPECT_EQ(graph.variables()[2].kind, VariableKind::kFrozen);        // bn/moving_mean
-  EXPECT_EQ(graph.variables()[6].kind, VariableKind::kMovingAverage); // behind/moving_mean
+  EXPECT_EQ(graph.variables()[0].kind, VariableKind::kTrainable);      // bn/gamma
+  EXPECT_EQ(graph.variables()[2].kind, VariableKind::kFrozen);         // bn/moving_mean
+  EXPECT_EQ(graph.variables()[6].kind, VariableKind::kMovingAverage);  // behind/moving_mean
 }
 
 // What is random at the head does nothing then.
 TEST(KerasModel, LeavesOutAugmentationThatIsCalledAsInInference) {
-  const KerasModel read = Read(Keras3Functional(
-      absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
-                   Keras3Node("RandomFlip", "flip", "", Keras3Tensor("image"), R"("training": false)"), ",",
-                   Keras3Node("Flatten", "flat", "", Keras3Tensor("flip")), ",",
-                   Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))),
-      "out"));
+  const KerasModel read = Read(
+      Keras3Functional(absl::StrCat(Keras3Input("image", "[null, 8, 8, 3]"), ",",
+                                    Keras3Node("RandomFlip", "flip", "", Keras3Tensor("image"), R"("training": false)"),
+                                    ",", Keras3Node("Flatten", "flat", "", Keras3Tensor("flip")), ",",
+                                    Keras3Node("Dense", "out", R"("units": 2)", Keras3Tensor("flat"))),
+                       "out"));
   EXPECT_EQ(read.data.augmentation_size(), 0);
   EXPECT_THAT(read.model.layers(1).inputs(), ElementsAre("image"));
 }
 
 TEST(KerasModel, ARandomCropMakesTheModelsInputOfTheExamples) {
-  const std::string json = absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
-      Keras3Input("image", "[null, 36, 34, 3]"), ",", Keras3Layer("RandomFlip", "flip", ""), ",",
-      Keras3Layer("RandomCrop", "whole", R"("height": 36, "width": 34)"), ",",
-      Keras3Layer("RandomCrop", "crop", R"("height": 32, "width": 30, "seed": 1)"), ",",
-      Keras3Layer("RandomCrop", "same", R"("height": 32, "width": 30)"), ",",
-      Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",", Keras3Layer("Flatten", "f", ""), ",",
-      Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
+  const std::string json =
+      absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
+                   Keras3Input("image", "[null, 36, 34, 3]"), ",", Keras3Layer("RandomFlip", "flip", ""), ",",
+                   Keras3Layer("RandomCrop", "whole", R"("height": 36, "width": 34)"), ",",
+                   Keras3Layer("RandomCrop", "crop", R"("height": 32, "width": 30, "seed": 1)"), ",",
+                   Keras3Layer("RandomCrop", "same", R"("height": 32, "width": 30)"), ",",
+                   Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",",
+                   Keras3Layer("Flatten", "f", ""), ",", Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
   v1::JobSpec spec;
   spec.mutable_model()->set_keras_json(json);
   ASSERT_TRUE(ExpandJob(&spec).ok());
@@ -297,29 +338,39 @@ TEST(KerasModel, ARandomCropMakesTheModelsInputOfTheExamples) {
 
 TEST(KerasModel, ReadsInitializersWithTheirArguments) {
   const auto read = [](const std::string& name, const std::string& config) {
-    const KerasModel model = Read(Keras2Sequential(KerasLayerText("Dense", absl::StrCat(
-        R"("name": "d", "units": 2, "kernel_initializer": )", Keras3Initializer(name, config)))));
+    const KerasModel model = Read(Keras2Sequential(KerasLayerText(
+        "Dense", absl::StrCat(R"("name": "d", "units": 2, "kernel_initializer": )", Keras3Initializer(name, config)))));
     return model.model.layers(1).dense().kernel_initializer().ShortDebugString();
   };
-  EXPECT_EQ(read("RandomNormal", R"("mean": 0.5, "stddev": 0.01, "seed": null)"), "kind: RANDOM_NORMAL mean: 0.5 stddev: 0.01");
+  EXPECT_EQ(read("RandomNormal", R"("mean": 0.5, "stddev": 0.01, "seed": null)"),
+            "kind: RANDOM_NORMAL mean: 0.5 stddev: 0.01");
   EXPECT_EQ(read("TruncatedNormal", R"("stddev": 0.02)"), "kind: TRUNCATED_NORMAL stddev: 0.02");
-  EXPECT_EQ(read("RandomUniform", R"("minval": -1.0, "maxval": 1, "seed": 3)"), "kind: RANDOM_UNIFORM minval: -1 maxval: 1");
+  EXPECT_EQ(read("RandomUniform", R"("minval": -1.0, "maxval": 1, "seed": 3)"),
+            "kind: RANDOM_UNIFORM minval: -1 maxval: 1");
   EXPECT_EQ(read("VarianceScaling", R"("scale": 0.5, "mode": "fan_out", "distribution": "untruncated_normal")"),
             "kind: VARIANCE_SCALING scale: 0.5 mode: FAN_OUT distribution: DISTRIBUTION_UNTRUNCATED_NORMAL");
   EXPECT_EQ(read("VarianceScaling", R"("scale": 2.0, "mode": "fan_avg", "distribution": "normal")"),
             "kind: VARIANCE_SCALING scale: 2 mode: FAN_AVG distribution: DISTRIBUTION_TRUNCATED_NORMAL");
-  EXPECT_EQ(read("VarianceScaling", ""), "kind: VARIANCE_SCALING mode: FAN_IN distribution: DISTRIBUTION_TRUNCATED_NORMAL");
+  EXPECT_EQ(read("VarianceScaling", ""),
+            "kind: VARIANCE_SCALING mode: FAN_IN distribution: DISTRIBUTION_TRUNCATED_NORMAL");
   EXPECT_EQ(read("Constant", R"("value": 0.25)"), "kind: CONSTANT value: 0.25");
 }
 
 // The tutorials' `data_augmentation = keras.Sequential([...])`, and the layers themselves at the head.
 TEST(KerasModel, TakesAugmentationFromTheHead) {
-  const std::string augmentation = Keras3Layer("Sequential", "data_augmentation", absl::StrCat(R"("layers": [)",
-      Keras3Layer("RandomFlip", "flip", R"("seed": null, "mode": "horizontal", "data_format": "channels_last")"), ",",
-      Keras3Layer("RandomRotation", "rotate", R"("factor": [-0.1, 0.1], "fill_mode": "reflect", "fill_value": 0.0,
-        "interpolation": "bilinear", "seed": null, "data_format": "channels_last")"), "]"));
-  const std::string json = absl::StrCat(R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
-      Keras3Input("image", "[null, 8, 8, 3]"), ",", augmentation, ",", Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",",
+  const std::string augmentation = Keras3Layer(
+      "Sequential", "data_augmentation",
+      absl::StrCat(
+          R"("layers": [)",
+          Keras3Layer("RandomFlip", "flip", R"("seed": null, "mode": "horizontal", "data_format": "channels_last")"),
+          ",",
+          Keras3Layer("RandomRotation", "rotate", R"("factor": [-0.1, 0.1], "fill_mode": "reflect", "fill_value": 0.0,
+        "interpolation": "bilinear", "seed": null, "data_format": "channels_last")"),
+          "]"));
+  const std::string json = absl::StrCat(
+      R"({"module": "keras", "class_name": "Sequential", "config": {"name": "net", "layers": [)",
+      Keras3Input("image", "[null, 8, 8, 3]"), ",", augmentation, ",",
+      Keras3Layer("Rescaling", "scale", R"("scale": 0.5, "offset": 0)"), ",",
       Keras3Layer("RandomZoom", "zoom", R"("height_factor": 0.2, "width_factor": null, "fill_mode": "nearest")"), ",",
       Keras3Layer("Flatten", "f", ""), ",", Keras3Layer("Dense", "out", R"("units": 2)"), "]}}");
   const KerasModel read = Read(json);
@@ -354,10 +405,19 @@ TEST(KerasModel, ExpandsOnce) {
 // keras.src.utils.naming.to_snake_case, of which the file's containers are named.
 TEST(KerasModel, NamesClassesAsKerasDoes) {
   for (const auto& [name, snake] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"Conv2D", "conv2d"}, {"Conv2DTranspose", "conv2d_transpose"}, {"BatchNormalization", "batch_normalization"},
-           {"MaxPooling2D", "max_pooling2d"}, {"GlobalAveragePooling2D", "global_average_pooling2d"}, {"ReLU", "re_lu"},
-           {"LeakyReLU", "leaky_re_lu"}, {"ELU", "elu"}, {"DepthwiseConv2D", "depthwise_conv2d"}, {"InputLayer", "input_layer"},
-           {"UpSampling2D", "up_sampling2d"}, {"MultiHeadAttention", "multi_head_attention"}, {"Dense", "dense"}}) {
+           {"Conv2D", "conv2d"},
+           {"Conv2DTranspose", "conv2d_transpose"},
+           {"BatchNormalization", "batch_normalization"},
+           {"MaxPooling2D", "max_pooling2d"},
+           {"GlobalAveragePooling2D", "global_average_pooling2d"},
+           {"ReLU", "re_lu"},
+           {"LeakyReLU", "leaky_re_lu"},
+           {"ELU", "elu"},
+           {"DepthwiseConv2D", "depthwise_conv2d"},
+           {"InputLayer", "input_layer"},
+           {"UpSampling2D", "up_sampling2d"},
+           {"MultiHeadAttention", "multi_head_attention"},
+           {"Dense", "dense"}}) {
     EXPECT_EQ(KerasSnakeCase(name), snake);
   }
 }

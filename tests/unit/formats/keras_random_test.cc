@@ -1,5 +1,6 @@
-// Goal: whatever a client sends as a Keras model, the answer is a model or an error, never an exception or worse. Models that
-// Keras and tensorflow.js wrote are altered at random: values replaced, taken away, moved, text cut and changed.
+// Goal: whatever a client sends as a Keras model, the answer is a model or an error, never an exception or worse.
+// Models that Keras and tensorflow.js wrote are altered at random: values replaced, taken away, moved, text cut and
+// changed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,7 +23,8 @@ std::vector<std::string> Fixtures() {
   const char* source = std::getenv("CAIRN_SOURCE");
   CAIRN_CHECK(source != nullptr, "run by ctest, or set CAIRN_SOURCE to the root of the tree");
   std::vector<std::string> texts;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(source) / "tests/unit/formats/keras")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(source) / "tests/unit/formats/keras")) {
     std::stringstream text;
     text << std::ifstream(entry.path()).rdbuf();
     texts.push_back(text.str());
@@ -56,12 +58,28 @@ class Alterer {
     std::vector<Json*> all;
     Collect(model, &all);
     Json& at = *all[static_cast<size_t>(Below(static_cast<int>(all.size())))];
-    static const Json kValues[] = {nullptr, true, false, 0, -1, 1, 7, 2147483647, -2147483648LL, 1e300, 0.5, "", "x", "relu", "Dense",
-                                   Json::array(), Json::object(), Json::array({1, 2}), Json::array({nullptr, 3}), Json::array({Json::array({"x", 0, 0})})};
+    static const Json kValues[] = {nullptr,
+                                   true,
+                                   false,
+                                   0,
+                                   -1,
+                                   1,
+                                   7,
+                                   2147483647,
+                                   -2147483648LL,
+                                   1e300,
+                                   0.5,
+                                   "",
+                                   "x",
+                                   "relu",
+                                   "Dense",
+                                   Json::array(),
+                                   Json::object(),
+                                   Json::array({1, 2}),
+                                   Json::array({nullptr, 3}),
+                                   Json::array({Json::array({"x", 0, 0})})};
     switch (Below(4)) {
-      case 0:
-        at = kValues[Below(static_cast<int>(std::size(kValues)))];
-        break;
+      case 0: at = kValues[Below(static_cast<int>(std::size(kValues)))]; break;
       case 1:  // what stands elsewhere
         at = Json(*all[static_cast<size_t>(Below(static_cast<int>(all.size())))]);
         break;
@@ -69,7 +87,8 @@ class Alterer {
         if (at.is_structured() && !at.empty()) at.erase(std::next(at.begin(), Below(static_cast<int>(at.size()))));
         break;
       default:
-        if (at.is_array() && !at.empty()) at.push_back(Json(at[static_cast<size_t>(Below(static_cast<int>(at.size())))]));
+        if (at.is_array() && !at.empty())
+          at.push_back(Json(at[static_cast<size_t>(Below(static_cast<int>(at.size())))]));
         break;
     }
   }

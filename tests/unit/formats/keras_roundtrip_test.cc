@@ -1,6 +1,6 @@
-// Goal: whatever a layer's message can say comes back from the description in a .keras archive as it went in. Every field of every layer is found by
-// reflection and set to values that are not its default, one at a time: a field that was forgotten when the archive is written, or
-// when it is read, is found here.
+// Goal: whatever a layer's message can say comes back from the description in a .keras archive as it went in. Every
+// field of every layer is found by reflection and set to values that are not its default, one at a time: a field that
+// was forgotten when the archive is written, or when it is read, is found here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,8 +67,8 @@ const std::map<std::string, Kind>& Kinds() {
 
 v1::Model ModelOf(const std::string& kind) {
   const Kind& k = Kinds().at(kind);
-  return FromText<v1::Model>(absl::StrCat("layers { name: 'x' input { shape: ", k.input, " } } layers { name: 'y' inputs: [", k.inputs,
-                                          "] ", k.layer, " }"));
+  return FromText<v1::Model>(absl::StrCat("layers { name: 'x' input { shape: ", k.input,
+                                          " } } layers { name: 'y' inputs: [", k.inputs, "] ", k.layer, " }"));
 }
 
 Message* LayerMessage(v1::Model* model, const std::string& kind) {
@@ -78,14 +78,30 @@ Message* LayerMessage(v1::Model* model, const std::string& kind) {
 
 std::vector<std::unique_ptr<Message>> Initializers() {
   std::vector<std::unique_ptr<Message>> all;
-  for (const char* text :
-       {"kind: ZEROS", "kind: ONES", "kind: CONSTANT value: 0.25", "kind: GLOROT_UNIFORM", "kind: GLOROT_NORMAL", "kind: HE_UNIFORM",
-        "kind: HE_NORMAL", "kind: LECUN_UNIFORM", "kind: LECUN_NORMAL", "kind: RANDOM_UNIFORM", "kind: RANDOM_NORMAL",
-        "kind: TRUNCATED_NORMAL", "kind: VARIANCE_SCALING", "kind: RANDOM_UNIFORM minval: -0.3", "kind: RANDOM_UNIFORM maxval: 0.3",
-        "kind: RANDOM_NORMAL mean: 0.1", "kind: RANDOM_NORMAL stddev: 0.3", "kind: TRUNCATED_NORMAL mean: 0.1",
-        "kind: TRUNCATED_NORMAL stddev: 0", "kind: VARIANCE_SCALING scale: 0.3", "kind: VARIANCE_SCALING mode: FAN_OUT",
-        "kind: VARIANCE_SCALING mode: FAN_AVG", "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNIFORM",
-        "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNTRUNCATED_NORMAL"}) {
+  for (const char* text : {"kind: ZEROS",
+                           "kind: ONES",
+                           "kind: CONSTANT value: 0.25",
+                           "kind: GLOROT_UNIFORM",
+                           "kind: GLOROT_NORMAL",
+                           "kind: HE_UNIFORM",
+                           "kind: HE_NORMAL",
+                           "kind: LECUN_UNIFORM",
+                           "kind: LECUN_NORMAL",
+                           "kind: RANDOM_UNIFORM",
+                           "kind: RANDOM_NORMAL",
+                           "kind: TRUNCATED_NORMAL",
+                           "kind: VARIANCE_SCALING",
+                           "kind: RANDOM_UNIFORM minval: -0.3",
+                           "kind: RANDOM_UNIFORM maxval: 0.3",
+                           "kind: RANDOM_NORMAL mean: 0.1",
+                           "kind: RANDOM_NORMAL stddev: 0.3",
+                           "kind: TRUNCATED_NORMAL mean: 0.1",
+                           "kind: TRUNCATED_NORMAL stddev: 0",
+                           "kind: VARIANCE_SCALING scale: 0.3",
+                           "kind: VARIANCE_SCALING mode: FAN_OUT",
+                           "kind: VARIANCE_SCALING mode: FAN_AVG",
+                           "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNIFORM",
+                           "kind: VARIANCE_SCALING distribution: DISTRIBUTION_UNTRUNCATED_NORMAL"}) {
     all.push_back(std::make_unique<v1::Initializer>(FromText<v1::Initializer>(text)));
   }
   return all;
@@ -105,7 +121,8 @@ TEST(KerasRoundTripTest, InitializersAreAllThere) {
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const FieldDescriptor* field = descriptor->field(i);
     // UNSPECIFIED is never there; of mode and distribution a default is what comes of it.
-    const int values = field->enum_type() == nullptr ? 1 : field->enum_type()->value_count() - (field->name() == "kind" ? 1 : 2);
+    const int values =
+        field->enum_type() == nullptr ? 1 : field->enum_type()->value_count() - (field->name() == "kind" ? 1 : 2);
     EXPECT_EQ(seen[field->name()].size(), static_cast<size_t>(values)) << field->name();
   }
 }
@@ -120,7 +137,8 @@ std::vector<std::unique_ptr<Message>> Altered(const Message& base, const FieldDe
     set(m.get());
     all.push_back(std::move(m));
   };
-  if (field->is_repeated()) {  // pairs of kernels and the like; of a permutation or a shape another one, of paddings four
+  if (field->is_repeated()) {  // pairs of kernels and the like; of a permutation or a shape another one, of paddings
+                               // four
     const auto numbers = [&](std::initializer_list<int32_t> list) {
       add([&](Message* m) {
         r->ClearField(m, field);
@@ -166,10 +184,10 @@ std::vector<std::unique_ptr<Message>> Altered(const Message& base, const FieldDe
         }
         break;
       }
-      for (const auto& initializer : Initializers()) add([&](Message* m) { r->MutableMessage(m, field)->CopyFrom(*initializer); });
+      for (const auto& initializer : Initializers())
+        add([&](Message* m) { r->MutableMessage(m, field)->CopyFrom(*initializer); });
       break;
-    default:
-      ADD_FAILURE() << field->full_name() << ": a type that this test does not know";
+    default: ADD_FAILURE() << field->full_name() << ": a type that this test does not know";
   }
   return all;
 }
@@ -211,7 +229,8 @@ TEST_P(KerasRoundTrip, EveryFieldComesBack) {
       v1::Model altered = base;
       LayerMessage(&altered, GetParam())->CopyFrom(*message);
       // Arguments of an activation go with it.
-      v1::ActivationLayer* activation = altered.layers(1).has_activation() ? altered.mutable_layers(1)->mutable_activation() : nullptr;
+      v1::ActivationLayer* activation =
+          altered.layers(1).has_activation() ? altered.mutable_layers(1)->mutable_activation() : nullptr;
       if (activation != nullptr && field->name() == "negative_slope") activation->set_activation(v1::LEAKY_RELU);
       if (activation != nullptr && field->name() == "alpha") activation->set_activation(v1::ELU);
       ExpectComesBack(altered, &differs, plain);
@@ -244,14 +263,20 @@ TEST_P(KerasRoundTrip, WhatIsCalledAsInInferenceStaysSo) {
 }
 
 TEST(KerasRoundTripTest, AttentionIsCalledAsItWas) {
-  for (const char* inputs : {"'x', 'y', 'z'", "'x', 'y', 'key=z'", "'x', 'value=y', 'key=z'", "'query=x', 'value=y', 'key=z'", "'x', 'value=y'"}) {
+  for (const char* inputs : {"'x', 'y', 'z'", "'x', 'y', 'key=z'", "'x', 'value=y', 'key=z'",
+                             "'query=x', 'value=y', 'key=z'", "'x', 'value=y'"}) {
     SCOPED_TRACE(inputs);
-    const Graph graph = Graph::Build(FromText<v1::Model>(absl::StrCat(
-        "layers { name: 'x' input { shape: [3, 4] } } layers { name: 'y' inputs: 'x' dense { units: 4 } } layers { name: 'z' inputs: "
-        "'x' dense { units: 4 } } layers { name: 'a' inputs: [", inputs, "] multi_head_attention { num_heads: 1 key_dim: 2 } } "
-        "layers { inputs: ['a', 'y', 'z'] add {} }"))).value();
+    const Graph graph =
+        Graph::Build(FromText<v1::Model>(absl::StrCat("layers { name: 'x' input { shape: [3, 4] } } layers { name: 'y' "
+                                                      "inputs: 'x' dense { units: 4 } } layers { name: 'z' inputs: "
+                                                      "'x' dense { units: 4 } } layers { name: 'a' inputs: [",
+                                                      inputs,
+                                                      "] multi_head_attention { num_heads: 1 key_dim: 2 } } "
+                                                      "layers { inputs: ['a', 'y', 'z'] add {} }")))
+            .value();
     const KerasModel read = ReadKerasModel(KerasModelJson("m", graph).value()).value();
-    const auto again = std::find_if(read.model.layers().begin(), read.model.layers().end(), [](const v1::Layer& l) { return l.name() == "a"; });
+    const auto again = std::find_if(read.model.layers().begin(), read.model.layers().end(),
+                                    [](const v1::Layer& l) { return l.name() == "a"; });
     ASSERT_NE(again, read.model.layers().end());
     EXPECT_EQ(std::vector<std::string>(again->inputs().begin(), again->inputs().end()),
               std::vector<std::string>(graph.nodes()[3].layer.inputs().begin(), graph.nodes()[3].layer.inputs().end()));
@@ -267,7 +292,8 @@ std::vector<std::string> EveryKind() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, KerasRoundTrip, testing::ValuesIn(EveryKind()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Layers, KerasRoundTrip, testing::ValuesIn(EveryKind()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace cairn

@@ -53,8 +53,8 @@ inline std::string Keras3Node(const std::string& type, const std::string& name, 
 }
 
 inline std::string Keras3Input(const std::string& name, const std::string& batch_shape) {
-  return absl::StrCat(R"({"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": )", batch_shape,
-                      R"(, "dtype": "float32", "sparse": false, "ragged": false, "name": ")", name,
+  return absl::StrCat(R"({"module": "keras.layers", "class_name": "InputLayer", "config": {"batch_shape": )",
+                      batch_shape, R"(, "dtype": "float32", "sparse": false, "ragged": false, "name": ")", name,
                       R"("}, "registered_name": null, "name": ")", name, R"(", "inbound_nodes": []})");
 }
 

@@ -19,7 +19,8 @@ Graph Build(const std::string& text) { return Graph::Build(FromText<v1::Model>(t
 
 Buffer Numbered(const Graph& graph) {
   Buffer space = Buffer::Zeros(static_cast<size_t>(graph.space_size()) * sizeof(float));
-  for (int64_t i = 0; i < graph.space_size(); ++i) space.mutable_floats()[static_cast<size_t>(i)] = static_cast<float>(i);
+  for (int64_t i = 0; i < graph.space_size(); ++i)
+    space.mutable_floats()[static_cast<size_t>(i)] = static_cast<float>(i);
   return space;
 }
 
@@ -78,7 +79,8 @@ TEST(TorchLayout, PutsEveryNumberInItsPlace) {
   EXPECT_EQ(At(t["depthwise.weight"], {7, 0, 2, 1}), values.Keras("depthwise/kernel", {2, 1, 3, 1}));
   ASSERT_EQ(t["up.weight"].shape, (Shape{10, 4, 2, 2}));
   EXPECT_EQ(At(t["up.weight"], {9, 3, 1, 0}), values.Keras("up/kernel", {1, 0, 3, 9}));
-  // The flattened picture is [3, 2, 4]: element (h, w, c) is input (h * 2 + w) * 4 + c in Keras, (c * 3 + h) * 2 + w here.
+  // The flattened picture is [3, 2, 4]: element (h, w, c) is input (h * 2 + w) * 4 + c in Keras, (c * 3 + h) * 2 + w
+  // here.
   ASSERT_EQ(t["fc1.weight"].shape, (Shape{7, 24}));
   EXPECT_EQ(At(t["fc1.weight"], {6, (3 * 3 + 2) * 2 + 1}), values.Keras("fc1/kernel", {(2 * 2 + 1) * 4 + 3, 6}));
   EXPECT_EQ(At(t["fc1.weight"], {0, (1 * 3 + 0) * 2 + 1}), values.Keras("fc1/kernel", {(0 * 2 + 1) * 4 + 1, 0}));
@@ -105,7 +107,8 @@ TEST(TorchLayout, ComesBack) {
     const Variable& v = graph.variables()[i];
     EXPECT_EQ(loaded->tensors[i].name, v.name);
     EXPECT_EQ(loaded->tensors[i].shape, v.shape);
-    EXPECT_EQ(loaded->tensors[i].data.floats(), values.space.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)));
+    EXPECT_EQ(loaded->tensors[i].data.floats(),
+              values.space.floats().subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)));
   }
 }
 

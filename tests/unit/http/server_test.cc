@@ -1,5 +1,6 @@
-// Goal: an HTTP server that nobody can hold up or make grow: requests of any shape are answered or ended, clients that trickle or send nothing keep
-// nobody out, Stop ends all; GET and HEAD alone; with TLS only probes are answered without a certificate. Real sockets on loopback.
+// Goal: an HTTP server that nobody can hold up or make grow: requests of any shape are answered or ended, clients that
+// trickle or send nothing keep nobody out, Stop ends all; GET and HEAD alone; with TLS only probes are answered without
+// a certificate. Real sockets on loopback.
 #include "common/http/server.h"
 
 #include <arpa/inet.h>
@@ -49,7 +50,9 @@ class Socket {
 
   bool connected() const { return connected_; }
   int fd() const { return fd_; }
-  void Send(const std::string& text) const { ASSERT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
+  void Send(const std::string& text) const {
+    ASSERT_EQ(send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
   std::string ReadAll() const {
     std::string all;
     char part[4096];
@@ -70,7 +73,9 @@ std::string Fetch(int port, const std::string& request) {
   socket.Send(request);
   return socket.ReadAll();
 }
-std::string Get(int port, const std::string& target) { return Fetch(port, absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: x\r\n\r\n")); }
+std::string Get(int port, const std::string& target) {
+  return Fetch(port, absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: x\r\n\r\n"));
+}
 
 HttpAnswer Echo(const HttpRequest& request) {
   if (request.path == "/large") return {200, "text/plain", std::string(8 << 20, 'x'), {}};
@@ -92,8 +97,9 @@ TEST(HttpServer, AnswersAreWholeAndSaySoWhatABrowserMayDo) {
   const std::string answer = Get(server->port(), "/a%20b?x=1%262&y&x=3");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("\r\n\r\npath=/a b;target=/a%20b?x=1%262&y&x=3;x=1&2;y="));
-  for (const char* header : {"X-Mine: 1", "Connection: close", "Content-Type: text/plain", "X-Content-Type-Options: nosniff", "Cache-Control: no-store",
-                             "Content-Security-Policy: default-src 'none'; script-src 'self'"}) {
+  for (const char* header :
+       {"X-Mine: 1", "Connection: close", "Content-Type: text/plain", "X-Content-Type-Options: nosniff",
+        "Cache-Control: no-store", "Content-Security-Policy: default-src 'none'; script-src 'self'"}) {
     EXPECT_THAT(answer, HasSubstr(header));
   }
   EXPECT_THAT(answer, Not(HasSubstr("Access-Control")));
@@ -117,8 +123,9 @@ TEST(HttpServer, OnlyGetAndHead) {
   });
   for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"}) {
     const std::string body(100'000, 'b');  // is not waited for, and does not cut the answer off
-    const std::string answer = Fetch(server->port(), absl::StrCat(method, " / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n",
-                                                                  std::string(method) == "POST" ? body : ""));
+    const std::string answer = Fetch(
+        server->port(), absl::StrCat(method, " / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n",
+                                     std::string(method) == "POST" ? body : ""));
     EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("Allow: GET, HEAD"))) << method;
   }
   EXPECT_EQ(asked, 0);
@@ -127,8 +134,9 @@ TEST(HttpServer, OnlyGetAndHead) {
 TEST(HttpServer, RequestsThatAreNoneAreAnsweredOrEnded) {
   const auto server = Start();
   for (const std::string& bad :
-       {std::string("\r\n\r\n"), std::string("GET /\r\n\r\n"), std::string("HELLO / HTTP/1.1\r\n\r\n"), std::string("GET / HTTP/9\r\n\r\n"),
-        std::string("\x16\x03\x01\x02", 4) + std::string(300, '\0') + "\r\n\r\n", "GET /" + std::string(HttpServer::kHeadBytesMax, 'a') + " HTTP/1.1\r\n\r\n",
+       {std::string("\r\n\r\n"), std::string("GET /\r\n\r\n"), std::string("HELLO / HTTP/1.1\r\n\r\n"),
+        std::string("GET / HTTP/9\r\n\r\n"), std::string("\x16\x03\x01\x02", 4) + std::string(300, '\0') + "\r\n\r\n",
+        "GET /" + std::string(HttpServer::kHeadBytesMax, 'a') + " HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nA: " + std::string(2 * HttpServer::kHeadBytesMax, 'a') + "\r\n\r\n"}) {
     const std::string answer = Fetch(server->port(), bad);
     EXPECT_TRUE(answer.empty() || absl::StartsWith(answer, "HTTP/1.1 4")) << answer;
@@ -145,8 +153,10 @@ TEST(HttpServer, RequestsThatAreNoneAreAnsweredOrEnded) {
 // A small answer many times over, or packed at the price of seconds: not at a client's wish.
 TEST(HttpServer, RangesAndEncodingsAreNotTaken) {
   const auto server = Start();
-  const std::string answer = Fetch(server->port(), "GET /abc HTTP/1.1\r\nRange: bytes=0-,0-,0-,0-\r\nAccept-Encoding: br, gzip\r\n\r\n");
-  EXPECT_THAT(answer, AllOf(HasSubstr(" 200 OK"), HasSubstr("\r\n\r\npath=/abc"), Not(HasSubstr("Content-Encoding")), Not(HasSubstr("Content-Range"))));
+  const std::string answer =
+      Fetch(server->port(), "GET /abc HTTP/1.1\r\nRange: bytes=0-,0-,0-,0-\r\nAccept-Encoding: br, gzip\r\n\r\n");
+  EXPECT_THAT(answer, AllOf(HasSubstr(" 200 OK"), HasSubstr("\r\n\r\npath=/abc"), Not(HasSubstr("Content-Encoding")),
+                            Not(HasSubstr("Content-Range"))));
 }
 
 TEST(HttpServer, AddressesThatCannotBe) {
@@ -171,7 +181,8 @@ TEST(HttpServer, AddressesThatCannotBe) {
   }
 }
 
-// More of them than threads and places in the queue: each a byte every now and then, or none, or never reading its answer.
+// More of them than threads and places in the queue: each a byte every now and then, or none, or never reading its
+// answer.
 TEST(HttpServer, SlowClientsKeepNobodyOut) {
   HttpServerOptions options;
   options.head_timeout = options.answer_timeout = absl::Minutes(10);  // only the relief helps
@@ -211,7 +222,9 @@ TEST(HttpServer, AHeadThatTricklesHasAnEnd) {
   const Socket slow(server->port()), silent(server->port()), begun(server->port());
   slow.Send("GET /slow HTTP/1.1\r\nX: ");
   begun.Send("GET / HTTP/1.1\r\nX: ");
-  for (int i = 0; i < 10; ++i) EXPECT_THAT(Get(server->port(), "/large"), HasSubstr("Content-Length: 8388608")) << "takes more than 1 ms of real time";
+  for (int i = 0; i < 10; ++i)
+    EXPECT_THAT(Get(server->port(), "/large"), HasSubstr("Content-Length: 8388608"))
+        << "takes more than 1 ms of real time";
   slow.Send("x\r\n\r\n");
   EXPECT_THAT(slow.ReadAll(), HasSubstr("path=/slow")) << "no time has passed";
   clock.Advance(options.head_timeout);
@@ -225,16 +238,19 @@ TEST(HttpServer, NoMoreAreEndedThanWaitForAThread) {
     return Slot{.stage = stage, .since = now - absl::Milliseconds(ms_ago), .broken = broken};
   };
   using Indices = std::vector<size_t>;
-  const std::vector<Slot> slow = {at(Stage::kHead, 300), at(Stage::kHead, 900), at(Stage::kHead, 249), at(Stage::kAnswer, 999), at(Stage::kAnswer, 1000),
-                                  at(Stage::kHandler, 5000), at(Stage::kBegin, 5000)};
+  const std::vector<Slot> slow = {at(Stage::kHead, 300),   at(Stage::kHead, 900),    at(Stage::kHead, 249),
+                                  at(Stage::kAnswer, 999), at(Stage::kAnswer, 1000), at(Stage::kHandler, 5000),
+                                  at(Stage::kBegin, 5000)};
   EXPECT_EQ(ToEnd(slow, 1, now), Indices{4});
   EXPECT_EQ(ToEnd(slow, 2, now), (Indices{4, 1}));
   EXPECT_EQ(ToEnd(slow, 100, now), (Indices{4, 1, 0})) << "the others have time yet, are at work, or cannot be ended";
   // One that was ended and has not left yet, one that leaves, one that is free: each takes one that waits.
-  const std::vector<Slot> leaving = {at(Stage::kHead, 900, true), at(Stage::kHead, 800), at(Stage::kLeave, 0), at(Stage::kFree, 0), at(Stage::kHead, 700)};
+  const std::vector<Slot> leaving = {at(Stage::kHead, 900, true), at(Stage::kHead, 800), at(Stage::kLeave, 0),
+                                     at(Stage::kFree, 0), at(Stage::kHead, 700)};
   EXPECT_EQ(ToEnd(leaving, 3, now), Indices{});
   EXPECT_EQ(ToEnd(leaving, 4, now), Indices{1});
-  EXPECT_EQ(ToEnd({at(Stage::kBegin, 0), at(Stage::kHead, 900)}, 1, now), Indices{1}) << "who has just taken a connection is not free";
+  EXPECT_EQ(ToEnd({at(Stage::kBegin, 0), at(Stage::kHead, 900)}, 1, now), Indices{1})
+      << "who has just taken a connection is not free";
 }
 
 TEST(HttpServer, StopWaitsForAnswersThatAreMadeAndEndsTheRest) {
@@ -264,7 +280,8 @@ class HttpTls : public testing::Test {
     std::string pattern = testing::TempDir() + "cairn-http-XXXXXX";
     dir_ = mkdtemp(pattern.data());
     for (const char* authority : {"one", "two"}) {
-      const std::string command = absl::StrCat("'", std::getenv("CAIRN_SOURCE"), "/deploy/make_certs.sh' '", dir_, "/", authority, "' localhost alice > /dev/null");
+      const std::string command = absl::StrCat("'", std::getenv("CAIRN_SOURCE"), "/deploy/make_certs.sh' '", dir_, "/",
+                                               authority, "' localhost alice > /dev/null");
       EXPECT_EQ(std::system(command.c_str()), 0);
     }
     HttpServerOptions options;
@@ -305,7 +322,8 @@ TEST_F(HttpTls, ACertificateOpensAllAProbeNeedsNone) {
   EXPECT_THAT(Ask("/", "one/alice"), HasSubstr("path=/"));
   EXPECT_GT(Ask("/large", "one/alice").size(), size_t{8} << 20);
   EXPECT_THAT(Ask("/healthz", ""), HasSubstr(" 200 OK"));
-  EXPECT_THAT(Ask("/", ""), AllOf(StartsWith("HTTP/1.1 403 "), HasSubstr("show a certificate"), Not(HasSubstr("path=/"))));
+  EXPECT_THAT(Ask("/", ""),
+              AllOf(StartsWith("HTTP/1.1 403 "), HasSubstr("show a certificate"), Not(HasSubstr("path=/"))));
   EXPECT_THAT(Ask("/healthz/../", ""), StartsWith("HTTP/1.1 403 "));
   EXPECT_EQ(Ask("/healthz", "two/alice"), "") << "a certificate of another authority is worse than none";
   EXPECT_THAT(Get(server_->port(), "/healthz"), Not(HasSubstr("200 OK"))) << "plain";
@@ -314,8 +332,10 @@ TEST_F(HttpTls, ACertificateOpensAllAProbeNeedsNone) {
 TEST_F(HttpTls, ARenewedCertificateIsTakenUpABrokenOneIsNot) {
   ASSERT_EQ(Ask("/healthz", "", "two"), "") << "the client knows another authority";
   const auto replace = [&](const std::string& file, const std::string& from) {
-    std::filesystem::copy_file(dir_ + "/" + from + "/" + file, dir_ + "/one/localhost/" + file, std::filesystem::copy_options::overwrite_existing);
-    std::filesystem::last_write_time(dir_ + "/one/localhost/" + file, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+    std::filesystem::copy_file(dir_ + "/" + from + "/" + file, dir_ + "/one/localhost/" + file,
+                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::last_write_time(dir_ + "/one/localhost/" + file,
+                                     std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   };
   std::filesystem::copy(dir_ + "/one/localhost", dir_ + "/kept");
   replace("tls.crt", "two/localhost");  // with the key of the one before
@@ -342,10 +362,16 @@ TEST_F(HttpTls, AKeyWithAPassPhraseIsRefused) {
     options.tls_refresh = absl::ZeroDuration();
     server_ = Start(options);
     const std::string key = options.tls_dir + "/tls.key";
-    if (std::system(absl::StrCat("openssl ec -aes256 -passout pass:x -in '", key, "' -out '", key, ".new' 2> /dev/null && mv '", key, ".new' '", key, "'").c_str()) != 0) _exit(1);
+    if (std::system(absl::StrCat("openssl ec -aes256 -passout pass:x -in '", key, "' -out '", key,
+                                 ".new' 2> /dev/null && mv '", key, ".new' '", key, "'")
+                        .c_str()) != 0)
+      _exit(1);
     if (!absl::StrContains(Ask("/healthz", ""), " 200 OK")) _exit(2);
     const absl::Status anew = HttpServer::Start(options, Echo).status();
-    _exit(absl::StrContains(anew.message(), "tls.key: holds no private key in PEM that can be read without a pass phrase") ? 0 : 3);
+    _exit(
+        absl::StrContains(anew.message(), "tls.key: holds no private key in PEM that can be read without a pass phrase")
+            ? 0
+            : 3);
   }
   int status = -1;
   waitpid(pid, &status, 0);

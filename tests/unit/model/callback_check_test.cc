@@ -190,7 +190,8 @@ TEST(CallbackCheck, WhatIsWrongIsSaid) {
        "callbacks[0].model_checkpoint.save_freq: model files are made from checkpoints, and checkpoints.every_epochs "
        "is 2; set it to 1"},
       {"checkpoints { dir: '/c' every_epochs: 3 } callbacks { early_stopping { restore_best_weights: true } }",
-       "callbacks[0].early_stopping.restore_best_weights: any epoch may be the best, and checkpoints.every_epochs is 3; set it to 1"},
+       "callbacks[0].early_stopping.restore_best_weights: any epoch may be the best, and checkpoints.every_epochs is "
+       "3; set it to 1"},
   };
   for (const auto& [change, message] : cases) {
     const absl::StatusOr<CheckedJob> job = CheckJob(With(change));

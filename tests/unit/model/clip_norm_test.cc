@@ -1,5 +1,5 @@
-// Goal: scopes are the model's trainable variables, or all of them; factors are Keras'; the gradient that comes out of any cut of the
-// parameter space has the same bits, and a norm of the clip.
+// Goal: scopes are the model's trainable variables, or all of them; factors are Keras'; the gradient that comes out of
+// any cut of the parameter space has the same bits, and a norm of the clip.
 #include "common/model/clip_norm.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ namespace {
 Graph Model() {
   return Graph::Build(FromText<v1::Model>(R"(
     layers { input { shape: [6, 6, 1] } } layers { conv2d { filters: 5 kernel_size: 3 } } layers { batch_normalization {} }
-    layers { flatten {} } layers { dense { units: 7 } })")).value();
+    layers { flatten {} } layers { dense { units: 7 } })"))
+      .value();
 }
 
 v1::Optimizer Optimizer(const std::string& text) { return FromText<v1::Optimizer>("sgd {} " + text); }
@@ -62,8 +63,8 @@ TEST(ClipFactor, AsKeras) {
 }
 
 // As partitions and a worker do it.
-std::vector<float> Clipped(const Graph& graph, const v1::Optimizer& optimizer, std::vector<float> gradient, uint64_t examples,
-                           const std::vector<int64_t>& cuts) {
+std::vector<float> Clipped(const Graph& graph, const v1::Optimizer& optimizer, std::vector<float> gradient,
+                           uint64_t examples, const std::vector<int64_t>& cuts) {
   const double clip = ClipNormOf(optimizer);
   NormBook book;
   std::vector<std::vector<ClipScope>> scopes;
@@ -119,7 +120,8 @@ TEST(ClipNorm, TheSameBitsForEveryCut) {
     for (int round = 0; round < 30; ++round) {
       std::vector<int64_t> cuts = {0};
       while (cuts.back() < graph.space_size()) {
-        cuts.push_back(std::min(graph.space_size(), cuts.back() + kSpaceAlignment * (1 + static_cast<int64_t>(rng() % 12))));
+        cuts.push_back(
+            std::min(graph.space_size(), cuts.back() + kSpaceAlignment * (1 + static_cast<int64_t>(rng() % 12))));
       }
       const std::vector<float> cut = Clipped(graph, optimizer, gradient, 40, cuts);
       ASSERT_EQ(std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float)), 0) << "round " << round;
@@ -171,7 +173,8 @@ TEST(NormBook, WaitsForEveryShare) {
   EXPECT_EQ(book.Set(2, {{5, 10, 16, nine}}), Known());
 }
 
-// Where one partition decides, the others wait for what it applied, which is kept, also when its own records or theirs are gone.
+// Where one partition decides, the others wait for what it applied, which is kept, also when its own records or theirs
+// are gone.
 TEST(NormBook, OneDecides) {
   using Known = std::vector<uint32_t>;
   using Factors = std::vector<double>;
@@ -187,7 +190,8 @@ TEST(NormBook, OneDecides) {
   EXPECT_EQ(book.Set(0, {{4, 1, 9, sixteen}}), Known({0}));
   EXPECT_EQ(book.FactorsFor(0, 1), Factors{0.2});
   EXPECT_EQ(book.FactorsFor(1, 1), std::nullopt) << "partition 0 decides of scope 4";
-  EXPECT_EQ(book.Set(0, {{4, 1, 9, sixteen}}, Factors{0.5}), Known({0, 1})) << "applied, with other norms of partition 1";
+  EXPECT_EQ(book.Set(0, {{4, 1, 9, sixteen}}, Factors{0.5}), Known({0, 1}))
+      << "applied, with other norms of partition 1";
   EXPECT_EQ(book.FactorsFor(1, 1), (Factors{0.5, 0.2}));
   EXPECT_EQ(book.Set(1, {{4, 8, 9, nine}, {5, 6, 16, sixteen}}, Factors{0.5, 0.25}), Known({0, 1, 2}));
   EXPECT_EQ(book.FactorsFor(2, 1), Factors{0.25});
@@ -218,8 +222,10 @@ TEST(ClipNorm, BadBytes) {
   EXPECT_EQ(DecodeNorms("").status().message(), "scalars: 0 bytes are no records of norms");
   EXPECT_EQ(DecodeNorms(std::string(105, 'x')).status().message(), "scalars: 105 bytes are no records of norms");
   EXPECT_EQ(DecodeFactors("1234567", 1).status().message(), "scalars: 7 bytes, expected 1 factors of 8");
-  EXPECT_EQ(DecodeFactors(EncodeFactors(std::vector<double>{1.5}), 1).status().message(), "scalars: factor 1.5 is outside [0, 1]");
-  EXPECT_EQ(DecodeFactors(EncodeFactors(std::vector<double>{-1}), 1).status().message(), "scalars: factor -1 is outside [0, 1]");
+  EXPECT_EQ(DecodeFactors(EncodeFactors(std::vector<double>{1.5}), 1).status().message(),
+            "scalars: factor 1.5 is outside [0, 1]");
+  EXPECT_EQ(DecodeFactors(EncodeFactors(std::vector<double>{-1}), 1).status().message(),
+            "scalars: factor -1 is outside [0, 1]");
   EXPECT_TRUE(std::isnan(DecodeFactors(EncodeFactors(std::vector<double>{NAN}), 1).value()[0]));
 }
 

@@ -33,9 +33,12 @@ TEST(DataCheck, WhatKerasAllowsIsAllowed) {
     const auto job = CheckJob(Job(Step(step)));
     EXPECT_TRUE(job.ok()) << step << ": " << job.status();
   }
-  for (const char* size : {"image_height: 12 image_width: 9", "image_height: 6 image_width: 6", "image_height: 8 image_width: 8"}) {
-    const auto job = CheckJob(Job(std::string("data { augmentation { random_flip {} } augmentation { random_crop { height: 6 width: 6 } } "
-                                              "augmentation { random_crop { height: 8 width: 8 } } ") + size + " }"));
+  for (const char* size :
+       {"image_height: 12 image_width: 9", "image_height: 6 image_width: 6", "image_height: 8 image_width: 8"}) {
+    const auto job = CheckJob(
+        Job(std::string("data { augmentation { random_flip {} } augmentation { random_crop { height: 6 width: 6 } } "
+                        "augmentation { random_crop { height: 8 width: 8 } } ") +
+            size + " }"));
     EXPECT_TRUE(job.ok()) << size << ": " << job.status();
   }
   EXPECT_EQ(CheckJob(Job("")).value().spec.data().prefetch(), 2);
@@ -92,7 +95,8 @@ TEST(DataCheck, EachWrongFieldIsNamed) {
       {"data { image_height: 12 image_width: 12 augmentation { random_crop { height: 13 width: 8 } } }",
        aug + "random_crop.height: 13 is more than the 12 pixels of the picture; use a smaller part, or padding"},
       {"data { image_height: 12 image_width: 12 augmentation { random_flip {} } }",
-       "data.image_height: pictures are resized to 12 x 12, but the model's input is [8,8,3]; make them equal, or leave image_height and "
+       "data.image_height: pictures are resized to 12 x 12, but the model's input is [8,8,3]; make them equal, or "
+       "leave image_height and "
        "image_width away"},
       {Step("random_brightness { factor: 2 }"), aug + "random_brightness.factor: 2 is outside [-1, 1]; use 0.2, say"},
       {Step("random_contrast { factor: [-0.1, 0.5] }"),

@@ -85,18 +85,23 @@ TEST(FaultCheck, EachWrongFieldIsNamed) {
       {"backup_replicas: 1 strategy: PARAMETER_SERVER",
        "backup_replicas: only for synchronous jobs, where slow replicas delay a step; leave it away"},
       {"backup_replicas: 1 strategy: MIRRORED",
-       "backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it away, or "
+       "backup_replicas: strategy MIRRORED computes all replicas on one worker, so that none is late; leave it away, "
+       "or "
        "use MULTI_WORKER_MIRRORED"},
       {"checkpoints {}", "checkpoints.dir: missing; give a directory that all workers share"},
       {"checkpoints { dir: '" + std::string(4097, 'x') + "' }",
        "checkpoints.dir: longer than 4096 bytes; use a shorter one"},
-      {"checkpoints { dir: '/c' every_steps: -1 }", "checkpoints.every_steps: -1 is not allowed; leave it out for no such rule, or give at least 1"},
-      {"checkpoints { dir: '/c' every_epochs: -1 }", "checkpoints.every_epochs: -1 is not allowed; leave it out for 1 where no other rule is set, or give at least 1"},
+      {"checkpoints { dir: '/c' every_steps: -1 }",
+       "checkpoints.every_steps: -1 is not allowed; leave it out for no such rule, or give at least 1"},
+      {"checkpoints { dir: '/c' every_epochs: -1 }",
+       "checkpoints.every_epochs: -1 is not allowed; leave it out for 1 where no other rule is set, or give at least "
+       "1"},
       {"checkpoints { dir: '/c' every_minutes: nan }",
        "checkpoints.every_minutes: nan is not allowed; leave it out for no such rule, or give a number such as 10"},
       {"checkpoints { dir: '/c' every_minutes: -2 }",
        "checkpoints.every_minutes: -2 is not allowed; leave it out for no such rule, or give a number such as 10"},
-      {"checkpoints { dir: '/c' keep_max: -1 }", "checkpoints.keep_max: -1 is not allowed; leave it out for 3, or give at least 1"},
+      {"checkpoints { dir: '/c' keep_max: -1 }",
+       "checkpoints.keep_max: -1 is not allowed; leave it out for 3, or give at least 1"},
       {"checkpoints { dir: '/c' save_best: 'val_top_5_accuracy' }",
        "checkpoints.save_best: \"val_top_5_accuracy\" is no figure of this job; use one of loss, accuracy, with val_ "
        "before it for the validation split"},

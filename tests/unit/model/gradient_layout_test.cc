@@ -1,5 +1,5 @@
-// Goal: the shift of FLOAT16 gradients is that of the examples of one sum, whatever the strategy; averages lie where the model has them, and nothing is asked
-// of them where it is asked whether a gradient is finite.
+// Goal: the shift of FLOAT16 gradients is that of the examples of one sum, whatever the strategy; averages lie where
+// the model has them, and nothing is asked of them where it is asked whether a gradient is finite.
 #include "common/model/gradient_layout.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ int ShiftOf(v1::JobSpec spec) {
 TEST(GradientLayout, ShiftOfTheExamplesOfASum) {
   v1::JobSpec spec;
   spec.set_replicas(4);
-  for (const auto& [batch, shift] : std::vector<std::pair<int, int>>{{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {1800, 11}, {2048, 11}, {2049, 12}}) {
+  for (const auto& [batch, shift] :
+       std::vector<std::pair<int, int>>{{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {1800, 11}, {2048, 11}, {2049, 12}}) {
     spec.set_batch_size(batch);
     EXPECT_EQ(ShiftOf(spec), shift) << batch;
   }

@@ -66,7 +66,8 @@ TEST(GraphErrors, Structure) {
       {kImage + "layers { dense { units: 1 bias_regularizer { l1: nan } } }",
        "layer \"dense\": bias_regularizer.l1 nan is not a number from 0; use one such as 0.0001"},
       {kImage + "layers { batch_normalization { gamma_regularizer { } } }",
-       "layer \"batch_normalization\": gamma_regularizer: neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it away"},
+       "layer \"batch_normalization\": gamma_regularizer: neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, "
+       "or leave it away"},
   });
 }
 
@@ -139,7 +140,8 @@ TEST(GraphErrors, InitializersAndTheirArguments) {
       {dense("kind: TRUNCATED_NORMAL stddev: -1"), of + "stddev -1 is negative"},
       {dense("kind: RANDOM_NORMAL stddev: inf"), of + "stddev is not finite"},
       {dense("kind: TRUNCATED_NORMAL mean: nan"), of + "mean is not finite"},
-      {dense("kind: RANDOM_NORMAL scale: 1"), of + "scale is only for kind VARIANCE_SCALING; set that kind or leave the scale away"},
+      {dense("kind: RANDOM_NORMAL scale: 1"),
+       of + "scale is only for kind VARIANCE_SCALING; set that kind or leave the scale away"},
       {dense("kind: GLOROT_NORMAL mode: FAN_IN"), of + "mode is only for kind VARIANCE_SCALING"},
       {dense("distribution: DISTRIBUTION_UNIFORM"), of + "distribution is only for kind VARIANCE_SCALING"},
       {dense("kind: VARIANCE_SCALING scale: 0"), of + "scale 0 is not positive; use a number such as 2"},
@@ -154,8 +156,10 @@ TEST(GraphErrors, InitializersAndTheirArguments) {
   initializer->set_distribution(static_cast<v1::Initializer::Distribution>(9));
   ExpectRefused(model, of + "distribution 9 is not known; use DISTRIBUTION_UNIFORM, say");
   // Where the default of the field is that kind, its arguments may stand alone.
-  EXPECT_TRUE(Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { embedding { input_dim: 3 output_dim: 2 "
-                                               "embeddings_initializer { minval: -1 maxval: 1 } } } layers { flatten {} }")).ok());
+  EXPECT_TRUE(
+      Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { embedding { input_dim: 3 output_dim: 2 "
+                                       "embeddings_initializer { minval: -1 maxval: 1 } } } layers { flatten {} }"))
+          .ok());
 }
 
 TEST(GraphErrors, Joins) {
@@ -179,7 +183,8 @@ TEST(GraphErrors, Calls) {
   };
   ExpectRefused({
       {kImage + "layers { training: true dropout { rate: 0.5 } }",
-       "layer \"dropout\": training: true would compute as in training when it is evaluated, too; leave it away, or set false"},
+       "layer \"dropout\": training: true would compute as in training when it is evaluated, too; leave it away, or "
+       "set false"},
       {attention("'query=q', 'key=q'"), "layer \"a\": inputs: no value; name a layer for it"},
       {attention("'q', 'query=q'"), "layer \"a\": inputs: query is given twice; give it once"},
       {attention("'query=q', 'q'"), "layer \"a\": inputs: \"q\" stands behind one that has a name; name it too"},

@@ -219,7 +219,10 @@ TEST(Graph, WhatIsNotTrainableIsFrozenWithItsMovingAverages) {
     layers { dense { units: 7 } })");
   for (const Variable& v : graph.variables()) {
     const bool moving = v.name.starts_with("batch_normalization_1/moving");
-    EXPECT_EQ(v.kind, v.node < 3 ? VariableKind::kFrozen : moving ? VariableKind::kMovingAverage : VariableKind::kTrainable) << v.name;
+    EXPECT_EQ(v.kind, v.node < 3 ? VariableKind::kFrozen
+                      : moving   ? VariableKind::kMovingAverage
+                                 : VariableKind::kTrainable)
+        << v.name;
   }
   EXPECT_FALSE(graph.nodes()[2].trainable);
   EXPECT_TRUE(graph.nodes()[3].trainable);
@@ -243,10 +246,13 @@ TEST(Graph, WhatIsComputedAsInInferenceIsTrainedButForItsMovingAverages) {
 
 // As Keras' call takes them.
 TEST(Graph, AttentionTakesItsInputsByPlaceOrByName) {
-  for (const char* inputs : {"'q', 'v', 'k'", "'q', 'v', 'key=k'", "'q', 'key=k', 'value=v'", "'key=k', 'query=q', 'value=v'"}) {
-    const Graph graph = BuildText(absl::StrCat(
-        "layers { name: 'q' input { shape: [3, 4] } } layers { name: 'v' dense { units: 5 } } layers { name: 'k' inputs: 'q' dense "
-        "{ units: 6 } } layers { inputs: [", inputs, "] multi_head_attention { num_heads: 1 key_dim: 2 } }"));
+  for (const char* inputs :
+       {"'q', 'v', 'k'", "'q', 'v', 'key=k'", "'q', 'key=k', 'value=v'", "'key=k', 'query=q', 'value=v'"}) {
+    const Graph graph =
+        BuildText(absl::StrCat("layers { name: 'q' input { shape: [3, 4] } } layers { name: 'v' dense { units: 5 } } "
+                               "layers { name: 'k' inputs: 'q' dense "
+                               "{ units: 6 } } layers { inputs: [",
+                               inputs, "] multi_head_attention { num_heads: 1 key_dim: 2 } }"));
     EXPECT_EQ(graph.output().inputs, (std::vector<int>{0, 1, 2})) << inputs;
   }
 }

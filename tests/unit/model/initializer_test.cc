@@ -66,7 +66,8 @@ TEST(Initializer, LawsOfKeras) {
       {"kind: VARIANCE_SCALING scale: 0.1 mode: FAN_OUT", std::sqrt(0.1 / kOut), cut * std::sqrt(0.1 / kOut)},
       {"kind: VARIANCE_SCALING scale: 3 mode: FAN_AVG distribution: DISTRIBUTION_UNIFORM", std::sqrt(6 / (kIn + kOut)),
        std::sqrt(18 / (kIn + kOut))},
-      {"kind: VARIANCE_SCALING scale: 2 distribution: DISTRIBUTION_UNTRUNCATED_NORMAL", std::sqrt(2 / kIn), 6 * std::sqrt(2 / kIn)},
+      {"kind: VARIANCE_SCALING scale: 2 distribution: DISTRIBUTION_UNTRUNCATED_NORMAL", std::sqrt(2 / kIn),
+       6 * std::sqrt(2 / kIn)},
   };
   for (const Law& law : laws) {
     SCOPED_TRACE(law.text);
@@ -89,8 +90,10 @@ TEST(Initializer, LawsOfKeras) {
 // Keras' other names are VarianceScaling with arguments: the same numbers, too.
 TEST(Initializer, VarianceScalingIsWhatTheOthersAreMadeOf) {
   const auto values = [](const std::string& initializer) {
-    return All(BuildText("layers { input { shape: [6, 6, 3] } } layers { conv2d { filters: 5 kernel_size: [3, 2] kernel_initializer { " +
-                         initializer + " } } }"), 3);
+    return All(BuildText("layers { input { shape: [6, 6, 3] } } layers { conv2d { filters: 5 kernel_size: [3, 2] "
+                         "kernel_initializer { " +
+                         initializer + " } } }"),
+               3);
   };
   const std::string scaling = "kind: VARIANCE_SCALING ", uniform = " distribution: DISTRIBUTION_UNIFORM";
   EXPECT_EQ(values(scaling + "mode: FAN_AVG" + uniform), values("kind: GLOROT_UNIFORM"));

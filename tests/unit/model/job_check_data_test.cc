@@ -48,11 +48,13 @@ TEST(JobCheckAgainstData, Shape) {
 // Examples of another size, of which a crop makes the model's input.
 TEST(JobCheckAgainstData, ExamplesAreCropped) {
   v1::JobSpec job = Job("[24, 24, 1]", "10", kSparse);
-  job.MergeFrom(FromText<v1::JobSpec>("data { augmentation { random_crop { height: 24 width: 24 } } image_width: 28 image_height: 28 }"));
+  job.MergeFrom(FromText<v1::JobSpec>(
+      "data { augmentation { random_crop { height: 24 width: 24 } } image_width: 28 image_height: 28 }"));
   EXPECT_TRUE(Check(job, kMnist).ok());
   job.mutable_data()->set_image_height(30);
-  ExpectRefused(job, kMnist,
-                "data.image_height: 30 x 28, but the examples of mnist are [28,28,1]; set image_height and image_width to that");
+  ExpectRefused(
+      job, kMnist,
+      "data.image_height: 30 x 28, but the examples of mnist are [28,28,1]; set image_height and image_width to that");
 }
 
 TEST(JobCheckAgainstData, PicturesAreResized) {
@@ -73,13 +75,15 @@ TEST(JobCheckAgainstData, Labels) {
       "loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs class numbers, but the labels of mnist are plain numbers; mend "
       "them, use MEAN_SQUARED_ERROR, or another data.label_column");
   ExpectRefused(
-      Job("[28, 28, 1]", "5", kSparse), numbers + " format: TFRECORD deciding_label: 'a.tfrecord: record 3 has label -1'",
+      Job("[28, 28, 1]", "5", kSparse),
+      numbers + " format: TFRECORD deciding_label: 'a.tfrecord: record 3 has label -1'",
       "loss.kind: SPARSE_CATEGORICAL_CROSSENTROPY needs class numbers, but the labels of mnist are plain numbers "
       "(a.tfrecord: record 3 has label -1); mend them, use MEAN_SQUARED_ERROR, or name another feature in "
       "data.tfrecord.label");
-  ExpectRefused(Job("[28, 28, 1]", "5", kSparse), std::string(kMnist) + " deciding_label: 'a.csv: line 3 has label 9'",
-                "layer \"dense\": 5 outputs, but mnist has 10 classes (a.csv: line 3 has label 9); set units: 10, or mend "
-                "the label");
+  ExpectRefused(
+      Job("[28, 28, 1]", "5", kSparse), std::string(kMnist) + " deciding_label: 'a.csv: line 3 has label 9'",
+      "layer \"dense\": 5 outputs, but mnist has 10 classes (a.csv: line 3 has label 9); set units: 10, or mend "
+      "the label");
   ExpectRefused(Job("[28, 28, 1]", "5", "loss { kind: MEAN_SQUARED_ERROR }"), numbers,
                 "layer \"dense\": 5 outputs, but mnist has one label an example, and MEAN_SQUARED_ERROR needs one for "
                 "each output; "
@@ -97,7 +101,8 @@ TEST(JobCheckAgainstData, Labels) {
 TEST(JobCheckAgainstData, Counts) {
   ExpectRefused(Job("[28, 28, 1]", "10", std::string(kSparse) + "batch_size: 101"), kMnist,
                 "batch_size: 101 is more than the 100 training examples of mnist; use a smaller one");
-  EXPECT_TRUE(Check(Job("[28, 28, 1]", "10", std::string(kSparse) + "steps_per_epoch: 5"), kMnist).ok()) << "repeats the data";
+  EXPECT_TRUE(Check(Job("[28, 28, 1]", "10", std::string(kSparse) + "steps_per_epoch: 5"), kMnist).ok())
+      << "repeats the data";
   ExpectRefused(
       Job("[28, 28, 1]", "10", kSparse), "path: 'mnist' test_examples: 10 example_shape: [28, 28, 1] classes: 10",
       "data.path: mnist has no training examples; check the path, and lower data.validation_split and data.test_split");

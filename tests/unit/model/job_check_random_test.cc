@@ -46,21 +46,11 @@ void MutateMessage(Dice* dice, v1::JobSpec* spec) {
   auto* layers = spec->mutable_model()->mutable_layers();
   const int a = static_cast<int>(dice->Roll(layers->size())), b = static_cast<int>(dice->Roll(layers->size()));
   switch (dice->Roll(6)) {
-    case 0:
-      layers->SwapElements(a, b);
-      break;
-    case 1:
-      layers->DeleteSubrange(a, layers->size() > 1 ? 1 : 0);
-      break;
-    case 2:
-      *layers->Add() = v1::Layer(layers->Get(a));
-      break;
-    case 3:
-      layers->Mutable(a)->add_inputs(layers->Get(b).name().empty() ? "dense" : layers->Get(b).name());
-      break;
-    case 4:
-      layers->Mutable(a)->clear_inputs();
-      break;
+    case 0: layers->SwapElements(a, b); break;
+    case 1: layers->DeleteSubrange(a, layers->size() > 1 ? 1 : 0); break;
+    case 2: *layers->Add() = v1::Layer(layers->Get(a)); break;
+    case 3: layers->Mutable(a)->add_inputs(layers->Get(b).name().empty() ? "dense" : layers->Get(b).name()); break;
+    case 4: layers->Mutable(a)->clear_inputs(); break;
     default: {
       const int32_t number = static_cast<int32_t>(dice->Roll(7) == 0 ? 2147483647 : dice->Roll(9)) - 2;
       v1::Layer* layer = layers->Mutable(a);

@@ -133,7 +133,8 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"replicas: 1025 batch_size: 4096", "replicas: 1025 is above the limit of 1024; use fewer"},
       {"replicas: 8 batch_size: 4",
        "batch_size: 4 is less than the 8 replicas that share each batch; use a larger batch_size or fewer replicas"},
-      {"steps_per_epoch: -1", "steps_per_epoch: -1 is not allowed; leave it out for all batches of the data, or give at least 1"},
+      {"steps_per_epoch: -1",
+       "steps_per_epoch: -1 is not allowed; leave it out for all batches of the data, or give at least 1"},
       {"validation_freq: -1", "validation_freq: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"partition_bytes: 100",
        "partition_bytes: 100 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it away"},
@@ -141,8 +142,7 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
        "partition_bytes: -64 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it away"},
       {"partition_bytes: 134217728",
        "partition_bytes: 134217728 is not a multiple of 64 within 64 .. 67108864; use 4194304 or leave it away"},
-      {"threads_per_replica: -1",
-       "threads_per_replica: -1 is not allowed; leave it out for 1, or give at least 1"},
+      {"threads_per_replica: -1", "threads_per_replica: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"min_workers: -1", "min_workers: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"max_workers: -1", "max_workers: -1 is negative; use 1 or more, or 0 for no limit"},
       {"min_workers: 3 max_workers: 2", "max_workers: 2 is less than min_workers 3; raise it or lower min_workers"},
@@ -170,7 +170,8 @@ TEST(JobCheck, EachWrongFieldIsNamed) {
       {"metrics { kind: ACCURACY k: 3 }", "metrics[0].k: only for TOP_K_ACCURACY; leave it away"},
       {"metrics { kind: ACCURACY } metrics { kind: TOP_K_ACCURACY }",
        "metrics[1].k: 5 is more than the model's 3 outputs; use a smaller k"},
-      {"metrics { kind: TOP_K_ACCURACY k: -1 }", "metrics[0].k: -1 is not allowed; leave it out for 5, or give at least 1"},
+      {"metrics { kind: TOP_K_ACCURACY k: -1 }",
+       "metrics[0].k: -1 is not allowed; leave it out for 5, or give at least 1"},
       {"model { layers { dropout { rate: 2 } } }",
        "layer \"dropout\": rate 2 is outside [0, 1); use a number such as 0.5"},
       {"model { layers { dense { units: 1 activation: SIGMOID } } }",
@@ -201,7 +202,9 @@ TEST(JobCheck, WhatIsMissing) {
   ExpectRefused(spec, "model.layers: no layer has anything to train; add a dense or conv2d layer");
   spec = FromText<v1::JobSpec>(kGood);
   for (v1::Layer& layer : *spec.mutable_model()->mutable_layers()) layer.set_trainable(false);
-  ExpectRefused(spec, "model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the last");
+  ExpectRefused(
+      spec,
+      "model.layers: nothing is trained; leave `trainable: false` away at one layer with variables, such as the last");
   spec = FromText<v1::JobSpec>(kGood);
   spec.mutable_model()->mutable_layers(0)->mutable_input()->add_shape(2);
   ExpectRefused(spec,
@@ -219,8 +222,8 @@ TEST(JobCheck, UnknownEnumNumbers) {
                 "BINARY_CROSSENTROPY or MEAN_SQUARED_ERROR");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_strategy(static_cast<v1::Strategy>(50));
-  ExpectRefused(
-      spec, "strategy: 50 is not known; use MIRRORED, MULTI_WORKER_MIRRORED, CENTRAL_STORAGE or PARAMETER_SERVER");
+  ExpectRefused(spec,
+                "strategy: 50 is not known; use MIRRORED, MULTI_WORKER_MIRRORED, CENTRAL_STORAGE or PARAMETER_SERVER");
   spec = FromText<v1::JobSpec>(kGood);
   spec.set_durability(static_cast<v1::Durability>(50));
   ExpectRefused(spec, "durability: 50 is not known; use LOGGED, SNAPSHOT, REPLICATED or LOGGED_AND_REPLICATED");

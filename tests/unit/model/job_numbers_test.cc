@@ -1,6 +1,6 @@
-// Goal: no number of a job is taken for another one. For every numeric field that a job can hold (found by reflection, so a new one too): 0, -1 and
-// values far out of range, given explicitly, are either taken as they are or refused by the field's name. Where 0 or -1 is taken, the tables below
-// say so, and the field's comment says what it means.
+// Goal: no number of a job is taken for another one. For every numeric field that a job can hold (found by reflection,
+// so a new one too): 0, -1 and values far out of range, given explicitly, are either taken as they are or refused by
+// the field's name. Where 0 or -1 is taken, the tables below say so, and the field's comment says what it means.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/reflection.h>
@@ -28,31 +28,111 @@ using google::protobuf::TextFormat;
 using ::testing::HasSubstr;
 
 // 0 is a value of its own, or stands for what the comment of the field says.
-const std::set<std::string> kZeroIsTaken = {
-    "JobSpec.staleness_bound", "JobSpec.seed", "JobSpec.validation_freq_steps", "JobSpec.backups", "JobSpec.max_workers", "JobSpec.priority",
-    "JobSpec.backup_replicas", "ClassWeight.class_id", "ClassWeight.weight", "Data.validation_split", "Data.test_split", "Data.split_seed",
-    "Data.image_height", "Data.image_width", "Data.prefetch", "TfRecord.label_offset", "RandomRotation.factor", "RandomRotation.fill_value",
-    "RandomZoom.height_factor", "RandomZoom.width_factor", "RandomZoom.fill_value", "RandomTranslation.height_factor",
-    "RandomTranslation.width_factor", "RandomTranslation.fill_value", "RandomCrop.padding", "RandomBrightness.factor", "RandomContrast.factor",
-    "Cutout.fill_value", "Loss.label_smoothing", "Optimizer.learning_rate", "Optimizer.weight_decay", "Ema.momentum", "Ema.overwrite_frequency",
-    "Sgd.momentum", "Adagrad.initial_accumulator_value", "Adagrad.epsilon", "RmsProp.rho", "RmsProp.momentum", "RmsProp.epsilon", "Adam.beta_1",
-    "Adam.beta_2", "Adam.epsilon", "AdamW.beta_1", "AdamW.beta_2", "AdamW.epsilon", "AdamW.weight_decay", "PiecewiseConstantDecay.boundaries",
-    "PiecewiseConstantDecay.values", "PolynomialDecay.end_learning_rate", "CosineDecay.alpha", "CosineDecay.warmup_steps",
-    "CosineDecay.warmup_target", "CosineDecayRestarts.alpha", "Initializer.value", "Initializer.minval", "Initializer.maxval", "Initializer.mean",
-    "Initializer.stddev", "Regularizer.l1", "Regularizer.l2", "Rescaling.offset", "BatchNormalization.momentum", "ActivationLayer.negative_slope",
-    "ActivationLayer.alpha", "Dropout.rate", "ZeroPadding2D.padding", "SpatialDropout2D.rate", "MultiHeadAttention.dropout",
-    "ModelCheckpoint.initial_value_threshold", "EarlyStopping.min_delta", "EarlyStopping.patience", "EarlyStopping.baseline",
-    "EarlyStopping.start_from_epoch", "ReduceLrOnPlateau.patience", "ReduceLrOnPlateau.min_delta", "ReduceLrOnPlateau.cooldown",
-    "ReduceLrOnPlateau.min_lr", "TensorBoard.histogram_freq"};
+const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
+                                            "JobSpec.seed",
+                                            "JobSpec.validation_freq_steps",
+                                            "JobSpec.backups",
+                                            "JobSpec.max_workers",
+                                            "JobSpec.priority",
+                                            "JobSpec.backup_replicas",
+                                            "ClassWeight.class_id",
+                                            "ClassWeight.weight",
+                                            "Data.validation_split",
+                                            "Data.test_split",
+                                            "Data.split_seed",
+                                            "Data.image_height",
+                                            "Data.image_width",
+                                            "Data.prefetch",
+                                            "TfRecord.label_offset",
+                                            "RandomRotation.factor",
+                                            "RandomRotation.fill_value",
+                                            "RandomZoom.height_factor",
+                                            "RandomZoom.width_factor",
+                                            "RandomZoom.fill_value",
+                                            "RandomTranslation.height_factor",
+                                            "RandomTranslation.width_factor",
+                                            "RandomTranslation.fill_value",
+                                            "RandomCrop.padding",
+                                            "RandomBrightness.factor",
+                                            "RandomContrast.factor",
+                                            "Cutout.fill_value",
+                                            "Loss.label_smoothing",
+                                            "Optimizer.learning_rate",
+                                            "Optimizer.weight_decay",
+                                            "Ema.momentum",
+                                            "Ema.overwrite_frequency",
+                                            "Sgd.momentum",
+                                            "Adagrad.initial_accumulator_value",
+                                            "Adagrad.epsilon",
+                                            "RmsProp.rho",
+                                            "RmsProp.momentum",
+                                            "RmsProp.epsilon",
+                                            "Adam.beta_1",
+                                            "Adam.beta_2",
+                                            "Adam.epsilon",
+                                            "AdamW.beta_1",
+                                            "AdamW.beta_2",
+                                            "AdamW.epsilon",
+                                            "AdamW.weight_decay",
+                                            "PiecewiseConstantDecay.boundaries",
+                                            "PiecewiseConstantDecay.values",
+                                            "PolynomialDecay.end_learning_rate",
+                                            "CosineDecay.alpha",
+                                            "CosineDecay.warmup_steps",
+                                            "CosineDecay.warmup_target",
+                                            "CosineDecayRestarts.alpha",
+                                            "Initializer.value",
+                                            "Initializer.minval",
+                                            "Initializer.maxval",
+                                            "Initializer.mean",
+                                            "Initializer.stddev",
+                                            "Regularizer.l1",
+                                            "Regularizer.l2",
+                                            "Rescaling.offset",
+                                            "BatchNormalization.momentum",
+                                            "ActivationLayer.negative_slope",
+                                            "ActivationLayer.alpha",
+                                            "Dropout.rate",
+                                            "ZeroPadding2D.padding",
+                                            "SpatialDropout2D.rate",
+                                            "MultiHeadAttention.dropout",
+                                            "ModelCheckpoint.initial_value_threshold",
+                                            "EarlyStopping.min_delta",
+                                            "EarlyStopping.patience",
+                                            "EarlyStopping.baseline",
+                                            "EarlyStopping.start_from_epoch",
+                                            "ReduceLrOnPlateau.patience",
+                                            "ReduceLrOnPlateau.min_delta",
+                                            "ReduceLrOnPlateau.cooldown",
+                                            "ReduceLrOnPlateau.min_lr",
+                                            "TensorBoard.histogram_freq"};
 
-const std::set<std::string> kNegativeIsTaken = {
-    "JobSpec.priority", "TfRecord.label_offset", "RandomRotation.factor", "RandomRotation.fill_value", "RandomZoom.height_factor",
-    "RandomZoom.width_factor", "RandomZoom.fill_value", "RandomTranslation.height_factor", "RandomTranslation.width_factor",
-    "RandomTranslation.fill_value", "RandomBrightness.factor", "Cutout.fill_value", "Initializer.value", "Initializer.minval",
-    "Initializer.mean", "Rescaling.scale", "Rescaling.offset", "ActivationLayer.negative_slope", "ActivationLayer.alpha",
-    "GroupNormalization.groups", "Reshape.target_shape", "ModelCheckpoint.initial_value_threshold", "EarlyStopping.baseline"};
+const std::set<std::string> kNegativeIsTaken = {"JobSpec.priority",
+                                                "TfRecord.label_offset",
+                                                "RandomRotation.factor",
+                                                "RandomRotation.fill_value",
+                                                "RandomZoom.height_factor",
+                                                "RandomZoom.width_factor",
+                                                "RandomZoom.fill_value",
+                                                "RandomTranslation.height_factor",
+                                                "RandomTranslation.width_factor",
+                                                "RandomTranslation.fill_value",
+                                                "RandomBrightness.factor",
+                                                "Cutout.fill_value",
+                                                "Initializer.value",
+                                                "Initializer.minval",
+                                                "Initializer.mean",
+                                                "Rescaling.scale",
+                                                "Rescaling.offset",
+                                                "ActivationLayer.negative_slope",
+                                                "ActivationLayer.alpha",
+                                                "GroupNormalization.groups",
+                                                "Reshape.target_shape",
+                                                "ModelCheckpoint.initial_value_threshold",
+                                                "EarlyStopping.baseline"};
 
-const std::set<std::string> kNegativeStandsForAnother = {"GroupNormalization.groups", "Reshape.target_shape"};  // as in Keras
+const std::set<std::string> kNegativeStandsForAnother = {"GroupNormalization.groups",
+                                                         "Reshape.target_shape"};  // as in Keras
 
 const std::set<std::string> kInfinityIsTaken = {"ModelCheckpoint.initial_value_threshold"};
 
@@ -150,7 +230,8 @@ using Path = std::vector<Step>;
 Message* At(Message* message, const Path& path) {
   for (const Step& step : path) {
     const Reflection* reflection = message->GetReflection();
-    message = step.index < 0 ? reflection->MutableMessage(message, step.field) : reflection->MutableRepeatedMessage(message, step.field, step.index);
+    message = step.index < 0 ? reflection->MutableMessage(message, step.field)
+                             : reflection->MutableRepeatedMessage(message, step.field, step.index);
   }
   return message;
 }
@@ -162,10 +243,8 @@ bool IsNumber(const FieldDescriptor* field) {
     case FieldDescriptor::CPPTYPE_UINT32:
     case FieldDescriptor::CPPTYPE_UINT64:
     case FieldDescriptor::CPPTYPE_FLOAT:
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return true;
-    default:
-      return false;
+    case FieldDescriptor::CPPTYPE_DOUBLE: return true;
+    default: return false;
   }
 }
 
@@ -207,8 +286,7 @@ bool PutNumber(Message* m, const FieldDescriptor* field, size_t which) {
       return PutAs<uint64_t, &R::SetUInt64, &R::SetRepeatedUInt64, &R::AddUInt64>(m, field, which);
     case FieldDescriptor::CPPTYPE_FLOAT:
       return PutAs<float, &R::SetFloat, &R::SetRepeatedFloat, &R::AddFloat>(m, field, which);
-    default:
-      return PutAs<double, &R::SetDouble, &R::SetRepeatedDouble, &R::AddDouble>(m, field, which);
+    default: return PutAs<double, &R::SetDouble, &R::SetRepeatedDouble, &R::AddDouble>(m, field, which);
   }
 }
 
@@ -218,7 +296,9 @@ std::string NumberText(const Message& message, const FieldDescriptor* field) {
   return text;
 }
 
-std::string NameOf(const FieldDescriptor* field) { return absl::StrCat(field->containing_type()->name(), ".", field->name()); }
+std::string NameOf(const FieldDescriptor* field) {
+  return absl::StrCat(field->containing_type()->name(), ".", field->name());
+}
 
 // What became of the message at `path`: a layer is resolved in the graph, all else in the spec.
 Message* Resolved(CheckedJob* job, v1::Layer* layer, const Path& path) {
@@ -238,15 +318,17 @@ void TryNumber(const v1::JobSpec& good, const Path& path, const FieldDescriptor*
     const std::string error(checked.status().message());
     // Of a layer that becomes too large what is too large is named.
     const bool too_large = which == 2 && !path.empty() && path[0].field->name() == "model";
-    const bool named = absl::StrContains(error, field->name()) ||
-                       (too_large && (absl::StrContains(error, "layer \"") || absl::StartsWith(error, "partition_bytes: ")));
+    const bool named =
+        absl::StrContains(error, field->name()) ||
+        (too_large && (absl::StrContains(error, "layer \"") || absl::StartsWith(error, "partition_bytes: ")));
     EXPECT_TRUE(named) << error;
     return;
   }
   v1::Layer layer;
   const bool stands_for_another = which == 1 && kNegativeStandsForAnother.contains(NameOf(field));
   if (!stands_for_another) {
-    EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field)) << "it is taken for another number";
+    EXPECT_EQ(NumberText(*Resolved(&*checked, &layer, path), field), NumberText(*message, field))
+        << "it is taken for another number";
   }
   const bool known = which == 0   ? kZeroIsTaken.contains(NameOf(field))
                      : which == 1 ? kNegativeIsTaken.contains(NameOf(field))
@@ -265,10 +347,14 @@ void TryAll(const v1::JobSpec& good, const Message& message, Path path, std::set
       for (size_t which = 0; which < std::size(kValues); ++which) TryNumber(good, path, field, which);
     }
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    const int count = field->is_repeated() ? reflection->FieldSize(message, field) : reflection->HasField(message, field);
+    const int count =
+        field->is_repeated() ? reflection->FieldSize(message, field) : reflection->HasField(message, field);
     for (int k = 0; k < count; ++k) {
       path.push_back({field, field->is_repeated() ? k : -1});
-      TryAll(good, field->is_repeated() ? reflection->GetRepeatedMessage(message, field, k) : reflection->GetMessage(message, field), path, seen);
+      TryAll(good,
+             field->is_repeated() ? reflection->GetRepeatedMessage(message, field, k)
+                                  : reflection->GetMessage(message, field),
+             path, seen);
       path.pop_back();
     }
   }
@@ -301,7 +387,8 @@ TEST(JobNumbers, OfAReadyMadeModel) {
     v1::ReadyMade model;
     model.set_name("resnet18");
     model.set_classes(classes);
-    EXPECT_THAT(std::string(MakeReadyMade(model).status().message()), HasSubstr(absl::StrCat("classes: ", classes, " is outside")));
+    EXPECT_THAT(std::string(MakeReadyMade(model).status().message()),
+                HasSubstr(absl::StrCat("classes: ", classes, " is outside")));
   }
 }
 

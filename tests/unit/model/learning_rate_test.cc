@@ -1,5 +1,5 @@
-// Goal: each schedule's learning rate at each step is that of the formula in Keras' documentation. The expected numbers were computed in
-// Python's floats from the formulas beside them, the restarts by walking from period to period.
+// Goal: each schedule's learning rate at each step is that of the formula in Keras' documentation. The expected numbers
+// were computed in Python's floats from the formulas beside them, the restarts by walking from period to period.
 #include "common/model/learning_rate.h"
 
 #include <gtest/gtest.h>
@@ -53,8 +53,17 @@ const std::vector<Case>& Cases() {
       {"learning_rate: 0.1 schedule { cosine_decay { decay_steps: 1000 alpha: 0.1 } }",
        {{0, 0.1f}, {1, 0.099999778f}, {250, 0.0868198052f}, {500, 0.055f}, {999, 0.0100002224f}, {5000, 0.01f}}},
       // 0.4 * step / 10 before step 10; then as above from 0.4, ten steps later
-      {"learning_rate: 0 schedule { cosine_decay { decay_steps: 1000 alpha: 0.1 warmup_steps: 10 warmup_target: 0.4 } }",
-       {{0, 0}, {1, 0.04f}, {5, 0.2f}, {9, 0.36f}, {10, 0.4f}, {11, 0.399999112f}, {510, 0.22f}, {1010, 0.04f}, {9999, 0.04f}}},
+      {"learning_rate: 0 schedule { cosine_decay { decay_steps: 1000 alpha: 0.1 warmup_steps: 10 warmup_target: 0.4 } "
+       "}",
+       {{0, 0},
+        {1, 0.04f},
+        {5, 0.2f},
+        {9, 0.36f},
+        {10, 0.4f},
+        {11, 0.399999112f},
+        {510, 0.22f},
+        {1010, 0.04f},
+        {9999, 0.04f}}},
       // 0.02 + (0.1 - 0.02) * step / 4
       {"learning_rate: 0.02 schedule { cosine_decay { decay_steps: 8 warmup_steps: 4 warmup_target: 0.1 } }",
        {{0, 0.02f}, {1, 0.04f}, {3, 0.08f}, {4, 0.1f}, {8, 0.05f}, {12, 0}}},
@@ -102,8 +111,8 @@ TEST(LearningRate, AsKerasFormulasSay) {
 TEST(LearningRate, RestartsAtTheFirstStepOfEachPeriod) {
   for (const float t_mul : {1.0f, 1.1f, 1.5f, 2.0f, 3.0f}) {
     v1::JobSpec spec;
-    *spec.mutable_optimizer() =
-        FromText<v1::Optimizer>("sgd {} learning_rate: 1 schedule { cosine_decay_restarts { first_decay_steps: 1000 } }");
+    *spec.mutable_optimizer() = FromText<v1::Optimizer>(
+        "sgd {} learning_rate: 1 schedule { cosine_decay_restarts { first_decay_steps: 1000 } }");
     spec.mutable_optimizer()->mutable_schedule()->mutable_cosine_decay_restarts()->set_t_mul(t_mul);
     ASSERT_TRUE(ResolveSchedule(spec.mutable_optimizer()).ok());
     double begin = 0, length = 1000;

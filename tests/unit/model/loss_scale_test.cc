@@ -1,4 +1,5 @@
-// Goal: the rule of the loss scale, its bounds and its options; whether numbers are finite is told for every cut of the parameter space.
+// Goal: the rule of the loss scale, its bounds and its options; whether numbers are finite is told for every cut of the
+// parameter space.
 #include "common/model/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,8 @@ TEST(LossScale, ExactErrors) {
   const std::vector<std::pair<v1::JobSpec, std::string>> cases = {
       {Spec(3), "loss_scaling.initial_scale: 3 is no power of two from 1 to 16777216; use one such as 32768"},
       {Spec(0.5f), "loss_scaling.initial_scale: 0.5 is no power of two from 1 to 16777216; use one such as 32768"},
-      {Spec(1 << 25), "loss_scaling.initial_scale: 3.35544e+07 is no power of two from 1 to 16777216; use one such as 32768"},
+      {Spec(1 << 25),
+       "loss_scaling.initial_scale: 3.35544e+07 is no power of two from 1 to 16777216; use one such as 32768"},
       {Spec(NAN), "loss_scaling.initial_scale: nan is no power of two from 1 to 16777216; use one such as 32768"},
       {Spec(4, -1), "loss_scaling.dynamic_growth_steps: -1 is not allowed; leave it out for 2000, or give at least 1"},
       {[] {
@@ -44,7 +46,8 @@ TEST(LossScale, ExactErrors) {
          spec.set_backup_replicas(1);
          return spec;
        }(),
-       "backup_replicas: 1 with compute_dtype FLOAT16 is not supported: whether a step is left out must not depend on which gradients came "
+       "backup_replicas: 1 with compute_dtype FLOAT16 is not supported: whether a step is left out must not depend on "
+       "which gradients came "
        "first; use 0, BFLOAT16 or FLOAT32"},
       {[] {
          v1::JobSpec spec = Spec(4);
@@ -113,7 +116,8 @@ TEST(LossScale, FiniteIsASpanningNormLikeAnyOther) {
   const auto factors = [&] {
     NormBook book;
     std::vector<double> out;
-    for (uint32_t p = 0; p < 3; ++p) book.Set(p, {MeasureNorm(scope(p * 16, p * 16 + 16), absl::MakeSpan(numbers).subspan(p * 16, 16), 4)});
+    for (uint32_t p = 0; p < 3; ++p)
+      book.Set(p, {MeasureNorm(scope(p * 16, p * 16 + 16), absl::MakeSpan(numbers).subspan(p * 16, 16), 4)});
     for (uint32_t p = 0; p < 3; ++p) out.push_back(book.FactorsFor(p, 0).value().at(0));
     return out;
   };

@@ -1,5 +1,5 @@
-// Goal: each wrong field of an optimizer, its schedule, clipping, weight decay and moving average is refused by a sentence that names it and
-// says what to do; defaults are Keras'.
+// Goal: each wrong field of an optimizer, its schedule, clipping, weight decay and moving average is refused by a
+// sentence that names it and says what to do; defaults are Keras'.
 #include "common/model/optimizer_check.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,8 @@ TEST(OptimizerCheck, ExactErrors) {
       {"sgd {} schedule { cosine_decay { decay_steps: 10 alpha: 2 } }",
        p + "cosine_decay.alpha: 2 is outside [0, 1]; it is the part of the learning rate that is left in the end"},
       {"sgd {} schedule { cosine_decay { decay_steps: 10 warmup_steps: 5 } }",
-       p + "cosine_decay.warmup_target: missing, with warmup_steps: 5; name the learning rate that the warm-up leads to"},
+       p + "cosine_decay.warmup_target: missing, with warmup_steps: 5; name the learning rate that the warm-up leads "
+           "to"},
       {"sgd {} schedule { cosine_decay { decay_steps: 10 warmup_target: 0.5 } }",
        p + "cosine_decay.warmup_steps: missing, with warmup_target: 0.5; use a number of steps such as 100"},
       {"sgd {} schedule { cosine_decay { decay_steps: 10 warmup_steps: 3 warmup_target: -0.5 } }",
@@ -80,8 +81,7 @@ TEST(OptimizerCheck, ExactErrors) {
        "optimizer.learning_rate: 0 is not positive; use a number such as 0.01"},
       {"sgd {} weight_decay: -1", "optimizer.weight_decay: -1 is negative or not finite; use a number such as 0.004"},
       {"sgd {} weight_decay: nan", "optimizer.weight_decay: nan is negative or not finite; use a number such as 0.004"},
-      {"adamw {} weight_decay: 0.1",
-       "optimizer.weight_decay: adamw has its own; set optimizer.adamw.weight_decay"},
+      {"adamw {} weight_decay: 0.1", "optimizer.weight_decay: adamw has its own; set optimizer.adamw.weight_decay"},
       {"sgd {} exclude_from_weight_decay: 'bias'",
        "optimizer.exclude_from_weight_decay: there is no weight decay to exclude from; set optimizer.weight_decay"},
       {"sgd {} weight_decay: 0.1 exclude_from_weight_decay: ''",
@@ -93,9 +93,11 @@ TEST(OptimizerCheck, ExactErrors) {
       {"sgd {} clipnorm: inf", "optimizer.clipnorm: inf is not finite; use a number such as 1"},
       {"sgd {} global_clipnorm: -2", "optimizer.global_clipnorm: -2 is not positive; use a number such as 1"},
       {"sgd {} clipvalue: 1 global_clipnorm: 1",
-       "optimizer.clipvalue: at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others away"},
+       "optimizer.clipvalue: at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others "
+       "away"},
       {"sgd {} clipnorm: 1 global_clipnorm: 1",
-       "optimizer.clipnorm: at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others away"},
+       "optimizer.clipnorm: at most one of clipvalue, clipnorm and global_clipnorm can be given; leave the others "
+       "away"},
       {"sgd {} ema { momentum: 1 }", "optimizer.ema.momentum: 1 is outside [0, 1); use a number such as 0.99"},
       {"sgd {} ema { overwrite_frequency: -1 }",
        "optimizer.ema.overwrite_frequency: -1 is negative; use a number of steps such as 100, or 0 for the end alone"},
@@ -115,10 +117,13 @@ TEST(StepCheck, ExactErrors) {
        "accumulate_steps: 2000 batches of 1024 make steps of 2048000 examples, above the limit of 1048576; use fewer"},
       {"compute_dtype: FLOAT16 loss_scaling { initial_scale: 1000 }",
        "loss_scaling.initial_scale: 1000 is no power of two from 1 to 16777216; use one such as 32768"},
-      {"compute_dtype: FLOAT16 device: CPU", "device: CPU does not compute compute_dtype FLOAT16; use GPU, or BFLOAT16 or FLOAT32"},
-      {"loss_scaling {}", "loss_scaling: gradients of compute_dtype FLOAT32 need no scale; leave it out, or use compute_dtype FLOAT16"},
+      {"compute_dtype: FLOAT16 device: CPU",
+       "device: CPU does not compute compute_dtype FLOAT16; use GPU, or BFLOAT16 or FLOAT32"},
+      {"loss_scaling {}",
+       "loss_scaling: gradients of compute_dtype FLOAT32 need no scale; leave it out, or use compute_dtype FLOAT16"},
       {"optimizer { ema {} } callbacks { early_stopping {} }",
-       "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should become the "
+       "optimizer.ema: early_stopping ends the job at a step that is not known beforehand, at which the average should "
+       "become the "
        "weights; set ema.overwrite_frequency to the steps of an epoch, or leave one of the two away"},
   };
   for (const auto& [change, message] : cases) {
@@ -132,7 +137,8 @@ TEST(StepCheck, ExactErrors) {
 }
 
 TEST(StepCheck, AStepHasItsExamplesInTheData) {
-  v1::JobSpec spec = FromText<v1::JobSpec>(std::string(kJob) + "optimizer { sgd {} } batch_size: 32 accumulate_steps: 5");
+  v1::JobSpec spec =
+      FromText<v1::JobSpec>(std::string(kJob) + "optimizer { sgd {} } batch_size: 32 accumulate_steps: 5");
   v1::DataInfo data = FromText<v1::DataInfo>("path: '/d' format: CSV train_examples: 159 example_shape: 4 classes: 3");
   const CheckedJob job = CheckJob(spec).value();
   EXPECT_EQ(CheckJobAgainstData(job, data).message(),
@@ -158,9 +164,10 @@ TEST(OptimizerCheck, DefaultsOfKeras) {
 
 // What CheckJob has filled in is accepted again: a status' spec can be submitted.
 TEST(OptimizerCheck, AResolvedOptimizerStaysAsItIs) {
-  for (const char* text : {"sgd {} schedule { piecewise_constant_decay { boundaries: 5 values: [ 0, 0.5 ] } }",
-                           "adamw {} exclude_from_weight_decay: 'bias' clipnorm: 2 ema {}",
-                           "sgd {} learning_rate: 0 schedule { cosine_decay { decay_steps: 9 warmup_steps: 2 warmup_target: 1 } }"}) {
+  for (const char* text :
+       {"sgd {} schedule { piecewise_constant_decay { boundaries: 5 values: [ 0, 0.5 ] } }",
+        "adamw {} exclude_from_weight_decay: 'bias' clipnorm: 2 ema {}",
+        "sgd {} learning_rate: 0 schedule { cosine_decay { decay_steps: 9 warmup_steps: 2 warmup_target: 1 } }"}) {
     const absl::StatusOr<CheckedJob> once = Check(text);
     ASSERT_TRUE(once.ok()) << once.status();
     const absl::StatusOr<CheckedJob> twice = CheckJob(once->spec);

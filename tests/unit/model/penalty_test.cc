@@ -1,4 +1,5 @@
-// Goal: which variables a penalty is of, and its value and gradient, beside sums written out by hand; frozen layers count for nothing.
+// Goal: which variables a penalty is of, and its value and gradient, beside sums written out by hand; frozen layers
+// count for nothing.
 #include "common/model/penalty.h"
 
 #include <gmock/gmock.h>
@@ -51,8 +52,10 @@ TEST(Penalty, EveryLayersRegularizersReachTheirVariables) {
             "conv2d/kernel 1\nconv2d/bias 2\ndepthwise_conv2d/kernel 3\ndepthwise_conv2d/bias 4\n"
             "separable_conv2d/depthwise_kernel 5\nseparable_conv2d/pointwise_kernel 6\nseparable_conv2d/bias 7\n"
             "conv2d_transpose/kernel 8\nconv2d_transpose/bias 9\n"
-            "batch_normalization/gamma 10\nbatch_normalization/beta 11\nbatch_normalization/moving_mean 0\nbatch_normalization/moving_variance 0\n"
-            "layer_normalization/gamma 12\nlayer_normalization/beta 13\ngroup_normalization/gamma 14\ngroup_normalization/beta 15\n"
+            "batch_normalization/gamma 10\nbatch_normalization/beta 11\nbatch_normalization/moving_mean "
+            "0\nbatch_normalization/moving_variance 0\n"
+            "layer_normalization/gamma 12\nlayer_normalization/beta 13\ngroup_normalization/gamma "
+            "14\ngroup_normalization/beta 15\n"
             "r/kernel 16\nr/bias 17\n"
             "multi_head_attention/query/kernel 18\nmulti_head_attention/query/bias 19\n"
             "multi_head_attention/key/kernel 18\nmulti_head_attention/key/bias 19\n"
@@ -91,7 +94,8 @@ TEST(Penalty, TheGradientsBitsDoNotDependOnTheCut) {
   std::vector<float> whole(values.size(), 0.3f), cut = whole;
   AddPenaltyGradient(PenaltyRangesOf(graph, 0, graph.space_size()), 3, values, absl::MakeSpan(whole));
   for (int64_t begin = 0; begin < graph.space_size(); begin += 16) {
-    AddPenaltyGradient(PenaltyRangesOf(graph, begin, begin + 16), 3, absl::MakeSpan(values).subspan(static_cast<size_t>(begin), 16),
+    AddPenaltyGradient(PenaltyRangesOf(graph, begin, begin + 16), 3,
+                       absl::MakeSpan(values).subspan(static_cast<size_t>(begin), 16),
                        absl::MakeSpan(cut).subspan(static_cast<size_t>(begin), 16));
   }
   EXPECT_EQ(cut, whole);

@@ -40,10 +40,10 @@ struct Count {
   int64_t trainable, other;
 };
 
-// Keras' are those of model.summary() and of the table at keras.io/api/applications (25.6M, 3.5M, 138.4M); torchvision's
-// those of its documentation ("num_params"), which leaves out the moving statistics. The others were added up by hand:
-// mlp 784*128+128 + 128*10+10; mnist_cnn 320 + 5408*64+64 + 650; lenet 156 + 2416 + 48120 + 10164 + 850; beans_cnn
-// and tutorial_resnet by a few lines of Python over their lists of convolutions.
+// Keras' are those of model.summary() and of the table at keras.io/api/applications (25.6M, 3.5M, 138.4M);
+// torchvision's those of its documentation ("num_params"), which leaves out the moving statistics. The others were
+// added up by hand: mlp 784*128+128 + 128*10+10; mnist_cnn 320 + 5408*64+64 + 650; lenet 156 + 2416 + 48120 + 10164 +
+// 850; beans_cnn and tutorial_resnet by a few lines of Python over their lists of convolutions.
 constexpr Count kCounts[] = {
     {"mlp", 101'770, 0},
     {"mnist_cnn", 347'146, 0},
@@ -110,7 +110,8 @@ TEST(ReadyMade, MobilenetV2IsKerasOne) {
   EXPECT_EQ(odd.output().output, (Shape{7}));
 }
 
-// torchvision's names, '_' for '.': `model.state_dict()` begins with conv1.weight, bn1.weight, ..., layer1.0.conv1.weight.
+// torchvision's names, '_' for '.': `model.state_dict()` begins with conv1.weight, bn1.weight, ...,
+// layer1.0.conv1.weight.
 TEST(ReadyMade, Resnet18HasTorchvisionsNamesAndShapes) {
   const Graph graph = Make("name: 'resnet18'");
   const std::set<std::string> names = Names(graph);

@@ -52,7 +52,8 @@ TEST(StepPlan, FewerStepsTakeTheFirstBatches) {
   EXPECT_EQ(plan.Places(5, ReplicaId(1)).end, 30);
 }
 
-// 23 steps an epoch over 10 batches: two passes and the first 3 batches of a third one; the next epoch begins a new one.
+// 23 steps an epoch over 10 batches: two passes and the first 3 batches of a third one; the next epoch begins a new
+// one.
 TEST(StepPlan, MoreStepsThanBatchesGoThroughTheDataAgain) {
   const StepPlan plan = StepPlan::Make(95, 10, 2, 23, 2);
   EXPECT_EQ(plan.batches, 10);
@@ -106,7 +107,8 @@ TEST(StepPlan, OfAJob) {
   EXPECT_EQ(StepPlan::Of(spec, 95).total_steps, 8);
 }
 
-// A step with accumulation has accumulate_steps batches; pieces cover a replica's run in order, and none is larger than a replica's share of a batch.
+// A step with accumulation has accumulate_steps batches; pieces cover a replica's run in order, and none is larger than
+// a replica's share of a batch.
 TEST(StepPlanPieces, CoverAReplicasRun) {
   v1::JobSpec spec;
   for (int64_t examples : {64, 70, 97}) {
@@ -181,12 +183,14 @@ TEST(CutPartitions, TheFirstOfLargeOnesIsCutAgain) {
     return ends;
   };
   constexpr int64_t kMega = 1 << 20;
-  EXPECT_THAT(ends(3 * kMega - 16, 4 * kMega), testing::ElementsAre(kMega / 8, kMega / 4, kMega / 2, kMega, 2 * kMega, 3 * kMega - 16));
+  EXPECT_THAT(ends(3 * kMega - 16, 4 * kMega),
+              testing::ElementsAre(kMega / 8, kMega / 4, kMega / 2, kMega, 2 * kMega, 3 * kMega - 16));
   EXPECT_THAT(ends(kMega + 16, 4 * kMega), testing::ElementsAre(kMega / 8, kMega / 4, kMega / 2, kMega, kMega + 16));
   EXPECT_THAT(ends(kMega, 4 * kMega), testing::ElementsAre(kMega));  // alone
-  EXPECT_THAT(ends(kMega, kMega), testing::ElementsAre(kMega / 32, kMega / 16, kMega / 8, kMega / 4, kMega / 2, 3 * kMega / 4, kMega));
-  EXPECT_EQ(ends(kMega, kMega / 2).size(), 8u);                       // small ones
-  EXPECT_EQ(ends(kMega, kMega + 64).size(), 4u);                      // its eighth is not of whole 64 bytes
+  EXPECT_THAT(ends(kMega, kMega),
+              testing::ElementsAre(kMega / 32, kMega / 16, kMega / 8, kMega / 4, kMega / 2, 3 * kMega / 4, kMega));
+  EXPECT_EQ(ends(kMega, kMega / 2).size(), 8u);   // small ones
+  EXPECT_EQ(ends(kMega, kMega + 64).size(), 4u);  // its eighth is not of whole 64 bytes
 }
 
 TEST(DefaultPartitionBytes, EveryServerHasWork) {

@@ -1,5 +1,5 @@
-// Goal: what does not go together of strategy, local_sync, clipping, validation and checkpoints is refused by a sentence
-// that names the field and says what to do; what does is accepted.
+// Goal: what does not go together of strategy, local_sync, clipping, validation and checkpoints is refused by a
+// sentence that names the field and says what to do; what does is accepted.
 #include "common/model/strategy_check.h"
 
 #include <gtest/gtest.h>
@@ -34,13 +34,16 @@ TEST(StrategyCheck, Refused) {
        "backup_replicas: not with strategy CENTRAL_STORAGE, whose steps need values that the others would have left "
        "behind; leave it away, or use MULTI_WORKER_MIRRORED"},
       {"strategy: CENTRAL_STORAGE staleness_bound: 1",
-       "staleness_bound: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE; leave it away or change the strategy"},
+       "staleness_bound: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE; leave it away or change the "
+       "strategy"},
       {"local_sync: -1", "local_sync: -1 is not allowed; leave it out for 1, or give at least 1"},
       {"local_sync: 2",
-       "local_sync: only for strategy PARAMETER_SERVER, not MULTI_WORKER_MIRRORED, whose replicas are all in step; leave "
+       "local_sync: only for strategy PARAMETER_SERVER, not MULTI_WORKER_MIRRORED, whose replicas are all in step; "
+       "leave "
        "it away"},
       {"strategy: CENTRAL_STORAGE local_sync: 2",
-       "local_sync: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE, whose replicas are all in step; leave it away"},
+       "local_sync: only for strategy PARAMETER_SERVER, not CENTRAL_STORAGE, whose replicas are all in step; leave it "
+       "away"},
       {"strategy: PARAMETER_SERVER staleness_bound: 0 local_sync: 2",
        "local_sync: with staleness_bound 0 all replicas are in step; leave it away, or the bound"},
       {"strategy: PARAMETER_SERVER local_sync: 2",
@@ -90,9 +93,7 @@ TEST(StrategyCheck, AgainstData) {
   EXPECT_TRUE(CheckStrategyAgainstData(spec, data).ok());
 }
 
-TEST(StrategyCheck, LocalSyncDefault) {
-  EXPECT_EQ(LocalSyncOf(v1::JobSpec()), 1);
-}
+TEST(StrategyCheck, LocalSyncDefault) { EXPECT_EQ(LocalSyncOf(v1::JobSpec()), 1); }
 
 }  // namespace
 }  // namespace cairn

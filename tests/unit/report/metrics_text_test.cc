@@ -1,5 +1,5 @@
-// Goal: what Prometheus reads of a cluster: every family once, with help and type before its values; labels escaped; figures of jobs that have
-// not ended. A parser of the format's lines reads everything back.
+// Goal: what Prometheus reads of a cluster: every family once, with help and type before its values; labels escaped;
+// figures of jobs that have not ended. A parser of the format's lines reads everything back.
 #include "common/report/metrics_text.h"
 
 #include <gmock/gmock.h>
@@ -74,7 +74,8 @@ TEST(Metrics, Nodes) {
   EXPECT_EQ(values.at("cairn_node_slots" + w), "4");
   EXPECT_EQ(values.at("cairn_node_slots_used" + w), "1");
   EXPECT_EQ(values.count("cairn_node_slots" + p), 0u);
-  EXPECT_EQ(values.at(R"(cairn_jobs{state="running"})"), "0") << "a state without jobs is there too: rates and alerts need the zero";
+  EXPECT_EQ(values.at(R"(cairn_jobs{state="running"})"), "0")
+      << "a state without jobs is there too: rates and alerts need the zero";
 }
 
 TEST(Metrics, AJobThatRuns) {
@@ -126,7 +127,8 @@ TEST(Metrics, AJobThatRuns) {
   EXPECT_EQ(values.at(of("cairn_job_figure", R"(,split="train",figure="accuracy")")), "0.75");
   EXPECT_EQ(values.at(of("cairn_job_figure", R"(,split="validation",figure="loss")")), "1.5");
   EXPECT_EQ(values.at(R"(cairn_jobs{state="succeeded"})"), "1");
-  for (const auto& [name, value] : values) EXPECT_FALSE(absl::StrContains(name, R"(job="2")")) << name << ": it has ended";
+  for (const auto& [name, value] : values)
+    EXPECT_FALSE(absl::StrContains(name, R"(job="2")")) << name << ": it has ended";
 }
 
 TEST(Metrics, WhatIsNotKnownYetIsNotThere) {
@@ -162,7 +164,8 @@ TEST(Metrics, AMetricNamedTwiceStandsOnce) {
   }
   const auto values = Parse(MetricsText({}, {job}));
   for (const char* split : {"train", "validation"}) {
-    EXPECT_EQ(values.at(absl::StrCat(R"(cairn_job_figure{job="3",name="",split=")", split, R"(",figure="accuracy"})")), "0.75");
+    EXPECT_EQ(values.at(absl::StrCat(R"(cairn_job_figure{job="3",name="",split=")", split, R"(",figure="accuracy"})")),
+              "0.75");
   }
 }
 
@@ -171,7 +174,9 @@ TEST(Metrics, TextsOfOthersAreEscaped) {
   EXPECT_EQ(values.at(R"(cairn_node_up{node="a\"b\\c\nd",role="worker",host="h"})"), "1");
 }
 
-TEST(Metrics, WithoutACluster) { EXPECT_EQ(Parse(MetricsTextWithoutCluster()), (std::map<std::string, std::string>{{"cairn_coordinator_up", "0"}})); }
+TEST(Metrics, WithoutACluster) {
+  EXPECT_EQ(Parse(MetricsTextWithoutCluster()), (std::map<std::string, std::string>{{"cairn_coordinator_up", "0"}}));
+}
 
 }  // namespace
 }  // namespace cairn

@@ -1,5 +1,6 @@
-// Goal: with TLS a server answers nobody whose certificate another authority signed, or who has none, and a client no server whose name is not
-// the dialled one; renewed files are taken up; files that cannot work are named at the start. Certificates are those of deploy/make_certs.sh.
+// Goal: with TLS a server answers nobody whose certificate another authority signed, or who has none, and a client no
+// server whose name is not the dialled one; renewed files are taken up; files that cannot work are named at the start.
+// Certificates are those of deploy/make_certs.sh.
 #include "common/rpc/credentials.h"
 
 #include <gmock/gmock.h>
@@ -44,8 +45,8 @@ class Credentials : public testing::Test {
   std::string Make(const std::string& authority, const std::string& names, const std::string& days = "1") {
     const char* source = std::getenv("CAIRN_SOURCE");
     EXPECT_NE(source, nullptr);
-    const std::string command = "CAIRN_CERT_DAYS=" + days + " '" + source + "/deploy/make_certs.sh' '" + dir_ + "/" + authority + "' " +
-                                names + " > /dev/null";
+    const std::string command = "CAIRN_CERT_DAYS=" + days + " '" + source + "/deploy/make_certs.sh' '" + dir_ + "/" +
+                                authority + "' " + names + " > /dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return dir_ + "/" + authority + "/" + names.substr(0, names.find(','));
   }
@@ -81,7 +82,8 @@ TEST_F(Credentials, FilesThatCannotWorkAreNamed) {
               HasSubstr("tls.crt: holds no certificate in PEM"));
   EXPECT_THAT(Error(Copy(good, "tls.key", "nonsense")), HasSubstr("tls.key: holds no private key"));
   EXPECT_THAT(Error(Copy(good, "tls.key", Read(peer + "/tls.key"))), HasSubstr("tls.key: is not the key of "));
-  EXPECT_THAT(Error(Copy(good, "ca.crt", Read(other + "/ca.crt"))), HasSubstr("tls.crt: is not accepted by the authorities of "));
+  EXPECT_THAT(Error(Copy(good, "ca.crt", Read(other + "/ca.crt"))),
+              HasSubstr("tls.crt: is not accepted by the authorities of "));
   EXPECT_THAT(Error(Make("one", "late", "-1")), HasSubstr("certificate has expired"));
 }
 
@@ -96,7 +98,8 @@ int ExitCode(const std::function<int()>& child) {
 
 std::shared_ptr<grpc::ChannelCredentials> Plain() { return grpc::InsecureChannelCredentials(); }
 // As somebody with these files dials; without a certificate where `identity` is empty.
-std::shared_ptr<grpc::ChannelCredentials> With(const std::string& authorities, const std::string& certificate, const std::string& key) {
+std::shared_ptr<grpc::ChannelCredentials> With(const std::string& authorities, const std::string& certificate,
+                                               const std::string& key) {
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = authorities;
   options.pem_cert_chain = certificate;
@@ -104,7 +107,8 @@ std::shared_ptr<grpc::ChannelCredentials> With(const std::string& authorities, c
   return grpc::SslCredentials(options);
 }
 
-bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, absl::Duration patience) {
+bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+              absl::Duration patience) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel = grpc::CreateCustomChannel(address, credentials, args);
@@ -124,7 +128,8 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
   grpc::ByteBuffer answer;
   grpc::Status status;
   grpc::CompletionQueue done;
-  const auto call = grpc::GenericStub(channel).PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &done);
+  const auto call =
+      grpc::GenericStub(channel).PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &done);
   call->StartCall();
   call->Finish(&answer, &status, nullptr);
   void* tag = nullptr;
@@ -132,13 +137,18 @@ bool Connects(const std::string& address, const std::shared_ptr<grpc::ChannelCre
   return done.Next(&tag, &ok) && ok && status.ok();
 }
 
-// A user whom the nodes know by another authority than his own ca.crt holds, or by one between that stands in their ca.crt alone.
+// A user whom the nodes know by another authority than his own ca.crt holds, or by one between that stands in their
+// ca.crt alone.
 TEST_F(Credentials, AUsersCertificateIsJudgedByTheNodesAlone) {
-  const std::string good = Make("one", "alice"), other = Make("two", "alice"), peer = Make("one", "host-b"), late = Make("one", "late", "-1");
+  const std::string good = Make("one", "alice"), other = Make("two", "alice"), peer = Make("one", "host-b"),
+                    late = Make("one", "late", "-1");
   const std::string mixed = Copy(good, "ca.crt", Read(other + "/ca.crt"));
   EXPECT_TRUE(ReadTlsFiles(mixed, TlsOwner::kUser).ok());
-  EXPECT_THAT(ReadTlsFiles(mixed, TlsOwner::kNode).status().message(), HasSubstr("is not accepted by the authorities of "));
-  const auto error = [](const std::string& directory) { return std::string(ReadTlsFiles(directory, TlsOwner::kUser).status().message()); };
+  EXPECT_THAT(ReadTlsFiles(mixed, TlsOwner::kNode).status().message(),
+              HasSubstr("is not accepted by the authorities of "));
+  const auto error = [](const std::string& directory) {
+    return std::string(ReadTlsFiles(directory, TlsOwner::kUser).status().message());
+  };
   EXPECT_THAT(error(late), HasSubstr("tls.crt: certificate has expired"));
   EXPECT_THAT(error(Copy(good, "tls.key", Read(peer + "/tls.key"))), HasSubstr("tls.key: is not the key of "));
   EXPECT_THAT(error(Copy(good, "ca.crt", "")), HasSubstr("ca.crt: holds no certificate in PEM"));
@@ -147,7 +157,10 @@ TEST_F(Credentials, AUsersCertificateIsJudgedByTheNodesAlone) {
     if (!UseTls(peer).ok()) return 1;
     const auto server = RpcServer::Start({}, {});
     if (!server.ok()) return 2;
-    return Connects((*server)->Address(""), With(Read(good + "/ca.crt"), Read(other + "/tls.crt"), Read(other + "/tls.key")), kLong) ? 0 : 3;
+    return Connects((*server)->Address(""),
+                    With(Read(good + "/ca.crt"), Read(other + "/tls.crt"), Read(other + "/tls.key")), kLong)
+               ? 0
+               : 3;
   });
   EXPECT_EQ(code, 0);
 }
@@ -170,18 +183,24 @@ TEST_F(Credentials, ShownFilesAreReplacedTogetherOrNotAtAll) {
   EXPECT_EQ(Read((*b)->path()), large);
 }
 
-// What an issuer below a root hands out, as cert-manager does: ca.crt is that issuer, signed by a root that nobody here has.
+// What an issuer below a root hands out, as cert-manager does: ca.crt is that issuer, signed by a root that nobody here
+// has.
 TEST_F(Credentials, AnAuthorityThatAnotherOneSignedIsEnough) {
   const std::string issuer = dir_ + "/between";
   Make("above", "unused");
   std::filesystem::create_directory(issuer);
-  const std::string root = dir_ + "/above/ca", command =
-      "cd '" + issuer + "' && openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out ca.key 2> /dev/null && "
-      "printf 'basicConstraints=critical,CA:TRUE\n' > ca.ext && openssl req -new -key ca.key -subj '/CN=issuer' | "
-      "openssl x509 -req -CA '" + root + ".crt' -CAkey '" + root + ".key' -set_serial 7 -days 1 -extfile ca.ext -out ca.crt 2> /dev/null";
+  const std::string
+      root = dir_ + "/above/ca",
+      command =
+          "cd '" + issuer +
+          "' && openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out ca.key 2> /dev/null && "
+          "printf 'basicConstraints=critical,CA:TRUE\n' > ca.ext && openssl req -new -key ca.key -subj '/CN=issuer' | "
+          "openssl x509 -req -CA '" +
+          root + ".crt' -CAkey '" + root + ".key' -set_serial 7 -days 1 -extfile ca.ext -out ca.crt 2> /dev/null";
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   const std::string host = Make("between", "host-a"), stranger = Make("above", "host-a");
-  EXPECT_THAT(Error(Copy(stranger, "ca.crt", Read(host + "/ca.crt"))), HasSubstr("tls.crt: is not accepted by the authorities of "))
+  EXPECT_THAT(Error(Copy(stranger, "ca.crt", Read(host + "/ca.crt"))),
+              HasSubstr("tls.crt: is not accepted by the authorities of "))
       << "the root's own are not the issuer's";
   const int code = ExitCode([&] {
     if (!UseTls(host).ok()) return 1;
@@ -208,9 +227,10 @@ TEST_F(Credentials, OnlyCertificatesOfTheAuthorityPassAndOnlyForTheirNames) {
     if (!Connects(tcp, With(ca, crt(user), key(user)), kLong)) return 3;
     if (!Connects(tcp, TcpChannelCredentials(), kLong)) return 4;
     if (Connects(tcp, Plain(), absl::Seconds(2))) return 5;
-    if (Connects(tcp, With(ca, "", ""), absl::Seconds(2))) return 6;                          // nobody
-    if (Connects(tcp, With(ca, crt(stranger), key(stranger)), absl::Seconds(2))) return 7;    // somebody else's
-    if (Connects(tcp, With(Read(stranger + "/ca.crt"), crt(user), key(user)), absl::Seconds(2))) return 8;  // it does not trust this server
+    if (Connects(tcp, With(ca, "", ""), absl::Seconds(2))) return 6;                        // nobody
+    if (Connects(tcp, With(ca, crt(stranger), key(stranger)), absl::Seconds(2))) return 7;  // somebody else's
+    if (Connects(tcp, With(Read(stranger + "/ca.crt"), crt(user), key(user)), absl::Seconds(2)))
+      return 8;  // it does not trust this server
     // Where a name leads to, but is not in the certificate: 127.0.0.2 is this machine.
     RpcServerOptions elsewhere;
     elsewhere.listen = "127.0.0.2:0";
@@ -220,7 +240,10 @@ TEST_F(Credentials, OnlyCertificatesOfTheAuthorityPassAndOnlyForTheirNames) {
     // The socket is this user's.
     if (!Connects("unix:" + options.unix_socket, Plain(), kLong)) return 11;
     const auto mode = std::filesystem::status(options.unix_socket).permissions();
-    return (mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) == std::filesystem::perms::none ? 0 : 12;
+    return (mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) ==
+                   std::filesystem::perms::none
+               ? 0
+               : 12;
   });
   EXPECT_EQ(code, 0);
 }
@@ -251,7 +274,8 @@ TEST_F(Credentials, RenewedFilesAreTakenUpWithoutARestart) {
     if (Connects((*server)->Address(""), alice, absl::Seconds(2))) return 3;
     // The cluster changes to the other authority.
     const std::string renewed = Make("two", "host-a");
-    for (const char* file : {"ca.crt", "tls.key", "tls.crt"}) std::filesystem::rename(renewed + "/" + file, host + "/" + file);
+    for (const char* file : {"ca.crt", "tls.key", "tls.crt"})
+      std::filesystem::rename(renewed + "/" + file, host + "/" + file);
     const absl::Time end = absl::Now() + kLong;
     while (!Connects((*server)->Address(""), alice, kLong)) {
       if (absl::Now() > end) return 4;
@@ -274,7 +298,8 @@ class Notices {
     absl::MutexLock lock(&mutex_);
     const auto said = [&] {
       mutex_.AssertHeld();
-      return std::any_of(said_.begin(), said_.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; });
+      return std::any_of(said_.begin(), said_.end(),
+                         [&](const std::string& line) { return line.find(text) != std::string::npos; });
     };
     return mutex_.AwaitWithTimeout(absl::Condition(&said), kLong);
   }
@@ -301,7 +326,9 @@ TEST_F(Credentials, AHalfRenewedPairIsSaidAndTheOneBeforeStaysInUse) {
     const auto connects = [&] { return Connects((*server)->Address(""), TcpChannelCredentials(), kLong); };
     if (!connects()) return 3;
     std::filesystem::rename(renewed + "/tls.crt", used + "/tls.crt");
-    if (!notices.WaitFor("warning: --tls-dir: " + used + "/tls.key: is not the key of " + used + "/tls.crt; connections are made with")) return 4;
+    if (!notices.WaitFor("warning: --tls-dir: " + used + "/tls.key: is not the key of " + used +
+                         "/tls.crt; connections are made with"))
+      return 4;
     if (!connects()) return 5;
     std::filesystem::rename(renewed + "/tls.key", used + "/tls.key");
     if (!notices.WaitFor("the renewed files are in use")) return 6;
@@ -331,7 +358,8 @@ TEST_F(Credentials, AKeyThatOthersCanReadIsSaid) {
 bool BecomesReady(const std::shared_ptr<grpc::Channel>& channel) {
   auto state = channel->GetState(true);
   const auto end = absl::ToChronoTime(absl::Now() + kLong);
-  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE && channel->WaitForStateChange(state, end)) {
+  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE &&
+         channel->WaitForStateChange(state, end)) {
     state = channel->GetState(true);
   }
   return state == GRPC_CHANNEL_READY;
@@ -377,7 +405,8 @@ TEST_F(Credentials, ASocketOfAnotherUserIsNotDialled) {
 
 TEST(Addresses, WhatIsWrongWithThemIsSaid) {
   const auto error = [](const std::string& address) { return std::string(ParseAddress(address).status().message()); };
-  for (const char* good : {"host:1", "[::1]:7070", "10.0.0.1:0", "host:65535,unix:/a"}) EXPECT_EQ(error(good), "") << good;
+  for (const char* good : {"host:1", "[::1]:7070", "10.0.0.1:0", "host:65535,unix:/a"})
+    EXPECT_EQ(error(good), "") << good;
   EXPECT_THAT(error("::1:7070"), HasSubstr("brackets"));
   EXPECT_THAT(error("host:65536"), HasSubstr("the port is a number from 0 to 65535"));
   EXPECT_THAT(error("host:http"), HasSubstr("the port is a number"));
@@ -387,7 +416,8 @@ TEST(Addresses, WhatIsWrongWithThemIsSaid) {
 
 TEST(TlsHint, IsGivenOnlyWhereSomebodyAnswered) {
   EXPECT_THAT(TlsHint("Socket closed"), HasSubstr("--tls-dir"));
-  for (const char* nobody : {"connection refused", "No route to host", "Domain name not found", "Network is unreachable"}) {
+  for (const char* nobody :
+       {"connection refused", "No route to host", "Domain name not found", "Network is unreachable"}) {
     EXPECT_EQ(TlsHint(nobody), "") << nobody;
   }
 }
@@ -397,10 +427,13 @@ TEST(GrpcLog, APlaceSpeaksOnceInAWhileAndTheOthersAreCounted) {
   absl::Time now = absl::FromUnixSeconds(1'000'000);
   EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now), "handshake failed (a.cc:1)");
   EXPECT_EQ(gate.Pass("/gRPC/src/a.cc:2", "invalid key", now), "invalid key (a.cc:2)") << "where in gRPC, to find it";
-  for (int i = 0; i < 299; ++i) EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), std::nullopt);
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), "handshake failed (a.cc:1, 299 times more in the 30s before)");
+  for (int i = 0; i < 299; ++i)
+    EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)), std::nullopt);
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now += absl::Milliseconds(100)),
+            "handshake failed (a.cc:1, 299 times more in the 30s before)");
   EXPECT_EQ(gate.Pass("/gRPC/src/a.cc:2", "invalid key", now), "invalid key (a.cc:2)");
-  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now - absl::Hours(1)), "handshake failed (a.cc:1)") << "the clock was set back";
+  EXPECT_EQ(gate.Pass("a.cc:1", "handshake failed", now - absl::Hours(1)), "handshake failed (a.cc:1)")
+      << "the clock was set back";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Goal: a daemon that is started with few descriptors takes as many as it may: at the limit a store cannot begin its next file. Started with closed
-// standard streams it gives their numbers to no file. A key of its --config file that is no flag is refused, as on the command line.
+// Goal: a daemon that is started with few descriptors takes as many as it may: at the limit a store cannot begin its
+// next file. Started with closed standard streams it gives their numbers to no file. A key of its --config file that is
+// no flag is refused, as on the command line.
 #include "common/rpc/daemon.h"
 
 #include <fcntl.h>
@@ -21,7 +22,8 @@ TEST(Daemon, TakesAsManyOpenFilesAsItMay) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit few{64, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  const rlim_t many = std::min(before.rlim_max, rlim_t{1} << 20);  // a limit without an end can be above what the system grants
+  const rlim_t many =
+      std::min(before.rlim_max, rlim_t{1} << 20);  // a limit without an end can be above what the system grants
   EXPECT_EQ(RaiseOpenFilesLimit(), many);
   rlimit after{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);

@@ -1,5 +1,6 @@
 // Goal: over real streams, a backup gets the image and every update, is reported, takes the primary's place with the
-// same bits, and fences it; what a primary may not acknowledge alone waits; the bytes that all streams hold are bounded.
+// same bits, and fences it; what a primary may not acknowledge alone waits; the bytes that all streams hold are
+// bounded.
 #include <algorithm>
 #include <cstring>
 
@@ -68,8 +69,7 @@ class ExchangeBackupTest : public testing::TestWithParam<v1::Durability> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Durabilities, ExchangeBackupTest,
-                         testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
+INSTANTIATE_TEST_SUITE_P(Durabilities, ExchangeBackupTest, testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
 
 TEST_P(ExchangeBackupTest, ABackupFollowsAndTakesOver) {
   const v1::JobSpec spec = Spec(GetParam());

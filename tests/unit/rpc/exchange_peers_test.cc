@@ -1,4 +1,5 @@
-// Goal: what a broken, foreign or hostile peer of the Exchange RPC gets: a status, or it is held up, while the server lives on for the others.
+// Goal: what a broken, foreign or hostile peer of the Exchange RPC gets: a status, or it is held up, while the server
+// lives on for the others.
 #include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
@@ -147,7 +148,8 @@ TEST(ExchangeService, AClientThatDoesNotReadIsHeldUp) {
     pull.set_request_id(i + 1);
     ASSERT_TRUE(stream->Write(pull));
   }
-  // What the windows of both sides hold was sent; the rest is the queue. It fills, and then half a second brings nothing more.
+  // What the windows of both sides hold was sent; the rest is the queue. It fills, and then half a second brings
+  // nothing more.
   constexpr int kQueue = kStreamQueueBytesMax >> 20;
   int before = 0;
   do {

@@ -1,8 +1,9 @@
-// Goal: the Exchange RPC from PsConnection to PartitionHost over real sockets. exchange_peers_test.cc: broken and hostile peers.
+// Goal: the Exchange RPC from PsConnection to PartitionHost over real sockets. exchange_peers_test.cc: broken and
+// hostile peers.
+#include "tests/unit/rpc/exchange_test.h"
+
 #include <atomic>
 #include <thread>
-
-#include "tests/unit/rpc/exchange_test.h"
 
 namespace cairn {
 namespace {
@@ -33,7 +34,8 @@ class FullStore : public KvStore {
   absl::Status Write(const KvBatch& batch, bool sync) override {
     return full ? absl::ResourceExhaustedError("no space left on device") : store_.Write(batch, sync);
   }
-  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+  absl::Status Scan(std::string_view prefix,
+                    const std::function<bool(std::string_view, std::string_view)>& fn) override {
     return store_.Scan(prefix, fn);
   }
   std::atomic<bool> full{false};
@@ -263,7 +265,8 @@ class TornPs : public ExchangeHandler {
 
 // A ps that is away for a moment and one that has forgotten are different things: after the one a user tries again.
 TEST(PullVariables, SaysWhyAJobThatStandsStillCannotBePulled) {
-  for (const absl::Status& refusal : {absl::UnavailableError("the ps is stopping"), absl::FailedPreconditionError("3 is gone")}) {
+  for (const absl::Status& refusal :
+       {absl::UnavailableError("the ps is stopping"), absl::FailedPreconditionError("3 is gone")}) {
     TornPs ps(refusal);
     const auto pulled = PullVariables(1, ps.Routes(), /*consistent=*/true, absl::Seconds(30), /*moves_on=*/false);
     EXPECT_EQ(pulled.status().code(), refusal.code()) << pulled.status();

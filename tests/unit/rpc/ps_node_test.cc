@@ -134,7 +134,8 @@ TEST_F(PsNodeTest, IsReadyWhenTheCoordinatorSaysSo) {
     message.mutable_readiness()->set_why(why);
     coordinator_.Send(message);
     const absl::Time end = absl::Now() + absl::Seconds(60);
-    while (absl::Now() < end && node_->Ready().message() != (why.empty() ? "" : "not ready: " + why)) absl::SleepFor(absl::Milliseconds(5));
+    while (absl::Now() < end && node_->Ready().message() != (why.empty() ? "" : "not ready: " + why))
+      absl::SleepFor(absl::Milliseconds(5));
     EXPECT_EQ(node_->Ready().ok(), why.empty()) << node_->Ready();
     const std::string tcp = node_->address().substr(0, node_->address().find(','));
     EXPECT_EQ(CheckHealth(tcp, absl::Seconds(60), kReadyService).ok(), why.empty());

@@ -1,5 +1,5 @@
-// Goal: a ps that is told to go back to a version keeps what is at that version already, though its disk does not have it (SNAPSHOT), and
-// takes the rest back from its disk.
+// Goal: a ps that is told to go back to a version keeps what is at that version already, though its disk does not have
+// it (SNAPSHOT), and takes the rest back from its disk.
 #include "tests/unit/rpc/exchange_fixture.h"
 
 namespace cairn {

@@ -1,5 +1,5 @@
-// Goal: a snapshot that is sent beside training goes out chunk by chunk, as a share of what else is sent; a stream that ends sends all of it.
-// In one test the wall clock is set back.
+// Goal: a snapshot that is sent beside training goes out chunk by chunk, as a share of what else is sent; a stream that
+// ends sends all of it. In one test the wall clock is set back.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,8 @@ class SnapshotPaceTest : public testing::Test {
 };
 
 TEST_F(SnapshotPaceTest, BesideTrainingItWaitsForItsTurnAndNothingWaitsForIt) {
-  Start({/*free_bytes=*/0, /*share=*/0, /*bytes_per_second_min=*/1, /*idle_after=*/absl::InfiniteDuration()});  // a chunk in 12 days
+  Start({/*free_bytes=*/0, /*share=*/0, /*bytes_per_second_min=*/1,
+         /*idle_after=*/absl::InfiniteDuration()});  // a chunk in 12 days
   Ask(v1::ExchangeFrame::PULL);
   EXPECT_EQ(Next(), "VALUES");
   Ask(v1::ExchangeFrame::SNAPSHOT);

@@ -1,5 +1,5 @@
-// Goal: a message with texts that are no UTF-8 can be read on the other side: an error that names such a file is told, not lost with its
-// stream. Other messages stay as they are.
+// Goal: a message with texts that are no UTF-8 can be read on the other side: an error that names such a file is told,
+// not lost with its stream. Other messages stay as they are.
 #include "common/rpc/utf8_message.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Goal: what a new assignment does to what a ps has: what leaves its memory, what goes back on disk, and that going back is done once.
+// Goal: what a new assignment does to what a ps has: what leaves its memory, what goes back on disk, and that going
+// back is done once.
 #include "server/assignment_plan.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,8 @@ v1::HostPartitions Assignment(uint64_t generation, std::vector<uint32_t> partiti
 }
 
 PartitionInMemory At(uint32_t partition, uint64_t version, bool failed = false) {
-  return {static_cast<int64_t>(kNumbers * partition), static_cast<int64_t>(kNumbers * (partition + 1)), version, failed};
+  return {static_cast<int64_t>(kNumbers * partition), static_cast<int64_t>(kNumbers * (partition + 1)), version,
+          failed};
 }
 
 std::vector<uint32_t> BackOnDisk(const AssignmentPlan& plan) {
@@ -49,10 +51,12 @@ TEST(AssignmentPlan, WhatIsNotNamedGoes) {
 TEST(AssignmentPlan, WhatIsAtAnotherVersionGoesBack) {
   v1::HostPartitions host = Assignment(3, {0, 1, 2, 3});
   host.set_rollback_to(5);
-  const auto plan = PlanAssignment(host, Generation(2), {{0, At(0, 5)}, {1, At(1, 6)}, {2, At(2, 5, true)}, {4, At(4, 6)}});
+  const auto plan =
+      PlanAssignment(host, Generation(2), {{0, At(0, 5)}, {1, At(1, 6)}, {2, At(2, 5, true)}, {4, At(4, 6)}});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_THAT(plan->gone, ElementsAre(4));
-  EXPECT_THAT(plan->ahead, ElementsAre(1, 2)) << "what is at the version may be in memory alone; what failed is not there";
+  EXPECT_THAT(plan->ahead, ElementsAre(1, 2))
+      << "what is at the version may be in memory alone; what failed is not there";
   EXPECT_EQ(plan->back_to, 5u);
   EXPECT_THAT(BackOnDisk(*plan), ElementsAre(1, 2, 3)) << "also what is on disk alone";
   EXPECT_FALSE(plan->stored.has_rollback_to()) << "a ps that is started again goes on from there";

@@ -41,7 +41,8 @@ TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
   EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 13)));
 }
 
-// Each partition's disk takes its time, some more than there is between two images: what falls due meanwhile is not written.
+// Each partition's disk takes its time, some more than there is between two images: what falls due meanwhile is not
+// written.
 TEST(DurabilityTest, SlowImagesLeaveSnapshotJobsACommonVersion) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -81,19 +82,21 @@ TEST(DurabilityTest, SlowImagesLeaveSnapshotJobsACommonVersion) {
       const auto reach = p->copy.persistence.ReachOf(config, v);
       ASSERT_TRUE(reach.ok());
       std::vector<uint64_t> both;
-      std::set_intersection(reach->versions.begin(), reach->versions.end(), common.begin(), common.end(), std::back_inserter(both));
+      std::set_intersection(reach->versions.begin(), reach->versions.end(), common.begin(), common.end(),
+                            std::back_inserter(both));
       common = p == partitions[0] ? reach->versions : both;
     }
     ASSERT_FALSE(common.empty());
-    // Images of the largest stride: the last may be on its way, the one before may have been missed while the stride was found.
+    // Images of the largest stride: the last may be on its way, the one before may have been missed while the stride
+    // was found.
     if (v > 4 * kWritingMax) {
       ASSERT_GE(common.back() + 3 * kWritingMax, v);
     }
   }
 }
 
-// Much slower disks, without the rest of a ps: partitions whose images take up to 30 times what lies between two are never without a version
-// that all have, once each has found its stride.
+// Much slower disks, without the rest of a ps: partitions whose images take up to 30 times what lies between two are
+// never without a version that all have, once each has found its stride.
 TEST(DurabilityTest, PartitionsOnVerySlowDisksMeet) {
   constexpr uint64_t kEvery = 4, kSteps = 8000, kSettled = 2000;
   struct Partition {
@@ -127,7 +130,8 @@ TEST(DurabilityTest, PartitionsOnVerySlowDisksMeet) {
         });
       };
       const auto& first = partitions[0].images;
-      ASSERT_TRUE(v < kSettled || std::any_of(first.begin(), first.end(), all_have)) << "nothing to go back to at step " << v << ", seed " << seed;
+      ASSERT_TRUE(v < kSettled || std::any_of(first.begin(), first.end(), all_have))
+          << "nothing to go back to at step " << v << ", seed " << seed;
     }
   }
 }
@@ -140,7 +144,8 @@ TEST(DurabilityTest, TheGradientsMemoryHoldsTheNewValues) {
       Frame push = PushFrame(config, 0, 1, v, 1.0f);
       const uint8_t* const gradient = push.payload.data();
       copy.Run(FrameEvent{1, std::move(push)});
-      EXPECT_EQ(copy.core.state().values.data(), gradient) << "it was copied: " << v1::Durability_Name(durability) << ", version " << v;
+      EXPECT_EQ(copy.core.state().values.data(), gradient)
+          << "it was copied: " << v1::Durability_Name(durability) << ", version " << v;
     }
   }
 }
@@ -181,8 +186,8 @@ TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
   }
 }
 
-// A new backup begins with an image, and may be the only copy left when the others died: a partition that is one update behind must not end
-// the job. It stays where it is and serves both versions.
+// A new backup begins with an image, and may be the only copy left when the others died: a partition that is one update
+// behind must not end the job. It stays where it is and serves both versions.
 TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
   const PartitionConfig config = Config(v1::REPLICATED);
   Copy primary(config, {Generation(5), false, {}});
@@ -201,7 +206,8 @@ TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
       PartitionCore core(config, *std::move(reset));
       ASSERT_TRUE(RunEvent(core, copy.persistence, AssignEvent{Generation(5), false, {}}, absl::UnixEpoch()).ok());
       for (uint64_t v = 6; v <= logged; ++v) {
-        ASSERT_TRUE(RunEvent(core, copy.persistence, FrameEvent{1, PushFrame(config, 0, 1, v, 1.0f)}, absl::UnixEpoch()).ok());
+        ASSERT_TRUE(
+            RunEvent(core, copy.persistence, FrameEvent{1, PushFrame(config, 0, 1, v, 1.0f)}, absl::UnixEpoch()).ok());
       }
       ASSERT_EQ(core.version(), logged);
       const auto reach = copy.persistence.ReachOf(config, logged);

@@ -1,5 +1,6 @@
-// Goal: the figures of the training are the updates': counted once whoever pushes what how often, the same at the backup, after a restart and in
-// an image; nothing is told before it is settled; what is kept is bounded; nonsense is refused.
+// Goal: the figures of the training are the updates': counted once whoever pushes what how often, the same at the
+// backup, after a restart and in an image; nothing is told before it is settled; what is kept is bounded; nonsense is
+// refused.
 #include <cmath>
 #include <limits>
 
@@ -33,7 +34,8 @@ v1::EpochFigures Figures(int epoch, uint64_t examples, double loss, uint64_t ste
   return figures;
 }
 
-Frame Push(const PartitionConfig& c, uint32_t first, uint32_t count, uint64_t sequence, const v1::EpochFigures& figures) {
+Frame Push(const PartitionConfig& c, uint32_t first, uint32_t count, uint64_t sequence,
+           const v1::EpochFigures& figures) {
   Frame f = PushFrame(c, first, count, sequence, 1.0f);
   f.figures = figures.SerializeAsString();
   return f;
@@ -84,7 +86,8 @@ TEST(Figures, OfAnAsynchronousPushSayHowStaleItWas) {
 }
 
 TEST(Figures, GoToTheBackupWithTheImageAndWithUpdates) {
-  Copy primary(First(), PrimaryOf(5, false)), backup(First(UpdateMode::kSynchronous, true), AssignEvent{Generation(5), true, {}});
+  Copy primary(First(), PrimaryOf(5, false)),
+      backup(First(UpdateMode::kSynchronous, true), AssignEvent{Generation(5), true, {}});
   absl::Time now = kNow;
   const auto pass = [&](const PartitionEffects& e) {
     std::optional<v1::FiguresReport> told;
@@ -124,7 +127,9 @@ TEST(Figures, AreToldNowAndThenAndWhenTheyAreAskedFor) {
   const PartitionConfig config = First(UpdateMode::kAsynchronous);
   Copy copy(config, Alone(5));
   absl::Time now = kNow;
-  const auto push = [&](uint64_t sequence, int epoch) { return copy.Run(FrameEvent{1, Push(config, 0, 1, sequence, Figures(epoch, 2, 1))}, now); };
+  const auto push = [&](uint64_t sequence, int epoch) {
+    return copy.Run(FrameEvent{1, Push(config, 0, 1, sequence, Figures(epoch, 2, 1))}, now);
+  };
   EXPECT_FALSE(push(1, 0).figures) << "it was told of version 0 a moment ago";
   const PartitionEffects second = push(2, 0);
   EXPECT_FALSE(second.figures);

@@ -1,5 +1,6 @@
-// Goal: a step whose gradient is not finite somewhere changes nothing but version and loss scale, at the primary, its backup, in the log and in an
-// image alike; a push with another scale than the step's is of a history that is gone; what a peer says of it is checked.
+// Goal: a step whose gradient is not finite somewhere changes nothing but version and loss scale, at the primary, its
+// backup, in the log and in an image alike; a push with another scale than the step's is of a history that is gone;
+// what a peer says of it is checked.
 #include <cmath>
 
 #include "tests/unit/server/replication_test_util.h"
@@ -18,7 +19,8 @@ PartitionConfig Scaled(UpdateMode mode, bool spans, bool backup = false) {
   c.durability = v1::LOGGED_AND_REPLICATED;
   c.backup = backup;
   c.loss_scale = LossScaleRule{8, 2};
-  if (mode == UpdateMode::kSynchronous) c.clip_scopes = {{kFiniteScope, 32, spans ? uint64_t{96} : uint64_t{32}, {{0, 32}}}};
+  if (mode == UpdateMode::kSynchronous)
+    c.clip_scopes = {{kFiniteScope, 32, spans ? uint64_t{96} : uint64_t{32}, {{0, 32}}}};
   return c;
 }
 
@@ -35,7 +37,8 @@ class LossScaleTest : public testing::Test {
       for (Frame f : send.frames) {
         f.payload = Buffer::CopyOf(f.payload.data(), f.payload.size());
         for (const PartitionReply& r : backup_->Run(FrameEvent{7, std::move(f)}).replies) {
-          for (const PartitionReply& done : primary_->Run(PeerFrameEvent{"b:1", 1, r.frame}).replies) replies_.push_back(done.frame);
+          for (const PartitionReply& done : primary_->Run(PeerFrameEvent{"b:1", 1, r.frame}).replies)
+            replies_.push_back(done.frame);
         }
       }
     }
@@ -143,7 +146,8 @@ TEST_F(LossScaleTest, ManyPartitionsLeaveAStepOutTogether) {
 
 TEST_F(LossScaleTest, APushOfAnotherHistoryIsSentBack) {
   Start(UpdateMode::kSynchronous, false);
-  ExpectError(Send(Push(1, 1, 4)), absl::StatusCode::kOutOfRange, "loss_scale: 4, but job 3 partition 7 is at 8; pull its values");
+  ExpectError(Send(Push(1, 1, 4)), absl::StatusCode::kOutOfRange,
+              "loss_scale: 4, but job 3 partition 7 is at 8; pull its values");
   EXPECT_EQ(Send(Push(1, 1, 8)).version, 1u);
   EXPECT_EQ(Send(Push(1, 1, 2)).version, 1u) << "a repetition, of whatever";
 }
@@ -172,16 +176,19 @@ TEST_F(LossScaleTest, AnAsynchronousPushSaysThatItIsLeftOut) {
 TEST_F(LossScaleTest, BadRequests) {
   Start(UpdateMode::kSynchronous, false);
   for (const float scale : {0.0f, 0.5f, 3e7f, -8.0f, NAN}) {
-    ExpectError(Send(Push(1, 1, scale)), absl::StatusCode::kInvalidArgument, "but the job computes in FLOAT16; say the scale");
+    ExpectError(Send(Push(1, 1, scale)), absl::StatusCode::kInvalidArgument,
+                "but the job computes in FLOAT16; say the scale");
   }
   Frame out = Push(1, 1, 8);
   out.not_finite = true;
-  ExpectError(Send(out), absl::StatusCode::kInvalidArgument, "not_finite: a synchronous job pushes its gradients as they are");
+  ExpectError(Send(out), absl::StatusCode::kInvalidArgument,
+              "not_finite: a synchronous job pushes its gradients as they are");
   EXPECT_EQ(state().version, 0u);
   Copy plain(TestConfig(UpdateMode::kSynchronous, 1), AssignEvent{Generation(5), false, {}});
   Frame scaled = PushFrame(plain.core.config(), 0, 1, 1, 1);
   scaled.loss_scale = 8;
-  ExpectError(plain.Run(FrameEvent{1, scaled}).replies.at(0).frame, absl::StatusCode::kInvalidArgument, "loss_scale: 8, but the job has none");
+  ExpectError(plain.Run(FrameEvent{1, scaled}).replies.at(0).frame, absl::StatusCode::kInvalidArgument,
+              "loss_scale: 8, but the job has none");
   // From a primary, or from a log.
   const PartitionConfig& config = primary_->core.config();
   v1::LogEntry entry;

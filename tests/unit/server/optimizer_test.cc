@@ -225,7 +225,8 @@ TEST_P(OptimizerTest, SlotsThatAnImageHoldsAreCopiedOnTheWay) {
   const OptimizerRule rule = OptimizerRule::From(Parse(GetParam().text));
   Subject alone(rule, start), shared(rule, start);
   shared.slots_shared = true;
-  const std::vector<Segment> segments = {{0, 10}, {16, 16385}, {16385, 16390, true, 0.75f}, {16400, 40000}, {40010, 49000, false, 0, true, true}};
+  const std::vector<Segment> segments = {
+      {0, 10}, {16, 16385}, {16385, 16390, true, 0.75f}, {16400, 40000}, {40010, 49000, false, 0, true, true}};
   for (int t = 1; t <= 3; ++t) {
     for (float& g : gradient) g = normal(rng);
     for (Subject* s : {&alone, &shared}) s->Step(segments, gradient, 7, 0.02f, t);
@@ -312,7 +313,8 @@ INSTANTIATE_TEST_SUITE_P(All, AroundTheRule, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(AroundTheRuleTest, MovingStatisticsAreNeitherClippedNorDecayedNorAveraged) {
-  Subject subject(OptimizerRule::From(Parse("sgd {} clipvalue: 0.5 weight_decay: 0.5 ema {}")), std::vector<float>(16, 2.0f));
+  Subject subject(OptimizerRule::From(Parse("sgd {} clipvalue: 0.5 weight_decay: 0.5 ema {}")),
+                  std::vector<float>(16, 2.0f));
   subject.Step({{0, 16, true, 0.75f}}, std::vector<float>(16, 6.0f), 2, 0.1f, 1, true);
   for (float v : subject.values) EXPECT_EQ(v, 0.75f * 2 + 0.25f * 3);
   for (float a : subject.slots.back()) EXPECT_EQ(a, 0);
@@ -325,13 +327,15 @@ TEST_P(OptimizerTest, FrozenNumbersAndTheirSlotsStayWhateverComes) {
   const auto slots = subject.slots;
   Segment frozen = {8, 24};
   frozen.frozen = true;
-  for (int t = 1; t <= 3; ++t) subject.Step({{0, 8}, frozen, {24, 32}}, std::vector<float>(32, 6.0f), 2, 0.1f, t, t == 2);
+  for (int t = 1; t <= 3; ++t)
+    subject.Step({{0, 8}, frozen, {24, 32}}, std::vector<float>(32, 6.0f), 2, 0.1f, t, t == 2);
   for (int i = 0; i < 32; ++i) {
     EXPECT_EQ(subject.values[i] == 2.0f, i >= 8 && i < 24) << i;
     for (size_t s = 0; s < slots.size() && i >= 8 && i < 24; ++s) EXPECT_EQ(subject.slots[s][i], slots[s][i]) << i;
   }
   std::vector<float> values = subject.values;
-  OverwriteWithAverage(std::vector<Segment>{{0, 8}, frozen, {24, 32}}, std::vector<float>(32, 9.0f), absl::MakeSpan(values));
+  OverwriteWithAverage(std::vector<Segment>{{0, 8}, frozen, {24, 32}}, std::vector<float>(32, 9.0f),
+                       absl::MakeSpan(values));
   for (int i = 0; i < 32; ++i) EXPECT_EQ(values[i], i >= 8 && i < 24 ? 2.0f : 9.0f);
 }
 

@@ -1,5 +1,6 @@
-// Goal: clipping by norm in PartitionCore: a norm within the partition is clipped at once; one that spans partitions in two phases, whose
-// repetitions, losses and late comers change nothing; what is logged, replicated and kept is the clipped gradient and the records.
+// Goal: clipping by norm in PartitionCore: a norm within the partition is clipped at once; one that spans partitions in
+// two phases, whose repetitions, losses and late comers change nothing; what is logged, replicated and kept is the
+// clipped gradient and the records.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -17,7 +18,8 @@ const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
 
 class PartitionCoreClipTest : public testing::Test {
  protected:
-  // Scope 1 is whole: numbers 0..7. Scope 2 spans: 8 of its 24 numbers here, 8..15 (and so on to the config's end of 24).
+  // Scope 1 is whole: numbers 0..7. Scope 2 spans: 8 of its 24 numbers here, 8..15 (and so on to the config's end of
+  // 24).
   void SetUp() override {
     config_ = TestConfig(UpdateMode::kSynchronous, 2);
     config_.clip_norm = 1;
@@ -33,7 +35,9 @@ class PartitionCoreClipTest : public testing::Test {
     return effects;
   }
   PartitionEffects Persisted(uint64_t version) { return core_->Step(PersistedEvent{version}, kNow); }
-  Frame Push(uint32_t first, uint64_t sequence, float gradient) { return PushFrame(config_, first, 1, sequence, gradient); }
+  Frame Push(uint32_t first, uint64_t sequence, float gradient) {
+    return PushFrame(config_, first, 1, sequence, gradient);
+  }
   Frame Clip(uint64_t sequence, std::vector<double> factors) {
     Frame f;
     f.kind = v1::ExchangeFrame::CLIP;
@@ -89,7 +93,8 @@ TEST_F(PartitionCoreClipTest, TwoPhases) {
   EXPECT_FLOAT_EQ(logged[0], whole);
   EXPECT_EQ(logged[8], 16) << "in no scope";
   EXPECT_EQ(logged[16], 4) << "the log has the clipped gradient";
-  EXPECT_EQ(clipped.persists[0].entry.norms(), measured.replies[0].frame.scalars + EncodeFactors(std::vector<double>{0.25}));
+  EXPECT_EQ(clipped.persists[0].entry.norms(),
+            measured.replies[0].frame.scalars + EncodeFactors(std::vector<double>{0.25}));
 
   const PartitionEffects done = Persisted(1);
   ASSERT_EQ(done.replies.size(), 1u);
@@ -118,7 +123,8 @@ TEST_F(PartitionCoreClipTest, RepetitionsAreAnsweredByWhatTheirStepHasComeTo) {
   EXPECT_EQ(Value(16), after);
   // The next step.
   EXPECT_EQ(Measure(2).replies.size(), 2u);
-  EXPECT_EQ(Send(Clip(1, {0.5})).replies.at(0).frame.version, 1u) << "an old CLIP is answered, and is not for the new sum";
+  EXPECT_EQ(Send(Clip(1, {0.5})).replies.at(0).frame.version, 1u)
+      << "an old CLIP is answered, and is not for the new sum";
   ExpectError(Send(Clip(3, {0.5})), absl::StatusCode::kOutOfRange, "is at version 1");
 }
 
@@ -152,7 +158,8 @@ TEST_F(PartitionCoreClipTest, FencesAndBadRequests) {
   EXPECT_EQ(Send(Clip(1, {0.5})).persists.size(), 1u) << "bad requests changed nothing";
   config_.clip_scopes.pop_back();
   Start();
-  ExpectError(Send(Clip(1, {0.5})), absl::StatusCode::kInvalidArgument, "no norm of job 3 partition 7 spans partitions");
+  ExpectError(Send(Clip(1, {0.5})), absl::StatusCode::kInvalidArgument,
+              "no norm of job 3 partition 7 spans partitions");
 }
 
 TEST_F(PartitionCoreClipTest, WithoutSpanningNormsAPushAloneMakesTheUpdate) {
@@ -192,8 +199,8 @@ TEST_F(PartitionCoreClipTest, BackupReplicasComeTooLateForAMeasuredSum) {
   EXPECT_EQ(Value(16), 16 * 0.25f - 0.5f * 16 / 8);
 }
 
-// A primary that began anew takes the gradients that come first, perhaps others than before: what was computed from the first set's norms
-// would clip the second one to another norm.
+// A primary that began anew takes the gradients that come first, perhaps others than before: what was computed from the
+// first set's norms would clip the second one to another norm.
 TEST_F(PartitionCoreClipTest, FactorsOfAnotherSetOfGradientsAreRefused) {
   config_.replicas = 3;
   config_.backup_replicas = 1;

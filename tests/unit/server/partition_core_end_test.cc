@@ -1,5 +1,5 @@
-// Goal: a copy that ends (it is moved away, or its store failed) answers everybody who waits at it, once. One whose job ends has its last version
-// on disk.
+// Goal: a copy that ends (it is moved away, or its store failed) answers everybody who waits at it, once. One whose job
+// ends has its last version on disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,8 @@ class SyncNotes : public KvStore {
     synced = sync;
     return store_->Write(batch, sync);
   }
-  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+  absl::Status Scan(std::string_view prefix,
+                    const std::function<bool(std::string_view, std::string_view)>& fn) override {
     return store_->Scan(prefix, fn);
   }
   bool synced = false;
@@ -98,14 +99,18 @@ class SyncNotes : public KvStore {
 
 class LastImage : public testing::Test {
  protected:
-  LastImage() : config_(Config()), persistence_(store_), core_(config_, PartitionState::Initial(config_)) { Assign(5, false); }
+  LastImage() : config_(Config()), persistence_(store_), core_(config_, PartitionState::Initial(config_)) {
+    Assign(5, false);
+  }
   static PartitionConfig Config() {
     PartitionConfig config = TestConfig(UpdateMode::kSynchronous, 1);
     config.durability = v1::SNAPSHOT;
     config.image.snapshot_every = 3;
     return config;
   }
-  void Assign(uint64_t generation, bool keep) { core_.Step(AssignEvent{Generation(generation), false, {}, keep}, now_); }
+  void Assign(uint64_t generation, bool keep) {
+    core_.Step(AssignEvent{Generation(generation), false, {}, keep}, now_);
+  }
   std::optional<Image> Train(uint64_t steps) {
     std::optional<Image> image;
     for (uint64_t step = 1; step <= steps; ++step) {
@@ -141,7 +146,8 @@ class LastImage : public testing::Test {
   PartitionCore core_;
 };
 
-// The image of a version that is a multiple of snapshot_every was written while the job trained: power loss may take it.
+// The image of a version that is a multiple of snapshot_every was written while the job trained: power loss may take
+// it.
 TEST_F(LastImage, OneOfBeforeTheEndIsWrittenOnceMore) {
   const std::optional<Image> image = Train(3);
   ASSERT_TRUE(image.has_value());

@@ -1,5 +1,5 @@
-// Goal: a partition of a job that has ended keeps its values alone, on the disk alone: what else the store had of it is gone, nothing of it is in
-// memory, and whoever asks for values, or is a new backup, gets the same bits from the disk.
+// Goal: a partition of a job that has ended keeps its values alone, on the disk alone: what else the store had of it is
+// gone, nothing of it is in memory, and whoever asks for values, or is a new backup, gets the same bits from the disk.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -211,7 +211,8 @@ class RestPairTest : public PairTest {
     const PartitionEffects e = copy.Run(TakeImageEvent{});
     EXPECT_TRUE(copy.persistence.WriteImage(copy.core.config(), *e.image).ok());
     std::vector<Frame> answers;
-    for (PartitionReply& r : copy.Run(ImageWrittenEvent{e.image->header.version(), true}).replies) answers.push_back(std::move(r.frame));
+    for (PartitionReply& r : copy.Run(ImageWrittenEvent{e.image->header.version(), true}).replies)
+      answers.push_back(std::move(r.frame));
     EXPECT_TRUE(copy.core.at_rest());
     return answers;
   }

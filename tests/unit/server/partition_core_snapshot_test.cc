@@ -16,7 +16,11 @@ constexpr uint64_t kChief = 9;
 
 class SnapshotTest : public testing::Test {
  protected:
-  SnapshotTest() : config_(Config()), store_(NewMemoryKvStore()), persistence_(*store_), core_(config_, PartitionState::Initial(config_)) {
+  SnapshotTest()
+      : config_(Config()),
+        store_(NewMemoryKvStore()),
+        persistence_(*store_),
+        core_(config_, PartitionState::Initial(config_)) {
     Run(AssignEvent{Generation(5), false, {}});
   }
   static PartitionConfig Config() {
@@ -100,7 +104,8 @@ TEST_F(SnapshotTest, WaitsForItsVersionAndNoLonger) {
   EXPECT_EQ(images, 3);
   const PartitionEffects gone = Ask(4, 1);
   ASSERT_EQ(gone.replies.size(), 1u);
-  EXPECT_THAT(gone.replies[0].frame.status.message(), HasSubstr("want_version 1 is gone: job 3 partition 7 is at version 2"));
+  EXPECT_THAT(gone.replies[0].frame.status.message(),
+              HasSubstr("want_version 1 is gone: job 3 partition 7 is at version 2"));
   EXPECT_TRUE(Ask(5, 9).replies.empty());
   EXPECT_TRUE(Run(TickEvent{}, kNow + kPullWaitMax - absl::Seconds(1)).replies.empty());
   const PartitionEffects late = Run(TickEvent{}, kNow + kPullWaitMax);

@@ -1,5 +1,5 @@
-// Goal: each rule of PartitionCore by itself: barrier, duplicates, order, staleness, images, and that nothing is seen before it is persisted.
-// partition_core_requests_test.cc: versions on request, fencing, bad requests.
+// Goal: each rule of PartitionCore by itself: barrier, duplicates, order, staleness, images, and that nothing is seen
+// before it is persisted. partition_core_requests_test.cc: versions on request, fencing, bad requests.
 #include "tests/unit/server/partition_core_fixture.h"
 
 namespace cairn {
@@ -77,7 +77,8 @@ TEST_F(PartitionCoreTest, TheMovingAverageTakesOverWhenTheLastReplicaHasDoneTheS
   config_.optimizer = OptimizerRule::From(optimizer);
   Start();
   const auto push = [&](uint32_t replica, uint64_t sequence, float gradient, bool overwrite, uint64_t examples = 4) {
-    Frame f = examples > 0 ? Push(replica, 1, sequence, gradient) : PushFrame(config_, replica, 1, sequence, Buffer(), 0);
+    Frame f =
+        examples > 0 ? Push(replica, 1, sequence, gradient) : PushFrame(config_, replica, 1, sequence, Buffer(), 0);
     f.ema_overwrite = overwrite;
     return SendAndPersist(f);
   };

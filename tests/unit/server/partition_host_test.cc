@@ -1,4 +1,5 @@
-// Goal: HostPartitions.keep: a ps says that a job's last values are kept once all that it is the primary of is on its disk, and not before.
+// Goal: HostPartitions.keep: a ps says that a job's last values are kept once all that it is the primary of is on its
+// disk, and not before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +23,8 @@ class GatedStore : public KvStore {
     }
     return store_->Write(batch, sync);
   }
-  absl::Status Scan(std::string_view prefix, const std::function<bool(std::string_view, std::string_view)>& fn) override {
+  absl::Status Scan(std::string_view prefix,
+                    const std::function<bool(std::string_view, std::string_view)>& fn) override {
     return store_->Scan(prefix, fn);
   }
   void Admit(int images) {
@@ -41,10 +43,12 @@ class GatedStore : public KvStore {
 class TellKeptTest : public testing::Test {
  protected:
   TellKeptTest()
-      : host_(store_, clock_, 2,
-              {.reply = [this](uint64_t, Frame) { Note([this] { ++replies_; }); },
-               .job_error = [](JobId, Generation, const absl::Status&) {},
-               .kept = [this](v1::PartitionsReady ready) { Note([this, &ready] { kept_.push_back(std::move(ready)); }); }}) {
+      : host_(
+            store_, clock_, 2,
+            {.reply = [this](uint64_t, Frame) { Note([this] { ++replies_; }); },
+             .job_error = [](JobId, Generation, const absl::Status&) {},
+             .kept =
+                 [this](v1::PartitionsReady ready) { Note([this, &ready] { kept_.push_back(std::move(ready)); }); }}) {
     v1::JobSpec spec = DenseJob(8, 4, 1, /*asynchronous=*/false);
     spec.set_durability(v1::SNAPSHOT);
     assignment_ = HostAll(kJob, kGeneration, spec, 64);

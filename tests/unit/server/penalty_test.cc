@@ -1,4 +1,5 @@
-// Goal: a regularizer's gradient is in what a partition accepts, once, before clipping, and in nothing else; which partitions have which.
+// Goal: a regularizer's gradient is in what a partition accepts, once, before clipping, and in nothing else; which
+// partitions have which.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,9 @@ class PenaltyTest : public testing::Test {
     core_ = std::make_unique<PartitionCore>(config_, PartitionState::Initial(config_));
   }
   PartitionEffects Send(Frame frame) { return core_->Step(FrameEvent{11, std::move(frame)}, kNow); }
-  PartitionEffects Push(uint32_t replica, uint64_t sequence) { return Send(PushFrame(config_, replica, 1, sequence, 8)); }
+  PartitionEffects Push(uint32_t replica, uint64_t sequence) {
+    return Send(PushFrame(config_, replica, 1, sequence, 8));
+  }
 
   PartitionConfig config_;
   std::unique_ptr<PartitionCore> core_;
@@ -75,7 +78,8 @@ TEST_F(PenaltyTest, WhichPartitionsHaveIt) {
   const auto penalties = [](const std::string& more) {
     const auto spec = FromText<v1::JobSpec>(
         "model { layers { input { shape: 7 } } layers { dense { units: 5 kernel_regularizer { l2: 0.5 } } } }"
-        "optimizer { sgd { } " + more + "} replicas: 2" + (more.empty() ? "" : " strategy: PARAMETER_SERVER"));
+        "optimizer { sgd { } " +
+        more + "} replicas: 2" + (more.empty() ? "" : " strategy: PARAMETER_SERVER"));
     v1::PartitionRange range;
     range.set_begin(16);
     range.set_end(48);

@@ -1,4 +1,5 @@
-// Goal: links to backups that are slow, stand still or are gone: what they hold is bounded, and who is lost is said after a bounded time.
+// Goal: links to backups that are slow, stand still or are gone: what they hold is bounded, and who is lost is said
+// after a bounded time.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -54,8 +55,10 @@ TEST_F(BusyLinkTest, AMissedGenerationMayHaveBegunTheCopyAnew) {
     link.Assign(PrimaryOf(3, in_sync).backups[0], newer, missed);
     return link;
   };
-  EXPECT_EQ(after(false, true, false).stage(), BackupLink::Stage::kFollowing) << "the next generation: it is the same copy";
-  EXPECT_EQ(after(true, true, true).stage(), BackupLink::Stage::kFollowing) << "in sync: the coordinator knows that it lived on";
+  EXPECT_EQ(after(false, true, false).stage(), BackupLink::Stage::kFollowing)
+      << "the next generation: it is the same copy";
+  EXPECT_EQ(after(true, true, true).stage(), BackupLink::Stage::kFollowing)
+      << "in sync: the coordinator knows that it lived on";
   EXPECT_EQ(after(false, false, true).stage(), BackupLink::Stage::kFollowing) << "this generation once more";
   BackupLink anew = after(false, true, true);
   EXPECT_EQ(anew.stage(), BackupLink::Stage::kNeedsImage);
@@ -94,7 +97,8 @@ TEST_F(BusyLinkTest, AnImageOnItsWayIsConfirmedInAnyGeneration) {
 // The same in a partition: what the copy that was had confirmed is not taken for the new one's.
 class MissedGenerationTest : public PairTest {};
 
-INSTANTIATE_TEST_SUITE_P(Durabilities, MissedGenerationTest, testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
+INSTANTIATE_TEST_SUITE_P(Durabilities, MissedGenerationTest,
+                         testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
 
 TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedBeforeItHasAnImage) {
   Sync();
@@ -117,8 +121,8 @@ TEST_P(MissedGenerationTest, ACopyThatIsNotInSyncIsNotReportedBeforeItHasAnImage
 
 // ---- a backup that stands still ----
 
-// It reads nothing, so that nothing that is sent to it goes away; an asynchronous job pushes on. What the primary holds for it
-// stays below what its limits add up to, whether it is waited for or not.
+// It reads nothing, so that nothing that is sent to it goes away; an asynchronous job pushes on. What the primary holds
+// for it stays below what its limits add up to, whether it is waited for or not.
 TEST(StandingBackupTest, HoldsABoundedNumberOfBytes) {
   for (const bool confirms_image : {false, true}) {
     SCOPED_TRACE(confirms_image);
@@ -159,7 +163,8 @@ TEST(StandingBackupTest, HoldsABoundedNumberOfBytes) {
       EXPECT_GT(refused, 100) << "one that is waited for holds the pushes back";
     } else {
       EXPECT_EQ(refused, 0) << "one that is not holds nobody back";
-      EXPECT_FALSE(primary.core.image_to_send(kNow + absl::Hours(1))) << "and gets no second image while the first one lies there";
+      EXPECT_FALSE(primary.core.image_to_send(kNow + absl::Hours(1)))
+          << "and gets no second image while the first one lies there";
     }
   }
 }
@@ -174,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Durabilities, LostLinkTest, testing::Values(v1::REPLICA
 struct Ticker {
   Copy& primary;
   absl::Time now = kNow;
-  std::vector<v1::BackupReport> Pass(int seconds, absl::Duration heard_ago = absl::InfiniteDuration(), bool connected = false) {
+  std::vector<v1::BackupReport> Pass(int seconds, absl::Duration heard_ago = absl::InfiniteDuration(),
+                                     bool connected = false) {
     std::vector<v1::BackupReport> lost;
     for (int i = 0; i < seconds; ++i) {
       now += absl::Seconds(1);
@@ -193,7 +199,8 @@ TEST_P(LostLinkTest, ABackupThatDoesNotAnswerIsLostAfterALeaseAndWaitedForAllThe
   Sync();
   Ticker time{primary_};
   EXPECT_TRUE(time.Pass(60).empty()) << "there is nothing to answer";
-  const PartitionEffects pushed = primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
+  const PartitionEffects pushed =
+      primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
   ASSERT_EQ(pushed.sends.size(), 1u);
   EXPECT_TRUE(time.Pass(2).empty());
   std::vector<v1::BackupReport> lost = time.Pass(2);
@@ -276,7 +283,8 @@ TEST_P(LostLinkTest, ABusyBackupIsNotTakenForOneThatCannotBeReached) {
   Sync();
   Ticker time{primary_};
   time.Pass(1);
-  const PartitionEffects pushed = primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
+  const PartitionEffects pushed =
+      primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
   EXPECT_TRUE(time.Pass(9, absl::InfiniteDuration(), /*connected=*/true).empty()) << "it is given more time";
   std::vector<v1::BackupReport> lost = time.Pass(3, absl::InfiniteDuration(), /*connected=*/true);
   ASSERT_EQ(lost.size(), 1u);
@@ -309,7 +317,8 @@ TEST_P(LostLinkTest, AFencedPrimarySaysNothingOfItsBackups) {
   Sync();
   Ticker time{primary_};
   time.Pass(1);
-  const PartitionEffects pushed = primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
+  const PartitionEffects pushed =
+      primary_.Run(FrameEvent{1, PushFrame(primary_.core.config(), 0, 1, 1, 1.0f)}, time.now);
   backup_.Run(AssignEvent{Generation(6), false, {}});
   Answer(Pass(pushed), 1, time.now);
   ASSERT_TRUE(primary_.core.fenced());

@@ -80,25 +80,18 @@ class World {
     switch (rng_() % (faults ? 23 : 14)) {
       case 0:
       case 1:
-      case 2:
-        return Push();
+      case 2: return Push();
       case 3:
       case 4:
       case 5:
       case 6:
-      case 7:
-        return Deliver();
-      case 8:
-        return Command();
-      case 9:
-        return Coordinate();
-      case 10:
-        return WriteImage();
-      case 11:
-        return Connect();
+      case 7: return Deliver();
+      case 8: return Command();
+      case 9: return Coordinate();
+      case 10: return WriteImage();
+      case 11: return Connect();
       case 12:
-      case 13:
-        return Tick();
+      case 13: return Tick();
       case 14:
       case 15:
         if (rng_() % 4 == 0) Break();
@@ -112,8 +105,7 @@ class World {
       case 18:
         if (rng_() % 20 == 0) Suspect();
         return;
-      default:
-        return Deliver();
+      default: return Deliver();
     }
   }
 
@@ -189,7 +181,8 @@ class World {
   void Promote(int instead_of) {
     std::vector<int> able;
     for (int n : in_sync_) {
-      if (n != instead_of && nodes_[n].core != nullptr && !returned_.contains(n) && !dead_.contains(n)) able.push_back(n);
+      if (n != instead_of && nodes_[n].core != nullptr && !returned_.contains(n) && !dead_.contains(n))
+        able.push_back(n);
     }
     if (able.empty()) {
       if (nodes_[instead_of].core == nullptr) dead_.insert(instead_of);  // wait for it
@@ -382,7 +375,8 @@ class World {
                       ", commands ", nodes_[n].commands.size(), ", images ", nodes_[n].images.size(), "\n");
       for (const BackupLink& l : core.links()) {
         absl::StrAppend(&out, "  ", l.node(), " stage ", static_cast<int>(l.stage()), " acked ", l.acked(),
-                        l.required() ? " required" : "", l.reported() ? " reported" : "", l.wants_image(now_) ? " wants an image" : "", "\n");
+                        l.required() ? " required" : "", l.reported() ? " reported" : "",
+                        l.wants_image(now_) ? " wants an image" : "", "\n");
       }
     }
     return out;

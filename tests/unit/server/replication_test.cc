@@ -1,4 +1,5 @@
-// Goal: the rules of backups one by one: who waits for whom, who is refused, what starts anew, and what reaches a backup.
+// Goal: the rules of backups one by one: who waits for whom, who is refused, what starts anew, and what reaches a
+// backup.
 #include "tests/unit/server/replication_test_util.h"
 
 namespace cairn {
@@ -8,8 +9,8 @@ using testing::HasSubstr;
 
 INSTANTIATE_TEST_SUITE_P(Durabilities, PairTest, testing::Values(v1::REPLICATED, v1::LOGGED_AND_REPLICATED));
 
-// The clipped gradient, the records of its norms and ema_overwrite go with the update, to backup and log alike: both copies, and what either
-// recovers, have the same bits.
+// The clipped gradient, the records of its norms and ema_overwrite go with the update, to backup and log alike: both
+// copies, and what either recovers, have the same bits.
 TEST_P(PairTest, ClippingAndMovingAverageReachTheBackup) {
   const auto config = [&](bool backup) {
     PartitionConfig c = Config(GetParam(), backup);
@@ -50,7 +51,8 @@ TEST_P(PairTest, ClippingAndMovingAverageReachTheBackup) {
     pass(primary.Run(FrameEvent{1, clip}));
     ASSERT_EQ(primary.core.version(), sequence);
     ASSERT_EQ(backup.core.version(), sequence);
-    EXPECT_EQ(backup.core.state().norms, measured.replies[0].frame.scalars + clip.scalars) << "with the factor that was applied";
+    EXPECT_EQ(backup.core.state().norms, measured.replies[0].frame.scalars + clip.scalars)
+        << "with the factor that was applied";
     if (sequence == 2) {
       EXPECT_EQ(primary.core.state().values.floats()[3], primary.core.state().slots.back().floats()[3]);
     }

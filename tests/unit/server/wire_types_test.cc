@@ -1,5 +1,6 @@
-// Goal: jobs whose gradients travel in 16 or 8 bits. The values have the same bits whatever nodes are pushed and in whatever type; log and
-// backups hold the gradient in the job's type, and what they make of it has the primary's bits; entries from before types were named are read.
+// Goal: jobs whose gradients travel in 16 or 8 bits. The values have the same bits whatever nodes are pushed and in
+// whatever type; log and backups hold the gradient in the job's type, and what they make of it has the primary's bits;
+// entries from before types were named are read.
 #include <random>
 
 #include "common/tensor/dtype.h"
@@ -33,7 +34,8 @@ class WireTypesTest : public testing::TestWithParam<v1::DataType> {
     std::vector<GradientSum> leaves;
     for (uint32_t r = node.first; r < node.end(); ++r) gradients.push_back(Gradient(c, r, sequence));
     for (auto& gradient : gradients) leaves.push_back({absl::MakeSpan(gradient), 4});
-    const GradientSum sum = type == v1::FLOAT32 && node.count == 1 ? leaves[0] : SumSubtree(node, leaves, c.RoundingOf(sequence));
+    const GradientSum sum =
+        type == v1::FLOAT32 && node.count == 1 ? leaves[0] : SumSubtree(node, leaves, c.RoundingOf(sequence));
     Buffer payload = Buffer::Allocate(BytesOf(type, sum.gradient.size()));
     FromFloat(sum.gradient, type, {payload.mutable_data(), payload.size()});
     Frame f = PushFrame(c, node.first, node.count, sequence, std::move(payload), sum.examples);
@@ -48,8 +50,10 @@ INSTANTIATE_TEST_SUITE_P(All, WireTypesTest, testing::Values(v1::FLOAT32, v1::BF
 TEST_P(WireTypesTest, TheBitsAreThoseOfAnyNodesInAnyType) {
   const PartitionConfig config = Of(5);
   std::vector<Buffer> values;
-  const std::vector<std::vector<TreeNode>> cuts = {{{0, 5}}, {{0, 4}, {4, 1}}, {{4, 1}, {2, 2}, {0, 2}}, {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}};
-  for (const v1::DataType sent : {GetParam(), v1::FLOAT32}) {  // a client may send the exact gradient: it is rounded here
+  const std::vector<std::vector<TreeNode>> cuts = {
+      {{0, 5}}, {{0, 4}, {4, 1}}, {{4, 1}, {2, 2}, {0, 2}}, {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}};
+  for (const v1::DataType sent :
+       {GetParam(), v1::FLOAT32}) {  // a client may send the exact gradient: it is rounded here
     for (const auto& cut : cuts) {
       Copy ps(config, AssignEvent{Generation(5), false, {}});
       for (uint64_t sequence = 1; sequence <= 4; ++sequence) {
@@ -76,7 +80,8 @@ TEST_P(WireTypesTest, LogAndBackupHoldTheGradientInTheJobsType) {
           EXPECT_EQ(f.payload.size(), BytesOf(GetParam(), 32));
         }
         f.payload = Buffer::CopyOf(f.payload.data(), f.payload.size());
-        for (const PartitionReply& r : backup.Run(FrameEvent{7, std::move(f)}).replies) primary.Run(PeerFrameEvent{"b:1", 1, r.frame});
+        for (const PartitionReply& r : backup.Run(FrameEvent{7, std::move(f)}).replies)
+          primary.Run(PeerFrameEvent{"b:1", 1, r.frame});
       }
     }
   };
@@ -92,19 +97,23 @@ TEST_P(WireTypesTest, LogAndBackupHoldTheGradientInTheJobsType) {
   for (Copy* copy : {&primary, &backup}) {
     size_t entries = 0;
     const std::string prefix = KindPrefix(config, 'l');
-    ASSERT_TRUE(copy->store->Scan(prefix, [&](std::string_view, std::string_view value) {
-      v1::LogEntry entry;
-      EXPECT_TRUE(Unseal(value, entry));
-      EXPECT_EQ(DtypeOf(entry), GetParam());
-      EXPECT_EQ(value.size(), BytesOf(GetParam(), 32));
-      ++entries;
-      return true;
-    }).ok());
+    ASSERT_TRUE(copy->store
+                    ->Scan(prefix,
+                           [&](std::string_view, std::string_view value) {
+                             v1::LogEntry entry;
+                             EXPECT_TRUE(Unseal(value, entry));
+                             EXPECT_EQ(DtypeOf(entry), GetParam());
+                             EXPECT_EQ(value.size(), BytesOf(GetParam(), 32));
+                             ++entries;
+                             return true;
+                           })
+                    .ok());
     EXPECT_EQ(entries, 3u);
     const PartitionState recovered = copy->persistence.Recover(copy->core.config()).value();
     for (const PartitionState* state : {&backup.core.state(), &recovered}) {
       EXPECT_TRUE(SameBits(state->values, primary.core.state().values));
-      for (size_t s = 0; s < state->slots.size(); ++s) EXPECT_TRUE(SameBits(state->slots[s], primary.core.state().slots[s])) << s;
+      for (size_t s = 0; s < state->slots.size(); ++s)
+        EXPECT_TRUE(SameBits(state->slots[s], primary.core.state().slots[s])) << s;
     }
   }
 }
@@ -149,9 +158,12 @@ TEST_P(WireTypesTest, AnEntryOfAnUnknownTypeOrAnotherLengthIsRefused) {
   entry.set_examples(4);
   entry.set_dtype(GetParam());
   EXPECT_TRUE(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32)).ok());
-  EXPECT_EQ(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32) - 1).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(CheckEntry(config, PartitionState::Initial(config), entry, BytesOf(GetParam(), 32) - 1).code(),
+            absl::StatusCode::kDataLoss);
   entry.set_dtype(static_cast<v1::DataType>(17));
-  EXPECT_THAT(std::string(CheckEntry(config, PartitionState::Initial(config), entry, 128).message()), testing::HasSubstr("its gradient is of type 17, which is not known; a newer cairn-ps wrote it, use that one"));
+  EXPECT_THAT(
+      std::string(CheckEntry(config, PartitionState::Initial(config), entry, 128).message()),
+      testing::HasSubstr("its gradient is of type 17, which is not known; a newer cairn-ps wrote it, use that one"));
 }
 
 // A gradient that is not finite is found behind the rounding too, and by all partitions alike.
@@ -176,8 +188,8 @@ TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
   EXPECT_EQ(ps.core.state().loss_scale.scale, scale / 2);
 }
 
-// A peer's INT8 need not be as ours packs it: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. The log and the backups have to make
-// the primary's bits of it all the same.
+// A peer's INT8 need not be as ours packs it: -128 is a mantissa of OCP's MXINT8, and exponents begin at 0. The log and
+// the backups have to make the primary's bits of it all the same.
 TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
   for (const auto& [mantissa, exponent] : {std::pair{0x80, 127}, {5, 3}, {0x80, 254}}) {
     PartitionConfig config = Config(v1::LOGGED);
@@ -211,9 +223,11 @@ struct LargeSums {
     config = MakePartitionConfig(spec, graph, range, JobId(1), Generation(5)).value();
   }
   const Variable& Of(VariableKind kind) const {
-    return *std::find_if(graph->variables().rbegin(), graph->variables().rend(), [kind](const Variable& v) { return v.kind == kind; });
+    return *std::find_if(graph->variables().rbegin(), graph->variables().rend(),
+                         [kind](const Variable& v) { return v.kind == kind; });
   }
-  // As a worker sends the sum of an update; each number of a variable is what `mean` says of its place, times the examples.
+  // As a worker sends the sum of an update; each number of a variable is what `mean` says of its place, times the
+  // examples.
   Frame PushOf(uint64_t sequence, const std::function<float(const Variable&, int64_t)>& mean) const {
     std::vector<float> sum(static_cast<size_t>(config.size()));
     for (const Variable& v : graph->variables()) {
@@ -231,18 +245,21 @@ struct LargeSums {
   PartitionConfig config;
 };
 
-// 1800 examples with gradients of 100 add up to more than FLOAT16 has, and a variance may be more than it has by itself.
+// 1800 examples with gradients of 100 add up to more than FLOAT16 has, and a variance may be more than it has by
+// itself.
 TEST_P(WireTypesTest, SumsOverABatchAreFinite) {
   const LargeSums job(GetParam());
   Copy ps(job.config, AssignEvent{Generation(5), false, {}});
   const Variable &weights = job.Of(VariableKind::kTrainable), &variance = job.Of(VariableKind::kMovingAverage);
   const std::vector<float> before(ps.core.state().values.floats().begin(), ps.core.state().values.floats().end());
-  Frame push = job.PushOf(1, [](const Variable& v, int64_t) { return v.kind == VariableKind::kMovingAverage ? 3e5f : 100; });
+  Frame push =
+      job.PushOf(1, [](const Variable& v, int64_t) { return v.kind == VariableKind::kMovingAverage ? 3e5f : 100; });
   push.learning_rate = 0.01f;
   ps.Run(FrameEvent{1, std::move(push)});
   ASSERT_EQ(ps.core.version(), 1u);
   const auto after = ps.core.state().values.floats();
-  for (int64_t i = 0; i < weights.size; ++i) EXPECT_NEAR(after[weights.offset + i], before[weights.offset + i] - 1, 0.02);
+  for (int64_t i = 0; i < weights.size; ++i)
+    EXPECT_NEAR(after[weights.offset + i], before[weights.offset + i] - 1, 0.02);
   for (int64_t i = 0; i < variance.size; ++i) EXPECT_NEAR(after[variance.offset + i], 0.9f + 3e4f, 100);
   const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
   EXPECT_TRUE(SameBits(recovered.values, ps.core.state().values));
@@ -272,7 +289,8 @@ TEST(WireTypesOfValuesTest, ValuesDoNotTravelInEightBits) {
   pull.reply_dtype = v1::INT8;
   const PartitionEffects e = ps.Run(FrameEvent{1, pull});
   ASSERT_EQ(e.replies.size(), 1u);
-  EXPECT_EQ(std::string(e.replies[0].frame.status.message()), "reply_dtype: 4 is no type of values; use FLOAT32, BFLOAT16 or FLOAT16");
+  EXPECT_EQ(std::string(e.replies[0].frame.status.message()),
+            "reply_dtype: 4 is no type of values; use FLOAT32, BFLOAT16 or FLOAT16");
 }
 
 }  // namespace

@@ -203,7 +203,8 @@ TEST(RocksDbKvStoreTest, GivesBackTheSpaceOfAPrefixWhenTold) {
   ASSERT_TRUE((*store)->GiveBackSpace("a").ok());
   // The other prefix' values, and files that are being filled.
   const uint64_t most = (uint64_t{12} << 20) + (uint64_t{100} << 20) + (uint64_t{45} << 20);
-  for (int i = 0; i < 300 && bytes() > most; ++i) absl::SleepFor(absl::Milliseconds(100));  // RocksDB deletes files behind
+  for (int i = 0; i < 300 && bytes() > most; ++i)
+    absl::SleepFor(absl::Milliseconds(100));  // RocksDB deletes files behind
   EXPECT_LT(bytes(), most) << "of " << before;
   EXPECT_EQ((*store)->Get("a1")->value(), "kept");
   EXPECT_EQ((*store)->Get("b10000")->value(), std::string(4'000, 'a'));

@@ -1,5 +1,5 @@
-// Goal: the value log believes nothing of what a damaged store names, ignores files that are not its own, and says which file cannot be
-// written when the disk is full; after that it goes on where there is room again.
+// Goal: the value log believes nothing of what a damaged store names, ignores files that are not its own, and says
+// which file cannot be written when the disk is full; after that it goes on where there is room again.
 #include "common/storage/value_log.h"
 
 #include <gtest/gtest.h>

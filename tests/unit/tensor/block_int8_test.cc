@@ -1,5 +1,6 @@
-// Goal: gradients in 8 bits. What is rounded is one of the two neighbours that the format has, each as often as it is near; it stays as it is
-// from then on; packing is exact; the bits depend on key and place alone, not on how the numbers were cut; what is not finite is found.
+// Goal: gradients in 8 bits. What is rounded is one of the two neighbours that the format has, each as often as it is
+// near; it stays as it is from then on; packing is exact; the bits depend on key and place alone, not on how the
+// numbers were cut; what is not finite is found.
 #include "common/tensor/block_int8.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = 127 * 0x1p121f;
 
-// The step of a block, from the definition: the least power of two, 2^-126 or more, of which 127 reach to the largest number.
+// The step of a block, from the definition: the least power of two, 2^-126 or more, of which 127 reach to the largest
+// number.
 double StepOf(const float* block) {
   double largest = 0;
   for (size_t j = 0; j < kInt8Block; ++j) largest = std::max(largest, std::fabs(static_cast<double>(block[j])));
@@ -33,7 +35,8 @@ std::vector<float> Numbers(uint32_t seed, size_t blocks) {
   for (size_t b = 0; b < blocks; ++b) {
     const int exponent = static_cast<int>(random() % 230) - 115;
     for (size_t j = 0; j < kInt8Block; ++j) {
-      numbers[b * kInt8Block + j] = random() % 9 == 0 ? 0 : std::ldexp(normal(random), exponent - static_cast<int>(random() % 12));
+      numbers[b * kInt8Block + j] =
+          random() % 9 == 0 ? 0 : std::ldexp(normal(random), exponent - static_cast<int>(random() % 12));
     }
   }
   return numbers;
@@ -61,8 +64,10 @@ TEST(BlockInt8Test, RoundingTakesANeighbourAndRoundsNothingTwice) {
     std::vector<float> rounded = numbers;
     RoundInt8(Int8Key::Of(seed, 3, 4, 2), 1600, absl::MakeSpan(rounded));
     for (size_t i = 0; i < numbers.size(); ++i) {
-      const double step = StepOf(&numbers[i / kInt8Block * kInt8Block]), place = numbers[i] / step, got = rounded[i] / step;
-      ASSERT_TRUE(got == std::floor(place) || got == std::ceil(place)) << i << ": " << numbers[i] << " became " << rounded[i] << ", step " << step;
+      const double step = StepOf(&numbers[i / kInt8Block * kInt8Block]), place = numbers[i] / step,
+                   got = rounded[i] / step;
+      ASSERT_TRUE(got == std::floor(place) || got == std::ceil(place))
+          << i << ": " << numbers[i] << " became " << rounded[i] << ", step " << step;
       ASSERT_LE(std::fabs(got), 127);
     }
     for (const Int8Key key : {Int8Key::Of(seed, 3, 4, 2), Int8Key::Of(seed, 3, 0, 8), Int8Key::Of(1, 2, 3, 4)}) {
@@ -109,7 +114,8 @@ TEST(BlockInt8Test, TheMeanOfManyDrawsIsTheNumber) {
   }
 }
 
-// Draws of neighbours, nodes, updates and seeds have nothing to do with one another: pairs agree as often as chance has it.
+// Draws of neighbours, nodes, updates and seeds have nothing to do with one another: pairs agree as often as chance has
+// it.
 TEST(BlockInt8Test, DrawsAreIndependent) {
   constexpr size_t kCount = 64 * 1024;
   std::vector<float> halves(kCount, 10.5f);
@@ -127,7 +133,8 @@ TEST(BlockInt8Test, DrawsAreIndependent) {
       ++all;
       same += base[i] == other[i + shift];
     }
-    EXPECT_NEAR(static_cast<double>(same) / static_cast<double>(all), 0.5, 0.012) << what << " " << shift;  // 6 deviations
+    EXPECT_NEAR(static_cast<double>(same) / static_cast<double>(all), 0.5, 0.012)
+        << what << " " << shift;  // 6 deviations
   };
   expect_half(ups(Int8Key::Of(2, 1, 0, 4), 0), 0, "seed");
   expect_half(ups(Int8Key::Of(1, 2, 0, 4), 0), 0, "update");
@@ -151,8 +158,9 @@ TEST(BlockInt8Test, TheBitsDoNotDependOnTheCut) {
 }
 
 TEST(BlockInt8Test, WhatIsNotFiniteSpoilsItsBlockAndNoOther) {
-  for (const float odd : {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0xffffffffu),
-                          std::bit_cast<float>(0x7f800001u), std::numeric_limits<float>::max(), -std::nextafter(kLargest, kInfinity)}) {
+  for (const float odd :
+       {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0xffffffffu),
+        std::bit_cast<float>(0x7f800001u), std::numeric_limits<float>::max(), -std::nextafter(kLargest, kInfinity)}) {
     for (size_t at : {0u, 7u, 15u}) {
       std::vector<float> numbers = Numbers(2, 3);
       numbers[16 + at] = odd;
@@ -209,7 +217,8 @@ TEST(BlockInt8Test, AnyBytesHaveAMeaning) {
         if (exponent == 255) {
           ASSERT_TRUE(std::isnan(got));
         } else {
-          ASSERT_EQ(got, static_cast<float>(std::ldexp(static_cast<double>(first + j), exponent - 133))) << exponent << " " << first + j;
+          ASSERT_EQ(got, static_cast<float>(std::ldexp(static_cast<double>(first + j), exponent - 133)))
+              << exponent << " " << first + j;
         }
       }
     }

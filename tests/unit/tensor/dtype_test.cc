@@ -90,8 +90,11 @@ TEST_P(SixteenBits, OverflowIsInfinity) {
 TEST_P(SixteenBits, ManyAsEachAlone) {
   std::mt19937 random(11);
   std::vector<float> floats(66000);
-  for (size_t i = 0; i < floats.size(); ++i) floats[i] = i < 65536 ? Up(static_cast<uint16_t>(i), GetParam()) : std::bit_cast<float>(static_cast<uint32_t>(random()));
-  for (size_t i = 0; i < floats.size(); i += 3) floats[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(floats[i]) + static_cast<uint32_t>(random() % 65536));
+  for (size_t i = 0; i < floats.size(); ++i)
+    floats[i] =
+        i < 65536 ? Up(static_cast<uint16_t>(i), GetParam()) : std::bit_cast<float>(static_cast<uint32_t>(random()));
+  for (size_t i = 0; i < floats.size(); i += 3)
+    floats[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(floats[i]) + static_cast<uint32_t>(random() % 65536));
   for (const size_t count : {1u, 2u, 7u, 8u, 15u, 16u, 17u, 31u, 33u, 63u, 100u, 65999u}) {
     std::vector<uint8_t> wire(2 * count + 1);
     const auto odd = absl::MakeSpan(wire).subspan(1);  // payloads are not aligned
@@ -102,7 +105,8 @@ TEST_P(SixteenBits, ManyAsEachAlone) {
       for (size_t i = 0; i < count; ++i) {
         const uint16_t h = Down(floats[first + i], GetParam());
         ASSERT_EQ(std::memcmp(&odd[2 * i], &h, 2), 0) << count << ": " << first + i;
-        ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(Up(h, GetParam()))) << count << ": " << first + i;
+        ASSERT_EQ(std::bit_cast<uint32_t>(back[i]), std::bit_cast<uint32_t>(Up(h, GetParam())))
+            << count << ": " << first + i;
       }
     }
   }
@@ -112,15 +116,20 @@ TEST_P(SixteenBits, RoundToIsTheWayDownAndUp) {
   std::mt19937 random(13);
   std::vector<float> numbers(300000), from(numbers.size());
   for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = i < 65536 ? std::bit_cast<float>(static_cast<uint32_t>(i << 16)) : std::bit_cast<float>(static_cast<uint32_t>(random()));
-    if (i % 3 == 0) numbers[i] = std::bit_cast<float>(static_cast<uint32_t>(0x33000000 + random() % 0x14800000));  // of float16's range
+    numbers[i] = i < 65536 ? std::bit_cast<float>(static_cast<uint32_t>(i << 16))
+                           : std::bit_cast<float>(static_cast<uint32_t>(random()));
+    if (i % 3 == 0)
+      numbers[i] =
+          std::bit_cast<float>(static_cast<uint32_t>(0x33000000 + random() % 0x14800000));  // of float16's range
     from[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(numbers[i]) ^ static_cast<uint32_t>(random() % 0x1000000));
   }
   std::vector<float> rounded = numbers, sums = numbers;
   RoundTo(GetParam(), absl::MakeSpan(rounded));
   SumRounded(GetParam(), absl::MakeSpan(sums), from);
   for (size_t i = 0; i < numbers.size(); ++i) {
-    ASSERT_EQ(std::bit_cast<uint32_t>(rounded[i]), std::bit_cast<uint32_t>(Up(Down(numbers[i], GetParam()), GetParam()))) << i;
+    ASSERT_EQ(std::bit_cast<uint32_t>(rounded[i]),
+              std::bit_cast<uint32_t>(Up(Down(numbers[i], GetParam()), GetParam())))
+        << i;
     const float sum = numbers[i] + from[i];
     if (std::isnan(sum)) {
       ASSERT_TRUE(std::isnan(sums[i])) << i;  // which of two NaN it is, is the processor's choice

@@ -104,16 +104,11 @@ class Random {
   // Small and large numbers, and the edges of varints.
   uint64_t Number() {
     switch ((*this)(5)) {
-      case 0:
-        return 0;
-      case 1:
-        return (*this)(200);
-      case 2:
-        return (uint64_t{1} << (7 * (*this)(9) + 7)) - (*this)(2);
-      case 3:
-        return ~uint64_t{0};
-      default:
-        return engine_();
+      case 0: return 0;
+      case 1: return (*this)(200);
+      case 2: return (uint64_t{1} << (7 * (*this)(9) + 7)) - (*this)(2);
+      case 3: return ~uint64_t{0};
+      default: return engine_();
     }
   }
   std::string Text(size_t max) {
@@ -289,17 +284,10 @@ TEST(FrameCodec, MutatedBytesNeverCrashAndAgreeWithProtobuf) {
     for (uint64_t k = 1 + random(4); k > 0 && !wire.empty(); --k) {
       const size_t at = random(wire.size());
       switch (random(4)) {
-        case 0:
-          wire[at] = static_cast<char>(random(256));
-          break;
-        case 1:
-          wire[at] = static_cast<char>(wire[at] ^ (1 << random(8)));
-          break;
-        case 2:
-          wire.erase(at, 1 + random(3));
-          break;
-        default:
-          wire.insert(at, 1 + random(3), static_cast<char>(random(256)));
+        case 0: wire[at] = static_cast<char>(random(256)); break;
+        case 1: wire[at] = static_cast<char>(wire[at] ^ (1 << random(8))); break;
+        case 2: wire.erase(at, 1 + random(3)); break;
+        default: wire.insert(at, 1 + random(3), static_cast<char>(random(256)));
       }
     }
     const std::vector<ByteSpan> slices = Cut(wire, random);

@@ -1,5 +1,6 @@
-// Goal: numbers of FLOAT16 travel shifted, so that sums over many examples fit; moving averages travel as BFLOAT16 beside FLOAT16 and INT8; any part of
-// the space is rounded and packed as the whole is; bytes that nobody packed are found.
+// Goal: numbers of FLOAT16 travel shifted, so that sums over many examples fit; moving averages travel as BFLOAT16
+// beside FLOAT16 and INT8; any part of the space is rounded and packed as the whole is; bytes that nobody packed are
+// found.
 #include "common/tensor/gradient_rounding.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +66,8 @@ TEST(GradientRounding, AveragesAreBfloat16BesideFloat16AndInt8) {
     const GradientLayout shift = {11, {}};
     RoundGradient({type, 5, 3, 0, &shift}, kNode, absl::MakeSpan(others));
     const std::vector<float> rounded = Rounded(rounding, numbers);
-    for (size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(rounded[i], two && IsAverage(i) ? averages[i] : others[i]) << type << " " << i;
+    for (size_t i = 0; i < numbers.size(); ++i)
+      EXPECT_EQ(rounded[i], two && IsAverage(i) ? averages[i] : others[i]) << type << " " << i;
     EXPECT_TRUE(SameBits(Rounded({type, 6, 7, 0, &kLayout}, rounded), rounded)) << "rounded again";
 
     std::vector<float> left = rounded, sum = rounded;

@@ -1,5 +1,5 @@
-// Goal: a sum of squares has the same bits however its numbers are cut and ordered, is as precise as it says, and is not finite exactly
-// where a square is not. The yardstick adds in 128-bit floats.
+// Goal: a sum of squares has the same bits however its numbers are cut and ordered, is as precise as it says, and is
+// not finite exactly where a square is not. The yardstick adds in 128-bit floats.
 #include "common/tensor/square_sum.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,8 @@ TEST(SquareSum, Extremes) {
   EXPECT_EQ(Of({largest}).Root(), double{largest});
   EXPECT_EQ(Of({3, 4}).Root(), 5);
   EXPECT_EQ(Of({6, -8}, 2).Root(), 5);
-  // One tiny number beside a huge one in another block is kept: it shows when the huge one's square is there once more and no less.
+  // One tiny number beside a huge one in another block is kept: it shows when the huge one's square is there once more
+  // and no less.
   std::vector<float> far(32, 0.0f);
   far[0] = largest;
   far[16] = smallest;

@@ -1,5 +1,5 @@
-// Goal: a step in pieces has the gradients of its pieces added up in order, announces each number once, with the last piece, draws other
-// random numbers for each, and needs the memory of one; one piece is the program's own gradient.
+// Goal: a step in pieces has the gradients of its pieces added up in order, announces each number once, with the last
+// piece, draws other random numbers for each, and needs the memory of one; one piece is the program's own gradient.
 #include "worker/accumulate.h"
 
 #include <gtest/gtest.h>
@@ -63,12 +63,13 @@ Outcome Train(const StepPlan& plan, int64_t step, int32_t replica) {
     return b;
   };
   const std::vector<float> values(64);
-  o.sums = TrainPieces(o.program, plan, batch, info, values, absl::MakeSpan(o.gradient), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      ++o.announced[i];
-      EXPECT_NE(o.gradient[i], -1.0f);
-    }
-  });
+  o.sums =
+      TrainPieces(o.program, plan, batch, info, values, absl::MakeSpan(o.gradient), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          ++o.announced[i];
+          EXPECT_NE(o.gradient[i], -1.0f);
+        }
+      });
   return o;
 }
 
@@ -99,11 +100,13 @@ TEST(Accumulate, PiecesAreAddedInOrderAndToldOnce) {
   EXPECT_EQ(short_one.program.examples, (std::vector<int64_t>{3, 3, 2}));
 }
 
-// The program adds up: it is told which piece is the first and which the last, and tells of the last one's numbers only.
+// The program adds up: it is told which piece is the first and which the last, and tells of the last one's numbers
+// only.
 class JoiningProgram : public PiecesProgram {
  public:
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float>,
-                                        const std::shared_ptr<GradientJoin>&, uint32_t leaf, const GradientReady& ready) override {
+                                        const std::shared_ptr<GradientJoin>&, uint32_t leaf,
+                                        const GradientReady& ready) override {
     EXPECT_EQ(leaf, 1u);
     steps.push_back(info.step);
     pieces += info.first_piece ? info.last_piece ? "[o]" : "[" : info.last_piece ? "]" : ".";
@@ -126,7 +129,8 @@ TEST(Accumulate, PiecesOfASumOfTheProgram) {
       b.examples = plan.Piece(3, ReplicaId(1), piece).size();
       return b;
     };
-    const auto sums = TrainPiecesJoined(program, plan, batch, info, std::vector<float>(64), nullptr, 1, [&](int64_t, int64_t) { ++announced; });
+    const auto sums = TrainPiecesJoined(program, plan, batch, info, std::vector<float>(64), nullptr, 1,
+                                        [&](int64_t, int64_t) { ++announced; });
     ASSERT_TRUE(sums.ok()) << sums.status();
     EXPECT_EQ(program.pieces, told);
     EXPECT_EQ(program.steps.front(), static_cast<uint64_t>(3 * pieces));
@@ -143,7 +147,8 @@ TEST(Accumulate, EmptyPiecesAreLeftOut) {
   EXPECT_EQ(o.announced, std::vector<int>(64, 1));
 }
 
-// The real backend: a step of 128 examples in 4 pieces has the gradient of the whole (but for rounding) and a quarter of its activations.
+// The real backend: a step of 128 examples in 4 pieces has the gradient of the whole (but for rounding) and a quarter
+// of its activations.
 TEST(Accumulate, MemoryIsThatOfOnePiece) {
   const auto backend = SelectBackend("cpu");
   ASSERT_TRUE(backend.ok()) << backend.status();
@@ -167,7 +172,8 @@ TEST(Accumulate, MemoryIsThatOfOnePiece) {
     b.examples = n;
     b.inputs = Buffer::Allocate(static_cast<size_t>(n) * 784 * sizeof(float));
     b.labels = Buffer::Allocate(static_cast<size_t>(n) * sizeof(float));
-    for (int64_t i = 0; i < n * 784; ++i) b.inputs.mutable_floats()[i] = static_cast<float>((begin * 784 + i) % 17) / 17;
+    for (int64_t i = 0; i < n * 784; ++i)
+      b.inputs.mutable_floats()[i] = static_cast<float>((begin * 784 + i) % 17) / 17;
     for (int64_t i = 0; i < n; ++i) b.labels.mutable_floats()[i] = static_cast<float>((begin + i) % 10);
     return b;
   };
@@ -176,11 +182,14 @@ TEST(Accumulate, MemoryIsThatOfOnePiece) {
   const GradientReady nobody = [](int64_t, int64_t) {};
   ASSERT_TRUE(whole->TrainStep(examples(0, 128), {}, values, absl::MakeSpan(one), nobody).ok());
   const StepPlan plan = PlanOf(128, 32, 1, 4);
-  ASSERT_TRUE(TrainPieces(*pieces, plan, [&](int32_t p) { return absl::StatusOr<Batch>(examples(32 * p, 32)); }, {}, values,
-                          absl::MakeSpan(summed), nobody).ok());
+  ASSERT_TRUE(TrainPieces(
+                  *pieces, plan, [&](int32_t p) { return absl::StatusOr<Batch>(examples(32 * p, 32)); }, {}, values,
+                  absl::MakeSpan(summed), nobody)
+                  .ok());
   for (int64_t i = 0; i < size; ++i) ASSERT_NEAR(summed[i], one[i], 1e-3 * (1 + std::abs(one[i]))) << i;
   std::printf("memory of a program: %.1f MiB for 128 examples at once, %.1f MiB for 4 pieces of 32\n",
-              static_cast<double>(whole->memory_bytes()) / (1 << 20), static_cast<double>(pieces->memory_bytes()) / (1 << 20));
+              static_cast<double>(whole->memory_bytes()) / (1 << 20),
+              static_cast<double>(pieces->memory_bytes()) / (1 << 20));
   EXPECT_LT(pieces->memory_bytes() * 3, whole->memory_bytes());
 }
 

@@ -1,5 +1,6 @@
-// Goal: whatever is wrong with a GPU's plugin, "auto" computes on the CPU and says why, "gpu" is an error that says what to do, and no
-// library brings the worker down. The plugins are made of a few lines each (fake_plugin.cc); the real one is opened where it was built.
+// Goal: whatever is wrong with a GPU's plugin, "auto" computes on the CPU and says why, "gpu" is an error that says
+// what to do, and no library brings the worker down. The plugins are made of a few lines each (fake_plugin.cc); the
+// real one is opened where it was built.
 #include "worker/backend_select.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +45,8 @@ TEST(LoadPluginTest, TheFirstFolderThatHasTheFileCounts) {
   std::filesystem::create_directories(folder);
   std::filesystem::copy_file(std::string(FAKE_PLUGINS) + "/libfake_empty.so", folder + "/libfake_good.so",
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_THAT(std::string(LoadPlugin({folder, FAKE_PLUGINS}, "libfake_good.so", {}).status().message()), HasSubstr("is no plugin of Cairn"));
+  EXPECT_THAT(std::string(LoadPlugin({folder, FAKE_PLUGINS}, "libfake_good.so", {}).status().message()),
+              HasSubstr("is no plugin of Cairn"));
   std::filesystem::remove_all(folder);
 }
 
@@ -58,13 +60,15 @@ TEST(PluginFoldersTest, TheNamedOnesThenTheProgramsOwn) {
   EXPECT_EQ(std::filesystem::path(folders[3]).filename(), "lib");
 }
 
-// A whole backend across the boundary: what the plugin computes with the program's symbols is what the reference computes.
+// A whole backend across the boundary: what the plugin computes with the program's symbols is what the reference
+// computes.
 TEST(LoadPluginTest, ABackendOfAPluginTrains) {
   const auto backend = LoadPlugin({HOST_GPU}, "libcairn_cudnn.so", {});
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_EQ((*backend)->name(), "cudnn");
   EXPECT_EQ((*backend)->slots_default(), 1);
-  const LayerCase c{"cnn", Between("layers { batch_normalization {} } layers { activation { activation: RELU } } layers { dropout { rate: 0.5 } }")};
+  const LayerCase c{"cnn", Between("layers { batch_normalization {} } layers { activation { activation: RELU } } "
+                                   "layers { dropout { rate: 0.5 } }")};
   const auto graph = CaseGraph(c);
   ProgramOptions options;
   options.batch_max = 5;
@@ -85,7 +89,8 @@ TEST(LoadPluginTest, ABackendOfAPluginTrains) {
   EXPECT_EQ((*program)->TrainStep(short_batch, info, values, absl::MakeSpan(actual), nullptr).status().code(),
             absl::StatusCode::kInvalidArgument);
   options.compute = static_cast<v1::DataType>(77);
-  EXPECT_THAT(std::string((*backend)->Compile(graph, options).status().message()), HasSubstr("compute_dtype: 77 is not computed on a GPU"));
+  EXPECT_THAT(std::string((*backend)->Compile(graph, options).status().message()),
+              HasSubstr("compute_dtype: 77 is not computed on a GPU"));
 }
 
 // Also where there is no driver, and so no worker would open it.
@@ -109,8 +114,9 @@ TEST(SelectBackendTest, AutoFallsBackAndSaysWhyGpuIsAnError) {
     EXPECT_EQ(fallback, "");
   } else {
     EXPECT_EQ((*chosen)->name(), "onednn");
-    EXPECT_THAT(fallback, AnyOf(HasSubstr("no driver on this machine (libcuda.so.1"), HasSubstr("sees no GPU"), HasSubstr("no libcairn_cudnn.so in"),
-                                HasSubstr("too old"), HasSubstr("could not be loaded")));
+    EXPECT_THAT(fallback,
+                AnyOf(HasSubstr("no driver on this machine (libcuda.so.1"), HasSubstr("sees no GPU"),
+                      HasSubstr("no libcairn_cudnn.so in"), HasSubstr("too old"), HasSubstr("could not be loaded")));
     EXPECT_EQ(gpu.status(), absl::UnavailableError("--device=gpu: " + fallback + "; use --device=cpu, or auto"));
   }
   unsetenv("CAIRN_PLUGINS");

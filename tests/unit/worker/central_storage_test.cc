@@ -1,5 +1,5 @@
-// Goal: CENTRAL_STORAGE, message by message: what a layer wants is pulled and forgotten after it, replicas push one by one, a lost gradient is
-// computed again, with gradients that are made here and with those that the node rounds.
+// Goal: CENTRAL_STORAGE, message by message: what a layer wants is pulled and forgotten after it, replicas push one by
+// one, a lost gradient is computed again, with gradients that are made here and with those that the node rounds.
 #include <cstring>
 
 #include "tests/unit/worker/strategies_fixture.h"
@@ -97,8 +97,8 @@ TEST_F(CentralStorageTest, ALostGradientIsComputedAgain) {
   EXPECT_EQ(TakeComputes().at(0).step, 1);
 }
 
-// A slot may begin with a work only after it was told to stop it: it hears so when it asks for values. Else it would wait for values of a step
-// that is over, and its slot with it.
+// A slot may begin with a work only after it was told to stop it: it hears so when it asks for values. Else it would
+// wait for values of a step that is over, and its slot with it.
 TEST_F(CentralStorageTest, AWorkWhoseReplicaIsGoneIsStoppedWheneverItBegins) {
   Begin({0, 1});
   const std::vector<replica::Compute> work = TakeComputes();
@@ -136,7 +136,8 @@ TEST_F(CentralStorageTest, AJobThatWentOnIsFoundAgain) {
   EXPECT_EQ(TakeComputes().at(0).step, 2) << "the version that all have, or had";
 }
 
-// A replica without examples in the step still validates when all partitions have made the update: the step waits for it, and goes on.
+// A replica without examples in the step still validates when all partitions have made the update: the step waits for
+// it, and goes on.
 TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
   v1::AssignReplicas assignment = Assignment(v1::CENTRAL_STORAGE, 2, {0, 1});
   assignment.mutable_spec()->set_validation_freq_steps(3);
@@ -180,7 +181,8 @@ class RoundedCentralStorageTest : public CentralStorageTest {
   // `bits` in each place of the partition.
   void Sum(const replica::Compute& compute, uint32_t partition, uint16_t bits) {
     Buffer into = compute.joint->gradient;
-    for (uint64_t i = partition * kNumbers; i < (partition + 1) * kNumbers; ++i) std::memcpy(into.mutable_data() + 2 * i, &bits, 2);
+    for (uint64_t i = partition * kNumbers; i < (partition + 1) * kNumbers; ++i)
+      std::memcpy(into.mutable_data() + 2 * i, &bits, 2);
     Feed(replica::GradientSummed{compute.joint->number, partition, partition + 1});
   }
   static uint16_t BitsOf(const replica::Send& push) {
@@ -209,7 +211,8 @@ TEST_F(RoundedCentralStorageTest, EachReplicasGradientLeavesAsItIsRounded) {
   EXPECT_EQ(sent[0].frame.dtype, v1::BFLOAT16);
   EXPECT_EQ(sent[0].frame.payload.size(), kNumbers * 2);
   EXPECT_EQ(BitsOf(sent[0]), 0x4040);
-  EXPECT_NE(sent[0].frame.payload.data(), work[1].joint->gradient.data() + 2 * kNumbers) << "a copy: the gradient's memory goes";
+  EXPECT_NE(sent[0].frame.payload.data(), work[1].joint->gradient.data() + 2 * kNumbers)
+      << "a copy: the gradient's memory goes";
 }
 
 TEST_F(RoundedCentralStorageTest, WhatIsLostIsComputedAgainAndRoundedHere) {

@@ -1,5 +1,5 @@
-// Goal: a cut is whole, of one version, and says in its manifest what the partitions said; anything else is an error that names the ps. The
-// book keeps keep_max checkpoints, the best, and those that wait to be compared.
+// Goal: a cut is whole, of one version, and says in its manifest what the partitions said; anything else is an error
+// that names the ps. The book keeps keep_max checkpoints, the best, and those that wait to be compared.
 #include "worker/checkpoint_cut.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,8 @@ std::shared_ptr<const v1::AssignReplicas> Assignment(bool synchronous, float mom
 }
 
 // The tensor of a partition, all of whose numbers are `number`.
-Frame Tensor(uint32_t partition, uint32_t tensor, uint32_t tensors, float number, uint64_t version, std::vector<uint64_t> sequences) {
+Frame Tensor(uint32_t partition, uint32_t tensor, uint32_t tensors, float number, uint64_t version,
+             std::vector<uint64_t> sequences) {
   Frame frame;
   frame.kind = v1::ExchangeFrame::IMAGE;
   frame.tensor = tensor;
@@ -59,7 +60,8 @@ Frame Tensor(uint32_t partition, uint32_t tensor, uint32_t tensors, float number
 TEST(CheckpointCut, HasEveryTensorInItsPlace) {
   CheckpointCut cut(7, 7, Assignment(true, 0.9f));
   for (uint32_t p = 0; p < 2; ++p) {
-    for (uint32_t t = 0; t < 2; ++t) cut.Add(p, Tensor(p, t, 2, 10.0f * static_cast<float>(p) + static_cast<float>(t), 7, {7, 7}));
+    for (uint32_t t = 0; t < 2; ++t)
+      cut.Add(p, Tensor(p, t, 2, 10.0f * static_cast<float>(p) + static_cast<float>(t), 7, {7, 7}));
     EXPECT_TRUE(cut.End(p, absl::OkStatus()).ok());
   }
   const auto contents = cut.Contents(JobId(3));
@@ -101,7 +103,8 @@ TEST(CheckpointCut, HasTheLossScaleOfAllPartitions) {
     return cut.Contents(JobId(3));
   };
   EXPECT_EQ(cut_with(8, 8)->manifest.loss_scale.scale(), 8);
-  EXPECT_THAT(std::string(cut_with(8, 4).status().message()), HasSubstr("ps \"b\": its partition has another loss scale than the others"));
+  EXPECT_THAT(std::string(cut_with(8, 4).status().message()),
+              HasSubstr("ps \"b\": its partition has another loss scale than the others"));
 }
 
 TEST(CheckpointCut, WhatDoesNotFitIsNamed) {

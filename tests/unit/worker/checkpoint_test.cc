@@ -1,10 +1,10 @@
 // Goal: a checkpoint comes back as it was written; every torn, shortened or altered one is seen and named, and the one
 // before it is used; what does not fit a job is refused with the field, layer or variable; weights alone go into
 // another model.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -161,10 +161,12 @@ TEST_F(CheckpointTest, TheLossScaleGoesOnWhereItWas) {
     EXPECT_EQ(scale.finite_steps(), 5u);
     EXPECT_EQ(scale.skipped(), 3u);
   }
-  EXPECT_FALSE(ImageHeader(RestoreWeights(spec, dir_ + "/step-12", {}).value(), 0, 16, 5).has_loss_scale()) << "a new job's first step";
+  EXPECT_FALSE(ImageHeader(RestoreWeights(spec, dir_ + "/step-12", {}).value(), 0, 16, 5).has_loss_scale())
+      << "a new job's first step";
   c.manifest.files[kModelFile] = c.manifest.files[kOptimizerFile] = {10, "ab"};
   c.manifest.loss_scale.set_scale(1 << 25);
-  EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()), HasSubstr("scale: 33554432 is more than 16777216"));
+  EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()),
+              HasSubstr("scale: 33554432 is more than 16777216"));
 }
 
 v1::EpochFigures FiguresOf(int epoch, double loss, uint64_t steps) {
@@ -200,7 +202,8 @@ TEST_F(CheckpointTest, TheFiguresOfTheRunningEpochGoOn) {
   EXPECT_THAT(std::string(ParseManifest(EncodeManifest(c.manifest)).status().message()), HasSubstr("epoch 2 after 2"));
 }
 
-// What is done again is not in them: only the number of steps is known, so that the epoch is whole when it has them all.
+// What is done again is not in them: only the number of steps is known, so that the epoch is whole when it has them
+// all.
 TEST_F(CheckpointTest, FiguresOfStepsThatAreDoneAgainAreLeftOut) {
   const v1::JobSpec spec = Spec("strategy: PARAMETER_SERVER");
   CheckpointContents c = Contents(spec, 12);
@@ -437,7 +440,8 @@ TEST_F(CheckpointTest, ReplacesRemovesAndKeepsTheBest) {
 
 // Two workers that both take themselves for the chief, for a moment.
 TEST_F(CheckpointTest, WhatAnotherProcessWritesIsLeftAlone) {
-  const std::string other = dir_ + "/.partial-small-7-step-3-1-1", dead = dir_ + "/.partial-small-7-step-4-1-1", best = dir_ + "/.partial-,removed-best-1-1";
+  const std::string other = dir_ + "/.partial-small-7-step-3-1-1", dead = dir_ + "/.partial-small-7-step-4-1-1",
+                    best = dir_ + "/.partial-,removed-best-1-1";
   for (const std::string& path : {other, dead, best}) fs::create_directories(path);
   const int locks[] = {::open(other.c_str(), O_RDONLY | O_DIRECTORY), ::open(best.c_str(), O_RDONLY | O_DIRECTORY)};
   for (int fd : locks) ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);

@@ -1,5 +1,7 @@
-// Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word; a checkpoint that is known by
-// hearsay pushes none out.
+// Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word; a
+// checkpoint that is known by hearsay pushes none out.
+#include "worker/checkpointer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "worker/checkpointer.h"
 #include "worker/checkpoint_writer.h"
 
 namespace cairn {
@@ -38,9 +39,10 @@ class CheckpointerTest : public testing::Test {
       std::ofstream(absl::StrCat(path, "/", kManifestFile)) << EncodeManifest(manifest);
     }
     assignment_ = std::move(assignment);
-    checkpointer_ = std::make_shared<Checkpointer>(JobId(7), CheckpointerServices{nullptr, &executor_, &clock_, [this](v1::NodeMessage message) {
-                                                     reported_.push_back(message.checkpoint().checkpoint().step());
-                                                   }});
+    checkpointer_ = std::make_shared<Checkpointer>(
+        JobId(7), CheckpointerServices{nullptr, &executor_, &clock_, [this](v1::NodeMessage message) {
+                                         reported_.push_back(message.checkpoint().checkpoint().step());
+                                       }});
     checkpointer_->Know(*assignment_);
   }
   void TearDown() override {

@@ -1,5 +1,5 @@
-// Goal: slots run all tasks, a task runs at home where that costs no waiting, neither training nor evaluation nor a task without a home
-// starves, programs are compiled once a slot and dropped with their model.
+// Goal: slots run all tasks, a task runs at home where that costs no waiting, neither training nor evaluation nor a
+// task without a home starves, programs are compiled once a slot and dropped with their model.
 #include "worker/compute_pool.h"
 
 #include <gtest/gtest.h>
@@ -55,12 +55,15 @@ constexpr auto kTraining = ComputePool::Priority::kTraining;
 class Block {
  public:
   Block(ComputePool& pool, int home) {
-    pool.Submit(kTraining, [this](ProgramCache& programs) {
-      slot_ = programs.slot();
-      runs_.Notify();
-      go_.WaitForNotification();
-      over_.Notify();
-    }, home);
+    pool.Submit(
+        kTraining,
+        [this](ProgramCache& programs) {
+          slot_ = programs.slot();
+          runs_.Notify();
+          go_.WaitForNotification();
+          over_.Notify();
+        },
+        home);
     runs_.WaitForNotification();
   }
   ~Block() {
@@ -91,7 +94,8 @@ TEST(ComputePoolTest, ASlotTakesFirstWhatIsAtHomeThereAndThenWhatWaits) {
   std::string order;
   absl::BlockingCounter done(17);
   const auto submit = [&](const std::string& name, int home) {
-    pool.Submit(kTraining, [&, name](ProgramCache&) { order += name, done.DecrementCount(); }, home);
+    pool.Submit(
+        kTraining, [&, name](ProgramCache&) { order += name, done.DecrementCount(); }, home);
   };
   submit("1", 1);  // its home stays busy
   submit("-", ComputePool::kNoSlot);
@@ -107,15 +111,21 @@ TEST(ComputePoolTest, WhatATaskSubmitsAtItsEndStaysAtHome) {
     ComputePool pool(2, backend);
     absl::Notification ran;
     int slot = -1, after = -1;
-    pool.Submit(kTraining, [&](ProgramCache& programs) {
-      slot = programs.slot();
-      if (ending) pool.Ending(slot);
-      pool.Submit(kTraining, [&](ProgramCache& next) {
-        after = next.slot();
-        ran.Notify();
-      }, slot);
-      if (!ending) ran.WaitForNotification();  // the other slot has it, though this one is busy
-    }, 0);
+    pool.Submit(
+        kTraining,
+        [&](ProgramCache& programs) {
+          slot = programs.slot();
+          if (ending) pool.Ending(slot);
+          pool.Submit(
+              kTraining,
+              [&](ProgramCache& next) {
+                after = next.slot();
+                ran.Notify();
+              },
+              slot);
+          if (!ending) ran.WaitForNotification();  // the other slot has it, though this one is busy
+        },
+        0);
     ran.WaitForNotification();
     EXPECT_EQ(slot, 0);
     EXPECT_EQ(after, ending ? 0 : 1);
@@ -134,8 +144,10 @@ TEST(ComputePoolTest, CompilesOnceAndDropsWithTheModel) {
     done.WaitForNotification();
   };
   JobModel model;
-  model.graph = std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>("layers { input { shape: 2 } } layers { flatten {} }")).value());
-  auto a = std::make_shared<const JobModel>(model), b = std::make_shared<const JobModel>(model), c = std::make_shared<const JobModel>(model);
+  model.graph = std::make_shared<const Graph>(
+      Graph::Build(FromText<v1::Model>("layers { input { shape: 2 } } layers { flatten {} }")).value());
+  auto a = std::make_shared<const JobModel>(model), b = std::make_shared<const JobModel>(model),
+       c = std::make_shared<const JobModel>(model);
   run(a);
   run(b);
   run(a);

@@ -10,7 +10,8 @@ namespace cairn {
 
 class IdleProgram : public Program {
  public:
-  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>, const GradientReady&) override {
+  absl::StatusOr<BatchSums> TrainStep(const Batch&, const StepInfo&, absl::Span<const float>, absl::Span<float>,
+                                      const GradientReady&) override {
     return BatchSums();
   }
   absl::StatusOr<BatchSums> Evaluate(const Batch&, absl::Span<const float>) override { return BatchSums(); }

@@ -11,7 +11,7 @@ namespace cairn {
 namespace {
 constexpr uint64_t kPartitionNumbers = 32;
 constexpr int kGrowthSteps = 2;
-}
+}  // namespace
 
 FakeCluster::FakeCluster(const ClusterOptions& options)
     : options_(options),
@@ -44,7 +44,8 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
     spec_.mutable_loss_scaling()->set_dynamic_growth_steps(kGrowthSteps);
   }
   // A model of as many numbers.
-  spec_.mutable_model()->add_layers()->mutable_input()->add_shape(static_cast<int64_t>(kPartitionNumbers) * options.partitions - 16);
+  spec_.mutable_model()->add_layers()->mutable_input()->add_shape(
+      static_cast<int64_t>(kPartitionNumbers) * options.partitions - 16);
   v1::Dense& dense = *spec_.mutable_model()->add_layers()->mutable_dense();
   dense.set_units(1);
   dense.set_use_bias(false);
@@ -79,7 +80,8 @@ FakeCluster::FakeCluster(const ClusterOptions& options)
 std::vector<ClipScope> FakeCluster::ClipScopes(int64_t begin, int64_t end) const {
   std::vector<ClipScope> scopes;
   const int64_t space = static_cast<int64_t>(kPartitionNumbers) * options_.partitions - 16;
-  const ClipScope finite{kFiniteScope, static_cast<uint64_t>(end - begin), static_cast<uint64_t>(space), {{0, end - begin}}};
+  const ClipScope finite{
+      kFiniteScope, static_cast<uint64_t>(end - begin), static_cast<uint64_t>(space), {{0, end - begin}}};
   if (ClipNormOf(spec_.optimizer()) == 0) {
     if (options_.loss_scale > 0) scopes.push_back(finite);
     return scopes;
@@ -106,7 +108,8 @@ std::vector<ClipScope> FakeCluster::ClipScopes(int64_t begin, int64_t end) const
 
 // Of the sum over the replica's examples of the step. Rounding is the point: the order of additions shows in the bits.
 float FakeCluster::Gradient(int64_t step, int replica, size_t i, float value, float loss_scale) const {
-  if (loss_scale >= 16 && (step * 31 + replica * 57 + static_cast<int64_t>(i)) % 89 == 0) return i % 2 == 0 ? INFINITY : NAN;
+  if (loss_scale >= 16 && (step * 31 + replica * 57 + static_cast<int64_t>(i)) % 89 == 0)
+    return i % 2 == 0 ? INFINITY : NAN;
   const PlaceRange places = plan_.Places(step, ReplicaId(replica));
   float sum = 0;
   for (int64_t e = places.begin; e < places.end; ++e) {
@@ -125,18 +128,19 @@ std::vector<float> FakeCluster::ReferenceValues() const {
     std::vector<float> seen = values;
     RoundTo(ValuesTypeOf(options_.wire), absl::MakeSpan(seen));
     const GradientRounding rounding = {options_.wire, spec_.seed(), static_cast<uint64_t>(step) + 1, 0, &layout_};
-    NaiveSum sum =
-        SumTree(rounding, 0, static_cast<uint32_t>(options_.replicas), [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
-          if (n != 1) return std::nullopt;
-          NaiveSum leaf;
-          leaf.examples = plan_.Places(step, ReplicaId(r)).size();
-          for (size_t i = 0; i < seen.size() && leaf.examples > 0; ++i) {
-            leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i], loss_scale));
-          }
-          RoundGradient(rounding, {r, 1}, absl::MakeSpan(leaf.gradient));
-          return leaf;
-        });
-    const bool finite = loss_scale == 0 || std::all_of(sum.gradient.begin(), sum.gradient.end(), [](float g) { return std::isfinite(g); });
+    NaiveSum sum = SumTree(rounding, 0, static_cast<uint32_t>(options_.replicas),
+                           [&](uint32_t r, uint32_t n) -> std::optional<NaiveSum> {
+                             if (n != 1) return std::nullopt;
+                             NaiveSum leaf;
+                             leaf.examples = plan_.Places(step, ReplicaId(r)).size();
+                             for (size_t i = 0; i < seen.size() && leaf.examples > 0; ++i) {
+                               leaf.gradient.push_back(Gradient(step, static_cast<int>(r), i, seen[i], loss_scale));
+                             }
+                             RoundGradient(rounding, {r, 1}, absl::MakeSpan(leaf.gradient));
+                             return leaf;
+                           });
+    const bool finite = loss_scale == 0 ||
+                        std::all_of(sum.gradient.begin(), sum.gradient.end(), [](float g) { return std::isfinite(g); });
     if (loss_scale > 0) loss_scale = NaiveLossScale(loss_scale, finite_steps, finite, kGrowthSteps);
     if (!finite) {
       ++reference_skips_;
@@ -219,7 +223,8 @@ void FakeCluster::Feed(int w, replica::Event event) {
       requests_.push_back(
           {w, lives_[static_cast<size_t>(w)], send->request, std::move(send->address), std::move(send->frame)});
     } else if (auto* compute = std::get_if<replica::Compute>(&effect)) {
-      if (options_.gated && compute->step >= epochs_open_ * plan_.steps_per_epoch) failures.push_back("an epoch that is not open");
+      if (options_.gated && compute->step >= epochs_open_ * plan_.steps_per_epoch)
+        failures.push_back("an epoch that is not open");
       Running running;
       running.work = compute->work;
       running.replica = compute->replica;
@@ -260,7 +265,8 @@ void FakeCluster::Compute(int w) {
     const auto values = running.values.floats();
     absl::Span<float> gradient = running.gradient.mutable_floats();
     if (running.join != nullptr) {
-      auto& leaf = running.join->gradients[static_cast<size_t>(running.replica.value) - running.join->joint->node.first];
+      auto& leaf =
+          running.join->gradients[static_cast<size_t>(running.replica.value) - running.join->joint->node.first];
       leaf.resize(values.size());
       gradient = absl::MakeSpan(leaf);
     }
@@ -292,7 +298,8 @@ void FakeCluster::Compute(int w) {
   }
 }
 
-std::shared_ptr<FakeCluster::Join> FakeCluster::JoinOf(Worker& worker, const std::shared_ptr<const replica::Joint>& joint) {
+std::shared_ptr<FakeCluster::Join> FakeCluster::JoinOf(Worker& worker,
+                                                       const std::shared_ptr<const replica::Joint>& joint) {
   std::erase_if(worker.joins, [](const auto& each) {
     const std::vector<int>& missing = each.second->missing;
     return std::count(missing.begin(), missing.end(), 0) == static_cast<int64_t>(missing.size());
@@ -302,7 +309,8 @@ std::shared_ptr<FakeCluster::Join> FakeCluster::JoinOf(Worker& worker, const std
     join = std::make_shared<Join>();
     join->joint = joint;
     join->gradients.resize(joint->leaves.size());
-    join->missing.assign(ranges_.size(), static_cast<int>(std::count(joint->leaves.begin(), joint->leaves.end(), true)));
+    join->missing.assign(ranges_.size(),
+                         static_cast<int>(std::count(joint->leaves.begin(), joint->leaves.end(), true)));
   }
   return join;
 }
@@ -317,7 +325,8 @@ bool FakeCluster::Sum(Join& join, uint32_t p) {
   const size_t element = SizeOf(join.joint->type);
   Buffer into = join.joint->gradient;
   const GradientRounding rounding = {join.joint->type, 0, 0, static_cast<int64_t>(begin), &join.joint->layout};
-  PackRounded(rounding, join.joint->node, SumSubtree(join.joint->node, leaves, rounding).gradient, {into.mutable_data() + begin * element, numbers * element});
+  PackRounded(rounding, join.joint->node, SumSubtree(join.joint->node, leaves, rounding).gradient,
+              {into.mutable_data() + begin * element, numbers * element});
   return true;
 }
 

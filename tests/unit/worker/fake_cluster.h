@@ -25,10 +25,11 @@ struct ClusterOptions {
   v1::DataType wire = v1::FLOAT32;
   // Variables of 40 numbers (the last one shorter), each from a multiple of 16 on, so that some lie across partitions.
   double clipnorm = 0, global_clipnorm = 0;
-  // Synchronous: FLOAT16 from this loss scale on, doubled after two finite steps; gradients overflow at 16 now and then. 0: FLOAT32.
+  // Synchronous: FLOAT16 from this loss scale on, doubled after two finite steps; gradients overflow at 16 now and
+  // then. 0: FLOAT32.
   float loss_scale = 0;
   bool joins = false;  // the nodes add up their replicas' gradients
-  double loss = 0;  // of a request, or of its answer
+  double loss = 0;     // of a request, or of its answer
   bool gated = false;  // an epoch begins when every replica's validation of the one before it is reported
   int stop_after = 0;  // gated: the job ends with this epoch (from 1)
   int reassignments = 0, ps_restarts = 0, partition_moves = 0, crashes = 0;
@@ -50,7 +51,7 @@ class FakeCluster {
   std::map<std::pair<int, int>, uint64_t> validated;  // (replica, epoch): examples
   std::vector<std::string> failures;                  // Fail effects
   int ahead_max = 0;                                  // steps of the fastest replica before the slowest
-  uint64_t sends = 0, node_sums = 0;  // requests; partitions' sums that nodes made
+  uint64_t sends = 0, node_sums = 0;                  // requests; partitions' sums that nodes made
 
  private:
   struct Join {  // of a Joint

@@ -1,5 +1,6 @@
-// Goal: the last step is over with its validation and its checkpoint. The checkpoint after the last step outlasts a failover: a cut that fails is tried again with back-off, for a time that is bounded,
-// and no replica is told to be finished before. Minutes between checkpoints are counted by the chief's clock.
+// Goal: the last step is over with its validation and its checkpoint. The checkpoint after the last step outlasts a
+// failover: a cut that fails is tried again with back-off, for a time that is bounded, and no replica is told to be
+// finished before. Minutes between checkpoints are counted by the chief's clock.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -197,8 +198,8 @@ TEST_F(LastCheckpointTest, MinutesAreNotCountedFromTheFuture) {
   EXPECT_EQ(takes_, 1) << "12 minutes have passed here";
 }
 
-// Asynchronous replicas come to their end one by one. The slowest of the chief's moves away shortly before it: what is left is at the end, and
-// the job would be over before the checkpoint is written.
+// Asynchronous replicas come to their end one by one. The slowest of the chief's moves away shortly before it: what is
+// left is at the end, and the job would be over before the checkpoint is written.
 TEST_F(LastCheckpointTest, IsWaitedForByReplicasThatWereThereEarlier) {
   v1::AssignReplicas assignment = Assignment();
   assignment.mutable_spec()->set_strategy(v1::PARAMETER_SERVER);

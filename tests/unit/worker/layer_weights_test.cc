@@ -1,4 +1,5 @@
-// Goal: a layer computes with values that were granted to it, not with a late grant of the layer before; nobody waits when the work is stopped.
+// Goal: a layer computes with values that were granted to it, not with a late grant of the layer before; nobody waits
+// when the work is stopped.
 #include "worker/layer_weights.h"
 
 #include <gtest/gtest.h>
@@ -39,8 +40,8 @@ TEST(LayerWeights, WishesForThePartitionsOfARangeAndLetsGoOfThem) {
   EXPECT_EQ(std::get<replica::WeightsDone>(events[1]).partition_end, 2u);
 }
 
-// Two ranges in one partition; the second one's grant comes late. Were the first one's enough, that grant would count for the third range,
-// whose values may have gone.
+// Two ranges in one partition; the second one's grant comes late. Were the first one's enough, that grant would count
+// for the third range, whose values may have gone.
 TEST(LayerWeights, ARangeWaitsForItsOwnGrant) {
   const std::vector<v1::PartitionRange> ranges = TwoPartitions();
   LayerWeights weights(7, ranges, [](const replica::Event&) {});

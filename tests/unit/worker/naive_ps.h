@@ -146,7 +146,8 @@ class NaivePartition {
     } else if (!f.payload.empty()) {
       return absl::InvalidArgumentError("payload without examples");
     }
-    if (f.figures.empty() != (id_ != 0)) return absl::InvalidArgumentError("figures belong into pushes to the first partition");
+    if (f.figures.empty() != (id_ != 0))
+      return absl::InvalidArgumentError("figures belong into pushes to the first partition");
     if (!sum.figures.ParseFromString(f.figures)) return absl::InvalidArgumentError("no figures");
     return synchronous_ ? AcceptStep(f, first, std::move(sum)) : AcceptOne(f, first, sum);
   }
@@ -168,11 +169,11 @@ class NaivePartition {
     if (covered < last_.size()) return absl::OkStatus();
     v1::EpochFigures figures;
     for (const auto& [node, s] : sums_) AddFigures(s.figures, figures);
-    NaiveSum total =
-        SumTree({f.dtype, seed_, f.sequence, begin_, &layout_}, 0, static_cast<uint32_t>(last_.size()), [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
-          const auto it = sums_.find({a, n});
-          return it == sums_.end() ? std::nullopt : std::optional(it->second);
-        });
+    NaiveSum total = SumTree({f.dtype, seed_, f.sequence, begin_, &layout_}, 0, static_cast<uint32_t>(last_.size()),
+                             [&](uint32_t a, uint32_t n) -> std::optional<NaiveSum> {
+                               const auto it = sums_.find({a, n});
+                               return it == sums_.end() ? std::nullopt : std::optional(it->second);
+                             });
     total.figures = std::move(figures);
     sums_.clear();
     std::vector<NormRecord> shares;

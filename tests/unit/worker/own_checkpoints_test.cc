@@ -1,5 +1,7 @@
-// Goal: in a directory of checkpoints a job replaces and removes its own alone, by their manifests: not another job's, not what a user has put
-// there, and nothing behind a symbolic link.
+// Goal: in a directory of checkpoints a job replaces and removes its own alone, by their manifests: not another job's,
+// not what a user has put there, and nothing behind a symbolic link.
+#include "worker/own_checkpoints.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "worker/own_checkpoints.h"
 
 namespace cairn {
 namespace {
@@ -40,14 +41,16 @@ class OwnCheckpointsTest : public testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   // `data` stands for the variables.
-  std::string Make(const std::string& path, int64_t step, const CheckpointOwner& owner, const std::string& data = "data") {
+  std::string Make(const std::string& path, int64_t step, const CheckpointOwner& owner,
+                   const std::string& data = "data") {
     fs::create_directories(path);
     CheckpointManifest manifest;
     manifest.job_id = owner.job_id;
     manifest.submitted_unix_ms = owner.submitted_unix_ms;
     manifest.spec = spec_;
     manifest.spec.set_name(owner.name);
-    if (!owner.backup_dir.empty()) manifest.spec.add_callbacks()->mutable_backup_and_restore()->set_backup_dir(owner.backup_dir);
+    if (!owner.backup_dir.empty())
+      manifest.spec.add_callbacks()->mutable_backup_and_restore()->set_backup_dir(owner.backup_dir);
     manifest.step = step;
     manifest.partitions = {{0, 16, static_cast<uint64_t>(step), {}}};
     for (const char* name : {kModelFile, kOptimizerFile}) {
@@ -57,7 +60,9 @@ class OwnCheckpointsTest : public testing::Test {
     Store(absl::StrCat(path, "/", kManifestFile), EncodeManifest(manifest));
     return path;
   }
-  std::string Make(int64_t step, const CheckpointOwner& owner) { return Make(absl::StrCat(dir_, "/step-", step), step, owner); }
+  std::string Make(int64_t step, const CheckpointOwner& owner) {
+    return Make(absl::StrCat(dir_, "/step-", step), step, owner);
+  }
   CheckpointOwner Another() const { return CheckpointOwner::Of(8, 2000, spec_); }
   OwnCheckpoints Own() const { return *OwnCheckpoints::Open(dir_, owner_); }
   static std::vector<std::string> NamesIn(const std::string& path) {
@@ -92,13 +97,18 @@ TEST_F(OwnCheckpointsTest, LeavesAloneWhatIsAnotherJobsOrAUsers) {
   const struct {
     const char* name;
     const char* why;
-  } cases[] = {{"step-5", "another job, 8 (\"small\")"},     {"step-6", "another job, 7"},      {"step-7", "is of step 3"},
-               {"step-8", "manifest.json: cannot open"},     {"step-9", "can be recognized (manifest.json"}, {"step-10", "a file or a symbolic link"}};
+  } cases[] = {{"step-5", "another job, 8 (\"small\")"},
+               {"step-6", "another job, 7"},
+               {"step-7", "is of step 3"},
+               {"step-8", "manifest.json: cannot open"},
+               {"step-9", "can be recognized (manifest.json"},
+               {"step-10", "a file or a symbolic link"}};
   const std::vector<std::string> before = NamesIn(dir_);
   for (const auto& c : cases) {
     const absl::Status status = Own().Remove(c.name);
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(std::string(status.message()), testing::AllOf(HasSubstr(absl::StrCat(dir_, "/", c.name)), HasSubstr(c.why), HasSubstr("left alone")));
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(HasSubstr(absl::StrCat(dir_, "/", c.name)), HasSubstr(c.why), HasSubstr("left alone")));
   }
   EXPECT_FALSE(Own().RemoveAll().ok());
   EXPECT_EQ(NamesIn(dir_), before);
@@ -153,7 +163,8 @@ TEST_F(OwnCheckpointsTest, AnotherJobsIsSetAsideAndAUsersDirectoryIsNotReplaced)
   Store(dir_ + "/step-6/thesis.txt", "years of work");
   const std::string partial = PartialName("small-7", "step-6");
   Make(dir_ + "/" + partial, 6, owner_);
-  EXPECT_THAT(std::string(Own().Put(partial, "step-6").message()), HasSubstr("move it away, or give the job another checkpoints.dir"));
+  EXPECT_THAT(std::string(Own().Put(partial, "step-6").message()),
+              HasSubstr("move it away, or give the job another checkpoints.dir"));
   EXPECT_THAT(NamesIn(dir_ + "/step-6"), ElementsAre("thesis.txt"));
 }
 

@@ -1,4 +1,5 @@
-// Goal: where a job cannot write is found before it begins, and where it can nothing is left behind. As root too: so by a file in the way and by
+// Goal: where a job cannot write is found before it begins, and where it can nothing is left behind. As root too: so by
+// a file in the way and by
 // /proc, where nobody makes files.
 #include "worker/path_probe.h"
 
@@ -56,8 +57,8 @@ TEST_F(PathProbe, WhatCannotBeWrittenIsNamed) {
     const absl::Status status = TryToWrite({"callbacks[0].x", in_the_way, directory});
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << "another worker may be able to";
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("callbacks[0].x: \"" + in_the_way.string() + "\" cannot be written: "), HasSubstr("Not a directory"),
-                      HasSubstr("that the workers can write")));
+                AllOf(HasSubstr("callbacks[0].x: \"" + in_the_way.string() + "\" cannot be written: "),
+                      HasSubstr("Not a directory"), HasSubstr("that the workers can write")));
   }
   EXPECT_FALSE(TryToWrite({"checkpoints.dir", dir_ / "file", true}).ok()) << "a file, not a directory";
   EXPECT_FALSE(TryToWrite({"filename", dir_, false}).ok()) << "a directory, not a file";
@@ -78,12 +79,14 @@ TEST(WrittenPaths, AreAllThatAJobWritesEachOnce) {
     callbacks { csv_logger { filename: "/logs/run.csv" } }
     callbacks { tensorboard { log_dir: "/logs/board" } }
     callbacks { terminate_on_nan {} })",
-                                                          &spec));
+                                                            &spec));
   std::vector<std::string> all;
   for (const WrittenPath& w : WrittenPaths(spec)) all.push_back(w.field + (w.directory ? " dir " : " file ") + w.path);
   EXPECT_THAT(all, ElementsAre("data.cache_dir dir /cache", "callbacks[0].backup_and_restore.backup_dir dir /backup",
-                               "callbacks[1].model_checkpoint.filepath dir /models/", "callbacks[2].model_checkpoint.filepath file best.keras",
-                               "callbacks[3].model_checkpoint.filepath dir .", "callbacks[4].csv_logger.filename file /logs/run.csv",
+                               "callbacks[1].model_checkpoint.filepath dir /models/",
+                               "callbacks[2].model_checkpoint.filepath file best.keras",
+                               "callbacks[3].model_checkpoint.filepath dir .",
+                               "callbacks[4].csv_logger.filename file /logs/run.csv",
                                "callbacks[5].tensorboard.log_dir dir /logs/board"));
   EXPECT_TRUE(WrittenPaths(v1::JobSpec()).empty());
 }

@@ -1,5 +1,6 @@
-// Goal: losses of training and evaluation hold the penalty for each example, the same bits whether the values are all there or come layer by
-// layer; gradients and outputs are the program's own; without regularizers the program is not wrapped.
+// Goal: losses of training and evaluation hold the penalty for each example, the same bits whether the values are all
+// there or come layer by layer; gradients and outputs are the program's own; without regularizers the program is not
+// wrapped.
 #include "worker/penalized_program.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +24,8 @@ const char kModel[] = R"(layers { input { shape: 3 } }
 class FakeProgram : public Program {
  public:
   explicit FakeProgram(const Graph& graph) : graph_(graph) {}
-  absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo&, absl::Span<const float>, absl::Span<float> gradients,
-                                      const GradientReady&) override {
+  absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo&, absl::Span<const float>,
+                                      absl::Span<float> gradients, const GradientReady&) override {
     CAIRN_RETURN_IF_ERROR(Ask());
     CAIRN_RETURN_IF_ERROR(Ask());
     gradients[0] = 5;
@@ -107,7 +108,8 @@ class PenalizedProgramTest : public testing::Test {
 
 TEST_F(PenalizedProgramTest, EachExamplesLossHasIt) {
   std::vector<float> gradients(values_.size());
-  const auto trained = program_->TrainStep(batch_, StepInfo(), values_, absl::MakeSpan(gradients), [](int64_t, int64_t) {});
+  const auto trained =
+      program_->TrainStep(batch_, StepInfo(), values_, absl::MakeSpan(gradients), [](int64_t, int64_t) {});
   ASSERT_TRUE(trained.ok());
   EXPECT_GT(penalty_, 0);
   EXPECT_EQ(trained->loss, 10 + 4 * penalty_);
@@ -123,11 +125,13 @@ TEST_F(PenalizedProgramTest, AlsoWhereValuesComeLayerByLayer) {
   FakeSource source(values_, here);
   ASSERT_TRUE(program_->UseWeightSource(&source).ok());
   for (int i = 0; i < 2; ++i) {  // nothing of the step before is left
-    EXPECT_EQ(program_->TrainStep(batch_, StepInfo(), here, absl::MakeSpan(gradients), [](int64_t, int64_t) {})->loss, 10 + 4 * penalty_);
+    EXPECT_EQ(program_->TrainStep(batch_, StepInfo(), here, absl::MakeSpan(gradients), [](int64_t, int64_t) {})->loss,
+              10 + 4 * penalty_);
     EXPECT_EQ(program_->Evaluate(batch_, here)->loss, 20 + 4 * penalty_);
     for (float& v : values_) v *= 2;
     double doubled = 0;
-    for (const PenaltyRange& range : PenaltyRangesOf(graph_, 0, graph_.space_size())) doubled += PenaltyOf(range, values_);
+    for (const PenaltyRange& range : PenaltyRangesOf(graph_, 0, graph_.space_size()))
+      doubled += PenaltyOf(range, values_);
     penalty_ = doubled;
   }
   source.fails = true;
@@ -145,7 +149,8 @@ TEST_F(PenalizedProgramTest, TheNextBatchIsToldToTheProgram) {
 }
 
 TEST_F(PenalizedProgramTest, AModelWithoutRegularizersKeepsItsProgram) {
-  const Graph plain = Graph::Build(FromText<v1::Model>("layers { input { shape: 3 } } layers { dense { units: 2 } }")).value();
+  const Graph plain =
+      Graph::Build(FromText<v1::Model>("layers { input { shape: 3 } } layers { dense { units: 2 } }")).value();
   auto own = std::make_unique<FakeProgram>(plain);
   Program* const address = own.get();
   EXPECT_EQ(WithPenalty(std::move(own), plain).get(), address);

@@ -1,5 +1,5 @@
-// Goal: what ReplicaCore does with one event: errors fail the job once and say where, answers that do not fit are asked for again, old assignments
-// and generations are fenced, and wrong assignments are refused with a reason.
+// Goal: what ReplicaCore does with one event: errors fail the job once and say where, answers that do not fit are asked
+// for again, old assignments and generations are fenced, and wrong assignments are refused with a reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,8 @@ TEST_F(ReplicaCoreEventTest, FencedPushesWaitForTheNewGenerationAndGoOutWithIt) 
   const auto computes = Of<replica::Compute>(Feed(replica::Reply{pulls[0].request, Values(0)}));
   ASSERT_EQ(computes.size(), 1u);
   EXPECT_EQ(computes[0].step, 0);
-  EXPECT_THAT(Of<replica::Send>(Feed(replica::GradientReady{computes[0].work, 0, 1})), IsEmpty()) << "its figures go with it";
+  EXPECT_THAT(Of<replica::Send>(Feed(replica::GradientReady{computes[0].work, 0, 1})), IsEmpty())
+      << "its figures go with it";
   const auto pushes = Of<replica::Send>(Feed(replica::Computed{computes[0].work, BatchSums{2, 1.5, {}}}));
   ASSERT_EQ(pushes.size(), 1u);
   v1::EpochFigures figures;

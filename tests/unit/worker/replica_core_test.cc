@@ -18,7 +18,8 @@ void ExpectAllCountedOnce(const FakeCluster& cluster, const ClusterOptions& opti
   for (int e = 0; e < options.epochs; ++e) {
     const v1::EpochFigures& figures = cluster.partition(0).figures().at(e);
     EXPECT_EQ(figures.train().examples(), static_cast<uint64_t>(options.examples)) << "epoch " << e;
-    EXPECT_EQ(figures.replica_steps(), static_cast<uint64_t>(options.replicas * cluster.plan().steps_per_epoch)) << "epoch " << e;
+    EXPECT_EQ(figures.replica_steps(), static_cast<uint64_t>(options.replicas * cluster.plan().steps_per_epoch))
+        << "epoch " << e;
   }
 }
 
@@ -77,7 +78,8 @@ TEST(ReplicaCoreTest, SynchronousBitsSurviveLossReassignmentRestartsMovesAndCras
   }
 }
 
-// Norms span partitions: two phases. Restarts lose measured sums, crashes leave partitions updated beside others that wait for their factors.
+// Norms span partitions: two phases. Restarts lose measured sums, crashes leave partitions updated beside others that
+// wait for their factors.
 TEST(ReplicaCoreTest, ClippingByNormGivesTheBitsOfOneComputerWhateverHappens) {
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
     ClusterOptions options;
@@ -109,7 +111,8 @@ TEST(ReplicaCoreTest, ClippingByNormGivesTheBitsOfOneComputerWhateverHappens) {
   }
 }
 
-// Overflows come and go with the scale, which is doubled every other step: all partitions leave the same steps out, whoever fails.
+// Overflows come and go with the scale, which is doubled every other step: all partitions leave the same steps out,
+// whoever fails.
 TEST(ReplicaCoreTest, StepsThatAreNotFiniteAreLeftOutByAllPartitionsWhateverHappens) {
   int skips = 0;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
@@ -160,7 +163,8 @@ TEST(ReplicaCoreTest, ShortWireTypesRoundEveryNodeAsTheReferenceDoes) {
   }
 }
 
-// A sum made by the node is the sum made here, rounded once; also where the only replica's gradient is only rounded there.
+// A sum made by the node is the sum made here, rounded once; also where the only replica's gradient is only rounded
+// there.
 TEST(ReplicaCoreTest, SumsOfTheNodeAreRoundedAsThoseMadeHere) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     ClusterOptions options;

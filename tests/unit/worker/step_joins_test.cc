@@ -1,5 +1,5 @@
-// Goal: what a slot gets next is told from who was on it; a step's replicas find one sum of the backend, whoever comes first, and nothing of it
-// is kept when they have left or it is not wanted any more.
+// Goal: what a slot gets next is told from who was on it; a step's replicas find one sum of the backend, whoever comes
+// first, and nothing of it is kept when they have left or it is not wanted any more.
 #include "worker/step_joins.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,8 @@ class FakeJoin : public GradientJoin {
 
 class JoiningBackend : public IdleBackend {
  public:
-  absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>&, JoinOptions options) override {
+  absl::StatusOr<std::shared_ptr<GradientJoin>> Join(const std::shared_ptr<const Graph>&,
+                                                     JoinOptions options) override {
     if (fails) return absl::ResourceExhaustedError("no memory");
     return std::make_shared<FakeJoin>(std::move(options));
   }
@@ -70,12 +71,15 @@ class StepJoinsTest : public testing::Test {
     joint->gradient = Buffer::Zeros(static_cast<size_t>(graph_->space_size()) * 4);
     return joint;
   }
-  absl::StatusOr<std::shared_ptr<GradientJoin>> Enter(const std::shared_ptr<const replica::Joint>& joint) { return joins_.Enter(joint, graph_, ranges_); }
+  absl::StatusOr<std::shared_ptr<GradientJoin>> Enter(const std::shared_ptr<const replica::Joint>& joint) {
+    return joins_.Enter(joint, graph_, ranges_);
+  }
 
   JoiningBackend backend_;
-  const std::shared_ptr<const Graph> graph_ =
-      std::make_shared<const Graph>(Graph::Build(FromText<v1::Model>("layers { input { shape: 30 } } layers { dense { units: 2 } }")).value());
-  std::vector<v1::PartitionRange> ranges_ = {FromText<v1::PartitionRange>("end: 32"), FromText<v1::PartitionRange>("begin: 32 end: 80")};
+  const std::shared_ptr<const Graph> graph_ = std::make_shared<const Graph>(
+      Graph::Build(FromText<v1::Model>("layers { input { shape: 30 } } layers { dense { units: 2 } }")).value());
+  std::vector<v1::PartitionRange> ranges_ = {FromText<v1::PartitionRange>("end: 32"),
+                                             FromText<v1::PartitionRange>("begin: 32 end: 80")};
   std::vector<std::pair<uint64_t, uint32_t>> told_;
   StepJoins joins_{backend_, [this](const replica::GradientSummed& event) {
                      EXPECT_EQ(event.partition_end, event.partition_begin + 1);

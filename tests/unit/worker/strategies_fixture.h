@@ -84,7 +84,8 @@ class StrategiesTest : public ::testing::Test {
       return;
     }
     frame.dtype = v1::FLOAT32;
-    const std::vector<float> values(kNumbers, static_cast<float>(send.frame.partition.value) + static_cast<float>(version));
+    const std::vector<float> values(kNumbers,
+                                    static_cast<float>(send.frame.partition.value) + static_cast<float>(version));
     frame.payload = Buffer::CopyOf(values.data(), values.size() * sizeof(float));
     Feed(replica::Reply{send.request, std::move(frame)});
   }
@@ -136,7 +137,8 @@ class StrategiesTest : public ::testing::Test {
   // By partition: that of the first one waits for the figures, and comes last.
   std::vector<replica::Send> TakePushes() {
     std::vector<replica::Send> taken = std::exchange(pushes, {});
-    std::stable_sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) { return a.frame.partition.value < b.frame.partition.value; });
+    std::stable_sort(taken.begin(), taken.end(),
+                     [](const auto& a, const auto& b) { return a.frame.partition.value < b.frame.partition.value; });
     return taken;
   }
 

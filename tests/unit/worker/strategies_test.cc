@@ -1,5 +1,6 @@
-// Goal: what a worker sends under each strategy, message by message: one push a partition for a whole subtree of replicas; a local_sync group
-// pushes its sum as one, and staleness is what others did meanwhile; what the node adds up is clipped and rounded as what is added up here.
+// Goal: what a worker sends under each strategy, message by message: one push a partition for a whole subtree of
+// replicas; a local_sync group pushes its sum as one, and staleness is what others did meanwhile; what the node adds up
+// is clipped and rounded as what is added up here.
 #include <cmath>
 #include <vector>
 
@@ -85,8 +86,8 @@ TEST_F(StrategiesTest, AClipNamesItsNorms) {
   EXPECT_EQ(DecodeFactors(clips[0].frame.scalars, 1).value()[0], 1 / std::sqrt(16.0 * (16 + 25)));
 }
 
-// Partition 0 was clipped by a factor of a sum that partition 1 lost then, with its primary. What that one measures anew is of other gradients,
-// and would give another factor: a step is clipped by one.
+// Partition 0 was clipped by a factor of a sum that partition 1 lost then, with its primary. What that one measures
+// anew is of other gradients, and would give another factor: a step is clipped by one.
 TEST_F(StrategiesTest, AStepIsClippedByOneFactorThoughASumIsLost) {
   v1::AssignReplicas assignment = Assignment(v1::MULTI_WORKER_MIRRORED, 4, {0});
   assignment.mutable_spec()->set_backup_replicas(1);
@@ -231,16 +232,19 @@ TEST_F(StrategiesTest, PartitionsThatDifferInTheLossScaleFailTheJob) {
     Answer(push, 3);
     loss_scale /= 2;
   }
-  EXPECT_EQ(failure, "the partitions differ in the loss scale after step 2: 4 in partition 1, 8 in others; resume from a checkpoint");
+  EXPECT_EQ(
+      failure,
+      "the partitions differ in the loss scale after step 2: 4 in partition 1, 8 in others; resume from a checkpoint");
 }
 
 TEST_F(StrategiesTest, ASplitGroupIsRefused) {
   v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 4, {1, 2});
   assignment.mutable_spec()->set_local_sync(2);
   Feed(replica::Assign{assignment});
-  EXPECT_EQ(failure,
-            "assignment: the 2 replicas of a local_sync group are not together; coordinator and worker are of different "
-            "versions");
+  EXPECT_EQ(
+      failure,
+      "assignment: the 2 replicas of a local_sync group are not together; coordinator and worker are of different "
+      "versions");
 }
 
 // ---- sums of the node ----
@@ -259,7 +263,8 @@ class JoiningTest : public StrategiesTest {
     assignment.mutable_spec()->set_local_sync(2);
     assignment.mutable_spec()->set_wire_dtype(v1::BFLOAT16);
     assignment.mutable_spec()->mutable_optimizer()->set_global_clipnorm(1);
-    *assignment.mutable_spec()->mutable_model() = FromText<v1::Model>("layers { input { shape: 15 } } layers { dense { units: 1 } }");
+    *assignment.mutable_spec()->mutable_model() =
+        FromText<v1::Model>("layers { input { shape: 15 } } layers { dense { units: 1 } }");
     return assignment;
   }
 };
@@ -293,7 +298,8 @@ TEST_F(JoiningTest, AnAsynchronousSumOfTheNodeIsClippedBeforeItIsRounded) {
   }
 }
 
-// One replica whose push is clipped: nothing is to be added up or rounded where it is computed, but with pieces there is.
+// One replica whose push is clipped: nothing is to be added up or rounded where it is computed, but with pieces there
+// is.
 TEST_F(JoiningTest, AReplicaAloneHasASumOfItsPiecesOnly) {
   for (const int pieces : {1, 2}) {
     for (const v1::Strategy strategy : {v1::PARAMETER_SERVER, v1::MULTI_WORKER_MIRRORED, v1::CENTRAL_STORAGE}) {

@@ -1,7 +1,7 @@
 // Goal: the files of CSVLogger and TensorBoard hold each epoch once, whoever writes them, wherever a writer was killed;
 // and model files are made of the checkpoint of their step.
-#include <gmock/gmock.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -95,8 +95,8 @@ class SummariesTest : public testing::Test {
       Graph::Build(FromText<v1::Model>("layers { input { shape: 4 } } layers { dense { units: 3 } }")).value();
 };
 
-// As TensorBoard reads a folder that grows: the files in the order of their names; one is left for good, when it was read to its end, as soon as
-// there is a later one with events.
+// As TensorBoard reads a folder that grows: the files in the order of their names; one is left for good, when it was
+// read to its end, as soon as there is a later one with events.
 class BoardReader {
  public:
   explicit BoardReader(std::string folder) : folder_(std::move(folder)) {}
@@ -195,13 +195,15 @@ TEST_F(SummariesTest, CsvSaysWhatIsWrong) {
   EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + ": is a folder, no file");
 }
 
-// Nobody reads from or writes to it: whoever opens it as a file waits for ever, and with him the figures of all other jobs.
+// Nobody reads from or writes to it: whoever opens it as a file waits for ever, and with him the figures of all other
+// jobs.
 TEST_F(SummariesTest, CsvWaitsForNoPipe) {
   ASSERT_EQ(::mkfifo((dir_ + "/log.csv").c_str(), 0600), 0);
   for (const char* append : {"false", "true"}) {
     CsvLog log = Csv(absl::StrCat("separator: ',' append: ", append));
     EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5)}}).message()), dir_ + "/log.csv: is not a regular file");
-    EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5), Epoch(1, 0.5)}}).message()), dir_ + "/log.csv: is not a regular file");
+    EXPECT_EQ(std::string(log.Write({{Epoch(0, 0.5), Epoch(1, 0.5)}}).message()),
+              dir_ + "/log.csv: is not a regular file");
   }
 }
 
@@ -260,7 +262,8 @@ TEST_F(SummariesTest, BoardIsReadableAfterAFullDisk) {
   BoardLog log(FromText<v1::TensorBoard>(absl::StrCat("log_dir: '", dir_, "'")), "host");
   ASSERT_TRUE(log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000).ok());
   for (size_t fits : {10, 100}) {
-    const FullDisk disk(std::filesystem::file_size(std::filesystem::directory_iterator(dir_ + "/train")->path()) + fits);
+    const FullDisk disk(std::filesystem::file_size(std::filesystem::directory_iterator(dir_ + "/train")->path()) +
+                        fits);
     EXPECT_FALSE(log.Write(Command({Epoch(1, 0.25)}), graph_, {}, 1001).ok());
   }
   ASSERT_TRUE(log.Write(Command({Epoch(1, 0.25)}), graph_, {}, 1002).ok());
@@ -336,7 +339,8 @@ TEST_F(SummariesTest, BoardHasOneWriterAtATime) {
   ASSERT_EQ(::flock(other, LOCK_EX | LOCK_NB), 0);
   const absl::Status status = log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000);
   EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_EQ(std::string(status.message()), absl::StrCat(dir_, "/train: another worker writes there; it is tried again"));
+  EXPECT_EQ(std::string(status.message()),
+            absl::StrCat(dir_, "/train: another worker writes there; it is tried again"));
   ::close(other);
   ASSERT_TRUE(log.Write(Command({Epoch(0, 0.5)}), graph_, {}, 1000).ok());
   EXPECT_THAT(Scalars("train")["epoch_loss"], ElementsAre("0=0.5"));

@@ -12,7 +12,8 @@ namespace cairn::cudnn {
 namespace {
 
 static_assert(kernels::kMetricsMax == kMetricsMax, "LossArguments has room for all of them");
-static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 && static_cast<int>(kernels::Act::kSoftplus) == v1::SOFTPLUS &&
+static_assert(static_cast<int>(kernels::Act::kRelu6) == v1::RELU6 &&
+                  static_cast<int>(kernels::Act::kSoftplus) == v1::SOFTPLUS &&
                   static_cast<int>(kernels::Act::kRelu) == v1::RELU,
               "kernels::Act has the numbers of v1::Activation");
 
@@ -87,8 +88,8 @@ void Builder::MakeValues() {
   }
 }
 
-// The later of an Add's two inputs, if it is a batch normalization that nothing else reads, computes the Add: its other input stands
-// by then.
+// The later of an Add's two inputs, if it is a batch normalization that nothing else reads, computes the Add: its other
+// input stands by then.
 bool Builder::TakenByNormalization(const Node& node) const {
   if (node.kind != LayerKind::kAdd || node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return false;
   const Node& later = graph_.nodes()[std::max(node.inputs[0], node.inputs[1])];
@@ -98,12 +99,14 @@ bool Builder::TakenByNormalization(const Node& node) const {
 }
 
 const Node* Builder::OnlyReader(const Node& node) const {
-  return consumers_[node.id].size() == 1 && node.id != graph_.output().id ? &graph_.nodes()[consumers_[node.id][0]] : nullptr;
+  return consumers_[node.id].size() == 1 && node.id != graph_.output().id ? &graph_.nodes()[consumers_[node.id][0]]
+                                                                          : nullptr;
 }
 
 bool Builder::NormalizedByOther(const Node& node) const {
   const Node* const add = node.kind == LayerKind::kBatchNormalization ? OnlyReader(node) : nullptr;
-  if (add == nullptr || !TakenByNormalization(*add) || node.id != std::min(add->inputs[0], add->inputs[1])) return false;
+  if (add == nullptr || !TakenByNormalization(*add) || node.id != std::min(add->inputs[0], add->inputs[1]))
+    return false;
   const Node& later = graph_.nodes()[std::max(add->inputs[0], add->inputs[1])];
   return Frozen(later) == Frozen(node) && TakesStatistics(later) == TakesStatistics(node) &&
          node_values_[later.inputs[0]] != node_values_[node.inputs[0]];  // two gradients in one place
@@ -111,42 +114,41 @@ bool Builder::NormalizedByOther(const Node& node) const {
 
 bool Builder::BiasGoesToNormalization(const Node& node) const {
   const Node* const next = AppliesActivation(node.kind) ? OnlyReader(node) : nullptr;
-  return next != nullptr && next->kind == LayerKind::kBatchNormalization && TakesStatistics(*next) && ActivationOf(node).linear();
+  return next != nullptr && next->kind == LayerKind::kBatchNormalization && TakesStatistics(*next) &&
+         ActivationOf(node).linear();
 }
 
-// Whether a max pooling may read beyond its picture what a ZeroPadding2D would have put there: all of its windows lie within that.
+// Whether a max pooling may read beyond its picture what a ZeroPadding2D would have put there: all of its windows lie
+// within that.
 bool Builder::TakesZeros(const Node& node) const {
-  if (node.kind != LayerKind::kMaxPooling2D || node.window.kernel[0] * node.window.kernel[1] > kMaxPoolingPlaces) return false;
+  if (node.kind != LayerKind::kMaxPooling2D || node.window.kernel[0] * node.window.kernel[1] > kMaxPoolingPlaces)
+    return false;
   const Shape& in = graph_.nodes()[node.inputs[0]].output;
   for (int i = 0; i < 2; ++i) {
     const Window& w = node.window;
-    if (w.pad_begin[i] != 0 || (node.output[i] - 1) * w.strides[i] + w.dilation[i] * (w.kernel[i] - 1) + 1 > in[i]) return false;
+    if (w.pad_begin[i] != 0 || (node.output[i] - 1) * w.strides[i] + w.dilation[i] * (w.kernel[i] - 1) + 1 > in[i])
+      return false;
   }
   return true;
 }
 
-// Whether the node's output is the value of an input's node, either because it changes nothing or because that node's launches do its
-// work.
+// Whether the node's output is the value of an input's node, either because it changes nothing or because that node's
+// launches do its work.
 bool Builder::JoinsProducer(const Node& node) const {
   if (node.inputs.empty()) return false;
   const Node& producer = graph_.nodes()[node.inputs[0]];
   const bool alone = consumers_[producer.id].size() == 1 && producer.id != graph_.output().id;
   switch (node.kind) {
     case LayerKind::kFlatten:
-    case LayerKind::kReshape:
-      return true;
-    case LayerKind::kDropout:
-      return !Trains(node) || node.layer.dropout().rate() == 0;
-    case LayerKind::kSpatialDropout2D:
-      return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
-    case LayerKind::kRescaling:
-      return alone && producer.kind == LayerKind::kInput;
+    case LayerKind::kReshape: return true;
+    case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
+    case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
+    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:
       return node.id != graph_.output().id &&
              std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
                          [&](int id) { return TakesPads(graph_.nodes()[id].kind) || TakesZeros(graph_.nodes()[id]); });
-    case LayerKind::kAdd:
-      return TakenByNormalization(node);
+    case LayerKind::kAdd: return TakenByNormalization(node);
     case LayerKind::kActivation: {
       const Activation f = ActivationOf(node);
       if (f.linear()) return true;
@@ -154,8 +156,7 @@ bool Builder::JoinsProducer(const Node& node) const {
       if (producer.kind == LayerKind::kBatchNormalization || TakenByNormalization(producer)) return f.kind == v1::RELU;
       return AppliesActivation(producer.kind) && ActivationOf(producer).linear();
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -180,79 +181,38 @@ absl::Status Builder::Lower(const Node& node) {
   std::vector<Value*> all;
   for (int input : node.inputs) all.push_back(node_values_[input]);
   switch (node.kind) {
-    case LayerKind::kInput:
-      LowerInput(node);
-      break;
-    case LayerKind::kRescaling:
-      LowerRescaling(node, in, out);
-      break;
-    case LayerKind::kActivation:
-      LowerActivation(node, in, out);
-      break;
+    case LayerKind::kInput: LowerInput(node); break;
+    case LayerKind::kRescaling: LowerRescaling(node, in, out); break;
+    case LayerKind::kActivation: LowerActivation(node, in, out); break;
     case LayerKind::kConv2D:
     case LayerKind::kConv1D:
     case LayerKind::kDepthwiseConv2D:
     case LayerKind::kSeparableConv2D:
-    case LayerKind::kConv2DTranspose:
-      LowerConvolution(node, in, out);
-      break;
-    case LayerKind::kDense:
-      LowerDense(node, in, out);
-      break;
-    case LayerKind::kMultiHeadAttention:
-      LowerAttention(node);
-      break;
-    case LayerKind::kEmbedding:
-      LowerEmbedding(node, in, out);
-      break;
-    case LayerKind::kBatchNormalization:
-      LowerBatchNormalization(node, in, out);
-      break;
+    case LayerKind::kConv2DTranspose: LowerConvolution(node, in, out); break;
+    case LayerKind::kDense: LowerDense(node, in, out); break;
+    case LayerKind::kMultiHeadAttention: LowerAttention(node); break;
+    case LayerKind::kEmbedding: LowerEmbedding(node, in, out); break;
+    case LayerKind::kBatchNormalization: LowerBatchNormalization(node, in, out); break;
     case LayerKind::kLayerNormalization:
-    case LayerKind::kGroupNormalization:
-      LowerGroupNormalization(node, in, out);
-      break;
+    case LayerKind::kGroupNormalization: LowerGroupNormalization(node, in, out); break;
     case LayerKind::kMaxPooling2D:
     case LayerKind::kAveragePooling2D:
     case LayerKind::kMaxPooling1D:
-    case LayerKind::kAveragePooling1D:
-      LowerPooling(node, in, out);
-      break;
+    case LayerKind::kAveragePooling1D: LowerPooling(node, in, out); break;
     case LayerKind::kGlobalAveragePooling2D:
-    case LayerKind::kGlobalAveragePooling1D:
-      LowerGlobalAverage(node, in, out);
-      break;
-    case LayerKind::kUpSampling2D:
-      LowerUpSampling(node, in, out);
-      break;
-    case LayerKind::kZeroPadding2D:
-      LowerZeroPadding(node, in, out);
-      break;
-    case LayerKind::kPermute:
-      LowerPermute(node, in, out);
-      break;
+    case LayerKind::kGlobalAveragePooling1D: LowerGlobalAverage(node, in, out); break;
+    case LayerKind::kUpSampling2D: LowerUpSampling(node, in, out); break;
+    case LayerKind::kZeroPadding2D: LowerZeroPadding(node, in, out); break;
+    case LayerKind::kPermute: LowerPermute(node, in, out); break;
     case LayerKind::kDropout:
-    case LayerKind::kSpatialDropout2D:
-      LowerDropout(node, in, out);
-      break;
-    case LayerKind::kAdd:
-      LowerSum(std::move(all), 1, out);
-      break;
-    case LayerKind::kAverage:
-      LowerSum(std::move(all), 1.0f / static_cast<float>(node.inputs.size()), out);
-      break;
-    case LayerKind::kMaximum:
-      LowerMaximum(std::move(all), out);
-      break;
-    case LayerKind::kMultiply:
-      LowerMultiply(node, out);
-      break;
-    case LayerKind::kConcatenate:
-      LowerConcatenate(node, out);
-      break;
+    case LayerKind::kSpatialDropout2D: LowerDropout(node, in, out); break;
+    case LayerKind::kAdd: LowerSum(std::move(all), 1, out); break;
+    case LayerKind::kAverage: LowerSum(std::move(all), 1.0f / static_cast<float>(node.inputs.size()), out); break;
+    case LayerKind::kMaximum: LowerMaximum(std::move(all), out); break;
+    case LayerKind::kMultiply: LowerMultiply(node, out); break;
+    case LayerKind::kConcatenate: LowerConcatenate(node, out); break;
     case LayerKind::kFlatten:
-    case LayerKind::kReshape:
-      CAIRN_CHECK(false, "always joined");
+    case LayerKind::kReshape: CAIRN_CHECK(false, "always joined");
   }
   return absl::OkStatus();
 }
@@ -295,8 +255,8 @@ absl::Status Builder::LowerLoss() {
   const Ref labels{Ref::kLabels}, results{Ref::kResults};
   const Ref key = gradients && type() == DType::kFloat16 ? Ref{Ref::kKey} : Ref{};  // of the loss scale
   Emit("loss", {outputs, labels, weights, key}, {by_example, gradients}, [=](const Run& r) {
-    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights), r.At<kernels::StepKey>(key),
-                         r.At<float>(gradients), r.At<double>(by_example));
+    return kernels::Loss(r.stream(), a, r.At<float>(outputs), r.At<float>(labels), r.At<float>(weights),
+                         r.At<kernels::StepKey>(key), r.At<float>(gradients), r.At<double>(by_example));
   });
   Emit("sums", {by_example}, {results}, [=](const Run& r) {
     return kernels::SumDoubles(r.stream(), a.examples, 1 + a.metrics, r.At<double>(by_example), r.At<double>(results));

@@ -1,11 +1,13 @@
 // Builder: lowers a graph to a Plan: which launches, in which order, in which buffers.
 //
-// Pure host code: it asks the machine only which workspaces its products and convolutions need. One Build each; not thread-safe.
+// Pure host code: it asks the machine only which workspaces its products and convolutions need. One Build each; not
+// thread-safe.
 //
-// What it does besides one launch a layer: the activation goes with the layer before it, bias and relu into the product or the convolution;
-// a batch normalization takes the Add and the relu behind it, another one that the Add reads, and in training the bias before it;
-// ZeroPadding2D goes into the window that follows; Flatten and Reshape are names; a pointwise convolution is a matrix product, on what its
-// strides leave; a value that several layers read collects its gradient in place.
+// What it does besides one launch a layer: the activation goes with the layer before it, bias and relu into the product
+// or the convolution; a batch normalization takes the Add and the relu behind it, another one that the Add reads, and
+// in training the bias before it; ZeroPadding2D goes into the window that follows; Flatten and Reshape are names; a
+// pointwise convolution is a matrix product, on what its strides leave; a value that several layers read collects its
+// gradient in place.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,9 @@ struct Activation {
   bool linear() const { return kind == v1::LINEAR || kind == v1::ACTIVATION_UNSPECIFIED; }
   bool softmax() const { return kind == v1::SOFTMAX; }
   // Whether the derivative needs x: f(x) does not tell it.
-  bool needs_input() const { return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS; }
+  bool needs_input() const {
+    return kind == v1::GELU || kind == v1::GELU_TANH || kind == v1::SILU || kind == v1::SOFTPLUS;
+  }
   kernels::Act act() const { return linear() ? kernels::Act::kLinear : static_cast<kernels::Act>(kind); }
 };
 
@@ -81,9 +85,12 @@ class Builder {
   bool TakesZeros(const Node& node) const;            // a max pooling, of a ZeroPadding2D
   // A batch normalization that the other one of its Add computes.
   bool NormalizedByOther(const Node& node) const;
-  // In training a batch normalization takes away again what a bias before it adds: it is a part of the moving mean and has no gradient.
+  // In training a batch normalization takes away again what a bias before it adds: it is a part of the moving mean and
+  // has no gradient.
   bool BiasGoesToNormalization(const Node& node) const;
-  const Variable* BiasOf(const Node& node) const { return BiasGoesToNormalization(node) ? nullptr : Find(node, "bias"); }
+  const Variable* BiasOf(const Node& node) const {
+    return BiasGoesToNormalization(node) ? nullptr : Find(node, "bias");
+  }
   const Node* OnlyReader(const Node& node) const;  // null: none, or several
   absl::Status Lower(const Node& node);
   absl::Status LowerLoss();
@@ -118,8 +125,8 @@ class Builder {
   void Fail(const absl::Status& status);
 
   void Emit(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, Fn fn);
-  void EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, std::function<absl::Status(const Run&)> fn,
-                   double flop = 0);
+  void EmitChecked(std::string what, std::vector<Ref> reads, std::vector<Ref> writes,
+                   std::function<absl::Status(const Run&)> fn, double flop = 0);
   int64_t BytesOf(const Ref& ref) const;  // of the tensor there; of few bytes, such as labels, 0
   void EmitConvert(const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n, bool add = false);
   // C of `p` from A and B; bias only with p.bias. `add`: to what stands in C.
@@ -134,13 +141,14 @@ class Builder {
   // ---- dense.cc ----
   void LowerDense(const Node& node, Value* in, Value* out);
   // y = x * kernel (+ bias), with f. Both ways.
-  void LowerProjection(const Variable* kernel, const Variable* bias, int64_t in_columns, int64_t out_columns, const Activation& f,
-                       Value* in, Value* out);
+  void LowerProjection(const Variable* kernel, const Variable* bias, int64_t in_columns, int64_t out_columns,
+                       const Activation& f, Value* in, Value* out);
   void LowerAttention(const Node& node);
 
   // ---- convolution.cc ----
   void LowerConvolution(const Node& node, Value* in, Value* out);
-  void LowerDepthwise(const kernels::Window& w, const Variable* kernel, const Variable* bias, const Activation& f, Value* in, Value* out);
+  void LowerDepthwise(const kernels::Window& w, const Variable* kernel, const Variable* bias, const Activation& f,
+                      Value* in, Value* out);
   kernels::Window WindowOf(const Node& node) const;  // with the pads of a ZeroPadding2D before it
   // y(w.out) of x(w.in) and so on, through padded copies where the padding is uneven.
   void EmitForward(const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y);
@@ -165,8 +173,8 @@ class Builder {
   };
   Normalization EmitStatistics(const Node& node, Value* in, Value* out);
   // other: b's node, null where there is none.
-  void LowerNormalizationBackward(const Node& node, const Node* other, Normalization a, Normalization b, Value* residual, bool relu,
-                                  const Ref& passed, Value* out);
+  void LowerNormalizationBackward(const Node& node, const Node* other, Normalization a, Normalization b,
+                                  Value* residual, bool relu, const Ref& passed, Value* out);
   void LowerBatchNormalization(const Node& node, Value* in, Value* out);
   void LowerGroupNormalization(const Node& node, Value* in, Value* out);
 
@@ -196,10 +204,10 @@ class Builder {
   const Node* current_ = nullptr;
   std::vector<std::unique_ptr<Value>> values_;
   std::vector<Value*> node_values_;
-  std::vector<std::vector<int>> consumers_;  // of each node
-  std::vector<bool> joined_;                 // lowered with another node
-  std::vector<bool> exact_;                  // float32 whatever the precision: ids
-  std::map<int, Normalization> postponed_;   // of the nodes NormalizedByOther
+  std::vector<std::vector<int>> consumers_;                         // of each node
+  std::vector<bool> joined_;                                        // lowered with another node
+  std::vector<bool> exact_;                                         // float32 whatever the precision: ids
+  std::map<int, Normalization> postponed_;                          // of the nodes NormalizedByOther
   std::map<std::tuple<Value*, int64_t, int64_t>, Value*> thinned_;  // by strides
   struct Back {
     const Node* node = nullptr;

@@ -45,9 +45,11 @@ absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
   }
   Plan plan;
   absl::StatusOr<Engine> engine = ChooseEngine(convolution, DType::kFloat32);
-  if (absl::IsUnimplemented(engine.status()) && convolution.kind == Convolution::kBackwardFilter && precision_.type != DType::kFloat32) {
+  if (absl::IsUnimplemented(engine.status()) && convolution.kind == Convolution::kBackwardFilter &&
+      precision_.type != DType::kFloat32) {
     engine = ChooseEngine(convolution, precision_.type);
-    if (engine.ok()) plan.narrow_bytes = (KernelNumbers(convolution.window) * SizeOf(precision_.type) + 255) / 256 * 256;
+    if (engine.ok())
+      plan.narrow_bytes = (KernelNumbers(convolution.window) * SizeOf(precision_.type) + 255) / 256 * 256;
   }
   if (engine.ok()) {
     plan.engine = *std::move(engine);
@@ -55,20 +57,21 @@ absl::StatusOr<int64_t> Conv::Prepare(const Convolution& convolution) {
     return engine.status();
   }
   const int64_t bytes = plan.engine.workspace_bytes + plan.narrow_bytes;
-  LogDebug("cuDNN: %s%s of %s: %s, %d bytes of workspace", KindOf(convolution), ToString(convolution), Name(precision_.type),
-           engine.ok() ? plan.engine.name : "our own kernel", bytes);
+  LogDebug("cuDNN: %s%s of %s: %s, %d bytes of workspace", KindOf(convolution), ToString(convolution),
+           Name(precision_.type), engine.ok() ? plan.engine.name : "our own kernel", bytes);
   plans_.emplace(convolution, std::move(plan));
   return bytes;
 }
 
 absl::StatusOr<Engine> Conv::ChooseEngine(const Convolution& c, DType filter_gradient) {
-  CAIRN_ASSIGN_OR_RETURN(std::vector<Engine> engines,
-                         FindEngines({.handle = handle_}, c, precision_, filter_gradient, tuner_ == nullptr ? 1 : kCandidatesMax));
+  CAIRN_ASSIGN_OR_RETURN(std::vector<Engine> engines, FindEngines({.handle = handle_}, c, precision_, filter_gradient,
+                                                                  tuner_ == nullptr ? 1 : kCandidatesMax));
   if (engines.size() == 1) return std::move(engines[0]);
   std::vector<std::string> names;
   for (const Engine& engine : engines) names.push_back(engine.name);
-  const std::string what = absl::StrCat(KindOf(c), ToString(c), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : "",
-                                        c.kind == Convolution::kBackwardFilter ? absl::StrCat(" to ", Name(filter_gradient)) : "");
+  const std::string what =
+      absl::StrCat(KindOf(c), ToString(c), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : "",
+                   c.kind == Convolution::kBackwardFilter ? absl::StrCat(" to ", Name(filter_gradient)) : "");
   const kernels::Window& w = c.window;
   Stopwatch watch;
   void *image = nullptr, *kernel = nullptr, *result = nullptr, *bias = nullptr, *workspace = nullptr;
@@ -77,7 +80,9 @@ absl::StatusOr<Engine> Conv::ChooseEngine(const Convolution& c, DType filter_gra
     int64_t workspace_bytes = 0;
     for (const Engine& engine : engines) workspace_bytes = std::max(workspace_bytes, engine.workspace_bytes);
     CAIRN_ASSIGN_OR_RETURN(image, watch.Memory(InNumbers(w) * size));
-    CAIRN_ASSIGN_OR_RETURN(kernel, watch.Memory(KernelNumbers(w) * (c.kind == Convolution::kBackwardFilter ? SizeOf(filter_gradient) : size)));
+    CAIRN_ASSIGN_OR_RETURN(
+        kernel,
+        watch.Memory(KernelNumbers(w) * (c.kind == Convolution::kBackwardFilter ? SizeOf(filter_gradient) : size)));
     CAIRN_ASSIGN_OR_RETURN(result, watch.Memory(OutNumbers(w) * size));
     CAIRN_ASSIGN_OR_RETURN(bias, watch.Memory(w.out[2] * size));
     CAIRN_ASSIGN_OR_RETURN(workspace, watch.Memory(workspace_bytes));
@@ -85,12 +90,9 @@ absl::StatusOr<Engine> Conv::ChooseEngine(const Convolution& c, DType filter_gra
   };
   const auto launch = [&](const Engine& engine) {
     switch (c.kind) {
-      case Convolution::kForward:
-        return Launch(engine, c, image, kernel, bias, result, workspace);
-      case Convolution::kBackwardData:
-        return Launch(engine, c, result, kernel, nullptr, image, workspace);
-      case Convolution::kBackwardFilter:
-        return Launch(engine, c, image, result, nullptr, kernel, workspace);
+      case Convolution::kForward: return Launch(engine, c, image, kernel, bias, result, workspace);
+      case Convolution::kBackwardData: return Launch(engine, c, result, kernel, nullptr, image, workspace);
+      case Convolution::kBackwardFilter: return Launch(engine, c, image, result, nullptr, kernel, workspace);
     }
     return absl::InternalError("no such kind of convolution");
   };
@@ -109,26 +111,29 @@ absl::StatusOr<Engine> Conv::ChooseEngine(const Convolution& c, DType filter_gra
 
 // ---- launches ----
 
-absl::Status Conv::Run(const Convolution& c, const void* first, const void* second, const void* bias, void* to, void* workspace) {
+absl::Status Conv::Run(const Convolution& c, const void* first, const void* second, const void* bias, void* to,
+                       void* workspace) {
   const auto found = plans_.find(c);
   if (found == plans_.end()) return absl::InternalError(absl::StrCat("convolution ", ToString(c), " was not prepared"));
   const Plan& plan = found->second;
   if (plan.engine.execution.get() == nullptr) return RunKernels(c, first, second, to);
   if (plan.narrow_bytes == 0) return Launch(plan.engine, c, first, second, bias, to, workspace);
   // The kernel's gradient in Precision.type, then as float32.
-  CAIRN_RETURN_IF_ERROR(Launch(plan.engine, c, first, second, bias, workspace, static_cast<char*>(workspace) + plan.narrow_bytes));
-  return FromCuda(static_cast<cudaError_t>(kernels::Affine(stream_, KernelNumbers(c.window), 1, 0, workspace, precision_.type, to,
-                                                           DType::kFloat32, false)),
+  CAIRN_RETURN_IF_ERROR(
+      Launch(plan.engine, c, first, second, bias, workspace, static_cast<char*>(workspace) + plan.narrow_bytes));
+  return FromCuda(static_cast<cudaError_t>(kernels::Affine(stream_, KernelNumbers(c.window), 1, 0, workspace,
+                                                           precision_.type, to, DType::kFloat32, false)),
                   "conversion of a kernel's gradient");
 }
 
-absl::Status Conv::Launch(const Engine& engine, const Convolution& c, const void* first, const void* second, const void* bias, void* to,
-                          void* workspace) const {
+absl::Status Conv::Launch(const Engine& engine, const Convolution& c, const void* first, const void* second,
+                          const void* bias, void* to, void* workspace) const {
   void* scratch = engine.workspace_bytes > 0 ? workspace : nullptr;
   // Of kForward x, kernel -> y; of kBackwardData dy, kernel -> dx; of kBackwardFilter x, dy -> dkernel.
   void* const a = const_cast<void*>(first);
   void* const b = const_cast<void*>(second);
-  std::vector<int64_t> ids = {ConvolutionOperation::kImage, ConvolutionOperation::kKernel, ConvolutionOperation::kResult};
+  std::vector<int64_t> ids = {ConvolutionOperation::kImage, ConvolutionOperation::kKernel,
+                              ConvolutionOperation::kResult};
   std::vector<void*> pointers = c.kind == Convolution::kForward        ? std::vector<void*>{a, b, to}
                                 : c.kind == Convolution::kBackwardData ? std::vector<void*>{to, b, a}
                                                                        : std::vector<void*>{a, to, b};
@@ -142,7 +147,8 @@ absl::Status Conv::Launch(const Engine& engine, const Convolution& c, const void
   CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data()));
   CAIRN_RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch));
   CAIRN_RETURN_IF_ERROR(pack.Finalize());
-  return FromCudnn(cudnnBackendExecute(handle_, engine.execution.get(), pack.get()), absl::StrCat("cudnnBackendExecute ", ToString(c)));
+  return FromCudnn(cudnnBackendExecute(handle_, engine.execution.get(), pack.get()),
+                   absl::StrCat("cudnnBackendExecute ", ToString(c)));
 }
 
 absl::Status Conv::RunKernels(const Convolution& c, const void* first, const void* second, void* to) {
@@ -155,7 +161,8 @@ absl::Status Conv::RunKernels(const Convolution& c, const void* first, const voi
       error = kernels::ConvolutionBackwardData(stream_, c.window, first, second, to, precision_.type, false);
       break;
     case Convolution::kBackwardFilter:
-      error = kernels::ConvolutionBackwardFilter(stream_, c.window, first, second, static_cast<float*>(to), precision_.type);
+      error = kernels::ConvolutionBackwardFilter(stream_, c.window, first, second, static_cast<float*>(to),
+                                                 precision_.type);
       break;
   }
   return FromCuda(static_cast<cudaError_t>(error), absl::StrCat("our own convolution ", ToString(c)));

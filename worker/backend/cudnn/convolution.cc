@@ -82,7 +82,8 @@ kernels::Window Builder::WindowOf(const Node& node) const {
 
 // ---- launches ----
 
-void Builder::EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to, const Ref& bias) {
+void Builder::EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to,
+                              const Ref& bias) {
   absl::StatusOr<int64_t> bytes = machine_.Prepare(c);
   if (!bytes.ok()) return Fail(bytes.status());
   const Ref workspace = *bytes > 0 ? New(*bytes) : Ref{};
@@ -92,7 +93,9 @@ void Builder::EmitConvolution(const Convolution& c, const Ref& first, const Ref&
   const kernels::Window& w = c.window;
   EmitChecked(
       absl::StrCat(what, ToString(c)), {first, second, bias}, {to, workspace},
-      [=](const Run& r) { return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace)); },
+      [=](const Run& r) {
+        return r.machine.Convolve(c, r.At<>(first), r.At<>(second), r.At<>(bias), r.At<>(to), r.At<>(workspace));
+      },
       2.0 * static_cast<double>(Outputs(w)) * static_cast<double>(w.kernel[0] * w.kernel[1] * w.in[2]));
 }
 
@@ -100,7 +103,8 @@ Ref Builder::EmitPad(const kernels::Window& w, const kernels::Window& padded, co
   const kernels::Window around = Around(w, padded);
   const DType t = type();
   const Ref image = NewNumbers(Inputs(padded), t);
-  Emit("pad", {x}, {image}, [=](const Run& r) { return kernels::Pad(r.stream(), around, r.At<>(x), r.At<>(image), t); });
+  Emit("pad", {x}, {image},
+       [=](const Run& r) { return kernels::Pad(r.stream(), around, r.At<>(x), r.At<>(image), t); });
   return image;
 }
 
@@ -110,7 +114,8 @@ void Builder::EmitForward(const kernels::Window& w, const Ref& x, const Ref& ker
   EmitConvolution({Convolution::kForward, padded}, EmitPad(w, padded, x), kernel, y);
 }
 
-bool Builder::EmitFused(const kernels::Window& w, bool relu, const Ref& x, const Ref& kernel, const Ref& bias, const Ref& y) {
+bool Builder::EmitFused(const kernels::Window& w, bool relu, const Ref& x, const Ref& kernel, const Ref& bias,
+                        const Ref& y) {
   const Convolution c{Convolution::kForward, Even(w) ? w : Padded(w), true, relu};
   if (!machine_.Prepare(c).ok()) return false;
   Ref offsets = bias;
@@ -132,9 +137,8 @@ void Builder::EmitBackwardData(const kernels::Window& w, const Ref& dy, const Re
   if (even) return EmitConvert(image, t, dx, t, Inputs(w), true);
   std::vector<Ref> reads = {image};
   if (add) reads.push_back(dx);
-  Emit("crop", std::move(reads), {dx}, [=](const Run& r) {
-    return kernels::Crop(r.stream(), around, r.At<>(image), r.At<>(dx), t, add);
-  });
+  Emit("crop", std::move(reads), {dx},
+       [=](const Run& r) { return kernels::Crop(r.stream(), around, r.At<>(image), r.At<>(dx), t, add); });
 }
 
 void Builder::EmitBackwardFilter(const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel) {
@@ -163,7 +167,8 @@ void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
   if (!transposed && (Pointwise(w) || Thinning(w))) {
     return LowerProjection(kernel, bias, w.in[2], w.out[2], f, Pointwise(w) ? in : Thinned(w, in), out);
   }
-  // Of a transposed one the window leads from its output to its input, and forward is what backward is of the plain one.
+  // Of a transposed one the window leads from its output to its input, and forward is what backward is of the plain
+  // one.
   if (transposed) {
     for (int i = 0; i < 3; ++i) std::swap(w.in[i], w.out[i]);
   }
@@ -199,7 +204,8 @@ void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
       const Ref dweights = NewNumbers(rows * columns, DType::kFloat32), gradient = GradientOf(kernel);
       EmitBackwardFilter(w, transposed ? dy : x, transposed ? x : dy, dweights);
       Emit("transpose", {dweights}, {gradient}, [=](const Run& r) {
-        return kernels::Transpose(r.stream(), columns, rows, r.At<>(dweights), DType::kFloat32, r.At<>(gradient), DType::kFloat32);
+        return kernels::Transpose(r.stream(), columns, rows, r.At<>(dweights), DType::kFloat32, r.At<>(gradient),
+                                  DType::kFloat32);
       });
     }
     if (!in->needs_gradient) return;
@@ -212,7 +218,8 @@ void Builder::LowerConvolution(const Node& node, Value* in, Value* out) {
   });
 }
 
-// An average pooling of windows of one number copies. Backward all that read the copy come before the first of them, which made it.
+// An average pooling of windows of one number copies. Backward all that read the copy come before the first of them,
+// which made it.
 Value* Builder::Thinned(const kernels::Window& w, Value* in) {
   Value*& copy = thinned_[{in, w.strides[0], w.strides[1]}];
   if (copy != nullptr) return copy;
@@ -223,7 +230,8 @@ Value* Builder::Thinned(const kernels::Window& w, Value* in) {
   const Ref x = Read(*in, t), y = NewLike(*thin);
   const std::string text = ToString(Convolution{Convolution::kForward, pick});
   thin->data = y;
-  Emit(absl::StrCat("pick ", text), {x}, {y}, [=](const Run& r) { return kernels::AveragePooling(r.stream(), pick, r.At<>(x), r.At<>(y), t); });
+  Emit(absl::StrCat("pick ", text), {x}, {y},
+       [=](const Run& r) { return kernels::AveragePooling(r.stream(), pick, r.At<>(x), r.At<>(y), t); });
   if (!in->needs_gradient) return thin;
   Backward([=, this] {
     if (!thin->gradient) return;
@@ -239,8 +247,8 @@ Value* Builder::Thinned(const kernels::Window& w, Value* in) {
 }
 
 // Our own kernels: they take any padding.
-void Builder::LowerDepthwise(const kernels::Window& w, const Variable* kernel, const Variable* bias, const Activation& f, Value* in,
-                             Value* out) {
+void Builder::LowerDepthwise(const kernels::Window& w, const Variable* kernel, const Variable* bias,
+                             const Activation& f, Value* in, Value* out) {
   const DType t = type();
   const bool frozen = Frozen(*current_);
   const Ref x = Read(*in, t), y = NewLike(*out);
@@ -250,9 +258,8 @@ void Builder::LowerDepthwise(const kernels::Window& w, const Variable* kernel, c
     EmitConvert(ValueOf(kernel), DType::kFloat32, weights, t, kernel->size);
   }
   const std::string text = ToString(Convolution{Convolution::kForward, w});
-  Emit(absl::StrCat("depthwise ", text), {x, weights}, {y}, [=](const Run& r) {
-    return kernels::Depthwise(r.stream(), w, r.At<>(x), r.At<>(weights), r.At<>(y), t);
-  });
+  Emit(absl::StrCat("depthwise ", text), {x, weights}, {y},
+       [=](const Run& r) { return kernels::Depthwise(r.stream(), w, r.At<>(x), r.At<>(weights), r.At<>(y), t); });
   const Ref before = EmitActivation(f, y, ValueOf(bias), w.out[2], out);
   if (!training()) return;
   Backward([=, this] {
@@ -262,16 +269,18 @@ void Builder::LowerDepthwise(const kernels::Window& w, const Variable* kernel, c
       if (bias != nullptr) EmitColumnSums(dy, out->numbers / w.out[2], w.out[2], GradientOf(bias), t);
       const Ref scratch = Scratch(kernels::DepthwiseScratch(w)), gradient = GradientOf(kernel);
       Emit(absl::StrCat("depthwise backward filter ", text), {x, dy}, {gradient, scratch}, [=](const Run& r) {
-        return kernels::DepthwiseBackwardFilter(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<float>(gradient), r.At<float>(scratch), t);
+        return kernels::DepthwiseBackwardFilter(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<float>(gradient),
+                                                r.At<float>(scratch), t);
       });
     }
     if (!in->needs_gradient) return;
     const Sink dx = GradientSink(in);
     std::vector<Ref> reads = {dy, weights};
     if (dx.add) reads.push_back(dx.ref);
-    Emit(absl::StrCat("depthwise backward data ", text, dx.add ? " add" : ""), std::move(reads), {dx.ref}, [=](const Run& r) {
-      return kernels::DepthwiseBackwardData(r.stream(), w, r.At<>(dy), r.At<>(weights), r.At<>(dx.ref), t, dx.add);
-    });
+    Emit(absl::StrCat("depthwise backward data ", text, dx.add ? " add" : ""), std::move(reads), {dx.ref},
+         [=](const Run& r) {
+           return kernels::DepthwiseBackwardData(r.stream(), w, r.At<>(dy), r.At<>(weights), r.At<>(dx.ref), t, dx.add);
+         });
   });
 }
 

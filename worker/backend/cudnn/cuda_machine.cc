@@ -22,7 +22,9 @@ struct Letter {
   Mailbox* mailbox = nullptr;
   int signal = 0;
 };
-void CUDART_CB Deliver(void* letter) { static_cast<Letter*>(letter)->mailbox->Put(static_cast<Letter*>(letter)->signal); }
+void CUDART_CB Deliver(void* letter) {
+  static_cast<Letter*>(letter)->mailbox->Put(static_cast<Letter*>(letter)->signal);
+}
 
 struct Drain {
   Mailbox* mailbox = nullptr;
@@ -54,8 +56,10 @@ class CudaMachine : public Machine {
     }
     // Before the step's own blocks: what it does is short and waited for.
     int least = 0, greatest = 0;
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithPriority(&aside_, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority"));
+    CAIRN_RETURN_IF_ERROR(
+        FromCuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange"));
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithPriority(&aside_, cudaStreamNonBlocking, greatest),
+                                   "cudaStreamCreateWithPriority"));
     for (cudaEvent_t* event : {&fork_, &join_out_, &join_in_}) {
       CAIRN_RETURN_IF_ERROR(FromCuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate"));
     }
@@ -94,7 +98,8 @@ class CudaMachine : public Machine {
       cudaGetLastError();  // an allocation that fails leaves the device usable
       size_t free = 0, total = 0;
       cudaMemGetInfo(&free, &total);
-      return FromCuda(error, absl::StrCat(device_.name, ": cudaMalloc of ", bytes, " bytes (", free, " of ", total, " are free)"));
+      return FromCuda(
+          error, absl::StrCat(device_.name, ": cudaMalloc of ", bytes, " bytes (", free, " of ", total, " are free)"));
     }
     return Own(data, bytes, [index = device_.index](void* p) {
       cudaSetDevice(index);
@@ -118,7 +123,8 @@ class CudaMachine : public Machine {
 
   absl::Status CopyIn(void* to, const void* pinned, int64_t bytes) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    return FromCuda(cudaMemcpyAsync(to, pinned, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, copies_in_), "copy to the device");
+    return FromCuda(cudaMemcpyAsync(to, pinned, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, copies_in_),
+                    "copy to the device");
   }
 
   absl::Status JoinCopiesIn() override {
@@ -129,7 +135,8 @@ class CudaMachine : public Machine {
 
   absl::Status Copy(void* to, const void* from, int64_t bytes) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    return FromCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_), "copy on the device");
+    return FromCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_),
+                    "copy on the device");
   }
 
   absl::Status Zero(void* to, int64_t bytes) override {
@@ -140,7 +147,8 @@ class CudaMachine : public Machine {
   absl::Status CopyOut(void* pinned, const void* from, int64_t bytes, int signal) override {
     CAIRN_RETURN_IF_ERROR(ForkCopiesOut());
     CAIRN_RETURN_IF_ERROR(
-        FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, copies_out_), "copy from the device"));
+        FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, copies_out_),
+                 "copy from the device"));
     return Tell(signal);
   }
 
@@ -163,7 +171,8 @@ class CudaMachine : public Machine {
 
   absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) override {
     CAIRN_RETURN_IF_ERROR(Current());
-    return FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, aside_), "copy from the device");
+    return FromCuda(cudaMemcpyAsync(pinned, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, aside_),
+                    "copy from the device");
   }
 
   absl::Status WaitAside(absl::Duration patience) override {
@@ -182,7 +191,8 @@ class CudaMachine : public Machine {
     if (const absl::Status captured = Capture(enqueue, &recording->graph); !captured.ok()) {
       cudaGetLastError();  // a capture that fails leaves the stream usable
       if (!std::exchange(said_not_captured_, true)) {
-        LogWarning("%s: a step cannot be captured and is launched piece by piece, which is slower: %s", device_.name, captured.message());
+        LogWarning("%s: a step cannot be captured and is launched piece by piece, which is slower: %s", device_.name,
+                   captured.message());
       }
       recording->enqueue = enqueue;
     }
@@ -221,17 +231,19 @@ class CudaMachine : public Machine {
     CAIRN_RETURN_IF_ERROR(Current());
     return conv_->Prepare(convolution);
   }
-  absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace) override {
+  absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c,
+                        void* workspace) override {
     return gemm_->Run(stream_, product, a, b, bias, c, workspace);
   }
-  absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias, void* to,
-                        void* workspace) override {
+  absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias,
+                        void* to, void* workspace) override {
     return conv_->Run(convolution, first, second, bias, to, workspace);
   }
 
  private:
   absl::Status Capture(const std::function<absl::Status()>& enqueue, cudaGraphExec_t* executable) {
-    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
+    CAIRN_RETURN_IF_ERROR(
+        FromCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
     const absl::Status enqueued = enqueue();
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
@@ -264,7 +276,8 @@ class CudaMachine : public Machine {
 
   absl::Status Current() const { return FromCuda(cudaSetDevice(device_.index), "cudaSetDevice"); }
 
-  // A lost device: all that it, its libraries or CUDA's own thread may still touch stays behind, streams and events too.
+  // A lost device: all that it, its libraries or CUDA's own thread may still touch stays behind, streams and events
+  // too.
   void Leave() {
     (void)conv_.release();
     (void)gemm_.release();
@@ -292,7 +305,8 @@ class CudaMachine : public Machine {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision, Tuner* tuner) {
+absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision,
+                                                         Tuner* tuner) {
   auto machine = std::make_unique<CudaMachine>(device);
   CAIRN_RETURN_IF_ERROR(machine->Init(precision, tuner));
   return machine;

@@ -12,6 +12,7 @@
 namespace cairn::cudnn {
 
 // tuner: null: engines and algorithms by heuristics. It outlives the machine.
-absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision, Tuner* tuner);
+absl::StatusOr<std::unique_ptr<Machine>> MakeCudaMachine(const DeviceInfo& device, const Precision& precision,
+                                                         Tuner* tuner);
 
 }  // namespace cairn::cudnn

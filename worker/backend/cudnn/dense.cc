@@ -42,17 +42,18 @@ void Builder::LowerProjection(const Variable* kernel, const Variable* bias, int6
     const Ref dy = out->gradient;
     if (!frozen) {
       if (bias != nullptr) EmitColumnSums(dy, rows, out_columns, GradientOf(bias), t);
-      EmitProduct({.m = in_columns, .n = out_columns, .k = rows, .transpose_a = true, .out = DType::kFloat32}, x, dy, {},
-                  GradientOf(kernel));
+      EmitProduct({.m = in_columns, .n = out_columns, .k = rows, .transpose_a = true, .out = DType::kFloat32}, x, dy,
+                  {}, GradientOf(kernel));
     }
     if (!in->needs_gradient) return;
     const Sink dx = GradientSink(in);
-    EmitProduct({.m = rows, .n = in_columns, .k = out_columns, .transpose_b = true, .out = t}, dy, weights, {}, dx.ref, dx.add);
+    EmitProduct({.m = rows, .n = in_columns, .k = out_columns, .transpose_b = true, .out = t}, dy, weights, {}, dx.ref,
+                dx.add);
   });
 }
 
-// keras.layers.MultiHeadAttention: three projections to [example, step, head, number]; with the heads in front of the steps,
-// softmax(q k' / sqrt(key_dim)) v as products of one batch; back, and the last projection.
+// keras.layers.MultiHeadAttention: three projections to [example, step, head, number]; with the heads in front of the
+// steps, softmax(q k' / sqrt(key_dim)) v as products of one batch; back, and the last projection.
 void Builder::LowerAttention(const Node& node) {
   const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
   const DType t = type();
@@ -86,8 +87,9 @@ void Builder::LowerAttention(const Node& node) {
   swap(k->data, kh, keys, heads, key_dim);
   swap(v->data, vh, keys, heads, value_dim);
   const Ref weights = NewNumbers(scores, t);
-  EmitProduct({.m = queries, .n = keys, .k = key_dim, .transpose_b = true, .batch = n * heads, .alpha = scale, .out = t}, qh, kh, {},
-              weights);
+  EmitProduct(
+      {.m = queries, .n = keys, .k = key_dim, .transpose_b = true, .batch = n * heads, .alpha = scale, .out = t}, qh,
+      kh, {}, weights);
   const int64_t causal = mha.use_causal_mask() ? queries : 0;
   Emit(causal != 0 ? "causal softmax" : "softmax", {weights}, {weights}, [=](const Run& r) {
     return kernels::Softmax(r.stream(), n * heads * queries, keys, causal, r.At<>(weights), r.At<>(weights), t);
@@ -96,7 +98,8 @@ void Builder::LowerAttention(const Node& node) {
   const int id = node.id;
   const auto drop = [=, this](const Ref& from, const Ref& to) {
     Emit(absl::StrCat("dropout ", rate), {from, key}, {to}, [=](const Run& r) {
-      return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), id, rate, r.At<>(from), r.At<>(to), t, false);
+      return kernels::Dropout(r.stream(), scores, r.At<kernels::StepKey>(key), id, rate, r.At<>(from), r.At<>(to), t,
+                              false);
     });
   };
   const Ref dropped = rate > 0 ? NewNumbers(scores, t) : weights;
@@ -110,16 +113,21 @@ void Builder::LowerAttention(const Node& node) {
     Backward([=, this] {
       const Ref dyh = NewLike(*heads_out), ds = NewNumbers(scores, t);
       swap(heads_out->gradient, dyh, queries, heads, value_dim);
-      EmitProduct({.m = queries, .n = keys, .k = value_dim, .transpose_b = true, .batch = n * heads, .out = t}, dyh, vh, {}, ds);
+      EmitProduct({.m = queries, .n = keys, .k = value_dim, .transpose_b = true, .batch = n * heads, .out = t}, dyh, vh,
+                  {}, ds);
       const Ref dvh = NewLike(*v), dqh = NewLike(*q), dkh = NewLike(*k);
-      EmitProduct({.m = keys, .n = value_dim, .k = queries, .transpose_a = true, .batch = n * heads, .out = t}, dropped, dyh, {}, dvh);
+      EmitProduct({.m = keys, .n = value_dim, .k = queries, .transpose_a = true, .batch = n * heads, .out = t}, dropped,
+                  dyh, {}, dvh);
       if (rate > 0) drop(ds, ds);
       Emit("softmax backward", {weights, ds}, {ds}, [=](const Run& r) {
-        return kernels::SoftmaxBackward(r.stream(), n * heads * queries, keys, r.At<>(weights), r.At<>(ds), r.At<>(ds), t, false);
+        return kernels::SoftmaxBackward(r.stream(), n * heads * queries, keys, r.At<>(weights), r.At<>(ds), r.At<>(ds),
+                                        t, false);
       });
-      EmitProduct({.m = queries, .n = key_dim, .k = keys, .batch = n * heads, .alpha = scale, .out = t}, ds, kh, {}, dqh);
-      EmitProduct({.m = keys, .n = key_dim, .k = queries, .transpose_a = true, .batch = n * heads, .alpha = scale, .out = t}, ds, qh, {},
-                  dkh);
+      EmitProduct({.m = queries, .n = key_dim, .k = keys, .batch = n * heads, .alpha = scale, .out = t}, ds, kh, {},
+                  dqh);
+      EmitProduct(
+          {.m = keys, .n = key_dim, .k = queries, .transpose_a = true, .batch = n * heads, .alpha = scale, .out = t},
+          ds, qh, {}, dkh);
       // The projections read them next, in the opposite order.
       for (Value* value : {q, k, v}) GradientSink(value);
       swap(dqh, q->gradient, heads, queries, key_dim);

@@ -21,8 +21,7 @@ absl::Status FromCuda(cudaError_t error, const std::string& what) {
       return absl::ResourceExhaustedError(absl::StrCat(message, "; use fewer --slots or a smaller batch"));
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
-    case cudaErrorStubLibrary:
-      return absl::UnavailableError(message);
+    case cudaErrorStubLibrary: return absl::UnavailableError(message);
     // Every later call of this process gives the same error, whatever became of the device.
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
@@ -40,9 +39,9 @@ absl::Status FromCuda(cudaError_t error, const std::string& what) {
     case cudaErrorTensorMemoryLeak:
     case cudaErrorExternalDevice:
     case cudaErrorUnknown:
-      return absl::UnavailableError(absl::StrCat(message, "; the device is lost to this worker: start it again, and look at the driver's log"));
-    default:
-      return absl::InternalError(message);
+      return absl::UnavailableError(
+          absl::StrCat(message, "; the device is lost to this worker: start it again, and look at the driver's log"));
+    default: return absl::InternalError(message);
   }
 }
 
@@ -58,7 +57,8 @@ absl::Status FromCudnn(cudnnStatus_t status, const std::string& what) {
 
 absl::Status FromCublas(cublasStatus_t status, const std::string& what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  const std::string message = absl::StrCat(what, ": ", cublasLtGetStatusName(status), ", ", cublasLtGetStatusString(status));
+  const std::string message =
+      absl::StrCat(what, ": ", cublasLtGetStatusName(status), ", ", cublasLtGetStatusString(status));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return absl::UnimplementedError(message);
   return absl::InternalError(message);
 }
@@ -71,30 +71,33 @@ absl::StatusOr<DeviceInfo> FindDevice(int index) {
     return absl::UnavailableError("no NVIDIA driver on this machine (libcuda.so.1)");
   }
   if (driver / 1000 < runtime / 1000) {
-    return absl::UnavailableError(absl::StrCat("the NVIDIA driver is too old: it knows CUDA ", VersionText(driver), ", this build needs ",
-                                               VersionText(runtime), "; install a newer driver"));
+    return absl::UnavailableError(absl::StrCat("the NVIDIA driver is too old: it knows CUDA ", VersionText(driver),
+                                               ", this build needs ", VersionText(runtime),
+                                               "; install a newer driver"));
   }
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess && error != cudaErrorNoDevice) {
     return absl::UnavailableError(FromCuda(error, "cudaGetDeviceCount").message());
   }
   if (count == 0) return absl::UnavailableError("the NVIDIA driver sees no GPU");
   if (index >= count) {
-    return absl::UnavailableError(absl::StrCat("there is no GPU ", index, ": the driver sees ", count, ", counted from 0"));
+    return absl::UnavailableError(
+        absl::StrCat("there is no GPU ", index, ": the driver sees ", count, ", counted from 0"));
   }
   cudaDeviceProp properties;
   CAIRN_RETURN_IF_ERROR(FromCuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
   const int capability = properties.major * 10 + properties.minor;
   if (capability < kCapabilityMin) {
-    return absl::UnavailableError(absl::StrCat(properties.name, " has compute capability ", properties.major, ".", properties.minor,
-                                               "; ", kCapabilityMin / 10, ".", kCapabilityMin % 10, " or more is needed"));
+    return absl::UnavailableError(absl::StrCat(properties.name, " has compute capability ", properties.major, ".",
+                                               properties.minor, "; ", kCapabilityMin / 10, ".", kCapabilityMin % 10,
+                                               " or more is needed"));
   }
   DeviceInfo info;
   info.index = index;
   info.name = properties.name;
   info.driver = driver;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  info.fingerprint = absl::StrCat("cudnn ", cudnnGetVersion(), " cublaslt ", cublasLtGetVersion(), " cuda ", runtime, " ",
-                                  properties.name, " sm_", capability, " ", properties.multiProcessorCount);
+  info.fingerprint = absl::StrCat("cudnn ", cudnnGetVersion(), " cublaslt ", cublasLtGetVersion(), " cuda ", runtime,
+                                  " ", properties.name, " sm_", capability, " ", properties.multiProcessorCount);
   return info;
 }
 
@@ -107,12 +110,13 @@ void EnablePeers(const std::vector<DeviceInfo>& devices) {
       if (status.ok() && can != 0) {
         status = FromCuda(cudaSetDevice(to.index), "cudaSetDevice");
         const cudaError_t enabled = cudaDeviceEnablePeerAccess(from.index, 0);
-        if (status.ok() && enabled != cudaErrorPeerAccessAlreadyEnabled) status = FromCuda(enabled, "cudaDeviceEnablePeerAccess");
+        if (status.ok() && enabled != cudaErrorPeerAccessAlreadyEnabled)
+          status = FromCuda(enabled, "cudaDeviceEnablePeerAccess");
       }
       cudaGetLastError();  // one that fails leaves the device usable
       if (!status.ok() || can == 0) {
-        LogInfo("GPU %d does not reach GPU %d directly, sums go through the host%s%s", to.index, from.index, status.ok() ? "" : ": ",
-                std::string(status.message()));
+        LogInfo("GPU %d does not reach GPU %d directly, sums go through the host%s%s", to.index, from.index,
+                status.ok() ? "" : ": ", std::string(status.message()));
       }
     }
   }

@@ -1,6 +1,8 @@
-// DeviceHealth: whether a device is lost: it failed for good, or hangs. All who use the device share one: its programs, machines, their memory.
+// DeviceHealth: whether a device is lost: it failed for good, or hangs. All who use the device share one: its programs,
+// machines, their memory.
 //
-// A device that hangs ends no step, frees no memory and can be waited for for ever; it is treated as one that failed. Thread-safe.
+// A device that hangs ends no step, frees no memory and can be waited for for ever; it is treated as one that failed.
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -14,8 +16,8 @@ namespace cairn::cudnn {
 class DeviceHealth {
  public:
   explicit DeviceHealth(std::string device) : device_(std::move(device)) {}  // "GPU 0"
-  // Of a call that ended with this. A device that failed (UNAVAILABLE) or hangs (DEADLINE_EXCEEDED) is lost, for good; then, and for other calls
-  // that fail on a lost device: UNAVAILABLE, why it was lost.
+  // Of a call that ended with this. A device that failed (UNAVAILABLE) or hangs (DEADLINE_EXCEEDED) is lost, for good;
+  // then, and for other calls that fail on a lost device: UNAVAILABLE, why it was lost.
   absl::Status Note(const absl::Status& status);
   absl::Status status() const;
   bool lost() const { return !status().ok(); }

@@ -48,42 +48,30 @@ std::string Builder::NameOf(const Ref& ref) const {
     return absl::StrCat("+", ref.offset);
   };
   switch (ref.place) {
-    case Ref::kArena:
-      return absl::StrCat("%", ref.buffer);
-    case Ref::kValues:
-      return variable();
-    case Ref::kGradients:
-      return absl::StrCat("d ", variable());
-    case Ref::kInputs:
-      return "inputs";
-    case Ref::kLabels:
-      return "labels";
-    case Ref::kClassWeights:
-      return "class_weights";
-    case Ref::kKey:
-      return "key";
-    case Ref::kResults:
-      return "results";
-    case Ref::kNone:
-      break;
+    case Ref::kArena: return absl::StrCat("%", ref.buffer);
+    case Ref::kValues: return variable();
+    case Ref::kGradients: return absl::StrCat("d ", variable());
+    case Ref::kInputs: return "inputs";
+    case Ref::kLabels: return "labels";
+    case Ref::kClassWeights: return "class_weights";
+    case Ref::kKey: return "key";
+    case Ref::kResults: return "results";
+    case Ref::kNone: break;
   }
   return "nothing";
 }
 
 int64_t Builder::BytesOf(const Ref& ref) const {
   switch (ref.place) {
-    case Ref::kArena:
-      return plan_->buffers_[ref.buffer].bytes;
+    case Ref::kArena: return plan_->buffers_[ref.buffer].bytes;
     case Ref::kValues:
     case Ref::kGradients:
       for (const Variable& v : graph_.variables()) {
         if (v.offset * 4 == ref.offset) return v.size * 4;
       }
       return 0;
-    case Ref::kInputs:
-      return examples() * NumElements(graph_.input_shape()) * cairn::SizeOf(options_.inputs);
-    default:
-      return 0;
+    case Ref::kInputs: return examples() * NumElements(graph_.input_shape()) * cairn::SizeOf(options_.inputs);
+    default: return 0;
   }
 }
 
@@ -120,27 +108,31 @@ void Builder::EmitChecked(std::string what, std::vector<Ref> reads, std::vector<
     }
   }
   const auto name = [this](std::string* out, const Ref& ref) { out->append(NameOf(ref)); };
-  std::string text = absl::StrCat(absl::StrJoin(writes, ", ", name), " = ", what, " of ", absl::StrJoin(reads, ", ", name));
+  std::string text =
+      absl::StrCat(absl::StrJoin(writes, ", ", name), " = ", what, " of ", absl::StrJoin(reads, ", ", name));
   int64_t read = 0, written = 0;
   for (const Ref& ref : reads) read += BytesOf(ref);
   for (const Ref& ref : writes) written += BytesOf(ref);
-  plan_->steps_.push_back({std::move(text), current_->name, std::move(reads), std::move(writes), std::move(fn), read, written, flop});
+  plan_->steps_.push_back(
+      {std::move(text), current_->name, std::move(reads), std::move(writes), std::move(fn), read, written, flop});
 }
 
 void Builder::Emit(std::string what, std::vector<Ref> reads, std::vector<Ref> writes, Fn fn) {
-  EmitChecked(std::move(what), std::move(reads), std::move(writes), [fn = std::move(fn)](const Run& run) -> absl::Status {
-    const kernels::Error error = fn(run);
-    if (error == 0) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("the launch failed (CUDA error ", error, ")"));
-  });
+  EmitChecked(std::move(what), std::move(reads), std::move(writes),
+              [fn = std::move(fn)](const Run& run) -> absl::Status {
+                const kernels::Error error = fn(run);
+                if (error == 0) return absl::OkStatus();
+                return absl::InternalError(absl::StrCat("the launch failed (CUDA error ", error, ")"));
+              });
 }
 
 void Builder::EmitConvert(const Ref& from, DType from_type, const Ref& to, DType to_type, int64_t n, bool add) {
   std::vector<Ref> reads = {from};
   if (add) reads.push_back(to);
-  Emit(absl::StrCat(add ? "add " : "copy ", Name(from_type), " ", Name(to_type)), std::move(reads), {to}, [=](const Run& r) {
-    return kernels::Affine(r.stream(), n, 1, 0, r.At<>(from), from_type, r.At<>(to), to_type, add);
-  });
+  Emit(absl::StrCat(add ? "add " : "copy ", Name(from_type), " ", Name(to_type)), std::move(reads), {to},
+       [=](const Run& r) {
+         return kernels::Affine(r.stream(), n, 1, 0, r.At<>(from), from_type, r.At<>(to), to_type, add);
+       });
 }
 
 void Builder::EmitProduct(Product p, const Ref& a, const Ref& b, const Ref& bias, const Ref& c, bool add) {
@@ -153,7 +145,9 @@ void Builder::EmitProduct(Product p, const Ref& a, const Ref& b, const Ref& bias
   if (add) reads.push_back(c);
   EmitChecked(
       absl::StrCat("product ", ToString(p)), std::move(reads), {c, workspace},
-      [=](const Run& r) { return r.machine.Multiply(p, r.At<>(a), r.At<>(b), r.At<>(bias), r.At<>(c), r.At<>(workspace)); },
+      [=](const Run& r) {
+        return r.machine.Multiply(p, r.At<>(a), r.At<>(b), r.At<>(bias), r.At<>(c), r.At<>(workspace));
+      },
       2.0 * static_cast<double>(p.batch * p.m) * static_cast<double>(p.n * p.k));
 }
 
@@ -166,14 +160,17 @@ Ref Builder::EmitActivation(const Activation& f, const Ref& y, const Ref& bias, 
     if (g.linear() && !with) return;
     Emit(absl::StrCat(with ? "bias " : "", v1::Activation_Name(g.kind)), {from, with}, {to}, [=](const Run& r) {
       // One long row where there is no bias.
-      return with ? kernels::BiasActivation(r.stream(), g.act(), g.alpha, rows, columns, r.At<>(from), r.At<float>(with), r.At<>(to), type)
-                  : kernels::BiasActivation(r.stream(), g.act(), g.alpha, 1, rows * columns, r.At<>(from), nullptr, r.At<>(to), type);
+      return with ? kernels::BiasActivation(r.stream(), g.act(), g.alpha, rows, columns, r.At<>(from),
+                                            r.At<float>(with), r.At<>(to), type)
+                  : kernels::BiasActivation(r.stream(), g.act(), g.alpha, 1, rows * columns, r.At<>(from), nullptr,
+                                            r.At<>(to), type);
     });
   };
   out->data = y;
   if (f.softmax()) {
     emit({}, y, bias, y);
-    Emit("softmax", {y}, {y}, [=](const Run& r) { return kernels::Softmax(r.stream(), rows, columns, 0, r.At<>(y), r.At<>(y), type); });
+    Emit("softmax", {y}, {y},
+         [=](const Run& r) { return kernels::Softmax(r.stream(), rows, columns, 0, r.At<>(y), r.At<>(y), type); });
     return {};
   }
   if (!training() || !f.needs_input()) {
@@ -197,7 +194,8 @@ void Builder::EmitActivationBackward(const Activation& f, const Ref& before, int
     });
   }
   Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward"), {before, y, g}, {g}, [=](const Run& r) {
-    return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(y), r.At<>(g), r.At<>(g), type, false);
+    return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(y), r.At<>(g), r.At<>(g),
+                                       type, false);
   });
 }
 

@@ -15,12 +15,9 @@ using Dims = std::array<int64_t, 4>;
 
 cudnnDataType_t TypeOf(DType type) {
   switch (type) {
-    case DType::kBFloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case DType::kFloat16:
-      return CUDNN_DATA_HALF;
-    default:
-      return CUDNN_DATA_FLOAT;
+    case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
+    case DType::kFloat16: return CUDNN_DATA_HALF;
+    default: return CUDNN_DATA_FLOAT;
   }
 }
 
@@ -56,14 +53,15 @@ absl::StatusOr<Descriptor> MakeWindow(const kernels::Window& w) {
 }
 
 // y = x + b (b may be none), or relu(x). `function` must stay as long as the operation.
-absl::StatusOr<Descriptor> MakePointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b, const Descriptor& y,
-                                         Descriptor* function) {
+absl::StatusOr<Descriptor> MakePointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor* b,
+                                         const Descriptor& y, Descriptor* function) {
   CAIRN_ASSIGN_OR_RETURN(*function, Descriptor::Make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise function"));
   const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   CAIRN_RETURN_IF_ERROR(function->Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode));
   CAIRN_RETURN_IF_ERROR(function->Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute));
   CAIRN_RETURN_IF_ERROR(function->Finalize());
-  CAIRN_ASSIGN_OR_RETURN(Descriptor operation, Descriptor::Make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation"));
+  CAIRN_ASSIGN_OR_RETURN(Descriptor operation,
+                         Descriptor::Make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation"));
   CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, *function));
   CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x));
   if (b != nullptr) CAIRN_RETURN_IF_ERROR(operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b));
@@ -73,13 +71,15 @@ absl::StatusOr<Descriptor> MakePointwise(cudnnPointwiseMode_t mode, const Descri
 }
 
 // Lets bias and relu follow the convolution, whose output is `sums` instead of the result.
-absl::Status AddEpilogue(const Convolution& c, const Precision& precision, const Descriptor& sums, ConvolutionOperation* o) {
+absl::Status AddEpilogue(const Convolution& c, const Precision& precision, const Descriptor& sums,
+                         ConvolutionOperation* o) {
   const kernels::Window& w = c.window;
   const Dims dims = {w.examples, w.out[2], w.out[0], w.out[1]};
   const Descriptor* from = &sums;
   o->inner.reserve(8);  // descriptors refer to one another
   if (c.bias) {
-    CAIRN_ASSIGN_OR_RETURN(Descriptor bias, MakeTensor(ConvolutionOperation::kBias, precision.type, {1, w.out[2], 1, 1}));
+    CAIRN_ASSIGN_OR_RETURN(Descriptor bias,
+                           MakeTensor(ConvolutionOperation::kBias, precision.type, {1, w.out[2], 1, 1}));
     const Descriptor* added = &o->result;
     if (c.relu) {
       CAIRN_ASSIGN_OR_RETURN(Descriptor between, MakeTensor('a', DType::kFloat32, dims, true));
@@ -93,7 +93,8 @@ absl::Status AddEpilogue(const Convolution& c, const Precision& precision, const
   }
   if (c.relu) {
     Descriptor function;
-    CAIRN_ASSIGN_OR_RETURN(Descriptor relu, MakePointwise(CUDNN_POINTWISE_RELU_FWD, *from, nullptr, o->result, &function));
+    CAIRN_ASSIGN_OR_RETURN(Descriptor relu,
+                           MakePointwise(CUDNN_POINTWISE_RELU_FWD, *from, nullptr, o->result, &function));
     o->operations.push_back(relu.get());
     for (Descriptor* kept : {&function, &relu}) o->inner.push_back(std::move(*kept));
   }
@@ -108,31 +109,40 @@ struct Names {
 Names NamesOf(Convolution::Kind kind) {
   switch (kind) {
     case Convolution::kForward:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
     case Convolution::kBackwardData:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case Convolution::kBackwardFilter:
-      break;
+    case Convolution::kBackwardFilter: break;
   }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
 // The descriptors that `from` has under `name`: as many as there are, or `count_max`.
-absl::StatusOr<std::vector<Descriptor>> Results(const Descriptor& from, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
-                                                int64_t count_max = 0) {
+absl::StatusOr<std::vector<Descriptor>> Results(const Descriptor& from, cudnnBackendAttributeName_t name,
+                                                cudnnBackendDescriptorType_t type, int64_t count_max = 0) {
   int64_t count = count_max;
   if (count == 0) {
-    CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(from.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
-                                    "cudnnBackendGetAttribute of a count"));
+    CAIRN_RETURN_IF_ERROR(
+        FromCudnn(cudnnBackendGetAttribute(from.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+                  "cudnnBackendGetAttribute of a count"));
   }
   std::vector<Descriptor> results;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -143,40 +153,47 @@ absl::StatusOr<std::vector<Descriptor>> Results(const Descriptor& from, cudnnBac
   }
   if (count == 0) return results;
   int64_t written = 0;
-  CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(from.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &written, raw.data()),
-                                  "cudnnBackendGetAttribute of descriptors"));
+  CAIRN_RETURN_IF_ERROR(
+      FromCudnn(cudnnBackendGetAttribute(from.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &written, raw.data()),
+                "cudnnBackendGetAttribute of descriptors"));
   results.resize(written);
   return results;
 }
 
 absl::StatusOr<Descriptor> EngineOf(const Descriptor& config) {
-  CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> engine, Results(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> engine,
+                         Results(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   if (engine.empty()) return absl::InternalError("an engine's configuration without an engine");
   return std::move(engine[0]);
 }
 
 // An int64, or an enum: of its four bytes the others stay 0.
-absl::StatusOr<int64_t> Number(const Descriptor& from, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
+absl::StatusOr<int64_t> Number(const Descriptor& from, cudnnBackendAttributeName_t name,
+                               cudnnBackendAttributeType_t type) {
   int64_t count = 0, value = 0;
-  CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(from.get(), name, type, 1, &count, &value), "cudnnBackendGetAttribute of a number"));
+  CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(from.get(), name, type, 1, &count, &value),
+                                  "cudnnBackendGetAttribute of a number"));
   return value;
 }
 
 absl::StatusOr<std::vector<cudnnBackendNumericalNote_t>> NotesOf(const Descriptor& engine) {
   std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   int64_t count = 0;
-  CAIRN_RETURN_IF_ERROR(FromCudnn(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                                           CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
-                                  "CUDNN_ATTR_ENGINE_NUMERICAL_NOTE"));
+  CAIRN_RETURN_IF_ERROR(
+      FromCudnn(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                         CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
+                "CUDNN_ATTR_ENGINE_NUMERICAL_NOTE"));
   notes.resize(count);
   return notes;
 }
 
-// The engine's number and what its knobs are set to. Of knobs cuDNN does not say how many there are before it is asked for all.
+// The engine's number and what its knobs are set to. Of knobs cuDNN does not say how many there are before it is asked
+// for all.
 absl::StatusOr<std::string> NameOf(const Descriptor& config, const Descriptor& engine) {
   CAIRN_ASSIGN_OR_RETURN(const int64_t index, Number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64));
-  CAIRN_ASSIGN_OR_RETURN(const std::vector<Descriptor> knobs, Results(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                                                      CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS));
+  CAIRN_ASSIGN_OR_RETURN(
+      const std::vector<Descriptor> knobs,
+      Results(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS));
   std::string name = absl::StrCat("engine ", index, knobs.empty() ? "" : " knobs");
   for (const Descriptor& knob : knobs) {
     CAIRN_ASSIGN_OR_RETURN(const int64_t type, Number(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE));
@@ -198,7 +215,8 @@ absl::StatusOr<Descriptor> Descriptor::Make(cudnnBackendDescriptorType_t type, c
   return descriptor;
 }
 
-absl::Status Descriptor::Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+absl::Status Descriptor::Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                             const void* values) {
   return FromCudnn(cudnnBackendSetAttribute(descriptor_, name, type, count, values),
                    absl::StrCat("cudnnBackendSetAttribute ", static_cast<int>(name), " of a ", what_));
 }
@@ -207,14 +225,17 @@ absl::Status Descriptor::Finalize() {
   return FromCudnn(cudnnBackendFinalize(descriptor_), absl::StrCat("cudnnBackendFinalize of a ", what_));
 }
 
-absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const Precision& precision, DType filter_gradient) {
+absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const Precision& precision,
+                                                   DType filter_gradient) {
   const kernels::Window& w = c.window;
   const DType kernel_type = c.kind == Convolution::kBackwardFilter ? filter_gradient : precision.type;
   ConvolutionOperation o;
-  CAIRN_ASSIGN_OR_RETURN(o.image, MakeTensor(ConvolutionOperation::kImage, precision.type, {w.examples, w.in[2], w.in[0], w.in[1]}));
-  CAIRN_ASSIGN_OR_RETURN(o.kernel,
-                         MakeTensor(ConvolutionOperation::kKernel, kernel_type, {w.out[2], w.in[2], w.kernel[0], w.kernel[1]}));
-  CAIRN_ASSIGN_OR_RETURN(o.result, MakeTensor(ConvolutionOperation::kResult, precision.type, {w.examples, w.out[2], w.out[0], w.out[1]}));
+  CAIRN_ASSIGN_OR_RETURN(
+      o.image, MakeTensor(ConvolutionOperation::kImage, precision.type, {w.examples, w.in[2], w.in[0], w.in[1]}));
+  CAIRN_ASSIGN_OR_RETURN(
+      o.kernel, MakeTensor(ConvolutionOperation::kKernel, kernel_type, {w.out[2], w.in[2], w.kernel[0], w.kernel[1]}));
+  CAIRN_ASSIGN_OR_RETURN(
+      o.result, MakeTensor(ConvolutionOperation::kResult, precision.type, {w.examples, w.out[2], w.out[0], w.out[1]}));
   CAIRN_ASSIGN_OR_RETURN(o.window, MakeWindow(w));
   const Names names = NamesOf(c.kind);
   const float one = 1, zero = 0;
@@ -243,20 +264,16 @@ bool Keeps(const Precision& precision, const std::vector<cudnnBackendNumericalNo
   const bool exact = precision.type == DType::kFloat32 && !precision.tf32;
   return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
-      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
-        return precision.deterministic;
-      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
-        return true;  // sums are float32, always
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return precision.deterministic;
+      case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return true;  // sums are float32, always
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
       case CUDNN_NUMERICAL_NOTE_FFT:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
-      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return exact;
-      default:
-        return false;
+      case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return exact;
+      default: return false;
     }
   });
 }
@@ -265,8 +282,8 @@ bool Keeps(const Precision& precision, const std::vector<cudnnBackendNumericalNo
 
 absl::StatusOr<Descriptor> DescribeDevice(const std::string& json) {
   CAIRN_ASSIGN_OR_RETURN(Descriptor device, Descriptor::Make(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "device"));
-  CAIRN_RETURN_IF_ERROR(
-      device.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()), json.data()));
+  CAIRN_RETURN_IF_ERROR(device.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                   static_cast<int64_t>(json.size()), json.data()));
   CAIRN_RETURN_IF_ERROR(device.Finalize());
   return device;
 }
@@ -279,19 +296,21 @@ absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, Descriptor config,
   Engine engine;
   CAIRN_ASSIGN_OR_RETURN(engine.name, NameOf(config, of_config));
   CAIRN_ASSIGN_OR_RETURN(engine.execution, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "execution plan"));
-  CAIRN_RETURN_IF_ERROR(target.handle != nullptr
-                            ? engine.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle)
-                            : engine.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device));
+  CAIRN_RETURN_IF_ERROR(
+      target.handle != nullptr
+          ? engine.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle)
+          : engine.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device));
   CAIRN_RETURN_IF_ERROR(engine.execution.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
   CAIRN_RETURN_IF_ERROR(engine.execution.Finalize());
-  CAIRN_ASSIGN_OR_RETURN(engine.workspace_bytes, Number(engine.execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64));
+  CAIRN_ASSIGN_OR_RETURN(engine.workspace_bytes,
+                         Number(engine.execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64));
   if (engine.workspace_bytes > kWorkspaceBytesMax) return absl::UnimplementedError("needs too large a workspace");
   engine.config = std::move(config);
   return engine;
 }
 
-absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, const Convolution& c, const Precision& precision,
-                                                DType filter_gradient, size_t count_max) {
+absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, const Convolution& c,
+                                                const Precision& precision, DType filter_gradient, size_t count_max) {
   CAIRN_ASSIGN_OR_RETURN(const ConvolutionOperation operation, MakeOperation(c, precision, filter_gradient));
   CAIRN_ASSIGN_OR_RETURN(Descriptor graph, Descriptor::Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph"));
   CAIRN_RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
@@ -305,7 +324,8 @@ absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, cons
     CAIRN_ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristics"));
     CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
     CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
-    if (target.device != nullptr) CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device));
+    if (target.device != nullptr)
+      CAIRN_RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device));
     if (!heuristics.Finalize().ok()) continue;  // none of this mode
     CAIRN_ASSIGN_OR_RETURN(std::vector<Descriptor> configs,
                            Results(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));

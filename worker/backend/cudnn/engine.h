@@ -1,5 +1,5 @@
-// cuDNN's graph API: a convolution as an operation, and the engines that compute it. Descriptors can be made, and engines found for a GPU
-// that is only described, without a device.
+// cuDNN's graph API: a convolution as an operation, and the engines that compute it. Descriptors can be made, and
+// engines found for a GPU that is only described, without a device.
 //
 // Values of their owner's thread.
 #pragma once
@@ -28,7 +28,8 @@ class Descriptor {
     if (descriptor_ != nullptr) cudnnBackendDestroyDescriptor(descriptor_);
   }
 
-  absl::Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count, const void* values);
+  absl::Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                   const void* values);
   absl::Status Set(cudnnBackendAttributeName_t name, int64_t value) { return Set(name, CUDNN_TYPE_INT64, 1, &value); }
   absl::Status Set(cudnnBackendAttributeName_t name, const Descriptor& other) {
     return Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.descriptor_);
@@ -52,12 +53,14 @@ struct ConvolutionOperation {
   std::vector<cudnnBackendDescriptor_t> operations;  // all of them, in order
 };
 // filter_gradient: the type of the kernel's gradient.
-absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const Precision& precision, DType filter_gradient);
+absl::StatusOr<ConvolutionOperation> MakeOperation(const Convolution& c, const Precision& precision,
+                                                   DType filter_gradient);
 
 // Whether an engine with these numerical notes computes what Precision promises.
 bool Keeps(const Precision& precision, const std::vector<cudnnBackendNumericalNote_t>& notes);
 
-// A GPU that an engine is chosen for: the one of a handle, or one that is only described (cuDNN's JSON of a device), which need not be here.
+// A GPU that an engine is chosen for: the one of a handle, or one that is only described (cuDNN's JSON of a device),
+// which need not be here.
 struct EngineTarget {
   cudnnHandle_t handle = nullptr;
   const Descriptor* device = nullptr;
@@ -70,9 +73,9 @@ struct Engine {
   int64_t workspace_bytes = 0;
   std::string name;  // "engine 38 knobs 2=1 5=0": of this version of cuDNN
 };
-// Those that keep what Precision promises and can be made ready, in the order of the heuristics, `count_max` at most. Errors: UNIMPLEMENTED,
-// cuDNN has none.
-absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, const Convolution& c, const Precision& precision,
-                                                DType filter_gradient, size_t count_max);
+// Those that keep what Precision promises and can be made ready, in the order of the heuristics, `count_max` at most.
+// Errors: UNIMPLEMENTED, cuDNN has none.
+absl::StatusOr<std::vector<Engine>> FindEngines(const EngineTarget& target, const Convolution& c,
+                                                const Precision& precision, DType filter_gradient, size_t count_max);
 
 }  // namespace cairn::cudnn

@@ -25,24 +25,28 @@ absl::Status Pair::Allocate(Machine& machine, int64_t bytes) {
 }
 
 Feed::Feed(const Graph& graph, Machine& machine)
-    : graph_(graph), machine_(machine), widens_(std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-        return node.kind == LayerKind::kEmbedding;
-      })) {}
+    : graph_(graph),
+      machine_(machine),
+      widens_(std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                          [](const Node& node) { return node.kind == LayerKind::kEmbedding; })) {}
 
-absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights, Element inputs) {
+absl::Status Feed::Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights,
+                           Element inputs) {
   examples_max_ = examples_max;
   CAIRN_RETURN_IF_ERROR(values_.Allocate(machine_, graph_.space_size() * 4));
   CAIRN_RETURN_IF_ERROR(inputs_[static_cast<int>(inputs)].Allocate(machine_, InputBytes(inputs)));
   CAIRN_RETURN_IF_ERROR(labels_.Allocate(machine_, examples_max * outputs * 4));
   CAIRN_RETURN_IF_ERROR(key_.Allocate(machine_, sizeof(kernels::StepKey)));
-  CAIRN_RETURN_IF_ERROR(class_weights_.Allocate(machine_, std::max<int64_t>(static_cast<int64_t>(class_weights.size()), 1) * 4));
+  CAIRN_RETURN_IF_ERROR(
+      class_weights_.Allocate(machine_, std::max<int64_t>(static_cast<int64_t>(class_weights.size()), 1) * 4));
   std::copy(class_weights.begin(), class_weights.end(), class_weights_.pinned.as<float>());
   return machine_.CopyIn(class_weights_.device.data(), class_weights_.pinned.data(), class_weights_.pinned.bytes());
 }
 
 int64_t Feed::bytes() const {
   int64_t bytes = value_bits_.bytes();
-  for (const Pair* pair : {&values_, &inputs_[0], &inputs_[1], &next_[0], &next_[1], &labels_, &key_, &class_weights_}) bytes += pair->device.bytes();
+  for (const Pair* pair : {&values_, &inputs_[0], &inputs_[1], &next_[0], &next_[1], &labels_, &key_, &class_weights_})
+    bytes += pair->device.bytes();
   return bytes;
 }
 
@@ -92,14 +96,16 @@ absl::Status Feed::CopyBatch(Mode mode, const Batch& batch, const StepInfo& info
   CAIRN_RETURN_IF_ERROR(machine_.CopyIn(labels_.device.data(), labels_.pinned.data(), labels));
   if (mode != Mode::kTrain) return absl::OkStatus();
   const auto key = StreamKey(info.seed, RandomStream::kDropout);
-  *key_.pinned.as<kernels::StepKey>() = {
-      {key[0], key[1]}, {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)}, info.replica,
-      info.loss_scale};
+  *key_.pinned.as<kernels::StepKey>() = {{key[0], key[1]},
+                                         {static_cast<uint32_t>(info.step), static_cast<uint32_t>(info.step >> 32)},
+                                         info.replica,
+                                         info.loss_scale};
   return machine_.CopyIn(key_.device.data(), key_.pinned.data(), sizeof(kernels::StepKey));
 }
 
 // Chunk by chunk: one travels while the next is copied to pinned memory (and, with a source, waited for).
-absl::Status Feed::CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to, int64_t wanted_end) {
+absl::Status Feed::CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to,
+                              int64_t wanted_end) {
   if (type != v1::FLOAT32 && value_bits_.bytes() == 0) {
     CAIRN_ASSIGN_OR_RETURN(value_bits_, machine_.Allocate(graph_.space_size() * 2));
   }
@@ -124,8 +130,8 @@ absl::Status Feed::CopyValues(absl::Span<const float> values, v1::DataType type,
 // The values [from, to) that came as numbers of 16 bits.
 absl::Status Feed::Widen(v1::DataType type, int64_t from, int64_t to) {
   if (from >= to) return absl::OkStatus();
-  const kernels::Error error = kernels::Affine(machine_.stream(), to - from, 1, 0, value_bits_.data() + from * 2, TypeOf(type),
-                                               values_.device.as<float>() + from, DType::kFloat32, false);
+  const kernels::Error error = kernels::Affine(machine_.stream(), to - from, 1, 0, value_bits_.data() + from * 2,
+                                               TypeOf(type), values_.device.as<float>() + from, DType::kFloat32, false);
   return error == 0 ? absl::OkStatus() : absl::InternalError(absl::StrCat("values of 16 bits: CUDA error ", error));
 }
 

@@ -1,7 +1,8 @@
 // Feed: what a step brings to the device: values, the batch, the key of its random numbers.
 //
 // Of the program's thread. Invariants:
-//   1. What is copied lies in pinned memory that is not written again before the device has read it: the step that read it is over.
+//   1. What is copied lies in pinned memory that is not written again before the device has read it: the step that read
+//      it is over.
 //   2. Values cross in the type that they have, chunk by chunk, in the order in which the plan reads them.
 #pragma once
 
@@ -26,7 +27,8 @@ class Feed {
   // Both outlive it.
   Feed(const Graph& graph, Machine& machine);
 
-  // outputs: of an example; its label is no larger. inputs: of the batches to be expected; for others there is memory when the first comes.
+  // outputs: of an example; its label is no larger. inputs: of the batches to be expected; for others there is memory
+  // when the first comes.
   absl::Status Prepare(int64_t examples_max, int64_t outputs, const std::vector<float>& class_weights, Element inputs);
   // From here on values are asked of `source`, if it is not null.
   void UseWeightSource(WeightSource* source) { source_ = source; }
@@ -37,8 +39,10 @@ class Feed {
   void Prefetch(const Batch& next);
   // Inputs, and for training and evaluation labels, and for training the key.
   absl::Status CopyBatch(Mode mode, const Batch& batch, const StepInfo& info);
-  // Values [from, to), which come as numbers of `type`; later work finds them, and the batch. wanted_end: of all values that the plan reads.
-  absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to, int64_t wanted_end);
+  // Values [from, to), which come as numbers of `type`; later work finds them, and the batch. wanted_end: of all values
+  // that the plan reads.
+  absl::Status CopyValues(absl::Span<const float> values, v1::DataType type, int64_t from, int64_t to,
+                          int64_t wanted_end);
 
   // On the device.
   float* values() const { return values_.device.as<float>(); }
@@ -50,7 +54,9 @@ class Feed {
 
  private:
   absl::Status Widen(v1::DataType type, int64_t from, int64_t to);
-  int64_t InputBytes(Element element) const { return examples_max_ * NumElements(graph_.input_shape()) * cairn::SizeOf(element); }
+  int64_t InputBytes(Element element) const {
+    return examples_max_ * NumElements(graph_.input_shape()) * cairn::SizeOf(element);
+  }
   void ToPinned(const Batch& batch, char* pinned) const;
 
   const Graph& graph_;

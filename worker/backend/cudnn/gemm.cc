@@ -18,31 +18,33 @@ constexpr uint32_t kAlignment = 64;
 
 cudaDataType_t TypeOf(DType type) {
   switch (type) {
-    case DType::kBFloat16:
-      return CUDA_R_16BF;
-    case DType::kFloat16:
-      return CUDA_R_16F;
-    default:
-      return CUDA_R_32F;
+    case DType::kBFloat16: return CUDA_R_16BF;
+    case DType::kFloat16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
   }
 }
 
 template <typename T>
-absl::Status Set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const T& value, const char* what) {
+absl::Status Set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const T& value,
+                 const char* what) {
   return FromCublas(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof(value)), what);
 }
 
 // rows x columns by columns, as cuBLASLt counts; `batch` of them one behind the other.
-absl::Status MakeLayout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t batch, cublasLtMatrixLayout_t* layout) {
-  CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatrixLayoutCreate(layout, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
-                                   "cublasLtMatrixLayoutCreate"));
+absl::Status MakeLayout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t batch,
+                        cublasLtMatrixLayout_t* layout) {
+  CAIRN_RETURN_IF_ERROR(FromCublas(
+      cublasLtMatrixLayoutCreate(layout, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
+      "cublasLtMatrixLayoutCreate"));
   if (batch == 1) return absl::OkStatus();
   const int32_t count = static_cast<int32_t>(batch);
   const int64_t stride = rows * columns;
-  CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
-                                   "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT"));
-  return FromCublas(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
-                    "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET");
+  CAIRN_RETURN_IF_ERROR(
+      FromCublas(cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
+                 "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT"));
+  return FromCublas(
+      cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
+      "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET");
 }
 
 std::string NameOf(const cublasLtMatmulAlgo_t& algo) {
@@ -51,12 +53,13 @@ std::string NameOf(const cublasLtMatmulAlgo_t& algo) {
   return name;
 }
 
-// Whether the algorithm adds up in an order that is always the same: parts of k are summed in the workspace, not where they meet.
+// Whether the algorithm adds up in an order that is always the same: parts of k are summed in the workspace, not where
+// they meet.
 bool FixedOrder(const cublasLtMatmulAlgo_t& algo) {
   uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   size_t written = 0;
-  if (cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme), &written) !=
-      CUBLAS_STATUS_SUCCESS) {
+  if (cublasLtMatmulAlgoConfigGetAttribute(&algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme),
+                                           &written) != CUBLAS_STATUS_SUCCESS) {
     return false;
   }
   return (scheme & CUBLASLT_REDUCTION_SCHEME_INPLACE) == 0;
@@ -64,7 +67,8 @@ bool FixedOrder(const cublasLtMatmulAlgo_t& algo) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ProductDescriptors>> ProductDescriptors::Make(const Product& product, const Precision& precision) {
+absl::StatusOr<std::unique_ptr<ProductDescriptors>> ProductDescriptors::Make(const Product& product,
+                                                                             const Precision& precision) {
   auto descriptors = std::make_unique<ProductDescriptors>();
   CAIRN_RETURN_IF_ERROR(descriptors->Init(product, precision));
   return descriptors;
@@ -73,9 +77,11 @@ absl::StatusOr<std::unique_ptr<ProductDescriptors>> ProductDescriptors::Make(con
 absl::Status ProductDescriptors::Init(const Product& p, const Precision& precision) {
   const bool tf32 = precision.type == DType::kFloat32 && precision.tf32;
   CAIRN_RETURN_IF_ERROR(FromCublas(
-      cublasLtMatmulDescCreate(&operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate"));
+      cublasLtMatmulDescCreate(&operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+      "cublasLtMatmulDescCreate"));
   // A row of [rows, columns] is a column of what cuBLASLt sees: the transposed.
-  const cublasOperation_t of_first = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, of_second = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t of_first = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          of_second = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   CAIRN_RETURN_IF_ERROR(Set(operation, CUBLASLT_MATMUL_DESC_TRANSA, of_first, "CUBLASLT_MATMUL_DESC_TRANSA"));
   CAIRN_RETURN_IF_ERROR(Set(operation, CUBLASLT_MATMUL_DESC_TRANSB, of_second, "CUBLASLT_MATMUL_DESC_TRANSB"));
   if (p.bias || p.relu) {
@@ -84,7 +90,8 @@ absl::Status ProductDescriptors::Init(const Product& p, const Precision& precisi
                                                  : CUBLASLT_EPILOGUE_RELU;
     CAIRN_RETURN_IF_ERROR(Set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue, "CUBLASLT_MATMUL_DESC_EPILOGUE"));
     const cudaDataType_t bias_type = TypeOf(precision.type);
-    CAIRN_RETURN_IF_ERROR(Set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type, "CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE"));
+    CAIRN_RETURN_IF_ERROR(
+        Set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type, "CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE"));
     // The heuristics look at where it points to, its alignment; nothing reads it before SetBias.
     if (p.bias) CAIRN_RETURN_IF_ERROR(SetBias(reinterpret_cast<const void*>(uintptr_t{kAlignment})));
   }
@@ -131,38 +138,45 @@ absl::StatusOr<int64_t> Gemm::Prepare(const Product& product) {
 }
 
 // In the order of the heuristics.
-absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(const Product& product, const ProductDescriptors& d) const {
+absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(const Product& product,
+                                                                              const ProductDescriptors& d) const {
   cublasLtMatmulPreference_t preference = nullptr;
   CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, void (*)(cublasLtMatmulPreference_t)> owner(
       preference, [](cublasLtMatmulPreference_t p) { cublasLtMatmulPreferenceDestroy(p); });
   const uint64_t bytes_max = kWorkspaceBytesMax;
-  CAIRN_RETURN_IF_ERROR(FromCublas(
-      cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes_max, sizeof(bytes_max)),
-      "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES"));
+  CAIRN_RETURN_IF_ERROR(
+      FromCublas(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes_max,
+                                                      sizeof(bytes_max)),
+                 "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES"));
   if (precision_.deterministic) {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    CAIRN_RETURN_IF_ERROR(FromCublas(
-        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),
-        "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK"));
+    CAIRN_RETURN_IF_ERROR(
+        FromCublas(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                        &schemes, sizeof(schemes)),
+                   "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK"));
   }
-  // Parameters in the space start on 64 bytes, buffers of the arena on 256; of a batch each matrix starts where the one before ends.
+  // Parameters in the space start on 64 bytes, buffers of the arena on 256; of a batch each matrix starts where the one
+  // before ends.
   const auto align = [&](cublasLtMatmulPreferenceAttributes_t attribute, int64_t matrix, DType type) {
     const uint64_t bytes = static_cast<uint64_t>(matrix * SizeOf(type));
-    const uint32_t alignment = product.batch == 1 ? kAlignment : static_cast<uint32_t>(std::min<uint64_t>(kAlignment, bytes & -bytes));
+    const uint32_t alignment =
+        product.batch == 1 ? kAlignment : static_cast<uint32_t>(std::min<uint64_t>(kAlignment, bytes & -bytes));
     return FromCublas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment)),
                       "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT");
   };
   CAIRN_RETURN_IF_ERROR(align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product.k * product.n, precision_.type));
   CAIRN_RETURN_IF_ERROR(align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product.m * product.k, precision_.type));
-  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     CAIRN_RETURN_IF_ERROR(align(attribute, product.m * product.n, product.out));
   }
   std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidates);
   int found = 0;
-  CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatmulAlgoGetHeuristic(handle_, d.operation, d.first, d.second, d.result, d.result, preference,
-                                                                  kCandidates, results.data(), &found),
-                                   absl::StrCat("cublasLtMatmulAlgoGetHeuristic of ", ToString(product))));
+  CAIRN_RETURN_IF_ERROR(
+      FromCublas(cublasLtMatmulAlgoGetHeuristic(handle_, d.operation, d.first, d.second, d.result, d.result, preference,
+                                                kCandidates, results.data(), &found),
+                 absl::StrCat("cublasLtMatmulAlgoGetHeuristic of ", ToString(product))));
   results.resize(found);
   std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& r) {
     return r.state != CUBLAS_STATUS_SUCCESS || (precision_.deterministic && !FixedOrder(r.algo));
@@ -170,7 +184,8 @@ absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(co
   return results;
 }
 
-size_t Gemm::Choose(const Product& p, ProductDescriptors& d, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates) {
+size_t Gemm::Choose(const Product& p, ProductDescriptors& d,
+                    const std::vector<cublasLtMatmulHeuristicResult_t>& candidates) {
   if (tuner_ == nullptr || candidates.size() == 1) return 0;
   std::vector<std::string> names;
   for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) names.push_back(NameOf(candidate.algo));
@@ -189,24 +204,29 @@ size_t Gemm::Choose(const Product& p, ProductDescriptors& d, const std::vector<c
   const auto measure = [&](size_t i) -> absl::StatusOr<double> {
     if (!allocated) allocated = allocate();
     CAIRN_RETURN_IF_ERROR(*allocated);
-    return watch.Microseconds([&](cudaStream_t stream) { return Launch(stream, p, d, candidates[i], a, b, c, workspace); });
+    return watch.Microseconds(
+        [&](cudaStream_t stream) { return Launch(stream, p, d, candidates[i], a, b, c, workspace); });
   };
-  return tuner_->Choose(absl::StrCat("product ", ToString(p), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : ""), names, measure);
+  return tuner_->Choose(
+      absl::StrCat("product ", ToString(p), " of ", Name(precision_.type), precision_.tf32 ? " tf32" : ""), names,
+      measure);
 }
 
-absl::Status Gemm::Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias, void* c,
-                       void* workspace) {
+absl::Status Gemm::Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias,
+                       void* c, void* workspace) {
   const auto found = plans_.find(product);
-  if (found == plans_.end()) return absl::InternalError(absl::StrCat("product ", ToString(product), " was not prepared"));
+  if (found == plans_.end())
+    return absl::InternalError(absl::StrCat("product ", ToString(product), " was not prepared"));
   Plan& plan = *found->second;
   if (product.bias) CAIRN_RETURN_IF_ERROR(plan.descriptors->SetBias(bias));
   return Launch(stream, product, *plan.descriptors, plan.algorithm, a, b, c, workspace);
 }
 
 absl::Status Gemm::Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d,
-                          const cublasLtMatmulHeuristicResult_t& algorithm, const void* a, const void* b, void* c, void* workspace) const {
-  return FromCublas(cublasLtMatmul(handle_, d.operation, &product.alpha, b, d.first, a, d.second, &product.beta, c, d.result, c, d.result,
-                                   &algorithm.algo, workspace, algorithm.workspaceSize, stream),
+                          const cublasLtMatmulHeuristicResult_t& algorithm, const void* a, const void* b, void* c,
+                          void* workspace) const {
+  return FromCublas(cublasLtMatmul(handle_, d.operation, &product.alpha, b, d.first, a, d.second, &product.beta, c,
+                                   d.result, c, d.result, &algorithm.algo, workspace, algorithm.workspaceSize, stream),
                     absl::StrCat("cublasLtMatmul ", ToString(product)));
 }
 

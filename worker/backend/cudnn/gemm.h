@@ -1,7 +1,8 @@
 // Matrix products by cuBLASLt.
 //
-// Of one CudaMachine. The algorithm is chosen when Prepare sees a product first and kept: of those that add up in a fixed order (no split
-// along k that is summed by atomics) in a workspace that the caller brings, the heuristics' first one, or with a Tuner the fastest.
+// Of one CudaMachine. The algorithm is chosen when Prepare sees a product first and kept: of those that add up in a
+// fixed order (no split along k that is summed by atomics) in a workspace that the caller brings, the heuristics' first
+// one, or with a Tuner the fastest.
 #pragma once
 
 #include <map>
@@ -41,7 +42,8 @@ class Gemm {
   Gemm& operator=(const Gemm&) = delete;
 
   absl::StatusOr<int64_t> Prepare(const Product& product);
-  absl::Status Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace);
+  absl::Status Run(cudaStream_t stream, const Product& product, const void* a, const void* b, const void* bias, void* c,
+                   void* workspace);
 
  private:
   struct Plan {
@@ -50,10 +52,13 @@ class Gemm {
     int64_t workspace_bytes() const { return static_cast<int64_t>(algorithm.workspaceSize); }
   };
   Gemm(const Precision& precision, Tuner* tuner) : precision_(precision), tuner_(tuner) {}
-  absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(const Product& product, const ProductDescriptors& d) const;
-  size_t Choose(const Product& p, ProductDescriptors& d, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates);
-  absl::Status Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d, const cublasLtMatmulHeuristicResult_t& algorithm,
-                      const void* a, const void* b, void* c, void* workspace) const;
+  absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Candidates(const Product& product,
+                                                                          const ProductDescriptors& d) const;
+  size_t Choose(const Product& p, ProductDescriptors& d,
+                const std::vector<cublasLtMatmulHeuristicResult_t>& candidates);
+  absl::Status Launch(cudaStream_t stream, const Product& product, const ProductDescriptors& d,
+                      const cublasLtMatmulHeuristicResult_t& algorithm, const void* a, const void* b, void* c,
+                      void* workspace) const;
 
   const Precision precision_;
   Tuner* const tuner_;

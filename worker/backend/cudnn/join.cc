@@ -55,7 +55,7 @@ struct DeviceJoin::Work {
   uint32_t range = 0;
   int64_t begin = 0, end = 0;
   absl::Duration patience;
-  bool settled = true;        // nothing is under way
+  bool settled = true;              // nothing is under way
   std::vector<Room*> leaving = {};  // are free when it is settled
 
   int64_t numbers() const { return end - begin; }
@@ -65,15 +65,17 @@ struct DeviceJoin::Work {
 absl::StatusOr<std::shared_ptr<DeviceJoin>> DeviceJoin::Make(std::shared_ptr<const Graph> graph, JoinOptions options,
                                                              std::shared_ptr<JoinMemory> memory) {
   const int64_t space = graph->space_size();
-  const bool ordered = std::is_sorted(options.ends.begin(), options.ends.end(), std::less_equal<>()) &&
-                       std::all_of(options.ends.begin(), options.ends.end(), [](int64_t end) { return end % kSpaceAlignment == 0; });
+  const bool ordered =
+      std::is_sorted(options.ends.begin(), options.ends.end(), std::less_equal<>()) &&
+      std::all_of(options.ends.begin(), options.ends.end(), [](int64_t end) { return end % kSpaceAlignment == 0; });
   const bool any = std::find(options.leaves.begin(), options.leaves.end(), true) != options.leaves.end();
-  if (options.ends.empty() || options.ends.front() <= 0 || options.ends.back() != space || !ordered || options.leaves.size() != options.node.count ||
-      !any || cairn::SizeOf(options.type) == 0 || options.layout.shift < 0 || options.layout.shift > kFloat16ShiftMax ||
+  if (options.ends.empty() || options.ends.front() <= 0 || options.ends.back() != space || !ordered ||
+      options.leaves.size() != options.node.count || !any || cairn::SizeOf(options.type) == 0 ||
+      options.layout.shift < 0 || options.layout.shift > kFloat16ShiftMax ||
       options.into.size() < static_cast<size_t>(space) * cairn::SizeOf(options.type)) {
-    return absl::InvalidArgumentError(absl::StrCat("a sum of gradients: ", options.leaves.size(), " leaves of ", ToString(options.node), ", ",
-                                                   options.ends.size(), " ranges and ", options.into.size(), " bytes do not fit a space of ", space,
-                                                   " numbers"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a sum of gradients: ", options.leaves.size(), " leaves of ", ToString(options.node), ", ", options.ends.size(),
+        " ranges and ", options.into.size(), " bytes do not fit a space of ", space, " numbers"));
   }
   return std::shared_ptr<DeviceJoin>(new DeviceJoin(std::move(graph), std::move(options), std::move(memory)));
 }
@@ -131,9 +133,11 @@ absl::StatusOr<DeviceJoin::Room*> DeviceJoin::TakeRoom(Machine& machine, uint32_
   return &room;
 }
 
-absl::Status DeviceJoin::Source::EachPart(int64_t from, int64_t to,
-                                          const std::function<absl::Status(int64_t begin, int64_t end, float factor)>& part) const {
-  const auto some = [&](int64_t begin, int64_t end, float with) { return begin < end ? part(begin, end, with) : absl::OkStatus(); };
+absl::Status DeviceJoin::Source::EachPart(
+    int64_t from, int64_t to, const std::function<absl::Status(int64_t begin, int64_t end, float factor)>& part) const {
+  const auto some = [&](int64_t begin, int64_t end, float with) {
+    return begin < end ? part(begin, end, with) : absl::OkStatus();
+  };
   if (factor == 1) return some(from, to, 1);
   for (const auto& [begin, end] : not_scaled) {
     const int64_t first = std::clamp(begin, from, to), last = std::clamp(end, first, to);
@@ -145,11 +149,13 @@ absl::Status DeviceJoin::Source::EachPart(int64_t from, int64_t to,
 }
 
 // Each part of [begin, end) that travels in one type, in order. Stops at an error.
-absl::Status DeviceJoin::EachType(int64_t begin, int64_t end, const std::function<absl::Status(DType type, int64_t begin, int64_t end)>& part) const {
+absl::Status DeviceJoin::EachType(
+    int64_t begin, int64_t end, const std::function<absl::Status(DType type, int64_t begin, int64_t end)>& part) const {
   absl::Status status;
-  EachRun({options_.type, 0, 0, begin, &options_.layout}, end - begin, [&](v1::DataType type, int64_t first, int64_t last) {
-    if (status.ok()) status = part(TypeOf(type), begin + first, begin + last);
-  });
+  EachRun({options_.type, 0, 0, begin, &options_.layout}, end - begin,
+          [&](v1::DataType type, int64_t first, int64_t last) {
+            if (status.ok()) status = part(TypeOf(type), begin + first, begin + last);
+          });
   return status;
 }
 
@@ -162,7 +168,8 @@ absl::Status DeviceJoin::Park(Work& work, Part* have) {
     return EachType(begin, end, [&](DType type, int64_t first, int64_t last) {
       const float* from = source.gradient + first;
       float* to = have->room->block.as<float>() + first;
-      return FromKernel(kernels::RoundedSum(source.machine.aside(), last - first, {1, {from}}, factor, to, type, options_.layout.shift));
+      return FromKernel(kernels::RoundedSum(source.machine.aside(), last - first, {1, {from}}, factor, to, type,
+                                            options_.layout.shift));
     });
   });
 }
@@ -173,7 +180,8 @@ absl::Status DeviceJoin::AddTo(Work& work, Part other, Part* have) {
   work.settled = false;
   if (other.room->device != machine.device()) {
     CAIRN_ASSIGN_OR_RETURN(Room* const local, TakeRoom(machine, work.range));
-    CAIRN_RETURN_IF_ERROR(machine.CopyPeer(work.At(local), work.At(other.room), other.room->device, work.numbers() * static_cast<int64_t>(sizeof(float))));
+    CAIRN_RETURN_IF_ERROR(machine.CopyPeer(work.At(local), work.At(other.room), other.room->device,
+                                           work.numbers() * static_cast<int64_t>(sizeof(float))));
     work.leaving.push_back(other.room);
     other.room = local;
   }
@@ -182,8 +190,8 @@ absl::Status DeviceJoin::AddTo(Work& work, Part other, Part* have) {
   if (*have) work.leaving.push_back(have->room);
   *have = other;
   return EachType(work.begin, work.end, [&](DType type, int64_t first, int64_t last) {
-    return FromKernel(
-        kernels::RoundedSum(machine.aside(), last - first, {2, {to + first, from + first}}, 1, to + first, type, options_.layout.shift));
+    return FromKernel(kernels::RoundedSum(machine.aside(), last - first, {2, {to + first, from + first}}, 1, to + first,
+                                          type, options_.layout.shift));
   });
 }
 
@@ -206,8 +214,8 @@ absl::Status DeviceJoin::GiveOut(Work& work, Part have) {
     CAIRN_RETURN_IF_ERROR(EachType(work.begin, work.end, [&](DType type, int64_t first, int64_t last) {
       const float down = type == DType::kFloat16 ? std::ldexp(1.0f, -options_.layout.shift) : 1;
       // + 0 would lose the sign of a zero.
-      return FromKernel(kernels::Affine(machine.aside(), last - first, down, -0.0f, sum + first, DType::kFloat32, work.source.rounded + first * element,
-                                        type, false));
+      return FromKernel(kernels::Affine(machine.aside(), last - first, down, -0.0f, sum + first, DType::kFloat32,
+                                        work.source.rounded + first * element, type, false));
     }));
     from = work.source.rounded + at;
   }
@@ -221,7 +229,8 @@ absl::Status DeviceJoin::GiveOut(Work& work, Part have) {
 
 absl::Status DeviceJoin::Add(uint32_t leaf, uint32_t range, const Source& source, absl::Duration patience) {
   CAIRN_CHECK(HasLeaf(leaf), "a replica without examples adds nothing");
-  Work work{source, range, static_cast<int64_t>(ranges_[range].begin()), static_cast<int64_t>(ranges_[range].end()), patience};
+  Work work{source, range, static_cast<int64_t>(ranges_[range].begin()), static_cast<int64_t>(ranges_[range].end()),
+            patience};
   Part have;
   if (source.factor != 1) CAIRN_RETURN_IF_ERROR(Park(work, &have));
   int node = leaves_[leaf];
@@ -262,9 +271,12 @@ absl::Status PieceSum::Add(const DeviceJoin::Source& piece, int64_t from, int64_
     float* const gradient = piece.gradient + begin;
     float* const sum = sum_.as<float>() + begin;
     // The loss scale goes before anything is added, as on the host. The next piece overwrites the gradient.
-    if (factor != 1) CAIRN_RETURN_IF_ERROR(FromKernel(kernels::Sum(stream, end - begin, {1, {gradient}}, factor, gradient, DType::kFloat32)));
-    return FromKernel(first ? kernels::Affine(stream, end - begin, 1, 0, gradient, DType::kFloat32, sum, DType::kFloat32, false)
-                            : kernels::Sum(stream, end - begin, {2, {sum, gradient}}, 1, sum, DType::kFloat32));
+    if (factor != 1)
+      CAIRN_RETURN_IF_ERROR(
+          FromKernel(kernels::Sum(stream, end - begin, {1, {gradient}}, factor, gradient, DType::kFloat32)));
+    return FromKernel(
+        first ? kernels::Affine(stream, end - begin, 1, 0, gradient, DType::kFloat32, sum, DType::kFloat32, false)
+              : kernels::Sum(stream, end - begin, {2, {sum, gradient}}, 1, sum, DType::kFloat32));
   });
 }
 

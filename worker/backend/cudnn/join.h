@@ -1,13 +1,14 @@
 // DeviceJoin: gradients of replicas added up on the devices that computed them (worker/backend/gradient_join.h).
 //
-// The summation tree of the replicas that have examples, for each range of the parameter space by itself. A replica whose range is final adds
-// it to what its sibling has left; where nothing is there yet, it leaves its own in memory of the join on its device and goes. Every node is
-// rounded to the type of the sum, and stays float32 in memory. Whoever comes last at the root packs the sum and copies it out. So no thread waits for another, ranges go out while the backward pass goes on, and
-// who comes first changes no bit: the sum of two numbers is the same from both sides. Between devices a partial sum is copied by
-// Machine::CopyPeer.
+// The summation tree of the replicas that have examples, for each range of the parameter space by itself. A replica
+// whose range is final adds it to what its sibling has left; where nothing is there yet, it leaves its own in memory of
+// the join on its device and goes. Every node is rounded to the type of the sum, and stays float32 in memory. Whoever
+// comes last at the root packs the sum and copies it out. So no thread waits for another, ranges go out while the
+// backward pass goes on, and who comes first changes no bit: the sum of two numbers is the same from both sides.
+// Between devices a partial sum is copied by Machine::CopyPeer.
 //
-// Thread-safe. A part that lies in the join is complete: its writer waited for the device before it told of it. What was taken is its
-// taker's alone.
+// Thread-safe. A part that lies in the join is complete: its writer waited for the device before it told of it. What
+// was taken is its taker's alone.
 //
 // PieceSum: what a replica computes in pieces is added up before it goes there.
 #pragma once
@@ -58,7 +59,8 @@ class DeviceJoin : public GradientJoin {
     char* rounded = nullptr;  // on the device, for the sum in its type; not used where that is float32
     char* pinned = nullptr;   // on the host, for the same
     // Of [from, to): each part that has one factor, in order. Stops at an error.
-    absl::Status EachPart(int64_t from, int64_t to, const std::function<absl::Status(int64_t begin, int64_t end, float factor)>& part) const;
+    absl::Status EachPart(int64_t from, int64_t to,
+                          const std::function<absl::Status(int64_t begin, int64_t end, float factor)>& part) const;
   };
 
   // Errors: INVALID_ARGUMENT, the options contradict one another or the graph.
@@ -69,7 +71,8 @@ class DeviceJoin : public GradientJoin {
   const std::vector<v1::PartitionRange>& ranges() const { return ranges_; }
   v1::DataType type() const { return options_.type; }
   bool HasLeaf(uint32_t leaf) const { return leaf < options_.leaves.size() && options_.leaves[leaf]; }
-  // The replica's numbers of the range are final, and the thread has waited for them. Once for each leaf and range. Errors: those of the machine.
+  // The replica's numbers of the range are final, and the thread has waited for them. Once for each leaf and range.
+  // Errors: those of the machine.
   absl::Status Add(uint32_t leaf, uint32_t range, const Source& source, absl::Duration patience);
 
  private:
@@ -94,7 +97,8 @@ class DeviceJoin : public GradientJoin {
   int Grow(const TreeNode& node);  // the node of the tree that stands for it; -1: nobody there has examples
 
   absl::StatusOr<Room*> TakeRoom(Machine& machine, uint32_t range);
-  absl::Status EachType(int64_t begin, int64_t end, const std::function<absl::Status(DType type, int64_t begin, int64_t end)>& part) const;
+  absl::Status EachType(int64_t begin, int64_t end,
+                        const std::function<absl::Status(DType type, int64_t begin, int64_t end)>& part) const;
   absl::Status Park(Work& work, Part* have);
   absl::Status AddTo(Work& work, Part other, Part* have);
   absl::Status Settle(Work& work);
@@ -112,13 +116,15 @@ class DeviceJoin : public GradientJoin {
   std::list<Room> rooms_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The gradients of a step's pieces (JobSpec.accumulate_steps) added up on the device that computes them, in their order: what leaves it is one
-// gradient, whatever the number of pieces. Of one program. The bits are those of TrainPieces on the host (worker/accumulate.h).
+// The gradients of a step's pieces (JobSpec.accumulate_steps) added up on the device that computes them, in their
+// order: what leaves it is one gradient, whatever the number of pieces. Of one program. The bits are those of
+// TrainPieces on the host (worker/accumulate.h).
 class PieceSum {
  public:
   // Memory for `numbers` numbers, at the first call.
   absl::Status Prepare(Machine& machine, int64_t numbers);
-  // The numbers [begin, end) of the piece's gradient, times the source's factor; may write to the gradient. `first`: nothing is in the sum yet.
+  // The numbers [begin, end) of the piece's gradient, times the source's factor; may write to the gradient. `first`:
+  // nothing is in the sum yet.
   absl::Status Add(const DeviceJoin::Source& piece, int64_t begin, int64_t end, bool first);
   float* sum() const { return sum_.as<float>(); }
   int64_t bytes() const { return sum_.bytes(); }

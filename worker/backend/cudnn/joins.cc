@@ -31,9 +31,8 @@ void Builder::LowerSum(std::vector<Value*> in, float factor, Value* out) {
   for (const Value* v : in) x.push_back(Read(*v, t));
   const Ref y = NewLike(*out);
   out->data = y;
-  Emit(factor == 1 ? "sum" : absl::StrCat("sum * ", factor), x, {y}, [=](const Run& r) {
-    return kernels::Sum(r.stream(), n, InputsOf(r, x), factor, r.At<>(y), t);
-  });
+  Emit(factor == 1 ? "sum" : absl::StrCat("sum * ", factor), x, {y},
+       [=](const Run& r) { return kernels::Sum(r.stream(), n, InputsOf(r, x), factor, r.At<>(y), t); });
   if (!out->needs_gradient) return;
   Backward([=, this] {
     const Ref dy = out->gradient;
@@ -73,9 +72,11 @@ void Builder::LowerMaximum(std::vector<Value*> in, Value* out) {
       std::vector<Ref> reads = x;
       reads.push_back(dy);
       if (dx.add) reads.push_back(dx.ref);
-      Emit(absl::StrCat("maximum backward ", which, dx.add ? " add" : ""), std::move(reads), {dx.ref}, [=](const Run& r) {
-        return kernels::MaximumBackward(r.stream(), n, InputsOf(r, x), which, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-      });
+      Emit(absl::StrCat("maximum backward ", which, dx.add ? " add" : ""), std::move(reads), {dx.ref},
+           [=](const Run& r) {
+             return kernels::MaximumBackward(r.stream(), n, InputsOf(r, x), which, r.At<>(dy), r.At<>(dx.ref), t,
+                                             dx.add);
+           });
     }
   });
 }
@@ -109,7 +110,8 @@ void Builder::LowerMultiply(const Node& node, Value* out) {
     }
     const Ref y = NewLike(*to);
     to->data = y;
-    Emit("multiply", x, {y}, [=](const Run& r) { return kernels::Multiply(r.stream(), b, InputsOf(r, x), r.At<>(y), t); });
+    Emit("multiply", x, {y},
+         [=](const Run& r) { return kernels::Multiply(r.stream(), b, InputsOf(r, x), r.At<>(y), t); });
     if (!to->needs_gradient) return;
     Backward([=, this] {
       const Ref dy = to->gradient;
@@ -119,9 +121,11 @@ void Builder::LowerMultiply(const Node& node, Value* out) {
         std::vector<Ref> reads = x;
         reads.push_back(dy);
         if (dx.add) reads.push_back(dx.ref);
-        Emit(absl::StrCat("multiply backward ", which, dx.add ? " add" : ""), std::move(reads), {dx.ref}, [=](const Run& r) {
-          return kernels::MultiplyBackward(r.stream(), b, InputsOf(r, x), which, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-        });
+        Emit(absl::StrCat("multiply backward ", which, dx.add ? " add" : ""), std::move(reads), {dx.ref},
+             [=](const Run& r) {
+               return kernels::MultiplyBackward(r.stream(), b, InputsOf(r, x), which, r.At<>(dy), r.At<>(dx.ref), t,
+                                                dx.add);
+             });
       }
     });
   };
@@ -148,7 +152,8 @@ void Builder::LowerConcatenate(const Node& node, Value* out) {
     const Part part{node_values_[input], begin, graph_.nodes()[input].output.back()};
     const Ref x = Read(*part.value, t);
     Emit(absl::StrCat("columns to ", begin), {x}, {y}, [=](const Run& r) {
-      return kernels::CopyColumns(r.stream(), rows, part.width, r.At<>(x), part.width, 0, r.At<>(y), width, part.begin, t, false);
+      return kernels::CopyColumns(r.stream(), rows, part.width, r.At<>(x), part.width, 0, r.At<>(y), width, part.begin,
+                                  t, false);
     });
     begin += part.width;
     parts.push_back(part);
@@ -162,9 +167,11 @@ void Builder::LowerConcatenate(const Node& node, Value* out) {
       const Sink dx = GradientSink(part.value);
       std::vector<Ref> reads = {dy};
       if (dx.add) reads.push_back(dx.ref);
-      Emit(absl::StrCat("columns from ", part.begin, dx.add ? " add" : ""), std::move(reads), {dx.ref}, [=](const Run& r) {
-        return kernels::CopyColumns(r.stream(), rows, part.width, r.At<>(dy), width, part.begin, r.At<>(dx.ref), part.width, 0, t, dx.add);
-      });
+      Emit(absl::StrCat("columns from ", part.begin, dx.add ? " add" : ""), std::move(reads), {dx.ref},
+           [=](const Run& r) {
+             return kernels::CopyColumns(r.stream(), rows, part.width, r.At<>(dy), width, part.begin, r.At<>(dx.ref),
+                                         part.width, 0, t, dx.add);
+           });
     }
   });
 }

@@ -48,9 +48,8 @@ void Builder::LowerRescaling(const Node& node, Value* in, Value* out) {
   const int64_t n = out->numbers;
   const Ref x = Read(*in, t), y = NewLike(*out);
   out->data = y;
-  Emit(absl::StrCat("copy * ", scale, " + ", offset), {x}, {y}, [=](const Run& r) {
-    return kernels::Affine(r.stream(), n, scale, offset, r.At<>(x), t, r.At<>(y), t, false);
-  });
+  Emit(absl::StrCat("copy * ", scale, " + ", offset), {x}, {y},
+       [=](const Run& r) { return kernels::Affine(r.stream(), n, scale, offset, r.At<>(x), t, r.At<>(y), t, false); });
   if (!in->needs_gradient) return;
   Backward([=, this] {
     const Ref dy = out->gradient;
@@ -68,7 +67,8 @@ void Builder::LowerActivation(const Node& node, Value* in, Value* out) {
   const Ref x = Read(*in, t), y = NewLike(*out);
   out->data = y;
   if (f.softmax()) {
-    Emit("softmax", {x}, {y}, [=](const Run& r) { return kernels::Softmax(r.stream(), n / columns, columns, 0, r.At<>(x), r.At<>(y), t); });
+    Emit("softmax", {x}, {y},
+         [=](const Run& r) { return kernels::Softmax(r.stream(), n / columns, columns, 0, r.At<>(x), r.At<>(y), t); });
   } else {
     Emit(v1::Activation_Name(f.kind), {x}, {y}, [=](const Run& r) {
       return kernels::BiasActivation(r.stream(), f.act(), f.alpha, 1, n, r.At<>(x), nullptr, r.At<>(y), t);
@@ -79,14 +79,16 @@ void Builder::LowerActivation(const Node& node, Value* in, Value* out) {
     const Ref dy = out->gradient, before = f.needs_input() ? x : Ref{}, after = f.needs_input() ? Ref{} : y;
     const Sink dx = GradientSink(in);
     if (f.softmax()) {
-      return Emit(absl::StrCat("softmax backward", Adds(dx.add)), With({y, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-        return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-      });
+      return Emit(absl::StrCat("softmax backward", Adds(dx.add)), With({y, dy}, dx.add, dx.ref), {dx.ref},
+                  [=](const Run& r) {
+                    return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(dy),
+                                                    r.At<>(dx.ref), t, dx.add);
+                  });
     }
-    Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward", Adds(dx.add)), With({before, after, dy}, dx.add, dx.ref), {dx.ref},
-         [=](const Run& r) {
-           return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(after), r.At<>(dy), r.At<>(dx.ref),
-                                              t, dx.add);
+    Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward", Adds(dx.add)),
+         With({before, after, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
+           return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(after),
+                                              r.At<>(dy), r.At<>(dx.ref), t, dx.add);
          });
   });
 }
@@ -113,8 +115,10 @@ void Builder::LowerPooling(const Node& node, Value* in, Value* out) {
     Emit(absl::StrCat(max ? "max pooling backward " : "average pooling backward ", text, Adds(dx.add)),
          With({dy, argmax, searched}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
            if (!max) return kernels::AveragePoolingBackward(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-           if (searched) return kernels::MaxPoolingBackwardSearch(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-           return kernels::MaxPoolingBackward(r.stream(), w, r.At<uint8_t>(argmax), r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+           if (searched)
+             return kernels::MaxPoolingBackwardSearch(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+           return kernels::MaxPoolingBackward(r.stream(), w, r.At<uint8_t>(argmax), r.At<>(dy), r.At<>(dx.ref), t,
+                                              dx.add);
          });
   });
 }
@@ -131,9 +135,11 @@ void Builder::LowerGlobalAverage(const Node& node, Value* in, Value* out) {
   Backward([=, this] {
     const Ref dy = out->gradient;
     const Sink dx = GradientSink(in);
-    Emit(absl::StrCat("global average backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-      return kernels::GlobalAverageBackward(r.stream(), n, positions, channels, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-    });
+    Emit(absl::StrCat("global average backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
+         [=](const Run& r) {
+           return kernels::GlobalAverageBackward(r.stream(), n, positions, channels, r.At<>(dy), r.At<>(dx.ref), t,
+                                                 dx.add);
+         });
   });
 }
 
@@ -147,9 +153,8 @@ void Builder::LowerZeroPadding(const Node& node, Value* in, Value* out) {
   Backward([=, this] {
     const Ref dy = out->gradient;
     const Sink dx = GradientSink(in);
-    Emit(absl::StrCat("crop", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-      return kernels::Crop(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-    });
+    Emit(absl::StrCat("crop", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
+         [=](const Run& r) { return kernels::Crop(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add); });
   });
 }
 
@@ -160,7 +165,8 @@ void Builder::LowerUpSampling(const Node& node, Value* in, Value* out) {
   const Ref x = Read(*in, t), y = NewLike(*out);
   const char* text = bilinear ? "up-sampling bilinear" : "up-sampling nearest";
   out->data = y;
-  Emit(text, {x}, {y}, [=](const Run& r) { return kernels::UpSampling(r.stream(), w, bilinear, r.At<>(x), r.At<>(y), t); });
+  Emit(text, {x}, {y},
+       [=](const Run& r) { return kernels::UpSampling(r.stream(), w, bilinear, r.At<>(x), r.At<>(y), t); });
   if (!in->needs_gradient) return;
   Backward([=, this] {
     const Ref dy = out->gradient;
@@ -219,10 +225,11 @@ void Builder::LowerDropout(const Node& node, Value* in, Value* out) {
   const int64_t n = out->numbers, channels = node.output.back(), images = examples(), positions = n / channels / images;
   const Ref key{Ref::kKey};
   const auto emit = [=, this](const char* text, const Ref& from, const Ref& to, bool add) {
-    Emit(absl::StrCat(spatial ? "spatial dropout " : "dropout ", rate, text, Adds(add)), With({from, key}, add, to), {to},
-         [=](const Run& r) {
+    Emit(absl::StrCat(spatial ? "spatial dropout " : "dropout ", rate, text, Adds(add)), With({from, key}, add, to),
+         {to}, [=](const Run& r) {
            const kernels::StepKey* step = r.At<kernels::StepKey>(key);
-           return spatial ? kernels::SpatialDropout(r.stream(), images, positions, channels, step, id, rate, r.At<>(from), r.At<>(to), t, add)
+           return spatial ? kernels::SpatialDropout(r.stream(), images, positions, channels, step, id, rate,
+                                                    r.At<>(from), r.At<>(to), t, add)
                           : kernels::Dropout(r.stream(), n, step, id, rate, r.At<>(from), r.At<>(to), t, add);
          });
   };
@@ -242,8 +249,9 @@ void Builder::LowerEmbedding(const Node& node, Value* in, Value* out) {
   const int64_t count = in->numbers, rows = node.layer.embedding().input_dim(), width = node.output.back();
   const Variable* embeddings = Find(node, "embeddings");
   if (in->data.place != Ref::kInputs) {
-    return Fail(absl::UnimplementedError(
-        "on a GPU an Embedding takes the model's inputs themselves, which are checked on the host before; use --device=cpu"));
+    return Fail(
+        absl::UnimplementedError("on a GPU an Embedding takes the model's inputs themselves, which are checked on the "
+                                 "host before; use --device=cpu"));
   }
   const Ref ids = in->data, table = ValueOf(embeddings), y = NewLike(*out);
   out->data = y;
@@ -252,10 +260,11 @@ void Builder::LowerEmbedding(const Node& node, Value* in, Value* out) {
   });
   if (!training() || frozen) return;
   Backward([=, this] {
-    const Ref dy = out->gradient, scratch = Scratch(kernels::EmbeddingScratch(count, rows)), gradient = GradientOf(embeddings);
+    const Ref dy = out->gradient, scratch = Scratch(kernels::EmbeddingScratch(count, rows)),
+              gradient = GradientOf(embeddings);
     Emit(absl::StrCat("embedding backward ", rows, "x", width), {ids, dy}, {gradient, scratch}, [=](const Run& r) {
-      return kernels::EmbeddingBackward(r.stream(), count, rows, width, r.At<float>(ids), r.At<>(dy), r.At<float>(gradient),
-                                        r.At<float>(scratch), t);
+      return kernels::EmbeddingBackward(r.stream(), count, rows, width, r.At<float>(ids), r.At<>(dy),
+                                        r.At<float>(gradient), r.At<float>(scratch), t);
     });
   });
 }

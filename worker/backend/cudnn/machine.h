@@ -1,12 +1,14 @@
-// Machine: what a program needs of a GPU, and nothing more: memory, the order of work, matrix products, convolutions. CudaMachine is
-// the real one; tests run whole programs on one that computes on the host.
+// Machine: what a program needs of a GPU, and nothing more: memory, the order of work, matrix products, convolutions.
+// CudaMachine is the real one; tests run whole programs on one that computes on the host.
 //
-// A Machine belongs to one Program and so to one thread at a time. Work is enqueued and done in order on one stream; copies in and copies out
-// are done beside it, each kind in its order, and so is what is enqueued `aside`: of what is complete, never recorded. Invariants:
+// A Machine belongs to one Program and so to one thread at a time. Work is enqueued and done in order on one stream;
+// copies in and copies out are done beside it, each kind in its order, and so is what is enqueued `aside`: of what is
+// complete, never recorded. Invariants:
 //   1. What Prepare was told of can be enqueued without allocating and without waiting, also while a Recording is made.
-//   2. With Precision.deterministic the bits of a product or a convolution depend on its arguments and the kind of device only.
-//   3. Once its device is lost nothing is waited for or given back: memory, streams, recordings stay behind, until the process ends. What the
-//      device may still write to is among them.
+//   2. With Precision.deterministic the bits of a product or a convolution depend on its arguments and the kind of
+//      device only.
+//   3. Once its device is lost nothing is waited for or given back: memory, streams, recordings stay behind, until the
+//      process ends. What the device may still write to is among them.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +42,8 @@ struct Precision {
   bool deterministic = true;
 };
 
-// C[m][n] = alpha * A'[m][k] B'[k][n] + beta * C, row by row; A' is A or, transposed, the A that stands as [k][m]. Of `batch` such
-// products in a row. Inputs are of Precision.type.
+// C[m][n] = alpha * A'[m][k] B'[k][n] + beta * C, row by row; A' is A or, transposed, the A that stands as [k][m]. Of
+// `batch` such products in a row. Inputs are of Precision.type.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -54,8 +56,8 @@ struct Product {
 };
 std::string ToString(const Product& p);
 
-// Images [examples, height, width, channels], kernels [out, height, width, in], all of Precision.type but the gradient of the
-// kernel, which is float32. Every gradient is overwritten. Padding is the same on both sides of each axis.
+// Images [examples, height, width, channels], kernels [out, height, width, in], all of Precision.type but the gradient
+// of the kernel, which is float32. Every gradient is overwritten. Padding is the same on both sides of each axis.
 struct Convolution {
   enum Kind { kForward, kBackwardData, kBackwardFilter };
   Kind kind = kForward;
@@ -70,7 +72,8 @@ bool operator<(const Convolution& a, const Convolution& b);
 class Block {
  public:
   Block() = default;
-  Block(void* data, int64_t bytes, std::function<void(void*)> release) : data_(data), bytes_(bytes), release_(std::move(release)) {}
+  Block(void* data, int64_t bytes, std::function<void(void*)> release)
+      : data_(data), bytes_(bytes), release_(std::move(release)) {}
   Block(Block&& other) noexcept { *this = std::move(other); }
   Block& operator=(Block&& other) noexcept {
     std::swap(data_, other.data_);
@@ -105,7 +108,8 @@ class Machine {
   virtual ~Machine() = default;
   virtual int device() const = 0;  // DeviceInfo.index
 
-  // The device's, known to all its machines: whoever waits tells it how that ended. Shared before anything is allocated; without that its own.
+  // The device's, known to all its machines: whoever waits tells it how that ended. Shared before anything is
+  // allocated; without that its own.
   void Share(std::shared_ptr<DeviceHealth> health) { health_ = std::move(health); }
   DeviceHealth& health() const { return *health_; }
 
@@ -126,11 +130,13 @@ class Machine {
   virtual absl::Status JoinCopiesOut() = 0;  // later work waits for them
 
   virtual kernels::Stream aside() = 0;
-  virtual absl::Status CopyPeer(void* to, const void* from, int from_device, int64_t bytes) = 0;  // aside: from another machine's device
+  virtual absl::Status CopyPeer(void* to, const void* from, int from_device,
+                                int64_t bytes) = 0;  // aside: from another machine's device
   virtual absl::Status CopyOutAside(void* pinned, const void* from, int64_t bytes) = 0;
   virtual absl::Status WaitAside(absl::Duration patience) = 0;  // for all that was enqueued aside. Errors: as WaitFor
 
-  // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it; or calls it again at every launch.
+  // Calls `enqueue`, which uses this machine, and keeps what it enqueued instead of doing it; or calls it again at
+  // every launch.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(const std::function<absl::Status()>& enqueue) = 0;
   virtual absl::Status Launch(Recording& recording) = 0;
 
@@ -140,15 +146,16 @@ class Machine {
   virtual absl::Status WaitFor(int signal, absl::Duration patience) = 0;
   virtual absl::Status WaitForAll(absl::Duration patience) = 0;  // for all work
 
-  // Chooses the algorithms. Returns the bytes of workspace that it needs. Errors: UNIMPLEMENTED, no algorithm; of a convolution only with
-  // bias or relu, which have to follow it then.
+  // Chooses the algorithms. Returns the bytes of workspace that it needs. Errors: UNIMPLEMENTED, no algorithm; of a
+  // convolution only with bias or relu, which have to follow it then.
   virtual absl::StatusOr<int64_t> Prepare(const Product& product) = 0;
   virtual absl::StatusOr<int64_t> Prepare(const Convolution& convolution) = 0;
-  virtual absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c, void* workspace) = 0;
+  virtual absl::Status Multiply(const Product& product, const void* a, const void* b, const void* bias, void* c,
+                                void* workspace) = 0;
   // Of kForward x, kernel -> y; kBackwardData dy, kernel -> dx; kBackwardFilter x, dy -> dkernel.
   // bias: null without Convolution.bias.
-  virtual absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias, void* to,
-                                void* workspace) = 0;
+  virtual absl::Status Convolve(const Convolution& convolution, const void* first, const void* second, const void* bias,
+                                void* to, void* workspace) = 0;
 
  protected:
   // Memory that is not released once the device is lost.

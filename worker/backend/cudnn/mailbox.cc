@@ -27,7 +27,9 @@ void Mailbox::PutDrain(uint64_t drain) {
 }
 
 absl::Status Mailbox::Wait(int signal, absl::Duration patience, absl::Duration look, const Look& device) {
-  const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return static_cast<bool>(arrived_.at(static_cast<size_t>(signal))); };
+  const auto there = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return static_cast<bool>(arrived_.at(static_cast<size_t>(signal)));
+  };
   return WaitUntil(absl::Condition(&there), patience, look, device);
 }
 
@@ -36,7 +38,8 @@ absl::Status Mailbox::WaitForDrain(uint64_t drain, absl::Duration patience, absl
   return WaitUntil(absl::Condition(&there), patience, look, device);
 }
 
-absl::Status Mailbox::WaitUntil(const absl::Condition& there, absl::Duration patience, absl::Duration look, const Look& device) {
+absl::Status Mailbox::WaitUntil(const absl::Condition& there, absl::Duration patience, absl::Duration look,
+                                const Look& device) {
   const auto arrives = [&](absl::Duration within) {
     absl::MutexLock lock(&mutex_);
     return mutex_.AwaitWithTimeout(there, within);
@@ -50,7 +53,8 @@ absl::Status Mailbox::WaitUntil(const absl::Condition& there, absl::Duration pat
       return absl::InternalError(absl::StrCat(device_, ": a step ended without its results"));
     }
     patience -= look;
-    if (patience <= absl::ZeroDuration()) return absl::DeadlineExceededError(absl::StrCat(device_, ": a step does not end"));
+    if (patience <= absl::ZeroDuration())
+      return absl::DeadlineExceededError(absl::StrCat(device_, ": a step does not end"));
   }
 }
 

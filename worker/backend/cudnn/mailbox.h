@@ -1,4 +1,5 @@
-// Mailbox: what CUDA's own thread tells the thread that waits for a device: signals of a step that arrived, and that all work is done.
+// Mailbox: what CUDA's own thread tells the thread that waits for a device: signals of a step that arrived, and that
+// all work is done.
 //
 // Thread-safe. Who waits looks at the device now and then: a device that failed tells nothing.
 #pragma once
@@ -29,12 +30,14 @@ class Mailbox {
 
   // Called every `look`. Unset: work goes on. Else the device has nothing to do any more: OK, or its error.
   using Look = std::function<std::optional<absl::Status>()>;
-  // Errors: the device's; INTERNAL, it has nothing to do and the signal did not arrive; DEADLINE_EXCEEDED after `patience`.
+  // Errors: the device's; INTERNAL, it has nothing to do and the signal did not arrive; DEADLINE_EXCEEDED after
+  // `patience`.
   absl::Status Wait(int signal, absl::Duration patience, absl::Duration look, const Look& device);
   absl::Status WaitForDrain(uint64_t drain, absl::Duration patience, absl::Duration look, const Look& device);
 
  private:
-  absl::Status WaitUntil(const absl::Condition& there, absl::Duration patience, absl::Duration look, const Look& device);
+  absl::Status WaitUntil(const absl::Condition& there, absl::Duration patience, absl::Duration look,
+                         const Look& device);
 
   const std::string device_;
   absl::Mutex mutex_;

@@ -22,21 +22,25 @@ Builder::Normalization Builder::EmitStatistics(const Node& node, Value* in, Valu
   n.offset = ValueOf(Find(node, "beta"));
   n.epsilon = node.layer.batch_normalization().epsilon();
   if (!TakesStatistics(node)) return n;
-  const Ref x = n.x, mean = n.mean = NewNumbers(channels, DType::kFloat32), variance = n.variance = NewNumbers(channels, DType::kFloat32);
+  const Ref x = n.x, mean = n.mean = NewNumbers(channels, DType::kFloat32),
+            variance = n.variance = NewNumbers(channels, DType::kFloat32);
   const Ref scratch = Scratch(kernels::BatchStatisticsScratch(rows, channels));
   // The gradients of the moving averages do not come from behind.
   const Ref of_mean = GradientOf(moving_mean), of_variance = GradientOf(moving_variance);
   const Node& producer = graph_.nodes()[node.inputs[0]];
   const Ref bias = BiasGoesToNormalization(producer) ? ValueOf(Find(producer, "bias")) : Ref{};
   const auto count = static_cast<float>(examples());
-  Emit(absl::StrCat("statistics ", rows, "x", channels), {x, bias}, {mean, variance, of_mean, of_variance, scratch}, [=](const Run& r) {
-    return kernels::BatchStatistics(r.stream(), rows, channels, r.At<>(x), r.At<float>(mean), r.At<float>(variance),
-                                    {count, r.At<float>(bias), r.At<float>(of_mean), r.At<float>(of_variance)}, r.At<float>(scratch), t);
-  });
+  Emit(absl::StrCat("statistics ", rows, "x", channels), {x, bias}, {mean, variance, of_mean, of_variance, scratch},
+       [=](const Run& r) {
+         return kernels::BatchStatistics(
+             r.stream(), rows, channels, r.At<>(x), r.At<float>(mean), r.At<float>(variance),
+             {count, r.At<float>(bias), r.At<float>(of_mean), r.At<float>(of_variance)}, r.At<float>(scratch), t);
+       });
   return n;
 }
 
-// With the Add and the relu behind it, where nothing else reads what stands between, and with the other batch normalization of the Add.
+// With the Add and the relu behind it, where nothing else reads what stands between, and with the other batch
+// normalization of the Add.
 void Builder::LowerBatchNormalization(const Node& node, Value* in, Value* out) {
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
@@ -63,7 +67,8 @@ void Builder::LowerBatchNormalization(const Node& node, Value* in, Value* out) {
     }
   }
   const Node* next = OnlyReader(*last);
-  const bool relu = next != nullptr && next->kind == LayerKind::kActivation && joined_[next->id] && ActivationOf(*next).kind == v1::RELU;
+  const bool relu = next != nullptr && next->kind == LayerKind::kActivation && joined_[next->id] &&
+                    ActivationOf(*next).kind == v1::RELU;
 
   const Ref added = residual != nullptr ? Read(*residual, t) : Ref{}, y = NewLike(*out);
   // Without something added backward computes from x what the relu let through.
@@ -75,18 +80,23 @@ void Builder::LowerBatchNormalization(const Node& node, Value* in, Value* out) {
   if (b.in != nullptr) {
     for (const Ref& ref : b.Reads()) reads.push_back(ref);
   }
-  Emit(absl::StrCat("normalize", b.in != nullptr ? " both" : residual != nullptr ? " add" : "", relu ? " relu" : ""), std::move(reads),
-       {y, passed}, [=](const Run& r) {
-         return kernels::BatchNormalization(r.stream(), rows, channels, a.At(r), b.At(r), r.At<>(added), relu, r.At<>(y),
-                                            r.At<uint8_t>(passed), t);
+  Emit(absl::StrCat("normalize",
+                    b.in != nullptr       ? " both"
+                    : residual != nullptr ? " add"
+                                          : "",
+                    relu ? " relu" : ""),
+       std::move(reads), {y, passed}, [=](const Run& r) {
+         return kernels::BatchNormalization(r.stream(), rows, channels, a.At(r), b.At(r), r.At<>(added), relu,
+                                            r.At<>(y), r.At<uint8_t>(passed), t);
        });
   if (!training()) return;
-  const Node* const other = b.in != nullptr ? &graph_.nodes()[last->inputs[0] == node.id ? last->inputs[1] : last->inputs[0]] : nullptr;
+  const Node* const other =
+      b.in != nullptr ? &graph_.nodes()[last->inputs[0] == node.id ? last->inputs[1] : last->inputs[0]] : nullptr;
   Backward([=, this, &node] { LowerNormalizationBackward(node, other, a, b, residual, relu, passed, out); });
 }
 
-void Builder::LowerNormalizationBackward(const Node& node, const Node* other, Normalization a, Normalization b, Value* residual, bool relu,
-                                         const Ref& passed, Value* out) {
+void Builder::LowerNormalizationBackward(const Node& node, const Node* other, Normalization a, Normalization b,
+                                         Value* residual, bool relu, const Ref& passed, Value* out) {
   const DType t = out->type;
   const int64_t channels = node.output.back(), rows = out->numbers / channels;
   const bool constant = !TakesStatistics(node);
@@ -110,11 +120,12 @@ void Builder::LowerNormalizationBackward(const Node& node, const Node* other, No
       b.dbeta = sum(*other, "beta");
     }
     const Ref scratch = Scratch(kernels::BatchStatisticsScratch(rows, channels));
-    Emit(absl::StrCat("normalize sums", both, relu ? " relu" : ""), reads, {a.dgamma, a.dbeta, b.dgamma, b.dbeta, scratch},
-         [=](const Run& r) {
-           return kernels::BatchNormalizationSums(r.stream(), rows, channels, a.At(r), b.At(r), relu, r.At<uint8_t>(passed), r.At<>(dy),
-                                                  {r.At<float>(a.dgamma), r.At<float>(a.dbeta)},
-                                                  {r.At<float>(b.dgamma), r.At<float>(b.dbeta)}, r.At<float>(scratch), t);
+    Emit(absl::StrCat("normalize sums", both, relu ? " relu" : ""), reads,
+         {a.dgamma, a.dbeta, b.dgamma, b.dbeta, scratch}, [=](const Run& r) {
+           return kernels::BatchNormalizationSums(
+               r.stream(), rows, channels, a.At(r), b.At(r), relu, r.At<uint8_t>(passed), r.At<>(dy),
+               {r.At<float>(a.dgamma), r.At<float>(a.dbeta)}, {r.At<float>(b.dgamma), r.At<float>(b.dbeta)},
+               r.At<float>(scratch), t);
          });
   }
   const auto sink = [&](Value* v) { return v != nullptr && v->needs_gradient ? GradientSink(v) : Sink{}; };
@@ -124,12 +135,14 @@ void Builder::LowerNormalizationBackward(const Node& node, const Node* other, No
   for (const Sink& s : {da, db, dr}) {
     if (s.add) reads.push_back(s.ref);
   }
-  Emit(absl::StrCat("normalize backward", both, relu ? " relu" : "", da.add ? " add" : "", db.add ? " add" : "", dr.add ? " add" : ""),
+  Emit(absl::StrCat("normalize backward", both, relu ? " relu" : "", da.add ? " add" : "", db.add ? " add" : "",
+                    dr.add ? " add" : ""),
        std::move(reads), {da.ref, db.ref, dr.ref}, [=](const Run& r) {
          return kernels::BatchNormalizationBackward(
              r.stream(), rows, channels, a.At(r), b.At(r), relu, r.At<uint8_t>(passed), r.At<>(dy),
              {r.At<float>(a.dgamma), r.At<float>(a.dbeta), r.At<>(da.ref), da.add},
-             {r.At<float>(b.dgamma), r.At<float>(b.dbeta), r.At<>(db.ref), db.add}, constant, r.At<>(dr.ref), dr.add, t);
+             {r.At<float>(b.dgamma), r.At<float>(b.dbeta), r.At<>(db.ref), db.add}, constant, r.At<>(dr.ref), dr.add,
+             t);
        });
 }
 
@@ -150,8 +163,9 @@ void Builder::LowerGroupNormalization(const Node& node, Value* in, Value* out) {
   const std::string text = absl::StrCat(outer, "x", positions, "x", channels, " groups ", groups);
   out->data = y;
   Emit(absl::StrCat("group normalize ", text), {x, scale, offset}, {y, mean, factor}, [=](const Run& r) {
-    return kernels::GroupNormalization(r.stream(), outer, positions, channels, groups, epsilon, r.At<>(x), r.At<float>(scale),
-                                       r.At<float>(offset), r.At<>(y), r.At<float>(mean), r.At<float>(factor), t);
+    return kernels::GroupNormalization(r.stream(), outer, positions, channels, groups, epsilon, r.At<>(x),
+                                       r.At<float>(scale), r.At<float>(offset), r.At<>(y), r.At<float>(mean),
+                                       r.At<float>(factor), t);
   });
   if (!training()) return;
   Backward([=, this] {
@@ -160,11 +174,12 @@ void Builder::LowerGroupNormalization(const Node& node, Value* in, Value* out) {
     const Sink dx = in->needs_gradient ? GradientSink(in) : Sink{};
     std::vector<Ref> reads = {x, scale, mean, factor, dy};
     if (dx.add) reads.push_back(dx.ref);
-    Emit(absl::StrCat("group normalize backward ", text, dx.add ? " add" : ""), std::move(reads), {dx.ref, dgamma, dbeta, scratch},
-         [=](const Run& r) {
-           return kernels::GroupNormalizationBackward(r.stream(), outer, positions, channels, groups, r.At<>(x), r.At<float>(scale),
-                                                      r.At<float>(mean), r.At<float>(factor), r.At<>(dy), r.At<>(dx.ref),
-                                                      r.At<float>(dgamma), r.At<float>(dbeta), r.At<float>(scratch), t, dx.add);
+    Emit(absl::StrCat("group normalize backward ", text, dx.add ? " add" : ""), std::move(reads),
+         {dx.ref, dgamma, dbeta, scratch}, [=](const Run& r) {
+           return kernels::GroupNormalizationBackward(r.stream(), outer, positions, channels, groups, r.At<>(x),
+                                                      r.At<float>(scale), r.At<float>(mean), r.At<float>(factor),
+                                                      r.At<>(dy), r.At<>(dx.ref), r.At<float>(dgamma),
+                                                      r.At<float>(dbeta), r.At<float>(scratch), t, dx.add);
          });
   });
 }

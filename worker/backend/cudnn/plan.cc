@@ -8,12 +8,9 @@ namespace cairn::cudnn {
 
 const char* Name(DType type) {
   switch (type) {
-    case DType::kBFloat16:
-      return "bf16";
-    case DType::kFloat16:
-      return "f16";
-    default:
-      return "f32";
+    case DType::kBFloat16: return "bf16";
+    case DType::kFloat16: return "f16";
+    default: return "f32";
   }
 }
 
@@ -31,11 +28,13 @@ std::string ToString(const Product& p) {
 
 std::string ToString(const Convolution& c) {
   const kernels::Window& w = c.window;
-  std::string text = absl::StrCat(w.examples, "x", w.in[0], "x", w.in[1], "x", w.in[2], " ", w.kernel[0], "x", w.kernel[1]);
+  std::string text =
+      absl::StrCat(w.examples, "x", w.in[0], "x", w.in[1], "x", w.in[2], " ", w.kernel[0], "x", w.kernel[1]);
   if (w.strides[0] != 1 || w.strides[1] != 1) absl::StrAppend(&text, "/", w.strides[0], "x", w.strides[1]);
   if (w.dilation[0] != 1 || w.dilation[1] != 1) absl::StrAppend(&text, " dilated ", w.dilation[0], "x", w.dilation[1]);
   if (w.pad[0] != 0 || w.pad[1] != 0) absl::StrAppend(&text, " pad ", w.pad[0], "x", w.pad[1]);
-  return absl::StrCat(text, " -> ", w.out[0], "x", w.out[1], "x", w.out[2], c.bias ? " bias" : "", c.relu ? " relu" : "");
+  return absl::StrCat(text, " -> ", w.out[0], "x", w.out[1], "x", w.out[2], c.bias ? " bias" : "",
+                      c.relu ? " relu" : "");
 }
 
 bool operator<(const Convolution& a, const Convolution& b) {
@@ -43,8 +42,9 @@ bool operator<(const Convolution& a, const Convolution& b) {
   if (a.bias != b.bias) return a.bias < b.bias;
   if (a.relu != b.relu) return a.relu < b.relu;
   const auto key = [](const kernels::Window& w) {
-    return std::array<int64_t, 15>{w.examples,  w.in[0],      w.in[1],      w.in[2],    w.out[0],   w.out[1],  w.out[2], w.kernel[0],
-                                   w.kernel[1], w.strides[0], w.strides[1], w.dilation[0], w.dilation[1], w.pad[0], w.pad[1]};
+    return std::array<int64_t, 15>{w.examples,   w.in[0],       w.in[1],       w.in[2],     w.out[0],
+                                   w.out[1],     w.out[2],      w.kernel[0],   w.kernel[1], w.strides[0],
+                                   w.strides[1], w.dilation[0], w.dilation[1], w.pad[0],    w.pad[1]};
   };
   return key(a.window) < key(b.window);
 }
@@ -53,7 +53,8 @@ std::string Plan::Text() const {
   std::string text;
   for (const Step& step : steps_) absl::StrAppend(&text, step.text, "\n");
   for (const Segment& s : segments_) absl::StrAppend(&text, "from ", s.begin, ": values [0, ", s.values_end, ")\n");
-  for (const Release& r : releases_) absl::StrAppend(&text, "after ", r.after, ": gradients [", r.begin, ", ", r.end, ")\n");
+  for (const Release& r : releases_)
+    absl::StrAppend(&text, "after ", r.after, ": gradients [", r.begin, ", ", r.end, ")\n");
   return absl::StrCat(text, "arena ", arena_bytes_, "\n");
 }
 

@@ -2,10 +2,10 @@
 //
 // Immutable once built; runs on one thread at a time. Invariants:
 //   1. Every buffer lies in the arena; two overlap only if the spans of steps in which they are used do not.
-//   2. A step reads and writes only the places that it names, and reads nothing that no step before it wrote: what stands in the
-//      arena before a run does not matter.
-//   3. Launches depend on the plan only, not on the batch: what changes from step to step (values, inputs, labels, the key of
-//      dropout) stands in memory, so that a run can be recorded once and launched again.
+//   2. A step reads and writes only the places that it names, and reads nothing that no step before it wrote: what
+//      stands in the arena before a run does not matter.
+//   3. Launches depend on the plan only, not on the batch: what changes from step to step (values, inputs, labels, the
+//      key of dropout) stands in memory, so that a run can be recorded once and launched again.
 //   4. Every range of the parameter space is released exactly once, from the end to the beginning.
 #pragma once
 
@@ -29,7 +29,15 @@ enum class Mode {
 // A place in the device's memory.
 struct Ref {
   enum Place : uint8_t {
-    kNone, kArena, kValues, kGradients, kInputs, kLabels, kClassWeights, kKey, kResults,
+    kNone,
+    kArena,
+    kValues,
+    kGradients,
+    kInputs,
+    kLabels,
+    kClassWeights,
+    kKey,
+    kResults,
   };
   Place place = kNone;
   int buffer = 0;      // kArena: which
@@ -44,7 +52,7 @@ struct Run {
   char* arena = nullptr;
   float* values = nullptr;     // the parameter space
   float* gradients = nullptr;  // the parameter space
-  void* inputs = nullptr;  // float32, or bytes: LoweringOptions.inputs
+  void* inputs = nullptr;      // float32, or bytes: LoweringOptions.inputs
   float* labels = nullptr;
   float* class_weights = nullptr;
   kernels::StepKey* key = nullptr;
@@ -63,7 +71,8 @@ class Plan {
     std::string layer;  // for errors
     std::vector<Ref> reads, writes;
     std::function<absl::Status(const Run&)> enqueue;
-    // What it costs on paper: each tensor that it names once, workspaces and scratch too; the FLOP of products and convolutions.
+    // What it costs on paper: each tensor that it names once, workspaces and scratch too; the FLOP of products and
+    // convolutions.
     int64_t bytes_read = 0, bytes_written = 0;
     double flop = 0;
   };
@@ -82,7 +91,8 @@ class Plan {
   int64_t arena_bytes() const { return arena_bytes_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<ArenaBuffer>& buffers() const { return buffers_; }
-  // Not empty, the first from step 0. So values that later layers read are copied to the device while earlier ones compute.
+  // Not empty, the first from step 0. So values that later layers read are copied to the device while earlier ones
+  // compute.
   const std::vector<Segment>& segments() const { return segments_; }
   const std::vector<Release>& releases() const { return releases_; }
   const Ref& outputs() const { return outputs_; }  // float32 [examples, output shape...]
@@ -107,32 +117,15 @@ template <typename T>
 T* Run::At(const Ref& ref) const {
   char* base = nullptr;
   switch (ref.place) {
-    case Ref::kNone:
-      return nullptr;
-    case Ref::kArena:
-      base = arena + plan.buffers()[ref.buffer].offset;
-      break;
-    case Ref::kValues:
-      base = reinterpret_cast<char*>(values);
-      break;
-    case Ref::kGradients:
-      base = reinterpret_cast<char*>(gradients);
-      break;
-    case Ref::kInputs:
-      base = reinterpret_cast<char*>(inputs);
-      break;
-    case Ref::kLabels:
-      base = reinterpret_cast<char*>(labels);
-      break;
-    case Ref::kClassWeights:
-      base = reinterpret_cast<char*>(class_weights);
-      break;
-    case Ref::kKey:
-      base = reinterpret_cast<char*>(key);
-      break;
-    case Ref::kResults:
-      base = reinterpret_cast<char*>(results);
-      break;
+    case Ref::kNone: return nullptr;
+    case Ref::kArena: base = arena + plan.buffers()[ref.buffer].offset; break;
+    case Ref::kValues: base = reinterpret_cast<char*>(values); break;
+    case Ref::kGradients: base = reinterpret_cast<char*>(gradients); break;
+    case Ref::kInputs: base = reinterpret_cast<char*>(inputs); break;
+    case Ref::kLabels: base = reinterpret_cast<char*>(labels); break;
+    case Ref::kClassWeights: base = reinterpret_cast<char*>(class_weights); break;
+    case Ref::kKey: base = reinterpret_cast<char*>(key); break;
+    case Ref::kResults: base = reinterpret_cast<char*>(results); break;
   }
   return reinterpret_cast<T*>(base + ref.offset);
 }

@@ -13,7 +13,8 @@ constexpr size_t kPlansKept = 6;
 
 absl::StatusOr<Plans::Kept*> Plans::Find(Mode mode, int64_t examples, int64_t label_size, Element inputs) {
   const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const Kept& kept) {
-    return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size && kept.inputs == inputs;
+    return kept.mode == mode && kept.plan->examples() == examples && kept.label_size == label_size &&
+           kept.inputs == inputs;
   });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);

@@ -17,18 +17,21 @@
 namespace cairn {
 namespace {
 
-// What computes at start computes in a job. It takes a second or two for the first device: the libraries load their kernels.
+// What computes at start computes in a job. It takes a second or two for the first device: the libraries load their
+// kernels.
 constexpr absl::Duration kTrialPatience = absl::Minutes(2);
 
 absl::Status Try(const cudnn::DeviceInfo& device) {
   const cudnn::Precision precision{.type = cudnn::DType::kBFloat16};
   const auto trial = [&]() -> absl::Status {
-    CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::Machine> machine, cudnn::MakeCudaMachine(device, precision, nullptr));
+    CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<cudnn::Machine> machine,
+                           cudnn::MakeCudaMachine(device, precision, nullptr));
     return cudnn::TryMachine(*machine, precision, kTrialPatience);
   };
   const absl::Status status = trial();
   if (status.ok()) return status;
-  return absl::UnavailableError(absl::StrCat("GPU ", device.index, " (", device.fingerprint, ") does not compute: ", status.message()));
+  return absl::UnavailableError(
+      absl::StrCat("GPU ", device.index, " (", device.fingerprint, ") does not compute: ", status.message()));
 }
 
 // GPU `index` alone, or all that compute and are of the first such one's model: another model computes other bits.

@@ -38,7 +38,8 @@ class CudnnProgram : public Program {
         feed_(*graph_, *machine_),
         plans_(*graph_, LoweringOf(options, precision, loss_plan_), *machine_) {
     for (const Node& node : graph_->nodes()) {
-      if (node.kind == LayerKind::kEmbedding) embeddings_.push_back({&node, NumElements(graph_->nodes()[node.inputs[0]].output)});
+      if (node.kind == LayerKind::kEmbedding)
+        embeddings_.push_back({&node, NumElements(graph_->nodes()[node.inputs[0]].output)});
     }
     for (const Variable& v : graph_->variables()) {
       if (v.kind == VariableKind::kTrainable) continue;
@@ -62,8 +63,8 @@ class CudnnProgram : public Program {
     CAIRN_RETURN_IF_ERROR(machine_->Zero(gradients_.device.data(), space));
     CAIRN_ASSIGN_OR_RETURN(const Plans::Kept* const kept, plans_.Find(Mode::kTrain, examples, LabelSize(), inputs));
     if (!precision_.deterministic) LogInfo("deterministic: false: a step's bits may differ from run to run");
-    LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB", kept->plan->steps().size(),
-             plans_.arena().bytes() >> 20, memory_bytes() >> 20);
+    LogDebug("a step is %d launches in an arena of %d MiB; with values and gradients %d MiB",
+             kept->plan->steps().size(), plans_.arena().bytes() >> 20, memory_bytes() >> 20);
     return absl::OkStatus();
   }
 
@@ -86,9 +87,11 @@ class CudnnProgram : public Program {
   }
 
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
-                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf, const GradientReady& ready) override {
+                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
+                                        const GradientReady& ready) override {
     const auto sum = std::dynamic_pointer_cast<DeviceJoin>(join);
-    if (sum == nullptr || !sum->HasLeaf(leaf)) return absl::InvalidArgumentError("the sum is not of this backend, or not of this replica");
+    if (sum == nullptr || !sum->HasLeaf(leaf))
+      return absl::InvalidArgumentError("the sum is not of this backend, or not of this replica");
     if (sum->type() != v1::FLOAT32 && rounded_.bytes() == 0) {
       CAIRN_ASSIGN_OR_RETURN(rounded_, machine_->Allocate(graph_->space_size() * 2));
     }
@@ -122,16 +125,19 @@ class CudnnProgram : public Program {
   }
 
   uint64_t memory_bytes() const override {
-    const int64_t bytes = plans_.arena().bytes() + feed_.bytes() + gradients_.device.bytes() + results_.device.bytes() + rounded_.bytes() +
-                          pieces_.bytes();
+    const int64_t bytes = plans_.arena().bytes() + feed_.bytes() + gradients_.device.bytes() + results_.device.bytes() +
+                          rounded_.bytes() + pieces_.bytes();
     return static_cast<uint64_t>(bytes);
   }
 
  private:
-  // Each range that becomes final goes to the sum of pieces, if there are several, and with the last of them to that of replicas.
-  absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, const StepInfo& info, const std::vector<Plan::Release>& releases, const GradientReady& ready) {
+  // Each range that becomes final goes to the sum of pieces, if there are several, and with the last of them to that of
+  // replicas.
+  absl::Status AddTo(DeviceJoin& sum, uint32_t leaf, const StepInfo& info, const std::vector<Plan::Release>& releases,
+                     const GradientReady& ready) {
     const bool alone = info.first_piece && info.last_piece;
-    const DeviceJoin::Source own{*machine_, gradients_.device.as<float>(), 1 / info.loss_scale, not_scaled_, rounded_.data(), gradients_.pinned.data()};
+    const DeviceJoin::Source own{*machine_,       gradients_.device.as<float>(), 1 / info.loss_scale, not_scaled_,
+                                 rounded_.data(), gradients_.pinned.data()};
     const DeviceJoin::Source all{*machine_, pieces_.sum(), 1, not_scaled_, rounded_.data(), gradients_.pinned.data()};
     GradientTracker tracker(sum.ranges());
     absl::Status status;
@@ -163,26 +169,28 @@ class CudnnProgram : public Program {
 
   absl::Status Check(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values) const {
     if (batch.examples < 1 || batch.examples > options_.batch_max) {
-      return absl::InvalidArgumentError(absl::StrCat("batch of ", batch.examples,
-                                                     " examples, but the program was compiled for 1 to ", options_.batch_max));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "batch of ", batch.examples, " examples, but the program was compiled for 1 to ", options_.batch_max));
     }
     const int64_t numbers = batch.examples * NumElements(graph_->input_shape()), element = cairn::SizeOf(batch.element);
     if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
-      return absl::InvalidArgumentError(absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples,
-                                                     " examples of shape ", cairn::ToString(graph_->input_shape()), " have ",
-                                                     numbers * element));
+      return absl::InvalidArgumentError(
+          absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples, " examples of shape ",
+                       cairn::ToString(graph_->input_shape()), " have ", numbers * element));
     }
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
-      return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ", graph_->space_size(),
-                                                     "; pass the whole space"));
+      return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ",
+                                                     graph_->space_size(), "; pass the whole space"));
     }
     if (cairn::SizeOf(info.values) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("values: ", v1::DataType_Name(info.values), " is no type in which numbers cross to a GPU; use "
+      return absl::InvalidArgumentError(absl::StrCat("values: ", v1::DataType_Name(info.values),
+                                                     " is no type in which numbers cross to a GPU; use "
                                                      "FLOAT32, BFLOAT16 or FLOAT16"));
     }
     for (const Embedding& embedding : embeddings_) {
       for (int64_t i = 0; i < batch.examples * embedding.per_example; ++i) {
-        const float id = batch.element == Element::kByte ? static_cast<float>(batch.inputs.data()[i]) : batch.inputs.floats()[i];
+        const float id =
+            batch.element == Element::kByte ? static_cast<float>(batch.inputs.data()[i]) : batch.inputs.floats()[i];
         if (EmbeddingRow(id, embedding.node->layer.embedding().input_dim()) < 0) {
           return BadEmbeddingId(*embedding.node, i / embedding.per_example, id);
         }
@@ -195,11 +203,13 @@ class CudnnProgram : public Program {
   absl::Status Wait(int signal) {
     const absl::Status arrived = machine_->WaitFor(signal, patience_);
     if (!absl::IsDeadlineExceeded(arrived)) return machine_->health().Note(arrived);
-    return machine_->health().Note(Annotate(arrived, absl::StrCat("waited for ", absl::FormatDuration(patience_), ", the slowest step before took ",
-                                                                  absl::FormatDuration(absl::Trunc(slowest_, absl::Milliseconds(1))))));
+    return machine_->health().Note(Annotate(
+        arrived, absl::StrCat("waited for ", absl::FormatDuration(patience_), ", the slowest step before took ",
+                              absl::FormatDuration(absl::Trunc(slowest_, absl::Milliseconds(1))))));
   }
 
-  // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each with a code of its library.
+  // Of a step that failed, when nothing of it is under way any more. Where the device is lost every launch fails, each
+  // with a code of its library.
   absl::Status Ended(const absl::Status& failed) {
     DeviceHealth& device = machine_->health();
     const absl::Status noted = device.Note(failed);
@@ -208,20 +218,25 @@ class CudnnProgram : public Program {
     return device.Note(failed);
   }
 
-  absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined) {
+  absl::StatusOr<Plans::Kept*> Start(Mode mode, const Batch& batch, const StepInfo& info,
+                                     absl::Span<const float> values, bool joined) {
     CAIRN_RETURN_IF_ERROR(Check(mode, batch, info, values));
-    CAIRN_ASSIGN_OR_RETURN(Plans::Kept* const kept, plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size, feed_.OnDevice(batch)));
+    CAIRN_ASSIGN_OR_RETURN(
+        Plans::Kept* const kept,
+        plans_.Find(mode, batch.examples, mode == Mode::kPredict ? 1 : batch.label_size, feed_.OnDevice(batch)));
     machine_->ResetSignals(static_cast<int>(kept->plan->releases().size()) + 1);
     patience_ = StepPatience(!kept->warm, slowest_);
     const absl::Status started = Launch(mode, batch, info, values, joined, kept);
     if (!started.ok()) return Ended(started);
-    // What launching took, a source's values among it, is not the device's; nor is what a first step loads and chooses a step.
+    // What launching took, a source's values among it, is not the device's; nor is what a first step loads and chooses
+    // a step.
     timed_ = std::exchange(kept->warm, true);
     launched_ = clock_->Now();
     return kept;
   }
 
-  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined, Plans::Kept* kept) {
+  absl::Status Launch(Mode mode, const Batch& batch, const StepInfo& info, absl::Span<const float> values, bool joined,
+                      Plans::Kept* kept) {
     CAIRN_RETURN_IF_ERROR(feed_.CopyBatch(mode, batch, info));
     const size_t segments = kept->plan->segments().size();
     std::vector<std::unique_ptr<Recording>>& recordings = kept->recordings[joined ? 1 : 0];
@@ -229,11 +244,13 @@ class CudnnProgram : public Program {
     int64_t copied = 0;
     for (size_t s = 0; s < segments; ++s) {
       const int64_t end = kept->plan->segments()[s].values_end;
-      CAIRN_RETURN_IF_ERROR(feed_.CopyValues(values, info.values, copied, end, kept->plan->segments().back().values_end));
+      CAIRN_RETURN_IF_ERROR(
+          feed_.CopyValues(values, info.values, copied, end, kept->plan->segments().back().values_end));
       copied = std::max(copied, end);
       std::unique_ptr<Recording>& recording = recordings[s];
       if (kept->warm && recording == nullptr) {
-        CAIRN_ASSIGN_OR_RETURN(recording, machine_->Record([this, kept, s, joined] { return Enqueue(*kept, s, joined); }));
+        CAIRN_ASSIGN_OR_RETURN(recording,
+                               machine_->Record([this, kept, s, joined] { return Enqueue(*kept, s, joined); }));
       }
       CAIRN_RETURN_IF_ERROR(recording != nullptr ? machine_->Launch(*recording) : Enqueue(*kept, s, joined));
     }
@@ -255,15 +272,20 @@ class CudnnProgram : public Program {
     const std::vector<Plan::Segment>& segments = plan.segments();
     const std::vector<Plan::Release>& releases = plan.releases();
     const bool last = segment + 1 == segments.size();
-    const int begin = segments[segment].begin, end = last ? static_cast<int>(plan.steps().size()) : segments[segment + 1].begin;
-    size_t next = std::partition_point(releases.begin(), releases.end(), [&](const Plan::Release& r) { return r.after < begin; }) - releases.begin();
+    const int begin = segments[segment].begin,
+              end = last ? static_cast<int>(plan.steps().size()) : segments[segment + 1].begin;
+    size_t next = std::partition_point(releases.begin(), releases.end(),
+                                       [&](const Plan::Release& r) { return r.after < begin; }) -
+                  releases.begin();
     bool copies = last;
     for (int i = begin; i < end; ++i) {
       CAIRN_RETURN_IF_ERROR(plan.Enqueue(i, run));
       for (; next < releases.size() && releases[next].after <= i; ++next) {
-        const int64_t first = releases[next].begin, bytes = (releases[next].end - first) * static_cast<int64_t>(sizeof(float));
+        const int64_t first = releases[next].begin,
+                      bytes = (releases[next].end - first) * static_cast<int64_t>(sizeof(float));
         CAIRN_RETURN_IF_ERROR(joined ? machine_->Announce(static_cast<int>(next))
-                                     : machine_->CopyOut(gradients_.pinned.as<float>() + first, gradients_.device.as<float>() + first, bytes,
+                                     : machine_->CopyOut(gradients_.pinned.as<float>() + first,
+                                                         gradients_.device.as<float>() + first, bytes,
                                                          static_cast<int>(next)));
         copies = true;
       }
@@ -271,8 +293,10 @@ class CudnnProgram : public Program {
     if (last) {
       CAIRN_CHECK(next == releases.size(), "every range is released by a step of the plan");
       CAIRN_RETURN_IF_ERROR(kept.mode == Mode::kPredict
-                                ? machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()), plan.examples() * outputs_ * 4, static_cast<int>(next))
-                                : machine_->CopyOut(results_.pinned.data(), results_.device.data(), results_.pinned.bytes(), static_cast<int>(next)));
+                                ? machine_->CopyOut(predictions_.data(), run.At<>(plan.outputs()),
+                                                    plan.examples() * outputs_ * 4, static_cast<int>(next))
+                                : machine_->CopyOut(results_.pinned.data(), results_.device.data(),
+                                                    results_.pinned.bytes(), static_cast<int>(next)));
     }
     return copies ? machine_->JoinCopiesOut() : absl::OkStatus();
   }
@@ -288,7 +312,8 @@ class CudnnProgram : public Program {
     return sums;
   }
 
-  static LoweringOptions LoweringOf(const ProgramOptions& options, const Precision& precision, const LossPlan& loss_plan) {
+  static LoweringOptions LoweringOf(const ProgramOptions& options, const Precision& precision,
+                                    const LossPlan& loss_plan) {
     LoweringOptions lowering;
     lowering.precision = precision;
     lowering.loss = options.loss;
@@ -303,18 +328,18 @@ class CudnnProgram : public Program {
   const LossPlan loss_plan_;
   const std::unique_ptr<Machine> machine_;  // outlives what follows
   const std::shared_ptr<Clock> clock_;
-  const int64_t outputs_;                   // numbers of an example's output
-  std::vector<Embedding> embeddings_;       // they read the batch's inputs
+  const int64_t outputs_;              // numbers of an example's output
+  std::vector<Embedding> embeddings_;  // they read the batch's inputs
   Feed feed_;
   Pair gradients_, results_;
   std::vector<std::pair<int64_t, int64_t>> not_scaled_;  // what the loss scale is not taken out of, in order
-  PieceSum pieces_;    // of steps of several pieces only
-  Block rounded_;      // a sum of gradients in its type; with one of 16 bits only
-  Block predictions_;  // pinned
-  absl::Duration slowest_, patience_;  // of steps so far; with the one that is under way
-  absl::Time launched_;                // all of the step that is under way
-  bool timed_ = false;                 // it is not the first of its plan
-  Plans plans_;  // their recordings go before what they point to
+  PieceSum pieces_;                                      // of steps of several pieces only
+  Block rounded_;                                        // a sum of gradients in its type; with one of 16 bits only
+  Block predictions_;                                    // pinned
+  absl::Duration slowest_, patience_;                    // of steps so far; with the one that is under way
+  absl::Time launched_;                                  // all of the step that is under way
+  bool timed_ = false;                                   // it is not the first of its plan
+  Plans plans_;                                          // their recordings go before what they point to
 };
 
 }  // namespace
@@ -322,14 +347,9 @@ class CudnnProgram : public Program {
 absl::StatusOr<Precision> PrecisionOf(const ProgramOptions& options) {
   Precision precision;
   switch (options.compute) {
-    case v1::FLOAT32:
-      break;
-    case v1::BFLOAT16:
-      precision.type = DType::kBFloat16;
-      break;
-    case v1::FLOAT16:
-      precision.type = DType::kFloat16;
-      break;
+    case v1::FLOAT32: break;
+    case v1::BFLOAT16: precision.type = DType::kBFloat16; break;
+    case v1::FLOAT16: precision.type = DType::kFloat16; break;
     default:
       return absl::UnimplementedError(absl::StrCat("compute_dtype: ", static_cast<int>(options.compute),
                                                    " is not computed on a GPU; use FLOAT16, BFLOAT16 or FLOAT32"));
@@ -340,13 +360,15 @@ absl::StatusOr<Precision> PrecisionOf(const ProgramOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<Program>> MakeProgram(std::shared_ptr<const Graph> graph, const ProgramOptions& options,
-                                                     const Precision& precision, std::unique_ptr<Machine> machine, std::shared_ptr<Clock> clock) {
+                                                     const Precision& precision, std::unique_ptr<Machine> machine,
+                                                     std::shared_ptr<Clock> clock) {
   CAIRN_CHECK(graph != nullptr && machine != nullptr && clock != nullptr, "a program needs them");
   if (options.batch_max < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch_max: ", options.batch_max, " is not positive"));
   }
   Machine& on = *machine;
-  auto program = std::make_unique<CudnnProgram>(std::move(graph), options, precision, std::move(machine), std::move(clock));
+  auto program =
+      std::make_unique<CudnnProgram>(std::move(graph), options, precision, std::move(machine), std::move(clock));
   if (const absl::Status prepared = program->Prepare(); !prepared.ok()) return on.health().Note(prepared);
   return program;
 }

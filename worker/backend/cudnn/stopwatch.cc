@@ -24,7 +24,8 @@ Stopwatch::~Stopwatch() {
 }
 
 absl::StatusOr<cudaStream_t> Stopwatch::stream() {
-  if (stream_ == nullptr) CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
+  if (stream_ == nullptr)
+    CAIRN_RETURN_IF_ERROR(FromCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"));
   return stream_;
 }
 

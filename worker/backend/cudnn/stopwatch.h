@@ -1,7 +1,7 @@
 // Stopwatch: how long launches take on the current device, with memory of its own to work on.
 //
-// Of one choice among candidates (tuning.h) and one thread; what it holds goes with it. On a stream of its own: what others do on the
-// device at the same time is measured too.
+// Of one choice among candidates (tuning.h) and one thread; what it holds goes with it. On a stream of its own: what
+// others do on the device at the same time is measured too.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +21,8 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  // Filled with small numbers, not with 0: those are faster than real data. null of 0 bytes. Errors: RESOURCE_EXHAUSTED.
+  // Filled with small numbers, not with 0: those are faster than real data. null of 0 bytes. Errors:
+  // RESOURCE_EXHAUSTED.
   absl::StatusOr<void*> Memory(int64_t bytes);
   // The shortest of a few runs, after one that loads what is needed. Waits for the device.
   absl::StatusOr<double> Microseconds(const std::function<absl::Status(cudaStream_t)>& enqueue);

@@ -9,17 +9,21 @@
 namespace cairn::cudnn {
 namespace {
 
-// All inputs are 1, so that a result is the number of products that were added up: exact in every precision, but where an engine transforms
-// its inputs first.
+// All inputs are 1, so that a result is the number of products that were added up: exact in every precision, but where
+// an engine transforms its inputs first.
 constexpr float kTolerance = 0.02f;
 constexpr int64_t kSide = 16;
 constexpr Product kProduct{.m = kSide, .n = kSide, .k = kSide};
 constexpr float kProductResult = kSide;
 constexpr int64_t kImageSide = 6, kChannels = 8;
 const Convolution kConvolution{Convolution::kForward,
-                               {.examples = 1, .in = {kImageSide, kImageSide, kChannels}, .out = {kImageSide, kImageSide, kChannels},
-                                .kernel = {3, 3}, .pad = {1, 1}}};
-constexpr int64_t kProducts = kSide * kSide, kPixels = kImageSide * kImageSide * kChannels, kWeights = kChannels * 9 * kChannels;
+                               {.examples = 1,
+                                .in = {kImageSide, kImageSide, kChannels},
+                                .out = {kImageSide, kImageSide, kChannels},
+                                .kernel = {3, 3},
+                                .pad = {1, 1}}};
+constexpr int64_t kProducts = kSide * kSide, kPixels = kImageSide * kImageSide * kChannels,
+                  kWeights = kChannels * 9 * kChannels;
 constexpr int64_t kOnes = std::max({kProducts, kPixels, kWeights});
 
 // Of the window around a pixel, 2 or 3 rows and columns are in the picture.
@@ -37,8 +41,9 @@ absl::Status CheckResults(const float* results, const char* how) {
     const bool product = i < kProducts;
     const float right = product ? kProductResult : ConvolutionResult((i - kProducts) / kChannels);
     if (!(std::abs(results[i] - right) <= kTolerance * right)) {
-      return absl::InternalError(absl::StrCat("a trial", how, ": number ", product ? i : i - kProducts, " of a ", product ? "product" : "convolution",
-                                              " of ones is ", results[i], ", not ", right));
+      return absl::InternalError(absl::StrCat("a trial", how, ": number ", product ? i : i - kProducts, " of a ",
+                                              product ? "product" : "convolution", " of ones is ", results[i], ", not ",
+                                              right));
     }
   }
   return absl::OkStatus();
@@ -57,11 +62,14 @@ absl::Status TryMachine(Machine& machine, const Precision& precision, absl::Dura
   CAIRN_ASSIGN_OR_RETURN(const Block pinned, machine.AllocatePinned(results.bytes()));
   const auto enqueue = [&]() -> absl::Status {
     CAIRN_RETURN_IF_ERROR(machine.Zero(ones.data(), ones.bytes()));
-    CAIRN_RETURN_IF_ERROR(Launched(kernels::Affine(machine.stream(), kOnes, 1, 1, ones.data(), type, ones.data(), type, false)));
-    CAIRN_RETURN_IF_ERROR(machine.Multiply(kProduct, ones.data(), ones.data(), nullptr, results.data(), workspace.data()));
-    CAIRN_RETURN_IF_ERROR(machine.Convolve(kConvolution, ones.data(), ones.data(), nullptr, pixels.data(), workspace.data()));
-    CAIRN_RETURN_IF_ERROR(Launched(kernels::Affine(machine.stream(), kPixels, 1, 0, pixels.data(), type, results.as<float>() + kProducts,
-                                                   DType::kFloat32, false)));
+    CAIRN_RETURN_IF_ERROR(
+        Launched(kernels::Affine(machine.stream(), kOnes, 1, 1, ones.data(), type, ones.data(), type, false)));
+    CAIRN_RETURN_IF_ERROR(
+        machine.Multiply(kProduct, ones.data(), ones.data(), nullptr, results.data(), workspace.data()));
+    CAIRN_RETURN_IF_ERROR(
+        machine.Convolve(kConvolution, ones.data(), ones.data(), nullptr, pixels.data(), workspace.data()));
+    CAIRN_RETURN_IF_ERROR(Launched(kernels::Affine(machine.stream(), kPixels, 1, 0, pixels.data(), type,
+                                                   results.as<float>() + kProducts, DType::kFloat32, false)));
     CAIRN_RETURN_IF_ERROR(machine.CopyOut(pinned.data(), results.data(), results.bytes(), 0));
     return machine.JoinCopiesOut();
   };

@@ -6,9 +6,9 @@
 
 namespace cairn::cudnn {
 
-// Memory, copies, a kernel of ours, a product and a convolution whose results are known, as launches and as a recording. What a broken
-// installation fails at in the first step of a job, it fails at here. `precision`: the machine's. Errors: the machine's; INTERNAL says what was
-// computed wrong; DEADLINE_EXCEEDED after `patience`.
+// Memory, copies, a kernel of ours, a product and a convolution whose results are known, as launches and as a
+// recording. What a broken installation fails at in the first step of a job, it fails at here. `precision`: the
+// machine's. Errors: the machine's; INTERNAL says what was computed wrong; DEADLINE_EXCEEDED after `patience`.
 absl::Status TryMachine(Machine& machine, const Precision& precision, absl::Duration patience);
 
 }  // namespace cairn::cudnn

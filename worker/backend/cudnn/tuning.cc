@@ -53,7 +53,8 @@ absl::StatusOr<std::string> TuningFile::Read(const std::string& path) {
   if (error) return absl::UnavailableError(error.message());
   if (status.type() != std::filesystem::file_type::regular) return absl::InvalidArgumentError("is no regular file");
   if (const uintmax_t bytes = std::filesystem::file_size(path, error); error || bytes > kFileBytesMax) {
-    return absl::InvalidArgumentError(error ? error.message() : absl::StrCat("has ", bytes, " bytes, more than any such file"));
+    return absl::InvalidArgumentError(error ? error.message()
+                                            : absl::StrCat("has ", bytes, " bytes, more than any such file"));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -66,7 +67,8 @@ absl::StatusOr<TuningFile::Entries> TuningFile::Parse(const std::string& text) {
   if (!absl::StartsWith(text, begin)) return absl::InvalidArgumentError("is no tuning file of this version of Cairn");
   const size_t body = text.find('\n', begin.size());
   if (body == std::string::npos ||
-      text.substr(begin.size(), body - begin.size()) != absl::StrFormat("%016x", Checksum(text.data() + body + 1, text.size() - body - 1))) {
+      text.substr(begin.size(), body - begin.size()) !=
+          absl::StrFormat("%016x", Checksum(text.data() + body + 1, text.size() - body - 1))) {
     return absl::InvalidArgumentError("is torn: its checksum is not that of its lines");
   }
   Entries entries;
@@ -74,10 +76,12 @@ absl::StatusOr<TuningFile::Entries> TuningFile::Parse(const std::string& text) {
   for (const std::string& line : lines) {
     const std::vector<std::string> fields = absl::StrSplit(line, '\t');
     double microseconds = 0;
-    if (fields.size() != 3 || !OneField(fields[0]) || !OneField(fields[1]) || !absl::SimpleAtod(fields[2], &microseconds)) {
+    if (fields.size() != 3 || !OneField(fields[0]) || !OneField(fields[1]) ||
+        !absl::SimpleAtod(fields[2], &microseconds)) {
       return absl::InvalidArgumentError("has a line that is not a key, a choice and a time");
     }
-    if (entries.size() >= kEntriesMax) return absl::InvalidArgumentError(absl::StrCat("has more than ", kEntriesMax, " lines"));
+    if (entries.size() >= kEntriesMax)
+      return absl::InvalidArgumentError(absl::StrCat("has more than ", kEntriesMax, " lines"));
     entries[fields[0]] = {fields[1], microseconds};
   }
   return entries;
@@ -85,7 +89,8 @@ absl::StatusOr<TuningFile::Entries> TuningFile::Parse(const std::string& text) {
 
 std::string TuningFile::Text(const Entries& entries) {
   std::string body;
-  for (const auto& [key, entry] : entries) absl::StrAppendFormat(&body, "%s\t%s\t%.1f\n", key, entry.choice, entry.microseconds);
+  for (const auto& [key, entry] : entries)
+    absl::StrAppendFormat(&body, "%s\t%s\t%.1f\n", key, entry.choice, entry.microseconds);
   return absl::StrFormat("%s\n%016x\n%s", kFormat, Checksum(body.data(), body.size()), body);
 }
 

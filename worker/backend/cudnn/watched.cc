@@ -8,14 +8,16 @@ namespace {
 
 class WatchedProgram : public Program {
  public:
-  WatchedProgram(std::unique_ptr<Program> program, std::shared_ptr<DeviceHealth> health) : health_(std::move(health)), program_(std::move(program)) {}
+  WatchedProgram(std::unique_ptr<Program> program, std::shared_ptr<DeviceHealth> health)
+      : health_(std::move(health)), program_(std::move(program)) {}
 
-  absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values, absl::Span<float> gradients,
-                                      const GradientReady& ready) override {
+  absl::StatusOr<BatchSums> TrainStep(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
+                                      absl::Span<float> gradients, const GradientReady& ready) override {
     return Call([&] { return program_->TrainStep(batch, info, values, gradients, ready); });
   }
   absl::StatusOr<BatchSums> TrainJoined(const Batch& batch, const StepInfo& info, absl::Span<const float> values,
-                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf, const GradientReady& ready) override {
+                                        const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
+                                        const GradientReady& ready) override {
     return Call([&] { return program_->TrainJoined(batch, info, values, join, leaf, ready); });
   }
   absl::StatusOr<BatchSums> Evaluate(const Batch& batch, absl::Span<const float> values) override {

@@ -16,28 +16,17 @@ struct Eltwise {
 
 Eltwise EltwiseOf(const Activation& f) {
   switch (f.kind) {
-    case v1::RELU:
-      return {algorithm::eltwise_relu};
-    case v1::LEAKY_RELU:
-      return {algorithm::eltwise_relu, f.alpha};
-    case v1::SIGMOID:
-      return {algorithm::eltwise_logistic};
-    case v1::TANH:
-      return {algorithm::eltwise_tanh};
-    case v1::ELU:
-      return {algorithm::eltwise_elu, f.alpha};
-    case v1::GELU:
-      return {algorithm::eltwise_gelu_erf};
-    case v1::GELU_TANH:
-      return {algorithm::eltwise_gelu_tanh};
-    case v1::SILU:
-      return {algorithm::eltwise_swish, 1};
-    case v1::SOFTPLUS:
-      return {algorithm::eltwise_soft_relu};
-    case v1::RELU6:
-      return {algorithm::eltwise_clip, 0, 6};
-    default:
-      break;
+    case v1::RELU: return {algorithm::eltwise_relu};
+    case v1::LEAKY_RELU: return {algorithm::eltwise_relu, f.alpha};
+    case v1::SIGMOID: return {algorithm::eltwise_logistic};
+    case v1::TANH: return {algorithm::eltwise_tanh};
+    case v1::ELU: return {algorithm::eltwise_elu, f.alpha};
+    case v1::GELU: return {algorithm::eltwise_gelu_erf};
+    case v1::GELU_TANH: return {algorithm::eltwise_gelu_tanh};
+    case v1::SILU: return {algorithm::eltwise_swish, 1};
+    case v1::SOFTPLUS: return {algorithm::eltwise_soft_relu};
+    case v1::RELU6: return {algorithm::eltwise_clip, 0, 6};
+    default: break;
   }
   CAIRN_CHECK(false, "no element-wise activation");
 }

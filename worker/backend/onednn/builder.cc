@@ -13,10 +13,8 @@ Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag) { return Desc(dims, dnnl:
 
 dnnl::memory::dims MakeDims(int64_t examples, const Shape& shape) {
   switch (shape.size()) {
-    case 1:
-      return {examples, shape[0]};
-    case 2:
-      return {examples, shape[1], 1, shape[0]};
+    case 1: return {examples, shape[0]};
+    case 2: return {examples, shape[1], 1, shape[0]};
     default:
       CAIRN_CHECK(shape.size() == 3, "Graph::Build knows no other shapes");
       return {examples, shape[2], shape[0], shape[1]};
@@ -120,14 +118,10 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
   const Node& producer = graph_.nodes()[node.inputs[0]];
   const bool alone = consumers_[producer.id].size() == 1 && producer.id != graph_.output().id;
   switch (node.kind) {
-    case LayerKind::kFlatten:
-      return true;
-    case LayerKind::kDropout:
-      return !Trains(node) || node.layer.dropout().rate() == 0;
-    case LayerKind::kSpatialDropout2D:
-      return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
-    case LayerKind::kRescaling:
-      return alone && producer.kind == LayerKind::kInput;
+    case LayerKind::kFlatten: return true;
+    case LayerKind::kDropout: return !Trains(node) || node.layer.dropout().rate() == 0;
+    case LayerKind::kSpatialDropout2D: return !Trains(node) || node.layer.spatial_dropout2d().rate() == 0;
+    case LayerKind::kRescaling: return alone && producer.kind == LayerKind::kInput;
     case LayerKind::kZeroPadding2D:
       return std::all_of(consumers_[node.id].begin(), consumers_[node.id].end(),
                          [&](int id) { return TakesPads(graph_.nodes()[id].kind); }) &&
@@ -139,8 +133,7 @@ bool PlanBuilder::JoinsProducer(const Node& node) {
       if (producer.kind == LayerKind::kBatchNormalization) return activation.kind == v1::RELU;
       return AppliesActivation(producer.kind) && ActivationOf(producer).linear() && Fusible(activation);
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 
@@ -206,45 +199,28 @@ std::unique_ptr<Op> PlanBuilder::MakeOp(const Node& node, const Activation& acti
     case LayerKind::kActivation:
       if (!activation.elementwise()) return MakeSoftmax(*this, in[0], out);
       return MakeActivation(*this, activation, in[0], out);
-    case LayerKind::kRescaling:
-      return MakeRescaling(*this, node, in[0], out);
-    case LayerKind::kBatchNormalization:
-      return MakeBatchNormalization(*this, node, relu, in[0], out);
-    case LayerKind::kLayerNormalization:
-      return MakeLayerNormalization(*this, node, in[0], out);
-    case LayerKind::kGroupNormalization:
-      return MakeGroupNormalization(*this, node, in[0], out);
+    case LayerKind::kRescaling: return MakeRescaling(*this, node, in[0], out);
+    case LayerKind::kBatchNormalization: return MakeBatchNormalization(*this, node, relu, in[0], out);
+    case LayerKind::kLayerNormalization: return MakeLayerNormalization(*this, node, in[0], out);
+    case LayerKind::kGroupNormalization: return MakeGroupNormalization(*this, node, in[0], out);
     case LayerKind::kMaxPooling2D:
     case LayerKind::kAveragePooling2D:
     case LayerKind::kMaxPooling1D:
-    case LayerKind::kAveragePooling1D:
-      return MakePooling(*this, node, in[0], out);
+    case LayerKind::kAveragePooling1D: return MakePooling(*this, node, in[0], out);
     case LayerKind::kGlobalAveragePooling2D:
-    case LayerKind::kGlobalAveragePooling1D:
-      return MakeGlobalAveragePooling(*this, node, in[0], out);
-    case LayerKind::kUpSampling2D:
-      return MakeUpSampling(*this, node, in[0], out);
+    case LayerKind::kGlobalAveragePooling1D: return MakeGlobalAveragePooling(*this, node, in[0], out);
+    case LayerKind::kUpSampling2D: return MakeUpSampling(*this, node, in[0], out);
     case LayerKind::kAdd:
-    case LayerKind::kAverage:
-      return MakeSum(*this, node, in, out);
-    case LayerKind::kMaximum:
-      return MakeMaximum(*this, in, out);
-    case LayerKind::kMultiply:
-      return MakeMultiply(*this, node, in, out);
-    case LayerKind::kConcatenate:
-      return MakeConcatenate(*this, node, in, out);
-    case LayerKind::kDropout:
-      return MakeDropout(*this, node, in[0], out);
-    case LayerKind::kSpatialDropout2D:
-      return MakeSpatialDropout(*this, node, in[0], out);
-    case LayerKind::kZeroPadding2D:
-      return MakeZeroPadding(*this, node, in[0], out);
-    case LayerKind::kReshape:
-      return MakePlain(*this, node.output, in[0], out);
-    case LayerKind::kPermute:
-      return MakePermute(*this, node, in[0], out);
-    case LayerKind::kEmbedding:
-      return MakeEmbedding(*this, node, in[0], out);
+    case LayerKind::kAverage: return MakeSum(*this, node, in, out);
+    case LayerKind::kMaximum: return MakeMaximum(*this, in, out);
+    case LayerKind::kMultiply: return MakeMultiply(*this, node, in, out);
+    case LayerKind::kConcatenate: return MakeConcatenate(*this, node, in, out);
+    case LayerKind::kDropout: return MakeDropout(*this, node, in[0], out);
+    case LayerKind::kSpatialDropout2D: return MakeSpatialDropout(*this, node, in[0], out);
+    case LayerKind::kZeroPadding2D: return MakeZeroPadding(*this, node, in[0], out);
+    case LayerKind::kReshape: return MakePlain(*this, node.output, in[0], out);
+    case LayerKind::kPermute: return MakePermute(*this, node, in[0], out);
+    case LayerKind::kEmbedding: return MakeEmbedding(*this, node, in[0], out);
     case LayerKind::kInput:
     case LayerKind::kFlatten:  // always joined
     case LayerKind::kConv2D:
@@ -253,8 +229,7 @@ std::unique_ptr<Op> PlanBuilder::MakeOp(const Node& node, const Activation& acti
     case LayerKind::kSeparableConv2D:
     case LayerKind::kConv2DTranspose:
     case LayerKind::kDense:
-    case LayerKind::kMultiHeadAttention:
-      break;  // compiled elsewhere
+    case LayerKind::kMultiHeadAttention: break;  // compiled elsewhere
   }
   CAIRN_CHECK(false, "a layer kind without an operation");
 }

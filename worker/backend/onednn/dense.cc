@@ -134,7 +134,7 @@ class DenseOp : public Op {
   Value* const in_;
   Value* const out_;
   const int64_t rows_, units_;
-  int64_t in_numbers_;           // of a row of the input, padding included
+  int64_t in_numbers_;  // of a row of the input, padding included
   const bool trains_;
   std::vector<int64_t> row_of_;  // empty: they are in the kernel's order
   Source source_;

@@ -107,7 +107,8 @@ void RescaleAll(const Number* x, float scale, float offset, bool transpose, int6
     const Number* from = x + e * pixels * channels;
     float* to = y + e * pixels * channels;
     for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t p = 0; p < pixels; ++p) to[c * pixels + p] = static_cast<float>(from[p * channels + c]) * scale + offset;
+      for (int64_t p = 0; p < pixels; ++p)
+        to[c * pixels + p] = static_cast<float>(from[p * channels + c]) * scale + offset;
     }
   }
 }
@@ -136,20 +137,13 @@ CAIRN_VECTOR void PhiloxLanes(uint32_t k0, uint32_t k1, Lanes& c0, Lanes& c1, La
 void ActivationBackward(const Activation& f, const float* y, float* g, int64_t count) {
   ForRuns(count, [&](int64_t begin, int64_t size) {
     switch (f.kind) {
-      case v1::RELU:
-        return ReluBackward(y + begin, g + begin, size);
-      case v1::LEAKY_RELU:
-        return LeakyReluBackward(f.alpha, y + begin, g + begin, size);
-      case v1::SIGMOID:
-        return SigmoidBackward(y + begin, g + begin, size);
-      case v1::TANH:
-        return TanhBackward(y + begin, g + begin, size);
-      case v1::ELU:
-        return EluBackward(f.alpha, y + begin, g + begin, size);
-      case v1::RELU6:
-        return Relu6Backward(y + begin, g + begin, size);
-      default:
-        return;
+      case v1::RELU: return ReluBackward(y + begin, g + begin, size);
+      case v1::LEAKY_RELU: return LeakyReluBackward(f.alpha, y + begin, g + begin, size);
+      case v1::SIGMOID: return SigmoidBackward(y + begin, g + begin, size);
+      case v1::TANH: return TanhBackward(y + begin, g + begin, size);
+      case v1::ELU: return EluBackward(f.alpha, y + begin, g + begin, size);
+      case v1::RELU6: return Relu6Backward(y + begin, g + begin, size);
+      default: return;
     }
   });
 }

@@ -6,8 +6,8 @@ namespace {
 using dnnl::memory;
 using dnnl::normalization_flags;
 
-// A frozen layer (node.trainable false) uses the moving statistics in training too, and its variables have no gradients; one that is
-// computed as in inference (InfersAlways) uses them, and gamma and beta have theirs.
+// A frozen layer (node.trainable false) uses the moving statistics in training too, and its variables have no
+// gradients; one that is computed as in inference (InfersAlways) uses them, and gamma and beta have theirs.
 class BatchNormalizationOp : public Op {
  public:
   BatchNormalizationOp(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out)
@@ -125,7 +125,8 @@ void AddScaleAndShift(PlanBuilder& b, const Variable* gamma, const Variable* bet
   const auto add = [&](const Variable* variable, int value, int gradient) {
     if (variable == nullptr) return;
     arguments->emplace_back(value, b.ValueOf(*variable, channels));
-    arguments->emplace_back(gradient, b.Trains(*variable) ? b.GradientOf(*variable, channels) : b.New(channels)->memory);
+    arguments->emplace_back(gradient,
+                            b.Trains(*variable) ? b.GradientOf(*variable, channels) : b.New(channels)->memory);
   };
   add(gamma, DNNL_ARG_SCALE, DNNL_ARG_DIFF_SCALE);
   add(beta, DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SHIFT);

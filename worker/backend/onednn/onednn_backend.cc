@@ -23,24 +23,15 @@ std::string CpuModel() {
 
 const char* IsaName(dnnl::cpu_isa isa) {
   switch (isa) {
-    case dnnl::cpu_isa::sse41:
-      return "SSE4.1";
-    case dnnl::cpu_isa::avx:
-      return "AVX";
-    case dnnl::cpu_isa::avx2:
-      return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "AVX2 VNNI";
-    case dnnl::cpu_isa::avx512_core:
-      return "AVX-512";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "AVX-512 VNNI";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "AVX-512 BF16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "AMX";
-    default:
-      return "other";
+    case dnnl::cpu_isa::sse41: return "SSE4.1";
+    case dnnl::cpu_isa::avx: return "AVX";
+    case dnnl::cpu_isa::avx2: return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni: return "AVX2 VNNI";
+    case dnnl::cpu_isa::avx512_core: return "AVX-512";
+    case dnnl::cpu_isa::avx512_core_vnni: return "AVX-512 VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16: return "AVX-512 BF16";
+    case dnnl::cpu_isa::avx512_core_amx: return "AMX";
+    default: return "other";
   }
 }
 
@@ -50,10 +41,10 @@ absl::Status CheckCompute(v1::DataType compute) {
   const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
   const bool native = isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
   if (compute == v1::BFLOAT16 && native) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("compute_dtype: ", v1::DataType_Name(compute), " is not computed by this worker (", CpuModel(), ", ",
-                   IsaName(isa), "); ", compute == v1::FLOAT16 ? "FLOAT16 needs a GPU" : "BFLOAT16 needs AVX-512 BF16 or AMX",
-                   "; use FLOAT32"));
+  return absl::UnimplementedError(absl::StrCat(
+      "compute_dtype: ", v1::DataType_Name(compute), " is not computed by this worker (", CpuModel(), ", ",
+      IsaName(isa), "); ", compute == v1::FLOAT16 ? "FLOAT16 needs a GPU" : "BFLOAT16 needs AVX-512 BF16 or AMX",
+      "; use FLOAT32"));
 }
 
 class OnednnBackend : public Backend {

@@ -53,8 +53,8 @@ std::unique_ptr<Op> MakeGlobalAveragePooling(PlanBuilder& b, const Node& node, V
 // normalization.cc: with the relu after it, if there is one.
 std::unique_ptr<Op> MakeBatchNormalization(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out);
 
-// Of the way back of a normalization: the values of gamma and beta, where it has them, and where their gradients go. Those of frozen ones go
-// nowhere: oneDNN has no way back to the input alone that knows of scale or shift.
+// Of the way back of a normalization: the values of gamma and beta, where it has them, and where their gradients go.
+// Those of frozen ones go nowhere: oneDNN has no way back to the input alone that knows of scale or shift.
 void AddScaleAndShift(PlanBuilder& b, const Variable* gamma, const Variable* beta, const Desc& channels,
                       std::vector<std::pair<int, dnnl::memory>>* arguments);
 

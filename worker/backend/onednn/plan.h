@@ -60,7 +60,7 @@ struct Run {
   dnnl::stream& stream;
   const StepInfo& info;
   const uint8_t* bytes = nullptr;  // of Forward: the batch's inputs, where they are bytes and the plan copies_inputs
-  absl::Status* error = nullptr;  // Forward: set by the first operation that cannot use its input
+  absl::Status* error = nullptr;   // Forward: set by the first operation that cannot use its input
 };
 
 // A primitive with its arguments in place.
@@ -101,10 +101,11 @@ class Plan {
   // Where the buffers are from now on; arena: arena_bytes() bytes, aligned to 64.
   void Bind(uint8_t* arena);
 
-  // Whether its first operation makes other numbers of the inputs, or puts them elsewhere, and so takes bytes too (Run::bytes).
+  // Whether its first operation makes other numbers of the inputs, or puts them elsewhere, and so takes bytes too
+  // (Run::bytes).
   bool copies_inputs() const { return copies_inputs_; }
-  // inputs: null with Run::bytes. source: null, or where the values come from, range by range. Errors: its own; INVALID_ARGUMENT, an id that an
-  // Embedding does not have.
+  // inputs: null with Run::bytes. source: null, or where the values come from, range by range. Errors: its own;
+  // INVALID_ARGUMENT, an id that an Embedding does not have.
   absl::Status Forward(const Run& run, const float* inputs, const float* values, WeightSource* source);
   // Of the last op, plain: [examples, outputs], channels last.
   absl::Span<const float> outputs() const { return {output_.data->data(), static_cast<size_t>(outputs_)}; }

@@ -145,9 +145,9 @@ class OnednnProgram : public Program {
     const int64_t numbers = batch.examples * NumElements(graph_->input_shape());
     const int64_t element = cairn::SizeOf(batch.element);
     if (static_cast<int64_t>(batch.inputs.size()) != numbers * element) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ", batch.examples, " examples of shape ",
-                       ToString(graph_->input_shape()), " have ", numbers * element));
+      return absl::InvalidArgumentError(absl::StrCat("batch.inputs: ", batch.inputs.size(), " bytes, but ",
+                                                     batch.examples, " examples of shape ",
+                                                     ToString(graph_->input_shape()), " have ", numbers * element));
     }
     if (values.size() != static_cast<size_t>(graph_->space_size())) {
       return absl::InvalidArgumentError(absl::StrCat("values: ", values.size(), " numbers, but the model has ",
@@ -203,7 +203,7 @@ class OnednnProgram : public Program {
   dnnl::stream stream_;
   WeightSource* source_ = nullptr;
   Buffer arena_;
-  Buffer widened_;  // inputs that came as bytes and are read where they stand
+  Buffer widened_;         // inputs that came as bytes and are read where they stand
   std::list<Kept> plans_;  // the last used first
 };
 

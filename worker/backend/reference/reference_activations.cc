@@ -18,58 +18,37 @@ double GeluInner(double x) { return std::sqrt(2 / std::numbers::pi) * (x + kGelu
 
 double Value(v1::Activation activation, double alpha, double x) {
   switch (activation) {
-    case v1::RELU:
-      return std::max(x, 0.0);
-    case v1::LEAKY_RELU:
-      return x > 0 ? x : alpha * x;
-    case v1::SIGMOID:
-      return Sigmoid(x);
-    case v1::TANH:
-      return std::tanh(x);
-    case v1::ELU:
-      return x > 0 ? x : alpha * std::expm1(x);
-    case v1::GELU:
-      return x * Cumulative(x);
-    case v1::GELU_TANH:
-      return 0.5 * x * (1 + std::tanh(GeluInner(x)));
-    case v1::SILU:
-      return x * Sigmoid(x);
-    case v1::SOFTPLUS:
-      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-    case v1::RELU6:
-      return std::clamp(x, 0.0, 6.0);
-    default:
-      return x;
+    case v1::RELU: return std::max(x, 0.0);
+    case v1::LEAKY_RELU: return x > 0 ? x : alpha * x;
+    case v1::SIGMOID: return Sigmoid(x);
+    case v1::TANH: return std::tanh(x);
+    case v1::ELU: return x > 0 ? x : alpha * std::expm1(x);
+    case v1::GELU: return x * Cumulative(x);
+    case v1::GELU_TANH: return 0.5 * x * (1 + std::tanh(GeluInner(x)));
+    case v1::SILU: return x * Sigmoid(x);
+    case v1::SOFTPLUS: return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    case v1::RELU6: return std::clamp(x, 0.0, 6.0);
+    default: return x;
   }
 }
 
 double Derivative(v1::Activation activation, double alpha, double x) {
   switch (activation) {
-    case v1::RELU:
-      return x > 0 ? 1 : 0;
-    case v1::LEAKY_RELU:
-      return x > 0 ? 1 : alpha;
-    case v1::SIGMOID:
-      return Sigmoid(x) * (1 - Sigmoid(x));
-    case v1::TANH:
-      return 1 - std::tanh(x) * std::tanh(x);
-    case v1::ELU:
-      return x > 0 ? 1 : alpha * std::exp(x);
-    case v1::GELU:
-      return Cumulative(x) + x * Density(x);
+    case v1::RELU: return x > 0 ? 1 : 0;
+    case v1::LEAKY_RELU: return x > 0 ? 1 : alpha;
+    case v1::SIGMOID: return Sigmoid(x) * (1 - Sigmoid(x));
+    case v1::TANH: return 1 - std::tanh(x) * std::tanh(x);
+    case v1::ELU: return x > 0 ? 1 : alpha * std::exp(x);
+    case v1::GELU: return Cumulative(x) + x * Density(x);
     case v1::GELU_TANH: {
       const double t = std::tanh(GeluInner(x));
       const double inner = std::sqrt(2 / std::numbers::pi) * (1 + 3 * kGeluCubic * x * x);
       return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
     }
-    case v1::SILU:
-      return Sigmoid(x) * (1 + x * (1 - Sigmoid(x)));
-    case v1::SOFTPLUS:
-      return Sigmoid(x);
-    case v1::RELU6:
-      return x > 0 && x < 6 ? 1 : 0;
-    default:
-      return 1;
+    case v1::SILU: return Sigmoid(x) * (1 + x * (1 - Sigmoid(x)));
+    case v1::SOFTPLUS: return Sigmoid(x);
+    case v1::RELU6: return x > 0 && x < 6 ? 1 : 0;
+    default: return 1;
   }
 }
 

@@ -52,24 +52,16 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
       break;
     }
     case LayerKind::kMaxPooling2D:
-    case LayerKind::kMaxPooling1D:
-      reference::MaxPooling2DBackward(g, x, dy, dx);
-      break;
+    case LayerKind::kMaxPooling1D: reference::MaxPooling2DBackward(g, x, dy, dx); break;
     case LayerKind::kAveragePooling2D:
-    case LayerKind::kAveragePooling1D:
-      reference::AveragePooling2DBackward(g, dy, dx);
-      break;
+    case LayerKind::kAveragePooling1D: reference::AveragePooling2DBackward(g, dy, dx); break;
     case LayerKind::kGlobalAveragePooling2D:
-    case LayerKind::kGlobalAveragePooling1D:
-      reference::GlobalAveragePooling2DBackward(g, dy, dx);
-      break;
+    case LayerKind::kGlobalAveragePooling1D: reference::GlobalAveragePooling2DBackward(g, dy, dx); break;
     case LayerKind::kAdd:
     case LayerKind::kAverage:
     case LayerKind::kMaximum:
     case LayerKind::kMultiply:
-    case LayerKind::kConcatenate:
-      BackwardJoin(node, dy);
-      break;
+    case LayerKind::kConcatenate: BackwardJoin(node, dy); break;
     case LayerKind::kDense:
       reference::DenseBackward(g.input.back(), g.output.back(), x, variable("kernel"), dy, dx, gradient("kernel"),
                                gradient("bias"));
@@ -77,9 +69,7 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
     case LayerKind::kDropout:
       for (size_t i = 0; i < dy.size(); ++i) dx[i] += dy[i] * nodes_[node.id].mask[i];
       break;
-    case LayerKind::kZeroPadding2D:
-      reference::ZeroPadding2DBackward(g, dy, dx);
-      break;
+    case LayerKind::kZeroPadding2D: reference::ZeroPadding2DBackward(g, dy, dx); break;
     case LayerKind::kLayerNormalization:
       reference::GroupNormalizationBackward(static_cast<int64_t>(x.size()) / g.input.back(), g.input.back(), 1,
                                             node.layer.layer_normalization().epsilon(), x, variable("gamma"), dy, dx,
@@ -97,9 +87,7 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
       for (size_t i = 0; i < dy.size(); ++i) table[static_cast<int64_t>(x[i / width]) * width + i % width] += dy[i];
       break;  // the ids have no gradient
     }
-    case LayerKind::kSeparableConv2D:
-      BackwardSeparable(node, dy, values, gradients);
-      break;
+    case LayerKind::kSeparableConv2D: BackwardSeparable(node, dy, values, gradients); break;
     case LayerKind::kConv2DTranspose:
       reference::Conv2DTransposeBackward(g, x, variable("kernel"), dy, dx, gradient("kernel"), gradient("bias"));
       break;
@@ -120,9 +108,7 @@ void ReferenceNet::BackwardNode(const Node& node, absl::Span<const double> dy, a
       for (size_t i = 0; i < dy.size(); ++i) dx[from[i]] += dy[i];
       break;
     }
-    case LayerKind::kMultiHeadAttention:
-      BackwardAttention(node, dy, values, gradients);
-      break;
+    case LayerKind::kMultiHeadAttention: BackwardAttention(node, dy, values, gradients); break;
   }
 }
 

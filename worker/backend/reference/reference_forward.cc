@@ -21,8 +21,7 @@ Geometry ReferenceNet::GeometryOf(const Node& node) const {
       g.input.insert(g.input.begin(), 1);  // a sequence is an image of height 1
       g.output.insert(g.output.begin(), 1);
       return g;
-    default:
-      return g;
+    default: return g;
   }
 }
 
@@ -54,21 +53,15 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
     case LayerKind::kInput:
     case LayerKind::kFlatten:
     case LayerKind::kReshape:
-    case LayerKind::kActivation:
-      std::copy(x.begin(), x.end(), y.begin());
-      break;
+    case LayerKind::kActivation: std::copy(x.begin(), x.end(), y.begin()); break;
     case LayerKind::kRescaling: {
       const v1::Rescaling& r = node.layer.rescaling();
       std::transform(x.begin(), x.end(), y.begin(), [&](double v) { return v * r.scale() + r.offset(); });
       break;
     }
     case LayerKind::kConv2D:
-    case LayerKind::kConv1D:
-      reference::Conv2D(g, x, variable("kernel"), variable("bias"), y);
-      break;
-    case LayerKind::kDepthwiseConv2D:
-      reference::DepthwiseConv2D(g, x, variable("kernel"), variable("bias"), y);
-      break;
+    case LayerKind::kConv1D: reference::Conv2D(g, x, variable("kernel"), variable("bias"), y); break;
+    case LayerKind::kDepthwiseConv2D: reference::DepthwiseConv2D(g, x, variable("kernel"), variable("bias"), y); break;
     case LayerKind::kBatchNormalization: {
       const bool own = training != nullptr && node.trainable;  // a frozen layer keeps to the moving statistics
       if (own) here.statistics = reference::Statistics(g.input.back(), x);
@@ -79,24 +72,16 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
       break;
     }
     case LayerKind::kMaxPooling2D:
-    case LayerKind::kMaxPooling1D:
-      reference::MaxPooling2D(g, x, y);
-      break;
+    case LayerKind::kMaxPooling1D: reference::MaxPooling2D(g, x, y); break;
     case LayerKind::kAveragePooling2D:
-    case LayerKind::kAveragePooling1D:
-      reference::AveragePooling2D(g, x, y);
-      break;
+    case LayerKind::kAveragePooling1D: reference::AveragePooling2D(g, x, y); break;
     case LayerKind::kGlobalAveragePooling2D:
-    case LayerKind::kGlobalAveragePooling1D:
-      reference::GlobalAveragePooling2D(g, x, y);
-      break;
+    case LayerKind::kGlobalAveragePooling1D: reference::GlobalAveragePooling2D(g, x, y); break;
     case LayerKind::kAdd:
     case LayerKind::kAverage:
     case LayerKind::kMaximum:
     case LayerKind::kMultiply:
-    case LayerKind::kConcatenate:
-      ForwardJoin(node, y);
-      break;
+    case LayerKind::kConcatenate: ForwardJoin(node, y); break;
     case LayerKind::kDense:
       reference::Dense(g.input.back(), g.output.back(), x, variable("kernel"), variable("bias"), y);
       break;
@@ -108,9 +93,7 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
       for (size_t i = 0; i < y.size(); ++i) y[i] = x[i] * here.mask[i];
       break;
     }
-    case LayerKind::kZeroPadding2D:
-      reference::ZeroPadding2D(g, x, y);
-      break;
+    case LayerKind::kZeroPadding2D: reference::ZeroPadding2D(g, x, y); break;
     case LayerKind::kLayerNormalization:
       reference::GroupNormalization(static_cast<int64_t>(x.size()) / g.input.back(), g.input.back(), 1,
                                     node.layer.layer_normalization().epsilon(), x, variable("gamma"), variable("beta"),
@@ -122,14 +105,9 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
                                     variable("beta"), y);
       break;
     }
-    case LayerKind::kEmbedding:
-      return ForwardEmbedding(node, variable("embeddings"), y);
-    case LayerKind::kSeparableConv2D:
-      ForwardSeparable(node, values, y);
-      break;
-    case LayerKind::kConv2DTranspose:
-      reference::Conv2DTranspose(g, x, variable("kernel"), variable("bias"), y);
-      break;
+    case LayerKind::kEmbedding: return ForwardEmbedding(node, variable("embeddings"), y);
+    case LayerKind::kSeparableConv2D: ForwardSeparable(node, values, y); break;
+    case LayerKind::kConv2DTranspose: reference::Conv2DTranspose(g, x, variable("kernel"), variable("bias"), y); break;
     case LayerKind::kUpSampling2D:
       reference::UpSampling2D(g, node.layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR, x, y);
       break;
@@ -147,9 +125,7 @@ absl::Status ReferenceNet::ForwardNode(const Node& node, const StepInfo* trainin
       for (size_t i = 0; i < y.size(); ++i) y[i] = x[from[i]];
       break;
     }
-    case LayerKind::kMultiHeadAttention:
-      ForwardAttention(node, training, values, y);
-      break;
+    case LayerKind::kMultiHeadAttention: ForwardAttention(node, training, values, y); break;
   }
   return absl::OkStatus();
 }

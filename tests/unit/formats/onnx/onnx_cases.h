@@ -19,18 +19,27 @@ inline std::vector<LayerCase> MoreOnnxCases() {
   return {
       {"OnlyFlatten", "layers { input { shape: [3, 2, 2] } } layers { flatten {} }"},
       {"OnlyDropout", features + "layers { dropout { rate: 0.5 } }"},
-      {"PictureOut", "layers { input { shape: [5, 4, 2] } } layers { conv2d { filters: 3 kernel_size: 2 activation: SOFTMAX } }"},
-      {"SequenceOut", "layers { input { shape: [6, 2] } } layers { conv1d { filters: 3 kernel_size: 2 activation: GELU } }"},
+      {"PictureOut",
+       "layers { input { shape: [5, 4, 2] } } layers { conv2d { filters: 3 kernel_size: 2 activation: SOFTMAX } }"},
+      {"SequenceOut",
+       "layers { input { shape: [6, 2] } } layers { conv1d { filters: 3 kernel_size: 2 activation: GELU } }"},
       {"DropoutLast", features + "layers { dense { units: 3 } } layers { dropout { rate: 0.5 } }"},
-      {"Relu6", features + "layers { dense { units: 9 } } layers { rescaling { scale: 20 } } layers { activation { activation: RELU6 } }"},
+      {"Relu6", features + "layers { dense { units: 9 } } layers { rescaling { scale: 20 } } layers { activation { "
+                           "activation: RELU6 } }"},
       {"BatchNormalizationBeforeConvolution",
-       "layers { input { shape: [5, 5, 2] } } layers { batch_normalization {} } layers { conv2d { filters: 2 kernel_size: 3 } } layers { flatten {} }"},
+       "layers { input { shape: [5, 5, 2] } } layers { batch_normalization {} } layers { conv2d { filters: 2 "
+       "kernel_size: 3 } } layers { flatten {} }"},
       {"FoldChain",
-       "layers { input { shape: [6, 6, 2] } } layers { name: 'a' conv2d { filters: 4 kernel_size: 3 use_bias: false } } layers { batch_normalization {} } "
-       "layers { activation { activation: RELU } } layers { name: 'b' depthwise_conv2d { kernel_size: 3 depth_multiplier: 2 padding: SAME } } "
-       "layers { batch_normalization { scale: false } } layers { name: 'c' separable_conv2d { filters: 3 kernel_size: 2 } } "
-       "layers { batch_normalization { center: false } } layers { name: 'd' conv2d_transpose { filters: 5 kernel_size: 3 strides: 2 use_bias: false } } "
-       "layers { batch_normalization {} } layers { flatten {} } layers { name: 'e' dense { units: 4 } } layers { batch_normalization {} }"},
+       "layers { input { shape: [6, 6, 2] } } layers { name: 'a' conv2d { filters: 4 kernel_size: 3 use_bias: false } "
+       "} layers { batch_normalization {} } "
+       "layers { activation { activation: RELU } } layers { name: 'b' depthwise_conv2d { kernel_size: 3 "
+       "depth_multiplier: 2 padding: SAME } } "
+       "layers { batch_normalization { scale: false } } layers { name: 'c' separable_conv2d { filters: 3 kernel_size: "
+       "2 } } "
+       "layers { batch_normalization { center: false } } layers { name: 'd' conv2d_transpose { filters: 5 kernel_size: "
+       "3 strides: 2 use_bias: false } } "
+       "layers { batch_normalization {} } layers { flatten {} } layers { name: 'e' dense { units: 4 } } layers { "
+       "batch_normalization {} }"},
   };
 }
 
@@ -40,7 +49,8 @@ inline std::vector<LayerCase> OnnxCases() {
   return cases;
 }
 
-inline std::vector<float> PredictWith(const std::shared_ptr<const Graph>& graph, const std::vector<float>& values, const Batch& batch) {
+inline std::vector<float> PredictWith(const std::shared_ptr<const Graph>& graph, const std::vector<float>& values,
+                                      const Batch& batch) {
   ProgramOptions options;
   options.batch_max = batch.examples;
   options.loss.set_kind(v1::Loss::MEAN_SQUARED_ERROR);
@@ -53,7 +63,8 @@ inline std::vector<float> PredictWith(const std::shared_ptr<const Graph>& graph,
 
 // An imported model's graph and its parameter space.
 struct ImportedGraph {
-  explicit ImportedGraph(const ImportedOnnx& imported) : graph(std::make_shared<const Graph>(Graph::Build(imported.model).value())) {
+  explicit ImportedGraph(const ImportedOnnx& imported)
+      : graph(std::make_shared<const Graph>(Graph::Build(imported.model).value())) {
     values.assign(static_cast<size_t>(graph->space_size()), 0.0f);
     for (const Variable& v : graph->variables()) {
       for (const OnnxVariable& from : imported.variables) {

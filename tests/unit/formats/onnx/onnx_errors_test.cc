@@ -1,5 +1,5 @@
-// Goal: a file that Cairn cannot read is refused with the node, tensor or input that is at fault and what to do; bytes of any kind never do
-// more than that.
+// Goal: a file that Cairn cannot read is refused with the node, tensor or input that is at fault and what to do; bytes
+// of any kind never do more than that.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -29,7 +29,8 @@ void AddTensor(const std::string& name, const std::vector<int64_t>& dims, ModelP
   for (int64_t i = 0; i < count; ++i) tensor->add_float_data(0.01f * static_cast<float>(i % 7));
 }
 
-NodeProto* AddNode(const std::string& type, const std::string& name, const std::vector<std::string>& inputs, ModelProto* model) {
+NodeProto* AddNode(const std::string& type, const std::string& name, const std::vector<std::string>& inputs,
+                   ModelProto* model) {
   NodeProto* node = model->mutable_graph()->add_node();
   node->set_op_type(type);
   node->set_name(name);
@@ -110,32 +111,61 @@ std::ostream& operator<<(std::ostream& out, const BadFile& bad) { return out << 
 std::vector<BadFile> BadFiles() {
   return {
       {"NoOpset", [](ModelProto* m) { m->clear_opset_import(); }, "it names no opset; is this an ONNX model?"},
-      {"OldOpset", [](ModelProto* m) { m->mutable_opset_import(0)->set_version(7); }, "opset 7 is not read; export with opset 9 to 25"},
+      {"OldOpset", [](ModelProto* m) { m->mutable_opset_import(0)->set_version(7); },
+       "opset 7 is not read; export with opset 9 to 25"},
       {"NoGraph", [](ModelProto* m) { m->clear_graph(); }, "it has no graph with operators"},
-      {"TwoInputs",
-       [](ModelProto* m) { m->mutable_graph()->add_input()->set_name("mask"); },
+      {"TwoInputs", [](ModelProto* m) { m->mutable_graph()->add_input()->set_name("mask"); },
        "it has several inputs, \"x\" and \"mask\"; a model here has one"},
       {"NoInput", [](ModelProto* m) { m->mutable_graph()->clear_input(); }, "it has no input"},
-      {"TwoOutputs", [](ModelProto* m) { m->mutable_graph()->add_output()->set_name("flat_out"); }, "it has 2 outputs; a model here has one"},
-      {"OutputOfNobody", [](ModelProto* m) { m->mutable_graph()->mutable_output(0)->set_name("y"); }, "output \"y\" is no operator's output"},
+      {"TwoOutputs", [](ModelProto* m) { m->mutable_graph()->add_output()->set_name("flat_out"); },
+       "it has 2 outputs; a model here has one"},
+      {"OutputOfNobody", [](ModelProto* m) { m->mutable_graph()->mutable_output(0)->set_name("y"); },
+       "output \"y\" is no operator's output"},
       {"NoShape", [](ModelProto* m) { m->mutable_graph()->mutable_input(0)->clear_type(); },
        "input \"x\": its shape is not in the file; export the model with shapes"},
       {"DynamicHeight",
-       [](ModelProto* m) { m->mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(2)->set_dim_param("height"); },
+       [](ModelProto* m) {
+         m->mutable_graph()
+             ->mutable_input(0)
+             ->mutable_type()
+             ->mutable_tensor_type()
+             ->mutable_shape()
+             ->mutable_dim(2)
+             ->set_dim_param("height");
+       },
        "input \"x\": its dimension 2 (\"height\") has no fixed size; only the batch, dimension 0, may be of any size"},
       {"NegativeInput",
-       [](ModelProto* m) { m->mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(2)->set_dim_value(-8); },
+       [](ModelProto* m) {
+         m->mutable_graph()
+             ->mutable_input(0)
+             ->mutable_type()
+             ->mutable_tensor_type()
+             ->mutable_shape()
+             ->mutable_dim(2)
+             ->set_dim_value(-8);
+       },
        "input \"x\": its dimension 2 is -8"},
       {"FiveDimensions",
-       [](ModelProto* m) { m->mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(2); },
+       [](ModelProto* m) {
+         m->mutable_graph()
+             ->mutable_input(0)
+             ->mutable_type()
+             ->mutable_tensor_type()
+             ->mutable_shape()
+             ->add_dim()
+             ->set_dim_value(2);
+       },
        "input \"x\": it has 5 dimensions, batch included; 2 to 4 are read"},
       {"ExternalData", [](ModelProto* m) { Tensor(0, m)->set_data_location(TensorProto::EXTERNAL); },
        "tensor \"w1\": its numbers lie in another file; save the model with its weights inside"},
       {"ExternalPath", [](ModelProto* m) { Tensor(0, m)->add_external_data()->set_key("location"); },
        "tensor \"w1\": its numbers lie in another file; save the model with its weights inside"},
-      {"NegativeDimension", [](ModelProto* m) { Tensor(0, m)->set_dims(2, -3); }, "tensor \"w1\": its dimension -3 is negative"},
-      {"HugeDimensions", [](ModelProto* m) { Tensor(0, m)->set_dims(2, int64_t{1} << 62); }, "tensor \"w1\": it has more than 68719476736 numbers"},
-      {"TooFewNumbers", [](ModelProto* m) { Tensor(1, m)->set_dims(0, 6); }, "tensor \"b1\": shape [6] needs 6 numbers, the file has 4"},
+      {"NegativeDimension", [](ModelProto* m) { Tensor(0, m)->set_dims(2, -3); },
+       "tensor \"w1\": its dimension -3 is negative"},
+      {"HugeDimensions", [](ModelProto* m) { Tensor(0, m)->set_dims(2, int64_t{1} << 62); },
+       "tensor \"w1\": it has more than 68719476736 numbers"},
+      {"TooFewNumbers", [](ModelProto* m) { Tensor(1, m)->set_dims(0, 6); },
+       "tensor \"b1\": shape [6] needs 6 numbers, the file has 4"},
       {"TooFewBytes",
        [](ModelProto* m) {
          Tensor(1, m)->clear_float_data();
@@ -143,11 +173,14 @@ std::vector<BadFile> BadFiles() {
        },
        "tensor \"b1\": shape [4] needs 16 bytes, the file has 3"},
       {"Texts", [](ModelProto* m) { Tensor(1, m)->set_data_type(TensorProto::STRING); },
-       "tensor \"b1\": its numbers are of type STRING; floats, doubles, 16-bit floats and whole numbers of 8, 32 and 64 bits are read"},
+       "tensor \"b1\": its numbers are of type STRING; floats, doubles, 16-bit floats and whole numbers of 8, 32 and "
+       "64 bits are read"},
       {"UnknownType", [](ModelProto* m) { Tensor(1, m)->set_data_type(99); },
-       "tensor \"b1\": its numbers are of type 99; floats, doubles, 16-bit floats and whole numbers of 8, 32 and 64 bits are read"},
+       "tensor \"b1\": its numbers are of type 99; floats, doubles, 16-bit floats and whole numbers of 8, 32 and 64 "
+       "bits are read"},
       {"TwoOfAName", [](ModelProto* m) { AddTensor("b1", {4}, m); }, "tensor \"b1\": there are two of this name"},
-      {"SparseWeights", [](ModelProto* m) { m->mutable_graph()->add_sparse_initializer(); }, "sparse initializers are not read; save them dense"},
+      {"SparseWeights", [](ModelProto* m) { m->mutable_graph()->add_sparse_initializer(); },
+       "sparse initializers are not read; save them dense"},
       {"MissingInitializer", [](ModelProto* m) { Find("conv1", m)->set_input(1, "w9"); },
        "node \"conv1\" (Conv): its input \"w9\" is no initializer, no input and no operator's output"},
       {"MadeTwice", [](ModelProto* m) { Find("flat", m)->set_output(0, "relu1_out"); },
@@ -168,25 +201,32 @@ std::vector<BadFile> BadFiles() {
        "node \"relu1\" (Relu): attribute \"axis\" is not supported; export the model without it"},
       {"AttributeOfAnotherType", [](ModelProto* m) { SetText("strides", "2", Find("conv1", m)); },
        "node \"conv1\" (Conv): attribute \"strides\" is not a list of whole numbers"},
-      {"StridesOfZero", [](ModelProto* m) { SetInts("strides", {0, 1}, Find("conv1", m)); },
+      {"StridesOfZero",
+       [](ModelProto* m) {
+         SetInts("strides", {0, 1}, Find("conv1", m));
+       },
        "node \"conv1\" (Conv): attribute \"strides\": 0 is outside 1 .. 1048576"},
-      {"ThreeStrides", [](ModelProto* m) { SetInts("strides", {1, 1, 1}, Find("conv1", m)); },
+      {"ThreeStrides",
+       [](ModelProto* m) {
+         SetInts("strides", {1, 1, 1}, Find("conv1", m));
+       },
        "node \"conv1\" (Conv): attribute \"strides\" has 3 numbers; 2 are needed"},
-      {"NegativePads", [](ModelProto* m) { SetInts("pads", {0, 0, -1, 0}, Find("conv1", m)); },
+      {"NegativePads",
+       [](ModelProto* m) {
+         SetInts("pads", {0, 0, -1, 0}, Find("conv1", m));
+       },
        "node \"conv1\" (Conv): attribute \"pads\": -1 is outside 0 .. 1048576"},
-      {"KernelShape", [](ModelProto* m) { SetInts("kernel_shape", {5, 5}, Find("conv1", m)); },
+      {"KernelShape",
+       [](ModelProto* m) {
+         SetInts("kernel_shape", {5, 5}, Find("conv1", m));
+       },
        "node \"conv1\" (Conv): kernel_shape is [5,5], its weight [4,3,3,3]"},
-      {"Groups",
-       [](ModelProto* m) {
-         SetInt("group", 2, Find("conv1", m));
-       },
+      {"Groups", [](ModelProto* m) { SetInt("group", 2, Find("conv1", m)); },
        "node \"conv1\" (Conv): weight [4,3,3,3] and group 2 do not fit an input of 3 channels"},
-      {"ComputedWeight",
-       [](ModelProto* m) {
-         Find("fc", m)->set_input(1, "relu1_out");
-       },
+      {"ComputedWeight", [](ModelProto* m) { Find("fc", m)->set_input(1, "relu1_out"); },
        "node \"fc\" (Gemm): its weight (input 1) is computed; it must be a constant"},
-      {"OtherBias", [](ModelProto* m) { Find("conv1", m)->set_input(2, "b2"); }, "node \"conv1\" (Conv): its bias has 5 numbers; 4 are needed"},
+      {"OtherBias", [](ModelProto* m) { Find("conv1", m)->set_input(2, "b2"); },
+       "node \"conv1\" (Conv): its bias has 5 numbers; 4 are needed"},
       {"DenseMisfit", [](ModelProto* m) { Find("fc", m)->set_input(1, "w1"); },
        "node \"fc\" (Gemm): weight [4,3,3,3] on an input [144]"},
       // Nothing of this size may be made of a few bytes.
@@ -213,12 +253,22 @@ std::vector<BadFile> BadFiles() {
        "node \"fc\" (Gemm): attribute \"transA\" is 1; Cairn keeps the batch first"},
       {"FlattenOfTheBatch", [](ModelProto* m) { SetInt("axis", 0, Find("flat", m)); },
        "node \"flat\" (Flatten): attribute \"axis\" is 0; Cairn keeps the batch, axis 0, apart from all others"},
-      {"MovedBatch", [](ModelProto* m) { SetInts("perm", {1, 0, 2, 3}, Insert("Transpose", {}, m)); },
+      {"MovedBatch",
+       [](ModelProto* m) {
+         SetInts("perm", {1, 0, 2, 3}, Insert("Transpose", {}, m));
+       },
        "node \"new\" (Transpose): it moves the batch, axis 0"},
-      {"NoPermutation", [](ModelProto* m) { SetInts("perm", {0, 1, 1, 3}, Insert("Transpose", {}, m)); },
+      {"NoPermutation",
+       [](ModelProto* m) {
+         SetInts("perm", {0, 1, 1, 3}, Insert("Transpose", {}, m));
+       },
        "node \"new\" (Transpose): perm [0,1,1,3] is no order of the 4 axes of its input"},
-      {"PoolBeyond", [](ModelProto* m) { SetInts("kernel_shape", {9, 9}, Insert("MaxPool", {}, m)); },
-       "node \"new\" (MaxPool): pool [9,9] is larger than its input [6,6,4]; use a smaller one, padding: SAME, or fewer poolings before it"},
+      {"PoolBeyond",
+       [](ModelProto* m) {
+         SetInts("kernel_shape", {9, 9}, Insert("MaxPool", {}, m));
+       },
+       "node \"new\" (MaxPool): pool [9,9] is larger than its input [6,6,4]; use a smaller one, padding: SAME, or "
+       "fewer poolings before it"},
       {"CeilMode",
        [](ModelProto* m) {
          NodeProto* pool = Insert("MaxPool", {}, m);
@@ -233,7 +283,8 @@ std::vector<BadFile> BadFiles() {
          SetInts("kernel_shape", {3, 3}, pool);
          SetInts("pads", {2, 2, 2, 2}, pool);
        },
-       "node \"new\" (AveragePool): its pads are not those of TensorFlow's SAME, and zeros in their place would change what it computes"},
+       "node \"new\" (AveragePool): its pads are not those of TensorFlow's SAME, and zeros in their place would change "
+       "what it computes"},
       {"PadMode", [](ModelProto* m) { SetText("mode", "reflect", Insert("Pad", {"b1"}, m)); },
        "node \"new\" (Pad): attribute \"mode\" is \"reflect\"; Cairn pads with zeros"},
       {"ClipToTwo",
@@ -248,10 +299,13 @@ std::vector<BadFile> BadFiles() {
       {"SoftmaxOfTheBatch", [](ModelProto* m) { SetInt("axis", 0, Insert("Softmax", {}, m)); },
        "node \"new\" (Softmax): it works along the batch, axis 0"},
       {"TrainingBatchNormalization",
-       [](ModelProto* m) { SetInt("training_mode", 1, Insert("BatchNormalization", {"b1", "b1", "b1", "b1"}, m)); },
+       [](ModelProto* m) {
+         SetInt("training_mode", 1, Insert("BatchNormalization", {"b1", "b1", "b1", "b1"}, m));
+       },
        "node \"new\" (BatchNormalization): attribute \"training_mode\" is 1; export the model for inference"},
       {"ProductOfLayers", [](ModelProto* m) { Insert("MatMul", {"relu1_out"}, m); },
-       "node \"new\" (MatMul): a product of two layers' outputs; Cairn has it within MultiHeadAttention alone, which is read from files that Cairn wrote"},
+       "node \"new\" (MatMul): a product of two layers' outputs; Cairn has it within MultiHeadAttention alone, which "
+       "is read from files that Cairn wrote"},
       {"DifferenceOfLayers", [](ModelProto* m) { Insert("Sub", {"conv1_out"}, m); },
        "node \"new\" (Sub): of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger"},
       {"ConstantOfTwoAxes",
@@ -260,11 +314,9 @@ std::vector<BadFile> BadFiles() {
          Insert("Mul", {"c"}, m);
        },
        "node \"new\" (Mul): a constant [6,6] with an input [4,6,6]; one number, or one for each channel, is read"},
-      {"SumOfOtherShapes",
-       [](ModelProto* m) {
-         Insert("Add", {"x"}, m);
-       },
-       "node \"new\" (Add): its inputs have different shapes, [6,6,4] and [8,8,3]; make them equal, by a 1x1 Conv2D on one of them, say"},
+      {"SumOfOtherShapes", [](ModelProto* m) { Insert("Add", {"x"}, m); },
+       "node \"new\" (Add): its inputs have different shapes, [6,6,4] and [8,8,3]; make them equal, by a 1x1 Conv2D on "
+       "one of them, say"},
       {"ResizeByHalves",
        [](ModelProto* m) {
          AddTensor("scales", {4}, m);
@@ -277,13 +329,15 @@ std::vector<BadFile> BadFiles() {
          AddTensor("scales", {4}, m);
          SetText("mode", "cubic", Insert("Resize", {"", "scales"}, m));
        },
-       "node \"new\" (Resize): mode cubic with coordinates half_pixel (round_prefer_floor); nearest and linear by half pixels, and nearest by asymmetric "
+       "node \"new\" (Resize): mode cubic with coordinates half_pixel (round_prefer_floor); nearest and linear by half "
+       "pixels, and nearest by asymmetric "
        "ones rounded down, are read"},
   };
 }
 
 class BadOnnxFiles : public testing::TestWithParam<BadFile> {};
-INSTANTIATE_TEST_SUITE_P(All, BadOnnxFiles, testing::ValuesIn(BadFiles()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, BadOnnxFiles, testing::ValuesIn(BadFiles()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(BadOnnxFiles, AreRefusedWithTheReason) {
   ModelProto model = Small();
@@ -310,14 +364,9 @@ TEST(OnnxBytes, AnythingAlteredIsReadOrRefused) {
       for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) {
         const size_t at = random() % altered.size();
         switch (random() % 3) {
-          case 0:
-            altered[at] = static_cast<char>(random());
-            break;
-          case 1:
-            altered.erase(at, 1 + random() % 8);
-            break;
-          default:
-            altered.insert(at, altered.substr(random() % altered.size(), 1 + random() % 16));
+          case 0: altered[at] = static_cast<char>(random()); break;
+          case 1: altered.erase(at, 1 + random() % 8); break;
+          default: altered.insert(at, altered.substr(random() % altered.size(), 1 + random() % 16));
         }
         if (altered.empty()) altered.assign(1, 'x');
       }

@@ -1,6 +1,6 @@
-// Goal: what goes out as ONNX comes in again: by the model's own description with every bit, operator by operator with the same
-// outputs; folding batch normalizations changes nothing but rounding. That other programs compute the same of these files is
-// onnx_runtime.py's.
+// Goal: what goes out as ONNX comes in again: by the model's own description with every bit, operator by operator with
+// the same outputs; folding batch normalizations changes nothing but rounding. That other programs compute the same of
+// these files is onnx_runtime.py's.
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,8 @@ namespace cairn {
 namespace {
 
 class OnnxModels : public testing::TestWithParam<LayerCase> {};
-INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::ValuesIn(OnnxCases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, OnnxModels, testing::ValuesIn(OnnxCases()),
+                         [](const auto& info) { return info.param.name; });
 
 Batch BatchOf(const Graph& graph) {
   v1::Loss loss;
@@ -48,7 +49,9 @@ TEST_P(OnnxModels, ComeBackAsTheyWere) {
   const ImportedGraph back(*imported);
   ASSERT_EQ(back.graph->nodes().size(), graph->nodes().size());
   for (const Node& node : graph->nodes()) {
-    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(node.layer, back.graph->nodes()[static_cast<size_t>(node.id)].layer)) << node.name;
+    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+        node.layer, back.graph->nodes()[static_cast<size_t>(node.id)].layer))
+        << node.name;
   }
   EXPECT_EQ(back.values, values);
   EXPECT_EQ(imported->model.name(), "m");
@@ -82,7 +85,8 @@ TEST_P(OnnxModels, KeepTheirOutputsWhenBatchNormalizationsAreFolded) {
   const auto folded = FoldBatchNormalizations(*graph, values);
   ASSERT_TRUE(folded.ok()) << folded.status();
   const Batch batch = BatchOf(*graph);
-  ExpectNear(PredictWith(graph, values, batch), PredictWith(std::make_shared<const Graph>(folded->graph), folded->space, batch), 2e-6);
+  ExpectNear(PredictWith(graph, values, batch),
+             PredictWith(std::make_shared<const Graph>(folded->graph), folded->space, batch), 2e-6);
 }
 
 int CountOf(const Graph& graph, LayerKind kind) {
@@ -95,7 +99,9 @@ TEST(FoldBatchNorm, LeavesNoneBehindALayerThatCanTakeIt) {
   for (const LayerCase& c : MoreOnnxCases()) {
     const auto graph = CaseGraph(c);
     const auto folded = FoldBatchNormalizations(*graph, CaseValues(*graph, 5)).value();
-    EXPECT_EQ(CountOf(folded.graph, LayerKind::kBatchNormalization), c.name == "BatchNormalizationBeforeConvolution" ? 1 : 0) << c.name;
+    EXPECT_EQ(CountOf(folded.graph, LayerKind::kBatchNormalization),
+              c.name == "BatchNormalizationBeforeConvolution" ? 1 : 0)
+        << c.name;
   }
 }
 
@@ -121,7 +127,8 @@ TEST(OnnxExport, TransposesOnlyAtTheEnds) {
 
 // A file whose graph somebody changed is read as it is now, not as its description says.
 TEST(OnnxImport, TheDescriptionHasToMatchTheGraph) {
-  const auto graph = CaseGraph({"", "layers { input { shape: 5 } } layers { name: 'a' dense { units: 3 activation: RELU } }"});
+  const auto graph =
+      CaseGraph({"", "layers { input { shape: 5 } } layers { name: 'a' dense { units: 3 activation: RELU } }"});
   auto model = ExportOnnx(*graph, CaseValues(*graph, 5), {}).value();
   for (onnx::NodeProto& node : *model.mutable_graph()->mutable_node()) {
     if (node.op_type() == "Relu") node.set_op_type("Tanh");
@@ -141,10 +148,12 @@ TEST(OnnxFile, HoldsEveryBitOfAModelsVariables) {
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_EQ(file->tensors.size(), graph->variables().size());
   for (const Variable& v : graph->variables()) {
-    const auto tensor = std::find_if(file->tensors.begin(), file->tensors.end(), [&](const Safetensor& t) { return t.name == v.name; });
+    const auto tensor =
+        std::find_if(file->tensors.begin(), file->tensors.end(), [&](const Safetensor& t) { return t.name == v.name; });
     ASSERT_NE(tensor, file->tensors.end()) << v.name;
     EXPECT_EQ(tensor->shape, v.shape);
-    EXPECT_TRUE(std::equal(tensor->data.floats().begin(), tensor->data.floats().end(), values.begin() + v.offset)) << v.name;
+    EXPECT_TRUE(std::equal(tensor->data.floats().begin(), tensor->data.floats().end(), values.begin() + v.offset))
+        << v.name;
   }
   std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
   EXPECT_EQ(std::string(LoadWeights(path, *graph).status().message()), path + ": not an ONNX file, or a damaged one");

@@ -157,8 +157,8 @@ struct Normalize {
   }
 };
 
-// What backward reads of dy: all of it, or what a relu let through. Without bits that is computed again from x of the only
-// one (not kTwo).
+// What backward reads of dy: all of it, or what a relu let through. Without bits that is computed again from x of the
+// only one (not kTwo).
 template <DType T, bool kTwo>
 struct Masked {
   const void* dy;
@@ -323,12 +323,9 @@ ColumnShape Shape(int64_t rows, int64_t channels) { return ShapeOfColumns(1, row
 template <class Fn>
 Error WithType(DType type, Fn launch) {
   switch (type) {
-    case DType::kBFloat16:
-      return launch.template operator()<DType::kBFloat16>();
-    case DType::kFloat16:
-      return launch.template operator()<DType::kFloat16>();
-    default:
-      return launch.template operator()<DType::kFloat32>();
+    case DType::kBFloat16: return launch.template operator()<DType::kBFloat16>();
+    case DType::kFloat16: return launch.template operator()<DType::kFloat16>();
+    default: return launch.template operator()<DType::kFloat32>();
   }
 }
 
@@ -364,10 +361,10 @@ Error BatchNormalizationSums(Stream stream, int64_t rows, int64_t channels, cons
   return WithType(type, [&]<DType T>() {
     const ColumnShape shape = Shape(rows, channels);
     return b.x == nullptr
-               ? LaunchColumns(stream, shape,
-                               GradientSums<T, false>{channels, a, b, {relu, passed, dy}, to_a, to_b}, scratch)
-               : LaunchColumns(stream, shape,
-                               GradientSums<T, true>{channels, a, b, {relu, passed, dy}, to_a, to_b}, scratch);
+               ? LaunchColumns(stream, shape, GradientSums<T, false>{channels, a, b, {relu, passed, dy}, to_a, to_b},
+                               scratch)
+               : LaunchColumns(stream, shape, GradientSums<T, true>{channels, a, b, {relu, passed, dy}, to_a, to_b},
+                               scratch);
   });
 }
 
@@ -378,9 +375,9 @@ Error BatchNormalizationBackward(Stream stream, int64_t rows, int64_t channels, 
   return WithType(type, [&]<DType T>() {
     const auto n = static_cast<float>(rows);
     if (b.x == nullptr) {
-      return LaunchForEachRow(stream, rows, channels,
-                              NormalizeBackward<T, false>{
-                                  n, constant, add_residual, a, b, {relu, passed, dy}, to_a, to_b, dresidual});
+      return LaunchForEachRow(
+          stream, rows, channels,
+          NormalizeBackward<T, false>{n, constant, add_residual, a, b, {relu, passed, dy}, to_a, to_b, dresidual});
     }
     return LaunchForEachRow(
         stream, rows, channels,

@@ -173,8 +173,9 @@ Error LaunchColumns(Stream stream, const ColumnShape& s, const Sums& sums, float
   return Launch(stream, s.batch * joins, JoinChunks<Sums>{s, Divider(joins, s.batch * joins), sums, scratch});
 }
 
-// fn.Do<V>(fn.Of<V>(column), i, fn.Fetch<V>(i)) for every number i = row * columns + column of [rows, columns]: what a column
-// needs is made once for all rows of a thread, and what it reads of some rows is under way before the first is worked on.
+// fn.Do<V>(fn.Of<V>(column), i, fn.Fetch<V>(i)) for every number i = row * columns + column of [rows, columns]: what a
+// column needs is made once for all rows of a thread, and what it reads of some rows is under way before the first is
+// worked on.
 template <class Fn, int V>
 struct ForEachRow {
   static constexpr int kThreads = 128;  // of many registers each

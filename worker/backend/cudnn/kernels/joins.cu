@@ -220,7 +220,9 @@ Error Sum(Stream stream, int64_t n, const Inputs& in, float factor, void* y, DTy
 
 Error RoundedSum(Stream stream, int64_t n, const Inputs& in, float factor, float* y, DType rounding, int shift) {
   if (rounding != DType::kFloat16) shift = 0;
-  return LaunchForEach(stream, n, true, JoinedAndRounded{in, factor, rounding, std::ldexp(1.0f, -shift), std::ldexp(1.0f, shift), {y, DType::kFloat32}});
+  return LaunchForEach(
+      stream, n, true,
+      JoinedAndRounded{in, factor, rounding, std::ldexp(1.0f, -shift), std::ldexp(1.0f, shift), {y, DType::kFloat32}});
 }
 
 Error Maximum(Stream stream, int64_t n, const Inputs& in, void* y, DType type) {

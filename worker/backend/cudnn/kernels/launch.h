@@ -90,7 +90,8 @@ Error Launch(Stream stream, int64_t blocks, const Kernel& kernel) {
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
   // Its own error: cudaGetLastError may give one that a library left behind.
   void* arguments[] = {const_cast<Kernel*>(&kernel)};
-  return cudaLaunchKernel(&Run<Kernel>, dim3(static_cast<unsigned>(blocks)), dim3(Kernel::kThreads), arguments, 0, stream);
+  return cudaLaunchKernel(&Run<Kernel>, dim3(static_cast<unsigned>(blocks)), dim3(Kernel::kThreads), arguments, 0,
+                          stream);
 }
 
 #else

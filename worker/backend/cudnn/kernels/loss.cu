@@ -105,9 +105,9 @@ struct LossOfExample {
       const int32_t of = n == 1 ? (row.Target(0) > 0.5f ? 1 : 0) : own;
       if (of < a.weights) weight = class_weights[of];
     }
-    const double loss = LossOf(block, row, own, most.value, sum,
-                               gradients == nullptr ? nullptr : gradients + example * a.outputs,
-                               key == nullptr ? weight : weight * key->loss_scale);
+    const double loss =
+        LossOf(block, row, own, most.value, sum, gradients == nullptr ? nullptr : gradients + example * a.outputs,
+               key == nullptr ? weight : weight * key->loss_scale);
     double* result = results + example * (1 + a.metrics);
     block.ForEachThread([&](int thread) {
       if (thread == 0) result[0] = weight == 1 ? loss : static_cast<double>(weight) * loss;
@@ -217,8 +217,7 @@ struct LossOfExample {
                      }) /
                n;
       }
-      default:
-        return 0;
+      default: return 0;
     }
   }
 };

@@ -188,7 +188,8 @@ struct SpreadAverage {
 }  // namespace
 
 Error MaxPooling(Stream stream, const Window& w, bool zeros, const void* x, void* y, uint8_t* argmax, DType type) {
-  return LaunchForEach(stream, Count(w, w.out), Wide(w.in[2]), MaxPool{Geometry(w), zeros, argmax, {x, type}, {y, type}});
+  return LaunchForEach(stream, Count(w, w.out), Wide(w.in[2]),
+                       MaxPool{Geometry(w), zeros, argmax, {x, type}, {y, type}});
 }
 
 Error MaxPoolingBackward(Stream stream, const Window& w, const uint8_t* argmax, const void* dy, void* dx, DType type,

@@ -26,7 +26,8 @@ struct Geometry {
   CAIRN_DEVICE Tap TapOf(int32_t place) const {
     return {place / kernel[1] * dilation[0] - pad[0], place % kernel[1] * dilation[1] - pad[1]};
   }
-  // The input's number under the tap of the output's pixel `row` (over all examples); below 0: it lies outside the picture.
+  // The input's number under the tap of the output's pixel `row` (over all examples); below 0: it lies outside the
+  // picture.
   CAIRN_DEVICE int64_t InputUnder(const Tap& tap, int64_t row, int64_t channel) const {
     int64_t rest, example;
     const int32_t x = static_cast<int32_t>(out.width.Split(row, &rest)) * strides[1] + tap.x;
@@ -35,8 +36,8 @@ struct Geometry {
   }
 
   CAIRN_DEVICE bool Inside(int32_t y, int32_t x) const { return y >= 0 && y < height() && x >= 0 && x < width(); }
-  // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row; kAll: and of the
-  // padding.
+  // fn(y, x, place within the window) for what window (out_y, out_x) covers of the picture, row by row; kAll: and of
+  // the padding.
   template <bool kAll = false, class Fn>
   CAIRN_DEVICE void ForEachTap(int64_t out_y, int64_t out_x, Fn fn) const {
     const int32_t y0 = static_cast<int32_t>(out_y) * strides[0] - pad[0],
@@ -50,8 +51,8 @@ struct Geometry {
       }
     }
   }
-  // fn(out, k) for the windows along axis `d` that cover the padded place with their k-th tap, in their order. Taps that
-  // lie side by side are `stride` apart among those of one place: no division for each of them.
+  // fn(out, k) for the windows along axis `d` that cover the padded place with their k-th tap, in their order. Taps
+  // that lie side by side are `stride` apart among those of one place: no division for each of them.
   template <class Fn>
   CAIRN_DEVICE void ForEachCovering(int d, int32_t place, int64_t size, Fn fn) const {
     const bool dense = dilation[d] == 1;
