@@ -83,8 +83,8 @@ class JobClient {
 };
 
 // Asks any daemon's grpc.health.v1 service for the server as a whole, or for a `service`: kReadyService of a ps. OK:
-// serving. Of several addresses ("a:1,b:1") one that serves is enough. `timeout` is for each. Errors: UNAVAILABLE names
-// the address and says whether it is not reached or not serving.
+// serving. Of several addresses ("a:1,b:1") one that serves is enough. `timeout` is for each.
+// Errors: UNAVAILABLE names the address and says whether it is not reached or not serving.
 absl::Status CheckHealth(const std::string& addresses, absl::Duration timeout, const std::string& service = "");
 
 }  // namespace cairn

@@ -68,8 +68,9 @@ struct PulledVariables {
 };
 
 // All partitions of a job. consistent: of one version (synchronous jobs; tries again while the job moves on). moves_on:
-// it may; else partitions at different versions are an error at once. Errors: UNAVAILABLE, DEADLINE_EXCEEDED, NOT_FOUND
-// name the ps; FAILED_PRECONDITION names each ps with its partitions and their versions.
+// it may; else partitions at different versions are an error at once.
+// Errors: UNAVAILABLE, DEADLINE_EXCEEDED, NOT_FOUND name the ps; FAILED_PRECONDITION names each ps with its partitions
+// and their versions.
 absl::StatusOr<PulledVariables> PullVariables(uint64_t job_id, const std::vector<v1::Route>& routes, bool consistent,
                                               absl::Duration timeout, bool moves_on = true);
 

@@ -179,13 +179,12 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
     } else if (!it->second.held) {
       lost = absl::StrFormat(
           "ps \"%s\" came back without partition %d of this job: its data directory was emptied or replaced, or is "
-          "damaged (see its log), and there is no other copy; submit the job again",
+          "damaged (see its log), and there is no other copy",
           name, p.partition());
     } else if (it->second.held->version() < least) {
       lost = absl::StrFormat(
           "ps \"%s\" came back with version %d of partition %d, but version %d was acknowledged: its data directory is "
-          "an "
-          "old copy; submit the job again",
+          "an old copy",
           name, it->second.held->version(), p.partition(), least);
     } else {
       since = std::min(since, it->second.since);
@@ -219,12 +218,12 @@ ClusterCore::SettleResult ClusterCore::SettleFromDisk(Job& job, v1::PartitionPla
 
 void ClusterCore::LoseWeights(Job& job, const std::string& why) {
   if (RestoreInstead(job, why)) return;
-  if (job.active()) return EndJob(job, v1::FAILED, why);
-  TellWarning(job, "its weights are lost: %s", why);
+  if (job.active()) return EndJob(job, v1::FAILED, absl::StrCat(why, "; submit the job again"));
+  const std::string lost = absl::StrCat("its weights are lost: ", why, "; submit the job again");
+  TellWarning(job, "%s", lost);
   job.status.clear_partitions();
   job.returned.clear();
-  job.status.set_reason(
-      absl::StrCat(job.status.reason(), job.status.reason().empty() ? "" : "; ", "its weights are lost: ", why));
+  job.status.set_reason(absl::StrCat(job.status.reason(), job.status.reason().empty() ? "" : "; ", lost));
   StoreJob(job);
   DropFromNodes(job.id(), v1::PS);
 }

@@ -5,20 +5,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/base/overloaded.h"
 #include "coordinator/job_extract.h"
 
 namespace cairn {
 namespace {
 
-// Whatever brings the queue on is noticed when it happens; this is for what is not thought of.
+// The queue is looked at when something changes that may start a job. This is the safety net.
 constexpr absl::Duration kQueueInterval = absl::Seconds(1);
-
-template <typename... Fs>
-struct Overloaded : Fs... {
-  using Fs::operator()...;
-};
-template <typename... Fs>
-Overloaded(Fs...) -> Overloaded<Fs...>;
 
 }  // namespace
 

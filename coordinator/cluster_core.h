@@ -204,6 +204,7 @@ class ClusterCore {
   bool MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more) const;
   void RepairCopies(Job& job);
   std::vector<uint64_t> ByUrgency() const;
+  bool EndedAndDue(const Job& job) const;
   void TendEnded();
   void TendEndedJob(Job& job);
   bool Move(Job& job, v1::PartitionPlacement& p, size_t there);

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/overloaded.h"
 #include "common/model/state_text.h"
 
 namespace cairn {
@@ -230,31 +231,35 @@ bool ClusterDriver::CarryOut(Effects effects) {
   std::vector<Store> stores;  // neighbours are written together
   std::vector<uint64_t> notify;
   for (Effect& effect : effects) {
-    if (auto* store = std::get_if<Store>(&effect)) {
-      stores.push_back(std::move(*store));
-      continue;
-    }
-    if (auto* line = std::get_if<LogLine>(&effect)) {
-      LogWrite(line->warning ? LogLevel::kWarning : LogLevel::kInfo, line->text);
-      continue;
-    }
-    if (!Flush(stores)) return false;
-    if (auto* send = std::get_if<SendCommand>(&effect)) {
-      if (auto it = sessions_.find(send->session); it != sessions_.end()) it->second->Send(std::move(send->message));
-    } else if (auto* close = std::get_if<CloseSession>(&effect)) {
-      if (auto it = sessions_.find(close->session); it != sessions_.end()) it->second->Close(close->reason);
-    } else if (auto* reply = std::get_if<Reply>(&effect)) {
-      if (auto call = calls_.extract(reply->token); !call.empty()) call.mapped()(reply->status, reply->body);
-      if (auto sink = predictions_.extract(reply->token); !sink.empty()) sink.mapped()->Finish(reply->status);
-    } else if (auto* part = std::get_if<SendPrediction>(&effect)) {
-      if (auto it = predictions_.find(part->token); it != predictions_.end()) it->second->Write(std::move(part->part));
-    } else if (auto* changed = std::get_if<JobChanged>(&effect)) {
-      for (auto& [id, watcher] : watchers_) {
-        if (watcher.job != changed->job) continue;
-        watcher.dirty = true;
-        notify.push_back(id);
-      }
-    }
+    const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);
+    if (needs_stores && !Flush(stores)) return false;
+    std::visit(Overloaded{
+                   [&](Store& e) { stores.push_back(std::move(e)); },
+                   [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, e.text); },
+                   [&](SendCommand& e) {
+                     if (auto it = sessions_.find(e.session); it != sessions_.end())
+                       it->second->Send(std::move(e.message));
+                   },
+                   [&](const CloseSession& e) {
+                     if (auto it = sessions_.find(e.session); it != sessions_.end()) it->second->Close(e.reason);
+                   },
+                   [&](Reply& e) {
+                     if (auto call = calls_.extract(e.token); !call.empty()) call.mapped()(e.status, e.body);
+                     if (auto sink = predictions_.extract(e.token); !sink.empty()) sink.mapped()->Finish(e.status);
+                   },
+                   [&](SendPrediction& e) {
+                     if (auto it = predictions_.find(e.token); it != predictions_.end())
+                       it->second->Write(std::move(e.part));
+                   },
+                   [&](const JobChanged& e) {
+                     for (auto& [id, watcher] : watchers_) {
+                       if (watcher.job != e.job) continue;
+                       watcher.dirty = true;
+                       notify.push_back(id);
+                     }
+                   },
+               },
+               effect);
   }
   if (!Flush(stores)) return false;
   for (uint64_t id : notify) Notify(id);

@@ -89,8 +89,10 @@ absl::Status ClusterCore::CheckEvaluate(const Job& job, const Evaluation& evalua
 
 void ClusterCore::BeginEvaluation(ReplyToken reply, const v1::EvaluateRequest& request, bool predict,
                                   absl::Time deadline) {
-  const Job* job = Find(request.job());
-  if (job == nullptr) return ReplyError(reply, GetJob(request.job(), now_).status());
+  const Job* found = Find(request.job());
+  if (found == nullptr) return ReplyError(reply, GetJob(request.job(), now_).status());
+  Job* job = Find(found->id());
+  if (EndedAndDue(*job)) TendEndedJob(*job);  // now, not when its turn comes
   Evaluation evaluation;
   evaluation.reply = reply;
   evaluation.job = job->id();

@@ -149,13 +149,17 @@ std::vector<uint64_t> ClusterCore::ByUrgency() const {
   return ids;
 }
 
+// Its copies are to be looked at: a ps came back or was lost, or they are not where they should be.
+bool ClusterCore::EndedAndDue(const Job& job) const {
+  if (!job.finished() || job.status.partitions_size() == 0) return false;
+  return job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || now_ >= job.balance_at;
+}
+
 // Ended jobs whose copies are to be looked at, a few at a time, in turn: nobody waits for them, and there may be many.
 void ClusterCore::TendEnded() {
   std::vector<uint64_t> due;
   for (const auto& [id, job] : jobs_) {
-    if (!job.finished() || job.status.partitions_size() == 0) continue;
-    if (job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || now_ >= job.balance_at)
-      due.push_back(id);
+    if (EndedAndDue(job)) due.push_back(id);
   }
   std::rotate(due.begin(), std::upper_bound(due.begin(), due.end(), last_tended_), due.end());
   if (due.size() > kEndedPerTick) due.resize(kEndedPerTick);

@@ -2,11 +2,13 @@
 // Prometheus, probes for Kubernetes.
 //
 //   /                      the dashboard, with /dashboard.css and /dashboard.js
-//   /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID (or a name)   as `cairn nodes --json`, `cairn jobs --json`, `cairn job
-//   ID --json` print them /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page
-//   shows /metrics               what `cairn metrics` prints, and figures of this process /healthz               200
-//   while this process works: its core has answered within kStuckAfter. For liveness probes /readyz                200
-//   where it leads, or stands by and knows who leads: calls are answered or sent on. Else 503, and why
+//   /api/v1/nodes          as `cairn nodes --json` prints them
+//   /api/v1/jobs           as `cairn jobs --json` prints them; /api/v1/jobs/ID (or a name) as `cairn job ID --json` does
+//   /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page shows
+//   /metrics               what `cairn metrics` prints, and figures of this process
+//   /healthz               200 while this process works: its core has answered within kStuckAfter. For liveness probes
+//   /readyz                200 where it leads, or stands by and knows who leads: calls are answered or sent on. Else
+//                          503, and why
 //
 // A standby sends who asks for / and /api to the leader (307) where that one has HTTP too, else says who leads (503).
 // Its /metrics are its own.

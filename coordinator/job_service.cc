@@ -34,8 +34,8 @@ std::function<void(const absl::Status&)> Refuse(grpc::CallbackServerContext* con
 }
 
 // The driver's side of a stream to a caller, one part at a time. Handle: what the driver knows it by; the default one
-// is none. Owned by itself until OnDone, and by the driver until it is gone there. Invariant: Finish is called once,
-// with no write in flight; nothing is started after it.
+// is none. Owned by itself until OnDone, and by the driver until it is gone there.
+// Invariant: Finish is called once, with no write in flight; nothing is started after it.
 template <typename Part, typename Sink, typename Handle>
 class StreamReactor : public grpc::ServerWriteReactor<Part>,
                       public Sink,

@@ -2,9 +2,9 @@
 //
 // Text form: `RULE,RULE,...`, each at most once, in any order; what is not named has its default.
 //   STATE=AGE            STATE: succeeded, ended_with_errors, failed, cancelled. AGE: a number and s, m, h or d, or
-//   `forever` without_weights=N    of the jobs without weights (they never ran, or lost them) the newest N are kept;
-//   the ages hold
-//                        for them too
+//                        `forever`
+//   without_weights=N    of the jobs without weights (they never ran, or lost them) the newest N are kept; the ages
+//                        hold for them too
 #pragma once
 
 #include <string>

@@ -41,7 +41,8 @@ struct AssignmentPlan {
 // present: the generation of the assignment before this one, as it was loaded or last obeyed; nullopt: there was none.
 // rollback_to is obeyed once, where the generation is newer. A partition that is at that version stays in memory:
 // without a log it may be nowhere else. Nobody pushes to it meanwhile, for the workers were not told of the generation
-// before this one. Errors: ABORTED the generation is older than the present one.
+// before this one.
+// Errors: ABORTED the generation is older than the present one.
 absl::StatusOr<AssignmentPlan> PlanAssignment(const v1::HostPartitions& host, std::optional<Generation> present,
                                               const std::map<uint32_t, PartitionInMemory>& in_memory);
 

@@ -8,8 +8,7 @@
 //   kImage       the image is sent, and every update after it; the backup has not confirmed the image
 //   kFollowing   it has: its updates are confirmed one by one
 //   kRefused     it was following and refused an update for a reason that passes (it has not heard of the generation,
-//   or
-//                this side has not): what is not confirmed is sent again later, without an image
+//                or this side has not): what is not confirmed is sent again later, without an image
 //
 // Invariants:
 //   1. acked() counts confirmations of the present attempt alone; an attempt begins with each image and each resend.

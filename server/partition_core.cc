@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/overloaded.h"
 #include "common/tensor/dtype.h"
 
 namespace cairn {
@@ -64,9 +65,7 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
 
 PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
   PartitionEffects effects;
-  if (auto* loaded = std::get_if<LoadedEvent>(&event)) {
-    OnLoaded(std::move(*loaded), now, effects);
-  } else if (WantsValues(event)) {
+  if (WantsValues(event)) {
     Defer(std::move(event), effects);
   } else {
     Dispatch(std::move(event), now, effects);
@@ -78,40 +77,36 @@ PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
 }
 
 void PartitionCore::Dispatch(PartitionEvent event, absl::Time now, PartitionEffects& effects) {
-  if (auto* frame = std::get_if<FrameEvent>(&event)) {
-    OnFrame(std::move(*frame), now, effects);
-  } else if (const auto* assign = std::get_if<AssignEvent>(&event)) {
-    OnAssign(*assign, effects);
-  } else if (const auto* up = std::get_if<LinkUpEvent>(&event)) {
-    OnLinkUp(*up);
-  } else if (const auto* down = std::get_if<LinkDownEvent>(&event)) {
-    OnLinkDown(*down, effects);
-  } else if (const auto* peer = std::get_if<PeerFrameEvent>(&event)) {
-    OnPeerFrame(*peer, now, effects);
-  } else if (std::holds_alternative<SendImageEvent>(event)) {
-    OnSendImage(now, effects);
-  } else if (const auto* reset = std::get_if<ResetEvent>(&event)) {
-    OnReset(*reset, effects);
-  } else if (const auto* persisted = std::get_if<PersistedEvent>(&event)) {
-    OnPersisted(*persisted, effects);
-  } else if (std::holds_alternative<TakeImageEvent>(event)) {
-    OnTakeImage(effects);
-  } else if (const auto* written = std::get_if<ImageWrittenEvent>(&event)) {
-    OnImageWritten(*written, effects);
-  } else if (const auto* stored = std::get_if<FiguresStoredEvent>(&event)) {
-    DropStored(stored->epochs, state_.figures);
-    figures_wanted_ = true;
-  } else if (const auto* gone = std::get_if<ClientGoneEvent>(&event)) {
-    std::erase_if(waiters_, [&](const Waiter& w) { return w.client == gone->client; });
-    std::erase_if(deferred_, [&](const PartitionEvent& e) {
-      const auto* deferred = std::get_if<FrameEvent>(&e);
-      return deferred != nullptr && deferred->client == gone->client;
-    });
-    follower_.ClientGone(gone->client);
-    if (restored_.receiving() && restored_.client() == gone->client) restored_.Forget();
-  } else if (const auto* tick = std::get_if<TickEvent>(&event)) {
-    OnTick(*tick, now, effects);
-  }
+  std::visit(Overloaded{
+                 [&](FrameEvent& e) { OnFrame(std::move(e), now, effects); },
+                 [&](const AssignEvent& e) { OnAssign(e, effects); },
+                 [&](const LinkUpEvent& e) { OnLinkUp(e); },
+                 [&](const LinkDownEvent& e) { OnLinkDown(e, effects); },
+                 [&](const PeerFrameEvent& e) { OnPeerFrame(e, now, effects); },
+                 [&](const SendImageEvent&) { OnSendImage(now, effects); },
+                 [&](const PersistedEvent& e) { OnPersisted(e, effects); },
+                 [&](const ResetEvent& e) { OnReset(e, effects); },
+                 [&](const TakeImageEvent&) { OnTakeImage(effects); },
+                 [&](const ImageWrittenEvent& e) { OnImageWritten(e, effects); },
+                 [&](LoadedEvent& e) { OnLoaded(std::move(e), now, effects); },
+                 [&](const FiguresStoredEvent& e) {
+                   DropStored(e.epochs, state_.figures);
+                   figures_wanted_ = true;
+                 },
+                 [&](const ClientGoneEvent& e) { OnClientGone(e); },
+                 [&](const TickEvent& e) { OnTick(e, now, effects); },
+             },
+             event);
+}
+
+void PartitionCore::OnClientGone(const ClientGoneEvent& event) {
+  std::erase_if(waiters_, [&](const Waiter& w) { return w.client == event.client; });
+  std::erase_if(deferred_, [&](const PartitionEvent& e) {
+    const auto* deferred = std::get_if<FrameEvent>(&e);
+    return deferred != nullptr && deferred->client == event.client;
+  });
+  follower_.ClientGone(event.client);
+  if (restored_.receiving() && restored_.client() == event.client) restored_.Forget();
 }
 
 void PartitionCore::OnFrame(FrameEvent event, absl::Time now, PartitionEffects& effects) {

@@ -4,8 +4,7 @@
 // Not thread-safe: one strand drives it. No I/O, no threads, no clock. An accepted update goes through three stages:
 //
 //   accepted    a root sum (synchronous), a push (asynchronous) or a REPLICATE (backup) gets the next version; it
-//   leaves
-//               as REPLICATE to every backup and as Persist
+//               leaves as REPLICATE to every backup and as Persist
 //   kept        the driver says PersistedEvent{version}: the log entry is in the store (SNAPSHOT: needs no log); and
 //               every backup that is waited for (BackupLink::required) has confirmed it
 //   applied     at that moment, in order of version: the optimizer runs, and whoever waits is answered
@@ -149,7 +148,7 @@ struct PeerSend {
 struct Persist {
   v1::LogEntry entry;  // xxh3 is filled in by Persistence
   Buffer gradient;     // the sum, in the type entry.dtype(); empty where entry.examples() == 0. Let go of it before
-                    // PersistedEvent: the update reuses its memory
+                       // PersistedEvent: the update reuses its memory
   uint64_t image_version = 0;  // > 0: that image stands; older ones and log entries up to it go in the same batch
 };
 // Carry out in this order. No reply depends on a persist or a reset of the same effects: those that do come with
@@ -246,6 +245,7 @@ class PartitionCore {
   void OnTakeImage(PartitionEffects& effects);
   void OnImageWritten(const ImageWrittenEvent& event, PartitionEffects& effects);
   void OnTick(const TickEvent& event, absl::Time now, PartitionEffects& effects);
+  void OnClientGone(const ClientGoneEvent& event);
 
   // ---- primary and backup: partition_core_roles.cc ----
   void OnAssign(const AssignEvent& event, PartitionEffects& effects);

@@ -8,7 +8,8 @@
 //   key "p" job:u64 partition:u32 "h" version:u64            PartitionImage, sealed
 //   key "p" job:u64 partition:u32 "i" version:u64 tensor:u8  the image's tensors: 0 the values, then the slots; bytes
 //   key "p" job:u64 partition:u32 "l" version:u64            LogEntry, sealed, then the gradient's bytes, in the type
-//   that it names sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
+//                                                            that it names
+//   sealed = size:u32 xxh3:u64 message                       xxh3 of the message's bytes
 //
 // Invariants:
 //   1. An image is one batch; a log entry is one batch, with the sequence number that it stands for (exactly once).

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/base/overloaded.h"
 #include "common/model/gradient_layout.h"
 #include "common/model/loss_scale.h"
 #include "common/tensor/dtype.h"
@@ -125,43 +126,46 @@ Effects ReplicaCore::Step(replica::Event event, absl::Time now) {
 }
 
 void ReplicaCore::Dispatch(replica::Event& event) {
-  if (auto* assign = std::get_if<replica::Assign>(&event)) {
-    if (absl::Status status = OnAssign(std::move(assign->message)); !status.ok()) {
-      context_->FailJob(std::string(status.message()));
-    }
-    return;
+  // Without an assignment all else is an answer to a former life.
+  if (mode_ == nullptr && !std::holds_alternative<replica::Assign>(event)) return;
+  std::visit(Overloaded{
+                 [&](replica::Assign& e) {
+                   if (absl::Status status = OnAssign(std::move(e.message)); !status.ok())
+                     context_->FailJob(std::string(status.message()));
+                 },
+                 [&](replica::Reply& e) { mode_->OnReply(replica::NameOf(e.request), e); },
+                 [&](replica::GradientReady& e) { mode_->OnGradient(e); },
+                 [&](const replica::GradientSummed& e) { mode_->OnSummed(e); },
+                 [&](const replica::WeightsWanted& e) { mode_->OnWeightsWanted(e); },
+                 [&](const replica::WeightsDone& e) { mode_->OnWeightsDone(e); },
+                 [&](replica::Computed& e) { OnComputed(e); }, [&](const replica::Evaluated& e) { OnEvaluated(e); },
+                 [&](const replica::CheckpointDone& e) {
+                   if (!context_->EndCheckpoint(e)) return;
+                   mode_->OnCheckpointDone();
+                   context_->FinishLater();
+                 },
+                 [&](const replica::ReportAgain&) { context_->reports.ReportAgain(); },
+                 [](const replica::Timer&) {},  // what is due is seen to after every event (Step)
+                 [](const replica::Drop&) {},   // Step
+             },
+             event);
+}
+
+void ReplicaCore::OnComputed(replica::Computed& event) {
+  mode_->OnWorkEnded(event.work);
+  if (event.sums.ok()) {
+    mode_->OnComputed(event.work, *std::move(event.sums));
+  } else if (mode_->Knows(event.work)) {
+    context_->FailJob(std::string(event.sums.status().message()));
   }
-  if (mode_ == nullptr) return;
-  if (auto* reply = std::get_if<replica::Reply>(&event)) {
-    mode_->OnReply(replica::NameOf(reply->request), *reply);
-  } else if (auto* ready = std::get_if<replica::GradientReady>(&event)) {
-    mode_->OnGradient(*ready);
-  } else if (const auto* summed = std::get_if<replica::GradientSummed>(&event)) {
-    mode_->OnSummed(*summed);
-  } else if (const auto* wanted = std::get_if<replica::WeightsWanted>(&event)) {
-    mode_->OnWeightsWanted(*wanted);
-  } else if (const auto* unwanted = std::get_if<replica::WeightsDone>(&event)) {
-    mode_->OnWeightsDone(*unwanted);
-  } else if (auto* computed = std::get_if<replica::Computed>(&event)) {
-    mode_->OnWorkEnded(computed->work);
-    if (computed->sums.ok()) {
-      mode_->OnComputed(computed->work, *std::move(computed->sums));
-    } else if (mode_->Knows(computed->work)) {
-      context_->FailJob(std::string(computed->sums.status().message()));
-    }
-  } else if (const auto* done = std::get_if<replica::CheckpointDone>(&event)) {
-    if (!context_->EndCheckpoint(*done)) return;
-    mode_->OnCheckpointDone();
-    context_->FinishLater();
-  } else if (std::holds_alternative<replica::ReportAgain>(event)) {
-    context_->reports.ReportAgain();
-  } else if (auto* evaluated = std::get_if<replica::Evaluated>(&event)) {
-    mode_->OnWorkEnded(evaluated->work);
-    if (evaluated->sums.ok()) {
-      mode_->OnEvaluated(evaluated->work, *evaluated->sums);
-    } else if (mode_->Knows(evaluated->work)) {
-      context_->FailJob(std::string(evaluated->sums.status().message()));
-    }
+}
+
+void ReplicaCore::OnEvaluated(const replica::Evaluated& event) {
+  mode_->OnWorkEnded(event.work);
+  if (event.sums.ok()) {
+    mode_->OnEvaluated(event.work, *event.sums);
+  } else if (mode_->Knows(event.work)) {
+    context_->FailJob(std::string(event.sums.status().message()));
   }
 }
 

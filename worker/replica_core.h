@@ -222,6 +222,8 @@ class ReplicaCore {
   absl::Status OnAssign(v1::AssignReplicas message);
   void SetEpochs(const v1::AssignReplicas& message);
   void Dispatch(replica::Event& event);
+  void OnComputed(replica::Computed& event);
+  void OnEvaluated(const replica::Evaluated& event);
 
   std::unique_ptr<replica::Context> context_;
   std::unique_ptr<replica::Mode> mode_;

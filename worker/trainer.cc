@@ -5,16 +5,10 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/overloaded.h"
 
 namespace cairn {
 namespace {
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 ReplicaCoreOptions CoreOptions(JobId job, const TrainerServices& services) {
   ReplicaCoreOptions options;

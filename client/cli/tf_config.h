@@ -3,13 +3,13 @@
 //   {"cluster": {"chief": ["host:port"], "worker": ["host:port", ...], "ps": [...], "evaluator": [...]},
 //    "task": {"type": "worker", "index": 0}}
 //
-//   | task            | runs                                                                            |
-//   | ps i            | cairn-ps on cluster.ps[i]                                                         |
-//   | chief, worker i | cairn-worker, which listens nowhere                                             |
-//   | evaluator       | cairn-worker --role evaluator; it need not stand in the cluster                 |
-//   | the chief, or worker 0 where there is none | also cairn-coordinator, on its own address, which nobody else needs;
-//   | |                 | not where CAIRN_COORDINATOR names one                                           | | chief,
-//   worker   | where the cluster has no ps: also cairn-ps, on its own host and a free port     |
+//   task                            what runs
+//   ps i                            cairn-ps on cluster.ps[i]
+//   chief, worker i                 cairn-worker, which listens nowhere
+//   evaluator                       cairn-worker --role evaluator; it need not stand in the cluster
+//   the chief, or worker 0 where    also cairn-coordinator, on its own address, which nobody else needs; not where
+//   there is none                   CAIRN_COORDINATOR names one
+//   chief, worker                   where the cluster has no ps: also cairn-ps, on its own host and a free port
 //
 // With a TFJob's enableDynamicWorker the cluster is sparse ("sparseCluster", or "cluster"): {"worker": {"3":
 // "host:port"}, "ps": [...]}, a worker's own entry alone and all ps; for a ps, its own alone. Then worker 0 is where

@@ -1,7 +1,8 @@
 // SerialExecutor: one thread that runs closures in the order posted. What a core is driven by.
 //
 // Thread rule: Post and PostAfter from any thread, also from its own. The destructor (or Stop) runs what was posted,
-// drops timers that are not due, and joins; after it, Post drops its closure. Invariants:
+// drops timers that are not due, and joins; after it, Post drops its closure.
+// Invariants:
 //   1. Closures never overlap and run in the order of Post.
 //   2. A closure posted by PostAfter runs not before its time, after the closures posted before it was due.
 //   3. Time is the steady clock: a wall clock that is set back or ahead delays or hastens no timer.

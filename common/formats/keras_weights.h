@@ -2,8 +2,9 @@
 //
 //   file      := group "vars", and for each layer of model.layers, in Keras' order, a group
 //   layer     := "layers/" CLASS ["_" n]   CLASS in snake case; n counts the layers of one class from 1, the first has
-//   none variables := layer "/vars/" i          i counts the layer's variables: trainable ones first, in their order a
-//   MultiHeadAttention's stand one group below: layer "/query_dense/vars/0", ...
+//             none
+//   variables := layer "/vars/" i          i counts the layer's variables: trainable ones first, in their order
+//   a MultiHeadAttention's stand one group below: layer "/query_dense/vars/0", ...
 //
 // (keras/src/saving/saving_lib.py; each "vars" has the layer's name as an attribute.) Free functions, blocking; any
 // thread.

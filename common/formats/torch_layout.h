@@ -5,7 +5,8 @@
 //   Conv2D, Conv1D        kernel [h, w, in, out]                         weight [out, in, h, w]
 //   DepthwiseConv2D       kernel [h, w, in, multiplier]                  weight [in * multiplier, 1, h, w]
 //   SeparableConv2D       depthwise_kernel, pointwise_kernel, bias       depthwise.weight, pointwise.weight,
-//   pointwise.bias Conv2DTranspose       kernel [h, w, out, in]                         weight [in, out, h, w]
+//                         pointwise.bias
+//   Conv2DTranspose       kernel [h, w, out, in]                         weight [in, out, h, w]
 //   BatchNormalization    gamma, beta, moving_mean, moving_variance      weight, bias, running_mean, running_var
 //   Layer-, GroupNorm     gamma, beta                                    weight, bias
 //   Embedding             embeddings                                     weight
@@ -34,7 +35,8 @@ absl::StatusOr<std::vector<Safetensor>> ToTorchLayout(const Graph& graph, absl::
 bool IsTorchLayout(const SafetensorsFile& file, const Graph& graph);
 
 // The tensors that the model has a place for, under Keras' names and in Keras' shapes; what else the file holds is
-// left. Errors: FAILED_PRECONDITION names a tensor of another shape, as the file has it; UNIMPLEMENTED as above.
+// left.
+// Errors: FAILED_PRECONDITION names a tensor of another shape, as the file has it; UNIMPLEMENTED as above.
 absl::StatusOr<SafetensorsFile> FromTorchLayout(const SafetensorsFile& file, const Graph& graph);
 
 }  // namespace cairn

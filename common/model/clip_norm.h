@@ -65,7 +65,8 @@ bool ClipByNorm(absl::Span<const ClipScope> scopes, double clip, uint64_t exampl
 
 std::string EncodeNorms(absl::Span<const NormRecord> records);
 // What VALUES tells of an update that was clipped: EncodeNorms of its records, then EncodeFactors of what it was
-// clipped by. Errors: as DecodeNorms, DecodeFactors. None after records alone.
+// clipped by.
+// Errors: as DecodeNorms, DecodeFactors. None after records alone.
 absl::StatusOr<std::vector<double>> AppliedFactors(const std::string& scalars);
 // Of what EncodeNorms gave: names the gradients that the records are of (ExchangeFrame.norms_xxh3).
 uint64_t HashOfNorms(const std::string& scalars);

@@ -2,7 +2,8 @@
 // job_status.proto).
 //
 // Pure functions; any thread. Terms are rounded once (common/base/exact_sum.h), so that a sum has the same bits whoever
-// added up what. Invariants of a list of EpochFigures, as a job's first partition keeps it:
+// added up what.
+// Invariants of a list of EpochFigures, as a job's first partition keeps it:
 //   1. In order of epoch, each epoch once.
 //   2. Its epochs are less than OpenEpochsMax apart: an older one has been stored by the coordinator, for no update of
 //      a later epoch is accepted before (EpochIsOpen). So a partition's image has room for them.

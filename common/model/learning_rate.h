@@ -17,8 +17,7 @@ namespace cairn {
 //   piecewise_constant_decay   values[i], i the number of boundaries < step
 //   exponential_decay          r * decay_rate^p, p = step / n (staircase: rounded down)
 //   polynomial_decay           (r - end) * (1 - s / n)^power + end, s = min(step, n); cycle: s = step and n * ceil(step
-//   / n) in
-//                              the place of n
+//                              / n) in the place of n
 //   inverse_time_decay         r / (1 + decay_rate * p), p = step / n (staircase: rounded down)
 //   cosine_decay               r * ((1 - alpha) * (1 + cos(pi * s / n)) / 2 + alpha), s = min(step, n)
 //                              with warm-up: r + (target - r) * step / warmup_steps up to warmup_steps, then the same

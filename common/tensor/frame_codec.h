@@ -12,18 +12,25 @@
 // Grammar (varint and little-endian fixed32 and fixed64 as in protobuf; a field equal to its default is left out,
 // except (J)):
 //
-//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)? (T)? (U)?
-//   (V)? (W)? (X)? (Y)? (Z)? (AA)? (AB)? (A) 0x08      varint   kind                (K) 0x58      varint   examples (B)
-//   0x10      varint   request_id          (L) 0x65      fixed32  learning_rate (C) 0x18      varint   job_id
-//   (M) 0x68      varint   dtype (D) 0x20      varint   partition           (N) 0x70      varint   payload_offset (E)
-//   0x28      varint   generation          (O) 0x78      varint   payload_total (F) 0x30      varint   replica_first
-//   (P) 0x80 0x01 varint   status_code (G) 0x38      varint   replica_count       (Q) 0x8a 0x01 varint n, then n bytes:
-//   status_message (H) 0x40      varint   sequence            (R) 0x90 0x01 varint   reply_dtype (I) 0x48      varint
-//   version             (S) 0x98 0x01 varint   tensor (J) 0x50      varint   want_version (there if set, 0 too) (T)
-//   0xa0 0x01 varint   tensors             (W) 0xb8 0x01 varint   ema_overwrite (U) 0xaa 0x01 varint n, then n bytes:
-//   image (V) 0xb2 0x01 varint n, then n bytes: scalars (X) 0xc1 0x01 fixed64  norms_xxh3 (Y) 0xcd 0x01 fixed32
-//   loss_scale          (Z) 0xd0 0x01 varint   not_finite (AA) 0xda 0x01 varint n, then n bytes: figures (AB) 0xa2 0x06
-//   varint n, then n bytes: payload
+//   message := (A)? (B)? (C)? (D)? (E)? (F)? (G)? (H)? (I)? (J)? (K)? (L)? (M)? (N)? (O)? (P)? (Q)? (R)? (S)?
+//              (T)? (U)? (V)? (W)? (X)? (Y)? (Z)? (AA)? (AB)?
+//   (A) 0x08      varint   kind                (K) 0x58      varint   examples
+//   (B) 0x10      varint   request_id          (L) 0x65      fixed32  learning_rate
+//   (C) 0x18      varint   job_id              (M) 0x68      varint   dtype
+//   (D) 0x20      varint   partition           (N) 0x70      varint   payload_offset
+//   (E) 0x28      varint   generation          (O) 0x78      varint   payload_total
+//   (F) 0x30      varint   replica_first       (P) 0x80 0x01 varint   status_code
+//   (G) 0x38      varint   replica_count       (Q) 0x8a 0x01 varint n, then n bytes: status_message
+//   (H) 0x40      varint   sequence            (R) 0x90 0x01 varint   reply_dtype
+//   (I) 0x48      varint   version             (S) 0x98 0x01 varint   tensor
+//   (J) 0x50      varint   want_version (there if set, 0 too)
+//   (T) 0xa0 0x01 varint   tensors             (W) 0xb8 0x01 varint   ema_overwrite
+//   (U) 0xaa 0x01 varint n, then n bytes: image
+//   (V) 0xb2 0x01 varint n, then n bytes: scalars
+//   (X) 0xc1 0x01 fixed64  norms_xxh3
+//   (Y) 0xcd 0x01 fixed32  loss_scale          (Z) 0xd0 0x01 varint   not_finite
+//   (AA) 0xda 0x01 varint n, then n bytes: figures
+//   (AB) 0xa2 0x06 varint n, then n bytes: payload
 //
 // The header is everything up to and with the length of (AB); the payload follows as a slice of its own.
 #pragma once

@@ -2,7 +2,8 @@
 // are.
 //
 // Pure functions; any thread. A function of the JobSpec and its model alone, known to workers, ps and devices alike
-// (common/model/gradient_layout.h). Invariants:
+// (common/model/gradient_layout.h).
+// Invariants:
 //   1. What is rounded stays as it is when it is rounded again, packed and unpacked, whatever the node.
 //   2. FLOAT16 holds numbers times 2^-shift, so that the sum over all examples of a step has the size of the mean
 //      gradient: 65504 is the largest FLOAT16. In memory numbers are float32 and not shifted.

@@ -82,6 +82,21 @@ TEST_F(EndedCopiesTest, CopiesOfEndedJobsAreMadeAFewAtATime) {
   EXPECT_TRUE(Whole()) << "each gets its copies back";
 }
 
+// All ps are back, and no Tick has come since: the copies of the job that is asked for are looked at there and then.
+TEST_F(EndedCopiesTest, AnEvaluationDoesNotWaitForItsTurn) {
+  for (const char* name : {"ps-0", "ps-1", "ps-2", "ps-3"}) c_.Kill(c_.node(name));
+  for (const char* name : {"ps-0", "ps-1", "ps-2", "ps-3"}) c_.Restart(c_.node(name));
+  for (const uint64_t id : ended_) {
+    v1::EvaluateRequest request;
+    request.mutable_job()->set_job_id(id);
+    const ReplyToken call{1'000'000 + id};
+    c_.Do(EvaluateJob{call, request, c_.clock().Now() + absl::Minutes(1)});
+    c_.Settle();
+    ASSERT_NE(c_.ReplyTo(call), nullptr);
+    EXPECT_TRUE(c_.ReplyTo(call)->status.ok()) << c_.ReplyTo(call)->status;
+  }
+}
+
 TEST_F(EndedCopiesTest, WhatAPsHasOfJobsThatWentOnIsNoFault) {
   c_.Kill(c_.node("ps-0"));
   c_.Pass(absl::Minutes(1));

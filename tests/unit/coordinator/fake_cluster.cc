@@ -79,7 +79,9 @@ bool FakeCluster::Logged(const std::string& part) const {
 
 void FakeCluster::Do(const Event& event) {
   std::vector<ReplyToken> taken;
-  for (Effect& effect : core_->Step(event, clock_.Now())) {
+  Effects effects = core_->Step(event, clock_.Now());
+  if (observe) observe(event, effects);
+  for (Effect& effect : effects) {
     if (effect_count_++ == crash_at_) {
       crashed_ = true;
       return RestartCoordinator();

@@ -4,6 +4,7 @@
 // fake_training.cc.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -137,6 +138,7 @@ class FakeCluster {
   static std::vector<v1::NodeMessage> Outputs(const v1::EvaluateShard& shard, int64_t examples, int outputs);
 
   CoordinatorOptions options;
+  std::function<void(const Event&, const Effects&)> observe;  // called after each Step, before its effects
   std::map<std::string, std::string> disk;
   size_t bytes_stored = 0;  // all that was ever written to it
 

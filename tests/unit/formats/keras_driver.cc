@@ -1,9 +1,8 @@
 // The two directions, for keras_order.py, which lays out the weights by a rule of its own.
 //
 //   keras_driver DIR NAME...   reads DIR/NAME.keras and, where it is, DIR/NAME.weights.h5 as weights of that model;
-//   prints
-//                              of each {"NAME.keras": {layer: the first number of its first variable}}, a line; writes
-//                              the same values to DIR/NAME.out.keras and DIR/NAME.out.weights.h5
+//                              prints of each {"NAME.keras": {layer: the first number of its first variable}}, a line;
+//                              writes the same values to DIR/NAME.out.keras and DIR/NAME.out.weights.h5
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -6,8 +6,9 @@
 // the first time, recorded and launched as one a segment the times after; the gradients' ranges back as they become
 // final, each handed to the caller, or added to other replicas' (join.h), while the rest is computed. Values that are
 // numbers of 16 bits cross as such. The inputs of the next step are brought to the device meanwhile, if the caller has
-// them (Prefetch). Nothing in between waits for the device. Invariant: when a call returns, nothing that it enqueued is
-// under way but the copy of Prefetch; unless the device is lost (machine.h).
+// them (Prefetch). Nothing in between waits for the device.
+// Invariant: when a call returns, nothing that it enqueued is under way but the copy of Prefetch; unless the device is
+// lost (machine.h).
 #pragma once
 
 #include <memory>

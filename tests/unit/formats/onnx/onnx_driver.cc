@@ -1,10 +1,10 @@
 // The two directions, for onnx_runtime.py, which runs the files with other programs.
 //
 //   onnx_driver export DIR                       NAME.onnx, NAME.folded.onnx where there is something to fold,
-//   NAME.input, NAME.expected (raw
-//                                                float32) of each case, and of some ready-made models
+//                                                NAME.input, NAME.expected (raw float32) of each case, and of some
+//                                                ready-made models
 //   onnx_driver import FILE INPUT OUTPUT COUNT   reads FILE; predicts of the COUNT examples in INPUT (raw float32,
-//   Cairn's order)
+//                                                Cairn's order)
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
