@@ -229,7 +229,7 @@ bool ClusterCore::RestoreBest(Job& job) {
   job.restores_best = true;
   job.restore_worker.clear();
   job.restore_attempts = 0;
-  job.status.set_state(v1::STARTING);
+  Transition(job, v1::STARTING);
   job.version.assign(job.version.size(), 0);
   NewGeneration(job);
   return true;
@@ -256,7 +256,7 @@ bool ClusterCore::EndWithoutBest(Job& job, const std::string& why) {
   job.restore_attempts = 0;
   job.restore_from.clear();
   if (there) {
-    job.status.set_state(v1::FINALIZING);
+    Transition(job, v1::FINALIZING);
     job.version.assign(job.version.size(), last);  // an attempt that came half way is seen by it
   } else {
     job.restore_from = std::move(others);

@@ -383,7 +383,7 @@ bool ClusterCore::RestoreInstead(Job& job, const std::string& why) {
   job.has_best = false;
   job.restore_worker.clear();
   job.restore_attempts = 0;
-  job.status.set_state(v1::STARTING);
+  Transition(job, v1::STARTING);
   job.recovered = job.rolling_back = false;
   job.final_versions.clear();
   job.finalize_worker.clear();

@@ -76,7 +76,7 @@ ClusterCore::ClusterCore(const CoordinatorOptions& options, uint64_t incarnation
       if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
         job.checked = std::make_shared<const CheckedJob>(*std::move(checked));
       } else {
-        job.status.set_state(v1::FAILED);
+        Transition(job, v1::FAILED);
         job.status.set_reason(std::string(checked.status().message()));
         job.status.set_finished_unix_ms(absl::ToUnixMillis(now));
       }

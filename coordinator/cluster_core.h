@@ -137,6 +137,8 @@ class ClusterCore {
   void TickInspections();
 
   // cluster_jobs.cc
+  // The only place where a job's state changes (job_state.h).
+  void Transition(Job& job, v1::JobState to);
   void StartJob(Job& job, std::vector<WorkerCapacity> workers);
   absl::Status LayOut(Job& job);
   void PlaceAnew(Job& job);

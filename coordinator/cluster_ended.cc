@@ -147,7 +147,7 @@ void ClusterCore::EndJob(Job& job, v1::JobState state, std::string reason) {
   }
   job.status.clear_images_per_second();
   if (seconds > 0) job.status.set_images_per_second(examples / seconds);  // over the whole run
-  job.status.set_state(state);
+  Transition(job, state);
   job.status.set_reason(std::move(reason));
   job.status.set_finished_unix_ms(absl::ToUnixMillis(now_));
   job.status.clear_replicas();

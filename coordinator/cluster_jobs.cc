@@ -12,6 +12,7 @@
 #include "common/base/text.h"
 #include "common/model/step_plan.h"
 #include "coordinator/cluster_core.h"
+#include "coordinator/job_state.h"
 #include "coordinator/copies.h"
 
 namespace cairn {
@@ -33,6 +34,12 @@ std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
 
 }  // namespace
 
+void ClusterCore::Transition(Job& job, v1::JobState to) {
+  if (MayFollow(job.state(), to)) return job.status.set_state(to);
+  Warn("job %d: a change of its state from %s to %s is refused", job.id(), v1::JobState_Name(job.state()),
+       v1::JobState_Name(to));
+}
+
 // ---- start ----
 
 void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
@@ -41,7 +48,7 @@ void ClusterCore::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   const size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
   if (most > 0 && workers.size() > most) workers.resize(most);
   if (absl::Status status = LayOut(job); !status.ok()) return EndJob(job, v1::FAILED, std::string(status.message()));
-  job.status.set_state(v1::STARTING);
+  Transition(job, v1::STARTING);
   job.checked.reset();
   OpenEpochs(job, 0);
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, now_);
@@ -208,7 +215,7 @@ void ClusterCore::AllReady(Job& job) {
   }
   if (job.starting()) {
     job.restore_from.clear();
-    job.status.set_state(v1::RUNNING);
+    Transition(job, v1::RUNNING);
     if (job.status.started_unix_ms() == 0) job.status.set_started_unix_ms(absl::ToUnixMillis(now_));
     // A copy of its own: emplace ends what it was told of before it makes the new one.
     job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replica_step()), std::vector<bool>{}, now_);
@@ -261,14 +268,14 @@ void ClusterCore::Advance(Job& job) {
 // are done again; one that is lost later comes back with all, and the digest is taken then.
 
 void ClusterCore::BeginFinalizing(Job& job) {
-  job.status.set_state(v1::FINALIZING);
+  Transition(job, v1::FINALIZING);
   reschedule_ = true;  // its slots are free
   NewGeneration(job);
 }
 
 // Steps are to be done again.
 void ClusterCore::BackToRunning(Job& job) {
-  job.status.set_state(v1::RUNNING);
+  Transition(job, v1::RUNNING);
   job.final_versions.clear();
   job.finalize_worker.clear();
   job.finalize_attempts = 0;

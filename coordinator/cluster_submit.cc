@@ -200,7 +200,7 @@ void ClusterCore::Accept(Submission submission, const v1::DataInfoReply* reply, 
   const Graph& graph = submission.checked->graph;
   job.status.set_job_id(id);
   *job.status.mutable_spec() = submission.checked->spec;
-  job.status.set_state(v1::QUEUED);
+  Transition(job, v1::QUEUED);
   job.status.set_submitted_unix_ms(absl::ToUnixMillis(now_));
   job.status.set_parameters(graph.parameters());
   job.status.set_trainable_parameters(graph.trainable_parameters());

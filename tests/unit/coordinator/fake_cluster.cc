@@ -111,6 +111,7 @@ void FakeCluster::Do(const Event& event) {
       if (take_predictions) taken.push_back(part->token);
     } else if (auto* line = std::get_if<LogLine>(&effect)) {
       log_.push_back(line->text);
+      EXPECT_EQ(line->text.find("a change of its state"), std::string::npos) << line->text;
     }
   }
   for (ReplyToken token : taken) Do(PredictionTaken{token});
