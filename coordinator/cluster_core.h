@@ -1,5 +1,5 @@
-// ClusterCore: who is alive, who owns what, which jobs run. A state machine without I/O, threads or a clock (design §3,
-// §6).
+// ClusterCore: who is alive, who owns what, which jobs run. A state machine without I/O, threads or a clock
+// (docs/architecture.md#processes-cores-and-nodes).
 //
 // Not thread-safe: one executor drives it. Step takes one event and returns what is to be done, in order; a Store is
 // durable before the effects after it are carried out, so a crash between any two effects leaves a state from which the

@@ -1,5 +1,5 @@
-// LeaderElection: which of several coordinators leads: the one to whose lease <prefix>/leader is bound (design §6).
-// Beside it, bound to the same lease, <prefix>/leader-http says where the leader's pages are.
+// LeaderElection: which of several coordinators leads (docs/architecture.md#coordinators): the one to whose lease
+// <prefix>/leader is bound. <prefix>/leader-http, bound to the same lease, says where the leader's pages are.
 //
 // Thread-safe. Callbacks run on the election's own thread, one at a time; they must not block for long: the lease is
 // renewed on that thread. Invariants:

@@ -1,4 +1,4 @@
-// Membership: the nodes of the cluster, their sessions and leases (design §6).
+// Membership: the nodes of the cluster, their sessions and leases (docs/architecture.md#coordinators).
 //
 // Not thread-safe; used by ClusterCore. Invariants:
 //   1. At most one session belongs to a node, and a session to at most one node.

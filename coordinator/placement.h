@@ -8,7 +8,7 @@
 //      ps, so that all ps have work while the backward pass runs.
 //   3. Replicas of one job: a worker's share is its quota (replicas * slots / all slots)
 //      rounded down or up; shares are contiguous, larger ones first, so that shares that
-//      are powers of two are whole subtrees of the summation tree (design §4).
+//      are powers of two are whole subtrees of the tree (common/tensor/summation_tree.h).
 //   4. A change moves as few replicas as it can.
 //   5. The copies of a partition lie on different ps, and on different host labels where there is a choice.
 //   6. The replicas of a job are on one kind of device at a time.

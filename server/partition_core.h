@@ -1,5 +1,5 @@
-// PartitionCore: the state machine of one copy of one partition of one job (design §5): ordering, barrier, staleness,
-// exactly-once, apply; as the primary, what its backups get; as a backup, what it takes from its primary.
+// PartitionCore: the state machine of one copy of one partition of one job: ordering, barrier, staleness, exactly-once,
+// apply; as a primary, what backups get; as a backup, what it takes. docs/architecture.md#the-walk-of-one-gradient
 //
 // Not thread-safe: one strand drives it. No I/O, no threads, no clock. An accepted update goes through three stages:
 //

@@ -1,4 +1,4 @@
-// PartitionCore of a job that has ended (design §5: RocksDB is the cold tier).
+// PartitionCore of a job that has ended (docs/architecture.md#persistence: its values are on the disk alone).
 //
 // Nobody trains it any more: pushes and checkpoints are refused, and its last image, of the values alone, takes the
 // place of all that the store had of the partition. Then values and slots leave the memory: the partition is at rest. A

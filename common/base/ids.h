@@ -27,7 +27,7 @@ using JobId = Id<struct JobIdTag, uint64_t>;
 using PartitionId = Id<struct PartitionIdTag, uint32_t>;
 using ReplicaId = Id<struct ReplicaIdTag, int32_t>;
 
-// The fencing token of an assignment (design §1).
+// The fencing token of an assignment (docs/architecture.md#words).
 using Generation = Id<struct GenerationTag, uint64_t>;
 
 // Names of nodes are strings, unique in a cluster.

@@ -1,5 +1,5 @@
-// The summation tree of a job with R replicas: in which order their gradients are added, whoever holds them (design
-// §4).
+// The summation tree of a job with R replicas: in which order their gradients are added, whoever holds them
+// (docs/architecture.md#summation-tree).
 //
 // Pure functions; any thread. A node is an aligned subtree [i * 2^k, min((i + 1) * 2^k, R)) of the replicas, named by
 // its first replica and their number. Invariants:

@@ -1,5 +1,5 @@
-"""Checks what a compiler does not: that includes point down (design, "Layout"), that enums of the protos have a harmless zero, and that no
-file names a path of the machine that it was written on.
+"""Checks what a compiler does not: that includes point down (docs/architecture.md#the-house), that enums of the protos have
+a harmless zero, and that no file names a path of the machine that it was written on.
 
     lint.py ROOT        prints what is wrong, one line each; exit 1 if anything is
 

@@ -1,5 +1,5 @@
-// Goal: a job's defaults are Keras' and the design's, and each wrong field is refused by a sentence that names it and
-// says what to do.
+// Goal: a job's defaults are those of Keras and of proto/cairn/v1/job.proto, and each wrong field is refused by a
+// sentence that names it and says what to do.
 #include "common/model/job_check.h"
 
 #include <gmock/gmock.h>
