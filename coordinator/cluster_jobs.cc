@@ -12,8 +12,8 @@
 #include "common/base/text.h"
 #include "common/model/step_plan.h"
 #include "coordinator/cluster_core.h"
-#include "coordinator/job_state.h"
 #include "coordinator/copies.h"
+#include "coordinator/job_state.h"
 
 namespace cairn {
 namespace {

@@ -16,6 +16,9 @@ absl::Status Unknown(const Command& command) {
 
 ClusterScript::ClusterScript() : start_(cluster_.clock().Now()) {
   cluster_.observe = [this](const Event& event, const Effects& effects) { Observe(event, effects); };
+  cluster_.observe_end = [this](const Effect& effect) {
+    absl::StrAppend(&out_, "the coordinator ends before: ", EffectText(effect), "\n");
+  };
 }
 
 absl::StatusOr<std::string> ClusterScript::Run(const Command& command) {

@@ -84,6 +84,7 @@ void FakeCluster::Do(const Event& event) {
   for (Effect& effect : effects) {
     if (effect_count_++ == crash_at_) {
       crashed_ = true;
+      if (observe_end) observe_end(effect);
       return RestartCoordinator();
     }
     if (auto* store = std::get_if<Store>(&effect)) {

@@ -139,6 +139,7 @@ class FakeCluster {
 
   CoordinatorOptions options;
   std::function<void(const Event&, const Effects&)> observe;  // called after each Step, before its effects
+  std::function<void(const Effect&)> observe_end;             // the coordinator ends before it carries this one out
   std::map<std::string, std::string> disk;
   size_t bytes_stored = 0;  // all that was ever written to it
 
