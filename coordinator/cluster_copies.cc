@@ -291,7 +291,7 @@ bool ClusterCore::EndFormers(Job& job) {
     RemoveBackups(p, [&](const v1::BackupPlacement& b) {
       if (!b.former()) return false;
       changed = true;
-      return UsablePs(job, b.node()) == nullptr || LinkCut(p.primary(), b.node());
+      return UsablePs(job, b.node()) == nullptr || links_.Cut(p.primary(), b.node(), now_);
     });
     for (v1::BackupPlacement& b : *p.mutable_backups()) b.set_former(false);
   }

@@ -128,7 +128,7 @@ void ClusterCore::OnTick() {
   TickInspections();
   TickEvaluations();
   TickEvaluators();
-  ForgetOldLinks();
+  links_.ForgetOld(now_);
   const bool look = std::exchange(reasons_due_, false) || now_ >= queue_at_;
   for (uint64_t id : ByUrgency()) {
     Job* job = Find(id);

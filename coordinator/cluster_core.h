@@ -44,6 +44,7 @@
 #include "coordinator/membership.h"
 #include "coordinator/options.h"
 #include "coordinator/placement.h"
+#include "coordinator/ps_links.h"
 #include "coordinator/stored_state.h"
 #include "coordinator/usage.h"
 
@@ -227,20 +228,7 @@ class ClusterCore {
   std::string CopiesReason(const Job& job) const;
 
   // cluster_links.cc
-  struct CutLink {
-    absl::Time until;  // not tried again before
-    absl::Time seen;
-    int losses = 0;
-    NodeName primary, backup;  // at the last report
-    std::string why;
-    bool busy = false;
-    bool over = false;  // something got across since
-  };
-  void NoteReached(const NodeName& primary, const NodeName& backup);
-  bool LinkCut(const NodeName& a, const NodeName& b) const;
   bool TakeLostAway(Job& job, bool* stored);
-  void ForgetLinksOf(const NodeName& ps);
-  void ForgetOldLinks();
   std::string LinksText(const Job& job) const;
 
   // cluster_checkpoints.cc
@@ -390,12 +378,12 @@ class ClusterCore {
   uint64_t next_job_id_ = 1;
   std::set<NodeName> unsettled_stored_;  // as the stored state of the cluster has it
 
-  std::map<uint64_t, Submission> submissions_;                  // by a number of their own
-  std::map<uint64_t, Inspection> inspections_;                  // by request id
-  std::map<uint64_t, Evaluation> evaluations_;                  // by request id
-  std::map<NodeName, std::string> refused_;                     // nodes, and why: what is logged once
-  uint64_t last_tended_ = 0;                                    // the ended job whose turn was last
-  std::map<std::pair<NodeName, NodeName>, CutLink> cut_links_;  // by both ends, in order of name
+  std::map<uint64_t, Submission> submissions_;  // by a number of their own
+  std::map<uint64_t, Inspection> inspections_;  // by request id
+  std::map<uint64_t, Evaluation> evaluations_;  // by request id
+  std::map<NodeName, std::string> refused_;     // nodes, and why: what is logged once
+  uint64_t last_tended_ = 0;                    // the ended job whose turn was last
+  PsLinks links_;
   uint64_t last_submission_ = 0;
   uint64_t last_request_id_;
 

@@ -232,7 +232,7 @@ void ClusterCore::ReconcilePs(const Membership::Admission& admission, const v1::
   node.hosting.clear();
   node.not_ready.reset();
   readiness_due_ = true;
-  if (!admission.same_process) ForgetLinksOf(node.name);
+  if (!admission.same_process) links_.ForgetPs(node.name);
   std::vector<std::string> moved_away;  // jobs
   for (const v1::HeldPartitions& held : hello.held()) {
     const Job* job = Find(held.job_id());

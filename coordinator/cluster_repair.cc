@@ -38,7 +38,7 @@ void ClusterCore::OnBackupReport(const ClusterNode& node, const v1::BackupReport
   job->repair_due = true;  // the next Tick deals with all of them together
   if (report.lost().empty()) {
     job->caught_up.insert({report.partition(), report.node()});
-    NoteReached(node.name, report.node());
+    links_.NoteReached(node.name, report.node());
   } else {
     job->lost[{report.partition(), report.node()}] = {std::string(CutUtf8(report.lost(), kLostTextMax)), report.busy()};
   }
@@ -69,13 +69,13 @@ bool ClusterCore::Recruit(Job& job) {
     if (UsablePs(job, p.primary()) == nullptr || (job.finished() && !MayRecruit(p.primary(), recruited))) continue;
     const std::vector<NodeName> holders = HoldersOf(p);
     const auto leaving = std::count_if(holders.begin(), holders.end(), [&](auto& h) {
-      return Draining(h) || (h != p.primary() && (UsablePs(job, h) == nullptr || LinkCut(p.primary(), h)));
+      return Draining(h) || (h != p.primary() && (UsablePs(job, h) == nullptr || links_.Cut(p.primary(), h, now_)));
     });
     const auto move = job.moves.find(p.partition());
-    const bool moves = move != job.moves.end() && !LinkCut(p.primary(), move->second) &&
+    const bool moves = move != job.moves.end() && !links_.Cut(p.primary(), move->second, now_) &&
                        std::find(holders.begin(), holders.end(), move->second) == holders.end();
     const auto shift = job.shifts.find(p.partition());
-    const bool shifts = shift != job.shifts.end() && !LinkCut(p.primary(), shift->second.second) &&
+    const bool shifts = shift != job.shifts.end() && !links_.Cut(p.primary(), shift->second.second, now_) &&
                         std::find(holders.begin(), holders.end(), shift->second.second) == holders.end();
     if (static_cast<int>(holders.size() - leaving) >= wanted && !moves && !shifts) continue;
     if ((leaving > 0 || moves || shifts) && syncing >= kMovingMax) continue;
@@ -87,7 +87,7 @@ bool ClusterCore::Recruit(Job& job) {
     }
     std::vector<PsLoad> reachable = loads;
     std::erase_if(reachable, [&](const PsLoad& load) {
-      return LinkCut(p.primary(), load.name) || (job.finished() && !MayRecruit(load.name, recruited));
+      return links_.Cut(p.primary(), load.name, now_) || (job.finished() && !MayRecruit(load.name, recruited));
     });
     const NodeName target = moves ? move->second : shifts ? shift->second.second : PickCopy(holders, hosts, reachable);
     if (target.empty()) continue;
@@ -239,7 +239,7 @@ void ClusterCore::PlanMoves(Job& job) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(shift.first));
     const auto& [from, to] = shift.second;
     return FindBackup(p, from) == nullptr || p.primary() == to || UsablePs(job, to) == nullptr || Draining(to) ||
-           Draining(from) || LinkCut(p.primary(), to);
+           Draining(from) || links_.Cut(p.primary(), to, now_);
   });
   if (now_ < job.balance_at) return;
   job.balance_at = now_ + kBalanceAfter;

@@ -19,6 +19,7 @@
 #include "common/model/job_check.h"
 #include "common/model/state_text.h"
 #include "coordinator/job_progress.h"
+#include "coordinator/ps_links.h"
 #include "coordinator/stragglers.h"
 
 namespace cairn {
@@ -57,13 +58,9 @@ struct Job {
   // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in
   // Hello is its disk's.
   std::set<NodeName> untold;
-  std::set<std::pair<uint32_t, NodeName>> caught_up;  // backups, as reported in this generation, not stored yet
-  struct Loss {
-    std::string why;
-    bool busy = false;  // v1::BackupReport.busy
-  };
-  std::map<std::pair<uint32_t, NodeName>, Loss> lost;  // backups over to which their primary gets nothing, likewise
-  std::map<uint32_t, NodeName> moves;                  // partitions whose primary is to be elsewhere, for balance
+  std::set<std::pair<uint32_t, NodeName>> caught_up;       // backups, as reported in this generation, not stored yet
+  std::map<std::pair<uint32_t, NodeName>, LinkLoss> lost;  // backups over to which their primary gets nothing, likewise
+  std::map<uint32_t, NodeName> moves;                      // partitions whose primary is to be elsewhere, for balance
   std::map<uint32_t, std::pair<NodeName, NodeName>> shifts;  // backups that are to be elsewhere, likewise: from, to
   bool repair_due = true;                                    // something changed since they were looked at
   // What its copies lacked when they were looked at last (cluster_degraded.cc).
