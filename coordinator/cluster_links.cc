@@ -1,7 +1,7 @@
 // A primary that gets nothing across to a backup, while both of them are there for the coordinator: no connection lives
-// between the two, or one does, and the backup's ps is busy. The backup is taken away from the primary's partitions (one
-// generation for all of them, where any of its copies was in sync), and another ps takes its place where there is one.
-// When the two are joined again: ps_links.h.
+// between the two, or one does, and the backup's ps is busy. The backup is taken away from the primary's partitions
+// (one generation for all of them, where any of its copies was in sync), and another ps takes its place where there is
+// one. When the two are joined again: ps_links.h.
 //
 // What is known of links is kept in memory alone: after a restart of the coordinator the primaries say it again.
 #include <utility>

@@ -3,7 +3,8 @@
 //
 //   /                      the dashboard, with /dashboard.css and /dashboard.js
 //   /api/v1/nodes          as `cairn nodes --json` prints them
-//   /api/v1/jobs           as `cairn jobs --json` prints them; /api/v1/jobs/ID (or a name) as `cairn job ID --json` does
+//   /api/v1/jobs           as `cairn jobs --json` prints them
+//   /api/v1/jobs/ID        as `cairn job ID --json` prints it; or a name
 //   /api/v1/overview?jobs=all|active|ended&offset=0&limit=50   what the dashboard's first page shows
 //   /metrics               what `cairn metrics` prints, and figures of this process
 //   /healthz               200 while this process works: its core has answered within kStuckAfter. For liveness probes

@@ -41,8 +41,8 @@ class PsLinks {
   void ForgetPs(const NodeName& ps);
   void ForgetOld(absl::Time now);
 
-  // For the user, of the pairs for which a partition of the job lacks a backup. there: a ps is connected; of one that is
-  // gone other texts speak.
+  // For the user, of the pairs for which a partition of the job lacks a backup. there: a ps is connected; of one that
+  // is gone other texts speak.
   std::string Text(const v1::JobStatus& job, const std::function<bool(const NodeName&)>& there) const;
 
  private:

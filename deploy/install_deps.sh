@@ -16,7 +16,7 @@ build=(
   libturbojpeg0-dev libpng-dev zlib1g-dev
   libhdf5-dev libzip-dev libonnx-dev
 )
-test=(libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx curl openssl etcd-server)
+test=(libgtest-dev libgmock-dev libbenchmark-dev clang-14 clang-format-14 libclang-rt-14-dev python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx curl openssl etcd-server)
 # npm fetches onnxruntime for the tests of ONNX files; another build of node brings its own.
 command -v npm > /dev/null || test+=(nodejs npm)
 bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch

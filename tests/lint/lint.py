@@ -142,6 +142,62 @@ def check_paths(path, text):
             yield f"{path}:{number}: {found} is a path of one machine; take it from a flag, the environment or the tree"
 
 
+COLUMNS_MAX = 120
+LINES_MAX = 400
+# Files that are longer, with the lines that they have: they may shrink, and then this does.
+LONG = {
+    "client/parameter_client.cc": 459,
+    "common/formats/onnx/onnx_importer_windows.cc": 490,
+    "common/model/callback_check.cc": 446,
+    "common/model/job_check.cc": 407,
+    "coordinator/cluster_checkpoints.cc": 406,
+    "coordinator/cluster_core.h": 408,
+    "coordinator/cluster_nodes.cc": 523,
+    "proto/cairn/v1/cluster.proto": 511,
+    "tests/sim/checkers.cc": 404,
+    "tests/unit/backend/cudnn_lowering_test.cc": 438,
+    "tests/unit/backend/kernels_layers_test.cc": 439,
+    "tests/unit/coordinator/cluster_copies_test.cc": 405,
+    "tests/unit/coordinator/cluster_moves_test.cc": 470,
+    "tests/unit/coordinator/dashboard_test.cc": 409,
+    "tests/unit/data/tfrecord_test.cc": 521,
+    "tests/unit/formats/keras_model_test.cc": 426,
+    "tests/unit/model/job_numbers_test.cc": 402,
+    "tests/unit/rpc/credentials_test.cc": 440,
+    "tests/unit/server/replication_random_test.cc": 456,
+    "tests/unit/worker/checkpoint_test.cc": 464,
+    "tests/unit/worker/fake_cluster.cc": 467,
+}
+
+
+def check_size(path, text):
+    """Lines of C++ and protos fit COLUMNS_MAX, but for data in raw strings; a file is one thing, and has LINES_MAX lines at most."""
+    if not path.endswith(SOURCE + (".proto",)):
+        return
+    lines = text.splitlines()
+    end = None  # of the raw string that the line begins in
+    for number, line in enumerate(lines, 1):
+        begun_in = end
+        for mark in re.finditer(r'R"(\w*)\(|\)(\w*)"', line):
+            if end is None and mark.group(1) is not None:
+                end = mark.group(1)
+            elif end is not None and mark.group(2) == end:
+                end = None
+        if len(line) > COLUMNS_MAX and begun_in is None and 'R"' not in line:
+            yield f"{path}:{number}: {len(line)} columns, at most {COLUMNS_MAX}"
+    most = LONG.get(path, LINES_MAX)
+    if len(lines) > most:
+        yield f"{path}: {len(lines)} lines, at most {most}; cut it where one thing ends and another begins"
+    elif path in LONG and len(lines) < most:
+        yield f"{path}: {len(lines)} lines; say so in LONG of tests/lint/lint.py, or take it out there (at most {LINES_MAX})"
+
+
+def check_states(path, text):
+    """A job's state changes in one function, which knows what may follow what."""
+    if path.startswith("coordinator/") and path.endswith(".cc") and path != "coordinator/cluster_jobs.cc" and "set_state(" in text:
+        yield f"{path}: sets a job's state; call ClusterCore::Transition (coordinator/job_state.h)"
+
+
 def check_tree(root):
     problems = []
     cores = set().union(*(core_files(root, folder) for folder in CORES))
@@ -150,6 +206,8 @@ def check_tree(root):
         problems += check_includes(path, text, cores)
         problems += check_enums(path, text)
         problems += check_paths(path, text)
+        problems += check_size(path, text)
+        problems += check_states(path, text)
     return problems
 
 

@@ -19,6 +19,7 @@ CLEAN = {
     "client/cli/main.cc": '#include "worker/data/glyphs.h"\n#include "client/job_client.h"\n',
     "tests/unit/x_test.cc": '#include "server/ps_node.h"\n#include "worker/main.h"\n',
     "proto/cairn/v1/a.proto": "enum Kind {\n  KIND_UNSPECIFIED = 0; // enum X { A = 1; }\n  ONE = 1;\n}\nenum F { AUTO = 0; }\n",
+    "tests/unit/y_test.cc": 'f(R"(\n' + 121 * "a" + '\n)");\n' + 396 * "\n",
     "deploy/a.sh": "cp x /usr/local/bin; ls /var/lib/cairn /tmp/x $root/work/x ../work/x\n",
 }
 
@@ -42,6 +43,10 @@ VIOLATIONS = [
     ("proto/cairn/v1/a.proto", "enum Kind { FIRST = 0; }", "enum Kind begins with FIRST = 0"),
     ("proto/cairn/v1/a.proto", "enum Kind {\n  KIND_UNSPECIFIED = 1;\n}", "KIND_UNSPECIFIED = 1"),
     ("deploy/a.sh", "data=/ho" + "me/ann/data", "is a path of one machine"),
+    ("server/a.cc", "int a;  // " + 111 * "a", "121 columns, at most 120"),
+    ("server/a.cc", 'f(R"(\n)");\n' + 121 * "a", "121 columns"),
+    ("server/a.cc", 401 * "\n", "401 lines, at most 400"),
+    ("coordinator/a.cc", "job.status.set_state(v1::FAILED);", "sets a job's state"),
     ("tests/unit/x_test.cc", 'Open("/wo' + 'rk/shared");', "is a path of one machine"),
 ]
 
