@@ -271,7 +271,7 @@ absl::Status CheckMixedLabels(const Files& files, bool integers) {
     if (!file) continue;
     for (size_t i = 0; i < file->labels.size(); ++i) {
       const std::string& label = file->labels[i];
-      if (IsNumber(label) || (integers && !IsMissing(label))) continue;
+      if (IsNumber(label) || (integers && !IsNumberOrNone(label))) continue;
       return absl::DataLossError(
           absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; mend the line", file->path,
                           file->lines[i], ShortText(label)));

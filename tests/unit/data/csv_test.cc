@@ -147,6 +147,7 @@ TEST(Csv, BadLinesAreNamed) {
                          {"1,nan,3\n4,5,6\n", "", kInvalid, {"line 1, column 1", "missing"}},  // no header
                          {"1,0.5\n3,4\n2,oops\n", "", kLoss, {"line 3", "oops"}},
                          {"1,7\n3,nan\n2,5\n", "", kLoss, {"line 2", "label \"nan\" is not a number"}},
+                         {"1,7\n3,4\n2,-inf\n", "", kLoss, {"line 3", "label \"-inf\" is not a number"}},
                          {"1,7\n3,4\n2,NA\n", "", kLoss, {"line 3", "label \"NA\" is not a number"}}}) {
     SCOPED_TRACE(c.text);
     TempFolder dir;
