@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "coordinator/cluster_core.h"
@@ -105,8 +106,13 @@ void ClusterCore::NoteFinite(Job& job) {
     job.status.clear_not_finite_step();
     TellText(job, false, "the loss is finite again");
   } else {
-    job.status.set_not_finite_step(std::max(job.progress->step() - 1, epoch * job.status.steps_per_epoch()));
-    TellText(job, true, NotFiniteText(job));
+    // A short epoch may have closed with the same report that tells of the next.
+    int closed = std::min(epoch, job.status.epochs_size());
+    while (closed > 0 && !std::isfinite(job.status.epochs(closed - 1).train().loss())) --closed;
+    const int64_t seen = std::max(job.progress->step() - 1, epoch * job.status.steps_per_epoch());
+    const int64_t latest = closed < epoch ? (closed + 1) * job.status.steps_per_epoch() - 1 : seen;
+    job.status.set_not_finite_step(std::min(seen, latest));
+    TellText(job, true, std::string(absl::StripPrefix(NotFiniteText(job), "warning: ")));
   }
   StoreJob(job);
 }

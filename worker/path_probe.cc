@@ -61,10 +61,13 @@ absl::Status TryToWrite(const WrittenPath& written) {
   if (!written.directory && error == 0)
     tried = Nearest(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
   if (error == 0) error = std::filesystem::is_directory(tried, ignored) ? ProbeDirectory(tried.string()) : ENOTDIR;
-  if (error == 0) return absl::OkStatus();
+  const bool special = error == 0 && !written.directory && std::filesystem::exists(path, ignored) &&
+                       !std::filesystem::is_regular_file(path, ignored);
+  if (error == 0 && !special) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrFormat("%s: \"%s\" cannot be written: %s: %s; give a %s that the workers can write", written.field,
-                      written.path, tried.string(), std::strerror(error), written.directory ? "directory" : "file"));
+                      written.path, special ? written.path : tried.string(),
+                      special ? "is no regular file" : std::strerror(error), written.directory ? "directory" : "file"));
 }
 
 }  // namespace cairn

@@ -11,6 +11,7 @@
 #include "common/formats/onnx_file.h"
 #include "common/formats/safetensors.h"
 #include "common/formats/torch_layout.h"
+#include "common/model/data_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
 #include "common/report/figures.h"
@@ -58,6 +59,16 @@ absl::Status Advise(const absl::Status& status, uint64_t job) {
           "the weights of job %d cannot be read now: %s\nSee `cairn nodes`. Start that ps again on its data "
           "directory, or wait until a backup has taken its place; then try again.",
           job, status.message()));
+}
+
+// A random_crop at the head is no layer of the model.
+void NoteCrop(const v1::JobSpec& spec, const Graph& graph) {
+  const Shape &input = graph.input_shape(), examples = ExampleShape(spec.data(), input);
+  if (examples == input) return;
+  absl::FPrintF(stderr,
+                "cairn: note: the file takes what random_crop left of the examples, %s of %s, and does not crop by "
+                "itself; crop what it is given\n",
+                ToString(input), ToString(examples));
 }
 
 // Found out before gigabytes are pulled.
@@ -162,6 +173,7 @@ absl::Status Export(const Globals& globals, const ExportOptions& options) {
       CAIRN_RETURN_IF_ERROR(WriteOnnxFile(options.output, {name, options.fold_batch_norm}, graph, values));
       break;
   }
+  if (format == Format::kKeras || format == Format::kOnnx) NoteCrop(job.spec(), graph);
   if (!globals.json) {
     absl::PrintF("%s: %d variables, %s parameters, version %d, of job %d\n", options.output, graph.variables().size(),
                  Thousands(static_cast<uint64_t>(graph.parameters())), pulled->version, job.job_id());

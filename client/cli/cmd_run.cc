@@ -55,18 +55,22 @@ absl::StatusOr<Task> TaskOf(const char* tf_config, const TfRunOptions& options) 
   return task;
 }
 
-// Empty: there is no job, or its file cannot be read here; then only the chief ends with it.
-std::string NameOf(const SubmitOptions& job) {
+// Empty: there is no job, or its file is not here; then only the chief ends with it. Errors: the job will be refused,
+// which every task finds by itself: there is no end of it that the coordinator could tell.
+absl::StatusOr<std::string> NameOf(const SubmitOptions& job) {
   if (job.file.empty()) return "";
   absl::StatusOr<v1::JobSpec> spec = LoadJobFile(job.file);
-  absl::Status status = spec.status();
-  for (const std::string& setting : job.settings) {
-    if (status.ok()) status = ApplySetting(setting, &*spec);
+  if (absl::IsNotFound(spec.status())) {
+    Say(absl::StrFormat("warning: the job's name is not known here, and its end is not learnt: %s",
+                        spec.status().message()));
+    return "";
   }
-  if (status.ok() && !spec->name().empty()) return spec->name();
-  Say(absl::StrFormat("warning: the job's name is not known here, and its end is not learnt: %s",
-                      status.ok() ? "name: missing" : status.message()));
-  return "";
+  CAIRN_RETURN_IF_ERROR(spec.status());
+  if (!job.model.empty()) CAIRN_RETURN_IF_ERROR(TakeModelFile(job.model, &*spec));
+  for (const std::string& setting : job.settings) CAIRN_RETURN_IF_ERROR(ApplySetting(setting, &*spec));
+  if (spec->name().empty()) return absl::InvalidArgumentError("name: missing; the tasks know the job by it");
+  CAIRN_RETURN_IF_ERROR(CheckWithoutCluster(*spec));
+  return spec->name();
 }
 
 // `cairn submit --once --watch` of the job.
@@ -143,7 +147,14 @@ class TaskRun {
       if (const absl::Status status = Start(submit_); !status.ok()) return Fail(status);
     } else if (!end_.name().empty()) {
       const std::optional<int> code = end_.Ask(client_, absl::Now());
-      if (code) Say(absl::StrFormat("the job ended: exit code %d; stopping", *code));
+      if (code == kExitUsage) {
+        Say(
+            absl::StrFormat("%s is gone, and job \"%s\" was never submitted to it: it was refused, see the log of the "
+                            "task that submits it; stopping",
+                            task_.coordinator, end_.name()));
+      } else if (code) {
+        Say(absl::StrFormat("the job ended: exit code %d; stopping", *code));
+      }
       return code;
     }
     return std::nullopt;
@@ -265,7 +276,9 @@ int RunRun(const Globals&, const TfRunOptions& given, const SubmitOptions& job) 
                                    "sets it, starts; with --job it "
                                    "runs the job without one, too"));
   }
-  JobEnd end(options.dir, NameOf(job));
+  const absl::StatusOr<std::string> name = NameOf(job);
+  if (!name.ok()) return Fail(name.status());
+  JobEnd end(options.dir, *name);
   if (const std::optional<int> code = end.name().empty() ? std::nullopt : end.Remembered()) {
     Say(absl::StrFormat("job \"%s\" has ended before, with exit code %d; remove %s to run it once more", end.name(),
                         *code, end.path()));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/colours.h"
 #include "client/cli/commands.h"
+#include "client/cli/job_end.h"
 #include "client/cli/progress.h"
 #include "client/cli/watching.h"
 #include "common/report/json.h"
@@ -72,10 +73,6 @@ int WatchToEnd(const Globals& globals, const JobRef& job) {
   signal(SIGINT, SIG_DFL);
   if (!status.ok()) return Fail(status);
   return ExitCodeOf(last);
-}
-
-int ExitCodeOf(v1::JobState end) {
-  return end == v1::SUCCEEDED ? kExitOk : end == v1::ENDED_WITH_ERRORS ? kExitErrors : kExitFailed;
 }
 
 int RunWatch(const Globals& globals, const std::string& name) {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/watching.h"
+#include "client/cli/commands.h"
 
 namespace cairn {
 namespace {
@@ -26,6 +26,10 @@ bool AwaitsEvaluator(const v1::JobStatus& job) {
 
 }  // namespace
 
+int ExitCodeOf(v1::JobState end) {
+  return end == v1::SUCCEEDED ? kExitOk : end == v1::ENDED_WITH_ERRORS ? kExitErrors : kExitFailed;
+}
+
 JobEnd::JobEnd(const std::string& directory, std::string name)
     : name_(std::move(name)), path_(absl::StrCat(directory, "/", name_, ".ended")) {}
 
@@ -39,7 +43,14 @@ std::optional<int> JobEnd::Remembered() const {
 std::optional<int> JobEnd::Ask(JobClient& client, absl::Time now) {
   JobRef ref;
   ref.name = name_;
-  const absl::StatusOr<v1::JobStatus> job = client.Get(ref);
+  return Consider(client.Get(ref), now);
+}
+
+std::optional<int> JobEnd::Consider(const absl::StatusOr<v1::JobStatus>& job, absl::Time now) {
+  const bool answered = job.ok() || absl::IsNotFound(job.status());
+  silent_since_ = answered ? absl::InfiniteFuture() : std::min(silent_since_, now);
+  if (answered) missing_ = !job.ok();
+  if (missing_ && now - silent_since_ >= kRefusedAfter) return kExitUsage;
   if (!job.ok() || !IsFinal(job->state())) return std::nullopt;
   seen_ = std::min(seen_, now);
   if (AwaitsEvaluator(*job) && now - seen_ < kEvaluatorPatience) return std::nullopt;

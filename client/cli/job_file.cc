@@ -16,9 +16,11 @@
 #include "absl/strings/str_split.h"
 #include "client/cli/text_hints.h"
 #include "common/base/text.h"
+#include "common/formats/expand_model.h"
 #include "common/formats/keras_archive.h"
 #include "common/formats/onnx_file.h"
 #include "common/formats/plain_file.h"
+#include "common/model/job_check.h"
 
 namespace cairn {
 namespace {
@@ -160,6 +162,11 @@ void MakeFilePathsAbsolute(v1::JobSpec* spec) {
       callback.mutable_backup_and_restore()->set_backup_dir(absolute(callback.backup_and_restore().backup_dir()));
     }
   }
+}
+
+absl::Status CheckWithoutCluster(v1::JobSpec spec) {
+  CAIRN_RETURN_IF_ERROR(ExpandJob(&spec));
+  return CheckJob(spec).status();
 }
 
 absl::Status MakeDataPathAbsolute(v1::JobSpec* spec) {

@@ -30,4 +30,7 @@ absl::Status MakeDataPathAbsolute(v1::JobSpec* spec);
 // a worker's own is anywhere. They need not exist here.
 void MakeFilePathsAbsolute(v1::JobSpec* spec);
 
+// What a cluster would refuse of the job whatever its nodes and its data are. Errors: INVALID_ARGUMENT, as there.
+absl::Status CheckWithoutCluster(v1::JobSpec spec);
+
 }  // namespace cairn

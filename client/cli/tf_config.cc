@@ -46,6 +46,7 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
   const std::string field = absl::StrCat("cluster.", type);
   std::map<int, std::string>& into = config.cluster[TypeOf(type)];
   if (!into.empty()) return Bad(field, ": cluster.chief is there too; they are the same");
+  if (entries.is_null()) return absl::OkStatus();  // so the operator writes a list that it has not
   if (!entries.is_array() && !entries.is_object()) return Bad(field, ": is no list of addresses");
   int next = 0;
   for (const auto& [key, value] : entries.items()) {

@@ -9,7 +9,4 @@ namespace cairn {
 // to come back and ends the program with kExitInterrupted. Returns the exit code that the job's end means.
 int WatchToEnd(const Globals& globals, const JobRef& job);
 
-// Of a program that waited for the job's end.
-int ExitCodeOf(v1::JobState end);
-
 }  // namespace cairn

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/formats/keras_class.h"
+#include "common/formats/keras_config.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/plain_file.h"
@@ -21,6 +22,8 @@ namespace {
 
 constexpr char kConfig[] = "config.json";
 constexpr char kMetadata[] = "metadata.json";
+constexpr char kVersion[] = "keras_version";
+constexpr size_t kMetadataBytesMax = size_t{64} << 10;
 constexpr char kWeights[] = "model.weights.h5";
 constexpr char kKerasVersion[] = "3.0.0";  // whose format this is
 
@@ -136,7 +139,7 @@ uint64_t WeightsBytesMax(const Graph& graph) {
 
 std::string MetadataJson() {
   OrderedJson metadata = OrderedJson::object();
-  metadata["keras_version"] = kKerasVersion;
+  metadata[kVersion] = kKerasVersion;
   metadata["date_saved"] = absl::FormatTime("%Y-%m-%d@%H:%M:%S", absl::Now(), absl::UTCTimeZone());
   return metadata.dump();
 }
@@ -165,8 +168,19 @@ absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, 
 }
 
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
+  const auto text = [](const Buffer& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kConfig, kKerasJsonBytesMax));
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kMetadataBytesMax);
+  if (!beside.ok()) return text(bytes);  // it only says more of the model
+  const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kMetadataBytesMax);
+  absl::StatusOr<Json> model = ParseBoundedJson(text(bytes), kKerasJsonBytesMax);
+  if (!metadata.ok() || !model.ok() || !metadata->is_object() || !model->is_object()) return text(bytes);
+  const auto version = metadata->find(kVersion);
+  if (version == metadata->end() || !version->is_string()) return text(bytes);
+  (*model)[kVersion] = *version;
+  return model->dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 absl::StatusOr<SafetensorsFile> ReadKerasArchiveWeights(const std::string& path) {

@@ -23,7 +23,7 @@ absl::StatusOr<std::string> KerasModelJson(const std::string& model_name, const 
 // The same weights alone, as model.save_weights("m.weights.h5") writes them.
 absl::Status WriteKerasWeightsFile(const std::string& path, const Graph& graph, absl::Span<const float> space);
 
-// config.json: for keras_model.h. Errors: those of zip_file.h.
+// config.json: for keras_model.h, with the keras_version of metadata.json. Errors: those of zip_file.h.
 absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path);
 
 // The weights under the names that the archive's own model gives them. Errors: also those of keras_model.h and

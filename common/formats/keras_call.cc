@@ -33,14 +33,6 @@ std::vector<std::string> PositionalArguments(const std::string& type) {
   return {"inputs"};
 }
 
-// The value that the class's call() has for `training` without being given one. Keras 3 up to 3.9 or so writes it into
-// the description of every such call of a Functional model, and trains with the model's own mode all the same.
-Json DefaultTraining(const std::string& type) {
-  if (type == "Dropout" || type == "SpatialDropout2D") return false;
-  if (absl::StartsWith(type, "Random")) return true;
-  return nullptr;
-}
-
 class Reader {
  public:
   Reader(const std::string& layer, const std::string& type, const std::set<std::string>& models)
@@ -206,7 +198,7 @@ class Reader {
   }
 
   absl::Status TakeTraining(const Json& value) {
-    if (value.is_null() || (!keras2_ && value == DefaultTraining(type_))) return absl::OkStatus();
+    if (value.is_null()) return absl::OkStatus();
     if (value == false) {
       call_.inference = true;
       return absl::OkStatus();

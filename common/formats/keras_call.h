@@ -4,7 +4,8 @@
 //   Keras 3   [ {"args": [ [TENSOR, TENSOR] ], "kwargs": {"training": null}} ]
 //             TENSOR := {"class_name": "__keras_tensor__", "config": {"keras_history": ["conv2d", 0, 0], ...}}
 //
-// Invariant: every argument is honoured, or refused by its name; none is skipped.
+// Invariant: every argument is honoured, or refused by its name; none is skipped (what Keras writes unasked is gone
+// before: keras_dialect.h).
 // A free function; any thread.
 #pragma once
 
@@ -21,7 +22,7 @@ struct KerasCall {
   std::vector<std::string> inputs;  // names of layers; MultiHeadAttention: query, value and, where it is given, key
   int keyword_inputs = 0;           // MultiHeadAttention: so many of the last are keyword arguments
   bool causal = false;              // MultiHeadAttention's use_causal_mask
-  bool inference = false;           // training=False, unless it is what Keras writes unasked
+  bool inference = false;           // training=False
 };
 
 bool IsKerasModel(const std::string& type);  // Sequential, Functional

@@ -11,6 +11,7 @@
 #include "common/base/limits.h"
 #include "common/formats/keras_call.h"
 #include "common/formats/keras_config.h"
+#include "common/formats/keras_dialect.h"
 #include "common/formats/keras_layers.h"
 #include "common/formats/keras_order.h"
 #include "common/model/call_mode.h"
@@ -392,8 +393,8 @@ class Converter {
 }  // namespace
 
 absl::StatusOr<KerasModel> ReadKerasModel(absl::string_view text) {
-  CAIRN_ASSIGN_OR_RETURN(const Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
-  return Converter().Convert(root);
+  CAIRN_ASSIGN_OR_RETURN(Json root, ParseBoundedJson(text, kKerasJsonBytesMax));
+  return Converter().Convert(WithoutUnaskedArguments(std::move(root)));
 }
 
 }  // namespace cairn

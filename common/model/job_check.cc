@@ -306,6 +306,10 @@ absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
                " classes", Example(data), "; set units: ", data.classes(),
                data.deciding_label().empty() ? "" : ", or mend the label");
   }
+  if (kind == v1::Loss::MEAN_SQUARED_ERROR && data.format() == v1::Data::CSV && data.class_names_size() > 0) {
+    return Bad("loss.kind: ", name, " needs numbers, but the labels of ", data.path(), " are texts", Example(data),
+               "; mend them, use SPARSE_CATEGORICAL_CROSSENTROPY for classes, or ", OtherLabels(data));
+  }
   if (units != 1) {
     return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",
                name, " needs one for each output; use one output, or ", "SPARSE_CATEGORICAL_CROSSENTROPY for classes");

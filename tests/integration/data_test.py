@@ -303,6 +303,8 @@ def test_cropping_model():
             digests[model] = status["digest"]
         check(len(set(digests.values())) == 1, f"digests differ: {digests}")
         check(int(status["parameters"]) == CROP * CROP * 10 + 10, f"{status['parameters']} parameters")
+        noted = c.cairn("export", job, "-o", f"{c.dir}/whole.keras").stderr
+        check("takes what random_crop left of the examples, [24,24,1] of [28,28,1]" in noted, f"the export says nothing of the crop: {noted}")
         c.cairn("export", job, "-o", f"{c.dir}/crop.safetensors")
         weights = read_safetensors(f"{c.dir}/crop.safetensors")
         pixels = numpy.frombuffer(read_idx(f"{idx}/t10k-images-idx3-ubyte.gz", 3), "u1").reshape(-1, 28, 28).astype("f8")

@@ -159,14 +159,16 @@ def submits(directory, epochs):
         ends_all(tasks, 0)
         with Tasks(directory, cluster, flags=["--job", job, "--set", "seed=9"]) as again:  # the containers are started again
             ends_all(again, 0)
-    with Tasks(directory, {"worker": addresses(1)}, flags=["--job", job, "--set", "name=refused", "--set", "epochs=-1"]) as tasks:
-        check(tasks.processes["worker-0"].wait(timeout=60) == 2, "a job that is refused: exit code 2")
+    # A job that is refused ends all tasks: each finds that by itself, or, where it is the data, when the coordinator has gone without it.
+    for more in (["--set", "epochs=-1"], ["--set", "name="], ["--set", "data.path=/there/is/none"]):
+        with Tasks(directory, {"worker": addresses(2)}, flags=["--job", job, "--set", "name=refused", *more]) as tasks:
+            ends_all(tasks, 2)
 
 
 def ends_all(tasks, code):
     """Every task ends by itself, with the job's exit code."""
     for name, process in tasks.processes.items():
-        found = process.wait(timeout=60)
+        found = process.wait(timeout=180)
         check(found == code, f"{name}: exit {found}, wanted {code}")
 
 
@@ -206,7 +208,8 @@ def alone(directory):
     for code, more in ((0, []), (1, ["--set", "name=broken", "--set", "optimizer={sgd {} learning_rate: 1e30}", "--set", "callbacks[..]={terminate_on_nan {}}"]),
                        (2, ["--set", "name=refused", "--set", "epochs=-1"])):
         done = subprocess.run(command + more, env=env, capture_output=True, text=True, timeout=300)
-        check(done.returncode == code and "TF_CONFIG is not set: the job has a cluster of its own" in done.stderr,
+        said = "epochs: -1 is not allowed" if code == 2 else "TF_CONFIG is not set: the job has a cluster of its own"
+        check(done.returncode == code and said in done.stderr,
               f"exit {done.returncode}, wanted {code}: {done.stdout}{done.stderr}")
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     check(done.returncode == 0 and "has ended before, with exit code 0" in done.stderr, f"again: {done.stderr}")

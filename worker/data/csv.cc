@@ -1,7 +1,7 @@
 // CSV with numeric features and one label column.
 //
-// Labels: all integers >= 0 below kClassesMax: class numbers, as they stand. Other numbers: numbers (regression). Text:
-// classes, numbered in the sorted order of their names in the training split.
+// Labels: all integers >= 0 below kClassesMax: class numbers, as they stand. Other numbers: numbers (regression). Text,
+// beside integers too: classes, numbered in the sorted order of their names in the training split.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -62,16 +62,27 @@ std::string ColumnName(const CsvFile& file, size_t column) {
                             : absl::StrFormat("column %d (\"%s\")", column, ShortText(file.names[column]));
 }
 
+// What other programs write for a value that is not known.
+bool IsMissing(const std::string& text) {
+  return text.empty() || text == "?" || text == "NA" || absl::EqualsIgnoreCase(text, "nan");
+}
+
 bool IsNumber(const std::string& text) {
   double ignored;
   return ParseNumber(text, &ignored);
+}
+
+// A number, or what stands where one should be: a value that is not known, or none that a float32 can hold.
+bool IsNumberOrNone(const std::string& text) {
+  double ignored;
+  return IsMissing(text) || absl::SimpleAtod(text, &ignored);
 }
 
 // A header names a column whose next line holds a number. With one line only: a header is all text.
 bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<std::string>& second) {
   if (second.empty()) return std::none_of(first.begin(), first.end(), IsNumber);
   for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
-    if (!IsNumber(first[i]) && IsNumber(second[i])) return true;
+    if (!IsNumberOrNone(first[i]) && IsNumber(second[i])) return true;
   }
   return false;
 }
@@ -117,9 +128,15 @@ absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFil
     double value;
     if (!ParseNumber(text, &value)) {
       const std::string column = absl::StrFormat("%s, %s", where, ColumnName(*file, i));
-      if (text.empty() || text == "?" || text == "NA" || absl::EqualsIgnoreCase(text, "nan")) {
+      if (IsMissing(text)) {
+        const bool header = file->names.empty() && file->lines.empty();  // it may be one, such as ",0,1,2"
         return absl::InvalidArgumentError(
-            absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in", column, text));
+            absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in%s", column, text,
+                            header ? ", or set data.header: true if it names the columns" : ""));
+      }
+      if (IsNumberOrNone(text)) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: \"%s\" is no finite float32; drop the line or mend the value", column, ShortText(text)));
       }
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s: \"%s\" is not a number; features are numbers: encode the column's categories as numbers (one column of "
@@ -190,7 +207,8 @@ using Files = std::array<std::optional<CsvFile>, 3>;
 struct LabelKinds {
   bool numbers = true, integers = true, any_number = false;
   double min = 0, max = 0;
-  std::string largest, first_other;  // labels, for people: the largest, and the first that is no class number
+  // Labels, for people: the largest, the first number that is no class number, and the first text.
+  std::string largest, first_other, first_text;
 };
 
 bool IsClassNumber(double value) { return value >= 0 && value < kClassesMax && value == std::floor(value); }
@@ -207,6 +225,7 @@ LabelKinds InspectLabels(const Files& files) {
       double value;
       if (!ParseNumber(file->labels[row], &value)) {
         kinds.numbers = false;
+        if (kinds.first_text.empty()) kinds.first_text = DescribeLabel(*file, row);
         continue;
       }
       if (kinds.first_other.empty() && !IsClassNumber(value)) kinds.first_other = DescribeLabel(*file, row);
@@ -245,18 +264,20 @@ absl::StatusOr<std::vector<float>> ClassNumbers(const CsvFile& file, const std::
   return numbers;
 }
 
-absl::Status MixedLabels(const Files& files) {
+// Text among numbers: names of classes, as "1", "2", "more", where the numbers are integers and none stands for a
+// label that is not known.
+absl::Status CheckMixedLabels(const Files& files, bool integers) {
   for (const auto& file : files) {
     if (!file) continue;
     for (size_t i = 0; i < file->labels.size(); ++i) {
-      if (!IsNumber(file->labels[i])) {
-        return absl::DataLossError(
-            absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; mend the line", file->path,
-                            file->lines[i], ShortText(file->labels[i])));
-      }
+      const std::string& label = file->labels[i];
+      if (IsNumber(label) || (integers && !IsNumberOrNone(label))) continue;
+      return absl::DataLossError(
+          absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; mend the line", file->path,
+                          file->lines[i], ShortText(label)));
     }
   }
-  return absl::InternalError("labels: no text among them");
+  return absl::OkStatus();
 }
 
 std::string FirstExisting(const std::string& dir, const std::string& name) {
@@ -314,7 +335,10 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
   loaded.shape = {static_cast<int64_t>(train.columns) - 1};
   loaded.element = Element::kFloat;
   if (!kinds.numbers) {
-    if (kinds.any_number && !kinds.integers) return MixedLabels(files);
+    if (kinds.any_number) {
+      CAIRN_RETURN_IF_ERROR(CheckMixedLabels(files, kinds.integers));
+      loaded.deciding_label = kinds.first_text;
+    }
     CAIRN_ASSIGN_OR_RETURN(loaded.class_names, TextClasses(train));
     loaded.classes = static_cast<int32_t>(loaded.class_names.size());
   } else if (kinds.integers && kinds.min >= 0 && kinds.max < kClassesMax) {

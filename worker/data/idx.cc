@@ -77,6 +77,7 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path) {
 struct IdxSplit {
   Shape shape;
   int32_t classes = 0;
+  std::string largest;  // label, for people
   std::shared_ptr<const ExampleTable> table;
 };
 
@@ -104,7 +105,9 @@ absl::StatusOr<IdxSplit> ReadSplit(const std::string& images_path, const std::st
                                                example_size, kExampleBytesMax));
   }
   std::vector<uint8_t> values(labels.bytes.data(), labels.bytes.data() + labels.bytes.size());
-  split.classes = *std::max_element(values.begin(), values.end()) + 1;
+  const auto largest = std::max_element(values.begin(), values.end());
+  split.classes = *largest + 1;
+  split.largest = absl::StrFormat("%s: record %d has label %d", labels_path, largest - values.begin(), *largest);
   split.table = std::make_shared<ByteTable>(std::move(images.bytes), std::move(values), example_size);
   return split;
 }
@@ -141,12 +144,14 @@ absl::StatusOr<LoadedData> LoadIdx(const std::string& dir) {
   LoadedData loaded;
   loaded.shape = train->shape;
   loaded.classes = train->classes;
+  loaded.deciding_label = train->largest;
   loaded.splits[kTrainSplit] = train->table;
   if (test) {
     if (test->shape != train->shape) {
       return absl::DataLossError(absl::StrFormat("%s: training images are %s, test images are %s", dir,
                                                  ToString(train->shape), ToString(test->shape)));
     }
+    if (test->classes > loaded.classes) loaded.deciding_label = test->largest;
     loaded.classes = std::max(loaded.classes, test->classes);
     loaded.splits[kTestSplit] = test->table;
   }

@@ -112,6 +112,12 @@ TEST(TfConfig, TheSparseFormKnowsItsOwnEntries) {
               "--data-dir "
               "/data/coordinator\n"
               "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-0\n");
+    // The operator writes null for the ps that a TFJob has not.
+    EXPECT_EQ(
+        lines(R"({"worker": {"1": "digits-worker-1.ml.svc:2222"}, "ps": null})", R"({"type": "worker", "index": 1})"),
+        "/bin/cairn-ps --log-level info --coordinator digits-worker-0.ml.svc:2222 --name ps-of-worker-1 "
+        "--data-dir /data/ps-of-worker-1 --listen 0.0.0.0:0 --advertise digits-worker-1.ml.svc\n"
+        "/bin/cairn-worker --log-level info --coordinator digits-worker-0.ml.svc:2222 --name worker-1\n");
     const char* one = R"({"worker": {}, "ps": ["digits-ps-1.ml.svc:2222"]})";
     EXPECT_EQ(lines(one, R"({"type": "ps", "index": 1})"),
               "/bin/cairn-ps --log-level info --coordinator digits-worker-0.ml.svc:2222 --name ps-1 --data-dir "

@@ -202,6 +202,25 @@ TEST(ClusterEnded, ALossThatIsNotFiniteIsSaidInItsEpochAndAtTheEnd) {
   EXPECT_TRUE(c.core().GetJob(ByName("test", true), c.clock().Now()).ok());
 }
 
+// Both epochs' figures come with one report.
+TEST(ClusterEnded, ALossThatIsNotFiniteIsSaidOfTheFirstEpochThatHasIt) {
+  EndedCluster c(1, 1);
+  c.train_loss = {{0, kNan}, {1, kNan}};
+  const uint64_t id = c.SubmitOk(c.Spec());
+  c.tells_figures = false;
+  c.Train(5);
+  c.tells_figures = true;
+  c.Train(1);
+  c.Pass(absl::Milliseconds(100));
+  const v1::JobStatus job = c.Job(id);
+  EXPECT_EQ(job.not_finite_step(), 4);
+  EXPECT_THAT(job.reason(), HasSubstr("the loss is not finite since step 4 (epoch 1)"));
+  ASSERT_FALSE(job.events().empty());
+  const v1::JobEvent& event = *job.events().rbegin();
+  EXPECT_TRUE(event.warning());
+  EXPECT_THAT(event.text(), StartsWith("the loss is not finite since step 4")) << "it is shown as a warning anyway";
+}
+
 TEST(ClusterEnded, ALossThatIsFiniteAgainIsNoError) {
   EndedCluster c(1, 1);
   c.train_loss = {{0, std::numeric_limits<double>::infinity()}};

@@ -70,6 +70,7 @@ class FakeCluster {
   bool replicate = true;   // backups are brought up to date
   // Sum of the two examples of a replica's share, by epoch: 0.25 where nothing is said.
   std::map<int, double> validation_loss;
+  bool tells_figures = true;         // the ps do, after each step
   std::map<int, double> train_loss;  // of one replica's step, by epoch: 0.5 where nothing is said
   std::string not_finite;            // of the weights that the digest is taken of: the first such variable
   bool write_checkpoints = false;    // the chief, at the end of each epoch

@@ -177,7 +177,7 @@ void FakeCluster::CountFigures(const v1::AssignReplicas& assign, int64_t step) {
 
 void FakeCluster::TellFigures(FakeNode& node, uint64_t job_id) {
   const auto hosted = node.hosted.find(job_id);
-  if (!node.running || hosted == node.hosted.end() || !hosted->second.serving) return;
+  if (!tells_figures || !node.running || hosted == node.hosted.end() || !hosted->second.serving) return;
   const FakeNode::Hosted& job = hosted->second;
   if (!job.version.contains(0) || job.backup.contains(0)) return;
   v1::NodeMessage message;

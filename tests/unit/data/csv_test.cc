@@ -75,7 +75,7 @@ TEST(Csv, TheLabelThatDecidesTheClassesIsNamed) {
                {"7,2\n8,12\n9,12\n", "test.csv: line 2 has label 12"},
                {"7,2\n8,-1\n", "test.csv: line 2 has label -1"},
                {"7,0.5\n", "test.csv: line 1 has label 0.5"},
-               {"7,cat\n", ""}};
+               {"7,cat\n", ""}};  // no class of the training data
   for (const auto& c : cases) {
     TempFolder dir;
     WriteFile(dir / "train.csv", "1,0\n2,3\n3,4\n");
@@ -84,6 +84,18 @@ TEST(Csv, TheLabelThatDecidesTheClassesIsNamed) {
     const std::string found = dataset.ok() ? (*dataset)->info().deciding_label() : "";
     EXPECT_EQ(found, *c.where == '\0' ? "" : dir / c.where) << c.test;
   }
+}
+
+// A class named by text among others named by numbers, as it may be meant or not.
+TEST(Csv, ATextAmongNumbersIsAClassThatIsNamed) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "1,1\n2,2\n3,more\n");
+  const auto dataset = Open(dir / "d.csv");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->info().classes(), 3);
+  EXPECT_EQ((*dataset)->info().deciding_label(), dir / "d.csv: line 3 has label more");
+  WriteFile(dir / "e.csv", "1,NA\n2,US\n");  // Namibia
+  EXPECT_EQ((*Open(dir / "e.csv"))->info().classes(), 2);
 }
 
 TEST(Csv, SplitFilesOfAFolder) {
@@ -130,7 +142,13 @@ TEST(Csv, BadLinesAreNamed) {
                          {"1,2\n3,4\n", "-3", kInvalid, {"data.label_column"}},
                          {"1,2\n3,4\n", "kind", kInvalid, {"data.label_column", "no header"}},
                          {"a,b\n3,4\n", "kind", kInvalid, {"no column \"kind\"", "a, b"}},
-                         {"1,0.5\n3,4\n2,oops\n", "", kLoss, {"line 3", "oops"}}}) {
+                         {"1,-inf\n3,4\n", "0", kInvalid, {"line 1, column 1", "-inf", "no finite float32"}},
+                         {",0,1\n0,5,6\n", "", kInvalid, {"line 1, column 0", "missing", "data.header: true"}},
+                         {"1,nan,3\n4,5,6\n", "", kInvalid, {"line 1, column 1", "missing"}},  // no header
+                         {"1,0.5\n3,4\n2,oops\n", "", kLoss, {"line 3", "oops"}},
+                         {"1,7\n3,nan\n2,5\n", "", kLoss, {"line 2", "label \"nan\" is not a number"}},
+                         {"1,7\n3,4\n2,-inf\n", "", kLoss, {"line 3", "label \"-inf\" is not a number"}},
+                         {"1,7\n3,4\n2,NA\n", "", kLoss, {"line 3", "label \"NA\" is not a number"}}}) {
     SCOPED_TRACE(c.text);
     TempFolder dir;
     WriteFile(dir / "d.csv", c.text);

@@ -52,6 +52,16 @@ TEST(Idx, TakesTheModelsShapeWhereTheNumbersFit) {
   EXPECT_THAT((*Open(dir.path(), {7}))->info().example_shape(), ElementsAre(2, 3, 1));
 }
 
+TEST(Idx, TheLargestLabelIsNamed) {
+  TempFolder dir;
+  WriteIdxDataset(dir.path(), 30, 7, false);
+  const std::string labels = dir / "train-labels-idx1-ubyte", tests = dir / "t10k-labels-idx1-ubyte";
+  EXPECT_EQ((*Open(dir.path()))->info().deciding_label(), labels + ": record 9 has label 9");
+  WriteFile(tests, Idx({7}, std::string("\0\1\2\3\x0c\5\6", 7)));
+  EXPECT_EQ((*Open(dir.path()))->info().deciding_label(), tests + ": record 4 has label 12");
+  EXPECT_EQ((*Open(dir.path()))->info().classes(), 13);
+}
+
 TEST(Idx, BrokenFilesAreNamed) {
   struct Case {
     std::string what;

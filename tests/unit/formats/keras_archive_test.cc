@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/formats/hdf5_file.h"
+#include "common/formats/keras_config.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
 #include "common/formats/zip_file.h"
@@ -166,6 +167,20 @@ TEST_F(KerasArchive, SaysWhatKerasCannotHold) {
   EXPECT_EQ(WriteKerasArchive(Path("m.keras"), "m", graph, Numbered(graph).floats()).message(),
             "layer \"dense\": Keras' format has no name for activation GELU_TANH; use GELU, or export safetensors");
   EXPECT_FALSE(std::filesystem::exists(Path("m.keras")));
+}
+
+// By which Keras it was written says what its calls mean (keras_dialect.h).
+TEST_F(KerasArchive, TheModelComesWithItsVersion) {
+  const auto read = [&](const std::string& metadata) {
+    const std::string config = R"({"class_name": "Functional", "config": {"x": 0.1}})";
+    CAIRN_CHECK(WriteZip(Path("v.keras"), {{"metadata.json", metadata, ""}, {"config.json", config, ""}}).ok(), "zip");
+    return Json::parse(ReadKerasArchiveConfig(Path("v.keras")).value());
+  };
+  Json wanted = {{"class_name", "Functional"}, {"config", {{"x", 0.1}}}};
+  for (const char* metadata : {"", "[]", "{}", R"({"keras_version": 3})"})
+    EXPECT_EQ(read(metadata), wanted) << metadata;
+  wanted["keras_version"] = "3.12.0";
+  EXPECT_EQ(read(R"({"keras_version": "3.12.0"})"), wanted);
 }
 
 // ---- damaged files ----

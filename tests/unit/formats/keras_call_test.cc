@@ -105,13 +105,8 @@ absl::StatusOr<KerasCall> Read(const std::string& type, const std::string& nodes
 
 enum class Outcome { kNothing, kInference, kCausal, kRefused };
 
-Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value, bool keras3) {
+Outcome Wanted(const std::string& type, const std::string& argument, const std::string& value) {
   const bool attends = type == "MultiHeadAttention";
-  // Keras 3.3 and 3.9 write what call() has as its default (fixtures keras_3_3_every_layer.json,
-  // keras_3_9_every_layer.json).
-  const bool drops = type == "Dropout" || type == "SpatialDropout2D", augments = absl::StartsWith(type, "Random");
-  if (keras3 && argument == "training" && ((drops && value == "false") || (augments && value == "true")))
-    return Outcome::kNothing;
   if (argument == "training") {
     return value == "null" ? Outcome::kNothing : value == "false" ? Outcome::kInference : Outcome::kRefused;
   }
@@ -130,7 +125,7 @@ Outcome Wanted(const std::string& type, const std::string& argument, const std::
 
 void Expect(const std::string& type, const std::string& argument, const std::string& value, const std::string& nodes) {
   SCOPED_TRACE(absl::StrCat(type, ": ", nodes));
-  const Outcome wanted = Wanted(type, argument, value, absl::StrContains(nodes, "args"));
+  const Outcome wanted = Wanted(type, argument, value);
   const absl::StatusOr<KerasCall> call = Read(type, nodes);
   if (wanted == Outcome::kRefused) {
     EXPECT_EQ(call.status().code(), absl::StatusCode::kInvalidArgument);

@@ -89,6 +89,12 @@ TEST(JobCheckAgainstData, Labels) {
                 "each output; "
                 "use one output, or SPARSE_CATEGORICAL_CROSSENTROPY for classes");
   EXPECT_TRUE(Check(Job("[28, 28, 1]", "1", "loss { kind: MEAN_SQUARED_ERROR }"), numbers).ok());
+  // The numbers of classes that are named by text are those of their sorted names: nothing to train on.
+  ExpectRefused(Job("[28, 28, 1]", "1", "loss { kind: MEAN_SQUARED_ERROR }"),
+                "path: 'a.csv' format: CSV train_examples: 100 example_shape: [28, 28, 1] classes: 3 class_names: '12' "
+                "class_names: '7' class_names: 'x' deciding_label: 'a.csv: line 3 has label x'",
+                "loss.kind: MEAN_SQUARED_ERROR needs numbers, but the labels of a.csv are texts (a.csv: line 3 has "
+                "label x); mend them, use SPARSE_CATEGORICAL_CROSSENTROPY for classes, or another data.label_column");
   ExpectRefused(Job("[28, 28, 1]", "1", "loss { kind: BINARY_CROSSENTROPY }"), kMnist,
                 "loss.kind: BINARY_CROSSENTROPY tells two classes apart, but mnist has 10; use "
                 "SPARSE_CATEGORICAL_CROSSENTROPY and "

@@ -1,0 +1,93 @@
+#include "common/formats/keras_dialect.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+
+namespace cairn {
+namespace {
+
+// What call() has for `training` where it is not given; null: nothing that would be written.
+Json DefaultTraining(const std::string& type) {
+  if (type == "Dropout" || type == "SpatialDropout2D") return false;
+  if (absl::StartsWith(type, "Random")) return true;
+  return nullptr;
+}
+
+bool TakesMask(const std::string& type) {
+  return type == "BatchNormalization" || type == "Softmax" || type == "GlobalAveragePooling1D";
+}
+
+// The arguments that a layer of Keras 3 is called with by name.
+struct Call {
+  std::string type;
+  Json* keywords;
+};
+
+// Of the model and those in it. A description as deep as this was parsed, so that it is no deeper than the parser's
+// bound.
+void Collect(Json& model, std::vector<Call>& calls, bool& has_quantization) {
+  const auto config = model.find("config");
+  if (config == model.end() || !config->is_object()) return;
+  has_quantization = has_quantization || config->contains("quantization_config");
+  const auto layers = config->find("layers");
+  if (layers == config->end() || !layers->is_array()) return;
+  for (Json& layer : *layers) {
+    if (!layer.is_object()) continue;
+    Collect(layer, calls, has_quantization);
+    const auto nodes = layer.find("inbound_nodes");
+    if (nodes == layer.end() || !nodes->is_array()) continue;
+    const std::string type =
+        layer.contains("class_name") && layer["class_name"].is_string() ? layer["class_name"].get<std::string>() : "";
+    for (Json& node : *nodes) {
+      if (!node.is_object() || !node.contains("kwargs") || !node["kwargs"].is_object()) continue;
+      calls.push_back({type, &node["kwargs"]});
+    }
+  }
+}
+
+// -1, 0, 1: before 3.10; not told; 3.10 or later.
+int AgeByVersion(const Json& model) {
+  const auto version = model.find("keras_version");
+  if (version == model.end() || !version->is_string()) return 0;
+  const std::vector<std::string> parts = absl::StrSplit(version->get<std::string>(), '.');
+  int major = 0, minor = 0;
+  if (parts.size() < 2 || !absl::SimpleAtoi(parts[0], &major) || !absl::SimpleAtoi(parts[1], &minor)) return 0;
+  return major > 3 || (major == 3 && minor >= 10) ? 1 : -1;
+}
+
+bool WritesUnasked(const Json& model, const std::vector<Call>& calls, bool has_quantization) {
+  for (const Call& call : calls) {
+    for (const auto& [argument, value] : call.keywords->items()) {
+      if (value.is_null() && (argument == "mask" || absl::EndsWith(argument, "_mask"))) return true;
+    }
+  }
+  for (const Call& call : calls) {
+    if (!DefaultTraining(call.type).is_null() && !call.keywords->contains("training")) return false;
+    if (TakesMask(call.type) && !call.keywords->contains("mask")) return false;
+  }
+  const int age = AgeByVersion(model);
+  return age != 0 ? age < 0 : !has_quantization;
+}
+
+}  // namespace
+
+Json WithoutUnaskedArguments(Json model) {
+  if (!model.is_object()) return model;
+  std::vector<Call> calls;
+  bool has_quantization = false;
+  Collect(model, calls, has_quantization);
+  if (!WritesUnasked(model, calls, has_quantization)) return model;
+  for (const Call& call : calls) {
+    const Json unasked = DefaultTraining(call.type);
+    const auto training = call.keywords->find("training");
+    if (!unasked.is_null() && training != call.keywords->end() && *training == unasked) call.keywords->erase(training);
+  }
+  return model;
+}
+
+}  // namespace cairn
