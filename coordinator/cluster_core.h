@@ -15,12 +15,13 @@
 //   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
 //   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
 //
-// Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, reconciliation, drains),
-// cluster_submit.cc (submission, data), cluster_jobs.cc (the life of a job), cluster_ended.cc (its end, and after),
-// cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves),
-// cluster_repair.cc (copies are replaced and moved), cluster_degraded.cc (what is said of those that are missing),
+// Files: cluster_core.cc (dispatch, time, queries), cluster_nodes.cc (sessions, heartbeats, drains),
+// cluster_reconcile.cc (what a node has, compared with what it should have), cluster_submit.cc (submission, data),
+// cluster_jobs.cc (the life of a job), cluster_ended.cc (its end, and after), cluster_restore.cc (jobs filled from a
+// checkpoint), cluster_reasons.cc (why it waits), cluster_copies.cc (which copy serves), cluster_repair.cc (copies are
+// replaced and moved), cluster_degraded.cc (what is said of those that are missing),
 // cluster_links.cc (ps that cannot reach each other), cluster_rollback.cc (going back to a common version),
-// cluster_checkpoints.cc (checkpoints, restores), cluster_schedule.cc (queue, replicas), cluster_events.cc (what a user
+// cluster_checkpoints.cc (checkpoints), cluster_schedule.cc (queue, replicas), cluster_events.cc (what a user
 // is told as it happens), cluster_devices.cc (what is computed on CPUs, what on GPUs), cluster_evaluate.cc,
 // cluster_predict.cc, evaluators.cc, cluster_callbacks.cc (decisions at the end of epochs), cluster_files.cc (model
 // files, summaries), cluster_ends.cc (workers that die again).

@@ -221,6 +221,10 @@ absl::Status CheckClassWeights(const v1::JobSpec& spec, int64_t outputs) {
 
 }  // namespace
 
+bool IsCategorical(v1::Loss::Kind kind) {
+  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
+}
+
 Shape ExampleShape(const v1::Data& data, const Shape& input_shape) {
   if (data.image_height() == 0 || data.image_width() == 0 || input_shape.size() != 3) return input_shape;
   return {data.image_height(), data.image_width(), input_shape[2]};

@@ -16,6 +16,9 @@ namespace cairn {
 // where these differ from the input's, a random_crop makes the input of the example.
 Shape ExampleShape(const v1::Data& data, const Shape& input_shape);
 
+// The loss needs labels that are class numbers.
+bool IsCategorical(v1::Loss::Kind kind);
+
 // data.augmentation alone, which ends in the model's input.
 absl::Status CheckAugmentation(const v1::Data& data, const Shape& input_shape);
 

@@ -100,10 +100,6 @@ absl::Status CheckImageSize(const v1::Data& data, const Graph& graph) {
   return absl::OkStatus();
 }
 
-bool IsCategorical(v1::Loss::Kind kind) {
-  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
-}
-
 absl::Status CheckLoss(const v1::Loss& loss, const Graph& graph) {
   if (loss.kind() == v1::Loss::LOSS_UNSPECIFIED) {
     return Bad("loss.kind: missing; use SPARSE_CATEGORICAL_CROSSENTROPY for classes, say");
@@ -264,63 +260,6 @@ absl::Status CheckCluster(v1::JobSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
-  const Shape &input = job.graph.input_shape(), expected = ExampleShape(job.spec.data(), input);
-  const Shape example(data.example_shape().begin(), data.example_shape().end());
-  const bool resized = data.format() == v1::Data::IMAGE_FOLDER && job.spec.data().image_height() == 0;
-  if (resized && input.size() == 3 && (input[2] == 1 || input[2] == 3)) return absl::OkStatus();
-  if (expected == example) return absl::OkStatus();
-  if (expected != input) {
-    return Bad("data.image_height: ", job.spec.data().image_height(), " x ", job.spec.data().image_width(),
-               ", but the examples of ", data.path(), " are ", ToString(example),
-               "; set image_height and image_width to that");
-  }
-  return Bad(
-      "model.layers[0].input.shape: ", ToString(input), ", but the examples of ", data.path(), " are ",
-      ToString(example), "; set the shape to ", ToString(example),
-      NumElements(input) == NumElements(example) && example.size() > input.size() ? " and add a flatten layer" : "");
-}
-
-// The label that decides what the labels are, where it is known.
-std::string Example(const v1::DataInfo& data) {
-  return data.deciding_label().empty() ? "" : absl::StrCat(" (", data.deciding_label(), ")");
-}
-
-const char* OtherLabels(const v1::DataInfo& data) {
-  return data.format() == v1::Data::TFRECORD ? "name another feature in data.tfrecord.label"
-                                             : "another data.label_column";
-}
-
-absl::Status CheckLabels(const CheckedJob& job, const v1::DataInfo& data) {
-  const v1::Loss::Kind kind = job.spec.loss().kind();
-  const std::string name = v1::Loss::Kind_Name(kind);
-  const Node& output = job.graph.output();
-  const int64_t units = output.output[0];
-  if (IsCategorical(kind)) {
-    if (data.classes() == 0) {
-      return Bad("loss.kind: ", name, " needs class numbers, but the labels of ", data.path(), " are plain numbers",
-                 Example(data), "; mend them, use MEAN_SQUARED_ERROR, or ", OtherLabels(data));
-    }
-    if (units >= data.classes()) return absl::OkStatus();
-    return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has ", data.classes(),
-               " classes", Example(data), "; set units: ", data.classes(),
-               data.deciding_label().empty() ? "" : ", or mend the label");
-  }
-  if (kind == v1::Loss::MEAN_SQUARED_ERROR && data.format() == v1::Data::CSV && data.class_names_size() > 0) {
-    return Bad("loss.kind: ", name, " needs numbers, but the labels of ", data.path(), " are texts", Example(data),
-               "; mend them, use SPARSE_CATEGORICAL_CROSSENTROPY for classes, or ", OtherLabels(data));
-  }
-  if (units != 1) {
-    return Bad("layer \"", output.name, "\": ", units, " outputs, but ", data.path(), " has one label an example, and ",
-               name, " needs one for each output; use one output, or ", "SPARSE_CATEGORICAL_CROSSENTROPY for classes");
-  }
-  if (kind == v1::Loss::BINARY_CROSSENTROPY && data.classes() > 2) {
-    return Bad("loss.kind: BINARY_CROSSENTROPY tells two classes apart, but ", data.path(), " has ", data.classes(),
-               "; use SPARSE_CATEGORICAL_CROSSENTROPY and a last layer of ", data.classes(), " outputs");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
@@ -354,27 +293,6 @@ absl::StatusOr<CheckedJob> CheckJob(const v1::JobSpec& spec) {
   CAIRN_RETURN_IF_ERROR(CheckFaultTolerance(&job.spec, &job.warnings));
   CAIRN_RETURN_IF_ERROR(CheckStrategyOptions(job.spec));
   return job;
-}
-
-absl::Status CheckJobAgainstData(const CheckedJob& job, const v1::DataInfo& data) {
-  CAIRN_RETURN_IF_ERROR(CheckShape(job, data));
-  CAIRN_RETURN_IF_ERROR(CheckLabels(job, data));
-  CAIRN_RETURN_IF_ERROR(CheckCallbacksAgainstData(job.spec, data));
-  CAIRN_RETURN_IF_ERROR(CheckDataPipelineAgainstData(job.spec, data));
-  CAIRN_RETURN_IF_ERROR(CheckStrategyAgainstData(job.spec, data));
-  const int64_t examples = static_cast<int64_t>(data.train_examples());
-  const int64_t batch_size = job.spec.batch_size();
-  if (examples == 0) {
-    return Bad("data.path: ", data.path(),
-               " has no training examples; check the path, and lower data.validation_split "
-               "and data.test_split");
-  }
-  if (batch_size > examples) {
-    return Bad("batch_size: ", batch_size, " is more than the ", examples, " training examples of ", data.path(),
-               "; use a smaller one");
-  }
-  CAIRN_RETURN_IF_ERROR(CheckStepAgainstData(job.spec, examples, data.path()));
-  return absl::OkStatus();
 }
 
 int64_t DefaultPartitionBytes(int64_t space_size, int ps) {

@@ -148,11 +148,7 @@ LINES_MAX = 400
 LONG = {
     "client/parameter_client.cc": 459,
     "common/formats/onnx/onnx_importer_windows.cc": 490,
-    "common/model/callback_check.cc": 446,
-    "common/model/job_check.cc": 407,
-    "coordinator/cluster_checkpoints.cc": 406,
-    "coordinator/cluster_core.h": 408,
-    "coordinator/cluster_nodes.cc": 523,
+    "coordinator/cluster_core.h": 409,
     "proto/cairn/v1/cluster.proto": 511,
     "tests/sim/checkers.cc": 404,
     "tests/unit/backend/cudnn_lowering_test.cc": 438,
