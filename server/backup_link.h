@@ -34,25 +34,9 @@
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/ids.h"
 #include "common/tensor/frame.h"
+#include "server/limits.h"
 
 namespace cairn {
-
-// A backup that is behind by less than this is waited for, and so catches up. One that follows for longer than
-// kLinkJoinAfter is waited for however far it is behind: a busy asynchronous job would outrun it for ever.
-inline constexpr uint64_t kLinkLagToJoin = 8;
-inline constexpr absl::Duration kLinkJoinAfter = absl::Seconds(1);
-inline constexpr absl::Duration kLinkRetryMin = absl::Milliseconds(20);
-inline constexpr absl::Duration kLinkRetryMax = absl::Seconds(1);
-// No answer at all from the backup's ps, about a lease; and for what is sent and not answered, at the rate of a slow
-// network.
-inline constexpr absl::Duration kLinkSilentMax = absl::Seconds(3);
-// The same, but its connection answers keepalives.
-inline constexpr absl::Duration kLinkBusyMax = absl::Seconds(10);
-inline constexpr double kLinkBytesPerSecond = 32 << 20;
-// Its ps answers, but nothing of this partition is confirmed.
-inline constexpr absl::Duration kLinkStalledMax = absl::Seconds(30);
-inline constexpr size_t kLinkBytesMin = size_t{16} << 20;
-inline constexpr size_t kLinkBytesMax(size_t image_bytes) { return std::max(kLinkBytesMin, 2 * image_bytes); }
 
 // The ps of a backup, as the driver sees it.
 struct PeerState {

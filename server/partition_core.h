@@ -47,26 +47,13 @@
 #include "common/tensor/frame.h"
 #include "server/backup_link.h"
 #include "server/follower.h"
+#include "server/limits.h"
 #include "server/partition_image.h"
 #include "server/partition_state.h"
 #include "server/pending_sums.h"
 #include "server/snapshot_stride.h"
 
 namespace cairn {
-
-// Requests that wait at one partition: every replica's push, as often again after broken streams, and pulls beside
-// them.
-inline constexpr size_t kWaitersPerReplicaMax = 4;
-inline constexpr size_t kWaitersExtraMax = 64;
-// Snapshots of a version that is not reached yet: one checkpoint is under way at a time, and a former chief may wait
-// too.
-inline constexpr int64_t kSnapshotsWaitingMax = 4;
-// Updates of one partition that are on their way to the store: each holds a gradient.
-inline constexpr size_t kUpdatesInFlightMax = 32;
-// A waiting pull is told to try again after this; a push waits for its barrier as long as its client stays.
-inline constexpr absl::Duration kPullWaitMax = absl::Seconds(60);
-// Examples in one push; sums over kReplicasMax pushes stay exact in 64 bits.
-inline constexpr uint64_t kPushExamplesMax = uint64_t{1} << 40;
 
 // ---- events ----
 

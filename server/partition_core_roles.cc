@@ -12,10 +12,6 @@
 namespace cairn {
 namespace {
 
-// A tick is due every second; more between two of them is time in which nothing was read.
-constexpr absl::Duration kTickGapMax = absl::Seconds(2);
-constexpr absl::Duration kReportLostEvery = absl::Milliseconds(900);
-
 v1::LogEntry EntryOf(const Frame& f) {
   v1::LogEntry entry;
   entry.set_generation(f.generation.value);

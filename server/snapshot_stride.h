@@ -17,15 +17,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "server/limits.h"
 
 namespace cairn {
-
-// Beyond, an image takes longer than all of these and partitions may miss each other. One ps writes the images of all
-// its jobs one after the other: those of a large job may take thousands of steps of a small one. Strides that are not
-// used keep few images: at most 15 were seen.
-inline constexpr uint64_t kSnapshotStrideMax = 64;
-// Of each stride: of two partitions that use it one may be at its third image while the other writes its second.
-inline constexpr size_t kSnapshotsKept = 3;
 
 // Of `versions`, which images there are, newest first: those that are among the newest kSnapshotsKept of no stride.
 inline std::vector<uint64_t> SuperfluousSnapshots(absl::Span<const uint64_t> versions, uint64_t every) {

@@ -1,4 +1,5 @@
 // cairn up: a whole cluster on this machine, until Ctrl-C.
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
@@ -11,6 +12,8 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
+// Jobs of before may take longer to have all their copies; the table of nodes says so.
+constexpr absl::Duration kReadyPatience = absl::Seconds(3);
 constexpr absl::Duration kPollEvery = absl::Milliseconds(25);
 constexpr absl::Duration kLookAfterEvery = absl::Milliseconds(100);
 
@@ -21,7 +24,7 @@ void Say(const std::string& line) {
 
 enum class Start { kHealthy, kInterrupted };
 
-// Until all nodes are alive.
+// Until all nodes are alive, and for a moment until every ps is ready.
 absl::StatusOr<Start> WaitUntilHealthy(LocalCluster& cluster, StopSignals& signals,
                                        std::vector<v1::NodeStatus>* nodes) {
   JobClientOptions options;
@@ -29,16 +32,23 @@ absl::StatusOr<Start> WaitUntilHealthy(LocalCluster& cluster, StopSignals& signa
   options.timeout = absl::Seconds(1);
   JobClient client(options);
   const absl::Time end = cluster.clock().Now() + kStartTimeout;
+  absl::Time all_alive = absl::InfiniteFuture();  // since then
   while (cluster.clock().Now() < end) {
     if (signals.Wait(kPollEvery)) return Start::kInterrupted;
     CAIRN_RETURN_IF_ERROR(cluster.AllRunning());
     const auto answer = client.ListNodes();
     if (!answer.ok()) continue;
-    int alive = 0;
-    for (const v1::NodeStatus& node : *answer) alive += node.alive();
+    int alive = 0, ready = 0;
+    for (const v1::NodeStatus& node : *answer) {
+      alive += node.alive();
+      ready += node.alive() && node.not_ready().empty();
+    }
     *nodes = *answer;
-    if (alive >= cluster.nodes()) return Start::kHealthy;
+    if (alive < cluster.nodes()) continue;
+    all_alive = std::min(all_alive, cluster.clock().Now());
+    if (ready >= cluster.nodes() || cluster.clock().Now() - all_alive > kReadyPatience) return Start::kHealthy;
   }
+  if (all_alive != absl::InfiniteFuture()) return Start::kHealthy;
   return absl::DeadlineExceededError(
       absl::StrFormat("the daemons are not all up after %s; see the logs", absl::FormatDuration(kStartTimeout)));
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/decimal.h"
 #include "common/base/digest.h"
+#include "common/base/words.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -27,16 +28,6 @@ CAIRN_VECTORIZED bool AllFinite(const float* __restrict numbers, int64_t n) {
     bad |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
   }
   return bad == 0;
-}
-
-void AppendWord(uint64_t word, std::string* out) {
-  for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<char>(word >> shift));
-}
-
-uint64_t WordAt(const std::string& bytes, size_t at) {
-  uint64_t word = 0;
-  for (size_t i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[at + i])) << 8 * i;
-  return word;
 }
 
 // How many records so many bytes hold, with or without a factor for each; 0: they hold none. A partition has

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/base/text.h"
 
 namespace cairn {
 namespace {
@@ -89,14 +90,6 @@ class Writer {
  private:
   std::string* out_;
 };
-
-// Cuts at max bytes, not within a UTF-8 character: protobuf refuses strings that are not UTF-8.
-std::string_view CutUtf8(std::string_view text, size_t max) {
-  if (text.size() <= max) return text;
-  size_t n = max;
-  while (n > 0 && (static_cast<uint8_t>(text[n]) & 0xc0) == 0x80) --n;
-  return text.substr(0, n);
-}
 
 // ---- reading ----
 

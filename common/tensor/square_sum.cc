@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/base/words.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -31,10 +32,6 @@ CAIRN_VECTORIZED void SquareBlocks(const float* __restrict numbers, double* __re
     }
     sums[b] = s[0];
   }
-}
-
-void AppendWord(uint64_t word, std::string* out) {
-  for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<char>(word >> shift));
 }
 
 }  // namespace
