@@ -133,7 +133,7 @@ def submit(c, **settings):
 
 def end_jobs(c, count):
     """Jobs of one epoch, with a backup: 1.7 MB of weights each."""
-    data = make_glyphs(c.dir, count=200, kind="glyphs-few")
+    data = make_glyphs(os.path.join(c.dir, "few"), count=200)
     path = os.path.join(c.dir, "ended.textproto")
     with open(path, "w") as f:
         f.write(ENDED % {"data": data})
