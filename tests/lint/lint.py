@@ -144,6 +144,7 @@ def check_paths(path, text):
 
 COLUMNS_MAX = 120
 LINES_MAX = 400
+RAW_STRING = re.compile(r'(?<!\w)(?:u8|u|U|L)?R"(\w*)\(|\)(\w*)"')  # its begin, or what may be its end
 # Files that are longer, with the lines that they have: they may shrink, and then this does.
 LONG = {
     "client/parameter_client.cc": 459,
@@ -173,13 +174,14 @@ def check_size(path, text):
     lines = text.splitlines()
     end = None  # of the raw string that the line begins in
     for number, line in enumerate(lines, 1):
-        begun_in = end
-        for mark in re.finditer(r'R"(\w*)\(|\)(\w*)"', line):
+        raw = end is not None
+        for mark in RAW_STRING.finditer(line):
             if end is None and mark.group(1) is not None:
                 end = mark.group(1)
+                raw = True
             elif end is not None and mark.group(2) == end:
                 end = None
-        if len(line) > COLUMNS_MAX and begun_in is None and 'R"' not in line:
+        if len(line) > COLUMNS_MAX and not raw:
             yield f"{path}:{number}: {len(line)} columns, at most {COLUMNS_MAX}"
     most = LONG.get(path, LINES_MAX)
     if len(lines) > most:

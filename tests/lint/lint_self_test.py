@@ -45,6 +45,7 @@ VIOLATIONS = [
     ("deploy/a.sh", "data=/ho" + "me/ann/data", "is a path of one machine"),
     ("server/a.cc", "int a;  // " + 110 * "a", "121 columns, at most 120"),
     ("server/a.cc", 'f(R"(\n)");\n' + 121 * "a", "121 columns"),
+    ("server/a.cc", 'f("ERROR", "' + 120 * "a" + '");', "columns, at most 120"),
     ("server/a.cc", 401 * "\n", "401 lines, at most 400"),
     ("coordinator/a.cc", "job.status.set_state(v1::FAILED);", "sets a job's state"),
     ("tests/unit/x_test.cc", 'Open("/wo' + 'rk/shared");', "is a path of one machine"),
