@@ -1,12 +1,13 @@
 #!/bin/bash
-# Makes one archive of a build that runs on any x86-64 Linux with glibc 2.36 or newer: the programs, the GPU plugin where it was built, and in
-# lib/ every shared library that they need besides glibc, the NVIDIA driver and CUDA's libraries (cuDNN and cuBLASLt are found on the target).
+# Makes one archive of a build that runs on any x86-64 Linux with glibc 2.36 or newer: the programs, the GPU plugin
+# where it was built, and in lib/ every shared library that they need besides glibc, the NVIDIA driver and CUDA's
+# libraries (cuDNN and cuBLASLt are found on the target).
 #
 #   cmake --preset portable && cmake --build --preset portable
 #   deploy/bundle.sh [BUILD] [OUT.tar.gz]     default: build/portable, build/cairn-VERSION-linux-x86_64.tar.gz
 #
-# Any build will do (build/release): programs look for libraries in ../lib first. Unpacked, it also has examples/, and tests/gpu/run.sh with
-# the programs that it runs.
+# Any build will do (build/release): programs look for libraries in ../lib first. Unpacked, it also has examples/, and
+# tests/gpu/run.sh with the programs that it runs.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-$root/build/portable}" && pwd)
@@ -17,7 +18,9 @@ programs=(cairn cairn-coordinator cairn-ps cairn-worker)
 gpu_tests=(gpu_kernels gpu_backend gpu_bench gpu_roofline)  # of tests/gpu
 
 # What the target itself has: glibc, the driver, CUDA.
-of_target='^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink))\.so'
+of_target='c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec'
+of_target+='|cuda|cudart|cudnn[a-z_]*|cublas|cublasLt|nccl|nvrtc|nvrtc-builtins|nvJitLink'
+of_target="^(ld-linux-x86-64|lib($of_target))\.so"
 
 work=$(mktemp -d /tmp/cairn-bundle-XXXXXX)
 trap 'rm -rf "$work"' EXIT
@@ -42,7 +45,9 @@ else
 fi
 if [[ -d $build/tests/host_gpu ]]; then  # the plugin whose machine is the CPU: tests/gpu/run.sh --dry-run
   mkdir "$to/tests/host_gpu"
-  for file in "$build"/tests/host_gpu/*.so*; do strip --strip-unneeded -o "$to/tests/host_gpu/$(basename "$file")" "$file"; done
+  for file in "$build"/tests/host_gpu/*.so*; do
+    strip --strip-unneeded -o "$to/tests/host_gpu/$(basename "$file")" "$file"
+  done
 fi
 
 # name of the library, file: what the loader finds here.
@@ -59,7 +64,8 @@ while read -r library file; do
   chmod u+w "$to/lib/$library"
   strip --strip-unneeded "$to/lib/$library"
   package=$(dpkg-query -S "$(realpath "$file")" 2> /dev/null | head -n 1 | cut -d: -f1 || true)
-  [[ -z $package || ! -f /usr/share/doc/$package/copyright ]] || cp -L "/usr/share/doc/$package/copyright" "$to/licenses/$package"
+  license=/usr/share/doc/$package/copyright
+  [[ -z $package || ! -f $license ]] || cp -L "$license" "$to/licenses/$package"
 done < <(needed "${objects[@]}")
 
 cp "$root/README.md" "$to/"

@@ -8,8 +8,8 @@
 #   CAIRN_DATASET_MIRROR=URL   fetch URL/NAME/FILE instead of the originals
 #   CAIRN_DATASET_SUMS=FILE    lines "SHA256  NAME/FILE" that replace the sums below (for a mirror that packs anew)
 #
-# Exit codes: 0 the data set is in DIR; 1 a file could not be fetched; 2 wrong usage; 3 a wrong sum; 4 a tool is missing, or DIR
-# cannot be written.
+# Exit codes: 0 the data set is in DIR; 1 a file could not be fetched; 2 wrong usage; 3 a wrong sum; 4 a tool is
+# missing, or DIR cannot be written.
 set -euo pipefail
 
 say() { echo "fetch_dataset: $*" >&2; }
@@ -27,8 +27,9 @@ END
   exit 2
 }
 
-# One line a file: name, SHA-256, then the addresses to try in turn. The sums of mnist, fashion-mnist, cifar10 and beans are those that
-# TensorFlow Datasets publishes for the originals; that of digits was taken from a copy of scikit-learn's file.
+# One line a file: name, SHA-256, then the addresses to try in turn. The sums of mnist, fashion-mnist, cifar10 and beans
+# are those that TensorFlow Datasets publishes for the originals; that of digits was taken from a copy of scikit-learn's
+# file.
 files_of() {
   local mnist=https://storage.googleapis.com/cvdf-datasets/mnist
   local fashion=http://fashion-mnist.s3-website.eu-central-1.amazonaws.com
@@ -36,31 +37,44 @@ files_of() {
   local beans=https://huggingface.co/datasets/AI-Lab-Makerere/beans/resolve/main/data
   case $1 in
     mnist) cat <<END
-train-images-idx3-ubyte.gz 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609 $mnist/train-images-idx3-ubyte.gz
-train-labels-idx1-ubyte.gz 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c $mnist/train-labels-idx1-ubyte.gz
-t10k-images-idx3-ubyte.gz 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6 $mnist/t10k-images-idx3-ubyte.gz
-t10k-labels-idx1-ubyte.gz f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6 $mnist/t10k-labels-idx1-ubyte.gz
+train-images-idx3-ubyte.gz 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609 \
+  $mnist/train-images-idx3-ubyte.gz
+train-labels-idx1-ubyte.gz 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c \
+  $mnist/train-labels-idx1-ubyte.gz
+t10k-images-idx3-ubyte.gz 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6 \
+  $mnist/t10k-images-idx3-ubyte.gz
+t10k-labels-idx1-ubyte.gz f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6 \
+  $mnist/t10k-labels-idx1-ubyte.gz
 END
     ;;
     fashion-mnist) cat <<END
-train-images-idx3-ubyte.gz 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84 $fashion/train-images-idx3-ubyte.gz
-train-labels-idx1-ubyte.gz a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845 $fashion/train-labels-idx1-ubyte.gz
-t10k-images-idx3-ubyte.gz 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073 $fashion/t10k-images-idx3-ubyte.gz
-t10k-labels-idx1-ubyte.gz 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5 $fashion/t10k-labels-idx1-ubyte.gz
+train-images-idx3-ubyte.gz 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84 \
+  $fashion/train-images-idx3-ubyte.gz
+train-labels-idx1-ubyte.gz a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845 \
+  $fashion/train-labels-idx1-ubyte.gz
+t10k-images-idx3-ubyte.gz 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073 \
+  $fashion/t10k-images-idx3-ubyte.gz
+t10k-labels-idx1-ubyte.gz 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5 \
+  $fashion/t10k-labels-idx1-ubyte.gz
 END
     ;;
     cifar10) cat <<END
-cifar-10-binary.tar.gz c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz
+cifar-10-binary.tar.gz c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd \
+  https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz
 END
     ;;
     beans) cat <<END
-train.zip 284fe8456ce20687f4367ae7ad94a64577e7f9fde2c2c6b1c74340ab5dc82715 $ibeans/train.zip $beans/train.zip
-validation.zip 90b7aa1c26d91d9afff07a30bbc67a5ea34f1f1397f068d8675be09d7d0c602d $ibeans/validation.zip $beans/validation.zip
-test.zip ca67b15d960d1e2fd9d23fd8498ce86818ead90755c630a43baf19ec4af09312 $ibeans/test.zip $beans/test.zip
+train.zip 284fe8456ce20687f4367ae7ad94a64577e7f9fde2c2c6b1c74340ab5dc82715 \
+  $ibeans/train.zip $beans/train.zip
+validation.zip 90b7aa1c26d91d9afff07a30bbc67a5ea34f1f1397f068d8675be09d7d0c602d \
+  $ibeans/validation.zip $beans/validation.zip
+test.zip ca67b15d960d1e2fd9d23fd8498ce86818ead90755c630a43baf19ec4af09312 \
+  $ibeans/test.zip $beans/test.zip
 END
     ;;
     digits) cat <<END
-digits.csv.gz 09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22 https://raw.githubusercontent.com/scikit-learn/scikit-learn/1.3.2/sklearn/datasets/data/digits.csv.gz
+digits.csv.gz 09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22 \
+  https://raw.githubusercontent.com/scikit-learn/scikit-learn/1.3.2/sklearn/datasets/data/digits.csv.gz
 END
     ;;
     *) return 1 ;;

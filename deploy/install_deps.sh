@@ -16,11 +16,19 @@ build=(
   libturbojpeg0-dev libpng-dev zlib1g-dev
   libhdf5-dev libzip-dev libonnx-dev
 )
-test=(libgtest-dev libgmock-dev libbenchmark-dev clang-14 clang-format-14 libclang-rt-14-dev python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx curl openssl etcd-server)
+test=(
+  libgtest-dev libgmock-dev libbenchmark-dev clang-14 libclang-rt-14-dev
+  clang-format-14 black
+  python3 python3-grpcio python3-protobuf python3-yaml python3-numpy python3-h5py python3-onnx
+  curl openssl etcd-server
+)
 # npm fetches onnxruntime for the tests of ONNX files; another build of node brings its own.
 command -v npm > /dev/null || test+=(nodejs npm)
 bench=(python3-torch libopenblas0-pthread)  # tests/bench/vs_torch
-runtime=(libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2 libturbojpeg0 libpng16-16 libxxhash0 libssl3 libcpp-httplib0.11 zlib1g libhdf5-103-1 libhdf5-hl-100 libzip4)
+runtime=(
+  libgrpc++1.51 libfmt9 libgomp1 libprotobuf32 libabsl20220623 librocksdb7.8 libdnnl2
+  libturbojpeg0 libpng16-16 libxxhash0 libssl3 libcpp-httplib0.11 zlib1g libhdf5-103-1 libhdf5-hl-100 libzip4
+)
 
 usage() {
   echo "usage: $0 [--print] build|test|bench|runtime..." >&2
@@ -71,4 +79,5 @@ fi
 echo "installing: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get -qq update
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" > /dev/null
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get -qq install -y --no-install-recommends "${missing[@]}" > /dev/null

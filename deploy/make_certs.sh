@@ -1,13 +1,15 @@
 #!/bin/bash
 # Makes the certificates of a cluster that speaks TLS, signed by an authority of its own.
 #
-#   deploy/make_certs.sh DIR NAME[,NAME...]...     DIR/NAME/{ca.crt,tls.crt,tls.key} for each argument, of its first name
+#   deploy/make_certs.sh DIR NAME[,NAME...]...
+#       DIR/NAME/{ca.crt,tls.crt,tls.key} for each argument, of its first name
 #
 #   deploy/make_certs.sh certs host-a,10.0.0.1 host-b host-c alice
 #
-# The names of an argument are those under which that machine is dialled: host names and IP addresses; each is localhost and 127.0.0.1 too.
-# Users get one as well; their name does not matter. DIR/ca.key signs: keep it off the cluster. It is made where missing, so that calling
-# this again adds machines, or renews certificates that are there. Days of validity: CAIRN_CERT_DAYS (365).
+# The names of an argument are those under which that machine is dialled: host names and IP addresses; each is localhost
+# and 127.0.0.1 too. Users get one as well; their name does not matter. DIR/ca.key signs: keep it off the cluster. It is
+# made where missing, so that calling this again adds machines, or renews certificates that are there. Days of validity:
+# CAIRN_CERT_DAYS (365).
 set -euo pipefail
 umask 077  # keys are their owner's
 
@@ -35,7 +37,8 @@ for names in "$@"; do
   mkdir -p "$to"
   new_key "$to/tls.key.new"
   openssl req -new -key "$to/tls.key.new" -subj "/CN=$first" |
-    openssl x509 -req -CA "$dir/ca.crt" -CAkey "$dir/ca.key" -set_serial "0x$(openssl rand -hex 16)" -days "$days" -out "$to/tls.crt.new" \
+    openssl x509 -req -CA "$dir/ca.crt" -CAkey "$dir/ca.key" -set_serial "0x$(openssl rand -hex 16)" \
+      -days "$days" -out "$to/tls.crt.new" \
       -extfile <(printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "$alternatives") 2> /dev/null
   cp "$dir/ca.crt" "$to/ca.crt"
   mv "$to/tls.key.new" "$to/tls.key"

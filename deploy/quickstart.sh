@@ -1,6 +1,6 @@
 #!/bin/bash
-# From a clone to an accurate model: installs what is missing, builds, starts 1 coordinator, 2 ps and 2 workers on this machine, trains a
-# small CNN on generated pictures, prints its accuracy and stops the cluster. Run again, it is quick.
+# From a clone to an accurate model: installs what is missing, builds, starts 1 coordinator, 2 ps and 2 workers on this
+# machine, trains a small CNN on generated pictures, prints its accuracy and stops the cluster. Run again, it is quick.
 #
 #   deploy/quickstart.sh [--no-install]
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs what the tests need, builds everything and runs every test, a fixed number of inputs of every fuzz target included. Arguments go to
-# ctest:
+# Installs what the tests need, builds everything and runs every test, a fixed number of inputs of every fuzz target
+# included. Arguments go to ctest:
 #
 #   tests/run.sh                 all
 #   tests/run.sh -R safetensors  those whose name matches

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""What central storage saves and costs: peak memory of a worker on models of large dense layers, beside multi_worker_mirrored.
+"""What central storage saves and costs: peak memory of a worker on models of large dense layers, beside
+multi_worker_mirrored.
 
     python3 tests/bench/central_storage_bench.py
 
-What a worker of multi_worker_mirrored holds of the variables' size V: the values, a second buffer into which the next ones come, and a
-gradient for each replica. One of central_storage: the layer that computes and the next one, and what of gradients is on its way.
+What a worker of multi_worker_mirrored holds of the variables' size V: the values, a second buffer into which the next
+ones come, and a gradient for each replica. One of central_storage: the layer that computes and the next one, and what
+of gradients is on its way.
 """
 
 import os
@@ -16,7 +18,10 @@ from strategies_test import peak_memory  # noqa: E402
 
 
 def main():
-    print(f"{'model':28} {'variables':>10} {'strategy':24} {'replicas':>8} {'peak above idle':>16} {'of variables':>12} {'seconds':>8}")
+    print(
+        f"{'model':28} {'variables':>10} {'strategy':24} {'replicas':>8} "
+        f"{'peak above idle':>16} {'of variables':>12} {'seconds':>8}"
+    )
     for layers, units in ((6, 2048), (12, 2048), (3, 4096)):
         for replicas in (1, 2):
             peaks = {}
@@ -24,8 +29,13 @@ def main():
                 begin = time.monotonic()
                 before, peak, variables, _ = peak_memory(strategy, layers, units, 5, replicas)
                 peaks[strategy] = peak - before
-                print(f"{f'{layers} x dense({units})':28} {variables / 2**20:6.0f} MiB {strategy.lower():24} {replicas:8} "
-                      f"{(peak - before) / 2**20:12.0f} MiB {(peak - before) / variables:12.2f} {time.monotonic() - begin:8.1f}", flush=True)
+                print(
+                    f"{f'{layers} x dense({units})':28} {variables / 2**20:6.0f} MiB "
+                    f"{strategy.lower():24} {replicas:8} "
+                    f"{(peak - before) / 2**20:12.0f} MiB {(peak - before) / variables:12.2f} "
+                    f"{time.monotonic() - begin:8.1f}",
+                    flush=True,
+                )
             saved = peaks["MULTI_WORKER_MIRRORED"] - peaks["CENTRAL_STORAGE"]
             print(f"{'':28} saved {saved / 2**20:.0f} MiB, {saved / variables:.2f} of the variables", flush=True)
 

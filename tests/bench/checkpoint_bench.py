@@ -1,4 +1,5 @@
-"""What a checkpoint costs the training: epochs of the small CNN on two workers with and without one every 15 steps, alternately.
+"""What a checkpoint costs the training: epochs of the small CNN on two workers with and without one every 15 steps,
+alternately.
 
     checkpoint_bench.py [ROUNDS]        default 3      aim: <= 5 ms a checkpoint, or 10 % of a step
 """
@@ -26,8 +27,10 @@ def main():
                 status = c.wait(c.submit(job_file, settings if on else {}))
                 seconds[on].append(statistics.median(e["seconds"] for e in status["epochs"][1:]))
     without, with_them = (statistics.median(seconds[on]) for on in (False, True))
-    print(f"step {1000 * without / STEPS_OF_EPOCH:.2f} ms; a checkpoint adds "
-          f"{1000 * (with_them - without) / (STEPS_OF_EPOCH / EVERY):.2f} ms ({seconds})")
+    print(
+        f"step {1000 * without / STEPS_OF_EPOCH:.2f} ms; a checkpoint adds "
+        f"{1000 * (with_them - without) / (STEPS_OF_EPOCH / EVERY):.2f} ms ({seconds})"
+    )
 
 
 if __name__ == "__main__":

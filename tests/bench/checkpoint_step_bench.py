@@ -1,15 +1,17 @@
-"""What a checkpoint does to the single steps around it: the distribution of step times of one run, with a checkpoint every EVERY steps.
+"""What a checkpoint does to the single steps around it: the distribution of step times of one run, with a checkpoint
+every EVERY steps.
 
     checkpoint_step_bench.py [--checkpoints N] [cnn|mlp]...        default: both, 20 checkpoints each
 
   cnn   the small CNN, two workers      mlp   about 20 M parameters (784-4096-4096-10), two workers
   aim: no step is delayed by more than 10 % or 5 ms
 
-A client asks one partition, long before, for each of the coming versions, so that each answer comes at the moment of its update. A step's
-time is what lies between two answers. The WINDOW steps from a checkpoint's own on are those that its cut, its transfer and its writing
-may delay. Each is compared with the median of the steps nearby that are in no checkpoint's window, because the machine's speed drifts; what
-such a step itself differs from that median by is the machine's noise, and stands beside it. The mean's standard error says how far to believe it.
-EVERY is odd: a ps writes an image of its own at each fourth log of its size, which are eight steps here, and would meet every second checkpoint.
+A client asks one partition, long before, for each of the coming versions, so that each answer comes at the moment of
+its update. A step's time is what lies between two answers. The WINDOW steps from a checkpoint's own on are those that
+its cut, its transfer and its writing may delay. Each is compared with the median of the steps nearby that are in no
+checkpoint's window, because the machine's speed drifts; what such a step itself differs from that median by is the
+machine's noise, and stands beside it. The mean's standard error says how far to believe it. EVERY is odd: a ps writes
+an image of its own at each fourth log of its size, which are eight steps here, and would meet every second checkpoint.
 """
 
 import argparse
@@ -49,8 +51,17 @@ def arrivals(status, first, last):
     requests = queue.Queue()
 
     def ask(version):
-        requests.put(Frame(kind=Frame.PULL, request_id=version, job_id=int(status["job_id"]), partition=placement.get("partition", 0),
-                           want_version=version, reply_dtype=types_pb2.BFLOAT16))
+        requests.put(
+            Frame(
+                kind=Frame.PULL,
+                request_id=version,
+                job_id=int(status["job_id"]),
+                partition=placement.get("partition", 0),
+                want_version=version,
+                reply_dtype=types_pb2.BFLOAT16,
+            )
+        )
+
     for version in range(first, first + AHEAD):
         ask(version)
     seen = {}
@@ -73,8 +84,10 @@ def arrivals(status, first, last):
 
 def percentiles(ms):
     ms = sorted(ms)
-    return "  ".join(f"{name} {ms[min(len(ms) - 1, int(share * len(ms)))]:.2f}"
-                     for name, share in (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1)))
+    return "  ".join(
+        f"{name} {ms[min(len(ms) - 1, int(share * len(ms)))]:.2f}"
+        for name, share in (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1))
+    )
 
 
 def measure(name, checkpoints):
@@ -84,8 +97,21 @@ def measure(name, checkpoints):
         path = os.path.join(c.dir, "job.textproto")
         epochs = -(-steps * BATCH * workers // examples) + 1
         with open(path, "w") as f:
-            f.write(JOB % (MODELS[name], make_glyphs(c.dir, examples, 100), "sgd { momentum: 0.9 }", BATCH * workers, epochs, workers))
-        job = c.submit(path, {"checkpoints.dir": f"{c.dir}/checkpoints", "checkpoints.every_steps": EVERY, "checkpoints.keep_max": 2})
+            f.write(
+                JOB
+                % (
+                    MODELS[name],
+                    make_glyphs(c.dir, examples, 100),
+                    "sgd { momentum: 0.9 }",
+                    BATCH * workers,
+                    epochs,
+                    workers,
+                )
+            )
+        job = c.submit(
+            path,
+            {"checkpoints.dir": f"{c.dir}/checkpoints", "checkpoints.every_steps": EVERY, "checkpoints.keep_max": 2},
+        )
         c.wait_for_step(job, 1)
         status = c.job(job)
         first = int(status["step"]) + 8
@@ -99,14 +125,24 @@ def measure(name, checkpoints):
     near = {v + i for v in at for i in range(1, WINDOW + 1)}
     others = [t for v, t in times.items() if v not in near]
     median = statistics.median(others)
-    print(f"{name}: {len(times)} steps, {len(at)} checkpoints; ms a step: {percentiles(others)}; excess over the steps nearby:", flush=True)
+    print(
+        f"{name}: {len(times)} steps, {len(at)} checkpoints; ms a step: {percentiles(others)}; "
+        f"excess over the steps nearby:",
+        flush=True,
+    )
 
     def excess(v):
-        return times[v] - statistics.median(t for u, t in times.items() if abs(u - v) <= EVERY and u not in near and u != v)
+        return times[v] - statistics.median(
+            t for u, t in times.items() if abs(u - v) <= EVERY and u not in near and u != v
+        )
 
     def show(text, ms):
         mean, error = statistics.mean(ms), statistics.stdev(ms) / len(ms) ** 0.5
-        print(f"  {text:22s} mean {mean:+7.2f} +- {error:5.2f} ms ({100 * mean / median:+5.1f} %)   {percentiles(ms)}", flush=True)
+        print(
+            f"  {text:22s} mean {mean:+7.2f} +- {error:5.2f} ms ({100 * mean / median:+5.1f} %)   {percentiles(ms)}",
+            flush=True,
+        )
+
     for i in range(1, WINDOW + 1):
         show(f"step {i} after a cut", [excess(v + i) for v in at])
     show("all of them", [excess(v + i) for v in at for i in range(1, WINDOW + 1)])

@@ -1,4 +1,5 @@
-"""What durability costs: the step time of the small CNN with 2 workers and 2 ps under each mode, as ratios to SNAPSHOT in one run.
+"""What durability costs: the step time of the small CNN with 2 workers and 2 ps under each mode, as ratios to SNAPSHOT
+in one run.
 
     durability_bench.py [--rounds N] [MODE]...         default: 5 rounds of all
 
@@ -7,10 +8,11 @@
   LOGGED_FSYNC           the same, with fsync
   REPLICATED             at one backup before the reply                              aim <= 1.35
   LOGGED_AND_REPLICATED  both
-  CHECKPOINTS            SNAPSHOT with a checkpoint every 10 steps                   (a checkpoint delays no step by more than 10 % or 5 ms)
+  CHECKPOINTS            SNAPSHOT with a checkpoint every 10 steps
+                         (it delays no step by more than 10 % or 5 ms)
 
-The modes take turns, one job each a round, on one cluster; the figure of a mode is its median over the rounds. The first epoch of a job, which
-compiles and fills caches, is left out.
+The modes take turns, one job each a round, on one cluster; the figure of a mode is its median over the rounds. The
+first epoch of a job, which compiles and fills caches, is left out.
 """
 
 import argparse
@@ -60,15 +62,30 @@ def main():
     with Cluster(ps=2, workers=WORKERS) as c:
         path = os.path.join(c.dir, "job.textproto")
         with open(path, "w") as f:
-            f.write(JOB % (CNN, make_glyphs(c.dir, STEPS * BATCH * WORKERS, 100), "sgd { momentum: 0.9 }", BATCH * WORKERS, EPOCHS, WORKERS))
+            f.write(
+                JOB
+                % (
+                    CNN,
+                    make_glyphs(c.dir, STEPS * BATCH * WORKERS, 100),
+                    "sgd { momentum: 0.9 }",
+                    BATCH * WORKERS,
+                    EPOCHS,
+                    WORKERS,
+                )
+            )
         for number in range(options.rounds):
-            for mode in modes[number % len(modes):] + modes[:number % len(modes)]:  # none always comes after the same one
+            for mode in (
+                modes[number % len(modes) :] + modes[: number % len(modes)]
+            ):  # none always comes after the same one
                 samples[mode].append(step_ms(c, path, mode, number))
     base = statistics.median(samples["SNAPSHOT"])
     for mode in modes:
         ms = statistics.median(samples[mode])
-        print(f"{mode:22s} {ms:7.2f} ms a step   ratio {ms / base:5.2f}   aim {AIMS.get(mode, '-'):8s} rounds: "
-              + " ".join(f"{v:.2f}" for v in samples[mode]), flush=True)
+        print(
+            f"{mode:22s} {ms:7.2f} ms a step   ratio {ms / base:5.2f}   aim {AIMS.get(mode, '-'):8s} rounds: "
+            + " ".join(f"{v:.2f}" for v in samples[mode]),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

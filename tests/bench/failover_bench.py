@@ -1,17 +1,23 @@
-"""How long training stands still when a daemon dies, with the default settings: from kill -9 to the next step that all partitions applied.
+"""How long training stands still when a daemon dies, with the default settings: from kill -9 to the next step that all
+partitions applied.
 
-    failover_bench.py [--kills N] [--ended N] [primary|worker|coordinator|fresh]...        default: all but fresh, 20 kills each
+    failover_bench.py [--kills N] [--ended N] [primary|worker|coordinator|fresh]...
+        default: all but fresh, 20 kills each
 
-  primary      kill -9 of a ps that is primary of some partitions; the job has one backup      aims: median <= 2 s, worst <= 5 s
-  worker       kill -9 of a worker that computes replicas                                      the same
-  coordinator  kill -9 of the coordinator; it stays away for 5 s                               aim: no step is delayed
-  fresh        kill -9 of a ps, which is started again; a new job is submitted then            from submission to its first step: as without a kill
+  primary      kill -9 of a ps that is primary of some partitions; the job has one backup
+               aims: median <= 2 s, worst <= 5 s
+  worker       kill -9 of a worker that computes replicas; the same aims
+  coordinator  kill -9 of the coordinator; it stays away for 5 s
+               aim: no step is delayed
+  fresh        kill -9 of a ps, which is started again; a new job is submitted then
+               aim: from submission to its first step as without a kill
 
 --ended N: so many jobs have ended before, and their copies are repaired meanwhile. It is to change nothing.
 
-A dead daemon is started again before the next kill, and the cluster is whole again by then (all copies in sync). Steps are timed at a
-partition on a ps that lives: a client asks it for its version every 10 ms; a few KiB each time. A step needs the values of all
-partitions, so when this one is two versions ahead of the kill, all have applied a step after it.
+A dead daemon is started again before the next kill, and the cluster is whole again by then (all copies in sync). Steps
+are timed at a partition on a ps that lives: a client asks it for its version every 10 ms; a few KiB each time. A step
+needs the values of all partitions, so when this one is two versions ahead of the kill, all have applied a step after
+it.
 """
 
 import argparse
@@ -88,10 +94,18 @@ class Steps:
 
 def whole(c, job):
     """Every copy in sync, every daemon alive, both workers at work, and steps are made."""
+
     def look(status):
         backups = int(status["spec"].get("backups", 0))
-        return (all(len(p.get("backups", [])) == backups and all(b["in_sync"] for b in p["backups"]) for p in status["partitions"])
-                and {r["worker"] for r in status["replicas"]} == {"worker-0", "worker-1"} and len({p["primary"] for p in status["partitions"]}) > 1)
+        return (
+            all(
+                len(p.get("backups", [])) == backups and all(b["in_sync"] for b in p["backups"])
+                for p in status["partitions"]
+            )
+            and {r["worker"] for r in status["replicas"]} == {"worker-0", "worker-1"}
+            and len({p["primary"] for p in status["partitions"]}) > 1
+        )
+
     c.wait_for_nodes(len(c.processes) - 1)
     c.while_running(job, look, "the cluster is whole again", timeout=120)
     step = int(c.job(job)["step"])
@@ -119,8 +133,12 @@ def kill_and_time(c, job, name):
 def show(what, seconds, aim):
     seconds = sorted(seconds)
     quantile = lambda q: seconds[min(len(seconds) - 1, int(q * len(seconds)))]  # noqa: E731
-    print(f"{what:12s} {len(seconds)} kills: median {statistics.median(seconds):.2f} s, 90 % {quantile(0.9):.2f} s, worst {seconds[-1]:.2f} s, "
-          f"best {seconds[0]:.2f} s   aim {aim}\n             " + " ".join(f"{s:.2f}" for s in seconds), flush=True)
+    print(
+        f"{what:12s} {len(seconds)} kills: median {statistics.median(seconds):.2f} s, 90 % {quantile(0.9):.2f} s, "
+        f"worst {seconds[-1]:.2f} s, "
+        f"best {seconds[0]:.2f} s   aim {aim}\n             " + " ".join(f"{s:.2f}" for s in seconds),
+        flush=True,
+    )
 
 
 def training_cluster():
@@ -153,7 +171,9 @@ def fresh(kills, ended):
                     c.restart("ps-0")
                 begin = time.monotonic()
                 job = c.submit(path, {"backups": 1})
-                c.until(lambda: int(c.job(job).get("step", 0)) > 0 or c.job(job)["state"] == "SUCCEEDED", "its first step")
+                c.until(
+                    lambda: int(c.job(job).get("step", 0)) > 0 or c.job(job)["state"] == "SUCCEEDED", "its first step"
+                )
                 seconds.append(time.monotonic() - begin)
                 c.wait(job)
         show("fresh", after, f"as without a kill: median {statistics.median(quiet):.2f} s, worst {max(quiet):.2f} s")
@@ -169,7 +189,10 @@ def primary(kills, rng, ended):
             workers = pids(c, "worker")
             victim = rng.choice(sorted({p["primary"] for p in c.job(job)["partitions"]}))
             seconds.append(kill_and_time(c, job, victim))
-            check(pids(c, "worker") == workers and all(c.processes[n].poll() is None for n in workers), "a worker's process changed")
+            check(
+                pids(c, "worker") == workers and all(c.processes[n].poll() is None for n in workers),
+                "a worker's process changed",
+            )
             c.restart(victim)
         show("primary", seconds, "median <= 2, worst <= 5; workers kept their processes")
 
@@ -202,8 +225,13 @@ def coordinator(kills, rng):
                 worst.append(max(gaps(steps.times(lambda _: time.monotonic() > end))))
             steps.close()
             c.restart("coordinator")
-        show("coordinator", away, f"no step delayed. Longest gap between two steps seen in the {AWAY:.0f} s without it; in {AWAY:.0f} s with it: "
-             f"median {statistics.median(quiet):.2f} s, worst {max(quiet):.2f} s")
+        show(
+            "coordinator",
+            away,
+            f"no step delayed. Longest gap between two steps seen in the {AWAY:.0f} s without it; "
+            f"in {AWAY:.0f} s with it: "
+            f"median {statistics.median(quiet):.2f} s, worst {max(quiet):.2f} s",
+        )
 
 
 def main():

@@ -1,12 +1,15 @@
-"""What the host costs a step of ResNet-50 (25.6 M parameters, SGD with momentum, wire bfloat16) of one worker and one ps on one host.
+"""What the host costs a step of ResNet-50 (25.6 M parameters, SGD with momentum, wire bfloat16) of one worker and one
+ps on one host.
 
-    host_share_bench.py [--ms 85 0] [--kib 4096] [--steps 80] [--rounds 2] [MODE]...      default: SNAPSHOT and LOGGED, device of 85 ms and of 0
+    host_share_bench.py [--ms 85 0] [--kib 4096] [--steps 80] [--rounds 2] [MODE]...
+        default: SNAPSHOT and LOGGED, device of 85 ms and of 0
 
-The worker's device is a clock (paced_plugin.cc): with --ms it takes so long for a step, and the backward pass announces its gradients when a real
-one would, by the layers' FLOP; 0 is the time of push, update, log and pull alone, nothing hidden. Printed for each: a step, how much longer it is
-than the device's time (aim: <= 5 %), how much of that lies between the last gradient and the next step and how much passes until the first layer's
-values are there; the CPU time of worker and ps in a step, all threads: on two cores a device of D ms leaves 2 D of it, on sixteen 16 D.
-Modes take turns; figures are medians over the rounds.
+The worker's device is a clock (paced_plugin.cc): with --ms it takes so long for a step, and the backward pass announces
+its gradients when a real one would, by the layers' FLOP; 0 is the time of push, update, log and pull alone, nothing
+hidden. Printed for each: a step, how much longer it is than the device's time (aim: <= 5 %), how much of that lies
+between the last gradient and the next step and how much passes until the first layer's values are there; the CPU time
+of worker and ps in a step, all threads: on two cores a device of D ms leaves 2 D of it, on sixteen 16 D. Modes take
+turns; figures are medians over the rounds.
 """
 
 import argparse
@@ -82,8 +85,12 @@ def main():
     for (mode, ms, kib), rounds in samples.items():
         step, between, values, worker, ps = (statistics.median(column) for column in zip(*rounds))
         waits = f"{100 * (step - ms) / step:5.1f} % of it waits" if ms > 0 else ""
-        print(f"{mode:10s} {kib:4d} KiB, device {ms:5.1f} ms: step {step:6.1f} ms {waits}   between steps {between:5.1f}, values brought in {values:5.1f}   "
-              f"CPU worker {worker:5.1f}, ps {ps:5.1f}   rounds: " + " ".join(f"{r[0]:.1f}" for r in rounds), flush=True)
+        print(
+            f"{mode:10s} {kib:4d} KiB, device {ms:5.1f} ms: step {step:6.1f} ms {waits}   "
+            f"between steps {between:5.1f}, values brought in {values:5.1f}   "
+            f"CPU worker {worker:5.1f}, ps {ps:5.1f}   rounds: " + " ".join(f"{r[0]:.1f}" for r in rounds),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

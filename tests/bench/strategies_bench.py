@@ -1,14 +1,16 @@
 """Residual networks in every strategy: whether they train, with which bits, how fast and in how much memory.
 
-    strategies_bench.py [--steps 50] [--batch 32] [--rate 0.005] [--strategy TEXT] [beans] [cifar] [small]        default: beans and cifar
+    strategies_bench.py [--steps 50] [--batch 32] [--rate 0.005] [--strategy TEXT] [beans] [cifar] [small]
+        default: beans and cifar
 
-  beans   tutorial_resnet (TensorFlow's tutorials) on the photographs of beans at 224x224; needs the data set (CAIRN_DATA)
+  beans   tutorial_resnet (TensorFlow's tutorials) on the photographs of beans at 224x224; needs the data set
+          (CAIRN_DATA)
   cifar   resnet18 on generated pictures in CIFAR-10's format (`cairn data make colour-glyphs`)
   small   two residual blocks on the same pictures: what ctest runs
 
-Each strategy gets the same job: R = 2, --steps steps of plain gradient descent. Checked: the mean loss of the last fifth of the steps is
-below that of the first fifth, and every synchronous strategy ends with the same digest. Printed: both losses, images a second of the whole job, and the largest
-resident memory that a worker reached.
+Each strategy gets the same job: R = 2, --steps steps of plain gradient descent. Checked: the mean loss of the last
+fifth of the steps is below that of the first fifth, and every synchronous strategy ends with the same digest. Printed:
+both losses, images a second of the whole job, and the largest resident memory that a worker reached.
 """
 
 import argparse
@@ -83,12 +85,28 @@ def train(model, data, settings, workers, args):
     with Cluster(ps=2, workers=workers, slots=2 if workers == 1 else 1) as c:
         if data is None:
             data = os.path.join(c.dir, "colour-glyphs")
-            subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "colour-glyphs", data, "--count", "4000", "--test-count", "400"],
-                           check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [
+                    os.path.join(BIN, "cairn"),
+                    "data",
+                    "make",
+                    "colour-glyphs",
+                    data,
+                    "--count",
+                    "4000",
+                    "--test-count",
+                    "400",
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
         path = os.path.join(c.dir, "job.textproto")
         with open(path, "w") as f:
             # Five epochs, so that the job tells the loss of its beginning and of its end.
-            f.write(JOB % {**model, "rate": args.rate, "data": data, "batch": args.batch, "part": args.steps // 5, "parts": 5})
+            f.write(
+                JOB
+                % {**model, "rate": args.rate, "data": data, "batch": args.batch, "part": args.steps // 5, "parts": 5}
+            )
         job = c.submit(path, settings)
         status = c.wait(job, timeout=3600)
         epochs = status["epochs"]
@@ -104,8 +122,11 @@ def run(title, model, data, args):
         if args.strategy not in name:
             continue
         first, last, rate, mib, digest = train(model, data, settings, workers, args)
-        print(f"  {name:27s} {workers} worker(s): loss {first:6.3f} -> {last:6.3f}, {rate:6.1f} images/s, worker {mib:6.0f} MiB, {digest}",
-              flush=True)
+        print(
+            f"  {name:27s} {workers} worker(s): loss {first:6.3f} -> {last:6.3f}, "
+            f"{rate:6.1f} images/s, worker {mib:6.0f} MiB, {digest}",
+            flush=True,
+        )
         check(last < first, f"{name}: the loss did not fall")
         if same:
             digests[name] = digest
@@ -123,11 +144,19 @@ def main():
     what = args.what or ["beans", "cifar"]
     if "beans" in what:
         check(data_dir() is not None, "no data sets (set CAIRN_DATA)")
-        run("tutorial_resnet on beans, 224x224", {"model": "tutorial_resnet", "layers": READY_MADE % ("tutorial_resnet", "[224, 224, 3]", 3)},
-            os.path.join(data_dir(), "beans"), args)
+        run(
+            "tutorial_resnet on beans, 224x224",
+            {"model": "tutorial_resnet", "layers": READY_MADE % ("tutorial_resnet", "[224, 224, 3]", 3)},
+            os.path.join(data_dir(), "beans"),
+            args,
+        )
     if "cifar" in what:
-        run("resnet18 on colour-glyphs, 32x32", {"model": "resnet18", "layers": READY_MADE % ("resnet18", "[32, 32, 3]", 10)},
-            None, args)
+        run(
+            "resnet18 on colour-glyphs, 32x32",
+            {"model": "resnet18", "layers": READY_MADE % ("resnet18", "[32, 32, 3]", 10)},
+            None,
+            args,
+        )
     if "small" in what:
         run("two residual blocks on colour-glyphs, 32x32", {"model": "small", "layers": SMALL}, None, args)
 

@@ -2,10 +2,14 @@
 
     training_bench.py [--quick] [cnn|workers|memory|torch]...        default: all
 
-  cnn      small CNN, one worker of one thread, against a bare loop of the same oneDNN primitives (bare_onednn)      aim >= 0.8
-  workers  small CNN, two workers of one thread against one                                                        aim >= 1.7
-  memory   resident memory of a ps above an idle one against values + slots + one gradient a worker               aim <= 1.2
-  torch    small CNN and MLP 784-128-10 against PyTorch, one process and two (vs_torch/train.py; skipped without python3-torch)
+  cnn      small CNN, one worker of one thread, against a bare loop of the same oneDNN primitives (bare_onednn)
+           aim: >= 0.8
+  workers  small CNN, two workers of one thread against one
+           aim: >= 1.7
+  memory   resident memory of a ps above an idle one against values + slots + one gradient a worker
+           aim: <= 1.2
+  torch    small CNN and MLP 784-128-10 against PyTorch, one process and two (vs_torch/train.py; skipped without
+           python3-torch)
            aims: CNN >= 2.0, 2.0; MLP >= 1.0, 1.5
 
 Both sides of a ratio run alternately, `rounds` times; the figure is the ratio of the medians.
@@ -70,13 +74,19 @@ def images_per_second(model, workers, examples, epochs):
 
 
 def bare():
-    return float(subprocess.run([os.path.join(BIN, "bare_onednn"), "--batch", str(BATCH)], check=True,
-                                capture_output=True, text=True).stdout.split()[0])
+    return float(
+        subprocess.run(
+            [os.path.join(BIN, "bare_onednn"), "--batch", str(BATCH)], check=True, capture_output=True, text=True
+        ).stdout.split()[0]
+    )
 
 
 def torch(kind, processes, steps):
-    done = subprocess.run([PYTHON, os.path.join(HERE, "vs_torch/train.py"), kind, str(processes), str(BATCH), str(steps)],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [PYTHON, os.path.join(HERE, "vs_torch/train.py"), kind, str(processes), str(BATCH), str(steps)],
+        capture_output=True,
+        text=True,
+    )
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
 
@@ -89,8 +99,11 @@ def median_of_alternating(rounds, *functions):
 
 
 def row(what, value, unit, reference, value_reference, aim):
-    print(f"{what:44s} {value:12,.0f} {unit:9s} {reference:24s} {value_reference:12,.0f}   "
-          f"ratio {value / value_reference:5.2f}   aim {aim}", flush=True)
+    print(
+        f"{what:44s} {value:12,.0f} {unit:9s} {reference:24s} {value_reference:12,.0f}   "
+        f"ratio {value / value_reference:5.2f}   aim {aim}",
+        flush=True,
+    )
 
 
 def resident(process, field):
@@ -110,8 +123,14 @@ def ps_memory():
             c.wait(c.submit(path))
             peak = resident(c.processes["ps-0"], "VmHWM")
             worker = resident(c.processes["worker-0"], "VmHWM")
-        row(f"ps memory above idle, {optimizer}", (peak - idle) / 2**20, "MiB", "values + slots + gradients",
-            parameters * 4 * (1 + slots + workers) / 2**20, "<= 1.2")
+        row(
+            f"ps memory above idle, {optimizer}",
+            (peak - idle) / 2**20,
+            "MiB",
+            "values + slots + gradients",
+            parameters * 4 * (1 + slots + workers) / 2**20,
+            "<= 1.2",
+        )
         print(f"  worker memory, peak: {worker / 2**20:.0f} MiB; the variables are {parameters * 4 / 2**20:.0f} MiB")
 
 
@@ -135,8 +154,11 @@ def main():
             print("torch: SKIPPED: python3-torch is not installed")
             return
         for name, kind, processes, ours, steps, aim in (
-                ("small CNN, 1 worker", "cnn", 1, cnn_1, 300, ">= 2.0"), ("small CNN, 2 workers", "cnn", 2, cnn_2, 300, ">= 2.0"),
-                ("MLP, 1 worker", "mlp", 1, mlp_1, 5000, ">= 1.0"), ("MLP, 2 workers", "mlp", 2, mlp_2, 3000, ">= 1.5")):
+            ("small CNN, 1 worker", "cnn", 1, cnn_1, 300, ">= 2.0"),
+            ("small CNN, 2 workers", "cnn", 2, cnn_2, 300, ">= 2.0"),
+            ("MLP, 1 worker", "mlp", 1, mlp_1, 5000, ">= 1.0"),
+            ("MLP, 2 workers", "mlp", 2, mlp_2, 3000, ">= 1.5"),
+        ):
             cairn, peer = median_of_alternating(rounds, ours, lambda: torch(kind, processes, steps))
             row(name, cairn, "images/s", f"PyTorch, {processes} process", peer, aim)
 

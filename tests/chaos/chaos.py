@@ -1,15 +1,16 @@
 """Chaos with real processes: a random daemon gets kill -9 (and is started again) or SIGSTOP for 5 s, every 2 s.
 
-    chaos.py [--seconds N] [--seed S] [--asynchronous] [--backups B] [--durability D] [--coordinators C] [--away A] [--epochs E] [--keep-logs DIR]
-             [--set FIELD=VALUE]... [--evaluators N] [--etcd-members N] [--tls] [--users]
+    chaos.py [--seconds N] [--seed S] [--asynchronous] [--backups B] [--durability D] [--coordinators C] [--away A]
+             [--epochs E] [--keep-logs DIR] [--set FIELD=VALUE]... [--evaluators N] [--etcd-members N] [--tls] [--users]
 
-3 ps, 3 workers, one coordinator or several on etcd. Jobs with R = 4 replicas follow one another until the time is up, so that
-submission, start and the taking of the digest are hit as well; then the faults stop and the last job must end.
+3 ps, 3 workers, one coordinator or several on etcd. Jobs with R = 4 replicas follow one another until the time is up,
+so that submission, start and the taking of the digest are hit as well; then the faults stop and the last job must end.
   Synchronous: the digest of each is that of the undisturbed run.
-  Asynchronous: in each partition the version is the number of pushes that the job has, each replica's last sequence number is its number of
-  steps (so each push was applied exactly once), and the accuracy is as usual. What was acknowledged on the way is counting_chaos.py's.
---etcd-members: of the etcd behind several coordinators, hit like the daemons. --evaluators: they validate every epoch's checkpoint. --users: others
-submit, cancel, drain, predict and so on meanwhile (users.py).
+  Asynchronous: in each partition the version is the number of pushes that the job has, each replica's last sequence
+  number is its number of steps (so each push was applied exactly once), and the accuracy is as usual. What was
+  acknowledged on the way is counting_chaos.py's.
+--etcd-members: of the etcd behind several coordinators, hit like the daemons. --evaluators: they validate every epoch's
+checkpoint. --users: others submit, cancel, drain, predict and so on meanwhile (users.py).
 """
 
 import argparse
@@ -62,11 +63,13 @@ def undisturbed(options):
 
 def submit(c, path, settings, name):
     """Where the coordinator died under the call, the job may be there or not: its name tells."""
+
     def attempt():
         done = c.cairn("job", name, ok=False)
         if done.returncode != 0:
             c.try_submit(path, {**settings, "name": name})
         return c.cairn("job", name, ok=False, as_json=True).returncode == 0
+
     c.until(attempt, f"job {name} submitted", timeout=RECOVERY)
     return name
 
@@ -84,10 +87,15 @@ def check_job(c, options, job, status, want):
         check(status["digest"] == want, f"job {job}: digest {status['digest']}, undisturbed {want}")
         return "same digest"
     steps = options.epochs * STEPS_PER_EPOCH
-    groups = REPLICAS // int(mathematics_of(options).get("local_sync", 1))  # in step with one another, they push one sum
+    groups = REPLICAS // int(
+        mathematics_of(options).get("local_sync", 1)
+    )  # in step with one another, they push one sum
     pushes = steps * groups
     for partition, version, sequences in c.until(lambda: counts(c, job), "every partition is served"):
-        check(sequences == [steps] * groups, f"job {job}, partition {partition}: last sequence numbers {sequences}, steps {steps}")
+        check(
+            sequences == [steps] * groups,
+            f"job {job}, partition {partition}: last sequence numbers {sequences}, steps {steps}",
+        )
         check(version == pushes, f"job {job}, partition {partition}: {version} updates, {pushes} pushes")
     accuracy = c.until(lambda: c.try_evaluate(job), "an evaluation")["accuracy"]
     check(accuracy >= 0.9, f"job {job}: accuracy {accuracy}")
@@ -101,29 +109,43 @@ def run(options, want):
             for i in range(options.evaluators):
                 c.add_worker(f"evaluator-{i}", "--role", "evaluator")
             done = []
-            victims = [n for n in c.processes if n != "etcd"]  # an only one is not hit: nothing would be left that holds the state
-            with Faults(c, victims, options.seed, away=(0.0, options.away)) as faults, beside(options, c, path) as users:
+            victims = [
+                n for n in c.processes if n != "etcd"
+            ]  # an only one is not hit: nothing would be left that holds the state
+            with Faults(c, victims, options.seed, away=(0.0, options.away)) as faults, beside(
+                options, c, path
+            ) as users:
                 end = time.monotonic() + options.seconds
                 number = 0
                 while time.monotonic() < end:
                     number += 1
                     settings = settings_of(options)
                     if options.evaluators:
-                        settings.update({"checkpoints.dir": f"{c.dir}/checkpoints-{number}", "checkpoints.every_epochs": 1})
+                        settings.update(
+                            {"checkpoints.dir": f"{c.dir}/checkpoints-{number}", "checkpoints.every_epochs": 1}
+                        )
                     job = submit(c, path, settings, f"chaos-{number}")
                     status = watch(c, faults, users, job, end)
                     if status is not None:
                         done.append(job)
             for job in [f"chaos-{i + 1}" for i in range(number)]:
                 status = c.wait(job, timeout=RECOVERY)
-                print(f"{job}: {check_job(c, options, job, status, want)}{'' if job in done else ' (ended after the faults)'}", flush=True)
+                print(
+                    f"{job}: {check_job(c, options, job, status, want)}"
+                    f"{'' if job in done else ' (ended after the faults)'}",
+                    flush=True,
+                )
         finally:
             if options.keep_logs:
                 os.makedirs(options.keep_logs, exist_ok=True)
                 for name in c.processes:
                     shutil.copy(c.log_path(name), options.keep_logs)
-    print(f"{number} jobs, {len(done)} of them ended under faults; {faults.count('kill -9')} x kill -9, {faults.count('SIGSTOP')} x SIGSTOP, "
-          f"seed {options.seed}", flush=True)
+    print(
+        f"{number} jobs, {len(done)} of them ended under faults; "
+        f"{faults.count('kill -9')} x kill -9, {faults.count('SIGSTOP')} x SIGSTOP, "
+        f"seed {options.seed}",
+        flush=True,
+    )
 
 
 def beside(options, c, path):
@@ -138,7 +160,10 @@ def watch(c, faults, users, job, end):
             users.check()
         status = c.try_job(job)
         if status is not None:
-            check(status["state"] not in ("FAILED", "CANCELLED", "ENDED_WITH_ERRORS"), f"job {job}: {status['state']}: {status['reason']}")
+            check(
+                status["state"] not in ("FAILED", "CANCELLED", "ENDED_WITH_ERRORS"),
+                f"job {job}: {status['state']}: {status['reason']}",
+            )
             if status["state"] == "SUCCEEDED":
                 return status
         time.sleep(0.2)
@@ -163,7 +188,9 @@ def main():
     parser.add_argument("--away", type=float, default=1.0, help="seconds that a killed daemon stays away, at most")
     parser.add_argument("--epochs", type=int, default=40, help="of each job")
     parser.add_argument("--keep-logs", default="", help="directory for the daemons' logs")
-    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="of each job, and of the undisturbed one")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="FIELD=VALUE", help="of each job, and of the undisturbed one"
+    )
     parser.add_argument("--evaluators", type=int, default=0)
     parser.add_argument("--etcd-members", type=int, default=1)
     parser.add_argument("--tls", action="store_true", help="mutual TLS between all daemons")
@@ -174,7 +201,9 @@ def main():
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="cairn-tls-") as certificates:
         if options.tls:
-            subprocess.run([f"{SOURCE}/deploy/make_certs.sh", certificates, "node"], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [f"{SOURCE}/deploy/make_certs.sh", certificates, "node"], check=True, stdout=subprocess.DEVNULL
+            )
             os.environ["CAIRN_TLS_DIR"] = f"{certificates}/node"
         run(options, None if options.asynchronous else undisturbed(options))
 

@@ -1,12 +1,17 @@
-"""Chaos under an oracle that counts: each push that a ps acknowledged is in the values exactly once, whatever daemon was killed or stood still.
+"""Chaos under an oracle that counts: each push that a ps acknowledged is in the values exactly once, whatever daemon
+was killed or stood still.
 
-    counting_chaos.py [--seconds N] [--seed S] [--backups B] [--durability D] [--coordinators C] [--away A] [--keep-logs DIR]
-    counting_chaos.py --plant drop|double     without faults; one push counts for nothing, or for two: the oracle must see it
+    counting_chaos.py [--seconds N] [--seed S] [--backups B] [--durability D] [--coordinators C] [--away A]
+                      [--keep-logs DIR]
+    counting_chaos.py --plant drop|double
+        without faults; one push counts for nothing, or for two: the oracle must see it
 
-REPLICATED without a log promises to survive the loss of one daemon at a time: then the next fault waits until all copies are in sync.
+REPLICATED without a log promises to survive the loss of one daemon at a time: then the next fault waits until all
+copies are in sync.
 
-The worker is counting_worker.py's and is not hit; 3 ps and the coordinators are. When the time is up the faults stop, the last pushes are
-answered, and the values of each partition must be those that follow from the acknowledged sequence numbers.
+The worker is counting_worker.py's and is not hit; 3 ps and the coordinators are. When the time is up the faults stop,
+the last pushes are answered, and the values of each partition must be those that follow from the acknowledged sequence
+numbers.
 """
 
 import argparse
@@ -33,7 +38,10 @@ def check_counts(worker, job_id):
         answers = [pull(channel, job_id, partition, replica) for replica in range(REPLICAS)]
         channel.close()
         acked = [worker.acked[partition, r] for r in range(REPLICAS)]
-        check([a[1] for a in answers] == acked, f"partition {partition}: last sequence numbers {[a[1] for a in answers]}, acknowledged {acked}")
+        check(
+            [a[1] for a in answers] == acked,
+            f"partition {partition}: last sequence numbers {[a[1] for a in answers]}, acknowledged {acked}",
+        )
         check(answers[0][0] == sum(acked), f"partition {partition}: {answers[0][0]} updates, {sum(acked)} acknowledged")
         values, wanted = array.array("f", answers[0][2]).tolist(), worker.wanted(partition)
         wrong = [(i, v, w) for i, (v, w) in enumerate(zip(values, wanted)) if v != w]
@@ -43,8 +51,10 @@ def check_counts(worker, job_id):
 def in_sync(c, job):
     """Every copy has every acknowledged update, so that any one daemon may die."""
     status = c.try_job(job)
-    return status is not None and all(len(p["backups"]) == int(status["spec"]["backups"]) and all(b["in_sync"] for b in p["backups"])
-                                      for p in status["partitions"])
+    return status is not None and all(
+        len(p["backups"]) == int(status["spec"]["backups"]) and all(b["in_sync"] for b in p["backups"])
+        for p in status["partitions"]
+    )
 
 
 def check_planted(c, worker, job_id):
@@ -66,10 +76,18 @@ def run(options):
         try:
             path = f"{c.dir}/counting.textproto"
             with open(path, "w") as f:
-                f.write(JOB % (f"backups: {options.backups}" + (f" durability: {options.durability}" if options.durability else "")))
+                f.write(
+                    JOB
+                    % (
+                        f"backups: {options.backups}"
+                        + (f" durability: {options.durability}" if options.durability else "")
+                    )
+                )
             c.wait_for_nodes(4)
             job = c.submit(path)
-            c.until(lambda: worker.acked and min(worker.acked.values()) > 0, "every replica has pushed to every partition")
+            c.until(
+                lambda: worker.acked and min(worker.acked.values()) > 0, "every replica has pushed to every partition"
+            )
             if options.plant:
                 return check_planted(c, worker, int(job))
             victims = [n for n in c.processes if not n.startswith("etcd")]
@@ -79,7 +97,11 @@ def run(options):
                     faults.check()
                     faults.ending.wait(0.2)
             before = dict(worker.acked)
-            c.until(lambda: all(worker.acked[k] > before[k] for k in before) or worker.violations, "pushes go on after the faults", 120)
+            c.until(
+                lambda: all(worker.acked[k] > before[k] for k in before) or worker.violations,
+                "pushes go on after the faults",
+                120,
+            )
             worker.stop_pushing()
             check(not worker.violations, "\n".join(worker.violations[:10]))
             check_counts(worker, int(job))
@@ -89,8 +111,11 @@ def run(options):
                 os.makedirs(options.keep_logs, exist_ok=True)
                 for name in c.processes:
                     shutil.copy(c.log_path(name), options.keep_logs)
-    print(f"{sum(worker.acked.values())} acknowledged pushes to {len(worker.routes)} partitions, each applied once; "
-          f"{faults.count('kill -9')} x kill -9, {faults.count('SIGSTOP')} x SIGSTOP, seed {options.seed}", flush=True)
+    print(
+        f"{sum(worker.acked.values())} acknowledged pushes to {len(worker.routes)} partitions, each applied once; "
+        f"{faults.count('kill -9')} x kill -9, {faults.count('SIGSTOP')} x SIGSTOP, seed {options.seed}",
+        flush=True,
+    )
 
 
 def main():

@@ -1,9 +1,10 @@
 """A worker whose gradients count: the oracle of "acknowledged means kept" and "applied exactly once".
 
-It is a worker of the cluster like any other (Session, Exchange), in Python, and holds all replicas of one asynchronous job with SGD and learning
-rate 1. Push s of replica r to a partition is 1 at place r * SLOTS + s % SLOTS and 0 elsewhere, so that each update lowers one number by one
-and the final values say how often each push was applied. Every acknowledged sequence number is written down in `acked`; an answer that
-knows less than that is a violation. Some pushes are sent again after they were acknowledged, as a worker does that lost its connection.
+It is a worker of the cluster like any other (Session, Exchange), in Python, and holds all replicas of one asynchronous
+job with SGD and learning rate 1. Push s of replica r to a partition is 1 at place r * SLOTS + s % SLOTS and 0
+elsewhere, so that each update lowers one number by one and the final values say how often each push was applied. Every
+acknowledged sequence number is written down in `acked`; an answer that knows less than that is a violation. Some pushes
+are sent again after they were acknowledged, as a worker does that lost its connection.
 """
 
 import array
@@ -82,8 +83,15 @@ class CountingWorker:
     # ---- the session ----
 
     def hello(self):
-        hello = cluster_pb2.Hello(name="counting", role=types_pb2.WORKER, host="counting", slots=REPLICAS, device="cpu",
-                                  fingerprint="counting", incarnation=self.seed + 1)
+        hello = cluster_pb2.Hello(
+            name="counting",
+            role=types_pb2.WORKER,
+            host="counting",
+            slots=REPLICAS,
+            device="cpu",
+            fingerprint="counting",
+            incarnation=self.seed + 1,
+        )
         if self.job_id:
             hello.running.add(job_id=self.job_id, generation=self.generation, replicas=range(REPLICAS))
         return cluster_pb2.NodeMessage(hello=hello)
@@ -92,7 +100,9 @@ class CountingWorker:
         message = cluster_pb2.NodeMessage(heartbeat=cluster_pb2.Heartbeat())
         with self.lock:
             if self.acked:
-                message.heartbeat.progress.add(job_id=self.job_id, generation=self.generation, step=min(self.acked.values()))
+                message.heartbeat.progress.add(
+                    job_id=self.job_id, generation=self.generation, step=min(self.acked.values())
+                )
         return message
 
     def sessions(self):
@@ -120,9 +130,18 @@ class CountingWorker:
     def on_command(self, command, out):
         kind = command.WhichOneof("kind")
         if kind == "inspect_data":
-            info = job_status_pb2.DataInfo(path="/counted/elsewhere", format=data_pb2.Data.CSV, train_examples=1 << 20,
-                                                 example_shape=[64], classes=32)
-            out.put(cluster_pb2.NodeMessage(data_info=cluster_pb2.DataInfoReply(request_id=command.inspect_data.request_id, info=info)))
+            info = job_status_pb2.DataInfo(
+                path="/counted/elsewhere",
+                format=data_pb2.Data.CSV,
+                train_examples=1 << 20,
+                example_shape=[64],
+                classes=32,
+            )
+            out.put(
+                cluster_pb2.NodeMessage(
+                    data_info=cluster_pb2.DataInfoReply(request_id=command.inspect_data.request_id, info=info)
+                )
+            )
         elif kind == "assign_replicas":
             self.on_assign(command.assign_replicas)
 
@@ -150,14 +169,28 @@ class CountingWorker:
         part = self.routes[partition].range
         values = array.array("f", bytes(4 * (part.end - part.begin)))
         planted = self.plant and (partition, replica, sequence) == PLANTED
-        values[(replica * SLOTS + sequence % SLOTS) % len(values)] = {"drop": 0.0, "double": 2.0}[self.plant] if planted else 1.0
+        values[(replica * SLOTS + sequence % SLOTS) % len(values)] = (
+            {"drop": 0.0, "double": 2.0}[self.plant] if planted else 1.0
+        )
         return values.tobytes()
 
     def push(self, partition, replica, sequence, request_id):
-        return Frame(kind=Frame.PUSH, request_id=request_id, job_id=self.job_id, partition=partition, generation=self.generation,
-                     replica_first=replica, replica_count=1, sequence=sequence, examples=1, learning_rate=1.0, dtype=types_pb2.FLOAT32,
-                     payload=self.gradient(partition, replica, sequence), payload_total=4 * self.size(partition),
-                     reply_dtype=types_pb2.FLOAT32)
+        return Frame(
+            kind=Frame.PUSH,
+            request_id=request_id,
+            job_id=self.job_id,
+            partition=partition,
+            generation=self.generation,
+            replica_first=replica,
+            replica_count=1,
+            sequence=sequence,
+            examples=1,
+            learning_rate=1.0,
+            dtype=types_pb2.FLOAT32,
+            payload=self.gradient(partition, replica, sequence),
+            payload_total=4 * self.size(partition),
+            reply_dtype=types_pb2.FLOAT32,
+        )
 
     def size(self, partition):
         return self.routes[partition].range.end - self.routes[partition].range.begin
@@ -207,12 +240,17 @@ class CountingWorker:
     def take(self, reply, partition, replica, sequence):
         if reply.kind == Frame.ERROR:
             if reply.status_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]:
-                self.violations.append(f"partition {partition}, replica {replica}, push {sequence} is refused: {reply.status_message}")
+                self.violations.append(
+                    f"partition {partition}, replica {replica}, push {sequence} is refused: {reply.status_message}"
+                )
             return False  # fenced, moved or restarting: again with what the coordinator says next
         acked, sent = self.acked[partition, replica], self.sent[partition, replica]
         if not acked <= reply.sequence <= sent:
-            self.violations.append(f"partition {partition}, replica {replica}: {acked} was acknowledged and {sent} sent, the answer to push "
-                                   f"{sequence} knows {reply.sequence}")
+            self.violations.append(
+                f"partition {partition}, replica {replica}: {acked} was acknowledged and {sent} sent, "
+                f"the answer to push "
+                f"{sequence} knows {reply.sequence}"
+            )
         with self.lock:
             self.acked[partition, replica] = max(acked, reply.sequence)
         return True
@@ -224,5 +262,7 @@ class CountingWorker:
             acked = self.acked[partition, replica]
             for slot in range(SLOTS):
                 first = slot if slot > 0 else SLOTS
-                values[(replica * SLOTS + slot) % len(values)] -= max(0, (acked - first) // SLOTS + 1) if acked >= first else 0
+                values[(replica * SLOTS + slot) % len(values)] -= (
+                    max(0, (acked - first) // SLOTS + 1) if acked >= first else 0
+                )
         return values

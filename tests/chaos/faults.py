@@ -1,11 +1,12 @@
-"""Faults on the daemons of a Cluster, at random but seeded: kill -9 (started again a little later) or SIGSTOP for some seconds.
+"""Faults on the daemons of a Cluster, at random but seeded: kill -9 (started again a little later) or SIGSTOP for some
+seconds.
 
     with Faults(cluster, victims, seed) as faults:
         ...                     # a daemon is hit every `period` seconds, in a thread beside
     faults.finish()             # (the block's end): whoever stands still goes on, whoever is dead is started again
 
-A daemon that ends by itself is a failure: `finish` and `check` raise it. The order of faults is a function of the seed; when exactly they
-come is the machine's.
+A daemon that ends by itself is a failure: `finish` and `check` raise it. The order of faults is a function of the seed;
+when exactly they come is the machine's.
 """
 
 import heapq

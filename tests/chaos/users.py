@@ -1,12 +1,13 @@
-"""Users beside the chaos, at random but seeded: they submit small jobs of their own, cancel, resume and delete them, take work from nodes and give it
-back, ask for figures, predictions and exports, of jobs that run, have ended or never were.
+"""Users beside the chaos, at random but seeded: they submit small jobs of their own, cancel, resume and delete them,
+take work from nodes and give it back, ask for figures, predictions and exports, of jobs that run, have ended or never
+were.
 
     with Users(cluster, job_file, seed) as users:
         ...
     users.finish()              # (the block's end); then nothing of theirs is left: each job has ended or is deleted
 
-Whatever is asked at whatever moment: `cairn` ends within its time with 0, 1 or 2, and where it is not 0 with a sentence. Anything else is raised by
-`check` and `finish`.
+Whatever is asked at whatever moment: `cairn` ends within its time with 0, 1 or 2, and where it is not 0 with a
+sentence. Anything else is raised by `check` and `finish`.
 """
 
 import os
@@ -52,7 +53,11 @@ class Users:
         for node in sorted(self.drained):
             self.cluster.until(lambda: self.cairn("nodes", "drain", node, "--undo") == 0, f"{node} gets work again")
         for job in self.jobs:
-            self.cluster.until(lambda: self.cairn("cancel", job) in (0, 2) and self.cairn("delete", job) in (0, 2), f"{job} is gone", timeout=180)
+            self.cluster.until(
+                lambda: self.cairn("cancel", job) in (0, 2) and self.cairn("delete", job) in (0, 2),
+                f"{job} is gone",
+                timeout=180,
+            )
         print(f"users: {self.calls} commands, {sum(self.refused.values())} refused, for example:", flush=True)
         for text, count in sorted(self.refused.items(), key=lambda item: -item[1])[:REFUSALS_SHOWN]:
             print(f"  {count} x {text}", flush=True)
@@ -64,7 +69,10 @@ class Users:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=CALL_SECONDS_MAX, cwd=self.cluster.dir)
         except subprocess.TimeoutExpired:
             check(False, f"`cairn {' '.join(args)}` did not end within {CALL_SECONDS_MAX} s")
-        check(done.returncode in (0, 1, 2), f"`cairn {' '.join(args)}`: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+        check(
+            done.returncode in (0, 1, 2),
+            f"`cairn {' '.join(args)}`: exit {done.returncode}\n{done.stdout}\n{done.stderr}",
+        )
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()
             check(said or done.stdout.strip(), f"`cairn {' '.join(args)}`: exit {done.returncode} without a word")
@@ -73,8 +81,19 @@ class Users:
         return done.returncode
 
     def run(self):
-        acts = [self.submit, self.submit, self.cancel, self.delete, self.drain, self.undrain, self.resume, self.predict, self.export, self.evaluate,
-                self.look]
+        acts = [
+            self.submit,
+            self.submit,
+            self.cancel,
+            self.delete,
+            self.drain,
+            self.undrain,
+            self.resume,
+            self.predict,
+            self.export,
+            self.evaluate,
+            self.look,
+        ]
         try:
             while not self.ending.wait(self.rng.uniform(0.0, 0.5)):
                 self.rng.choice(acts)()
@@ -88,10 +107,20 @@ class Users:
         if len(self.jobs) >= 6:
             return
         name = f"user-{self.calls}"
-        settings = {**self.settings, "name": name, "epochs": self.rng.randint(1, 6), "replicas": self.rng.choice((1, 2, 4)),
-                    "priority": self.rng.randint(0, 3), "checkpoints.dir": f"{self.cluster.dir}/{name}", "checkpoints.every_epochs": 1, **(more or {})}
+        settings = {
+            **self.settings,
+            "name": name,
+            "epochs": self.rng.randint(1, 6),
+            "replicas": self.rng.choice((1, 2, 4)),
+            "priority": self.rng.randint(0, 3),
+            "checkpoints.dir": f"{self.cluster.dir}/{name}",
+            "checkpoints.every_epochs": 1,
+            **(more or {}),
+        }
         self.jobs.append(name)  # also where the answer was lost
-        self.cairn("submit", self.job_file, *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")])
+        self.cairn(
+            "submit", self.job_file, *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        )
 
     def resume(self):
         if self.jobs:

@@ -1,4 +1,5 @@
-"""Cairn's messages and the calls that the tests make themselves, from the .proto files: a client in another language than the daemons."""
+"""Cairn's messages and the calls that the tests make themselves, from the .proto files: a client in another language
+than the daemons."""
 
 import glob
 import os
@@ -9,19 +10,31 @@ import tempfile
 
 import grpc
 
-SOURCE = os.environ.get("CAIRN_SOURCE", os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")))
+SOURCE = os.environ.get(
+    "CAIRN_SOURCE", os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+)
 
 with tempfile.TemporaryDirectory(prefix="cairn-wire-") as generated:
     proto = os.path.join(SOURCE, "proto")
-    subprocess.run(["protoc", f"-I{proto}", f"--python_out={generated}"] + sorted(glob.glob(f"{proto}/cairn/v1/*.proto")), check=True)
+    subprocess.run(
+        ["protoc", f"-I{proto}", f"--python_out={generated}"] + sorted(glob.glob(f"{proto}/cairn/v1/*.proto")),
+        check=True,
+    )
     sys.path.insert(0, generated)
     from cairn.v1 import cluster_pb2, data_pb2, job_status_pb2, parameter_pb2, types_pb2  # noqa: E402
+
     sys.path.remove(generated)
 
 Frame = parameter_pb2.ExchangeFrame
-CHANNEL_OPTIONS = [("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_timeout_ms", 2000), ("grpc.http2.max_pings_without_data", 0),
-                   ("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 1000),
-                   ("grpc.enable_http_proxy", 0)]
+CHANNEL_OPTIONS = [
+    ("grpc.keepalive_time_ms", 1000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+]
 
 
 def open_channel(address):
@@ -36,19 +49,32 @@ def open_channel(address):
 
 def exchange(channel, requests, timeout=None):
     """An Exchange stream; iterating it gives the answers."""
-    return channel.stream_stream("/cairn.v1.ParameterServer/Exchange", request_serializer=Frame.SerializeToString,
-                                 response_deserializer=Frame.FromString)(requests, timeout=timeout)
+    return channel.stream_stream(
+        "/cairn.v1.ParameterServer/Exchange",
+        request_serializer=Frame.SerializeToString,
+        response_deserializer=Frame.FromString,
+    )(requests, timeout=timeout)
 
 
 def session(channel, messages):
-    return channel.stream_stream("/cairn.v1.Coordinator/Session", request_serializer=cluster_pb2.NodeMessage.SerializeToString,
-                                 response_deserializer=cluster_pb2.CoordinatorMessage.FromString)(messages)
+    return channel.stream_stream(
+        "/cairn.v1.Coordinator/Session",
+        request_serializer=cluster_pb2.NodeMessage.SerializeToString,
+        response_deserializer=cluster_pb2.CoordinatorMessage.FromString,
+    )(messages)
 
 
 def pull(channel, job_id, partition, replica=0, timeout=20):
     """Of a partition of at most one frame: (version, the last sequence number applied of the replica, the payload)."""
-    request = Frame(kind=Frame.PULL, request_id=1, job_id=job_id, partition=partition, replica_first=replica, replica_count=1,
-                    reply_dtype=types_pb2.FLOAT32)
+    request = Frame(
+        kind=Frame.PULL,
+        request_id=1,
+        job_id=job_id,
+        partition=partition,
+        replica_first=replica,
+        replica_count=1,
+        reply_dtype=types_pb2.FLOAT32,
+    )
     reply = next(exchange(channel, iter([request]), timeout))
     if reply.kind != Frame.VALUES:
         raise RuntimeError(f"partition {partition}: {reply.status_message}")
@@ -56,8 +82,8 @@ def pull(channel, job_id, partition, replica=0, timeout=20):
 
 
 def final_counts(status):
-    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica]), as its primary says. With
-    local_sync groups push as one, and a ps knows the groups alone."""
+    """Of a job's status as JSON: for each partition (number, version, [last sequence number of each replica]), as its
+    primary says. With local_sync groups push as one, and a ps knows the groups alone."""
     channels = {}
     pushing = range(status["spec"]["replicas"] // (status["spec"].get("local_sync") or 1))
     try:

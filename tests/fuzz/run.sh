@@ -2,13 +2,17 @@
 # Builds the fuzz targets (preset fuzz) and runs each from its seeds. A finding is printed as base64; replay it with
 # `build/fuzz/fuzz/fuzz_TARGET FILE`.
 #
-#   tests/fuzz/run.sh                                    all targets, 4 s each, two at a time
-#   CAIRN_FUZZ_SECONDS=600 tests/fuzz/run.sh csv frame   two of them, 10 minutes each; what was found interesting is kept in
-#                                                        build/fuzz/corpus and taken up by the next run
-#   tests/fuzz/run.sh --fixed [TARGET...]                as ctest does: so many inputs of each as tests/fuzz/runs.txt says, from the seeds
-#                                                        alone and with a fixed random seed, so that it finds the same or nothing
+#   tests/fuzz/run.sh
+#       all targets, 4 s each, two at a time
+#   CAIRN_FUZZ_SECONDS=600 tests/fuzz/run.sh csv frame
+#       two of them, 10 minutes each; what was found interesting is kept in build/fuzz/corpus and taken up by the next
+#       run
+#   tests/fuzz/run.sh --fixed [TARGET...]
+#       as ctest does: so many inputs of each as tests/fuzz/runs.txt says, from the seeds alone and with a fixed random
+#       seed, so that it finds the same or nothing
 #
-# Exit: 0, 1 (a finding, a target without a line in runs.txt, or the build failed), 77 (no clang with libFuzzer here: nothing was tested).
+# Exit: 0, 1 (a finding, a target without a line in runs.txt, or the build failed), 77 (no clang with libFuzzer here:
+# nothing was tested).
 set -uo pipefail
 seconds=${CAIRN_FUZZ_SECONDS:-4}
 cd "$(dirname "$0")/../.."
@@ -46,7 +50,8 @@ runs_of() { sed -n "s/^$1 \+\([0-9]\+\)\$/\1/p" tests/fuzz/runs.txt; }
 # fuzz NAME: one target, quietly; its log is shown where it found something.
 fuzz() {
   local name=$1 log=$temp/$1.log limit=() corpus=() begin=$SECONDS
-  local options=(-timeout=60 -rss_limit_mb=2500 -malloc_limit_mb=1200 -print_final_stats=1 -artifact_prefix="$temp/$name-")
+  local options=(-timeout=60 -rss_limit_mb=2500 -malloc_limit_mb=1200 -print_final_stats=1)
+  options+=(-artifact_prefix="$temp/$name-")
   [[ -e $temp/seeds/$name.dict ]] && options+=(-dict="$temp/seeds/$name.dict")
   mkdir -p "$temp/files/$name" "$temp/seeds/$name" "$temp/corpus/$name"
   if [[ $fixed == 1 ]]; then

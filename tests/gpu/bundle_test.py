@@ -1,6 +1,7 @@
-"""Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but glibc's and CUDA's, the plugin
-finds what it takes from the programs, they start where there is nothing but glibc (as root: in a root directory of their own), a cluster of them trains to the digest of the build,
-and tests/gpu/run.sh runs from it in an empty environment.
+"""Goal: what deploy/bundle.sh packs runs without the machine that it was built on: every library is in the archive but
+glibc's and CUDA's, the plugin finds what it takes from the programs, they start where there is nothing but glibc (as
+root: in a root directory of their own), a cluster of them trains to the digest of the build, and tests/gpu/run.sh runs
+from it in an empty environment.
 """
 
 import os
@@ -25,7 +26,9 @@ CUDA = re.compile(r"^lib(cuda|cudart|cudnn\w*|cublas|cublasLt|nccl|nvrtc[\w-]*|n
 
 def unpack(directory):
     archive = os.path.join(directory, "cairn.tar.gz")
-    done = subprocess.run([os.path.join(SOURCE, "deploy/bundle.sh"), os.path.dirname(BIN), archive], capture_output=True, text=True)
+    done = subprocess.run(
+        [os.path.join(SOURCE, "deploy/bundle.sh"), os.path.dirname(BIN), archive], capture_output=True, text=True
+    )
     check(done.returncode == 0, f"bundle.sh: {done.stdout}{done.stderr}")
     print(done.stdout.strip().splitlines()[-1])
     with tarfile.open(archive) as tar:
@@ -38,15 +41,22 @@ def foreign_libraries(bundle):
     found = set()
     for folder in ("bin", "lib"):
         for name in sorted(os.listdir(os.path.join(bundle, folder))):
-            # Libraries of the bundle are found through the program that loads them: the loader is told where, as its RPATH would.
+            # Libraries of the bundle are found through the program that loads them: the loader is told where, as its
+            # RPATH would.
             environment = {"LD_LIBRARY_PATH": os.path.join(bundle, "lib")} if folder == "lib" else {}
-            out = subprocess.run(["/usr/bin/ldd", os.path.join(bundle, folder, name)], env=environment, capture_output=True, text=True).stdout
+            out = subprocess.run(
+                ["/usr/bin/ldd", os.path.join(bundle, folder, name)], env=environment, capture_output=True, text=True
+            ).stdout
             for line in out.splitlines():
                 if line.strip() == "statically linked":
                     continue
                 library = line.split()[0]
                 base = os.path.basename(library)
-                if GLIBC.match(base) or CUDA.match(base) or os.path.join(bundle, "lib") in os.path.realpath(line.split()[-2] if "=>" in line else library):
+                if (
+                    GLIBC.match(base)
+                    or CUDA.match(base)
+                    or os.path.join(bundle, "lib") in os.path.realpath(line.split()[-2] if "=>" in line else library)
+                ):
                     continue
                 found.add(f"{folder}/{name}: {line.strip()}")
     return found
@@ -58,13 +68,16 @@ def symbols(path, which):
 
 
 def unknown_to_programs(bundle):
-    """What the plugin takes of Cairn's from the program that loads it, and does not find there. Empty without a plugin."""
+    """What the plugin takes of Cairn's from the program that loads it, and does not find there. Empty without a
+    plugin."""
     plugin = os.path.join(bundle, "lib/libcairn_cudnn.so")
     if not os.path.exists(plugin):
         return set()
     wanted = {s for s in symbols(plugin, "--undefined-only") if "cairn" in s}
     check(wanted, "the plugin takes nothing from the worker: is it linked with a copy of its messages?")
-    loaders = [p for p in ("cairn-worker", "gpu_backend", "gpu_bench") if os.path.exists(os.path.join(bundle, "bin", p))]
+    loaders = [
+        p for p in ("cairn-worker", "gpu_backend", "gpu_bench") if os.path.exists(os.path.join(bundle, "bin", p))
+    ]
     return {f"{p}: {s}" for p in loaders for s in wanted - symbols(os.path.join(bundle, "bin", p), "--defined-only")}
 
 
@@ -74,30 +87,62 @@ def start_alone(bundle, directory):
     os.makedirs(f"{root}/lib/x86_64-linux-gnu")
     os.makedirs(f"{root}/lib64")
     shutil.copy("/lib64/ld-linux-x86-64.so.2", f"{root}/lib64/")
-    for name in ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libanl.so.1", "libutil.so.1"):
+    for name in (
+        "libc.so.6",
+        "libm.so.6",
+        "libdl.so.2",
+        "librt.so.1",
+        "libpthread.so.0",
+        "libresolv.so.2",
+        "libanl.so.1",
+        "libutil.so.1",
+    ):
         if os.path.exists(f"/lib/x86_64-linux-gnu/{name}"):
             shutil.copy(f"/lib/x86_64-linux-gnu/{name}", f"{root}/lib/x86_64-linux-gnu/")
     shutil.copytree(bundle, f"{root}/cairn")
     for program in PROGRAMS:
         # Where a program is, which its RPATH begins with, is otherwise read from /proc.
-        done = subprocess.run(["/usr/sbin/chroot", root, f"/cairn/bin/{program}", "--help"], env={"LD_ORIGIN_PATH": "/cairn/bin"},
-                              capture_output=True, text=True)
-        check(done.returncode == 0 and "--" in done.stdout, f"{program} alone with glibc: exit {done.returncode}: {done.stdout}{done.stderr}")
+        done = subprocess.run(
+            ["/usr/sbin/chroot", root, f"/cairn/bin/{program}", "--help"],
+            env={"LD_ORIGIN_PATH": "/cairn/bin"},
+            capture_output=True,
+            text=True,
+        )
+        check(
+            done.returncode == 0 and "--" in done.stdout,
+            f"{program} alone with glibc: exit {done.returncode}: {done.stdout}{done.stderr}",
+        )
 
 
 def run_checks(bundle, directory):
-    """Without a variable of ours, somewhere else: what a machine with a GPU would do, on the plugin whose machine is the CPU; and what a worker says without one."""
+    """Without a variable of ours, somewhere else: what a machine with a GPU would do, on the plugin whose machine is
+    the CPU; and what a worker says without one."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": directory}
     if not os.path.exists(os.path.join(bundle, "tests/host_gpu")):
         print("the build has no plugin for dry runs: tests/gpu/run.sh was not run")
         return
-    done = subprocess.run([os.path.join(bundle, "tests/gpu/run.sh"), "--dry-run", "fallback", "placement"], env=environment, cwd="/", capture_output=True, text=True)
+    done = subprocess.run(
+        [os.path.join(bundle, "tests/gpu/run.sh"), "--dry-run", "fallback", "placement"],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
     rows = re.findall(r"^\| (fallback|placement) \| passed ", done.stdout, re.M)
     check(done.returncode == 0 and len(rows) == 2, f"run.sh: exit {done.returncode}: {done.stdout}{done.stderr}")
     if os.path.exists(os.path.join(bundle, "lib/libcairn_cudnn.so")) and not os.path.exists("/dev/nvidia0"):
-        worker = subprocess.run([os.path.join(bundle, "bin/cairn-worker"), "--coordinator", "127.0.0.1:1", "--device", "gpu"], env=environment, cwd="/",
-                                capture_output=True, text=True, timeout=60)
-        check(worker.returncode == 2 and "--device=gpu: libcairn_cudnn.so: " in worker.stderr, f"--device gpu: exit {worker.returncode}: {worker.stderr}")
+        worker = subprocess.run(
+            [os.path.join(bundle, "bin/cairn-worker"), "--coordinator", "127.0.0.1:1", "--device", "gpu"],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        check(
+            worker.returncode == 2 and "--device=gpu: libcairn_cudnn.so: " in worker.stderr,
+            f"--device gpu: exit {worker.returncode}: {worker.stderr}",
+        )
         print(worker.stderr.strip().splitlines()[-1])
 
 

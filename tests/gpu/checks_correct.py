@@ -49,7 +49,11 @@ def smoke():
         watchdog.cancel()
     print("\n".join(lines), flush=True)
     check(lines and "slots on" in lines[-1], f"cairn-worker: {lines[-1] if lines else 'it said nothing'}")
-    passed = gtest([program("gpu_backend")], "Sanitized/*") if os.path.exists(os.path.join(BIN, "gpu_backend")) else "no gpu_backend"
+    passed = (
+        gtest([program("gpu_backend")], "Sanitized/*")
+        if os.path.exists(os.path.join(BIN, "gpu_backend"))
+        else "no gpu_backend"
+    )
     return f"{passed}; {lines[-1].split('] ')[-1]}"
 
 
@@ -59,16 +63,22 @@ def kernels():
 
 
 def layers():
-    """every layer and loss against the reference: 1e-5 strict, 2e-3 tf32, 2e-2 bfloat16, 1e-2 float16; the same bits again"""
+    """every layer and loss against the reference: 1e-5 strict, 2e-3 tf32, 2e-2 bfloat16, 1e-2 float16; the same
+    bits again"""
     # The reference takes longer than the GPU.
-    return gtest([program("gpu_backend")], "Layers/*Dense*" if DRY else "Layers/*", shards=max(1, min(14, os.cpu_count() or 1)))
+    return gtest(
+        [program("gpu_backend")], "Layers/*Dense*" if DRY else "Layers/*", shards=max(1, min(14, os.cpu_count() or 1))
+    )
 
 
 def accuracy():
     """the generated digits to the accuracy that a CPU reaches"""
     with Cluster(ps=2, workers=1, slots=2, worker_flags=GPU) as c:
         data = make_glyphs(c.dir, *((128, 16) if DRY else (12000, 2000)))
-        job = c.submit(os.path.join(HERE, "../../examples/glyphs/job.textproto"), {"data.path": data, **({"epochs": 1} if DRY else {})})
+        job = c.submit(
+            os.path.join(HERE, "../../examples/glyphs/job.textproto"),
+            {"data.path": data, **({"epochs": 1} if DRY else {})},
+        )
         c.wait(job, timeout=DEADLINE.within(600))
         value = float(c.evaluate(job)["accuracy"])
         check(DRY or value >= 0.97, f"accuracy {value}")
@@ -98,7 +108,11 @@ def digests():
 
 def scaled_job(c, epochs=3, **settings):
     """A job whose first steps overflow, and one every few steps after: the scale is doubled all the time."""
-    scaling = {"compute_dtype": "FLOAT16", "loss_scaling.initial_scale": 1 << 24, "loss_scaling.dynamic_growth_steps": 4}
+    scaling = {
+        "compute_dtype": "FLOAT16",
+        "loss_scaling.initial_scale": 1 << 24,
+        "loss_scaling.dynamic_growth_steps": 4,
+    }
     return c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {**scaling, "partition_bytes": 4096, **settings})
 
 
@@ -134,7 +148,8 @@ def resumed_digest():
 
 
 def float16():
-    """float16 with overflows: one digest for 1 x 4, 4 x 1, layer by layer, a ps lost, resumed; asynchronously it trains"""
+    """float16 with overflows: one digest for 1 x 4, 4 x 1, layer by layer, a ps lost, resumed; asynchronously it
+    trains"""
     whole = functools.cache(lambda epochs: scaled_digest(epochs=epochs))
 
     def a_ps_lost(times):
@@ -142,8 +157,12 @@ def float16():
         check(lost == whole(3 * times), f"a ps lost: {lost}, not {whole(3 * times)}")
 
     attempts(a_ps_lost)
-    found = {"1 worker": whole(3), "4 workers": scaled_digest(workers=4, ps=2), "CENTRAL_STORAGE": scaled_digest(strategy="CENTRAL_STORAGE"),
-             "resumed": resumed_digest()}
+    found = {
+        "1 worker": whole(3),
+        "4 workers": scaled_digest(workers=4, ps=2),
+        "CENTRAL_STORAGE": scaled_digest(strategy="CENTRAL_STORAGE"),
+        "resumed": resumed_digest(),
+    }
     check(len(set(found.values())) == 1, f"digests differ: {found}")
     scaled_digest(workers=2, ps=2, strategy="PARAMETER_SERVER")
     clipped = {scaled_digest(workers=w, **{"optimizer.global_clipnorm": 0.5}) for w in (1, 2)}
@@ -161,19 +180,27 @@ def lost_gpu(c, data, epochs):
     c.wait_for_nodes(4)
     if status["devices"] == ["GPU"]:
         raise TooLate("the job was over before its worker was lost")
-    check(status["devices"] == ["GPU", "CPU"] and "computed on CPUs and on GPUs" in status["reason"], f"devices {status['devices']}: {status.get('reason')}")
+    check(
+        status["devices"] == ["GPU", "CPU"] and "computed on CPUs and on GPUs" in status["reason"],
+        f"devices {status['devices']}: {status.get('reason')}",
+    )
 
 
 def lost_device(c, data, variable):
-    """A device fails, or hangs, with a thread of the worker or without, in the middle of a job: the others go on with the job, its worker says so, ends with code 75 and can be started anew."""
+    """A device fails, or hangs, with a thread of the worker or without, in the middle of a job: the others
+    go on with the job, its worker says so, ends with code 75 and can be started anew."""
     name = "worker-" + variable.lower().replace("_", "-")
     c.prefix[name] = ["env", variable + "=100"]
     c.add_worker(name, *GPU)
     c.until(lambda: any(n["name"] == name and n.get("alive") for n in c.nodes()), name + " is there")
     process = c.processes[name]
     job = c.submit(small_job(c.dir, data, epochs=4), {"device": "GPU"})
-    c.until(lambda: name + " is given no replicas: GPU 0 is lost: " in c.cairn("nodes").stdout or process.poll() is not None,
-            "`cairn nodes` says that the device is lost", 60)
+    c.until(
+        lambda: name + " is given no replicas: GPU 0 is lost: " in c.cairn("nodes").stdout
+        or process.poll() is not None,
+        "`cairn nodes` says that the device is lost",
+        60,
+    )
     c.wait(job)
     check("a device of a test" in c.log(name), "the device was not lost in the job")
     check(process.wait(30) == 75, f"the worker ended with {process.returncode}")
@@ -183,7 +210,8 @@ def lost_device(c, data, variable):
 
 
 def placement():
-    """in a cluster of CPUs and a GPU: FLOAT16 waits for the GPU and says why, jobs prefer it, `device` decides, without it they go on on CPUs"""
+    """in a cluster of CPUs and a GPU: FLOAT16 waits for the GPU and says why, jobs prefer it, `device` decides, without
+    it they go on on CPUs"""
     with Cluster(ps=1, workers=0, slots=2) as c:
         data = make_glyphs(c.dir)
         for worker in ("worker-0", "worker-1"):
@@ -195,7 +223,10 @@ def placement():
         check(c.job(half)["state"] == "QUEUED", f"it is {c.job(half)['state']}")
         c.add_worker("worker-gpu", *GPU)
         status = c.wait(half)
-        check(status["devices"] == ["GPU"] and status["loss_scale"] >= 1, f"devices {status['devices']}, loss scale {status.get('loss_scale')}")
+        check(
+            status["devices"] == ["GPU"] and status["loss_scale"] >= 1,
+            f"devices {status['devices']}, loss scale {status.get('loss_scale')}",
+        )
         check("loss scale  " in c.cairn("job", half).stdout, "`cairn job` does not show the loss scale")
         for wish, devices in (("ANY", ["GPU"]), ("CPU", ["CPU"]), ("GPU", ["GPU"])):
             found = c.wait(c.submit(small_job(c.dir, data, epochs=1), {"device": wish}))["devices"]
@@ -211,7 +242,11 @@ def several_gpus():
     """one worker on all GPUs of the machine, replicas shared out among them: the digest of one GPU"""
     one = digest_of(1, device=("--device", "gpu:0"))
     simulated = "CAIRN_HOST_GPUS" in os.environ
-    counts = [2, 4] if simulated else [len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())]
+    counts = (
+        [2, 4]
+        if simulated
+        else [len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())]
+    )
     if counts == [1]:
         raise Skip("one GPU: its replicas share it, see digests")
     for count in counts:
@@ -220,7 +255,10 @@ def several_gpus():
         with Cluster(ps=1, workers=1, slots=4, worker_flags=GPU) as c:
             job = c.submit(small_job(c.dir, make_glyphs(c.dir)))
             digest, log = c.wait(job)["digest"], c.log("worker-0")
-        check(f"slots on gpu:0..{count - 1}: {count} of " in log, f"the worker does not say that it is on {count} GPUs: {log[:400]}")
+        check(
+            f"slots on gpu:0..{count - 1}: {count} of " in log,
+            f"the worker does not say that it is on {count} GPUs: {log[:400]}",
+        )
         check(digest == one, f"{count} GPUs: {digest}, one: {one}")
     return f"{', '.join(map(str, counts))} GPUs: {one}"
 
@@ -240,11 +278,16 @@ def simulated_gpus(count):
 
 def layouts(*pairs):
     """Devices and slots to try; a machine has the devices that it has."""
-    return pairs if "CAIRN_HOST_GPUS" in os.environ else [("all", slots) for slots in sorted({slots for _, slots in pairs})]
+    return (
+        pairs
+        if "CAIRN_HOST_GPUS" in os.environ
+        else [("all", slots) for slots in sorted({slots for _, slots in pairs})]
+    )
 
 
 def check_worker_lost(settings, step=20):
     """Two workers; one is lost in the middle: the digest is that of one."""
+
     def kill(times):
         longer = {**settings, "epochs": 2 * times}
         with Cluster(ps=1, workers=2, slots=4, worker_flags=GPU) as c:
@@ -254,11 +297,13 @@ def check_worker_lost(settings, step=20):
             less = c.wait(job)["digest"]
         whole = digest_of(1, settings=longer)
         check(less == whole, f"{settings}: a worker is lost: {less}, not {whole}")
+
     attempts(kill)
 
 
 def sums():
-    """a worker's replicas are summed, and rounded to 16 bits, on its devices: one digest for any slots and devices, and for sums at the ps"""
+    """a worker's replicas are summed, and rounded to 16 bits, on its devices: one digest for any slots
+    and devices, and for sums at the ps"""
     for replicas in (3, 5):
         settings = {"replicas": replicas}
         found = {"a worker each": digest_of(replicas, slots=1, settings=settings)}
@@ -269,24 +314,38 @@ def sums():
     with simulated_gpus(2):
         whole = digest_of(1)
         check_worker_lost({})
-    for settings in ({"wire_dtype": "BFLOAT16"}, {"wire_dtype": "FLOAT16", "accumulate_steps": 2}, {"wire_dtype": "INT8"}):
+    for settings in (
+        {"wire_dtype": "BFLOAT16"},
+        {"wire_dtype": "FLOAT16", "accumulate_steps": 2},
+        {"wire_dtype": "INT8"},
+    ):
         found = {}
         for gpus, slots in layouts((1, 1), (1, 4), (2, 4), (4, 4)):
             with simulated_gpus(gpus):
                 found[f"{gpus} devices, {slots} slots"] = digest_of(1, slots=slots, settings=settings)
-        check(len(set(found.values())) == 1 and whole not in found.values(), f"{settings}: digests differ, or are those of float32: {found}")
+        check(
+            len(set(found.values())) == 1 and whole not in found.values(),
+            f"{settings}: digests differ, or are those of float32: {found}",
+        )
     with simulated_gpus(2):
         pieces = {"accumulate_steps": 3}
-        found = {"a worker each": digest_of(4, slots=1, settings=pieces), "1 slot": digest_of(1, slots=1, settings=pieces),
-                 "4 slots": digest_of(1, settings=pieces)}
+        found = {
+            "a worker each": digest_of(4, slots=1, settings=pieces),
+            "1 slot": digest_of(1, slots=1, settings=pieces),
+            "4 slots": digest_of(1, settings=pieces),
+        }
         check(len(set(found.values())) == 1, f"{pieces}: digests differ: {found}")
         check_worker_lost(pieces, step=7)
         rounded = {"wire_dtype": "BFLOAT16"}  # each replica's gradient, where they are not added up before
         found = {"a worker each": digest_of(4, slots=1, settings=rounded)}
         for slots in (1, 4):
-            found[f"CENTRAL_STORAGE, {slots} slots"] = digest_of(1, slots=slots, settings={**rounded, "strategy": "CENTRAL_STORAGE"})
+            found[f"CENTRAL_STORAGE, {slots} slots"] = digest_of(
+                1, slots=slots, settings={**rounded, "strategy": "CENTRAL_STORAGE"}
+            )
         check(len(set(found.values())) == 1, f"{rounded}: digests differ: {found}")
-    return f"{whole}; {gtest([program('gpu_backend')], 'Sums/Joined*') if os.path.exists(os.path.join(BIN, 'gpu_backend')) else 'no gpu_backend'}"
+    if not os.path.exists(os.path.join(BIN, "gpu_backend")):
+        return f"{whole}; no gpu_backend"
+    return f"{whole}; {gtest([program('gpu_backend')], 'Sums/Joined*')}"
 
 
 def autotune():
@@ -313,11 +372,16 @@ def fallback():
         environment["LD_LIBRARY_PATH"] = f"{BIN}/../lib:{environment.get('LD_LIBRARY_PATH', '')}"
         argv = [copy, "--coordinator", "127.0.0.1:1", "--device"]
         done = subprocess.run([*argv, "gpu"], env=environment, capture_output=True, text=True, timeout=60)
-        check(done.returncode == 2 and "--device=gpu" in done.stderr and "libcairn_cudnn.so" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+        check(
+            done.returncode == 2 and "--device=gpu" in done.stderr and "libcairn_cudnn.so" in done.stderr,
+            f"exit {done.returncode}: {done.stderr}",
+        )
         with subprocess.Popen([*argv, "auto"], env=environment, stderr=subprocess.PIPE, text=True) as worker:
             watchdog = threading.Timer(60, worker.kill)
             watchdog.start()
-            line = next((line for line in worker.stderr if "computing on the CPU" in line or "slots on" in line), "it ended")
+            line = next(
+                (line for line in worker.stderr if "computing on the CPU" in line or "slots on" in line), "it ended"
+            )
             worker.kill()
             watchdog.cancel()
         check("no GPU, computing on the CPU" in line and "libcairn_cudnn.so" in line, f"--device=auto says: {line}")

@@ -53,7 +53,11 @@ def sanitizer_reports(text):
     """What compute-sanitizer found: where on the device, without the way there on the host."""
     lines = [line for line in text.splitlines() if line.startswith("=========") and "Host Frame" not in line]
     reports = "\n".join(lines).split("\n========= \n")
-    return [r for r in reports if re.search(r"========= +(Invalid|Error|Warning|Program hit|Misaligned|Leaked|Race reported|Uninitialized)", r)]
+    return [
+        r
+        for r in reports
+        if re.search(r"========= +(Invalid|Error|Warning|Program hit|Misaligned|Leaked|Race reported|Uninitialized)", r)
+    ]
 
 
 def sanitizer():
@@ -63,7 +67,9 @@ def sanitizer():
         raise Skip("a dry run" if DRY else "no compute-sanitizer")
     result = []
     for kind in ("memcheck", "racecheck"):
-        text, code = output_of([tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), "--gtest_filter=Sanitized/*"], 600)
+        text, code = output_of(
+            [tool, "--tool", kind, "--error-exitcode", "9", program("gpu_backend"), "--gtest_filter=Sanitized/*"], 600
+        )
         if code is None:
             raise OutOfTime(text.count("[       OK ]"))
         reports = sanitizer_reports(text)
@@ -72,7 +78,9 @@ def sanitizer():
         if code not in (0, 9) or "[  FAILED  ]" in text or ours or (code == 9 and not reports):
             print("\n".join(ours)[:6000] or text[-6000:])
             raise TestFailure(f"{kind}: exit {code}: {last_line(ours[0] if ours else text)}")
-        result.append(f"{kind}: no error" + (f" of ours, {len(reports)} reports of NVIDIA's kernels" if reports else ""))
+        result.append(
+            f"{kind}: no error" + (f" of ours, {len(reports)} reports of NVIDIA's kernels" if reports else "")
+        )
     return "; ".join(result)
 
 
@@ -94,7 +102,13 @@ class BusyShare:
     def __enter__(self):
         self.smi = None
         if shutil.which("nvidia-smi") is not None:
-            argv = ["nvidia-smi", "--id=0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--loop-ms=500"]
+            argv = [
+                "nvidia-smi",
+                "--id=0",
+                "--query-gpu=utilization.gpu",
+                "--format=csv,noheader,nounits",
+                "--loop-ms=500",
+            ]
             self.smi = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return self
 
@@ -106,8 +120,8 @@ class BusyShare:
 
     def median(self):
         """Without the start: what is before the first kernel, and a third."""
-        busy = self.samples[next((i for i, share in enumerate(self.samples) if share > 0), 0):]
-        steady = busy[len(busy) // 3:]
+        busy = self.samples[next((i for i, share in enumerate(self.samples) if share > 0), 0) :]
+        steady = busy[len(busy) // 3 :]
         return statistics.median(steady) if steady else float("nan")
 
 
@@ -129,8 +143,12 @@ def job_rate(text, timeout=1800):
 
 def peer_rate(*arguments):
     """PyTorch with the libraries that it brings, not those that run.sh found for us."""
-    environment = {"LD_LIBRARY_PATH": os.environ.get("CAIRN_LD_LIBRARY_PATH_BEFORE", os.environ.get("LD_LIBRARY_PATH", ""))}
-    text, code = output_of([sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], 600, environment)
+    environment = {
+        "LD_LIBRARY_PATH": os.environ.get("CAIRN_LD_LIBRARY_PATH_BEFORE", os.environ.get("LD_LIBRARY_PATH", ""))
+    }
+    text, code = output_of(
+        [sys.executable, os.path.join(HERE, "torch_peer.py"), *map(str, arguments)], 600, environment
+    )
     if code == 77:
         raise Skip(last_line(text))
     if code != 0:
@@ -152,11 +170,17 @@ def beside_peer(ours, *peer):
 
 
 def resnet(compute, tf32, name):
-    size = {"batch": 2, "side": 32, "epochs": 2, "steps": 1} if DRY else {"batch": 256, "side": 224, "epochs": 4, "steps": 30}
+    size = (
+        {"batch": 2, "side": 32, "epochs": 2, "steps": 1}
+        if DRY
+        else {"batch": 256, "side": 224, "epochs": 4, "steps": 30}
+    )
     with folder() as data:
         write_idx(data, 4 * size["batch"], size["side"], 1000)
         ours, busy = job_rate(RESNET % {"data": data, "compute": compute, "tf32": tf32, **size})
-    text = f"{ours:.4g} images/s, {beside_peer(ours, 'resnet50', size['batch'], name, size['steps'])}; busy {busy:.0f} %"
+    text = (
+        f"{ours:.4g} images/s, {beside_peer(ours, 'resnet50', size['batch'], name, size['steps'])}; busy {busy:.0f} %"
+    )
     if DRY:
         return text
     return f"{text}, waits {100 * max(0, 1 - ours / alone('resnet50', size['batch'], name)):.0f} % of a step"
@@ -191,4 +215,6 @@ def roofline():
     print(out)
     shares = [int(line.split("%")[0].split()[-1]) for line in out.splitlines() if "% of a copy" in line]
     ceilings = [" ".join(line.split()[-2:]) for line in out.splitlines() if line.startswith(("copy", "product"))]
-    return f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
+    return (
+        f"ceilings {', '.join(ceilings)}; kernels {min(shares)} to {max(shares)} % of a copy; by class above the table"
+    )

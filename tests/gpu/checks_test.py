@@ -1,5 +1,6 @@
-"""Goal: what a test program on a GPU says reaches who reads the table: every failed test is named, one that takes its process with it or leaves the
-device unusable costs no other test its result, and a program that skips all is no success. The program is made of a few lines each time.
+"""Goal: what a test program on a GPU says reaches who reads the table: every failed test is named, one that takes its
+process with it or leaves the device unusable costs no other test its result, and a program that skips all is no
+success. The program is made of a few lines each time.
 """
 
 import os
@@ -40,7 +41,8 @@ for name in wanted:
         print(f"{{name}} says {{'cudaErrorIllegalAddress, an illegal memory access' if unusable else 'it differs'}}")
         bad = True
     state = {{"passes": "       OK ", "skips": "  SKIPPED "}}.get(what, "  FAILED  ")
-    print(f"[{{state}}] {{name}}, where GetParam() = x (3 ms)" if state == "  FAILED  " else f"[{{state}}] {{name}} (3 ms)", flush=True)
+    parameter = ", where GetParam() = x" if state == "  FAILED  " else ""
+    print(f"[{{state}}] {{name}}{{parameter}} (3 ms)", flush=True)
 sys.exit(1 if bad else 0)
 """
 
@@ -88,7 +90,8 @@ class Gtest(unittest.TestCase):
 
 class Sanitizer(unittest.TestCase):
     def test_reports_are_of_kernels_not_of_the_way_there(self):
-        text = textwrap.dedent("""\
+        text = textwrap.dedent(
+            """\
             ========= COMPUTE-SANITIZER
             [ RUN      ] Sanitized/OneStep.OfASmallCnn/Strict
             ========= Error: Race reported between Write access at void cutlass::Kernel<x>(T1::Params)+0x90
@@ -100,16 +103,23 @@ class Sanitizer(unittest.TestCase):
             =========     by thread (0,0,0) in block (1,0,0)
             =========.
             ========= ERROR SUMMARY: 2 errors
-            """).replace("=========.\n", "========= \n")
+            """
+        ).replace("=========.\n", "========= \n")
         reports = checks_fast.sanitizer_reports(text)
         self.assertEqual(len(reports), 2)
         self.assertEqual([r for r in reports if "cairn::" in r], reports[1:])
-        self.assertEqual(checks_fast.sanitizer_reports("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"), [])
+        self.assertEqual(
+            checks_fast.sanitizer_reports("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors"), []
+        )
 
 
 class CommandLine(unittest.TestCase):
     def test_wrong_words_are_said(self):
-        for words, text in ((["--minutes"], "a number of minutes"), (["--minutes", "nine", "smoke"], "a number of minutes"), (["smoek"], "no such check: smoek")):
+        for words, text in (
+            (["--minutes"], "a number of minutes"),
+            (["--minutes", "nine", "smoke"], "a number of minutes"),
+            (["smoek"], "no such check: smoek"),
+        ):
             done = subprocess.run([sys.executable, checks.__file__, *words], capture_output=True, text=True)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(text, done.stderr)

@@ -1,5 +1,5 @@
-"""Programs that the checks run: what they print is kept in $OUT/checks.log, none goes on after the time is over, and a test program that crashes or
-leaves the device unusable to itself costs no other of its tests the result.
+"""Programs that the checks run: what they print is kept in $OUT/checks.log, none goes on after the time is over, and a
+test program that crashes or leaves the device unusable to itself costs no other of its tests the result.
 """
 
 import concurrent.futures
@@ -24,10 +24,18 @@ KEPT_BYTES = 1 << 20
 RESTARTS_MAX = 6
 FAILURES_SHOWN = 5
 # After one of these a process cannot use the device any more.
-STICKY = re.compile(r"cudaError(IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction|InvalidAddressSpace|InvalidPc|LaunchTimeout|HardwareStackError"
-                    r"|Assert|ECCUncorrectable|Unknown)\b|CUDA error (7\d\d|214|999)\b|cuda\w+\(.*\n +Which is: (7\d\d|214|999)\n")
+STICKY = re.compile(
+    r"cudaError(IllegalAddress|LaunchFailure|MisalignedAddress|IllegalInstruction|InvalidAddressSpace"
+    r"|InvalidPc|LaunchTimeout|HardwareStackError"
+    r"|Assert|ECCUncorrectable|Unknown)\b|CUDA error (7\d\d|214|999)\b|cuda\w+\(.*\n +Which is: (7\d\d|214|999)\n"
+)
 # What the programs and NVIDIA's libraries say of themselves.
-TALKATIVE = {"CAIRN_LOG_LEVEL": "debug", "CUDNN_LOGLEVEL_DBG": "2", "CUDNN_LOGDEST_DBG": "stdout", "CUBLASLT_LOG_LEVEL": "2"}
+TALKATIVE = {
+    "CAIRN_LOG_LEVEL": "debug",
+    "CUDNN_LOGLEVEL_DBG": "2",
+    "CUDNN_LOGDEST_DBG": "stdout",
+    "CUBLASLT_LOG_LEVEL": "2",
+}
 
 
 class Skip(Exception):
@@ -72,7 +80,9 @@ def program(name):
 def gpu_name():
     if shutil.which("nvidia-smi") is None:
         return NO_GPU
-    done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True
+    )
     return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else NO_GPU
 
 
@@ -85,15 +95,24 @@ def keep(text):
     """All that a program printed, in $OUT."""
     if os.environ.get("OUT"):
         with open(os.path.join(os.environ["OUT"], "checks.log"), "a") as log:
-            log.write(text if len(text) < KEPT_BYTES else text[:KEPT_BYTES // 2] + "\n[...]\n" + text[-KEPT_BYTES // 2:])
+            log.write(
+                text if len(text) < KEPT_BYTES else text[: KEPT_BYTES // 2] + "\n[...]\n" + text[-KEPT_BYTES // 2 :]
+            )
 
 
 def output_of(argv, timeout, environment=None):
     """(all that it printed, exit code; None: the time was over). Below 0: ended by that signal."""
     begin = time.monotonic()
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=DEADLINE.within(timeout),
-                              env={**os.environ, **(environment or {})})
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=DEADLINE.within(timeout),
+            env={**os.environ, **(environment or {})},
+        )
         text, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired as late:
         text, code = late.stdout or "", None
@@ -112,7 +131,10 @@ def run(argv, timeout=1800, environment=None):
         raise OutOfTime(0)
     if code != 0:
         print(text[-8000:])
-        raise TestFailure(f"{os.path.basename(argv[0])}: {'did not end within its time' if code is None else f'exit {code}'}: {last_line(text)}")
+        raise TestFailure(
+            f"{os.path.basename(argv[0])}: "
+            f"{'did not end within its time' if code is None else f'exit {code}'}: {last_line(text)}"
+        )
     return text
 
 
@@ -149,16 +171,23 @@ class Outcome:
 
 
 def run_tests(argv, names, environment=None):
-    """Runs them. After one that took the process with it, or left the device unusable to it, the others run in a process of their own."""
+    """Runs them. After one that took the process with it, or left the device unusable to it, the others run in a
+    process of their own."""
     outcome, left = Outcome(), list(names)
     for _ in range(RESTARTS_MAX):
         text, code = output_of([*argv, "--gtest_filter=" + ":".join(left)], 1800, environment)
-        ended = {state: re.findall(rf"^\[{state}\] ([\w./]+).*\(\d+ ms\)$", text, re.M) for state in ("       OK ", "  FAILED  ", "  SKIPPED ")}
+        ended = {
+            state: re.findall(rf"^\[{state}\] ([\w./]+).*\(\d+ ms\)$", text, re.M)
+            for state in ("       OK ", "  FAILED  ", "  SKIPPED ")
+        }
         failed = ended["  FAILED  "]
         outcome.passed |= set(ended["       OK "])
         outcome.text += text
         if ended["  SKIPPED "]:
-            outcome.skipped = next((after for line, after in zip(text.splitlines(), text.splitlines()[1:]) if line.endswith(": Skipped")), "skipped")
+            outcome.skipped = next(
+                (after for line, after in zip(text.splitlines(), text.splitlines()[1:]) if line.endswith(": Skipped")),
+                "skipped",
+            )
         begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.M)
         under_way = [name for name in begun[-1:] if not any(name in names for names in ended.values())]
         if code is None:
@@ -182,13 +211,16 @@ def explain(argv, outcome, environment=None):
     """Prints what the first failed tests said, and what they say alone, with the libraries' own words."""
     for name in outcome.failed[:FAILURES_SHOWN]:
         begin = outcome.text.find(f"[ RUN      ] {name}\n")
-        block = outcome.text[begin:outcome.text.find("\n[ RUN", begin + 1)] if begin >= 0 else outcome.text[-2000:]
+        block = outcome.text[begin : outcome.text.find("\n[ RUN", begin + 1)] if begin >= 0 else outcome.text[-2000:]
         print(block[:3000])
     for name in outcome.failed[:2]:
         if DEADLINE.over() or " " in name:
             return
         text, code = output_of([*argv, f"--gtest_filter={name}"], 60, {**(environment or {}), **TALKATIVE})
-        print(f"---- {name} alone: exit {code}\n{text[:3000]}{'[...]' if len(text) > 6000 else ''}\n{text[-3000:] if len(text) > 3000 else ''}")
+        print(
+            f"---- {name} alone: exit {code}\n{text[:3000]}{'[...]' if len(text) > 6000 else ''}\n"
+            f"{text[-3000:] if len(text) > 3000 else ''}"
+        )
 
 
 def gtest(argv, wanted="*", shards=1, environment=None):
@@ -201,7 +233,10 @@ def gtest(argv, wanted="*", shards=1, environment=None):
             outcome.add(part)
     if outcome.failed:
         explain(argv, outcome, environment)
-        raise TestFailure(f"{len(outcome.failed)} of {len(names)} tests failed, {len(outcome.passed)} passed: {', '.join(outcome.failed[:4])}")
+        raise TestFailure(
+            f"{len(outcome.failed)} of {len(names)} tests failed, {len(outcome.passed)} passed: "
+            f"{', '.join(outcome.failed[:4])}"
+        )
     if outcome.late:
         check(DEADLINE.over(), f"{os.path.basename(argv[-1])} did not end within its time")
         raise OutOfTime(len(outcome.passed))

@@ -1,13 +1,17 @@
 #!/bin/bash
-# Runs what needs a GPU, from an unpacked bundle (deploy/bundle.sh) or from a build, and prints one table (checks.py says of what).
+# Runs what needs a GPU, from an unpacked bundle (deploy/bundle.sh) or from a build, and prints one table (checks.py
+# says of what).
 #
-#   tests/gpu/run.sh [--minutes N] [CHECK|correct|fast]...   default: all; --list names them
-#   tests/gpu/run.sh --dry-run [--minutes N] [CHECK]...      where there is no GPU: small sizes on the build's plugin whose machine is the CPU
+#   tests/gpu/run.sh [--minutes N] [CHECK|correct|fast]...
+#       default: all; --list names them
+#   tests/gpu/run.sh --dry-run [--minutes N] [CHECK]...
+#       where there is no GPU: small sizes on the build's plugin whose machine is the CPU
 #
-# Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN, cuBLASLt and NVRTC are taken from Python's `nvidia` packages, else from
-# the loader's own places, else from $CUDA_HOME or /usr/local/cuda. $CAIRN_PYTHON (default: the python3 that has torch, else any) runs the checks;
-# they need no package but torch, for the comparison with it. $CAIRN_FASHION_MNIST: that data set's folder. $OUT: where logs go (checks.py).
-# Exit 77 with the reason on a machine without a GPU.
+# Programs: $CAIRN_BIN, else bin/ of the bundle or build/release/bin. cuDNN, cuBLASLt and NVRTC are taken from Python's
+# `nvidia` packages, else from the loader's own places, else from $CUDA_HOME or /usr/local/cuda. $CAIRN_PYTHON (default:
+# the python3 that has torch, else any) runs the checks; they need no package but torch, for the comparison with it.
+# $CAIRN_FASHION_MNIST: that data set's folder. $OUT: where logs go (checks.py). Exit 77 with the reason on a machine
+# without a GPU.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -38,8 +42,9 @@ if [[ -z $python ]]; then
 fi
 [[ -n $python ]] || skip "no python3"
 
-# Folders of CUDA's libraries for those that the loader would not find, in front of it: those of Python's packages first (a set that belongs
-# together, and PyTorch's own: both sides of a comparison use the same), then the prefix of the toolkit.
+# Folders of CUDA's libraries for those that the loader would not find, in front of it: those of Python's packages first
+# (a set that belongs together, and PyTorch's own: both sides of a comparison use the same), then the prefix of the
+# toolkit.
 export CAIRN_LD_LIBRARY_PATH_BEFORE=${LD_LIBRARY_PATH:-}
 add_folder() {
   case ":${LD_LIBRARY_PATH:-}:" in *":$1:"*) return ;; esac
@@ -69,7 +74,8 @@ add_folder_of() {
   for dir in ${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib; do
     if [[ -e $dir/$library ]]; then add_folder "$dir" && return; fi
   done
-  echo "run.sh: $library is nowhere: not in Python's nvidia packages, not known to the loader, not under ${CUDA_HOME:-/usr/local/cuda}" >&2
+  echo "run.sh: $library is nowhere: not in Python's nvidia packages, not known to the loader," \
+    "not under ${CUDA_HOME:-/usr/local/cuda}" >&2
 }
 
 if [[ ${1:-} == --list ]]; then exec "$python" "$here/checks.py" --list; fi
@@ -77,7 +83,8 @@ if [[ ${1:-} == --dry-run ]]; then
   shift
   host_gpu=$(cd "$CAIRN_BIN/.." && pwd)/tests/host_gpu
   [[ -e $host_gpu/libcairn_cudnn.so ]] || skip "no $host_gpu/libcairn_cudnn.so: a dry run needs a build with its tests"
-  export CAIRN_DRY=1 CAIRN_HOST_GPUS=1 CAIRN_PLUGINS=$host_gpu LD_LIBRARY_PATH=$host_gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export CAIRN_DRY=1 CAIRN_HOST_GPUS=1 CAIRN_PLUGINS=$host_gpu
+  export LD_LIBRARY_PATH=$host_gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   exec "$python" "$here/checks.py" "$@"
 fi
 # Where a container's runtime or a cloud puts the driver.

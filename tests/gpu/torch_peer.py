@@ -1,10 +1,10 @@
-"""The peer: a model in PyTorch on one GPU. Prints images/s (the median of several rounds) and what it ran on as one line of JSON; exit 77 without
-torch or a GPU.
+"""The peer: a model in PyTorch on one GPU. Prints images/s (the median of several rounds) and what it ran on as one
+line of JSON; exit 77 without torch or a GPU.
 
     torch_peer.py resnet50|cnn BATCH bfloat16|tf32|float32 STEPS
 
-resnet50: channels_last, autocast where bfloat16 is asked for, torch.compile, SGD with momentum in one kernel (fused), random pictures that
-lie on the GPU. cnn: the small CNN of the README, one step captured in a CUDA graph, plain SGD.
+resnet50: channels_last, autocast where bfloat16 is asked for, torch.compile, SGD with momentum in one kernel (fused),
+random pictures that lie on the GPU. cnn: the small CNN of the README, one step captured in a CUDA graph, plain SGD.
 """
 
 import json
@@ -24,11 +24,22 @@ class Bottleneck(nn.Module):
     def __init__(self, channels_in, channels, stride):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(channels_in, channels, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True),
-            nn.Conv2d(channels, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(inplace=True),
-            nn.Conv2d(channels, 4 * channels, 1, bias=False), nn.BatchNorm2d(4 * channels))
-        self.shortcut = nn.Identity() if stride == 1 and channels_in == 4 * channels else nn.Sequential(
-            nn.Conv2d(channels_in, 4 * channels, 1, stride, bias=False), nn.BatchNorm2d(4 * channels))
+            nn.Conv2d(channels_in, channels, 1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels, channels, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels, 4 * channels, 1, bias=False),
+            nn.BatchNorm2d(4 * channels),
+        )
+        self.shortcut = (
+            nn.Identity()
+            if stride == 1 and channels_in == 4 * channels
+            else nn.Sequential(
+                nn.Conv2d(channels_in, 4 * channels, 1, stride, bias=False), nn.BatchNorm2d(4 * channels)
+            )
+        )
 
     def forward(self, x):
         return torch.relu(self.body(x) + self.shortcut(x))
@@ -46,9 +57,15 @@ def resnet50():
 
 def small_cnn():
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(3136, 10))
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(3136, 10),
+    )
 
 
 def rounds(step, batch, steps):
@@ -116,8 +133,17 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "float32"
     rate = resnet_rate(batch, precision, steps) if kind == "resnet50" else cnn_rate(batch, steps)
-    print(json.dumps({"images_per_second": rate, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
-                      "memory_bytes": torch.cuda.max_memory_allocated(), "device": torch.cuda.get_device_name()}))
+    print(
+        json.dumps(
+            {
+                "images_per_second": rate,
+                "torch": torch.__version__,
+                "cudnn": torch.backends.cudnn.version(),
+                "memory_bytes": torch.cuda.max_memory_allocated(),
+                "device": torch.cuda.get_device_name(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

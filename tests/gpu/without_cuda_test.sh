@@ -1,6 +1,7 @@
 #!/bin/bash
-# Goal: Cairn builds where there is no CUDA toolkit: with -DCAIRN_CUDA=OFF the worker is built without the plugin and says so. What it compiles is what this
-# build has compiled: with ccache it takes seconds. The build stays in build/no_cuda, for the next time.
+# Goal: Cairn builds where there is no CUDA toolkit: with -DCAIRN_CUDA=OFF the worker is built without the plugin and
+# says so. What it compiles is what this build has compiled: with ccache it takes seconds. The build stays in
+# build/no_cuda, for the next time.
 set -euo pipefail
 root=${CAIRN_SOURCE:?}
 build=$root/build/no_cuda
@@ -8,7 +9,8 @@ if ! command -v ccache > /dev/null; then
   echo "SKIPPED: no ccache: everything would be compiled again"
   exit 77
 fi
-cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE="${CAIRN_BUILD_TYPE:-Release}" -DCAIRN_CUDA=OFF -DCAIRN_TESTS=OFF -DCAIRN_BENCH=OFF > "$build.log"
+cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE="${CAIRN_BUILD_TYPE:-Release}" \
+  -DCAIRN_CUDA=OFF -DCAIRN_TESTS=OFF -DCAIRN_BENCH=OFF > "$build.log"
 cmake --build "$build" --target cairn-worker -- -j2 > "$build.log" || {
   tail -n 30 "$build.log" >&2
   exit 1

@@ -25,14 +25,19 @@ def main():
     failed = []
     with Cluster(ps=2, workers=2) as c:
         for example, folder, settings, least in CASES:
-            job = c.submit(os.path.join(SOURCE, "examples", example, "job.textproto"),
-                           {"data.path": os.path.join(data, folder), **settings})
+            job = c.submit(
+                os.path.join(SOURCE, "examples", example, "job.textproto"),
+                {"data.path": os.path.join(data, folder), **settings},
+            )
             status = c.wait(job, timeout=3600)
             accuracy = c.evaluate(job)["accuracy"]
             seconds = sum(e["seconds"] for e in status["epochs"])
             kind = "asynchronous" if settings else "synchronous"
-            print(f"{example:14s} {kind:12s} {len(status['epochs'])} epochs in {seconds:5.1f} s: test accuracy "
-                  f"{accuracy:.4f}, wanted {least}", flush=True)
+            print(
+                f"{example:14s} {kind:12s} {len(status['epochs'])} epochs in {seconds:5.1f} s: test accuracy "
+                f"{accuracy:.4f}, wanted {least}",
+                flush=True,
+            )
             if accuracy < least:
                 failed.append(example)
     check(not failed, f"not accurate enough: {failed}")

@@ -1,4 +1,5 @@
-"""Asynchronous and bounded-staleness jobs train, count every example once an epoch, and survive the loss of a worker and a ps."""
+"""Asynchronous and bounded-staleness jobs train, count every example once an epoch, and survive the loss of a worker
+and a ps."""
 
 from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job
@@ -10,19 +11,27 @@ EPOCHS = 8
 def run(settings, disturb=None, epochs=EPOCHS):
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
-        job = c.submit(small_job(c.dir, data, epochs), {"strategy": "PARAMETER_SERVER", "partition_bytes": 4096, **settings})
+        job = c.submit(
+            small_job(c.dir, data, epochs), {"strategy": "PARAMETER_SERVER", "partition_bytes": 4096, **settings}
+        )
         if disturb:
             c.wait_for_step(job, 30)
             disturb(c)
         status = c.wait(job)
         check(len(status["epochs"]) == epochs, f"{len(status['epochs'])} epochs")
         if disturb is None:
-            check(all(int(e["train"]["examples"]) == 1800 for e in status["epochs"]), f"each example once an epoch: {status['epochs']}")
+            check(
+                all(int(e["train"]["examples"]) == 1800 for e in status["epochs"]),
+                f"each example once an epoch: {status['epochs']}",
+            )
         result = c.evaluate(job)
         check(int(result["examples"]) == 400, f"{result}")
         check(result["accuracy"] >= 0.8, f"{settings}: accuracy {result['accuracy']}")
         # R replicas push each step once: a partition's version counts the updates applied.
-        check(int(result["version"]) == epochs * 30 * 4, f"updates applied: {result['version']}, pushed: {epochs * 30 * 4}")
+        check(
+            int(result["version"]) == epochs * 30 * 4,
+            f"updates applied: {result['version']}, pushed: {epochs * 30 * 4}",
+        )
         print(settings, result, flush=True)
 
 
@@ -38,7 +47,11 @@ def restart_ps(c):
 def main():
     run({})
     run({"staleness_bound": 1})
-    for settings, disturb in (({}, kill_worker), ({"backups": 0}, restart_ps), ({"staleness_bound": 2, "backups": 0}, restart_ps)):
+    for settings, disturb in (
+        ({}, kill_worker),
+        ({"backups": 0}, restart_ps),
+        ({"staleness_bound": 2, "backups": 0}, restart_ps),
+    ):
         attempts(lambda times: run(settings, disturb, EPOCHS * times))
 
 

@@ -1,7 +1,8 @@
-"""Callbacks: what they decide is decided once and the same way for any number of workers, with workers and the coordinator killed at the end of
-an epoch; their files are whole after the chief was killed; a cluster that was lost goes on from its backup, to the same digest.
+"""Callbacks: what they decide is decided once and the same way for any number of workers, with workers and the
+coordinator killed at the end of an epoch; their files are whole after the chief was killed; a cluster that was lost
+goes on from its backup, to the same digest.
 
-TensorBoard's files are read by a reader of its own here: the records' frames, CRC-32C bit by bit, the fields of the protobuf messages.
+TensorBoard's files are read by a reader of the tests' own (tensorboard_files.py).
 
     callbacks_test.py [CASE]...
 """
@@ -17,106 +18,21 @@ import time
 
 from cluster import Cluster, attempts, check
 from jobs import make_glyphs, small_job, undisturbed
+from tensorboard_files import events, scalar
 
 STEPS = 30  # of an epoch
 
 
 def worse_after(epochs):
     """A rate that is so high from then on that the best epoch is not the last one, whatever the processor."""
-    return "callbacks { learning_rate_scheduler { schedule { piecewise_constant_decay { boundaries: %d values: [0.003, 0.5] } } } }" % (epochs - 1)
-
-
-# ---- TensorBoard's files ----
-
-def crc32c(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
-
-
-def masked(data):
-    crc = crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
-
-
-def records(path):
-    with open(path, "rb") as f:
-        data = f.read()
-    at = 0
-    while at < len(data):
-        header, (length,) = data[at:at + 8], struct.unpack("<Q", data[at:at + 8])
-        check(struct.unpack("<I", data[at + 8:at + 12])[0] == masked(header), f"{path}: the checksum of a length at {at}")
-        body = data[at + 12:at + 12 + length]
-        check(len(body) == length, f"{path}: a torn record at {at}")
-        check(struct.unpack("<I", data[at + 12 + length:at + 16 + length])[0] == masked(body), f"{path}: the checksum of a record at {at}")
-        yield body
-        at += 16 + length
-
-
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7f) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-
-
-def fields(data):
-    """number -> list of values: ints, or bytes."""
-    found, at = {}, 0
-    while at < len(data):
-        key, at = varint(data, at)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = varint(data, at)
-        elif wire == 2:
-            length, at = varint(data, at)
-            value, at = data[at:at + length], at + length
-        else:
-            size = {1: 8, 5: 4}[wire]
-            value, at = data[at:at + size], at + size
-        found.setdefault(number, []).append(value)
-    return found
-
-
-def events(folder):
-    """(tag or "version" or "graph", step, value) of all files below the folder, by file's name."""
-    result = []
-    for path in sorted(glob.glob(os.path.join(folder, "events.out.tfevents.*"))):
-        for i, record in enumerate(records(path)):
-            event = fields(record)
-            step = event.get(2, [0])[0]
-            check(struct.unpack("<d", event[1][0])[0] > 1.6e9, "the time of an event")
-            if 3 in event:
-                check(i == 0 and event[3][0] == b"brain.Event:2", f"{path}: {event}")
-                result.append(("version", step, path))
-            if 4 in event:
-                names = [fields(node)[1][0].decode() for node in fields(event[4][0])[1]]
-                result.append(("graph", step, names))
-            for value in fields(event[5][0]).get(1, []) if 5 in event else []:
-                value = fields(value)
-                tensor, plugin = fields(value[8][0]), fields(fields(value[9][0])[1][0])[1][0].decode()
-                if plugin == "scalars":
-                    number = struct.unpack("<f", tensor[5][0])[0]
-                else:
-                    sides = [fields(d)[1][0] for d in fields(tensor[2][0])[2]]
-                    rows = struct.unpack(f"<{sides[0] * sides[1]}d", tensor[4][0])
-                    number = [rows[j:j + 3] for j in range(0, len(rows), 3)]
-                result.append((value[1][0].decode(), step, number))
-    return result
-
-
-def scalar(found, tag):
-    return sorted(((step, value) for name, step, value in found if name == tag), key=lambda point: point[0])
+    return (
+        "callbacks { learning_rate_scheduler { schedule { piecewise_constant_decay { "
+        "boundaries: %d values: [0.003, 0.5] } } } }" % (epochs - 1)
+    )
 
 
 # ---- helpers ----
+
 
 def figures(status, split, name):
     return [float(e[split][name]) for e in status["epochs"]]
@@ -124,12 +40,14 @@ def figures(status, split, name):
 
 def idle(c, names):
     """Whether none of the processes computes for a while: the replicas wait."""
+
     def times():
         total = 0
         for name in names:
             with open(f"/proc/{c.processes[name].pid}/stat") as f:
                 total += sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13])
         return total
+
     before = times()
     time.sleep(1)
     return times() - before <= 4
@@ -139,24 +57,32 @@ def tensors(path):
     with open(path, "rb") as f:
         (length,) = struct.unpack("<Q", f.read(8))
         header, data = json.loads(f.read(length)), f.read()
-    return {k: data[v["data_offsets"][0]:v["data_offsets"][1]] for k, v in header.items() if k != "__metadata__"}
+    return {k: data[v["data_offsets"][0] : v["data_offsets"][1]] for k, v in header.items() if k != "__metadata__"}
 
 
 def early_job(directory, patience):
     """Stops long before its last epoch, the later the more patience it has."""
-    more = "callbacks { early_stopping { monitor: 'val_loss' min_delta: 0.05 patience: %d } } callbacks { csv_logger { filename: '%s/log.csv' } }"
+    more = (
+        "callbacks { early_stopping { monitor: 'val_loss' min_delta: 0.05 patience: %d } } "
+        "callbacks { csv_logger { filename: '%s/log.csv' } }"
+    )
     return small_job(directory, make_glyphs(directory), 11 + patience, more % (patience, directory))
 
 
 def early_stopping():
-    """The same epoch and the same bits for one worker, and for three with a worker and the coordinator killed at the end of an epoch."""
+    """The same epoch and the same bits for one worker, and for three with a worker and the coordinator killed at the
+    end of an epoch."""
+
     def run(patience):
         with Cluster(ps=1, workers=1) as c:
             job = c.submit(early_job(c.dir, patience))
             want = c.wait(job)
             epochs = len(want["epochs"])
             check(patience < epochs < 11 + patience, f"{epochs} epochs were trained")
-            check(want["reason"].startswith(f"stopped early after epoch {epochs}: val_loss did not improve on"), want["reason"])
+            check(
+                want["reason"].startswith(f"stopped early after epoch {epochs}: val_loss did not improve on"),
+                want["reason"],
+            )
             check(int(want["step"]) == epochs * STEPS, f"step {want['step']}")
             check("the job ends" in c.cairn("job", job).stdout, "cairn job tells of it")
             check(undisturbed(epochs) == want["digest"], "waiting at the end of epochs changes no bit")
@@ -168,13 +94,19 @@ def early_stopping():
             c.kill("worker-0")
             c.restart("coordinator")
             status = c.wait(job)
-            check(len(status["epochs"]) == epochs and status["digest"] == want["digest"],
-                  f"{len(status['epochs'])} epochs, digest {status['digest']}; undisturbed {epochs}, {want['digest']}")
-            check(figures(status, "validation", "loss") == figures(want, "validation", "loss"), "the same figures, to the last bit")
+            check(
+                len(status["epochs"]) == epochs and status["digest"] == want["digest"],
+                f"{len(status['epochs'])} epochs, digest {status['digest']}; undisturbed {epochs}, {want['digest']}",
+            )
+            check(
+                figures(status, "validation", "loss") == figures(want, "validation", "loss"),
+                "the same figures, to the last bit",
+            )
             with open(f"{c.dir}/log.csv", newline="") as f:
                 rows = list(csv.DictReader(f))
             check([int(r["epoch"]) for r in rows] == list(range(epochs)), f"{rows}")
         print(f"early_stopping: epoch {epochs}, same digest", flush=True)
+
     attempts(run)
 
 
@@ -183,20 +115,28 @@ def best_weights():
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
         rates = worse_after(3)
-        more = "checkpoints { dir: '%s/checkpoints' } callbacks { early_stopping { patience: 2 restore_best_weights: true } }" % c.dir
+        more = (
+            "checkpoints { dir: '%s/checkpoints' } "
+            "callbacks { early_stopping { patience: 2 restore_best_weights: true } }" % c.dir
+        )
         status = c.wait(c.submit(small_job(c.dir, data, 8, rates + more)))
         losses = figures(status, "validation", "loss")
         best = losses.index(min(losses)) + 1
         check(best == len(losses) - 2, f"no epoch after the best was thrown away: {losses}")
         want = c.wait(c.submit(small_job(c.dir, data, best, rates)))
-        check(status["digest"] == want["digest"], f"digest {status['digest']}, that of epoch {best} of {losses} is {want['digest']}")
+        check(
+            status["digest"] == want["digest"],
+            f"digest {status['digest']}, that of epoch {best} of {losses} is {want['digest']}",
+        )
     print(f"best_weights: epoch {best} of {len(losses)}", flush=True)
 
 
 def reduce_lr():
     """The rates are those that Keras' ReduceLROnPlateau sets for these figures."""
     with Cluster(ps=1, workers=2) as c:
-        more = "callbacks { reduce_lr_on_plateau { factor: 0.5 patience: 1 cooldown: 1 min_delta: 0.2 min_lr: 0.0004 } }"
+        more = (
+            "callbacks { reduce_lr_on_plateau { factor: 0.5 patience: 1 cooldown: 1 min_delta: 0.2 min_lr: 0.0004 } }"
+        )
         status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 9, more)))
     f32 = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
     rate, best, wait, cooldown, want = f32(0.003), float("inf"), 0, 0, []
@@ -219,6 +159,7 @@ def reduce_lr():
 
 def files():
     """Model files, the CSV and TensorBoard's events are whole, each epoch once, though the chief is killed twice."""
+
     def run(times):
         epochs = 6 * times
         with Cluster(ps=1, workers=2) as c:
@@ -226,12 +167,17 @@ def files():
                 callbacks { model_checkpoint { filepath: '%(dir)s/models/m-{epoch:02d}-{val_loss:.3f}.safetensors' } }
                 callbacks { csv_logger { filename: '%(dir)s/log.csv' } }
                 callbacks { tensorboard { log_dir: '%(dir)s/logs' histogram_freq: 2 } }
-                callbacks { learning_rate_scheduler { schedule { exponential_decay { decay_steps: 1 decay_rate: 0.5 } } } }""" % {"dir": c.dir}
-            job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs, more))
+                callbacks { learning_rate_scheduler {
+                  schedule { exponential_decay { decay_steps: 1 decay_rate: 0.5 } } } }"""
+            job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs, more % {"dir": c.dir}))
             for epoch in (1, 3 * times):
                 c.wait_for_step(job, epoch * STEPS + 3)
                 # A chief that wrote nothing yet leaves no file behind.
-                c.while_running(job, lambda _: glob.glob(f"{c.dir}/logs/train/events.out.tfevents.*"), "the first figures are written")
+                c.while_running(
+                    job,
+                    lambda _: glob.glob(f"{c.dir}/logs/train/events.out.tfevents.*"),
+                    "the first figures are written",
+                )
                 chief = c.chief(job)
                 c.kill(chief)
                 c.while_running(job, lambda status: status["chief"] not in ("", chief), "another chief")
@@ -240,9 +186,15 @@ def files():
             status = c.wait(job)
             train, validation = figures(status, "train", "loss"), figures(status, "validation", "loss")
             names = sorted(n for n in os.listdir(f"{c.dir}/models") if not n.startswith("."))  # beside the checkpoints
-            check(names == [f"m-{i + 1:02d}-{loss:.3f}.safetensors" for i, loss in enumerate(validation)], f"{names} of {validation}")
+            check(
+                names == [f"m-{i + 1:02d}-{loss:.3f}.safetensors" for i, loss in enumerate(validation)],
+                f"{names} of {validation}",
+            )
             c.cairn("export", job, "-o", f"{c.dir}/final.safetensors")
-            check(tensors(f"{c.dir}/models/{names[-1]}") == tensors(f"{c.dir}/final.safetensors"), "the last file is the final weights")
+            check(
+                tensors(f"{c.dir}/models/{names[-1]}") == tensors(f"{c.dir}/final.safetensors"),
+                "the last file is the final weights",
+            )
             check(tensors(f"{c.dir}/models/{names[0]}") != tensors(f"{c.dir}/final.safetensors"), "the first is not")
 
             with open(f"{c.dir}/log.csv", newline="") as f:
@@ -251,14 +203,23 @@ def files():
             check(lines[0] == "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss" and lines[-1] == "", text)
             rows = list(csv.DictReader(lines))
             check([int(r["epoch"]) for r in rows] == list(range(epochs)), text)
-            check([float(r["loss"]) for r in rows] == train and [float(r["val_loss"]) for r in rows] == validation, text)
-            check(all(abs(float(r["learning_rate"]) - 0.003 * 0.5 ** i) < 1e-9 for i, r in enumerate(rows)), text)
+            check(
+                [float(r["loss"]) for r in rows] == train and [float(r["val_loss"]) for r in rows] == validation, text
+            )
+            check(all(abs(float(r["learning_rate"]) - 0.003 * 0.5**i) < 1e-9 for i, r in enumerate(rows)), text)
 
             f32 = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
             found = events(f"{c.dir}/logs/train")
-            check(scalar(found, "epoch_loss") == [(i, f32(x)) for i, x in enumerate(train)], f"{scalar(found, 'epoch_loss')}")
+            check(
+                scalar(found, "epoch_loss") == [(i, f32(x)) for i, x in enumerate(train)],
+                f"{scalar(found, 'epoch_loss')}",
+            )
             check([s for s, _ in scalar(found, "epoch_accuracy")] == list(range(epochs)), "accuracy")
-            check([v for _, v in scalar(found, "epoch_learning_rate")] == [f32(float(e["learning_rate"])) for e in status["epochs"]], "rates")
+            check(
+                [v for _, v in scalar(found, "epoch_learning_rate")]
+                == [f32(float(e["learning_rate"])) for e in status["epochs"]],
+                "rates",
+            )
             check(all(v > 0 for _, v in scalar(found, "epoch_images_per_second")), "images/s")
             histograms = scalar(found, "dense/kernel/histogram")
             check([s for s, _ in histograms] == list(range(0, epochs, 2)), f"{[s for s, _ in histograms]}")
@@ -269,12 +230,15 @@ def files():
             check(len(scalar(found, "version")) >= 2, "the next chief has a file of its own")
             seen = events(f"{c.dir}/logs/validation")
             check(scalar(seen, "epoch_loss") == [(i, f32(x)) for i, x in enumerate(validation)], "validation")
+
     attempts(run)
     print("files: whole", flush=True)
 
 
 def backup():
-    """The whole cluster and its disks are lost: the same job, submitted again, goes on from its backup to the digest of the undisturbed run."""
+    """The whole cluster and its disks are lost: the same job, submitted again, goes on from its backup to the digest of
+    the undisturbed run."""
+
     def run(times):
         epochs = 5 * times
         want = undisturbed(epochs)
@@ -288,7 +252,10 @@ def backup():
                     c.kill(name, wait=False)
             job = kept.submit(small_job(kept.dir, data, epochs, more))
             status = kept.wait(job)
-            check(int(status["restored_step"]) >= 20 and status["restored_from"].startswith(directory), f"{status.get('restored_from')}")
+            check(
+                int(status["restored_step"]) >= 20 and status["restored_from"].startswith(directory),
+                f"{status.get('restored_from')}",
+            )
             check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
             kept.until(lambda: not glob.glob(f"{directory}/step-*"), "the backup is removed")
 
@@ -305,15 +272,22 @@ def backup():
                 kept.restart(name)
             status = kept.wait(job)
             check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
+
     attempts(run)
     print("backup: same digest", flush=True)
 
 
 def not_finite():
     with Cluster(ps=1, workers=1) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), 4, "callbacks { terminate_on_nan { } }"), {"optimizer": "{sgd {} learning_rate: 1e30}"})
+        job = c.submit(
+            small_job(c.dir, make_glyphs(c.dir), 4, "callbacks { terminate_on_nan { } }"),
+            {"optimizer": "{sgd {} learning_rate: 1e30}"},
+        )
         status = c.wait(job, state="FAILED")
-        check(status["reason"].startswith("the loss is not finite in epoch 1; lower optimizer.learning_rate"), status["reason"])
+        check(
+            status["reason"].startswith("the loss is not finite in epoch 1; lower optimizer.learning_rate"),
+            status["reason"],
+        )
         check(int(status["not_finite_step"]) < STEPS, f"not_finite_step {status['not_finite_step']}")
     print("not_finite: said so", flush=True)
 
@@ -323,16 +297,21 @@ def asynchronous():
     with Cluster(ps=2, workers=2) as c:
         more = "strategy: PARAMETER_SERVER callbacks { early_stopping { min_delta: 10 patience: 2 } }"
         status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 8, more)))
-        check(len(status["epochs"]) == 3 and int(status["step"]) == 3 * STEPS, f"{len(status['epochs'])} epochs, step {status['step']}")
+        check(
+            len(status["epochs"]) == 3 and int(status["step"]) == 3 * STEPS,
+            f"{len(status['epochs'])} epochs, step {status['step']}",
+        )
     print("asynchronous: stopped", flush=True)
 
 
 def keras_archives():
-    """What ModelCheckpoint writes as .keras is loaded again, as weights and as a model: the same figures to the last digit."""
+    """What ModelCheckpoint writes as .keras is loaded again, as weights and as a model: the same figures to the last
+    digit."""
     with Cluster(ps=2, workers=2) as c:
         more = """
             callbacks { model_checkpoint { filepath: '%(dir)s/m-{epoch}.keras' } }
-            callbacks { model_checkpoint { filepath: '%(dir)s/best.keras' monitor: 'val_accuracy' mode: MODE_MAX save_best_only: true } }"""
+            callbacks { model_checkpoint {
+              filepath: '%(dir)s/best.keras' monitor: 'val_accuracy' mode: MODE_MAX save_best_only: true } }"""
         job_file = small_job(c.dir, make_glyphs(c.dir), 3, worse_after(2) + more % {"dir": c.dir})
         job = c.submit(job_file)
         status = c.wait(job)
@@ -345,10 +324,18 @@ def keras_archives():
         kept = c.evaluate_with(job, "--weights", f"{c.dir}/best.keras", "--split", "validation")
         check(kept["accuracy"] == best, f"the best epoch's: {kept['accuracy']}, {best}")
         plain = small_job(c.dir, f"{c.dir}/glyphs", 1, name="plain.textproto")
-        other = str(json.loads(c.cairn("submit", plain, "--model", f"{c.dir}/m-3.keras", "--set", "steps_per_epoch=1", as_json=True).stdout)["job_id"])
+        other = str(
+            json.loads(
+                c.cairn(
+                    "submit", plain, "--model", f"{c.dir}/m-3.keras", "--set", "steps_per_epoch=1", as_json=True
+                ).stdout
+            )["job_id"]
+        )
         c.wait(other)
         again = c.evaluate_with(other, "--weights", f"{c.dir}/m-3.keras")
-        check((again["loss"], again["accuracy"]) == (wanted["loss"], wanted["accuracy"]), f"as a model: {again}, {wanted}")
+        check(
+            (again["loss"], again["accuracy"]) == (wanted["loss"], wanted["accuracy"]), f"as a model: {again}, {wanted}"
+        )
         print(f"keras_archives: accuracy {wanted['accuracy']}, best of validation {best}", flush=True)
 
 

@@ -1,5 +1,6 @@
-"""Checkpoints: a job that goes on from one ends with the bits of the undisturbed run, whatever the ps and workers are then; a torn one is
-passed over; a chief that is killed leaves nothing half; a cluster that lost its ps' disks goes on by itself.
+"""Checkpoints: a job that goes on from one ends with the bits of the undisturbed run, whatever the ps and workers are
+then; a torn one is passed over; a chief that is killed leaves nothing half; a cluster that lost its ps' disks goes on
+by itself.
 
     checkpoint_test.py [CASE]...
 """
@@ -31,7 +32,8 @@ def kept(c, job):
 
 
 def resume_elsewhere():
-    """Stops in the middle of an epoch; goes on with other ps and workers, to the same digest. keep_max, and what is said of them."""
+    """Stops in the middle of an epoch; goes on with other ps and workers, to the same digest. keep_max, and what is
+    said of them."""
     want = undisturbed(EPOCHS)
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
@@ -43,16 +45,36 @@ def resume_elsewhere():
         check(len(names) == 2 and names[1] == "step-90", f"keep_max 2 left {names}")
         check(kept(c, job) == names, f"the job names {kept(c, job)}")
         step = int(names[0][5:])
-        check(manifest(f"{directory}/{names[0]}")["step_in_epoch"] == step % 30, f"{names[0]} says where in the epoch it is")
+        check(
+            manifest(f"{directory}/{names[0]}")["step_in_epoch"] == step % 30,
+            f"{names[0]} says where in the epoch it is",
+        )
         check(names[0] in c.cairn("job", job).stdout, "cairn job lists the checkpoints")
 
         with Cluster(ps=3, workers=1, slots=2) as other:
             for at in (names[0], ""):
-                again = other.submit(small_job(other.dir, data, EPOCHS), {"resume_from": f"{directory}/{at}".rstrip("/")})
+                again = other.submit(
+                    small_job(other.dir, data, EPOCHS), {"resume_from": f"{directory}/{at}".rstrip("/")}
+                )
                 status = other.wait(again)
-                check(status["digest"] == want, f"from {at or 'the newest'}: digest {status['digest']}, undisturbed {want}")
-            for field, value, said in (("batch_size", 40, "batch_size"), ("optimizer", "sgd {}", "optimizer"), ("epochs", 1, "epochs")):
-                done = other.cairn("submit", f"{other.dir}/job.textproto", "--set", f"resume_from={directory}", "--set", f"{field}={value}", ok=False)
+                check(
+                    status["digest"] == want,
+                    f"from {at or 'the newest'}: digest {status['digest']}, undisturbed {want}",
+                )
+            for field, value, said in (
+                ("batch_size", 40, "batch_size"),
+                ("optimizer", "sgd {}", "optimizer"),
+                ("epochs", 1, "epochs"),
+            ):
+                done = other.cairn(
+                    "submit",
+                    f"{other.dir}/job.textproto",
+                    "--set",
+                    f"resume_from={directory}",
+                    "--set",
+                    f"{field}={value}",
+                    ok=False,
+                )
                 check(done.returncode != 0 and said in done.stderr, f"{field}={value} is refused: {done.stderr}")
             # The newest is torn: the one before it is used.
             path = f"{directory}/step-90/model.safetensors"
@@ -62,12 +84,17 @@ def resume_elsewhere():
             check(status["restored_from"].endswith(names[0]) and status["digest"] == want, f"torn: {status['digest']}")
             # Its weights alone start a new job.
             again = other.submit(small_job(other.dir, data, 1), {"initial_weights": f"{directory}/{names[0]}"})
-            check(float(other.wait(again)["epochs"][0]["train"]["loss"]) < float(first["epochs"][0]["train"]["loss"]), "it starts better")
+            check(
+                float(other.wait(again)["epochs"][0]["train"]["loss"]) < float(first["epochs"][0]["train"]["loss"]),
+                "it starts better",
+            )
     print("resume_elsewhere: same digest", flush=True)
 
 
 def chief_killed():
-    """kill -9 of the chief, again and again, while it writes: what is there is whole, and the digest is the undisturbed one."""
+    """kill -9 of the chief, again and again, while it writes: what is there is whole, and the digest is the undisturbed
+    one."""
+
     def run(times):
         epochs, steps = EPOCHS * times, EPOCHS * times * STEPS_PER_EPOCH
         want = undisturbed(epochs)
@@ -84,21 +111,29 @@ def chief_killed():
             status = c.wait(job)
             check(status["digest"] == want, f"digest {status['digest']}, undisturbed {want}")
             check(checkpoints(directory)[-1] == f"step-{steps}", f"the last one is {checkpoints(directory)}")
-            check(not [n for n in os.listdir(directory) if n.startswith(".partial")], f"left behind: {os.listdir(directory)}")
+            check(
+                not [n for n in os.listdir(directory) if n.startswith(".partial")],
+                f"left behind: {os.listdir(directory)}",
+            )
             for name in checkpoints(directory):
                 again = c.submit(job_file, {"resume_from": f"{directory}/{name}"})
                 check(c.wait(again)["digest"] == want, f"from {name}")
+
     attempts(run)
     print("chief_killed: same digest", flush=True)
 
 
 def disks_lost():
     """Every ps comes back with an empty data directory: the job goes on from its checkpoint by itself."""
+
     def run(times):
         epochs = EPOCHS * times
         with Cluster(ps=2, workers=2) as c:
             directory = f"{c.dir}/checkpoints"
-            job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"checkpoints.dir": directory, "checkpoints.every_steps": 7})
+            job = c.submit(
+                small_job(c.dir, make_glyphs(c.dir), epochs),
+                {"checkpoints.dir": directory, "checkpoints.every_steps": 7},
+            )
             c.while_running(job, lambda status: len(status.get("checkpoints", [])) >= 2, "two checkpoints")
             names = ["coordinator", "ps-0", "ps-1", "worker-0", "worker-1"]
             for name in names:
@@ -110,7 +145,10 @@ def disks_lost():
                 c.restart(name)
             status = c.wait(job)
             check(int(status.get("restored_step", 0)) > 0, f"it was restored: {status.get('restored_from')}")
-            check(status["digest"] == undisturbed(epochs), f"digest {status['digest']}, undisturbed {undisturbed(epochs)}")
+            check(
+                status["digest"] == undisturbed(epochs), f"digest {status['digest']}, undisturbed {undisturbed(epochs)}"
+            )
+
     attempts(run)
     print("disks_lost: same digest", flush=True)
 
@@ -120,18 +158,25 @@ def best_is_kept():
         directory = f"{c.dir}/checkpoints"
         # From step 90 on each epoch is worse, so that the best checkpoint is not the last one.
         rates = {"optimizer.schedule": "{ piecewise_constant_decay { boundaries: 90 values: [0.003, 0.5] } }"}
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS),
-                       {"checkpoints.dir": directory, "checkpoints.save_best": "val_loss", "checkpoints.keep_max": 1, **rates})
+        job = c.submit(
+            small_job(c.dir, make_glyphs(c.dir), EPOCHS),
+            {"checkpoints.dir": directory, "checkpoints.save_best": "val_loss", "checkpoints.keep_max": 1, **rates},
+        )
         status = c.wait(job)
         check(status["digest"] == undisturbed(EPOCHS, **rates), "checkpoints change no bit")
         # One is written at a time: of the end of some epochs there may be none.
         written = [int(step) for step in re.findall(r"job 1: checkpoint \S*/step-(\d+)\n", c.log("coordinator"))]
-        losses = {step: float(status["epochs"][step // STEPS_PER_EPOCH - 1]["validation"]["loss"]) for step in written if step % STEPS_PER_EPOCH == 0}
+        losses = {
+            step: float(status["epochs"][step // STEPS_PER_EPOCH - 1]["validation"]["loss"])
+            for step in written
+            if step % STEPS_PER_EPOCH == 0
+        }
         best = min(losses, key=losses.get)
         check(best < EPOCHS * STEPS_PER_EPOCH, f"the last epoch is the best: {losses}")
 
         def named():
             return [int(k["step"]) for k in c.job(job).get("checkpoints", []) if k.get("best")]
+
         c.until(lambda: named() == [best], f"the checkpoint of step {best} is named the best of {losses}")
         check(manifest(f"{directory}/best")["step"] == best, f"best: {manifest(directory + '/best')['step']}, {losses}")
     print("best_is_kept", flush=True)
@@ -139,6 +184,7 @@ def best_is_kept():
 
 def asynchronous():
     """A checkpoint of a running asynchronous job: its replicas go on from where each was."""
+
     def run(times):
         epochs = EPOCHS * times
         with Cluster(ps=2, workers=2) as c:
@@ -153,6 +199,7 @@ def asynchronous():
             again = c.submit(job_file, {"strategy": "PARAMETER_SERVER", "resume_from": directory})
             status = c.wait(again)
             check(int(status["step"]) == epochs * STEPS_PER_EPOCH, f"step {status['step']}")
+
     attempts(run)
     print("asynchronous: goes on", flush=True)
 

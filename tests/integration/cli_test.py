@@ -1,5 +1,5 @@
-"""Goal: the command line as a user meets it: `cairn up` and what it promises of its children, progress on a terminal and off it, exit codes,
-an export that holds the weights, and errors that name what is wrong."""
+"""Goal: the command line as a user meets it: `cairn up` and what it promises of its children, progress on a terminal
+and off it, exit codes, an export that holds the weights, and errors that name what is wrong."""
 
 import fcntl
 import json
@@ -42,8 +42,12 @@ class Up:
     def __init__(self, directory, *flags):
         self.log_path = f"{directory}/up.log"
         with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen([CAIRN, "up", "--port", "0", "--dir", f"{directory}/cluster", *flags], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [CAIRN, "up", "--port", "0", "--dir", f"{directory}/cluster", *flags],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
         try:
             ready = until(self.ready, "cluster ready")
         except BaseException:
@@ -102,7 +106,10 @@ def check_without_cluster(directory):
     with open("/dev/full", "w") as full:
         for command in (["version"], ["--help"], ["models"]):
             done = subprocess.run([CAIRN, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-            check(done.returncode == 1 and "standard output cannot be written: No space left" in done.stderr, f"{command}: {done}")
+            check(
+                done.returncode == 1 and "standard output cannot be written: No space left" in done.stderr,
+                f"{command}: {done}",
+            )
     check(run("version").stdout.startswith("cairn "), "version")
     path = small_job(directory, "/nowhere", name="wrong.textproto", more="epoch: 3")
     check(f"{path}:" in run("submit", path, code=2).stderr, "the file and line of a mistake")
@@ -134,13 +141,25 @@ def check_jobs(up, directory, data):
     check(json.loads(up.cairn("jobs", "--json").stdout)["jobs"][0]["job_id"] == 1, "jobs")
 
     result = json.loads(up.cairn("evaluate", "1", "--json").stdout)
-    check(result["examples"] == 400 and f"{result['accuracy']:.4f}" in up.cairn("evaluate", "1", "--split", "test").stdout, f"{result}")
-    check("none of train, validation, test" in up.cairn("evaluate", "1", "--split", "all", code=2).stderr, "a split that is none")
+    check(
+        result["examples"] == 400
+        and f"{result['accuracy']:.4f}" in up.cairn("evaluate", "1", "--split", "test").stdout,
+        f"{result}",
+    )
+    check(
+        "none of train, validation, test" in up.cairn("evaluate", "1", "--split", "all", code=2).stderr,
+        "a split that is none",
+    )
 
     check("is a folder" in up.cairn("export", "1", "-o", directory, code=2).stderr, "a folder as the output")
     os.mkfifo(f"{directory}/pipe")
-    check("is a device or a pipe" in up.cairn("export", "1", "-o", f"{directory}/pipe", code=2).stderr, "a pipe as the output")
-    check("no folder" in up.cairn("export", "1", "-o", f"{directory}/absent/m", code=2).stderr, "an output in no folder")
+    check(
+        "is a device or a pipe" in up.cairn("export", "1", "-o", f"{directory}/pipe", code=2).stderr,
+        "a pipe as the output",
+    )
+    check(
+        "no folder" in up.cairn("export", "1", "-o", f"{directory}/absent/m", code=2).stderr, "an output in no folder"
+    )
     error = up.cairn("export", "1", "-o", f"{directory}/m.foo", code=2).stderr
     check('no format has the ending ".foo"; use .safetensors, .keras, .weights.h5 or .onnx' in error, error)
     for _ in range(10):  # ends cleanly every time, not most times
@@ -151,9 +170,15 @@ def check_jobs(up, directory, data):
     check(header["conv2d/kernel"]["shape"] == [3, 3, 1, 8], f"{header['conv2d/kernel']}")
     check("batch_normalization/moving_variance" in header, f"{list(header)}")
     numbers = sum(h["data_offsets"][1] - h["data_offsets"][0] for n, h in header.items() if n != "__metadata__") // 4
-    check(numbers == status["parameters"] and len(data_bytes) == 4 * numbers, f"{numbers} numbers, {status['parameters']} parameters")
+    check(
+        numbers == status["parameters"] and len(data_bytes) == 4 * numbers,
+        f"{numbers} numbers, {status['parameters']} parameters",
+    )
 
-    check("learning_rate" in up.cairn("submit", job, "--set", "optimizer.learning_rate=-1", code=2).stderr, "a job that is refused")
+    check(
+        "learning_rate" in up.cairn("submit", job, "--set", "optimizer.learning_rate=-1", code=2).stderr,
+        "a job that is refused",
+    )
     up.cairn("job", "no-such-job", code=2)
 
 
@@ -176,7 +201,8 @@ def check_ends(up, directory, data):
     ids.append(ids[0] + 1)
     several = up.cairn("delete", "twice", code=2).stderr
     check(f"{ids[0]} (ended with errors), {ids[1]} (succeeded)" in several, several)
-    up.cairn("submit", job, "--set", "name=twice", "--set", "min_workers=100", "--set", "replicas=100", "--set", "batch_size=100")
+    too_large = ("--set", "min_workers=100", "--set", "replicas=100", "--set", "batch_size=100")
+    up.cairn("submit", job, "--set", "name=twice", *too_large)
     check(up.cairn("evaluate", "twice").stdout.startswith(f"job {ids[1]}, test: "), "the newest that has weights")
     check(f"job {ids[1] + 1} " in up.cairn("cancel", "twice").stdout, "the one that has not ended")
     check(up.cairn("delete", str(ids[0])).stdout == f"job {ids[0]} is deleted\n", "by number")
@@ -212,14 +238,22 @@ def check_terminal(up, directory, data):
     check(text.count("[==============================] 30/30 - ") >= 20, repr(text[:2000]))
     os.close(fd)
 
-    watch = subprocess.Popen([CAIRN, "submit", job, "--set", "name=long", "--set", "epochs=100000", "--watch"], env=up.env,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watch = subprocess.Popen(
+        [CAIRN, "submit", job, "--set", "name=long", "--set", "epochs=100000", "--watch"],
+        env=up.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     check("submitted" in watch.stdout.readline(), "submitted")
     check("long" in watch.stdout.readline(), "the watch's first line")
     watch.send_signal(signal.SIGINT)
     _, error = watch.communicate(timeout=60)
     check(watch.returncode == 130 and "cairn watch" in error and "job goes on" in error, f"{watch.returncode} {error}")
-    check(json.loads(up.cairn("job", "long", "--json").stdout)["state"] in ("QUEUED", "STARTING", "RUNNING"), "the job goes on")
+    check(
+        json.loads(up.cairn("job", "long", "--json").stdout)["state"] in ("QUEUED", "STARTING", "RUNNING"),
+        "the job goes on",
+    )
     up.cairn("delete", "long", code=2)
     up.cairn("cancel", "long")
     up.cairn("watch", "long", code=1)
@@ -232,21 +266,29 @@ def check_children(up):
     os.kill(worker, signal.SIGKILL)
     until(lambda: "started again" in up.log(), "the worker is started again")
     until(lambda: len(up.children()) == 4, "four children again")
-    until(lambda: sum(n["alive"] for n in json.loads(up.cairn("nodes", "--json").stdout)["nodes"]) == 3, "three live nodes")
+    until(
+        lambda: sum(n["alive"] for n in json.loads(up.cairn("nodes", "--json").stdout)["nodes"]) == 3,
+        "three live nodes",
+    )
 
 
 def check_metrics(up, directory):
     def value(text, name, *labels):
-        lines = [l for l in text.splitlines() if l.startswith((name + "{", name + " ")) and all(label in l for label in labels)]
+        begins = (name + "{", name + " ")
+        lines = [l for l in text.splitlines() if l.startswith(begins) and all(label in l for label in labels)]
         check(len(lines) == 1, f"{name} {labels}: {lines} in\n{text}")
         return float(lines[0].rsplit(" ", 1)[1])
 
     text = up.cairn("metrics").stdout
-    check(value(text, "cairn_coordinator_up") == 1 and value(text, "cairn_node_up", 'node="ps-0"', 'role="ps"') == 1, text)
+    check(
+        value(text, "cairn_coordinator_up") == 1 and value(text, "cairn_node_up", 'node="ps-0"', 'role="ps"') == 1, text
+    )
     check(value(text, "cairn_jobs", 'state="succeeded"') >= 1, text)
     # Kept in a file, which says so when the cluster is gone.
     path = f"{directory}/cairn.prom"
-    writer = subprocess.Popen([CAIRN, "metrics", "-o", path, "--every", "1"], env=up.env, stderr=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [CAIRN, "metrics", "-o", path, "--every", "1"], env=up.env, stderr=subprocess.PIPE, text=True
+    )
     try:
         until(lambda: os.path.exists(path), "the file is there")
         with open(path) as file:
@@ -263,27 +305,44 @@ def check_metrics(up, directory):
         away.kill()
         away.wait()
     run("--coordinator", "127.0.0.1:1", "metrics", code=1)
-    check("cannot be written" in run("--coordinator", "127.0.0.1:1", "metrics", "-o", f"{directory}/no/where", code=2).stderr, "the file is named")
+    check(
+        "cannot be written"
+        in run("--coordinator", "127.0.0.1:1", "metrics", "-o", f"{directory}/no/where", code=2).stderr,
+        "the file is named",
+    )
     run("metrics", "--every", "3", code=2)
 
 
 def check_daemons():
     for daemon in ("cairn-coordinator", "cairn-ps", "cairn-worker"):
+
         def exits(code, *args, **env):
-            done = subprocess.run([os.path.join(BIN, daemon), *args], capture_output=True, text=True, timeout=60, env={**os.environ, **env})
+            done = subprocess.run(
+                [os.path.join(BIN, daemon), *args],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env={**os.environ, **env},
+            )
             check(done.returncode == code, f"{daemon} {args}: exit {done.returncode}, wanted {code}: {done.stderr}")
             return done.stdout + done.stderr
+
         check(exits(0, "--version") == run("--version").stdout, "the version is everybody's")
         check("--tls-dir" in exits(0, "--help"), "--help")
         data_dir = ["--data-dir", "/nowhere"] if daemon == "cairn-ps" else []
-        check("frobnicate" in exits(2, *data_dir, "--frobnicate", CAIRN_COORDINATOR="127.0.0.1:1"), "a flag that there is not")
+        check(
+            "frobnicate" in exits(2, *data_dir, "--frobnicate", CAIRN_COORDINATOR="127.0.0.1:1"),
+            "a flag that there is not",
+        )
         exits(2, "--log-level", "loud", CAIRN_COORDINATOR="127.0.0.1:1")
         if daemon != "cairn-coordinator":
             check("--coordinator" in exits(2), "who is dialled has to be said")
 
 
 def check_bench():
-    figures = json.loads(run("bench", "exchange", "--bytes", "256KiB", "--partition-bytes", "64KiB", "--rounds", "3", "--json").stdout)
+    figures = json.loads(
+        run("bench", "exchange", "--bytes", "256KiB", "--partition-bytes", "64KiB", "--rounds", "3", "--json").stdout
+    )
     check(figures["bytes"] == 256 << 10 and figures["partitions"] == 4 and figures["ratio"] > 0, f"{figures}")
     check("ratio" in run("bench", "exchange", "--bytes", "16KiB", "--rounds", "1", "--logged").stdout, "bench exchange")
     check("bytes 1000" in run("bench", "exchange", "--bytes", "1000", code=2).stderr, "too few bytes")
@@ -307,14 +366,25 @@ def main():
             check_ends(up, directory, data)
             check_metrics(up, directory)
             check_children(up)
-            second = subprocess.run([CAIRN, "up", "--port", "0", "--dir", f"{directory}/cluster"], capture_output=True, text=True, timeout=60)
+            second = subprocess.run(
+                [CAIRN, "up", "--port", "0", "--dir", f"{directory}/cluster"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             check(second.returncode == 1 and "another `cairn up`" in second.stderr, second.stderr)
             children = up.children()
             code = up.stop()
-        check(code == 0 and not any(alive(pid) for pid in children), f"exit {code}, left: {[p for p in children if alive(p)]}")
+        check(
+            code == 0 and not any(alive(pid) for pid in children),
+            f"exit {code}, left: {[p for p in children if alive(p)]}",
+        )
 
         with Up(directory, "--ps", "1", "--workers", "2") as again:  # the same directory: the job is still there
-            check(json.loads(again.cairn("evaluate", "1", "--json").stdout)["examples"] == 400, "the weights are still there")
+            check(
+                json.loads(again.cairn("evaluate", "1", "--json").stdout)["examples"] == 400,
+                "the weights are still there",
+            )
             children = again.children()
             again.process.kill()
             again.process.wait()

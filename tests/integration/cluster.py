@@ -6,7 +6,8 @@
         status = c.wait(job)
         c.restart("ps-0")                  # the same name and data directory
 
-With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"), and there are several ("coordinator-0", ...):
+With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"), and there are several ("coordinator-0",
+...):
 
     with Cluster(coordinators=2, etcd=True) as c:                  # first: skip_without_etcd()
         leader = c.leader()
@@ -15,8 +16,9 @@ With etcd=True the coordinators' state is in an etcd of the test's own ("etcd"),
 
 With etcd_members=3 the etcd has that many ("etcd-0", ...).
 
-A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and `attempts` begins again with
-a longer job: no test depends on how fast this machine is. `undisturbed` (jobs.py) knows what a job of that length has to end with.
+A disturbance must come while the job runs. Where the job may be over by then, `while_running` raises TooLate and
+`attempts` begins again with a longer job: no test depends on how fast this machine is. `undisturbed` (jobs.py) knows
+what a job of that length has to end with.
 
     def check_kill(times):
         epochs = EPOCHS * times
@@ -61,7 +63,8 @@ LENGTHS = (1, 2, 4, 8, 16)
 
 
 def attempts(function):
-    """What function(times) returns, for the first of LENGTHS that is not too short: its job is to be `times` as long as at first."""
+    """What function(times) returns, for the first of LENGTHS that is not too short: its job is to be `times` as long as
+    at first."""
     for times in LENGTHS:
         try:
             return function(times)
@@ -89,6 +92,11 @@ def skip_without_etcd():
         sys.exit(77)
 
 
+def flags(**values):
+    """log_level="info" -> --log-level info"""
+    return [word for name, value in values.items() for word in ("--" + name.replace("_", "-"), str(value))]
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -96,8 +104,19 @@ def free_port():
 
 
 class Cluster:
-    def __init__(self, ps=2, workers=2, slots=1, coordinators=1, etcd=False, etcd_members=1, coordinator_flags=(), ps_flags=(), worker_flags=(),
-                 log_level="info"):
+    def __init__(
+        self,
+        ps=2,
+        workers=2,
+        slots=1,
+        coordinators=1,
+        etcd=False,
+        etcd_members=1,
+        coordinator_flags=(),
+        ps_flags=(),
+        worker_flags=(),
+        log_level="info",
+    ):
         check(etcd or coordinators == 1, "several coordinators need etcd=True")
         self.dir = tempfile.mkdtemp(prefix="cairn-")
         self.processes = {}  # name -> Popen
@@ -135,10 +154,14 @@ class Cluster:
             self.start_etcd()
         addresses = []
         for name in self.coordinators:
-            state = ["--state", f"etcd://{self.etcd_address}/test", "--name", name] if self.with_etcd else [
-                "--data-dir", f"{self.dir}/coordinator"]
-            self.commands[name] = ["cairn-coordinator", "--listen", "127.0.0.1:0", *state, "--log-level", self.log_level,
-                                   *self.flags["coordinator"]]
+            state = {"data_dir": f"{self.dir}/coordinator"}
+            if self.with_etcd:
+                state = {"state": f"etcd://{self.etcd_address}/test", "name": name}
+            self.commands[name] = [
+                "cairn-coordinator",
+                *flags(listen="127.0.0.1:0", **state, log_level=self.log_level),
+                *self.flags["coordinator"],
+            ]
             self.restart(name)
             addresses.append(self.wait_for_log(name, r"listening on (127\.0\.0\.1:\d+)").group(1))
             self.commands[name][2] = addresses[-1]  # the same port after a restart
@@ -155,11 +178,15 @@ class Cluster:
             clients = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_names}
             peers = {name: f"http://127.0.0.1:{free_port()}" for name in self.etcd_names}
             for name, client in clients.items():
-                self.commands[name] = [
-                    shutil.which("etcd"), "--data-dir", f"{self.dir}/{name}", "--name", name,
-                    "--listen-client-urls", f"http://{client}", "--advertise-client-urls", f"http://{client}",
-                    "--listen-peer-urls", peers[name], "--initial-advertise-peer-urls", peers[name],
-                    "--initial-cluster", ",".join(f"{n}={peer}" for n, peer in peers.items())]
+                urls = flags(
+                    listen_client_urls=f"http://{client}",
+                    advertise_client_urls=f"http://{client}",
+                    listen_peer_urls=peers[name],
+                    initial_advertise_peer_urls=peers[name],
+                    initial_cluster=",".join(f"{n}={peer}" for n, peer in peers.items()),
+                )
+                where = flags(data_dir=f"{self.dir}/{name}", name=name)
+                self.commands[name] = [shutil.which("etcd"), *where, *urls]
                 self.restart(name)
             self.etcd_address = ",".join(clients.values())
 
@@ -167,6 +194,7 @@ class Cluster:
                 if any(self.processes[name].poll() is not None for name in clients):
                     return "ended"
                 return all(self.etcd_healthy(name) for name in clients) and "ready"
+
             if self.until(ready, "etcd is ready") == "ready":
                 return
             for name in clients:
@@ -188,7 +216,8 @@ class Cluster:
         if not self.with_etcd:
             return "coordinator"
         body = json.dumps({"key": base64.b64encode(b"test/leader").decode()}).encode()
-        up = [a for name, a in zip(self.etcd_names, self.etcd_address.split(",")) if self.processes[name].poll() is None]
+        members = zip(self.etcd_names, self.etcd_address.split(","))
+        up = [address for name, address in members if self.processes[name].poll() is None]
         with urllib.request.urlopen(f"http://{up[0]}/v3/kv/range", data=body, timeout=10) as answer:
             kvs = json.load(answer).get("kvs", [])
         if not kvs:
@@ -196,16 +225,19 @@ class Cluster:
         return re.search(rb"coordinator-\d+", base64.b64decode(kvs[0]["value"])).group().decode()
 
     def wait_for_leader(self, other_than=None, timeout=120):
-        return self.until(lambda: (name := self.leader()) is not None and name != other_than and name, "a coordinator leads", timeout)
+        return self.until(
+            lambda: (name := self.leader()) is not None and name != other_than and name, "a coordinator leads", timeout
+        )
 
-    def add_ps(self, name, *flags, coordinator=None):
-        self.commands[name] = ["cairn-ps", "--coordinator", coordinator or self.address, "--listen", "127.0.0.1:0", "--name", name,
-                               "--data-dir", f"{self.dir}/{name}", "--log-level", self.log_level] + self.flags["ps"] + list(flags)
+    def add_ps(self, name, *more, coordinator=None):
+        where = flags(coordinator=coordinator or self.address, listen="127.0.0.1:0", data_dir=f"{self.dir}/{name}")
+        itself = flags(name=name, log_level=self.log_level)
+        self.commands[name] = ["cairn-ps", *where, *itself, *self.flags["ps"], *more]
         self.restart(name)
 
-    def add_worker(self, name, *flags):
-        self.commands[name] = ["cairn-worker", "--coordinator", self.address, "--name", name,
-                               "--slots", str(self.slots), "--log-level", self.log_level] + self.flags["worker"] + list(flags)
+    def add_worker(self, name, *more):
+        itself = flags(coordinator=self.address, name=name, slots=self.slots, log_level=self.log_level)
+        self.commands[name] = ["cairn-worker", *itself, *self.flags["worker"], *more]
         self.restart(name)
 
     def log_path(self, name):
@@ -222,8 +254,14 @@ class Cluster:
         argv = list(self.commands[name])
         argv[0] = os.path.abspath(os.path.join(BIN, argv[0]))
         with open(self.log_path(name), "a") as log:
-            self.processes[name] = subprocess.Popen(self.prefix.get(name, []) + argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                                    cwd=self.dir, preexec_fn=self.prepare.get(name))
+            self.processes[name] = subprocess.Popen(
+                self.prefix.get(name, []) + argv,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.dir,
+                preexec_fn=self.prepare.get(name),
+            )
 
     def kill(self, name, sig=signal.SIGKILL, wait=True):
         self.processes[name].send_signal(sig)
@@ -231,7 +269,7 @@ class Cluster:
             self.processes[name].wait(timeout=60)
 
     def stop(self):
-        order = [n for n in self.processes if n.startswith("worker")] + [n for n in self.processes if n.startswith("ps")]
+        order = [n for kind in ("worker", "ps") for n in self.processes if n.startswith(kind)]
         order += [n for n in self.processes if n not in order]
         for name in order:
             if self.processes[name].poll() is None:
@@ -264,8 +302,10 @@ class Cluster:
 
     def wait_for_log(self, name, pattern, timeout=120):
         def look():
-            check(self.processes[name].poll() is None, f"{name} ended with {self.processes[name].poll()}:\n{self.log(name)}")
+            code = self.processes[name].poll()
+            check(code is None, f"{name} ended with {code}:\n{self.log(name)}")
             return re.search(pattern, self.log(name))
+
         return self.until(look, f"{name} logs {pattern!r}", timeout)
 
     def wait_for_nodes(self, count, timeout=120):
@@ -274,7 +314,7 @@ class Cluster:
     # ---- the command line ----
 
     def cairn(self, *args, ok=True, timeout=600, as_json=False):
-        argv = [os.path.join(BIN, "cairn"), "--coordinator", self.address] + (["--json"] if as_json else []) + list(args)
+        argv = [os.path.join(BIN, "cairn"), "--coordinator", self.address, *(["--json"] if as_json else []), *args]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=self.dir)
         if ok:
             check(done.returncode == 0, f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -310,7 +350,8 @@ class Cluster:
         status = self.job(job_id)
         if status["state"] in ("FINALIZING", "SUCCEEDED"):
             raise TooLate(f"job {job_id} ended before {what}")
-        check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {status['state']} {status.get('reason', '')}")
+        how = f"{status['state']} {status.get('reason', '')}"
+        check(status["state"] not in FINAL, f"job {job_id} ended before {what}: {how}")
         return status
 
     def while_running(self, job_id, condition, what, timeout=300):
@@ -327,6 +368,7 @@ class Cluster:
 
         def look(status):
             return time.monotonic() - since.setdefault(status["step"], time.monotonic()) >= seconds
+
         self.while_running(job_id, look, "it stands still")
 
     def wait_for_step(self, job_id, step, timeout=300):

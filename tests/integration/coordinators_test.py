@@ -1,7 +1,7 @@
-"""Goal: several coordinators on etcd. Whatever happens to the leader during a synchronous job, the job goes on, ends with the digest of the
-undisturbed run, and is served by one leader: killed (a standby takes over), stopped with SIGSTOP (it comes back as a standby and does nothing
-more), asked to stop (the lead is handed over), all of them away (training goes on, submissions say what to do), etcd away. A member of three of etcd
-is killed, each in turn.
+"""Goal: several coordinators on etcd. Whatever happens to the leader during a synchronous job, the job goes on, ends
+with the digest of the undisturbed run, and is served by one leader: killed (a standby takes over), stopped with SIGSTOP
+(it comes back as a standby and does nothing more), asked to stop (the lead is handed over), all of them away (training
+goes on, submissions say what to do), etcd away. A member of three of etcd is killed, each in turn.
 """
 
 import os
@@ -19,7 +19,10 @@ PATIENT = ("--lease-ms", "15000")  # no node is to be lost here, on a busy machi
 def settled(c):
     """Nodes that came back to a new leader were taken for what they are: nothing was raised, moved or restarted."""
     for name in c.coordinators:
-        check(not re.search(r'"(ps|worker)-\d" (was restarted|is lost)', c.log(name)), f"{name} took a node for another process")
+        check(
+            not re.search(r'"(ps|worker)-\d" (was restarted|is lost)', c.log(name)),
+            f"{name} took a node for another process",
+        )
 
 
 def check_disturbance(disturb, epochs):
@@ -54,8 +57,8 @@ def leader_stands_still(c, job, leader):
     c.wait_for_nodes(4)
     before = c.log(leader)
     c.kill(leader, signal.SIGCONT, wait=False)
-    c.until(lambda: "standing by" in c.log(leader)[len(before):], f"{leader} stands by")
-    check(not re.search("ready|assigned|joined|leading", c.log(leader)[len(before):]), f"{leader} did something")
+    c.until(lambda: "standing by" in c.log(leader)[len(before) :], f"{leader} stands by")
+    check(not re.search("ready|assigned|joined|leading", c.log(leader)[len(before) :]), f"{leader} did something")
     check(c.leader() == other, f"{c.leader()} leads")
     moves_on(c, job)
 
@@ -93,17 +96,22 @@ def all_coordinators_away(c, job, leader):
 
 
 def etcd_away(c, job, leader):
-    """No leader can hold its lease; both stand by, training goes on, and one leads again when etcd is back on its data."""
+    """No leader can hold its lease; both stand by, training goes on, and one leads again when etcd is back on its
+    data."""
     c.kill("etcd")
-    c.wait_for_log(leader, "leads no more")
-    refused = c.cairn("nodes", ok=False)
-    check(refused.returncode == 1 and "stands by" in refused.stderr, refused.stderr)
+
+    def nobody_leads():  # not by the leader's log: on a busy machine the lead may have changed before
+        refused = c.cairn("nodes", ok=False)
+        return refused.returncode == 1 and "stands by" in refused.stderr
+
+    c.until(nobody_leads, "both coordinators stand by")
     c.restart("etcd")
     c.until(lambda: c.cairn("nodes", ok=False).returncode == 0, "a coordinator leads again")
 
 
 def check_minority_of_etcd():
-    """Each member of three is killed and started again, so also the one that leads etcd: meanwhile jobs are taken and end."""
+    """Each member of three is killed and started again, so also the one that leads etcd: meanwhile jobs are taken and
+    end."""
     with Cluster(ps=1, workers=1, coordinators=2, etcd=True, etcd_members=3) as c:
         digests = set()
         job_file = small_job(c.dir, make_glyphs(c.dir), 1)
@@ -119,7 +127,11 @@ def check_minority_of_etcd():
 
 # What happens, and the epochs of the job that is to outlast it.
 CASES = (
-    (leader_killed, 150), (leader_stands_still, 250), (lead_handed_over, 100), (a_watch_outlives_the_leader, 100), (all_coordinators_away, 100),
+    (leader_killed, 150),
+    (leader_stands_still, 250),
+    (lead_handed_over, 100),
+    (a_watch_outlives_the_leader, 100),
+    (all_coordinators_away, 100),
     (etcd_away, 150),
 )
 

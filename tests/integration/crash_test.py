@@ -1,8 +1,8 @@
-"""kill -9 of each daemon during a synchronous job: it goes on, with the digest of the undisturbed run, and its epochs' figures are of each step once.
-A job whose callbacks watch the training's own loss decides as undisturbed.
+"""kill -9 of each daemon during a synchronous job: it goes on, with the digest of the undisturbed run, and its epochs'
+figures are of each step once. A job whose callbacks watch the training's own loss decides as undisturbed.
 
-A worker is killed for good, another joins; a ps and the coordinator are killed and started again on their data directories. Without a log the
-job goes back to images that all partitions have.
+A worker is killed for good, another joins; a ps and the coordinator are killed and started again on their data
+directories. Without a log the job goes back to images that all partitions have.
 """
 
 import functools
@@ -41,7 +41,9 @@ callbacks { reduce_lr_on_plateau { monitor: "loss" patience: 1 min_delta: 0.05 f
 
 
 def decisions(status):
-    return status["digest"], [(e["learning_rate"], e["train"]["loss"], e["train"]["examples"]) for e in status["epochs"]]
+    return status["digest"], [
+        (e["learning_rate"], e["train"]["loss"], e["train"]["examples"]) for e in status["epochs"]
+    ]
 
 
 @functools.cache
@@ -88,7 +90,9 @@ def workers_join(c, job):
 
 def ps_restarted(c, job):
     c.kill("ps-1")
-    state = c.while_running(job, lambda status: "ps-1" in status["reason"] and status["state"], "the job says that it waits for ps-1")
+    state = c.while_running(
+        job, lambda status: "ps-1" in status["reason"] and status["state"], "the job says that it waits for ps-1"
+    )
     check(state == "RUNNING", state)
     c.restart("ps-1")
 

@@ -1,13 +1,14 @@
-"""The input pipeline as a user has it: TFRecord files that this file writes and reads by itself (CRC-32C one bit at a time, protobuf by
-hand), and jobs over real daemons whose digest says that every worker computed the same examples.
+"""The input pipeline as a user has it: TFRecord files that the tests write and read by themselves (tfrecords.py,
+protobuf by hand), and jobs over real daemons whose digest says that every worker computed the same examples.
 
 - What `cairn data convert` writes is read here, and what is written here is read by `cairn data info` and trained on.
 - A job on TFRecords, plain and gzip, ends with the bits of the same job on the IDX files that they came from.
-- Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits on 1 and on 3 workers, and each of
-  them matters. A cache in a file instead of memory changes nothing, nor does a worker that is killed in the middle.
+- Augmentation, class weights, label smoothing, drop_remainder and more steps than a pass: the same bits on 1 and on 3
+  workers, and each of them matters. A cache in a file instead of memory changes nothing, nor does a worker that is
+  killed in the middle.
 - A damaged record ends the job with the file and the record's number.
-- A Keras model that begins with a RandomCrop trains at the size of the crop, is evaluated on what Keras' layer shows outside training, and
-  is the same from model.to_json() and from a .keras archive.
+- A Keras model that begins with a RandomCrop trains at the size of the crop, is evaluated on what Keras' layer shows
+  outside training, and is the same from model.to_json() and from a .keras archive.
 """
 
 import gzip
@@ -24,39 +25,7 @@ import numpy
 from cluster import BIN, Cluster, attempts, check
 from jobs import make_glyphs, small_job
 from keras_files import read_safetensors
-
-# ---- TFRecord, by its definition ----
-
-
-def crc32c(data):
-    crc = 0xffffffff
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82f63b78 if crc & 1 else 0)
-    return crc ^ 0xffffffff
-
-
-def masked(data):
-    crc = crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
-
-
-def frame(data):
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked(length)) + data + struct.pack("<I", masked(data))
-
-
-def first_records(data, count):
-    at = 0
-    for _ in range(count):
-        length, crc = struct.unpack_from("<QI", data, at)
-        check(crc == masked(data[at:at + 8]), f"CRC of the length at {at}")
-        record = data[at + 12:at + 12 + length]
-        check(len(record) == length and struct.unpack_from("<I", data, at + 12 + length)[0] == masked(record), f"CRC of the data at {at}")
-        yield record
-        at += 16 + length
-
+from tfrecords import frame, read_varint, records
 
 # ---- tf.train.Example ----
 
@@ -65,7 +34,7 @@ def varint(value):
     out = b""
     value &= (1 << 64) - 1
     while value >= 0x80:
-        out += bytes([value & 0x7f | 0x80])
+        out += bytes([value & 0x7F | 0x80])
         value >>= 7
     return out + bytes([value])
 
@@ -88,23 +57,13 @@ def example(features):
     return field(1, entries)
 
 
-def read_varint(data, at):
-    value = shift = 0
-    while True:
-        value |= (data[at] & 0x7f) << shift
-        shift += 7
-        at += 1
-        if data[at - 1] < 0x80:
-            return value, at
-
-
 def fields(data):
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)
         check(tag & 7 == 2, "only messages are expected here")
         length, at = read_varint(data, at)
-        yield tag >> 3, data[at:at + length]
+        yield tag >> 3, data[at : at + length]
         at += length
 
 
@@ -113,8 +72,8 @@ def parse(record):
     for _, features in fields(record):
         for _, entry in fields(features):
             (_, name), (_, feature) = fields(entry)
-            (kind, values), = fields(feature)
-            (_, packed), = fields(values)
+            ((kind, values),) = fields(feature)
+            ((_, packed),) = fields(values)
             if kind == 1:
                 found[name.decode()] = packed
             elif kind == 2:
@@ -134,7 +93,7 @@ def parse(record):
 def read_idx(path, dims):
     with gzip.open(path, "rb") as f:
         data = f.read()
-    return data[4 + 4 * dims:]
+    return data[4 + 4 * dims :]
 
 
 def cairn(*args, ok=True):
@@ -148,18 +107,32 @@ def test_convert(directory, idx):
     labels = read_idx(f"{idx}/train-labels-idx1-ubyte.gz", 1)
     out = f"{directory}/converted"
     cairn("data", "convert", idx, out, "--shards", "3")
-    check(sorted(os.listdir(out)) == sorted(f"{s}.tfrecord-0000{i}-of-00003" for s in ("train", "test") for i in range(3)),
-          f"files: {os.listdir(out)}")
+    check(
+        sorted(os.listdir(out))
+        == sorted(f"{s}.tfrecord-0000{i}-of-00003" for s in ("train", "test") for i in range(3)),
+        f"files: {os.listdir(out)}",
+    )
     for shard in range(3):
-        with open(f"{out}/train.tfrecord-0000{shard}-of-00003", "rb") as f:
-            data = f.read()
-        for n, record in enumerate(first_records(data, 20)):  # the CRC of all of them takes Python a while
+        written = records(f"{out}/train.tfrecord-0000{shard}-of-00003")
+        for n in range(20):  # the CRC of all of them takes Python a while
             i = shard + 3 * n
-            found = parse(record)
-            check(found == {"image_raw": pixels[784 * i:784 * i + 784], "label": [labels[i]], "height": [28], "width": [28], "depth": [1]},
-                  f"shard {shard}, record {n}: {found}")
+            found = parse(next(written))
+            check(
+                found
+                == {
+                    "image_raw": pixels[784 * i : 784 * i + 784],
+                    "label": [labels[i]],
+                    "height": [28],
+                    "width": [28],
+                    "depth": [1],
+                },
+                f"shard {shard}, record {n}: {found}",
+            )
     info = json.loads(cairn("data", "info", out, "--json"))
-    check(int(info["train_examples"]) == len(labels) and info["example_shape"] == [28, 28, 1] and info["classes"] == 10, f"{info}")
+    check(
+        int(info["train_examples"]) == len(labels) and info["example_shape"] == [28, 28, 1] and info["classes"] == 10,
+        f"{info}",
+    )
     text = cairn("data", "convert", idx, f"{directory}/all.tfrecord", ok=False)
     check("one file for a data set of 2 splits; give a folder, or choose with --split train" in text, text)
     text = cairn("data", "convert", out, f"{directory}/again", ok=False)
@@ -170,8 +143,10 @@ def write_by_hand(directory, idx, count):
     """The first `count` training examples, plain and gzip, in folders of their own."""
     pixels = read_idx(f"{idx}/train-images-idx3-ubyte.gz", 3)
     labels = read_idx(f"{idx}/train-labels-idx1-ubyte.gz", 1)
-    all_of_it = b"".join(frame(example({"label": [labels[i]], "note": [0.5, -1.0], "image": pixels[784 * i:784 * i + 784]}))
-                         for i in range(count))
+    all_of_it = b"".join(
+        frame(example({"label": [labels[i]], "note": [0.5, -1.0], "image": pixels[784 * i : 784 * i + 784]}))
+        for i in range(count)
+    )
     os.makedirs(f"{directory}/plain")
     os.makedirs(f"{directory}/packed")
     with open(f"{directory}/plain/train.tfrecord", "wb") as f:
@@ -184,7 +159,8 @@ def write_by_hand(directory, idx, count):
 AUGMENTATION = """augmentation { random_rotation { factor: 0.05 } } augmentation { random_zoom { height_factor: 0.1 } }
   augmentation { random_translation { height_factor: 0.1 width_factor: 0.1 fill_mode: FILL_CONSTANT } }
   augmentation { random_crop { height: 26 width: 26 padding: 1 } } augmentation { random_flip { mode: HORIZONTAL } }
-  augmentation { random_brightness { factor: 0.1 } } augmentation { random_contrast { factor: 0.2 } } augmentation { cutout { size: 6 } }"""
+  augmentation { random_brightness { factor: 0.1 } } augmentation { random_contrast { factor: 0.2 } }
+  augmentation { cutout { size: 6 } }"""
 
 
 class Jobs:
@@ -219,7 +195,10 @@ def test_jobs():
         base = a.run(idx)["digest"]
         for other in (plain, packed):
             check(a.run(other)["digest"] == base, f"{other}: another digest than the IDX files")
-        check(b.run(plain, f'cache_mib: 1 cache_dir: "{one.dir}/cache" prefetch: 1')["digest"] == base, "a cache in a file")
+        check(
+            b.run(plain, f'cache_mib: 1 cache_dir: "{one.dir}/cache" prefetch: 1')["digest"] == base,
+            "a cache in a file",
+        )
         check(os.listdir(f"{one.dir}/cache") == [], "the cache's file has a name")
 
         variants = {
@@ -242,13 +221,14 @@ def test_jobs():
         def killed_and_not(times):
             killed = with_a_worker_killed(three, b.write(plain, AUGMENTATION, epochs=12 * times))
             return killed, a.run(idx, AUGMENTATION, epochs=12 * times)["digest"]
+
         killed, whole = attempts(killed_and_not)
         check(killed == whole, f"a killed worker: digest {killed}, undisturbed {whole}")
 
         # An altered pixel of record 5: found when it is read, or at submission where that looks at it.
         with open(f"{plain}/train.tfrecord", "r+b") as f:
             data = f.read()
-            length, = struct.unpack_from("<Q", data, 0)
+            (length,) = struct.unpack_from("<Q", data, 0)
             at = 5 * (16 + length) + 300
             f.seek(at)
             f.write(bytes([data[at] ^ 1]))
@@ -262,11 +242,30 @@ CROP = 24
 
 
 def cropping_model():
-    layers = [("InputLayer", {"batch_shape": [None, 28, 28, 1]}), ("RandomCrop", {"height": CROP, "width": CROP}),
-              ("Rescaling", {"scale": 1 / 255, "offset": 0}), ("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})]
-    return {"module": "keras", "class_name": "Sequential", "registered_name": None, "config": {"name": "crop", "layers": [
-        {"module": "keras.layers", "class_name": kind, "config": {"name": kind.lower(), **config}, "registered_name": None}
-        for kind, config in layers]}}
+    layers = [
+        ("InputLayer", {"batch_shape": [None, 28, 28, 1]}),
+        ("RandomCrop", {"height": CROP, "width": CROP}),
+        ("Rescaling", {"scale": 1 / 255, "offset": 0}),
+        ("Flatten", {}),
+        ("Dense", {"units": 10, "activation": "softmax"}),
+    ]
+    return {
+        "module": "keras",
+        "class_name": "Sequential",
+        "registered_name": None,
+        "config": {
+            "name": "crop",
+            "layers": [
+                {
+                    "module": "keras.layers",
+                    "class_name": kind,
+                    "config": {"name": kind.lower(), **config},
+                    "registered_name": None,
+                }
+                for kind, config in layers
+            ],
+        },
+    }
 
 
 def write_cropping_archive(path):
@@ -298,25 +297,40 @@ def test_cropping_model():
         write_cropping_archive(f"{c.dir}/crop.keras")
         digests = {}
         for model, flags in (("crop.json", ["--set", f"initial_weights={c.dir}/crop.keras"]), ("crop.keras", [])):
-            job = str(json.loads(c.cairn("submit", job_file, "--model", f"{c.dir}/{model}", *flags, as_json=True).stdout)["job_id"])
+            job = str(
+                json.loads(c.cairn("submit", job_file, "--model", f"{c.dir}/{model}", *flags, as_json=True).stdout)[
+                    "job_id"
+                ]
+            )
             status = c.wait(job)
             digests[model] = status["digest"]
         check(len(set(digests.values())) == 1, f"digests differ: {digests}")
         check(int(status["parameters"]) == CROP * CROP * 10 + 10, f"{status['parameters']} parameters")
         noted = c.cairn("export", job, "-o", f"{c.dir}/whole.keras").stderr
-        check("takes what random_crop left of the examples, [24,24,1] of [28,28,1]" in noted, f"the export says nothing of the crop: {noted}")
+        check(
+            "takes what random_crop left of the examples, [24,24,1] of [28,28,1]" in noted,
+            f"the export says nothing of the crop: {noted}",
+        )
         c.cairn("export", job, "-o", f"{c.dir}/crop.safetensors")
         weights = read_safetensors(f"{c.dir}/crop.safetensors")
-        pixels = numpy.frombuffer(read_idx(f"{idx}/t10k-images-idx3-ubyte.gz", 3), "u1").reshape(-1, 28, 28).astype("f8")
+        pixels = (
+            numpy.frombuffer(read_idx(f"{idx}/t10k-images-idx3-ubyte.gz", 3), "u1").reshape(-1, 28, 28).astype("f8")
+        )
         labels = numpy.frombuffer(read_idx(f"{idx}/t10k-labels-idx1-ubyte.gz", 1), "u1")
-        logits = shown_outside_training(pixels).reshape(len(labels), -1) / 255 @ weights["dense/kernel"] + weights["dense/bias"]
+        logits = (
+            shown_outside_training(pixels).reshape(len(labels), -1) / 255 @ weights["dense/kernel"]
+            + weights["dense/bias"]
+        )
         chances = numpy.exp(logits - logits.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
         loss = -numpy.log(chances[numpy.arange(len(labels)), labels]).mean()
         found = c.evaluate(job)
         check(abs(found["loss"] - loss) < 1e-4 * loss, f"loss {found['loss']}, by hand {loss}")
         elsewhere = c.evaluate_with(job, "--data", idx)
-        check(elsewhere["loss"] == found["loss"], f"the same data given by its path: {elsewhere['loss']}, not {found['loss']}")
+        check(
+            elsewhere["loss"] == found["loss"],
+            f"the same data given by its path: {elsewhere['loss']}, not {found['loss']}",
+        )
 
 
 def with_a_worker_killed(cluster, path):
@@ -324,7 +338,11 @@ def with_a_worker_killed(cluster, path):
     cluster.wait_for_step(job, 20)
     cluster.kill("worker-2")
     try:
-        cluster.while_running(job, lambda status: all(r["worker"] != "worker-2" for r in status["replicas"]), "others compute its replicas")
+        cluster.while_running(
+            job,
+            lambda status: all(r["worker"] != "worker-2" for r in status["replicas"]),
+            "others compute its replicas",
+        )
     finally:
         cluster.restart("worker-2")
     return cluster.wait(job)["digest"]

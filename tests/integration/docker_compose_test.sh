@@ -1,9 +1,10 @@
 #!/bin/bash
-# Goal: the image and deploy/docker-compose.yml give a cluster that becomes healthy, trains a job on data mounted into the workers, and keeps its
-# state when its containers are made anew.
+# Goal: the image and deploy/docker-compose.yml give a cluster that becomes healthy, trains a job on data mounted into
+# the workers, and keeps its state when its containers are made anew.
 #
-# Needs a Docker engine; starts one of its own (as root, with dockerd) where none runs. Exit 77, with the reason, where none can be had. The
-# image takes the programs of this build ($CAIRN_BIN) instead of compiling them again; CAIRN_DOCKER_COMPILE=1 compiles in the image.
+# Needs a Docker engine; starts one of its own (as root, with dockerd) where none runs. Exit 77, with the reason, where
+# none can be had. The image takes the programs of this build ($CAIRN_BIN) instead of compiling them again;
+# CAIRN_DOCKER_COMPILE=1 compiles in the image.
 set -euo pipefail
 root=${CAIRN_SOURCE:?}
 bin=${CAIRN_BIN:?}
@@ -54,7 +55,8 @@ get_engine() {
   if engine_answers; then return; fi
   [[ $(id -u) -eq 0 ]] || skip "no Docker engine runs, and only root can start one"
   command -v dockerd > /dev/null || skip "no Docker engine runs, and dockerd is not installed"
-  dockerd --data-root "$work/data" --exec-root "$work/exec" --pidfile "$work/pid" -H "unix://$work/d.sock" > "$work/dockerd.log" 2>&1 &
+  dockerd --data-root "$work/data" --exec-root "$work/exec" --pidfile "$work/pid" \
+    -H "unix://$work/d.sock" > "$work/dockerd.log" 2>&1 &
   engine_pid=$!
   export DOCKER_HOST=unix://$work/d.sock
   until_true 45 "the engine answers" engine_ended_or_answers || true
@@ -63,7 +65,8 @@ get_engine() {
 
 get_base() {
   base=${CAIRN_DOCKER_BASE:-debian:12}
-  if docker image inspect "$base" > /dev/null 2>&1 || timeout 120 docker pull -q "$base" > /dev/null 2>&1; then return; fi
+  if docker image inspect "$base" > /dev/null 2>&1; then return; fi
+  if timeout 120 docker pull -q "$base" > /dev/null 2>&1; then return; fi
   command -v debootstrap > /dev/null || skip "$base cannot be pulled, and debootstrap is not installed to make one"
   debootstrap --variant=minbase --include=ca-certificates bookworm "$work/root" > "$work/debootstrap.log" 2>&1 ||
     skip "$base cannot be pulled, and debootstrap failed: $(tail -n 1 "$work/debootstrap.log")"
@@ -84,7 +87,8 @@ build_image() {
     for p in cairn cairn-coordinator cairn-ps cairn-worker; do strip -o "$context/programs/$p" "$bin/$p"; done
     sed -i -e '/^FROM .* AS build$/,/^$/d' -e 's|^COPY --from=build /programs|COPY programs|' "$dockerfile"
   fi
-  DOCKER_BUILDKIT=0 docker build --network host --build-arg BASE="$base" -t "$CAIRN_IMAGE" -f "$dockerfile" "$context" > "$work/build.log" 2>&1 || {
+  DOCKER_BUILDKIT=0 docker build --network host --build-arg BASE="$base" -t "$CAIRN_IMAGE" -f "$dockerfile" \
+    "$context" > "$work/build.log" 2>&1 || {
     tail -n 30 "$work/build.log" >&2
     return 1
   }
@@ -93,7 +97,8 @@ build_image() {
 cairn() { "$bin/cairn" --coordinator "127.0.0.1:$CAIRN_PORT" "$@"; }
 healthy() {
   local count
-  count=$(docker ps --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" --filter health=healthy -q | wc -l)
+  local project=label=com.docker.compose.project=$COMPOSE_PROJECT_NAME
+  count=$(docker ps --filter "$project" --filter health=healthy -q | wc -l)
   [[ $count -eq 5 ]]
 }
 
@@ -103,8 +108,9 @@ build_image
 "$bin/cairn" data make glyphs "$work/glyph-data/glyphs" --count 1200 --test-count 200 > /dev/null
 chmod a+rx "$work" && chmod -R a+rX "$work/glyph-data"
 export CAIRN_DATA=$work/glyph-data
-CAIRN_PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-CAIRN_HTTP_PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+free_port='import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+CAIRN_PORT=$(/usr/bin/python3 -c "$free_port")
+CAIRN_HTTP_PORT=$(/usr/bin/python3 -c "$free_port")
 export CAIRN_PORT CAIRN_HTTP_PORT
 
 "${compose[@]}" up -d

@@ -1,4 +1,5 @@
-"""Partitions move while training goes on: a ps is drained, ends empty and is stopped; a third ps joins and takes its share.
+"""Partitions move while training goes on: a ps is drained, ends empty and is stopped; a third ps joins and takes its
+share.
 
 The digest is that of the undisturbed run, with backups and without.
 """
@@ -31,7 +32,9 @@ def join(c, job):
 
 def drain_a_worker(c, job):
     c.cairn("nodes", "drain", "worker-1")
-    c.while_running(job, lambda status: {r["worker"] for r in status["replicas"]} == {"worker-0"}, "worker-1 has no replicas")
+    c.while_running(
+        job, lambda status: {r["worker"] for r in status["replicas"]} == {"worker-0"}, "worker-1 has no replicas"
+    )
     c.kill("worker-1", signal.SIGTERM)
 
 

@@ -1,7 +1,8 @@
-"""What a job leaves behind: it has succeeded only when its last values are on the disks of its ps, whatever ends them next; and of an ended job
-nothing else is kept.
+"""What a job leaves behind: it has succeeded only when its last values are on the disks of its ps, whatever ends them
+next; and of an ended job nothing else is kept.
 
-Jobs with durability SNAPSHOT and no backups, whose images are 100 steps apart: nothing else holds their last values. And jobs with a log.
+Jobs with durability SNAPSHOT and no backups, whose images are 100 steps apart: nothing else holds their last values.
+And jobs with a log.
 """
 
 import os
@@ -49,13 +50,18 @@ def restart(c, *names):
 def kept_when_it_has_succeeded():
     """Each ps, then everything is killed after the end: the exported file stays the same."""
     with Cluster(ps=2, workers=1) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), EPOCHS), {"durability": "SNAPSHOT", "backups": 0, "partition_bytes": 4096})
+        job = c.submit(
+            small_job(c.dir, make_glyphs(c.dir), EPOCHS),
+            {"durability": "SNAPSHOT", "backups": 0, "partition_bytes": 4096},
+        )
         status = c.wait(job)
         check(status["digest"] == undisturbed(EPOCHS), f"digest {status['digest']}, undisturbed {undisturbed(EPOCHS)}")
         before = exported(c, job, "before.safetensors")
         for names in (["ps-0"], ["ps-1"], ["ps-0", "ps-1", "coordinator"]):
             restart(c, *names)
-            check(exported(c, job, "after.safetensors") == before, f"the weights are other ones after kill -9 of {names}")
+            check(
+                exported(c, job, "after.safetensors") == before, f"the weights are other ones after kill -9 of {names}"
+            )
         print("kept after the end", flush=True)
 
 
@@ -81,11 +87,12 @@ def disk(c, name):
 
 def weights(file):
     """Of a .safetensors file, whose header names the job."""
-    return file[8 + int.from_bytes(file[:8], "little"):]
+    return file[8 + int.from_bytes(file[:8], "little") :]
 
 
 def nothing_but_its_values():
-    """Of ended jobs: their values, on the disk alone, also after a restart; the log, older images and slots are gone."""
+    """Of ended jobs: their values, on the disk alone, also after a restart; the log, older images and slots are
+    gone."""
     with Cluster(ps=1, workers=1) as c:
         path = os.path.join(c.dir, "large.textproto")
         with open(path, "w") as f:
@@ -98,11 +105,16 @@ def nothing_but_its_values():
         check(values > 20 * MIB, f"{values} bytes are too few to see a difference")
 
         def small():
-            # What is not of a job, as the store's own buffers, is less than another job's values. The files that are being filled, one of each
-            # kind, may be full of what is gone.
+            # What is not of a job, as the store's own buffers, is less than another job's values. The files that are
+            # being filled, one of each kind, may be full of what is gone.
             return memory(c, "ps-0") < before + 2 * values and disk(c, "ps-0") < len(jobs) * values + 3 * 32 * MIB
+
         c.until(small, "memory and disk are given back")
-        print(f"ended: {memory(c, 'ps-0') / MIB:.0f} MiB in memory, {disk(c, 'ps-0') / MIB:.0f} MiB on disk, values {values / MIB:.0f} MiB each", flush=True)
+        print(
+            f"ended: {memory(c, 'ps-0') / MIB:.0f} MiB in memory, {disk(c, 'ps-0') / MIB:.0f} MiB on disk, "
+            f"values {values / MIB:.0f} MiB each",
+            flush=True,
+        )
         files = [exported(c, job, f"{job}.safetensors") for job in jobs]
         check(weights(files[0]) == weights(files[1]), "two equal jobs have other weights")
         c.until(small, "memory is given back after the export")
@@ -115,7 +127,8 @@ def nothing_but_its_values():
 
 
 def killed_while_it_ends(times):
-    """ps-0 is killed while it writes the last values: the steps since its image are done again, and the job ends as if nothing had been."""
+    """ps-0 is killed while it writes the last values: the steps since its image are done again, and the job ends as if
+    nothing had been."""
     with Cluster(ps=2, workers=1) as c:
         path = os.path.join(c.dir, "large.textproto")
         with open(path, "w") as f:
@@ -129,6 +142,7 @@ def killed_while_it_ends(times):
             if status["state"] == "SUCCEEDED":
                 raise TooLate("its last values were written")
             return status["state"] == "FINALIZING" and "writes the last values" in status.get("reason", "")
+
         c.until(writes, "its last values are being written", timeout=300)
         c.kill("ps-0")
         check(c.job(job)["state"] == "FINALIZING", "it ended without ps-0")

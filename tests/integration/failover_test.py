@@ -1,9 +1,9 @@
 """With backups a job survives kill -9 of a ps without its restart; the digest is that of the undisturbed run.
 
-The primary's ps is killed for good; killed and started again (it comes back as a backup); both copies are killed (the job
-waits, says for whom, and goes on when they are back); the same asynchronously, where every example is still counted once.
-While backups are missing the job is degraded, and says so. Where all ps are started anew, each as soon as the one before is ready,
-the job never waits for one.
+The primary's ps is killed for good; killed and started again (it comes back as a backup); both copies are killed (the
+job waits, says for whom, and goes on when they are back); the same asynchronously, where every example is still counted
+once. While backups are missing the job is degraded, and says so. Where all ps are started anew, each as soon as the one
+before is ready, the job never waits for one.
 """
 
 import json
@@ -30,6 +30,7 @@ def placement(c, job, ps):
 def wait_until_in_sync(c, job):
     def look(status):
         return all(p.get("backups") and all(b["in_sync"] for b in p["backups"]) for p in status["partitions"])
+
     c.while_running(job, look, "all backups are in sync")
 
 
@@ -39,7 +40,9 @@ def goes_on(c, job):
 
 def primary_lost_for_good(c, job):
     c.kill("ps-1")
-    c.while_running(job, lambda _: placement(c, job, "ps-1")[:2] == (0, 0), "the dead ps has neither primaries nor backups")
+    c.while_running(
+        job, lambda _: placement(c, job, "ps-1")[:2] == (0, 0), "the dead ps has neither primaries nor backups"
+    )
     goes_on(c, job)
 
 
@@ -51,18 +54,24 @@ def primary_comes_back_as_a_backup(c, job):
     c.kill("ps-1")
     c.while_running(job, lambda _: placement(c, job, "ps-1")[0] == 0, "the dead ps has no primaries")
     status = c.while_running(job, lambda _: "degraded" in (now := c.job(job)) and now, "the job is degraded")
-    check("start ps \"ps-1\" again" in status["degraded"]["text"] and status["degraded"]["partitions"] > 0, status["degraded"])
+    check(
+        'start ps "ps-1" again' in status["degraded"]["text"] and status["degraded"]["partitions"] > 0,
+        status["degraded"],
+    )
     check(told(status, 'ps "ps-1" is gone; served from now on: '), f"no event tells of ps-1: {status['events']}")
     jobs, details = c.cairn("jobs").stdout, c.cairn("job", job).stdout
     c.running(job, "it was looked at")
     check("running, degraded" in jobs and "degraded since" in details, f"cairn jobs, cairn job: {jobs}{details}")
     c.restart("ps-1")
     c.while_running(job, lambda _: placement(c, job, "ps-1")[2] > 0, "ps-1 is in sync as a backup")
-    c.while_running(job, lambda s: "degraded" not in s and told(s, "backups in sync again"), "the job is degraded no more")
+    c.while_running(
+        job, lambda s: "degraded" not in s and told(s, "backups in sync again"), "the job is degraded no more"
+    )
 
 
 class Watched:
-    """What `cairn watch --json` says of a job until the end of the block: how often it waited, and for how long it stood still at most."""
+    """What `cairn watch --json` says of a job until the end of the block: how often it waited, and for how long it
+    stood still at most."""
 
     def __init__(self, c, job):
         self.reasons, self.longest, self.steps = set(), 0.0, 0
@@ -102,10 +111,15 @@ def all_restarted_by_readiness(c, job):
             c.while_running(job, lambda _, name=name: is_ready(c, name), f"{name} is ready")
             lacking = [p for p in c.job(job)["partitions"] if not any(b["in_sync"] for b in p.get("backups", []))]
             check(not lacking, f"{name} is ready, and {len(lacking)} partitions have no backup in sync: {lacking[:2]}")
+            what = f"both are ready, {name} is started anew"
+            c.while_running(job, lambda _: is_ready(c, "ps-0") and is_ready(c, "ps-1"), what)
         goes_on(c, job)
     waited = [reason for reason in watched.reasons if "waits for ps" in reason]
     check(watched.steps > 4 and not waited, f"the job waited: {waited}")
-    print(f"all ps restarted twice by readiness: no step came later than {watched.longest:.2f} s after the one before", flush=True)
+    print(
+        f"all ps restarted twice by readiness: no step came later than {watched.longest:.2f} s after the one before",
+        flush=True,
+    )
 
 
 def primary_restarts_at_once(c, job):
@@ -117,8 +131,9 @@ def primary_restarts_at_once(c, job):
 def both_killed(c, job):
     c.kill("ps-0", wait=False)
     c.kill("ps-1")
-    c.while_running(job, lambda s: "ps-0" in s.get("reason", "") and "ps-1" in s["reason"],
-                    "the job says for which ps it waits", 30)
+    c.while_running(
+        job, lambda s: "ps-0" in s.get("reason", "") and "ps-1" in s["reason"], "the job says for which ps it waits", 30
+    )
     check("restart" in c.job(job)["reason"], c.job(job)["reason"])
     c.restart("ps-1")
     c.restart("ps-0")
@@ -126,16 +141,25 @@ def both_killed(c, job):
 
 def run(disturb, epochs, settings):
     with Cluster(ps=2, workers=2) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {**SETTINGS, **settings})
+        data = make_glyphs(c.dir)
+        # An ended job, whose copies are lost and made anew as well.
+        c.wait(c.submit(small_job(c.dir, data, 1), SETTINGS))
+        job = c.submit(small_job(c.dir, data, epochs), {**SETTINGS, **settings})
         c.wait_for_step(job, 20)
         wait_until_in_sync(c, job)
         disturb(c, job)
         status = c.wait(job)
         if "strategy" not in settings:
             want = undisturbed(epochs)
-            check(status["digest"] == want, f"{disturb.__name__} {settings}: digest {status['digest']}, undisturbed {want}")
+            check(
+                status["digest"] == want,
+                f"{disturb.__name__} {settings}: digest {status['digest']}, undisturbed {want}",
+            )
         for epoch in status["epochs"]:
-            check(int(epoch["train"]["examples"]) <= 1800, f"an epoch counted {epoch['train']['examples']} of 1800 examples")
+            check(
+                int(epoch["train"]["examples"]) <= 1800,
+                f"an epoch counted {epoch['train']['examples']} of 1800 examples",
+            )
         accuracy = status["epochs"][-1]["train"]["accuracy"]
         check(accuracy > 0.8, f"{disturb.__name__} {settings}: training accuracy {accuracy}")
         print(f"{disturb.__name__} {settings}: ok", flush=True)
@@ -143,10 +167,15 @@ def run(disturb, epochs, settings):
 
 ASYNCHRONOUS = {"strategy": "PARAMETER_SERVER"}
 CASES = (
-    (primary_lost_for_good, {}), (primary_comes_back_as_a_backup, {}), (primary_restarts_at_once, {}), (both_killed, {}),
+    (primary_lost_for_good, {}),
+    (primary_comes_back_as_a_backup, {}),
+    (primary_restarts_at_once, {}),
+    (both_killed, {}),
     (all_restarted_by_readiness, {}),
     (both_killed, {"durability": "LOGGED_AND_REPLICATED"}),
-    (primary_lost_for_good, ASYNCHRONOUS), (primary_comes_back_as_a_backup, ASYNCHRONOUS), (both_killed, ASYNCHRONOUS),
+    (primary_lost_for_good, ASYNCHRONOUS),
+    (primary_comes_back_as_a_backup, ASYNCHRONOUS),
+    (both_killed, ASYNCHRONOUS),
 )
 
 

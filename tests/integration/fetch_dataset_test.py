@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Goal: deploy/fetch_dataset.sh fetches, checks and unpacks from a local server; is quick when all is there; goes on with a broken
-download; refuses wrong sums; says what to do without a network. Nothing outside this machine is asked."""
+"""Goal: deploy/fetch_dataset.sh fetches, checks and unpacks from a local server; is quick when all is there; goes on
+with a broken download; refuses wrong sums; says what to do without a network. Nothing outside this machine is asked."""
 
 import functools
 import gzip
@@ -17,8 +17,12 @@ import unittest
 import zipfile
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "fetch_dataset.sh"
-MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
-         "t10k-labels-idx1-ubyte.gz"]
+MNIST = [
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+]
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -70,7 +74,8 @@ class FetchDataset(unittest.TestCase):
         self.served.mkdir()
         self.target = self.root / "a folder" / "data"
         self.server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), functools.partial(Handler, directory=str(self.served)))
+            ("127.0.0.1", 0), functools.partial(Handler, directory=str(self.served))
+        )
         self.server.asked = []
         self.server.ranges = True
         self.thread = threading.Thread(target=self.server.serve_forever)
@@ -151,8 +156,13 @@ class FetchDataset(unittest.TestCase):
         self.assertEqual(self.server.asked, [])
 
     def test_unpacks_zips(self):
-        self.serve("beans", {f"{s}.zip": zip_of({f"{s}/healthy/{s}.jpg": b"x", "__MACOSX/y": b"y"})
-                             for s in ("train", "validation", "test")})
+        self.serve(
+            "beans",
+            {
+                f"{s}.zip": zip_of({f"{s}/healthy/{s}.jpg": b"x", "__MACOSX/y": b"y"})
+                for s in ("train", "validation", "test")
+            },
+        )
         result = self.run_script("beans", self.target)
         self.assertEqual(result.returncode, 0, result.stderr)
         for split in ("train", "validation", "test"):
@@ -203,8 +213,13 @@ class FetchDataset(unittest.TestCase):
         self.stop_server()
         result = self.run_script("mnist", self.target)
         self.assertEqual(result.returncode, 1)
-        for part in ("could not be fetched", "by hand", f"{self.mirror}/mnist/{MNIST[3]}", str(self.target / MNIST[3]),
-                     "run this command again"):
+        for part in (
+            "could not be fetched",
+            "by hand",
+            f"{self.mirror}/mnist/{MNIST[3]}",
+            str(self.target / MNIST[3]),
+            "run this command again",
+        ):
             self.assertIn(part, result.stderr)
         # And so it is done.
         for file in MNIST:

@@ -1,7 +1,8 @@
-"""What happens to gradients and learning rates, in real clusters: clipping by norm, schedules, weight decay, moving average, accumulation.
+"""What happens to gradients and learning rates, in real clusters: clipping by norm, schedules, weight decay, moving
+average, accumulation.
 
-The digest does not depend on partitions, ps and workers, nor on kill -9 of a ps between the two phases of clipping, nor on going on from a
-checkpoint; each setting changes it. Asynchronous jobs learn with all of them.
+The digest does not depend on partitions, ps and workers, nor on kill -9 of a ps between the two phases of clipping, nor
+on going on from a checkpoint; each setting changes it. Asynchronous jobs learn with all of them.
 """
 
 import os
@@ -12,9 +13,13 @@ from jobs import make_glyphs, small_job, undisturbed
 GLOBAL = {"optimizer.global_clipnorm": 0.5}
 EACH = {"optimizer.clipnorm": 0.2}
 ALL = {
-    "optimizer.global_clipnorm": 1, "optimizer.weight_decay": 0.01, "optimizer.exclude_from_weight_decay": "bias",
-    "optimizer.ema.momentum": 0.9, "optimizer.schedule.cosine_decay.decay_steps": 40,
-    "optimizer.schedule.cosine_decay.warmup_steps": 5, "optimizer.schedule.cosine_decay.warmup_target": 0.01,
+    "optimizer.global_clipnorm": 1,
+    "optimizer.weight_decay": 0.01,
+    "optimizer.exclude_from_weight_decay": "bias",
+    "optimizer.ema.momentum": 0.9,
+    "optimizer.schedule.cosine_decay.decay_steps": 40,
+    "optimizer.schedule.cosine_decay.warmup_steps": 5,
+    "optimizer.schedule.cosine_decay.warmup_target": 0.01,
     "accumulate_steps": 2,
 }
 EPOCHS = 24
@@ -39,7 +44,9 @@ def matrix(settings):
 def kills(settings, epochs):
     """ps die with sums that are measured and not clipped yet: thousands of steps an hour, each with two phases."""
     with Cluster(ps=3, workers=2) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {**settings, "partition_bytes": 2048, "backups": 1})
+        job = c.submit(
+            small_job(c.dir, make_glyphs(c.dir), epochs), {**settings, "partition_bytes": 2048, "backups": 1}
+        )
         for i in range(3):
             c.wait_for_step(job, int(c.job(job)["step"]) + 30)
             c.kill(f"ps-{i}")
@@ -55,21 +62,31 @@ def resumed(settings):
     with Cluster(ps=2, workers=2) as c:
         data = make_glyphs(c.dir)
         directory = os.path.join(c.dir, "checkpoints")
-        whole = c.wait(c.submit(small_job(c.dir, data, 4), {**settings, "checkpoints.dir": directory, "checkpoints.every_steps": 10,
-                                                            "checkpoints.keep_max": 100}))
-        # wait() saw all of them written: the job does not end before its last one. One is written at a time, so that steps may be left out.
+        whole = c.wait(
+            c.submit(
+                small_job(c.dir, data, 4),
+                {**settings, "checkpoints.dir": directory, "checkpoints.every_steps": 10, "checkpoints.keep_max": 100},
+            )
+        )
+        # wait() saw all of them written: the job does not end before its last one. One is written at a time, so that
+        # steps may be left out.
         written = sorted(whole["checkpoints"], key=lambda i: int(i["step"]))
         middle = written[(len(written) - 1) // 2]
         check(int(middle["step"]) < int(whole["step"]), f"checkpoints: {written}")
         again = c.wait(c.submit(small_job(c.dir, data, 4), {**settings, "resume_from": middle["path"]}))
         check(int(again.get("restored_step", 0)) == int(middle["step"]), f"restored_step: {again.get('restored_step')}")
-        check(again["digest"] == whole["digest"], f"{settings}: resumed {again['digest']}, uninterrupted {whole['digest']}")
+        check(
+            again["digest"] == whole["digest"],
+            f"{settings}: resumed {again['digest']}, uninterrupted {whole['digest']}",
+        )
 
 
 def bfloat16():
     """compute_dtype: other bits than FLOAT32's, the same for every cluster of one kind of processor."""
     with Cluster(ps=1, workers=1) as c:
-        device = c.until(lambda: next((n["device"] for n in c.nodes() if n["role"] == "WORKER"), None), "the worker's device")
+        device = c.until(
+            lambda: next((n["device"] for n in c.nodes() if n["role"] == "WORKER"), None), "the worker's device"
+        )
     if "AMX" not in device and "BF16" not in device:
         print(f"compute_dtype not tried: {device} has no bfloat16", flush=True)
         return
@@ -81,9 +98,12 @@ def bfloat16():
 
 
 def late():
-    """Dropped gradients: the sum that is clipped is the one whose norms went out. Not bit-exact; it has to end, and to learn."""
+    """Dropped gradients: the sum that is clipped is the one whose norms went out. Not bit-exact; it has to end, and to
+    learn."""
     with Cluster(ps=2, workers=2) as c:
-        status = c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir), 8), {**GLOBAL, "partition_bytes": 2048, "backup_replicas": 1}))
+        status = c.wait(
+            c.submit(small_job(c.dir, make_glyphs(c.dir), 8), {**GLOBAL, "partition_bytes": 2048, "backup_replicas": 1})
+        )
         accuracy = status["epochs"][-1]["train"]["accuracy"]
         check(accuracy > 0.5, f"backup_replicas: accuracy {accuracy}")
 

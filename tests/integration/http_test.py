@@ -1,7 +1,8 @@
-"""Goal: the coordinator's pages (--http) on a real cluster: /metrics is what a strict reader of Prometheus' format takes, and follows the training;
-/api is what the command line prints; probes; hundreds of silent and slow connections keep neither a scrape nor the training up, and the digest is
-that of the run without; a standby sends readers to the leader; `cairn up --http`; a wrong address ends the coordinator with one sentence. The page
-itself, where a Chromium is on this machine: it shows jobs and nodes, and makes no element of a host that is called <img ...>.
+"""Goal: the coordinator's pages (--http) on a real cluster: /metrics is what a strict reader of Prometheus' format
+takes, and follows the training; /api is what the command line prints; probes; hundreds of silent and slow connections
+keep neither a scrape nor the training up, and the digest is that of the run without; a standby sends readers to the
+leader; `cairn up --http`; a wrong address ends the coordinator with one sentence. The page itself, where a Chromium is
+on this machine: it shows jobs and nodes, and makes no element of a host that is called <img ...>.
 """
 
 import html
@@ -19,13 +20,17 @@ from cluster import BIN, Cluster, check
 from jobs import make_glyphs, small_job, undisturbed
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"'
-SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{%s(?:,%s)*\})? (NaN|[+-]Inf|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)" % (LABEL, LABEL))
+SAMPLE = re.compile(
+    r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{%s(?:,%s)*\})? (NaN|[+-]Inf|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    % (LABEL, LABEL)
+)
 EPOCHS = 4
 EVIL = "<img src=x onerror=alert(1)>"
 
 
 def parse_metrics(text):
-    """{name{labels}: value}. Strict: help and type before the values of a family, each family and each series once, a line's end at the end."""
+    """{name{labels}: value}. Strict: help and type before the values of a family, each family and each series once, a
+    line's end at the end."""
     check(text.endswith("\n"), "the last line has no end")
     values, families, family = {}, set(), None
     for line in text[:-1].split("\n"):
@@ -55,7 +60,9 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 def get(base, path, method="GET", timeout=30):
     """(status, headers, body); redirections are shown, not followed."""
     try:
-        with urllib.request.build_opener(NoRedirect).open(urllib.request.Request(base + path, method=method), timeout=timeout) as answer:
+        with urllib.request.build_opener(NoRedirect).open(
+            urllib.request.Request(base + path, method=method), timeout=timeout
+        ) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()
@@ -99,7 +106,12 @@ class Hoard:
 
 def check_pages(c, base):
     status, headers, _ = get(base, "/")
-    check(status == 200 and headers["Content-Type"].startswith("text/html") and "script-src 'self'" in headers["Content-Security-Policy"], "the page")
+    check(
+        status == 200
+        and headers["Content-Type"].startswith("text/html")
+        and "script-src 'self'" in headers["Content-Security-Policy"],
+        "the page",
+    )
     check("Access-Control-Allow-Origin" not in headers, "other sites may read it")
     check(get(base, "/", method="POST")[0] == 405, "POST is taken")
     check(get(base, "/api/v1/jobs/99")[0] == 404, "a job that is not there")
@@ -108,16 +120,29 @@ def check_pages(c, base):
 
     def fields(nodes):
         return [(n["name"], sorted(n)) for n in nodes]
-    c.until(lambda: fields(json.loads(body(base, "/api/v1/nodes"))["nodes"]) == fields(c.nodes()), "the nodes are what `cairn nodes --json` prints")
+
+    c.until(
+        lambda: fields(json.loads(body(base, "/api/v1/nodes"))["nodes"]) == fields(c.nodes()),
+        "the nodes are what `cairn nodes --json` prints",
+    )
 
 
 def check_training(directory):
-    with Cluster(ps=2, workers=2, coordinator_flags=["--http", "127.0.0.1:0"], ps_flags=["--http", "0"], worker_flags=["--http", "0", "--host-label", EVIL]) as c:
+    with Cluster(
+        ps=2,
+        workers=2,
+        coordinator_flags=["--http", "127.0.0.1:0"],
+        ps_flags=["--http", "0"],
+        worker_flags=["--http", "0", "--host-label", EVIL],
+    ) as c:
         base = pages_of(c)
         check_pages(c, base)
         for name in ("ps-1", "worker-1"):
             own = c.wait_for_log(name, r"metrics and health on (http://127\.0\.0\.1:\d+)").group(1)
-            check(parse_metrics(body(own, "/metrics"))["cairn_healthy"] == 1 and body(own, "/healthz") == "ok\n", f"the pages of {name}")
+            check(
+                parse_metrics(body(own, "/metrics"))["cairn_healthy"] == 1 and body(own, "/healthz") == "ok\n",
+                f"the pages of {name}",
+            )
             c.until(lambda: get(own, "/readyz")[0] == 200 or name != "ps-1", "a ps without jobs is ready")
         job = c.submit(small_job(directory, make_glyphs(directory), EPOCHS), {"backups": 1})
         c.wait_for_step(job, 5)
@@ -127,14 +152,29 @@ def check_training(directory):
                 metrics = parse_metrics(body(base, "/metrics"))
             step = f'cairn_job_step{{job="{job}",name="small"}}'
             check(metrics["cairn_coordinator_up"] == 1 and metrics["cairn_coordinator_leader"] == 1, f"{metrics}")
-            check(metrics['cairn_jobs{state="running"}'] + metrics['cairn_jobs{state="finalizing"}'] + metrics['cairn_jobs{state="succeeded"}'] == 1, f"{metrics}")
-            check(step in metrics or json.loads(body(base, f"/api/v1/jobs/{job}"))["state"] == "SUCCEEDED", f"no {step} in {metrics}")
+            check(
+                metrics['cairn_jobs{state="running"}']
+                + metrics['cairn_jobs{state="finalizing"}']
+                + metrics['cairn_jobs{state="succeeded"}']
+                == 1,
+                f"{metrics}",
+            )
+            check(
+                step in metrics or json.loads(body(base, f"/api/v1/jobs/{job}"))["state"] == "SUCCEEDED",
+                f"no {step} in {metrics}",
+            )
             check(metrics["process_cpu_seconds_total"] > 0, "no CPU time")
             status = c.wait(job)
-        check(status["digest"] == undisturbed(EPOCHS), f"digest {status['digest']}, without a dashboard {undisturbed(EPOCHS)}")
+        check(
+            status["digest"] == undisturbed(EPOCHS),
+            f"digest {status['digest']}, without a dashboard {undisturbed(EPOCHS)}",
+        )
         check(json.loads(body(base, f"/api/v1/jobs/{job}")) == status, "the job is not what `cairn job --json` prints")
         check(json.loads(body(base, "/api/v1/jobs/small")) == status, "by its name")
-        check(json.loads(body(base, "/api/v1/jobs")) == json.loads(c.cairn("jobs", as_json=True).stdout), "the jobs are not what `cairn jobs --json` prints")
+        check(
+            json.loads(body(base, "/api/v1/jobs")) == json.loads(c.cairn("jobs", as_json=True).stdout),
+            "the jobs are not what `cairn jobs --json` prints",
+        )
         overview = json.loads(body(base, "/api/v1/overview?jobs=ended"))
         check(overview["jobs"][0]["state"] == "SUCCEEDED" and len(overview["nodes"]) == 4, f"{overview}")
         check_in_browser(base, job)
@@ -146,12 +186,31 @@ def check_in_browser(base, job):
     if chromium is None:
         print("no chromium on this machine: the page was not opened", flush=True)
         return
-    for view, wanted in (("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False))), (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Epochs"))):
+    for view, wanted in (
+        ("", ("succeeded", "worker-1", "ps-0", html.escape(EVIL, quote=False))),
+        (f"#/job/{job}", ("Curves", "val_accuracy", "Partitions by ps", "Epochs")),
+    ):
         with tempfile.TemporaryDirectory() as profile:
-            done = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=3000",
-                                   "--dump-dom", f"{base}/{view}"], capture_output=True, text=True, timeout=120)
+            done = subprocess.run(
+                [
+                    chromium,
+                    "--headless=new",
+                    "--no-sandbox",
+                    "--disable-gpu",
+                    f"--user-data-dir={profile}",
+                    "--virtual-time-budget=3000",
+                    "--dump-dom",
+                    f"{base}/{view}",
+                ],
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
         for text in wanted:
-            check(text in done.stdout, f"the page {view} does not show {text!r}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
+            check(
+                text in done.stdout,
+                f"the page {view} does not show {text!r}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}",
+            )
         check("<img" not in done.stdout, f"the page {view} makes an element of a host's name")
     print("the page in a browser", flush=True)
 
@@ -168,6 +227,7 @@ def check_standby():
         def sent_on():
             status, headers, _ = get(behind, "/api/v1/nodes?x=1")
             return status == 307 and headers["Location"]
+
         check(c.until(sent_on, "the standby knows the leader's pages") == f"{at}/api/v1/nodes?x=1", "sent elsewhere")
         check(parse_metrics(body(behind, "/metrics"))["cairn_coordinator_leader"] == 0, "a standby that says it leads")
         check("stands by" in body(behind, "/readyz"), "a standby that knows the leader is ready")
@@ -179,10 +239,28 @@ def check_standby():
 
 
 def check_up(directory):
-    up = subprocess.Popen([os.path.join(BIN, "cairn"), "up", "--ps", "1", "--workers", "1", "--port", "0", "--http", "0", "--dir", f"{directory}/up"],
-                          stdout=subprocess.PIPE, text=True)
+    up = subprocess.Popen(
+        [
+            os.path.join(BIN, "cairn"),
+            "up",
+            "--ps",
+            "1",
+            "--workers",
+            "1",
+            "--port",
+            "0",
+            "--http",
+            "0",
+            "--dir",
+            f"{directory}/up",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
-        pages = next(filter(None, (re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+)\n", line) for line in up.stdout)), None)
+        pages = next(
+            filter(None, (re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+)\n", line) for line in up.stdout)), None
+        )
         check(pages, "`cairn up --http` does not name its dashboard")
         check(len(json.loads(body(pages.group(1), "/api/v1/nodes"))["nodes"]) == 2, "its nodes")
     finally:
@@ -195,11 +273,27 @@ def check_wrong_address(directory):
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        for http, code, says in ((address, 1, f'--http: cannot listen on "{address}": it is in use, or not on this host; choose another'),
-                                 ("somewhere", 2, '--http: address "somewhere": "host:port" is expected')):
-            done = subprocess.run([os.path.join(BIN, "cairn-coordinator"), "--listen", "127.0.0.1:0", "--data-dir", f"{directory}/c", "--http", http],
-                                  capture_output=True, text=True, timeout=60)
-            check(done.returncode == code and says in done.stderr, f"--http {http}: exit {done.returncode}: {done.stderr}")
+        for http, code, says in (
+            (address, 1, f'--http: cannot listen on "{address}": it is in use, or not on this host; choose another'),
+            ("somewhere", 2, '--http: address "somewhere": "host:port" is expected'),
+        ):
+            done = subprocess.run(
+                [
+                    os.path.join(BIN, "cairn-coordinator"),
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--data-dir",
+                    f"{directory}/c",
+                    "--http",
+                    http,
+                ],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            check(
+                done.returncode == code and says in done.stderr, f"--http {http}: exit {done.returncode}: {done.stderr}"
+            )
 
 
 def main():

@@ -34,8 +34,23 @@ seed: 7
 
 def make_glyphs(directory, count=2000, test_count=400, kind="glyphs"):
     path = os.path.join(directory, kind)
-    subprocess.run([os.path.join(BIN, "cairn"), "data", "make", kind, path, "--count", str(count),
-                    "--test-count", str(test_count), "--seed", "1"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            os.path.join(BIN, "cairn"),
+            "data",
+            "make",
+            kind,
+            path,
+            "--count",
+            str(count),
+            "--test-count",
+            str(test_count),
+            "--seed",
+            "1",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     return path
 
 

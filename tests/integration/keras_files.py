@@ -1,5 +1,5 @@
-"""Reads .keras archives and safetensors files on its own: with Python's zip and json, h5py and numpy, by the rules of Keras 3's
-saving_lib.py, written down here a second time. Nothing of Cairn is used."""
+"""Reads .keras archives and safetensors files on its own: with Python's zip and json, h5py and numpy, by the rules of
+Keras 3's saving_lib.py, written down here a second time. Nothing of Cairn is used."""
 
 import functools
 import io
@@ -12,7 +12,9 @@ import h5py
 import numpy
 
 VARIABLES = {  # by class, in the order in which Keras' layers make them: trainable ones first
-    "Dense": ["kernel", "bias"], "Conv2D": ["kernel", "bias"], "DepthwiseConv2D": ["kernel", "bias"],
+    "Dense": ["kernel", "bias"],
+    "Conv2D": ["kernel", "bias"],
+    "DepthwiseConv2D": ["kernel", "bias"],
     "BatchNormalization": ["gamma", "beta", "moving_mean", "moving_variance"],
 }
 
@@ -37,7 +39,10 @@ def tensors_of(value):
 def keras_order(config):
     """Functional: layers by depth, those of one depth as a depth-first search from the output meets them."""
     layers = {layer["name"]: layer for layer in config["layers"]}
-    inputs = {name: [t for node in layer["inbound_nodes"] for t in tensors_of([node["args"], node["kwargs"]])] for name, layer in layers.items()}
+    inputs = {
+        name: [t for node in layer["inbound_nodes"] for t in tensors_of([node["args"], node["kwargs"]])]
+        for name, layer in layers.items()
+    }
     output = config["output_layers"][0][0]
     met = {}
 
@@ -67,7 +72,9 @@ def read_keras(path):
         model = json.loads(archive.read("config.json"))
         weights = h5py.File(io.BytesIO(archive.read("model.weights.h5")), "r")
     assert (model["module"], model["class_name"], model["registered_name"]) in (
-        ("keras", "Sequential", None), ("keras.src.models.functional", "Functional", "Functional")), model["class_name"]
+        ("keras", "Sequential", None),
+        ("keras.src.models.functional", "Functional", "Functional"),
+    ), model["class_name"]
     config = model["config"]
     if model["class_name"] == "Sequential":
         assert config["layers"][0]["class_name"] == "InputLayer"
@@ -83,7 +90,9 @@ def read_keras(path):
         name = layer["config"]["name"]
         stored = weights[group]["vars"]
         assert stored.attrs["name"] == name, (group, stored.attrs["name"], name)
-        wanted = [v for v in VARIABLES.get(layer["class_name"], []) if v != "bias" or layer["config"].get("use_bias", True)]
+        wanted = [
+            v for v in VARIABLES.get(layer["class_name"], []) if v != "bias" or layer["config"].get("use_bias", True)
+        ]
         assert sorted(stored) == [str(i) for i in range(len(wanted))], (group, list(stored))
         for i, variable in enumerate(wanted):
             assert stored[str(i)].dtype == numpy.float32
@@ -94,9 +103,11 @@ def read_keras(path):
 
 def read_safetensors(path):
     with open(path, "rb") as f:
-        length, = struct.unpack("<Q", f.read(8))
+        (length,) = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(length))
         data = f.read()
     header.pop("__metadata__", None)
-    return {name: numpy.frombuffer(data[t["data_offsets"][0]:t["data_offsets"][1]], "<f4").reshape(t["shape"])
-            for name, t in header.items()}
+    return {
+        name: numpy.frombuffer(data[t["data_offsets"][0] : t["data_offsets"][1]], "<f4").reshape(t["shape"])
+        for name, t in header.items()
+    }

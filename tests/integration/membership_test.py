@@ -1,8 +1,8 @@
 """Goal: workers come and go at any time, in every strategy.
 
-Replicas move to those that join and from those that leave or are killed, and each example is trained once an epoch: a synchronous job has the
-digest of the undisturbed run; in an asynchronous one each replica's sequence numbers have no gap and each partition has as many
-updates as there were pushes. A job that cannot go on says why in `cairn watch`.
+Replicas move to those that join and from those that leave or are killed, and each example is trained once an epoch: a
+synchronous job has the digest of the undisturbed run; in an asynchronous one each replica's sequence numbers have no
+gap and each partition has as many updates as there were pushes. A job that cannot go on says why in `cairn watch`.
 """
 
 import os
@@ -36,7 +36,9 @@ def come_and_go(c, job, mirrored):
         c.wait_for_nodes(5)
         chief = c.chief(job)
         c.kill(chief, signal.SIGTERM)
-        c.while_running(job, lambda s: len(placed_on(s)) == 1 and placed_on(s) != {chief}, "another worker has all replicas")
+        c.while_running(
+            job, lambda s: len(placed_on(s)) == 1 and placed_on(s) != {chief}, "another worker has all replicas"
+        )
         return
     c.while_running(job, lambda s: len(placed_on(s)) == 4, "each of four workers has a replica")
     c.kill("worker-0", signal.SIGTERM)
@@ -54,12 +56,18 @@ def check_strategy(settings, epochs):
         status = c.wait(job)
         check(len(status["epochs"]) == epochs, f"{settings}: {len(status['epochs'])} epochs")
         if synchronous:
-            check(status["digest"] == undisturbed(epochs), f"{settings}: digest {status['digest']}, undisturbed {undisturbed(epochs)}")
+            check(
+                status["digest"] == undisturbed(epochs),
+                f"{settings}: digest {status['digest']}, undisturbed {undisturbed(epochs)}",
+            )
         steps = epochs * STEPS_PER_EPOCH
         for partition, version, sequences in final_counts(status):
             updates = steps if synchronous else steps * REPLICAS
             check(version == updates, f"{settings}: partition {partition} has {version} updates of {updates}")
-            check(sequences == [steps] * REPLICAS, f"{settings}: partition {partition}: last steps {sequences}, wanted {steps}")
+            check(
+                sequences == [steps] * REPLICAS,
+                f"{settings}: partition {partition}: last steps {sequences}, wanted {steps}",
+            )
         counts = [int(e["train"]["examples"]) for e in status["epochs"]]
         check(counts == [1800] * epochs, f"{settings}: examples of the epochs: {counts}")
         print(f"{settings}: each step once, in the figures of the {epochs} epochs too", flush=True)
@@ -71,19 +79,24 @@ def check_says_why(settings, happens, pattern):
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), 100000), {"partition_bytes": 4096, **settings})
         c.wait_for_step(job, 5)
         with open(f"{c.dir}/watch", "w") as out:
-            watch = subprocess.Popen([os.path.join(BIN, "cairn"), "--coordinator", c.address, "watch", job], stdout=out, stderr=out)
+            watch = subprocess.Popen(
+                [os.path.join(BIN, "cairn"), "--coordinator", c.address, "watch", job], stdout=out, stderr=out
+            )
         try:
             happens(c)
 
             def said():
                 with open(f"{c.dir}/watch") as f:
                     return re.search(pattern, f.read())
+
             c.until(said, f"cairn watch says {pattern!r}", timeout=30)
         finally:
             watch.terminate()
             watch.wait()
         # An event may have said it before.
-        c.until(lambda: re.search(pattern, c.job(job).get("reason", "")), f"the job's reason says {pattern!r}", timeout=30)
+        c.until(
+            lambda: re.search(pattern, c.job(job).get("reason", "")), f"the job's reason says {pattern!r}", timeout=30
+        )
         check(c.job(job)["state"] == "RUNNING", c.job(job)["state"])
         print(f"{happens.__name__}: {c.job(job)['reason']}", flush=True)
 

@@ -1,5 +1,6 @@
-"""Models go out as .keras, .weights.h5 and safetensors, and come back the same: a trained job's files, read by Python on its own, hold the
-same numbers; jobs that start from them, with each strategy, have the same accuracy to the last digit."""
+"""Models go out as .keras, .weights.h5 and safetensors, and come back the same: a trained job's files, read by Python
+on its own, hold the same numbers; jobs that start from them, with each strategy, have the same accuracy to the last
+digit."""
 
 import json
 import os
@@ -10,8 +11,8 @@ from cluster import Cluster, check
 from jobs import make_glyphs, small_job
 from keras_files import read_keras, read_safetensors
 
-# Two branches and a way around them: no Sequential model. Without batch normalization, so that a step with a vanishing learning rate
-# leaves every bit as it was.
+# Two branches and a way around them: no Sequential model. Without batch normalization, so that a step with a vanishing
+# learning rate leaves every bit as it was.
 BRANCHES = """
 name: "branches"
 model {
@@ -64,10 +65,16 @@ def check_same_arrays(keras, safetensors, what):
 def check_torch(c, job, keras):
     torch = read_safetensors(export(c, job, "torch.safetensors", "--layout", "torch"))
     _, arrays = read_keras(keras)
-    check(numpy.array_equal(torch["left.weight"], arrays["left/kernel"].transpose(3, 2, 0, 1)), "left.weight is left/kernel, OIHW")
+    check(
+        numpy.array_equal(torch["left.weight"], arrays["left/kernel"].transpose(3, 2, 0, 1)),
+        "left.weight is left/kernel, OIHW",
+    )
     # Behind a flatten of [7, 7, 14]: PyTorch's rows are channels, then height and width.
     rows = arrays["out/kernel"].reshape(7, 7, 14, 10).transpose(3, 2, 0, 1).reshape(10, -1)
-    check(numpy.array_equal(torch["out.weight"], rows), "out.weight is out/kernel, transposed and its rows in PyTorch's order")
+    check(
+        numpy.array_equal(torch["out.weight"], rows),
+        "out.weight is out/kernel, transposed and its rows in PyTorch's order",
+    )
 
 
 def submit_model(c, job_file, model, settings):
@@ -87,7 +94,9 @@ def sequential_models_go_round(c, data):
         check(figures(c.evaluate_with(job, "--weights", path)) == wanted, f"{path}: another accuracy than {wanted}")
     other = submit_model(c, job_file, files[0], {"steps_per_epoch": 1, "epochs": 1})
     c.wait(other)
-    check(figures(c.evaluate_with(other, "--weights", files[0])) == wanted, "the model of the archive: another accuracy")
+    check(
+        figures(c.evaluate_with(other, "--weights", files[0])) == wanted, "the model of the archive: another accuracy"
+    )
 
 
 def functional_models_go_round(c, data):
@@ -98,8 +107,15 @@ def functional_models_go_round(c, data):
     status = c.wait(job)
     wanted = figures(c.evaluate(job))
     check(wanted[1] > 0.5, f"it learned little: {wanted}")
-    files = {name: export(c, job, name, *flags) for name, flags in (
-        ("b.keras", ()), ("b.weights.h5", ()), ("b.safetensors", ()), ("t.safetensors", ("--layout", "torch")))}
+    files = {
+        name: export(c, job, name, *flags)
+        for name, flags in (
+            ("b.keras", ()),
+            ("b.weights.h5", ()),
+            ("b.safetensors", ()),
+            ("t.safetensors", ("--layout", "torch")),
+        )
+    }
     model = check_same_arrays(files["b.keras"], files["b.safetensors"], "functional")
     check(model["class_name"] == "Functional" and model["config"]["name"] == "branches", model["class_name"])
     check_torch(c, job, files["b.keras"])
@@ -134,17 +150,36 @@ def bad_files_are_named(c, job_file, files):
         with open(path, "wb") as f:
             f.write(content)
         return path
+
     with open(files["b.keras"], "rb") as f:
         archive = f.read()
-    cut = made("cut.keras", archive[:len(archive) // 2])
-    check(refused(c, "submit", job_file, "--model", made("model.json", b"[")) ==
-          "cairn: model.keras_json: not JSON; give what model.to_json() returned, whole", "not JSON")
-    check(refused(c, "submit", job_file, "--model", made("model.txt", b"")).endswith(
-          "model.txt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()"), "another ending")
+    cut = made("cut.keras", archive[: len(archive) // 2])
+    check(
+        refused(c, "submit", job_file, "--model", made("model.json", b"["))
+        == "cairn: model.keras_json: not JSON; give what model.to_json() returned, whole",
+        "not JSON",
+    )
+    check(
+        refused(c, "submit", job_file, "--model", made("model.txt", b"")).endswith(
+            "model.txt: is neither a .keras archive, an .onnx file nor a .json file of model.to_json()"
+        ),
+        "another ending",
+    )
     error = refused(c, "submit", job_file, "--set", f"initial_weights={cut}")
     check(f"{cut}: not a zip archive, or a damaged one: Not a zip archive" in error, error)
-    error = refused(c, "submit", job_file, "--set", f"initial_weights={files['b.keras']}", "--set", "model.layers[3].conv2d.filters=9",
-                    "--set", "model.layers[5].conv2d.filters=9", "--set", "model.layers[6].conv2d.filters=9")
+    error = refused(
+        c,
+        "submit",
+        job_file,
+        "--set",
+        f"initial_weights={files['b.keras']}",
+        "--set",
+        "model.layers[3].conv2d.filters=9",
+        "--set",
+        "model.layers[5].conv2d.filters=9",
+        "--set",
+        "model.layers[6].conv2d.filters=9",
+    )
     check(f'variable "left/kernel": shape [3,3,6,8] in {files["b.keras"]}, [3,3,6,9] in the model' in error, error)
     error = refused(c, "submit", job_file, "--set", 'model={ ready_made { name: "resnet19" } }')
     check(error.startswith('cairn: model.ready_made.name: "resnet19" is not known; use one of mlp, '), error)
@@ -156,12 +191,18 @@ def bad_files_are_named(c, job_file, files):
 
 def ready_made_models_are_listed(c):
     models = {m["name"]: m for m in map(json.loads, c.cairn("models", as_json=True).stdout.splitlines())}
-    check(models["resnet50"]["parameters"] == 25636712 and models["resnet50"]["non_trainable"] == 53120, models["resnet50"])
+    check(
+        models["resnet50"]["parameters"] == 25636712 and models["resnet50"]["non_trainable"] == 53120,
+        models["resnet50"],
+    )
     check("138,357,544" in c.cairn("models").stdout, "vgg16 in the table")
     lenet = json.loads(c.cairn("models", "lenet", "--input-shape", "32,32,3", "--classes", "7", as_json=True).stdout)
     check(lenet["layers"][-1]["output_shape"] == [7] and lenet["layers"][0]["output_shape"] == [32, 32, 3], lenet)
     check("conv2_block1_1_conv" in c.cairn("models", "resnet50").stdout, "the layers of resnet50")
-    check(refused(c, "models", "resnet19").startswith('cairn: model.ready_made.name: "resnet19" is not known'), "another name")
+    check(
+        refused(c, "models", "resnet19").startswith('cairn: model.ready_made.name: "resnet19" is not known'),
+        "another name",
+    )
 
 
 def ready_made_models_train(c, data, job_file):

@@ -1,7 +1,8 @@
-"""Goal: a network that is cut or slow between a primary and the coordinator alone, a primary and the workers alone, or two ps alone.
+"""Goal: a network that is cut or slow between a primary and the coordinator alone, a primary and the workers alone, or
+two ps alone.
 
-The job goes on, at the latest when the link is healed; its digest is the undisturbed run's, and each partition is served by one ps alone.
-A peer that stops reading makes no ps grow.
+The job goes on, at the latest when the link is healed; its digest is the undisturbed run's, and each partition is
+served by one ps alone. A peer that stops reading makes no ps grow.
 """
 
 import concurrent.futures
@@ -27,7 +28,9 @@ class Network:
         self.cluster = cluster
         self.to_coordinator = Proxy(lambda: int(cluster.address.split(":")[-1]))
         self.to_ps = Proxy(lambda: listening_port(cluster.processes["ps-0"].pid))
-        cluster.add_ps("ps-0", "--advertise", self.to_ps.address, "--unix-socket", "none", coordinator=self.to_coordinator.address)
+        cluster.add_ps(
+            "ps-0", "--advertise", self.to_ps.address, "--unix-socket", "none", coordinator=self.to_coordinator.address
+        )
 
     def __enter__(self):
         return self
@@ -69,7 +72,9 @@ def wait_for_what_follows(c, job, ps):
     if not backed_up(c.job(job)):
         c.while_running(job, lambda status: ps in status["reason"], f"the job says that it waits for {ps}")
         return
-    status = c.while_running(job, lambda s: all(p["primary"] != ps for p in s["partitions"]) and s, f"{ps} is no primary any more")
+    status = c.while_running(
+        job, lambda s: all(p["primary"] != ps for p in s["partitions"]) and s, f"{ps} is no primary any more"
+    )
     c.while_running(job, lambda s: int(s["step"]) > int(status["step"]), "a step on the new primaries")
 
 
@@ -89,7 +94,12 @@ def workers_cut(c, net, job, *directions):
 def workers_cut_both_ways(c, net, job):
     """For so long that the job says why it stands still."""
     net.to_ps.cut("up", "down", whose=net.workers())
-    c.while_running(job, lambda status: "ps-0" in status["reason"] or "no step" in status["reason"], "the job says why it stands still", timeout=60)
+    c.while_running(
+        job,
+        lambda status: "ps-0" in status["reason"] or "no step" in status["reason"],
+        "the job says why it stands still",
+        timeout=60,
+    )
     net.to_ps.heal()
 
 
@@ -130,11 +140,17 @@ def check_case(happens, backups, epochs):
         c.wait_for_step(job, epochs * 30 // 6)
         happens(c, net, job)
         status = c.wait(job)
-        check(status["digest"] == undisturbed(epochs), f"{happens.__name__}: digest {status['digest']}, undisturbed {undisturbed(epochs)}")
+        check(
+            status["digest"] == undisturbed(epochs),
+            f"{happens.__name__}: digest {status['digest']}, undisturbed {undisturbed(epochs)}",
+        )
         addresses = {n["name"]: n["address"] for n in c.nodes() if n["role"] == "PS"}
         for p in status["partitions"]:
             serving = served_by(int(status["job_id"]), p["partition"], addresses)
-            check(serving == [p["primary"]], f"{happens.__name__}: partition {p['partition']} is served by {serving}, primary {p['primary']}")
+            check(
+                serving == [p["primary"]],
+                f"{happens.__name__}: partition {p['partition']} is served by {serving}, primary {p['primary']}",
+            )
         print(f"{happens.__name__}, {backups} backups: same digest, one primary", flush=True)
 
 
@@ -143,9 +159,9 @@ def in_sync(status):
 
 
 def check_link_cut(epochs):
-    """Two ps, each the other's backup, see the coordinator and the workers, but not one another. Each goes on with its own partitions alone,
-    by a generation each at most, and the job says why; when the link is healed they are copies in sync again. No node is to be lost, on a busy
-    machine neither."""
+    """Two ps, each the other's backup, see the coordinator and the workers, but not one another. Each goes on with its
+    own partitions alone, by a generation each at most, and the job says why; when the link is healed they are copies in
+    sync again. No node is to be lost, on a busy machine neither."""
     with Cluster(ps=0, workers=2, coordinator_flags=("--lease-ms", "15000")) as c:
         names = ("ps-0", "ps-1")
         proxies = [Proxy(lambda name=name: listening_port(c.processes[name].pid)) for name in names]
@@ -154,7 +170,9 @@ def check_link_cut(epochs):
                 c.add_ps(name, "--advertise", proxy.address, "--unix-socket", "none")
             c.wait_for_nodes(4)
             job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096, "backups": 1})
-            before = c.while_running(job, lambda s: int(s["step"]) >= epochs * 30 // 6 and in_sync(s) and s, "copies in sync")
+            before = c.while_running(
+                job, lambda s: int(s["step"]) >= epochs * 30 // 6 and in_sync(s) and s, "copies in sync"
+            )
             for proxy in proxies:
                 proxy.cut("up", "down", whose={c.processes[name].pid for name in names})
             began = time.monotonic()
@@ -163,15 +181,26 @@ def check_link_cut(epochs):
             after = c.while_running(job, lambda s: int(s["step"]) > step + 10 and s, "ten steps without the link")
             seconds = time.monotonic() - began
             check(all(alive(c, name) for name in names), "both are alive")
-            check([p["primary"] for p in after["partitions"]] == [p["primary"] for p in before["partitions"]], "a primary changed")
+            check(
+                [p["primary"] for p in after["partitions"]] == [p["primary"] for p in before["partitions"]],
+                "a primary changed",
+            )
             status = c.wait(job)
-            check(status["digest"] == undisturbed(epochs), f"digest {status['digest']}, undisturbed {undisturbed(epochs)}")
-            check(int(status["generation"]) <= int(before["generation"]) + 3,  # two for the cut, one for the end of the job
-                  f"generation {before['generation']} before, {status['generation']} in the end")
+            check(
+                status["digest"] == undisturbed(epochs), f"digest {status['digest']}, undisturbed {undisturbed(epochs)}"
+            )
+            check(
+                int(status["generation"])
+                <= int(before["generation"]) + 3,  # two for the cut, one for the end of the job
+                f"generation {before['generation']} before, {status['generation']} in the end",
+            )
             addresses = {n["name"]: n["address"] for n in c.nodes() if n["role"] == "PS"}
             for p in status["partitions"]:
                 serving = served_by(int(status["job_id"]), p["partition"], addresses)
-                check(serving == [p["primary"]], f"partition {p['partition']} is served by {serving}, primary {p['primary']}")
+                check(
+                    serving == [p["primary"]],
+                    f"partition {p['partition']} is served by {serving}, primary {p['primary']}",
+                )
             for proxy in proxies:
                 proxy.heal()
             c.until(lambda: in_sync(c.job(job)), "copies in sync after the link is healed", timeout=120)
@@ -208,8 +237,8 @@ def resident(process):
 
 
 def check_stopped_readers():
-    """While training goes on, so that every version is another buffer, three clients ask for 8 GB each and read nothing of it. Each may have
-    its queue full, no more, and others are served."""
+    """While training goes on, so that every version is another buffer, three clients ask for 8 GB each and read nothing
+    of it. Each may have its queue full, no more, and others are served."""
     with Cluster(ps=1, workers=1) as c:
         path = f"{c.dir}/large.textproto"
         with open(path, "w") as f:
@@ -224,8 +253,15 @@ def check_stopped_readers():
             requests = queue.Queue()
             streams.append((channel, requests, wire.exchange(channel, iter(requests.get, None))))
             for i in range(2000):
-                requests.put(wire.Frame(kind=wire.Frame.PULL, request_id=i + 1, job_id=int(job), partition=0,
-                                        reply_dtype=wire.types_pb2.FLOAT32))
+                requests.put(
+                    wire.Frame(
+                        kind=wire.Frame.PULL,
+                        request_id=i + 1,
+                        job_id=int(job),
+                        partition=0,
+                        reply_dtype=wire.types_pb2.FLOAT32,
+                    )
+                )
         bound = READERS * (QUEUE + SLACK)
         step, seen = int(c.job(job)["step"]), []
 
@@ -246,8 +282,15 @@ def check_stopped_readers():
 
 
 CASES = (  # what happens, backups
-    (coordinator_cut_both_ways, 0), (coordinator_cut_both_ways, 1), (coordinator_hears_nothing, 1), (primary_hears_nothing, 1),
-    (workers_cut_both_ways, 0), (workers_cut_both_ways, 1), (workers_hear_nothing, 1), (primary_hears_no_worker, 1), (slow, 1),
+    (coordinator_cut_both_ways, 0),
+    (coordinator_cut_both_ways, 1),
+    (coordinator_hears_nothing, 1),
+    (primary_hears_nothing, 1),
+    (workers_cut_both_ways, 0),
+    (workers_cut_both_ways, 1),
+    (workers_hear_nothing, 1),
+    (primary_hears_no_worker, 1),
+    (slow, 1),
 )
 
 
@@ -257,7 +300,10 @@ def main():
     # Most of their time they wait for a lease or for a broken link.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         cases = [pool.submit(attempts, lambda times: check_link_cut(EPOCHS * times))]
-        cases += [pool.submit(attempts, lambda times, h=happens, b=backups: check_case(h, b, EPOCHS * times)) for happens, backups in CASES]
+        cases += [
+            pool.submit(attempts, lambda times, h=happens, b=backups: check_case(h, b, EPOCHS * times))
+            for happens, backups in CASES
+        ]
         for case in cases:
             case.result()
 

@@ -1,8 +1,8 @@
-"""Goal: a trained model goes out as ONNX and computes elsewhere what `cairn predict` gives; it comes back, with any strategy, with the same accuracy to
-the last digit; a model that another program made trains here.
+"""Goal: a trained model goes out as ONNX and computes elsewhere what `cairn predict` gives; it comes back, with any
+strategy, with the same accuracy to the last digit; a model that another program made trains here.
 
-Elsewhere is onnxruntime, where npm can fetch it, and a numpy evaluator (tests/unit/formats/onnx). Fashion-MNIST where it is there, else
-generated glyphs.
+Elsewhere is onnxruntime, where npm can fetch it, and a numpy evaluator (tests/unit/formats/onnx). Fashion-MNIST where
+it is there, else generated glyphs.
 """
 
 import gzip
@@ -17,8 +17,8 @@ from cluster import SOURCE, Cluster, check, data_dir
 from jobs import make_glyphs
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "unit", "formats", "onnx"))
-import foreign_graphs  # noqa: E402
 import onnx_numpy  # noqa: E402
+from graph_builder import Builder  # noqa: E402
 from ort import Onnxruntime  # noqa: E402
 
 JOB = """
@@ -76,18 +76,37 @@ def predictions(c, job, name):
 def write_job(c, data, name, norm):
     path = os.path.join(c.dir, f"{name}.textproto")
     with open(path, "w") as f:
-        f.write(JOB % {"name": name, "data": data, "dir": c.dir, "norm": NORM if norm else "", "activation": "" if norm else "activation: RELU"})
+        f.write(
+            JOB
+            % {
+                "name": name,
+                "data": data,
+                "dir": c.dir,
+                "norm": NORM if norm else "",
+                "activation": "" if norm else "activation: RELU",
+            }
+        )
     return path
 
 
 def check_elsewhere(runtime, path, x, wanted, what):
     onnx.checker.check_model(onnx.load(path), full_check=True)
     by_numpy = onnx_numpy.run(onnx.load(path), x[:50])
-    check(np.abs(by_numpy - wanted[:50]).max() < TOLERANCE, f"{what}: numpy differs by {np.abs(by_numpy - wanted[:50]).max()}")
+    check(
+        np.abs(by_numpy - wanted[:50]).max() < TOLERANCE,
+        f"{what}: numpy differs by {np.abs(by_numpy - wanted[:50]).max()}",
+    )
     if runtime is not None:
         by_runtime = runtime.run([(path, x)])[0]
-        check(np.abs(by_runtime - wanted).max() < TOLERANCE, f"{what}: onnxruntime differs by {np.abs(by_runtime - wanted).max()}")
-        print(f"{what}: onnxruntime differs by {np.abs(by_runtime - wanted).max():.2g} at most, numpy by {np.abs(by_numpy - wanted[:50]).max():.2g}", flush=True)
+        check(
+            np.abs(by_runtime - wanted).max() < TOLERANCE,
+            f"{what}: onnxruntime differs by {np.abs(by_runtime - wanted).max()}",
+        )
+        print(
+            f"{what}: onnxruntime differs by {np.abs(by_runtime - wanted).max():.2g} at most, "
+            f"numpy by {np.abs(by_numpy - wanted[:50]).max():.2g}",
+            flush=True,
+        )
 
 
 def submit_model(c, job_file, model, settings):
@@ -114,10 +133,17 @@ def goes_out_and_comes_back(c, runtime, data, x, norm):
         check(figures(c.evaluate_with(job, "--weights", file)) == wanted, f"{file}: another accuracy than {wanted}")
     if norm:
         return job_file, path
-    for settings in ({"strategy": "MIRRORED"}, {"strategy": "PARAMETER_SERVER", "replicas": 1}, {"strategy": "MULTI_WORKER_MIRRORED", "replicas": 1}):
+    for settings in (
+        {"strategy": "MIRRORED"},
+        {"strategy": "PARAMETER_SERVER", "replicas": 1},
+        {"strategy": "MULTI_WORKER_MIRRORED", "replicas": 1},
+    ):
         for with_model in (False, True):
-            again = submit_model(c, job_file, path, {**STILL, **settings}) if with_model else \
-                c.submit(job_file, {**STILL, **settings, "initial_weights": path})
+            again = (
+                submit_model(c, job_file, path, {**STILL, **settings})
+                if with_model
+                else c.submit(job_file, {**STILL, **settings, "initial_weights": path})
+            )
             ended = c.wait(again)
             what = f"{settings}, " + ("--model" if with_model else "initial_weights")
             check(c.evaluate(again)["accuracy"] == wanted[1], f"{what}: another accuracy")
@@ -132,7 +158,7 @@ def scale(model, name, factor):
 
 
 def foreign_models_train(c, runtime, job_file, x):
-    b = foreign_graphs.Builder(3)
+    b = Builder(3)
     y = b.op("Relu", b.conv("input", "conv1", 8, 1, (3, 3), strides=[2, 2], pads=[1] * 4))
     y = b.op("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])
     y = b.gemm(b.op("Flatten", y), "fc", 10, 8 * 7 * 7)
@@ -145,9 +171,14 @@ def foreign_models_train(c, runtime, job_file, x):
     c.wait(still)
     outputs = predictions(c, still, "torch")
     channels_first = x.transpose(0, 3, 1, 2)
-    check(np.abs(onnx_numpy.run(model, channels_first) - outputs).max() < TOLERANCE, "torch.onnx: numpy has other outputs")
+    check(
+        np.abs(onnx_numpy.run(model, channels_first) - outputs).max() < TOLERANCE, "torch.onnx: numpy has other outputs"
+    )
     if runtime is not None:
-        check(np.abs(runtime.run([(path, channels_first)])[0] - outputs).max() < TOLERANCE, "torch.onnx: onnxruntime has other outputs")
+        check(
+            np.abs(runtime.run([(path, channels_first)])[0] - outputs).max() < TOLERANCE,
+            "torch.onnx: onnxruntime has other outputs",
+        )
     job = submit_model(c, job_file, path, {})
     epochs = c.wait(job)["epochs"]
     print(f"torch.onnx: accuracy {epochs[-1]['train']['accuracy']:.3f} in epoch {len(epochs)}", flush=True)
@@ -175,8 +206,11 @@ def bad_files_are_named(c, job_file, path):
         whole = f.read()
     cut = os.path.join(c.dir, "cut.onnx")
     with open(cut, "wb") as f:
-        f.write(whole[:len(whole) // 2])
-    check(refused(c, "submit", job_file, "--model", cut) == f"cairn: {cut}: not an ONNX file, or a damaged one", "a cut file as a model")
+        f.write(whole[: len(whole) // 2])
+    check(
+        refused(c, "submit", job_file, "--model", cut) == f"cairn: {cut}: not an ONNX file, or a damaged one",
+        "a cut file as a model",
+    )
     error = refused(c, "submit", job_file, "--set", f"initial_weights={cut}")
     check(f"{cut}: not an ONNX file, or a damaged one" in error, error)
     model = onnx.load(path)
@@ -186,7 +220,10 @@ def bad_files_are_named(c, job_file, path):
     error = refused(c, "submit", job_file, "--model", other)
     check("(HardSwish): Cairn has no layer for this operator" in error, error)
     error = refused(c, "export", "1", "-o", os.path.join(c.dir, "x.keras"), "--fold-batch-norm")
-    check(error == "cairn: --fold-batch-norm: only of --format onnx; the other formats hold the model as it was trained", error)
+    check(
+        error == "cairn: --fold-batch-norm: only of --format onnx; the other formats hold the model as it was trained",
+        error,
+    )
 
 
 def main():

@@ -1,7 +1,8 @@
-"""Goal: daemons that stand still (SIGSTOP) for longer than their lease and go on, and a ps that is killed while others read from it.
+"""Goal: daemons that stand still (SIGSTOP) for longer than their lease and go on, and a ps that is killed while others
+read from it.
 
-A job goes on after each pause with the digest of the undisturbed run. An evaluation outlives the restart of a ps at another address; an
-export says soon which ps is missing."""
+A job goes on after each pause with the digest of the undisturbed run. An evaluation outlives the restart of a ps at
+another address; an export says soon which ps is missing."""
 
 import concurrent.futures
 import os
@@ -45,6 +46,19 @@ def everything(c):
     paused(c, *c.processes)
 
 
+def check_nobody_is_blamed(epochs):
+    """A coordinator that stood still for longer than a lease has heard nobody, and reads first what they said."""
+    with Cluster(ps=2, workers=2) as c:
+        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs))
+        c.wait_for_step(job, 30)
+        paused(c, "coordinator", seconds=5)
+        c.until(lambda: "stood still for" in c.log("coordinator"), "the coordinator says that it stood still")
+        c.running(job, "the end of the pause")
+        c.wait(job)
+        check("is lost" not in c.log("coordinator"), "the coordinator took nodes for lost that were there all the time")
+        print("nobody was taken for lost by a coordinator that stood still")
+
+
 def check_pause(pause, epochs):
     with Cluster(ps=2, workers=2, coordinator_flags=FLAGS) as c:
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"partition_bytes": 4096})
@@ -52,12 +66,16 @@ def check_pause(pause, epochs):
         pause(c)
         c.running(job, "the end of the pause")
         digest = c.wait(job)["digest"]
-        check(digest == undisturbed(epochs), f"{pause.__name__} paused: digest {digest}, undisturbed {undisturbed(epochs)}")
+        check(
+            digest == undisturbed(epochs),
+            f"{pause.__name__} paused: digest {digest}, undisturbed {undisturbed(epochs)}",
+        )
         c.wait_for_nodes(4)
         print(f"{pause.__name__} paused: same digest", flush=True)
 
 
-# Who stands still, and the epochs of the job that is to outlast it: without a worker, or the coordinator, training goes on.
+# Who stands still, and the epochs of the job that is to outlast it: without a worker, or the coordinator, training goes
+# on.
 PAUSES = ((a_worker, 80), (all_workers, 20), (a_ps, 20), (the_coordinator, 40), (everything, 20))
 
 
@@ -80,7 +98,9 @@ def check_readers():
         export = c.cairn("export", job, "-o", f"{c.dir}/model.safetensors", ok=False, timeout=30)
         check(export.returncode == 1 and "ps-1" in export.stderr, f"exit {export.returncode}: {export.stderr}")
         c.restart("ps-1")
-        output = evaluation.communicate(timeout=55)[0]  # a worker that kept asking where the ps was before would do so for 60 s
+        output = evaluation.communicate(timeout=55)[
+            0
+        ]  # a worker that kept asking where the ps was before would do so for 60 s
         check(evaluation.returncode == 0, output)
         check(c.evaluate(job, "train") == want, "other figures after the restart")
         c.cairn("export", job, "-o", f"{c.dir}/model.safetensors")
@@ -90,9 +110,14 @@ def check_readers():
 def main():
     for epochs in {epochs for _, epochs in PAUSES}:
         undisturbed(epochs)  # before there are threads that want it
-    # Most of their time the daemons stand still: three clusters at once do not make the machine busier than one that runs.
+    # Most of their time the daemons stand still: three clusters at once do not make the machine busier than one that
+    # runs.
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        cases = [pool.submit(attempts, lambda times, p=pause, e=epochs: check_pause(p, e * times)) for pause, epochs in PAUSES]
+        cases = [
+            pool.submit(attempts, lambda times, p=pause, e=epochs: check_pause(p, e * times))
+            for pause, epochs in PAUSES
+        ]
+        cases.append(pool.submit(attempts, lambda times: check_nobody_is_blamed(80 * times)))
         cases.append(pool.submit(check_readers))
         for case in cases:
             case.result()

@@ -1,4 +1,5 @@
-"""A TCP proxy whose traffic can be cut or delayed, in each direction and for each of the processes that connect through it.
+"""A TCP proxy whose traffic can be cut or delayed, in each direction and for each of the processes that connect through
+it.
 
     proxy = Proxy(lambda: target_port)
     proxy.address                                   # "127.0.0.1:port"; a daemon's --coordinator or --advertise
@@ -7,8 +8,8 @@
     proxy.delay(0.1)                                # seconds, each way
     proxy.heal()
 
-A cut link is silent, as a network's is: nothing is refused, nothing is closed, new connections hear nothing; what was sent is delivered when
-the link is healed, if both ends still want it.
+A cut link is silent, as a network's is: nothing is refused, nothing is closed, new connections hear nothing; what was
+sent is delivered when the link is healed, if both ends still want it.
 """
 
 import asyncio
@@ -35,7 +36,8 @@ def sockets_of(pid):
 
 
 def tcp_table():
-    """(local port, remote port, state, inode) of every TCP socket; state 0A is listening. gRPC's are IPv6 sockets that speak IPv4 too."""
+    """(local port, remote port, state, inode) of every TCP socket; state 0A is listening. gRPC's are IPv6 sockets that
+    speak IPv4 too."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         if not os.path.exists(path):
             continue
@@ -51,8 +53,8 @@ def listening_port(pid):
 
 
 def owner_of(local, remote):
-    """The process that holds the socket between these two ports; None when it is closed. Both ports count: the system gives a local port to
-    several connections that go to different places."""
+    """The process that holds the socket between these two ports; None when it is closed. Both ports count: the system
+    gives a local port to several connections that go to different places."""
     inode = next((i for here, there, _, i in tcp_table() if (here, there) == (local, remote) and i != "0"), None)
     return inode and next((int(pid) for pid in os.listdir("/proc") if pid.isdigit() and inode in sockets_of(pid)), None)
 
@@ -102,8 +104,8 @@ class Proxy:
         self.loop.close()
 
     async def connection(self, reader, writer):
-        # Once and for good: what a process sent before it closed its end is held back too. The table is read while others write it, so that
-        # one look may miss a line.
+        # Once and for good: what a process sent before it closed its end is held back too. The table is read while
+        # others write it, so that one look may miss a line.
         peer = writer.get_extra_info("peername")[1]
         owner = next(filter(None, (owner_of(peer, self.port) for _ in range(5))), None)
         if owner is None:  # it has left again
@@ -114,8 +116,10 @@ class Proxy:
         except (OSError, TypeError):  # nobody listens there
             writer.transport.abort()
             return
-        pumps = [asyncio.ensure_future(self.pump("up", owner, reader, out_writer)),
-                 asyncio.ensure_future(self.pump("down", owner, out_reader, writer))]
+        pumps = [
+            asyncio.ensure_future(self.pump("up", owner, reader, out_writer)),
+            asyncio.ensure_future(self.pump("down", owner, out_reader, writer)),
+        ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:

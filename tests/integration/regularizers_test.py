@@ -1,6 +1,7 @@
-"""Regularizers of layers, in real clusters: one step of gradient descent moves the weights by the penalty's gradient as numpy computes it, in
-every strategy; losses of training and evaluation hold the penalty; the digest does not depend on partitions, ps and workers, with clipping
-too; a frozen layer's counts for nothing; a model goes out as .keras and comes in again with them.
+"""Regularizers of layers, in real clusters: one step of gradient descent moves the weights by the penalty's gradient as
+numpy computes it, in every strategy; losses of training and evaluation hold the penalty; the digest does not depend on
+partitions, ps and workers, with clipping too; a frozen layer's counts for nothing; a model goes out as .keras and comes
+in again with them.
 """
 
 import json
@@ -14,8 +15,13 @@ from jobs import make_glyphs, small_job
 from keras_files import read_safetensors
 
 RATE = 0.5
-FACTORS = {"conv2d/kernel": (0.01, 0), "conv2d_1/kernel": (0.002, 0.03), "dense/kernel": (0, 0.0625), "dense/bias": (0, 0.5),
-           "batch_normalization/gamma": (0, 0.25)}
+FACTORS = {
+    "conv2d/kernel": (0.01, 0),
+    "conv2d_1/kernel": (0.002, 0.03),
+    "dense/kernel": (0, 0.0625),
+    "dense/bias": (0, 0.5),
+    "batch_normalization/gamma": (0, 0.25),
+}
 FIELDS = {
     "model.layers[2].conv2d.kernel_regularizer.l1": 0.01,
     "model.layers[3].batch_normalization.gamma_regularizer.l2": 0.25,
@@ -34,11 +40,16 @@ def export(c, job, name):
 
 
 def weights(c, job):
-    return {name: tensor.astype(numpy.float64) for name, tensor in read_safetensors(export(c, job, "after.safetensors")).items()}
+    return {
+        name: tensor.astype(numpy.float64)
+        for name, tensor in read_safetensors(export(c, job, "after.safetensors")).items()
+    }
 
 
 def penalty(values):
-    return sum(l1 * numpy.abs(values[name]).sum() + l2 * numpy.square(values[name]).sum() for name, (l1, l2) in FACTORS.items())
+    return sum(
+        l1 * numpy.abs(values[name]).sum() + l2 * numpy.square(values[name]).sum() for name, (l1, l2) in FACTORS.items()
+    )
 
 
 def gradient(name, values):
@@ -66,7 +77,10 @@ def one_step_is_numpys(c, job_file):
         plain, regularized = weights(c, jobs["plain"]), weights(c, jobs["regularized"])
         for name, tensor in before.items():
             wanted = plain[name] - RATE * gradient(name, tensor)
-            check(numpy.allclose(regularized[name], wanted, rtol=1e-5, atol=1e-6), f"{strategy}: {name}: {abs(regularized[name] - wanted).max()}")
+            check(
+                numpy.allclose(regularized[name], wanted, rtol=1e-5, atol=1e-6),
+                f"{strategy}: {name}: {abs(regularized[name] - wanted).max()}",
+            )
         losses = [c.wait(jobs[what])["epochs"][0]["train"]["loss"] for what in ("plain", "regularized")]
         close(losses[1] - losses[0], penalty(before), f"{strategy}: the penalty in the training's loss")
         if strategy != "PARAMETER_SERVER":
@@ -82,14 +96,19 @@ def one_step_is_numpys(c, job_file):
 def digests_do_not_depend_on_the_cluster(data):
     runs = {}
     for clip in ({}, {"optimizer.global_clipnorm": 0.5}):
-        for ps, workers, more in ((1, 1, {}), (3, 2, {"partition_bytes": 1024}),
-                                  (2, 3, {"partition_bytes": 4096, "strategy": "CENTRAL_STORAGE"})):
+        for ps, workers, more in (
+            (1, 1, {}),
+            (3, 2, {"partition_bytes": 1024}),
+            (2, 3, {"partition_bytes": 4096, "strategy": "CENTRAL_STORAGE"}),
+        ):
             with Cluster(ps=ps, workers=workers) as c:
                 status = c.wait(c.submit(small_job(c.dir, data, 1), {**FIELDS, **clip, **more}))
                 runs.setdefault(str(clip), set()).add(status["digest"])
     with Cluster(ps=1, workers=1) as c:
         runs["plain"] = {c.wait(c.submit(small_job(c.dir, data, 1)))["digest"]}
-    check(all(len(digests) == 1 for digests in runs.values()) and len(set.union(*runs.values())) == 3, f"digests: {runs}")
+    check(
+        all(len(digests) == 1 for digests in runs.values()) and len(set.union(*runs.values())) == 3, f"digests: {runs}"
+    )
 
 
 def frozen_layers_count_for_nothing(c, job_file, before):
@@ -99,7 +118,11 @@ def frozen_layers_count_for_nothing(c, job_file, before):
         losses.append(c.wait(job)["epochs"][0]["train"]["loss"])
     l1, l2 = FACTORS["conv2d_1/kernel"]
     kernel = before["conv2d_1/kernel"]
-    close(losses[1] - losses[0], l1 * numpy.abs(kernel).sum() + l2 * numpy.square(kernel).sum(), "the penalty of the one layer that trains")
+    close(
+        losses[1] - losses[0],
+        l1 * numpy.abs(kernel).sum() + l2 * numpy.square(kernel).sum(),
+        "the penalty of the one layer that trains",
+    )
 
 
 def goes_out_and_in(c, job_file):
@@ -121,9 +144,19 @@ def goes_out_and_in(c, job_file):
 
 def asynchronous(c, job_file):
     for clip in ({}, {"optimizer.clipnorm": 0.5}):
-        status = c.wait(c.submit(job_file, {**FIELDS, **clip, "strategy": "PARAMETER_SERVER", "epochs": 8,
-                                            "model.layers[9].dense.bias_regularizer.l2": 0.001,
-                                            "model.layers[3].batch_normalization.gamma_regularizer.l2": 0.001}))
+        status = c.wait(
+            c.submit(
+                job_file,
+                {
+                    **FIELDS,
+                    **clip,
+                    "strategy": "PARAMETER_SERVER",
+                    "epochs": 8,
+                    "model.layers[9].dense.bias_regularizer.l2": 0.001,
+                    "model.layers[3].batch_normalization.gamma_regularizer.l2": 0.001,
+                },
+            )
+        )
         accuracy = status["epochs"][-1]["train"]["accuracy"]
         check(accuracy > 0.5, f"asynchronous {clip}: accuracy {accuracy}")
 

@@ -1,7 +1,10 @@
-"""Goal: a worker that is slower than the others gives replicas away to them while training goes on, and no bit of the result changes.
+"""Goal: a worker that is slower than the others gives replicas away to them while training goes on, and no bit of the
+result changes.
 
-The slow worker is one that the system stops and lets go on, many times a second, so that it has a fifth of a processor; it is never away for
-long enough to be taken for lost. When it is as fast as the others again it may take its share back: that is not waited for.
+The slow worker is one that the system stops and lets go on, many times a second, so that it has a fifth of a processor.
+Where others use the machine, all workers are slow, by more than that now and then: so it is stopped for longer and
+longer, until it stands out. It is never away for long enough to be taken for lost. When it is as fast as the others
+again it may take its share back: that is not waited for.
 """
 
 import os
@@ -17,6 +20,8 @@ from jobs import make_glyphs, small_job, undisturbed  # noqa: E402
 EPOCHS = 60
 SLOW = "worker-1"
 STOPPED, RUNNING = 0.040, 0.010  # seconds; what matters is their ratio
+STOPPED_MAX = 0.640  # far below the lease
+ROUNDS = 150  # of the same length; then it is stopped for twice as long
 
 
 class Slow:
@@ -28,11 +33,13 @@ class Slow:
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def run(self):
+        rounds = 0
         while not self.ending.is_set():
             self.cluster.kill(self.name, signal.SIGSTOP, wait=False)
-            self.ending.wait(STOPPED)
+            self.ending.wait(min(STOPPED * 2 ** (rounds // ROUNDS), STOPPED_MAX))
             self.cluster.kill(self.name, signal.SIGCONT, wait=False)
             self.ending.wait(RUNNING)
+            rounds += 1
 
     def __enter__(self):
         self.thread.start()
@@ -52,7 +59,9 @@ def check_straggler(epochs):
         job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"backups": 0})
         c.wait_for_step(job, 30)
         # On a busy machine it may have been the slower one, or the faster one, already.
-        before = c.while_running(job, lambda s: share(s) >= 2 and share(s), f"{SLOW} has its half of the replicas, or more")
+        before = c.while_running(
+            job, lambda s: share(s) >= 2 and share(s), f"{SLOW} has its half of the replicas, or more"
+        )
         with Slow(c, SLOW):
             c.while_running(job, lambda s: share(s) < before, f"{SLOW} has given a replica away")
         check(f'worker "{SLOW}" is' in c.log("coordinator"), "the coordinator does not say who is slow")

@@ -1,7 +1,8 @@
-"""`cairn run` in the processes of a TFJob: chief, ps, workers and an evaluator find each other by TF_CONFIG alone and train a job; workers
-without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its field; SIGTERM ends all. With --job the chief
-submits the job, and every task ends with it and with its exit code, also when it is started again; a chief that was killed meanwhile finds its
-job again. Without TF_CONFIG, as a TFJob of one replica is started, the job has a cluster of its own."""
+"""`cairn run` in the processes of a TFJob: chief, ps, workers and an evaluator find each other by TF_CONFIG alone and
+train a job; workers without ps (MultiWorkerMirroredStrategy's TF_CONFIG) do too; a bad TF_CONFIG is refused with its
+field; SIGTERM ends all. With --job the chief submits the job, and every task ends with it and with its exit code, also
+when it is started again; a chief that was killed meanwhile finds its job again. Without TF_CONFIG, as a TFJob of one
+replica is started, the job has a cluster of its own."""
 
 import json
 import os
@@ -35,9 +36,14 @@ class Tasks:
         env = {k: v for k, v in os.environ.items() if k != "CAIRN_COORDINATOR"}
         name = f"{kind}-{index}"
         with open(f"{self.directory}/{name}.log", "a") as log:
-            self.processes[name] = subprocess.Popen([CAIRN, "run", "--slots", "1", "--dir", f"{self.directory}/{name}", *self.flags],
-                                                    env={**env, "TF_CONFIG": json.dumps(config)}, stdout=log, stderr=log,
-                                                    stdin=subprocess.DEVNULL, start_new_session=True)
+            self.processes[name] = subprocess.Popen(
+                [CAIRN, "run", "--slots", "1", "--dir", f"{self.directory}/{name}", *self.flags],
+                env={**env, "TF_CONFIG": json.dumps(config)},
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def __enter__(self):
         return self
@@ -99,7 +105,9 @@ def ports_taken(function):
             try:
                 return function(directory)
             except Exception as error:
-                taken = any("in use" in open(f"{directory}/{f}").read() for f in os.listdir(directory) if f.endswith(".log"))
+                taken = any(
+                    "in use" in open(f"{directory}/{f}").read() for f in os.listdir(directory) if f.endswith(".log")
+                )
                 if not taken or attempt == 2:
                     raise
                 print(f"again: {error}", flush=True)
@@ -109,7 +117,16 @@ def with_ps(directory):
     ports = addresses(5)
     cluster = {"chief": ports[:1], "worker": ports[1:3], "ps": ports[3:]}
     with Tasks(directory, cluster, extra=[("evaluator", 0)]) as tasks:
-        tasks.wait_for({"chief": "WORKER", "worker-0": "WORKER", "worker-1": "WORKER", "ps-0": "PS", "ps-1": "PS", "evaluator-0": "EVALUATOR"})
+        tasks.wait_for(
+            {
+                "chief": "WORKER",
+                "worker-0": "WORKER",
+                "worker-1": "WORKER",
+                "ps-0": "PS",
+                "ps-1": "PS",
+                "evaluator-0": "EVALUATOR",
+            }
+        )
         status = train(tasks, directory)
         check(status["state"] == "SUCCEEDED", status)
         placed = {p["primary"]: p["primary_address"].split(",")[0] for p in status["partitions"]}
@@ -138,9 +155,13 @@ def submits(directory, epochs):
     cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
     job = small_job(directory, make_glyphs(directory), epochs)
     with Tasks(directory, cluster, flags=["--job", job, "--set", "seed=9"]) as tasks:
+
         def step():
-            done = subprocess.run([CAIRN, "--json", "job", "small"], env=tasks.env, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [CAIRN, "--json", "job", "small"], env=tasks.env, capture_output=True, text=True, timeout=60
+            )
             return int(json.loads(done.stdout).get("step", 0)) if done.returncode == 0 else 0
+
         end = time.monotonic() + 60
         while step() < 5:
             if tasks.processes["chief-0"].poll() is not None:
@@ -157,9 +178,12 @@ def submits(directory, epochs):
         check(code == 0 and "the job ended: exit code 0" in log, f"exit {code}")
         check(log.count("job 1 ") >= 2 and "job 2 " not in log, "submitted once")
         ends_all(tasks, 0)
-        with Tasks(directory, cluster, flags=["--job", job, "--set", "seed=9"]) as again:  # the containers are started again
+        with Tasks(
+            directory, cluster, flags=["--job", job, "--set", "seed=9"]
+        ) as again:  # the containers are started again
             ends_all(again, 0)
-    # A job that is refused ends all tasks: each finds that by itself, or, where it is the data, when the coordinator has gone without it.
+    # A job that is refused ends all tasks: each finds that by itself, or, where it is the data, when the coordinator
+    # has gone without it.
     for more in (["--set", "epochs=-1"], ["--set", "name="], ["--set", "data.path=/there/is/none"]):
         with Tasks(directory, {"worker": addresses(2)}, flags=["--job", job, "--set", "name=refused", *more]) as tasks:
             ends_all(tasks, 2)
@@ -176,8 +200,18 @@ def fails(directory):
     """A job that fails ends all tasks with its code, and started again they end at once, with the same."""
     cluster = {"worker": addresses(3)}
     job = small_job(directory, make_glyphs(directory), 4)
-    flags = ["--job", job, "--set", "name=broken", "--set", "replicas=2", "--set", "optimizer={sgd {} learning_rate: 1e30}",
-             "--set", "callbacks[..]={terminate_on_nan {}}"]
+    flags = [
+        "--job",
+        job,
+        "--set",
+        "name=broken",
+        "--set",
+        "replicas=2",
+        "--set",
+        "optimizer={sgd {} learning_rate: 1e30}",
+        "--set",
+        "callbacks[..]={terminate_on_nan {}}",
+    ]
     with Tasks(directory, cluster, flags=flags) as tasks:
         ends_all(tasks, 1)
     for name in tasks.processes:
@@ -192,7 +226,10 @@ def idle_workers(directory):
     job = small_job(directory, make_glyphs(directory), 2000)
     with Tasks(directory, {"worker": addresses(3)}, flags=["--job", job, "--set", "replicas=2"]) as tasks:
         end = time.monotonic() + 60
-        warning = "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them do nothing; set replicas: 3 in the job"
+        warning = (
+            "3 workers, but the job has 2 replicas, and each is computed by one worker: 1 of them do nothing; "
+            "set replicas: 3 in the job"
+        )
         while warning not in open(f"{directory}/worker-0.log").read():
             check(time.monotonic() < end, "worker 0 warns")
             time.sleep(0.1)
@@ -205,12 +242,27 @@ def alone(directory):
     env = {k: v for k, v in os.environ.items() if k not in ("CAIRN_COORDINATOR", "TF_CONFIG")}
     job = small_job(directory, make_glyphs(directory), 2)
     command = [CAIRN, "run", "--slots", "1", "--dir", f"{directory}/data", "--job", job]
-    for code, more in ((0, []), (1, ["--set", "name=broken", "--set", "optimizer={sgd {} learning_rate: 1e30}", "--set", "callbacks[..]={terminate_on_nan {}}"]),
-                       (2, ["--set", "name=refused", "--set", "epochs=-1"])):
+    for code, more in (
+        (0, []),
+        (
+            1,
+            [
+                "--set",
+                "name=broken",
+                "--set",
+                "optimizer={sgd {} learning_rate: 1e30}",
+                "--set",
+                "callbacks[..]={terminate_on_nan {}}",
+            ],
+        ),
+        (2, ["--set", "name=refused", "--set", "epochs=-1"]),
+    ):
         done = subprocess.run(command + more, env=env, capture_output=True, text=True, timeout=300)
         said = "epochs: -1 is not allowed" if code == 2 else "TF_CONFIG is not set: the job has a cluster of its own"
-        check(done.returncode == code and said in done.stderr,
-              f"exit {done.returncode}, wanted {code}: {done.stdout}{done.stderr}")
+        check(
+            done.returncode == code and said in done.stderr,
+            f"exit {done.returncode}, wanted {code}: {done.stdout}{done.stderr}",
+        )
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     check(done.returncode == 0 and "has ended before, with exit code 0" in done.stderr, f"again: {done.stderr}")
 
@@ -218,12 +270,23 @@ def alone(directory):
 def refused():
     env = {k: v for k, v in os.environ.items() if k not in ("CAIRN_COORDINATOR", "TF_CONFIG")}
     for text, error in (
-            (None, "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; "
-                   "with --job it runs the job without one, too"),
-            ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 3}}',
-             "TF_CONFIG: task.index: 3, but cluster.worker has 2 entries"),
+        (
+            None,
+            "TF_CONFIG: is not set; `cairn run` is for containers that a TFJob, or whoever else sets it, starts; "
+            "with --job it runs the job without one, too",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 3}}',
+            "TF_CONFIG: task.index: 3, but cluster.worker has 2 entries",
+        ),
     ):
-        done = subprocess.run([CAIRN, "run"], env={**env, **({"TF_CONFIG": text} if text else {})}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [CAIRN, "run"],
+            env={**env, **({"TF_CONFIG": text} if text else {})},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         check(done.returncode == 2 and done.stderr == f"cairn: {error}\n", f"exit {done.returncode}: {done.stderr}")
 
 

@@ -1,5 +1,6 @@
-"""Goal: a whole cluster over mutual TLS (--tls-dir, deploy/make_certs.sh): the same bits as in plain, with workers on TCP, backups and a ps that
-is killed; who has no certificate, or another authority's, gets neither in nor an answer, and is told why; etcd over TLS too, where it is here."""
+"""Goal: a whole cluster over mutual TLS (--tls-dir, deploy/make_certs.sh): the same bits as in plain, with workers on
+TCP, backups and a ps that is killed; who has no certificate, or another authority's, gets neither in nor an answer, and
+is told why; etcd over TLS too, where it is here."""
 
 import os
 import shutil
@@ -24,8 +25,12 @@ def environment(tls_dir):
 
 
 def refused(address, tls_dir, says):
-    out = subprocess.run([CAIRN, "--coordinator", address, "nodes"], env=environment(tls_dir), capture_output=True, text=True, timeout=60)
-    check(out.returncode == 1 and says in out.stderr, f"`cairn nodes` with {tls_dir}: exit {out.returncode}, {out.stderr}")
+    out = subprocess.run(
+        [CAIRN, "--coordinator", address, "nodes"], env=environment(tls_dir), capture_output=True, text=True, timeout=60
+    )
+    check(
+        out.returncode == 1 and says in out.stderr, f"`cairn nodes` with {tls_dir}: exit {out.returncode}, {out.stderr}"
+    )
 
 
 def train(directory, data, epochs):
@@ -41,8 +46,12 @@ def train(directory, data, epochs):
         # A worker of somebody else says why it waits, and is not in the cluster.
         log = os.path.join(directory, "stranger.log")
         with open(log, "w") as f:
-            stranger = subprocess.Popen([os.path.join(BIN, "cairn-worker"), "--coordinator", c.address, "--name", "stranger"],
-                                        env=environment(None), stdout=f, stderr=f)
+            stranger = subprocess.Popen(
+                [os.path.join(BIN, "cairn-worker"), "--coordinator", c.address, "--name", "stranger"],
+                env=environment(None),
+                stdout=f,
+                stderr=f,
+            )
         try:
             c.until(lambda: "no coordinator at" in open(log).read(), "the stranger says why it waits")
             check(all(n["name"] != "stranger" for n in c.nodes()), "a stranger is in the cluster")
@@ -76,12 +85,36 @@ def with_etcd(directory, tls_dir):
 def leads_with_etcd(c, coordinator, etcd_dir, tls_dir):
     """False where etcd ended: its ports were free, and somebody else was faster."""
     port, peer = free_port(), free_port()
-    etcd = subprocess.Popen(["etcd", "--data-dir", etcd_dir, "--listen-client-urls", f"https://127.0.0.1:{port}",
-                             "--advertise-client-urls", f"https://127.0.0.1:{port}", "--listen-peer-urls", f"http://127.0.0.1:{peer}",
-                             "--cert-file", f"{tls_dir}/tls.crt", "--key-file", f"{tls_dir}/tls.key", "--trusted-ca-file", f"{tls_dir}/ca.crt",
-                             "--client-cert-auth"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    etcd = subprocess.Popen(
+        [
+            "etcd",
+            "--data-dir",
+            etcd_dir,
+            "--listen-client-urls",
+            f"https://127.0.0.1:{port}",
+            "--advertise-client-urls",
+            f"https://127.0.0.1:{port}",
+            "--listen-peer-urls",
+            f"http://127.0.0.1:{peer}",
+            "--cert-file",
+            f"{tls_dir}/tls.crt",
+            "--key-file",
+            f"{tls_dir}/tls.key",
+            "--trusted-ca-file",
+            f"{tls_dir}/ca.crt",
+            "--client-cert-auth",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        c.commands[coordinator] = ["cairn-coordinator", "--listen", "127.0.0.1:0", "--state", f"etcd://127.0.0.1:{port}/test"]
+        c.commands[coordinator] = [
+            "cairn-coordinator",
+            "--listen",
+            "127.0.0.1:0",
+            "--state",
+            f"etcd://127.0.0.1:{port}/test",
+        ]
         c.restart(coordinator)
         c.until(lambda: "leading, with 0 jobs" in c.log(coordinator) or etcd.poll() is not None, f"{coordinator} leads")
         return etcd.poll() is None
@@ -97,8 +130,20 @@ def main():
         tls_dir = make_certs(os.path.join(directory, "certs"), "node")
         attempts(lambda times: same_digest(directory, data, tls_dir, 3 * times))
         with_etcd(directory, tls_dir)
-        wrong = subprocess.run([os.path.join(BIN, "cairn-ps"), "--coordinator", "127.0.0.1:1", "--data-dir", f"{directory}/x",
-                                "--tls-dir", f"{directory}/nowhere"], capture_output=True, text=True, timeout=60)
+        wrong = subprocess.run(
+            [
+                os.path.join(BIN, "cairn-ps"),
+                "--coordinator",
+                "127.0.0.1:1",
+                "--data-dir",
+                f"{directory}/x",
+                "--tls-dir",
+                f"{directory}/nowhere",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         check(wrong.returncode == 2 and "nowhere/ca.crt: cannot be read" in wrong.stderr, wrong.stderr)
         check(not os.path.exists(f"{directory}/x"), "a wrong flag leaves nothing behind")
     print("ok", flush=True)

@@ -1,11 +1,14 @@
-"""TensorFlow's tutorials of tf.distribute, as Cairn's README translates them, end to end and short: real clusters, few steps.
+"""TensorFlow's tutorials of tf.distribute, as Cairn's README translates them, end to end and short: real clusters, few
+steps.
 
-  mirrored            "Distributed training with Keras": a CNN with MirroredStrategy; checkpoints, TensorBoard and a schedule by epoch; evaluated
-                      from the latest checkpoint; exported, and loaded again with and without a strategy: the same accuracy to the last digit
+  mirrored            "Distributed training with Keras": a CNN with MirroredStrategy; checkpoints, TensorBoard and a
+                      schedule by epoch; evaluated from the latest checkpoint; exported, and loaded again with and
+                      without a strategy: the same accuracy to the last digit
   multi_worker        "Multi-worker training with Keras": the same job on two workers: the same digest
   parameter_server    "Parameter server training": 2 ps, 4 workers
   resnet              CIFAR-10 with a residual network: every synchronous strategy, the same digest
-  text                "Text classification with a Transformer": embedding, attention, the mean over the words; mirrored and two workers
+  text                "Text classification with a Transformer": embedding, attention, the mean over the words; mirrored
+                      and two workers
 
     tutorials_test.py [CASE]...
 """
@@ -25,7 +28,8 @@ data { path: "%(data)s" validation_split: 0.1 }
 loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
 metrics { kind: ACCURACY }
 optimizer { adam { } learning_rate: 0.001 }
-callbacks { learning_rate_scheduler { schedule { piecewise_constant_decay { boundaries: [0, 1] values: [0.001, 0.0005, 0.0001] } } } }
+callbacks { learning_rate_scheduler { schedule {
+  piecewise_constant_decay { boundaries: [0, 1] values: [0.001, 0.0005, 0.0001] } } } }
 callbacks { tensorboard { log_dir: "%(dir)s/logs" } }
 callbacks { csv_logger { filename: "%(dir)s/log.csv" } }
 checkpoints { dir: "%(dir)s/checkpoints" every_epochs: 1 }
@@ -77,16 +81,23 @@ def mirrored():
         with open(os.path.join(c.dir, "mirrored/log.csv")) as f:
             check(len(f.readlines()) == 4, "log.csv: a head and three epochs")
 
-        without_callbacks = "\n".join(line for line in CNN.splitlines() if not line.startswith("callbacks"))
+        without_callbacks = "\n".join(line for line in CNN.splitlines() if not line.startswith(("callbacks", " ")))
         for name in ("model.keras", "model.onnx", "model.safetensors"):
             path = os.path.join(c.dir, name)
             c.cairn("export", job, "-o", path)
             check(figures(c.evaluate_with(job, "--weights", path)) == wanted, f"{name}: another accuracy")
             for strategy in ("MIRRORED", "PARAMETER_SERVER"):
                 # One step with a vanishing learning rate leaves every bit as it was.
-                again = c.submit(write_job(c, f"again-{name}-{strategy}", without_callbacks, data), {
-                    "strategy": strategy, "initial_weights": path, "steps_per_epoch": 1, "epochs": 1,
-                    "optimizer": "{ sgd { } learning_rate: 1e-30 }"})
+                again = c.submit(
+                    write_job(c, f"again-{name}-{strategy}", without_callbacks, data),
+                    {
+                        "strategy": strategy,
+                        "initial_weights": path,
+                        "steps_per_epoch": 1,
+                        "epochs": 1,
+                        "optimizer": "{ sgd { } learning_rate: 1e-30 }",
+                    },
+                )
                 c.wait(again)
                 check(figures(c.evaluate(again)) == wanted, f"{name}, {strategy}: another accuracy")
         return status["digest"]
@@ -99,18 +110,27 @@ def multi_worker():
 
 def parameter_server():
     with Cluster(ps=2, workers=4) as c:
-        job = c.submit(write_job(c, "ps", CNN, make_glyphs(c.dir)), {"strategy": "PARAMETER_SERVER", "replicas": 4, "batch_size": 128})
+        job = c.submit(
+            write_job(c, "ps", CNN, make_glyphs(c.dir)),
+            {"strategy": "PARAMETER_SERVER", "replicas": 4, "batch_size": 128},
+        )
         status = c.wait(job)
         check(c.evaluate(job)["accuracy"] > 0.5, c.evaluate(job))
-        check(all(e["staleness_max"] != "0" for e in status["epochs"]), f"four replicas at once, and no staleness: {status['epochs']}")
+        check(
+            all(e["staleness_max"] != "0" for e in status["epochs"]),
+            f"four replicas at once, and no staleness: {status['epochs']}",
+        )
 
 
 def resnet():
     digests = {}
     with Cluster(ps=2, workers=2) as c:
         data = os.path.join(c.dir, "colour-glyphs")
-        subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "colour-glyphs", data, "--count", "200", "--test-count", "20"],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [os.path.join(BIN, "cairn"), "data", "make", "colour-glyphs", data, "--count", "200", "--test-count", "20"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         path = write_job(c, "resnet", RESNET, data)
         for strategy in ("MIRRORED", "MULTI_WORKER_MIRRORED", "CENTRAL_STORAGE"):
             digests[strategy] = c.wait(c.submit(path, {"strategy": strategy}))["digest"]
@@ -146,8 +166,11 @@ def text():
     for strategy, ps, workers, slots in (("MIRRORED", 1, 1, 2), ("MULTI_WORKER_MIRRORED", 2, 2, 1)):
         with Cluster(ps=ps, workers=workers, slots=slots) as c:
             data = os.path.join(c.dir, "texts")
-            subprocess.run([os.path.join(BIN, "cairn"), "data", "make", "texts", data, "--count", "2000", "--test-count", "400"],
-                           check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [os.path.join(BIN, "cairn"), "data", "make", "texts", data, "--count", "2000", "--test-count", "400"],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
             job = c.submit(write_job(c, "text", TEXT, data), {"strategy": strategy, "partition_bytes": 16384})
             status = c.wait(job)
             results[strategy] = (status["digest"], c.evaluate(job)["accuracy"])

@@ -1,6 +1,6 @@
-"""Promise 3 for every wire_dtype: one digest for any number of workers and ps, any partition size and every synchronous strategy, with a worker and
-a ps killed on the way; and the model is as good as with FLOAT32, on pictures that are not scaled too: their sums over a batch, and the variances of
-what is computed of them, are large.
+"""Promise 3 for every wire_dtype: one digest for any number of workers and ps, any partition size and every synchronous
+strategy, with a worker and a ps killed on the way; and the model is as good as with FLOAT32, on pictures that are not
+scaled too: their sums over a batch, and the variances of what is computed of them, are large.
 """
 
 import functools
@@ -15,7 +15,8 @@ WIRES = ("FLOAT32", "BFLOAT16", "FLOAT16", "INT8")
 # Sums of 1800 gradients, and variances, of numbers up to 255.
 UNSCALED = """
 name: "unscaled"
-model { layers { input { shape: [28, 28, 1] } } %(layers)s layers { flatten { } } layers { dense { units: 10 activation: SOFTMAX } } }
+model { layers { input { shape: [28, 28, 1] } } %(layers)s layers { flatten { } }
+  layers { dense { units: 10 activation: SOFTMAX } } }
 data { path: "%(data)s" validation_split: 0.1 }
 loss { kind: SPARSE_CATEGORICAL_CROSSENTROPY }
 metrics { kind: ACCURACY }
@@ -26,14 +27,17 @@ replicas: 4
 seed: 7
 """
 NORMALIZED = """
-layers { conv2d { filters: 8 kernel_size: 3 strides: 2 padding: SAME } } layers { batch_normalization { momentum: 0.9 } }
+layers { conv2d { filters: 8 kernel_size: 3 strides: 2 padding: SAME } }
+layers { batch_normalization { momentum: 0.9 } }
 layers { activation { activation: RELU } }
 """
 
 
 def run(wire, ps, workers, settings=None):
     with Cluster(ps=ps, workers=workers) as c:
-        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir)), {"wire_dtype": wire, **(settings or {})}))["digest"]
+        return c.wait(c.submit(small_job(c.dir, make_glyphs(c.dir)), {"wire_dtype": wire, **(settings or {})}))[
+            "digest"
+        ]
 
 
 @functools.cache
@@ -47,7 +51,9 @@ def undisturbed(wire, epochs):
 def disturbed(wire, epochs, settings):
     expected = undisturbed(wire, epochs)[0]
     with Cluster(ps=3, workers=3) as c:
-        job = c.submit(small_job(c.dir, make_glyphs(c.dir), epochs), {"wire_dtype": wire, "partition_bytes": 4096, **settings})
+        job = c.submit(
+            small_job(c.dir, make_glyphs(c.dir), epochs), {"wire_dtype": wire, "partition_bytes": 4096, **settings}
+        )
         c.wait_for_step(job, epochs * 30 // 6)
         c.kill("worker-1")
         c.kill("ps-1")
@@ -55,7 +61,9 @@ def disturbed(wire, epochs, settings):
         c.restart("ps-1")
         c.while_running(job, lambda status: int(status["step"]) > step + 1, "steps without worker-1")
         digest = c.wait(job)["digest"]
-        check(digest == expected, f"{wire}, {settings}: digest {digest} with a worker and a ps killed, {expected} without")
+        check(
+            digest == expected, f"{wire}, {settings}: digest {digest} with a worker and a ps killed, {expected} without"
+        )
         print(f"{wire}, {settings}: killed, same digest", flush=True)
 
 
@@ -93,10 +101,15 @@ def unscaled(wire, layers, batch, epochs):
 def large_numbers():
     sums = {wire: unscaled(wire, "", 1800, 5)["loss"] for wire in WIRES}
     for wire, loss in sums.items():
-        check(loss is not None and abs(loss - sums["FLOAT32"]) < 0.1 * sums["FLOAT32"], f"{wire}: loss {loss}, FLOAT32 {sums['FLOAT32']}")
+        check(
+            loss is not None and abs(loss - sums["FLOAT32"]) < 0.1 * sums["FLOAT32"],
+            f"{wire}: loss {loss}, FLOAT32 {sums['FLOAT32']}",
+        )
     variances = {wire: unscaled(wire, NORMALIZED, 120, 3)["accuracy"] for wire in WIRES}
     for wire, accuracy in variances.items():
-        check(abs(accuracy - variances["FLOAT32"]) < 0.03, f"{wire}: accuracy {accuracy}, FLOAT32 {variances['FLOAT32']}")
+        check(
+            abs(accuracy - variances["FLOAT32"]) < 0.03, f"{wire}: accuracy {accuracy}, FLOAT32 {variances['FLOAT32']}"
+        )
 
 
 def main():
@@ -108,7 +121,10 @@ def main():
     accuracies = {wire: undisturbed(wire, EPOCHS)[1] for wire in WIRES}
     print(accuracies)
     for wire, accuracy in accuracies.items():
-        check(abs(accuracy - accuracies["FLOAT32"]) < 0.03, f"{wire}: accuracy {accuracy}, FLOAT32 {accuracies['FLOAT32']}")
+        check(
+            abs(accuracy - accuracies["FLOAT32"]) < 0.03,
+            f"{wire}: accuracy {accuracy}, FLOAT32 {accuracies['FLOAT32']}",
+        )
 
 
 if __name__ == "__main__":

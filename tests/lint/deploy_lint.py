@@ -1,8 +1,9 @@
-"""Checks deploy/ without a container engine: that what the Dockerfiles copy and run is there and reaches the build (.dockerignore), that packages are
-Debian's, and that each command of docker-compose.yml, of kubernetes/ and of systemd/, healthchecks too, has flags that its program knows and
-names services that are there.
+"""Checks deploy/ without a container engine: that what the Dockerfiles copy and run is there and reaches the build
+(.dockerignore), that packages are Debian's, and that each command of docker-compose.yml, of kubernetes/ and of
+systemd/, healthchecks too, has flags that its program knows and names services that are there.
 
-    deploy_lint.py ROOT BIN     BIN: the folder of the programs; prints what is wrong, one line each; exit 1 if anything is
+    deploy_lint.py ROOT BIN     BIN: the folder of the programs
+        prints what is wrong, one line each; exit 1 if anything is
 """
 
 import fnmatch
@@ -103,12 +104,16 @@ def debian_packages():
     """Of the index that this machine has; empty without one."""
     if not glob.glob("/var/lib/apt/lists/*_Packages*"):
         return frozenset()
-    return frozenset(subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split())
+    return frozenset(
+        subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 def check_packages(root):
     lists = ("build", "test", "bench", "runtime")
-    packages = subprocess.run([os.path.join(root, "deploy/install_deps.sh"), "--print", *lists], capture_output=True, text=True, check=True).stdout.split()
+    packages = subprocess.run(
+        [os.path.join(root, "deploy/install_deps.sh"), "--print", *lists], capture_output=True, text=True, check=True
+    ).stdout.split()
     if not debian_packages():
         print("packages not checked: this machine has no index of Debian's packages")
         return
@@ -174,7 +179,9 @@ def check_compose(root, binaries, path):
     for name, service in services.items():
         who, command, health = f"{path}: {name}", service["command"], service["healthcheck"]["test"]
         for words in (command, health[1:]):
-            yield from (f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services))
+            yield from (
+                f"{who}: {shlex.join(words)}: {problem}" for problem in check_command(binaries, words, services)
+            )
         for other in service.get("depends_on", []):
             if other not in services:
                 yield f"{who}: depends_on {other}, which is no service"
@@ -197,8 +204,11 @@ def check_container(binaries, who, container, services, volumes):
     http = value_after(container["command"], "--http").split(":")[-1]
     for get in (probe["httpGet"] for probe in probes if "httpGet" in probe):
         if str(get["port"]) != http or get["path"] not in HTTP_PROBES:
-            yield f"{who}: a probe asks for {get['path']} on port {get['port']}; there are {' and '.join(HTTP_PROBES)} on the port of --http"
-    if container["command"][0] == "cairn-ps" and "--ready" not in container["readinessProbe"].get("exec", {}).get("command", []):
+            there = f"{' and '.join(HTTP_PROBES)} on the port of --http"
+            yield f"{who}: a probe asks for {get['path']} on port {get['port']}; there are {there}"
+    if container["command"][0] == "cairn-ps" and "--ready" not in container["readinessProbe"].get("exec", {}).get(
+        "command", []
+    ):
         yield f"{who}: its readiness probe does not ask whether its copies are in sync (cairn health --ready)"
     for words in (container["command"], *(probe["exec"]["command"] for probe in probes if "exec" in probe)):
         if words[:2] == ["sh", "-c"]:

@@ -85,8 +85,12 @@ def check_paths(root, path, text, tops):
     folder = os.path.dirname(path)
     plain = without_fences(text)
     named = [token.strip() for _, token in CODE.findall(plain)]
-    named += [word for fence in FENCE.finditer(text) for word in re.split(r"[\s=,\"'()]+", fence.group(0))
-              if "/" in word and not word.endswith("/")]
+    named += [
+        word
+        for fence in FENCE.finditer(text)
+        for word in re.split(r"[\s=,\"'()]+", fence.group(0))
+        if "/" in word and not word.endswith("/")
+    ]
     for token in dict.fromkeys(named):
         if candidate(token, tops) and not exists(root, folder, token):
             yield f"{path}: names {token}, which is not there"
@@ -190,7 +194,7 @@ def check_readmes(root, tops):
         if not os.path.exists(os.path.join(root, readme)):
             yield f"{folder}: has no README.md; say in a paragraph what lives here and what it may use"
         elif folder in FOLDERS and may_include(folder) not in " ".join(read(root, readme).split()):
-            yield f"{readme}: lacks \"{may_include(folder)}\", as tests/lint/lint.py has it"
+            yield f'{readme}: lacks "{may_include(folder)}", as tests/lint/lint.py has it'
 
 
 def check_tree(root):

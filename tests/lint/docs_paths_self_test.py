@@ -29,9 +29,9 @@ CLEAN = {
     "docs/architecture.md": ARCHITECTURE,
     "docs/contributing.md": "# Contributing\n\n## Test!\n\n[`Words`](architecture.md#words)\n",
     "server/README.md": "# server/\n\n`core.h`, `core_parts`, `parts/`, `a_field`.\n\n"
-                        "| file | what |\n|---|---|\n| `core` | x |\n| `parts/` | x |\n\n" + may_include("server"),
+    "| file | what |\n|---|---|\n| `core` | x |\n| `parts/` | x |\n\n" + may_include("server"),
     "server/core.h": "// docs/architecture.md#words, README.md\n"
-                     "class Core {\n  PartitionReply Step();\n  enum { kState };\n};\n",
+    "class Core {\n  PartitionReply Step();\n  enum { kState };\n};\n",
     "server/core.cc": '// A design of our own. Writes report.md, "$dir/NOTES.md".\n',
     "server/run.sh": "echo",
     "server/parts/core_parts.cc": "",
@@ -66,7 +66,7 @@ FAULTS = [
     ("server/a.h", "// x\n// (design §3)", 'server/a.h:2: "§" refers'),
     ("server/a.py", '"""as the design, "Layout", has it"""', "refers to a design that is not in the tree"),
     ("server/a.h", "// see design.md", "refers to a design that is not in the tree"),
-    ("server/README.md", "# server/", "server/README.md: lacks \"May include:"),
+    ("server/README.md", "# server/", 'server/README.md: lacks "May include:'),
     ("cmake/a.cmake", "", "cmake: has no README.md"),
     ("client/cli/a.cc", "", "client/cli: has no README.md"),
 ]

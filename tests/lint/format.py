@@ -1,6 +1,7 @@
-"""Checks that clang-format-14 would leave every C++ file as it is (.clang-format).
+"""Checks that clang-format-14 would leave every C++ file as it is (.clang-format), and black every Python file
+(pyproject.toml). A program that is missing, or of another version, is a failure.
 
-    format.py ROOT      prints the files that it would change; exit 1 if there are any, 77 if the program is not here
+    format.py ROOT           prints the files that would change; exit 1 if there are any
     format.py --write ROOT   formats them
 """
 
@@ -9,35 +10,67 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from lint import SOURCE, files
 
-PROGRAM = "clang-format-14"
+FOLDERS = "/usr/bin" + os.pathsep + os.environ.get("PATH", "")  # Debian's own first: what is installed beside is newer
 FILES_A_CALL = 40
 
 
-def formatted(root, paths, write):
+def program(name):
+    found = shutil.which(name, path=FOLDERS)
+    if found is None:
+        sys.exit(f"{name} is not installed: deploy/install_deps.sh test")
+    return found
+
+
+def clang_format(root, paths, write):
     """Those of `paths` that are not as clang-format writes them."""
-    options = ["-i"] if write else ["--dry-run"]
-    done = subprocess.run([PROGRAM, *options, *paths], cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{PROGRAM}: {done.stderr}")
-    return sorted({line.split(":", 1)[0] for line in done.stderr.splitlines() if "[-Wclang-format-violations]" in line})
+    command = [program("clang-format-14"), *(["-i"] if write else ["--dry-run"])]
+
+    def run(part):
+        done = subprocess.run([*command, *part], cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"clang-format-14: {done.stderr}")
+        return {line.split(":", 1)[0] for line in done.stderr.splitlines() if "[-Wclang-format-violations]" in line}
+
+    parts = [paths[i : i + FILES_A_CALL] for i in range(0, len(paths), FILES_A_CALL)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return set().union(*pool.map(run, parts))
+
+
+def black(root, paths, write):
+    """Those of `paths` that are not as black writes them."""
+    command = [program("black"), "--config", "pyproject.toml", "--workers", "2", *([] if write else ["--check"])]
+    if not paths:
+        return set()
+    with tempfile.TemporaryDirectory() as cache:  # an empty one: what black finds depends on the files alone
+        environment = {**os.environ, "BLACK_CACHE_DIR": cache}
+        done = subprocess.run(
+            [*command, *paths], cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
+    begin = "would reformat "
+    wrong = {line[len(begin) :] for line in done.stderr.splitlines() if line.startswith(begin)}
+    if done.returncode != (1 if wrong else 0):
+        sys.exit(f"black: {done.stderr}")
+    return wrong
+
+
+def check_tree(root, write=False):
+    """(how many files were looked at, those that are not formatted)"""
+    paths = list(files(root))
+    cpp = [path for path in paths if path.endswith(SOURCE)]
+    python = [path for path in paths if path.endswith(".py")]
+    return len(cpp) + len(python), sorted(clang_format(root, cpp, write) | black(root, python, write))
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--write"]
-    root = os.path.abspath(arguments[0])
-    if shutil.which(PROGRAM) is None:
-        print(f"skipped: {PROGRAM} is not installed (deploy/install_deps.sh test)")
-        return 77
-    paths = [path for path in files(root) if path.endswith(SOURCE)]
-    parts = [paths[i:i + FILES_A_CALL] for i in range(0, len(paths), FILES_A_CALL)]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        wrong = sum(pool.map(lambda part: formatted(root, part, "--write" in sys.argv), parts), [])
+    (root,) = (a for a in sys.argv[1:] if a != "--write")
+    looked_at, wrong = check_tree(root, "--write" in sys.argv)
     for path in wrong:
         print(f"{path}: is not formatted; tests/lint/format.py --write . does it")
-    print(f"{len(paths)} files, {len(wrong)} problems")
+    print(f"{looked_at} files, {len(wrong)} problems")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,5 @@
-"""Goal: lint.py finds each kind of violation when one is planted, and nothing in a tree without any. A check that cannot fail is a defect."""
+"""Goal: lint.py finds each kind of violation when one is planted, and nothing in a tree without any. A check that
+cannot fail is a defect."""
 
 import os
 import tempfile
@@ -6,19 +7,23 @@ import tempfile
 from lint import check_tree
 
 CLEAN = {
-    "common/base/ids.h": "#pragma once\n#include <string>\n#include \"absl/strings/str_cat.h\"\n",
+    "common/base/ids.h": '#pragma once\n#include <string>\n#include "absl/strings/str_cat.h"\n',
     "common/tensor/buffer.h": '#include "common/base/ids.h"\n#include "cairn/v1/types.pb.h"\n',
     "server/CMakeLists.txt": "cairn_library(cairn_server\n  partition_core.cc\n  DEPS cairn_base)\n",
     "server/partition_core.cc": '#include "server/partition_core.h"\n',
     "server/partition_core.h": '#include "server/state.h"\n#include "common/storage/kv_store.h"\n',
     "server/state.h": '#include "common/tensor/buffer.h"\n',
-    "server/ps_node.cc": '#include <grpcpp/grpcpp.h>\n#include "client/session_client.h"\n#include "server/partition_core.h"\n',
+    "server/ps_node.cc": (
+        '#include <grpcpp/grpcpp.h>\n#include "client/session_client.h"\n#include "server/partition_core.h"\n'
+    ),
     "worker/CMakeLists.txt": "cairn_library(cairn_worker replica_core.cc DEPS x)\n",
     "worker/replica_core.cc": '#include "worker/backend/backend.h"\n',
     "worker/main.cc": '#include "worker/data/dataset.h"\n',
     "client/cli/main.cc": '#include "worker/data/glyphs.h"\n#include "client/job_client.h"\n',
     "tests/unit/x_test.cc": '#include "server/ps_node.h"\n#include "worker/main.h"\n',
-    "proto/cairn/v1/a.proto": "enum Kind {\n  KIND_UNSPECIFIED = 0; // enum X { A = 1; }\n  ONE = 1;\n}\nenum F { AUTO = 0; }\n",
+    "proto/cairn/v1/a.proto": (
+        "enum Kind {\n  KIND_UNSPECIFIED = 0; // enum X { A = 1; }\n  ONE = 1;\n}\nenum F { AUTO = 0; }\n"
+    ),
     "tests/unit/y_test.cc": 'f(R"(\n' + 121 * "a" + '\n)");\n' + 396 * "\n",
     "deploy/a.sh": "cp x /usr/local/bin; ls /var/lib/cairn /tmp/x $root/work/x ../work/x\n",
 }
@@ -30,13 +35,19 @@ VIOLATIONS = [
     ("common/tensor/a.cc", "#include <grpcpp/grpcpp.h>", "common/tensor may use only"),
     ("common/storage/a.cc", '#include "cairn/v1/cluster.grpc.pb.h"', "common/storage may use only"),
     ("server/ps_node.cc", '#include "worker/replica_core.h"', "server may use only"),
-    ("coordinator/a.cc", '#include "server/ps_node.h"', "coordinator may use only"),
-    ("worker/a.cc", '#include "coordinator/cluster_core.h"', "worker may use only"),
+    ("coordinator/node/a.cc", '#include "server/ps_node.h"', "coordinator/node may use only"),
+    ("coordinator/core/a.cc", '#include "coordinator/store/state_store.h"', "coordinator/core may use only"),
+    ("coordinator/store/a.cc", '#include "coordinator/node/cluster_driver.h"', "coordinator/store may use only"),
+    ("worker/a.cc", '#include "coordinator/core/cluster_core.h"', "worker may use only"),
     ("worker/data/a.cc", '#include "worker/trainer.h"', "worker/data may use only"),
     ("client/a.cc", '#include "client/cli/progress.h"', "client may use only"),
     ("client/cli/a.cc", '#include "worker/trainer.h"', "client/cli may use only"),
-    ("server/partition_core.cc", '  #  include <grpcpp/server.h>', "the core of server may use only"),
-    ("server/state.h", '#include "client/session_client.h"', "the core of server may use only"),  # reached through the core's header
+    ("server/partition_core.cc", "  #  include <grpcpp/server.h>", "the core of server may use only"),
+    (
+        "server/state.h",
+        '#include "client/session_client.h"',
+        "the core of server may use only",
+    ),  # reached through the core's header
     ("worker/replica_core.cc", '#include "worker/backend/loss.h"', "the core of worker may use only"),
     ("server/a.cc", '#include "../common/base/ids.h"', "from the root of the tree"),
     ("extra/a.cc", "", "stands in no folder of the layout"),
@@ -47,6 +58,12 @@ VIOLATIONS = [
     ("server/a.cc", 'f(R"(\n)");\n' + 121 * "a", "121 columns"),
     ("server/a.cc", 'f("ERROR", "' + 120 * "a" + '");', "columns, at most 120"),
     ("server/a.cc", 401 * "\n", "401 lines, at most 400"),
+    ("proto/cairn/v1/a.proto", "// " + 118 * "a", "121 columns, at most 120"),
+    ("tests/a.py", "# " + 119 * "a", "121 columns, at most 120"),
+    ("tests/a.py", '# R"(\n' + 121 * "a", "121 columns"),  # no raw string in this language
+    ("tests/a.py", 401 * "\n", "401 lines, at most 400"),
+    ("deploy/a.sh", "# " + 119 * "a", "121 columns, at most 120"),
+    ("deploy/a.sh", 401 * "\n", "401 lines, at most 400"),
     ("coordinator/a.cc", "job.status.set_state(v1::FAILED);", "sets a job's state"),
     ("tests/unit/x_test.cc", 'Open("/wo' + 'rk/shared");', "is a path of one machine"),
 ]

@@ -1,4 +1,5 @@
-"""The peer: the small CNN or the MLP in PyTorch on one CPU thread a process, alone or with DistributedDataParallel over gloo.
+"""The peer: the small CNN or the MLP in PyTorch on one CPU thread a process, alone or with DistributedDataParallel over
+gloo.
 
     train.py cnn|mlp PROCESSES BATCH STEPS      prints images/s over STEPS steps after a warm-up
 
@@ -22,9 +23,15 @@ def model_of(kind):
     if kind == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(3136, 10))
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(3136, 10),
+    )
 
 
 def work(rank, kind, processes, batch, steps, port, results):
@@ -41,9 +48,9 @@ def work(rank, kind, processes, batch, steps, port, results):
 
     def step(i):
         at = (i % 16) * batch
-        x = images[at:at + batch].float() / 255
+        x = images[at : at + batch].float() / 255
         optimizer.zero_grad()
-        loss(model(x), labels[at:at + batch]).backward()
+        loss(model(x), labels[at : at + batch]).backward()
         optimizer.step()
 
     for i in range(max(5, steps // 10)):

@@ -21,24 +21,42 @@ TOLERANCE = {"reference": 2e-6, "onednn": 5e-5}  # of a vector's norm; the numbe
 
 
 LAYERS = {
-    "rescaling": features.rescaling, "conv2d": windows.conv2d, "depthwise_conv2d": windows.depthwise_conv2d,
-    "batch_normalization": features.batch_normalization, "activation": features.activation,
-    "max_pooling2d": windows.max_pooling2d, "average_pooling2d": windows.average_pooling2d,
-    "global_average_pooling2d": windows.global_average, "add": features.add, "concatenate": features.concatenate,
-    "flatten": features.reshaped(lambda spec, x: (len(x), -1)), "dense": features.dense, "dropout": features.dropout,
-    "zero_padding2d": windows.zero_padding2d, "layer_normalization": features.layer_normalization,
-    "group_normalization": features.group_normalization, "embedding": features.embedding,
-    "global_average_pooling1d": windows.global_average, "max_pooling1d": windows.along(windows.max_pooling2d),
-    "average_pooling1d": windows.along(windows.average_pooling2d), "conv1d": windows.conv1d,
-    "separable_conv2d": windows.separable_conv2d, "conv2d_transpose": windows.conv2d_transpose,
-    "up_sampling2d": windows.up_sampling2d, "spatial_dropout2d": features.spatial_dropout2d,
-    "reshape": features.reshaped(lambda spec, x: (len(x), *spec["target_shape"])), "permute": features.permute,
-    "multiply": features.multiply, "average": features.average, "maximum": features.maximum,
+    "rescaling": features.rescaling,
+    "conv2d": windows.conv2d,
+    "depthwise_conv2d": windows.depthwise_conv2d,
+    "batch_normalization": features.batch_normalization,
+    "activation": features.activation,
+    "max_pooling2d": windows.max_pooling2d,
+    "average_pooling2d": windows.average_pooling2d,
+    "global_average_pooling2d": windows.global_average,
+    "add": features.add,
+    "concatenate": features.concatenate,
+    "flatten": features.reshaped(lambda spec, x: (len(x), -1)),
+    "dense": features.dense,
+    "dropout": features.dropout,
+    "zero_padding2d": windows.zero_padding2d,
+    "layer_normalization": features.layer_normalization,
+    "group_normalization": features.group_normalization,
+    "embedding": features.embedding,
+    "global_average_pooling1d": windows.global_average,
+    "max_pooling1d": windows.along(windows.max_pooling2d),
+    "average_pooling1d": windows.along(windows.average_pooling2d),
+    "conv1d": windows.conv1d,
+    "separable_conv2d": windows.separable_conv2d,
+    "conv2d_transpose": windows.conv2d_transpose,
+    "up_sampling2d": windows.up_sampling2d,
+    "spatial_dropout2d": features.spatial_dropout2d,
+    "reshape": features.reshaped(lambda spec, x: (len(x), *spec["target_shape"])),
+    "permute": features.permute,
+    "multiply": features.multiply,
+    "average": features.average,
+    "maximum": features.maximum,
     "multi_head_attention": features.multi_head_attention,
 }
 
 
 # ---- models ----
+
 
 def sparse_crossentropy(outputs, labels, from_logits):
     p = outputs.reshape(len(outputs), -1)
@@ -56,7 +74,7 @@ def sparse_crossentropy(outputs, labels, from_logits):
 def mean_squared_error(outputs, labels, _):
     difference = outputs - labels.reshape(outputs.shape)
     each = outputs.size / len(outputs)
-    return (difference ** 2).sum() / each, 2 * difference / each
+    return (difference**2).sum() / each, 2 * difference / each
 
 
 LOSSES = {"SPARSE_CATEGORICAL_CROSSENTROPY": sparse_crossentropy, "MEAN_SQUARED_ERROR": mean_squared_error}
@@ -71,11 +89,16 @@ def run(case, training):
     for i, node in enumerate(nodes[1:], 1):
         variables.append(Variables(case, i))
         mask = case["masks"].get(str(i))
-        context = {"training": training and node["layer"].get("training", True),
-                   "mask": None if mask is None else np.array(mask)}
-        y, backward = LAYERS[node["type"]](node["layer"][node["type"]], [outputs[k] for k in node["inputs"]],
-                                           variables[i], context)
-        assert list(y.shape[1:]) == node["output"], f"{case['name']}: {node['type']} gives {y.shape}, not {node['output']}"
+        context = {
+            "training": training and node["layer"].get("training", True),
+            "mask": None if mask is None else np.array(mask),
+        }
+        y, backward = LAYERS[node["type"]](
+            node["layer"][node["type"]], [outputs[k] for k in node["inputs"]], variables[i], context
+        )
+        assert (
+            list(y.shape[1:]) == node["output"]
+        ), f"{case['name']}: {node['type']} gives {y.shape}, not {node['output']}"
         outputs.append(y)
         backwards.append(backward)
     loss, gradient = LOSSES[case["loss"]](outputs[-1], np.array(case["labels"]), case["from_logits"])
@@ -89,7 +112,7 @@ def run(case, training):
     space = np.zeros(len(case["values"]))
     for v in case["variables"]:
         own = variables[v["node"]].gradients[v["name"].split("/", 1)[1]].ravel()
-        space[v["offset"]:v["offset"] + len(own)] = own
+        space[v["offset"] : v["offset"] + len(own)] = own
     return outputs[-1], loss, space
 
 
@@ -107,6 +130,7 @@ def compare(case):
         distance, norm = np.linalg.norm(actual - expected), np.linalg.norm(expected)
         if distance > TOLERANCE[backend] * max(norm, floor) + 1e-9:
             faults.append(f"{case['name']}, {backend}: {what} differs by {distance:.3g} of {norm:.3g}")
+
     for backend, result in case["backends"].items():
         check(backend, "the loss", result["loss"], loss)
         check(backend, "the loss of evaluation", result["evaluated_loss"], evaluated)
@@ -114,8 +138,13 @@ def compare(case):
         for v in case["variables"]:
             part = slice(v["offset"], v["offset"] + int(np.prod(v["shape"])))
             # A gradient that cancels out is as exact as its terms.
-            check(backend, "the gradient of " + v["name"], result["gradients"][part], space[part],
-                  0.03 * np.linalg.norm(space))
+            check(
+                backend,
+                "the gradient of " + v["name"],
+                result["gradients"][part],
+                space[part],
+                0.03 * np.linalg.norm(space),
+            )
     return faults
 
 

@@ -1,5 +1,5 @@
-"""What the layers of numpy_windows.py and numpy_features.py share: a layer's variables, the activations, bias and activation behind a
-linear map. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
+"""What the layers of numpy_windows.py and numpy_features.py share: a layer's variables, the activations, bias and
+activation behind a linear map. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
 import math
 
@@ -19,7 +19,7 @@ class Variables:
                 continue
             name = v["name"].split("/", 1)[1]
             size = int(np.prod(v["shape"]))
-            flat = np.array(case["values"][v["offset"]:v["offset"] + size], dtype=np.float64)
+            flat = np.array(case["values"][v["offset"] : v["offset"] + size], dtype=np.float64)
             self.values[name] = flat.reshape(v["shape"])
             self.gradients[name] = np.zeros(v["shape"])
 
@@ -33,17 +33,18 @@ class Variables:
 
 # ---- activations: f and f' ----
 
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
 def gelu_inner(x):
-    return np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)
+    return np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
 
 
 def gelu_tanh_derivative(x):
     t = np.tanh(gelu_inner(x))
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t ** 2) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x ** 2)
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t**2) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
 
 
 def activation_of(layer, slope=0.2, alpha=1.0):
@@ -52,11 +53,16 @@ def activation_of(layer, slope=0.2, alpha=1.0):
         "RELU": (lambda x: np.maximum(x, 0), lambda x: (x > 0) * 1.0),
         "RELU6": (lambda x: np.minimum(np.maximum(x, 0), 6), lambda x: ((x > 0) & (x < 6)) * 1.0),
         "LEAKY_RELU": (lambda x: np.where(x > 0, x, slope * x), lambda x: np.where(x > 0, 1.0, slope)),
-        "ELU": (lambda x: np.where(x > 0, x, alpha * (np.exp(x) - 1)), lambda x: np.where(x > 0, 1.0, alpha * np.exp(x))),
+        "ELU": (
+            lambda x: np.where(x > 0, x, alpha * (np.exp(x) - 1)),
+            lambda x: np.where(x > 0, 1.0, alpha * np.exp(x)),
+        ),
         "SIGMOID": (sigmoid, lambda x: sigmoid(x) * sigmoid(-x)),
         "TANH": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
-        "GELU": (lambda x: x * 0.5 * (1 + ERF(x / np.sqrt(2))),
-                 lambda x: 0.5 * (1 + ERF(x / np.sqrt(2))) + x * np.exp(-x ** 2 / 2) / np.sqrt(2 * np.pi)),
+        "GELU": (
+            lambda x: x * 0.5 * (1 + ERF(x / np.sqrt(2))),
+            lambda x: 0.5 * (1 + ERF(x / np.sqrt(2))) + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi),
+        ),
         "GELU_TANH": (lambda x: 0.5 * x * (1 + np.tanh(gelu_inner(x))), gelu_tanh_derivative),
         "SILU": (lambda x: x * sigmoid(x), lambda x: sigmoid(x) + x * sigmoid(x) * sigmoid(-x)),
         "SOFTPLUS": (lambda x: np.log(1 + np.exp(x)), sigmoid),
@@ -90,4 +96,5 @@ def with_bias_and_activation(spec, v, linear, linear_backward):
         dz = activation_backward(dy)
         v.add("bias", dz.reshape(-1, dz.shape[-1]).sum(axis=0))
         return [linear_backward(dz)]
+
     return y, backward

@@ -1,5 +1,6 @@
-"""Layers that work on each position by itself, on whole examples, or on several inputs, in numpy: Dense, Embedding, normalizations,
-dropout, shapes, joins, attention. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
+"""Layers that work on each position by itself, on whole examples, or on several inputs, in numpy: Dense, Embedding,
+normalizations, dropout, shapes, joins, attention. A layer is a function: (spec, inputs, variables, context) -> y and dy
+-> [dx...]."""
 
 import math
 
@@ -14,6 +15,7 @@ def dense(spec, xs, v, _):
     def linear_backward(dz):
         v.add("kernel", x.reshape(-1, x.shape[-1]).T @ dz.reshape(-1, dz.shape[-1]))
         return dz @ kernel.T
+
     return with_bias_and_activation(spec, v, x @ kernel, linear_backward)
 
 
@@ -25,6 +27,7 @@ def embedding(spec, xs, v, _):
         np.add.at(gradient, ids, dy)
         v.add("embeddings", gradient)
         return [np.zeros_like(xs[0])]
+
     return v["embeddings"][ids], backward
 
 
@@ -36,6 +39,7 @@ def normalized(x, axes, epsilon):
 
     def backward(dn):
         return factor * (dn - dn.mean(axis=axes, keepdims=True) - n * (dn * n).mean(axis=axes, keepdims=True))
+
     return n, backward
 
 
@@ -48,6 +52,7 @@ def scaled(v, n, back):
         v.add("gamma", (dy * n).sum(axis=axes))
         v.add("beta", dy.sum(axis=axes))
         return [back(dy * gamma)]
+
     return n * gamma + beta, backward
 
 
@@ -93,6 +98,7 @@ def spatial_dropout2d(spec, xs, _v, context):
 def reshaped(shape_of):
     def layer(spec, xs, _v, _c):
         return xs[0].reshape(shape_of(spec, xs[0])), lambda dy: [dy.reshape(xs[0].shape)]
+
     return layer
 
 
@@ -129,6 +135,7 @@ def multiply(spec, xs, _v, _c):
             axes = tuple(a for a in range(1, rank) if x.shape[a] == 1)
             gradients.append(d.sum(axis=axes, keepdims=True).reshape(xs[i].shape))
         return gradients
+
     return math.prod(wide), backward
 
 
@@ -144,6 +151,7 @@ def multi_head_attention(spec, xs, v, context):
     def project(x, name):
         y = np.einsum("nte,ehk->nthk", x, v[name + "/kernel"])
         return y if v[name + "/bias"] is None else y + v[name + "/bias"]
+
     q, k, u = project(query, "query"), project(key, "key"), project(value, "value")
     scale = 1 / math.sqrt(spec["key_dim"])
     scores = np.einsum("nthk,nshk->nhts", q * scale, k)
@@ -172,4 +180,5 @@ def multi_head_attention(spec, xs, v, context):
         if len(xs) == 2:
             return [gradients["query"], gradients["value"] + gradients["key"]]
         return [gradients["query"], gradients["value"], gradients["key"]]
+
     return y, backward

@@ -1,5 +1,5 @@
-"""Layers that slide a window over pictures or sequences, or change their size, in numpy: convolutions, pooling, padding, up-sampling.
-A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
+"""Layers that slide a window over pictures or sequences, or change their size, in numpy: convolutions, pooling,
+padding, up-sampling. A layer is a function: (spec, inputs, variables, context) -> y and dy -> [dx...]."""
 
 import math
 
@@ -25,20 +25,24 @@ class Window:
         self.kernel, self.strides, self.dilation = kernel, strides, dilation
         self.size = (h, w)
         (self.oh, *self.pad_h), (self.ow, *self.pad_w) = (
-            pads(s, k, t, d, same) for s, k, t, d in zip((h, w), kernel, strides, dilation))
+            pads(s, k, t, d, same) for s, k, t, d in zip((h, w), kernel, strides, dilation)
+        )
 
     def pad(self, x, value=0.0):
         return np.pad(x, ((0, 0), self.pad_h, self.pad_w, (0, 0)), constant_values=value)
 
     def unpad(self, x):
-        return x[:, self.pad_h[0]:self.pad_h[0] + self.size[0], self.pad_w[0]:self.pad_w[0] + self.size[1]]
+        return x[:, self.pad_h[0] : self.pad_h[0] + self.size[0], self.pad_w[0] : self.pad_w[0] + self.size[1]]
 
     def places(self):
         for ky in range(self.kernel[0]):
             for kx in range(self.kernel[1]):
                 y, x = ky * self.dilation[0], kx * self.dilation[1]
-                yield ky, kx, (slice(None), slice(y, y + (self.oh - 1) * self.strides[0] + 1, self.strides[0]),
-                               slice(x, x + (self.ow - 1) * self.strides[1] + 1, self.strides[1]))
+                yield ky, kx, (
+                    slice(None),
+                    slice(y, y + (self.oh - 1) * self.strides[0] + 1, self.strides[0]),
+                    slice(x, x + (self.ow - 1) * self.strides[1] + 1, self.strides[1]),
+                )
 
 
 def conv(x, kernel, window):
@@ -52,6 +56,7 @@ def conv(x, kernel, window):
             dx[cut] += np.einsum("nhwo,io->nhwi", dy, kernel[ky, kx])
             dkernel[ky, kx] = np.einsum("nhwi,nhwo->io", padded[cut], dy)
         return window.unpad(dx), dkernel
+
     return y, backward
 
 
@@ -68,13 +73,17 @@ def depthwise(x, kernel, window):
             dx[cut] += np.einsum("nhwcm,cm->nhwc", dy, kernel[ky, kx])
             dkernel[ky, kx] = np.einsum("nhwc,nhwcm->cm", padded[cut], dy)
         return window.unpad(dx), dkernel
+
     return y.reshape(shape), backward
 
 
 def window_of(x, spec, kernel="kernel_size"):
     def pair(name, default=1):
         return tuple(spec.get(name) or (default, default))
-    return Window(x.shape[1], x.shape[2], pair(kernel), pair("strides"), pair("dilation_rate"), spec["padding"] == "SAME")
+
+    return Window(
+        x.shape[1], x.shape[2], pair(kernel), pair("strides"), pair("dilation_rate"), spec["padding"] == "SAME"
+    )
 
 
 def conv2d(spec, xs, v, _):
@@ -84,19 +93,27 @@ def conv2d(spec, xs, v, _):
         dx, dkernel = back(dz)
         v.add("kernel", dkernel)
         return dx
+
     return with_bias_and_activation(spec, v, y, linear_backward)
 
 
 def conv1d(spec, xs, v, _):
     x = xs[0][:, None]
-    window = Window(1, x.shape[2], (1, spec["kernel_size"]), (1, spec["strides"]), (1, spec["dilation_rate"]),
-                    spec["padding"] == "SAME")
+    window = Window(
+        1,
+        x.shape[2],
+        (1, spec["kernel_size"]),
+        (1, spec["strides"]),
+        (1, spec["dilation_rate"]),
+        spec["padding"] == "SAME",
+    )
     y, back = conv(x, v["kernel"][None], window)
 
     def linear_backward(dz):
         dx, dkernel = back(dz[:, None])
         v.add("kernel", dkernel[0])
         return dx[:, 0]
+
     return with_bias_and_activation(spec, v, y[:, 0], linear_backward)
 
 
@@ -107,6 +124,7 @@ def depthwise_conv2d(spec, xs, v, _):
         dx, dkernel = back(dz)
         v.add("kernel", dkernel)
         return dx
+
     return with_bias_and_activation(spec, v, y, linear_backward)
 
 
@@ -120,6 +138,7 @@ def separable_conv2d(spec, xs, v, _):
         v.add("pointwise_kernel", dpointwise)
         v.add("depthwise_kernel", ddepthwise)
         return dx
+
     return with_bias_and_activation(spec, v, y, linear_backward)
 
 
@@ -131,12 +150,21 @@ def conv2d_transpose(spec, xs, v, _):
         k, s, n = kernel.shape[i], strides[i], x.shape[1 + i]
         sizes.append(n * s if same else n * s + max(k - s, 0))
         begins.append(pads(sizes[i], k, s, 1, same)[1])
-    full = np.zeros((x.shape[0], *((x.shape[1 + i] - 1) * strides[i] + max(kernel.shape[i], strides[i]) for i in (0, 1)),
-                     kernel.shape[2]))
+    full = np.zeros(
+        (
+            x.shape[0],
+            *((x.shape[1 + i] - 1) * strides[i] + max(kernel.shape[i], strides[i]) for i in (0, 1)),
+            kernel.shape[2],
+        )
+    )
 
     def cut(ky, kx):
-        return (slice(None), slice(ky, ky + (x.shape[1] - 1) * strides[0] + 1, strides[0]),
-                slice(kx, kx + (x.shape[2] - 1) * strides[1] + 1, strides[1]))
+        return (
+            slice(None),
+            slice(ky, ky + (x.shape[1] - 1) * strides[0] + 1, strides[0]),
+            slice(kx, kx + (x.shape[2] - 1) * strides[1] + 1, strides[1]),
+        )
+
     inner = (slice(None), slice(begins[0], begins[0] + sizes[0]), slice(begins[1], begins[1] + sizes[1]))
     taps = [(ky, kx) for ky in range(kernel.shape[0]) for kx in range(kernel.shape[1])]
     for ky, kx in taps:
@@ -152,6 +180,7 @@ def conv2d_transpose(spec, xs, v, _):
             dkernel[ky, kx] = np.einsum("nhwo,nhwi->oi", dfull[cut(ky, kx)], x)
         v.add("kernel", dkernel)
         return dx
+
     return with_bias_and_activation(spec, v, full[inner], linear_backward)
 
 
@@ -166,6 +195,7 @@ def max_pooling2d(spec, xs, _v, _c):
         for i, (_, _, cut) in enumerate(window.places()):
             dx[cut] += dy * (first == i)
         return [window.unpad(dx)]
+
     return stack.max(axis=0), backward
 
 
@@ -179,6 +209,7 @@ def average_pooling2d(spec, xs, _v, _c):
         for _, _, cut in window.places():
             dx[cut] += dy / count
         return [window.unpad(dx)]
+
     return sum(padded[cut] for _, _, cut in window.places()) / count, backward
 
 
@@ -187,6 +218,7 @@ def along(pooling):
         turned = dict(spec, pool_size=(1, spec["pool_size"]), strides=(1, spec["strides"]))
         y, back = pooling(turned, [xs[0][:, None]], v, context)
         return y[:, 0], lambda dy: [back(dy[:, None])[0][:, 0]]
+
     return pool
 
 
@@ -194,7 +226,9 @@ def global_average(spec, xs, _v, _c):
     x = xs[0]
     axes = tuple(range(1, x.ndim - 1))
     spread = (len(x),) + (1,) * len(axes) + (-1,)
-    return x.mean(axis=axes), lambda dy: [np.broadcast_to(dy.reshape(spread), x.shape) / np.prod([x.shape[a] for a in axes])]
+    return x.mean(axis=axes), lambda dy: [
+        np.broadcast_to(dy.reshape(spread), x.shape) / np.prod([x.shape[a] for a in axes])
+    ]
 
 
 def up_sampling2d(spec, xs, _v, _c):
@@ -212,13 +246,18 @@ def up_sampling2d(spec, xs, _v, _c):
             m[o, min(max(low, 0), n - 1)] += 1 - (place - low)
             m[o, min(max(low + 1, 0), n - 1)] += place - low
         return m
+
     rows, columns = matrix(x.shape[1], spec["size"][0]), matrix(x.shape[2], spec["size"][1])
-    return (np.einsum("ah,bw,nhwc->nabc", rows, columns, x),
-            lambda dy: [np.einsum("ah,bw,nabc->nhwc", rows, columns, dy)])
+    return (
+        np.einsum("ah,bw,nhwc->nabc", rows, columns, x),
+        lambda dy: [np.einsum("ah,bw,nabc->nhwc", rows, columns, dy)],
+    )
 
 
 def zero_padding2d(spec, xs, _v, _c):
     top, bottom, left, right = spec["padding"]
     h, w = xs[0].shape[1:3]
-    return (np.pad(xs[0], ((0, 0), (top, bottom), (left, right), (0, 0))),
-            lambda dy: [dy[:, top:top + h, left:left + w]])
+    return (
+        np.pad(xs[0], ((0, 0), (top, bottom), (left, right), (0, 0))),
+        lambda dy: [dy[:, top : top + h, left : left + w]],
+    )

@@ -1,6 +1,7 @@
-"""Where the weights of a layer stand in a .weights.h5 file follows from the shape of the model's graph and from how its layers are called. Models
-of many shapes (branches, diamonds, keyword arguments, models inside models, shapes at random) are laid out here by Keras' rule, which is written
-down a second time in keras_files.py; keras_driver reads them, and writes them again: each layer has its own weights afterwards, in both directions.
+"""Where the weights of a layer stand in a .weights.h5 file follows from the shape of the model's graph and from how its
+layers are called. Models of many shapes (branches, diamonds, keyword arguments, models inside models, shapes at random)
+are laid out here by Keras' rule, which is written down a second time in keras_files.py; keras_driver reads them, and
+writes them again: each layer has its own weights afterwards, in both directions.
 """
 
 import io
@@ -25,8 +26,10 @@ ATTENTION = {"num_heads": 1, "key_dim": 2}
 
 
 def tensor(name):
-    return {"class_name": "__keras_tensor__",
-            "config": {"shape": [None, STEPS, WIDTH], "dtype": "float32", "keras_history": [name, 0, 0]}}
+    return {
+        "class_name": "__keras_tensor__",
+        "config": {"shape": [None, STEPS, WIDTH], "dtype": "float32", "keras_history": [name, 0, 0]},
+    }
 
 
 class Model:
@@ -39,8 +42,17 @@ class Model:
     def add(self, kind, config, args, kwargs, **more):
         name = f"{self.prefix}{snake_case(kind)}{len(self.layers)}"
         nodes = [] if args is None else [{"args": args, "kwargs": {k: tensor(v) for k, v in (kwargs or {}).items()}}]
-        self.layers.append({"module": "keras.layers", "class_name": kind, "config": {**config, "name": name}, "registered_name": None,
-                            "name": name, "inbound_nodes": nodes, **more})
+        self.layers.append(
+            {
+                "module": "keras.layers",
+                "class_name": kind,
+                "config": {**config, "name": name},
+                "registered_name": None,
+                "name": name,
+                "inbound_nodes": nodes,
+                **more,
+            }
+        )
         return name
 
     def dense(self, x):
@@ -64,13 +76,23 @@ class Model:
         return name
 
     def json(self, output, shuffle=None):
-        config = {"name": "m", "trainable": True, "layers": self.layers[:], "input_layers": [[self.input, 0, 0]],
-                  "output_layers": [[output, 0, 0]]}
+        config = {
+            "name": "m",
+            "trainable": True,
+            "layers": self.layers[:],
+            "input_layers": [[self.input, 0, 0]],
+            "output_layers": [[output, 0, 0]],
+        }
         config["layers"] = keras_order(config)
         if shuffle is not None:
             shuffle.shuffle(config["layers"])
-        return {"module": "keras.src.models.functional", "class_name": "Functional", "config": config, "registered_name": "Functional",
-                "prefix": self.prefix}
+        return {
+            "module": "keras.src.models.functional",
+            "class_name": "Functional",
+            "config": config,
+            "registered_name": "Functional",
+            "prefix": self.prefix,
+        }
 
 
 def chain(m, x, n):
@@ -80,11 +102,16 @@ def chain(m, x, n):
 
 
 def attention_with(positional, *order):
-    """attention(query, value, key) with so many arguments by place; each comes of a layer of its own, which are made in this order."""
+    """attention(query, value, key) with so many arguments by place; each comes of a layer of its own, which are made in
+    this order."""
+
     def build(m):
         made = {argument: m.dense(m.input) for argument in order}
         names = ["query", "value", "key"]
-        return m.attention(*[made[n] for n in names[:positional]], **{n: made[n] for n in order if n in names[positional:]})
+        return m.attention(
+            *[made[n] for n in names[:positional]], **{n: made[n] for n in order if n in names[positional:]}
+        )
+
     return build
 
 
@@ -95,14 +122,26 @@ def deep_keywords(m):
 
 def nested(m):
     inside = Model("inner_")
-    body = inside.json(inside.attention(query=inside.input, value=inside.dense(inside.input), key=inside.dense(inside.input)))
+    body = inside.json(
+        inside.attention(query=inside.input, value=inside.dense(inside.input), key=inside.dense(inside.input))
+    )
     return m.sum(m.inner(body, m.dense(m.input)), m.dense(m.input))
 
 
 def sequential_inside(m):
-    layers = [{"module": "keras.layers", "class_name": kind, "config": {**config, "name": f"s{i}"}, "registered_name": None}
-              for i, (kind, config) in enumerate([("Dense", {"units": WIDTH}), ("LayerNormalization", {}), ("Dense", {"units": WIDTH})])]
-    body = {"module": "keras", "class_name": "Sequential", "config": {"name": "s", "layers": layers}, "registered_name": None, "prefix": "s"}
+    layers = [
+        {"module": "keras.layers", "class_name": kind, "config": {**config, "name": f"s{i}"}, "registered_name": None}
+        for i, (kind, config) in enumerate(
+            [("Dense", {"units": WIDTH}), ("LayerNormalization", {}), ("Dense", {"units": WIDTH})]
+        )
+    ]
+    body = {
+        "module": "keras",
+        "class_name": "Sequential",
+        "config": {"name": "s", "layers": layers},
+        "registered_name": None,
+        "prefix": "s",
+    }
     return m.sum(m.dense(m.dense(m.input)), m.inner(body, m.dense(m.input)))
 
 
@@ -162,21 +201,39 @@ def at_random(seed):
                 names = list(arguments)
                 keywords = names[positional:]
                 rng.shuffle(keywords)
-                made.append(m.attention(*[arguments[n] for n in names[:positional]], **{n: arguments[n] for n in keywords}))
+                made.append(
+                    m.attention(*[arguments[n] for n in names[:positional]], **{n: arguments[n] for n in keywords})
+                )
             else:
                 made.append(m.dense(pick()))
-        used = {t["config"]["keras_history"][0] for layer in m.layers for node in layer["inbound_nodes"]
-                for value in node["args"] + list(node["kwargs"].values()) for t in (value if isinstance(value, list) else [value])}
+        used = {
+            t["config"]["keras_history"][0]
+            for layer in m.layers
+            for node in layer["inbound_nodes"]
+            for value in node["args"] + list(node["kwargs"].values())
+            for t in (value if isinstance(value, list) else [value])
+        }
         return m.sum(m.input, *[name for name in made if name not in used])
+
     return build
 
 
 SHAPES = {
-    "chain": lambda m: chain(m, m.input, 4), "diamond": diamond, "two_diamonds": two_diamonds, "residual": residual, "crossed": crossed,
-    "of_unequal_length": of_unequal_length, "met_from_behind": met_from_behind, "deep_keywords": deep_keywords, "nested": nested,
-    "sequential_inside": sequential_inside, "twice_nested": twice_nested,
-    "attention_by_place": attention_with(3, "key", "query", "value"), "attention_two_by_place": attention_with(2, "key", "value", "query"),
-    "attention_one_by_place": attention_with(1, "value", "key", "query"), "attention_by_name": attention_with(0, "query", "value", "key"),
+    "chain": lambda m: chain(m, m.input, 4),
+    "diamond": diamond,
+    "two_diamonds": two_diamonds,
+    "residual": residual,
+    "crossed": crossed,
+    "of_unequal_length": of_unequal_length,
+    "met_from_behind": met_from_behind,
+    "deep_keywords": deep_keywords,
+    "nested": nested,
+    "sequential_inside": sequential_inside,
+    "twice_nested": twice_nested,
+    "attention_by_place": attention_with(3, "key", "query", "value"),
+    "attention_two_by_place": attention_with(2, "key", "value", "query"),
+    "attention_one_by_place": attention_with(1, "value", "key", "query"),
+    "attention_by_name": attention_with(0, "query", "value", "key"),
     "attention_by_name_backwards": attention_with(0, "value", "query", "key"),
     **{f"random_{seed}": at_random(SEED + seed) for seed in range(8)},
 }
@@ -185,7 +242,11 @@ SHAPES = {
 def groups(model, path=""):
     """(group, layer's name, class) of every layer that has no layers of its own, in Keras' order."""
     config = model["config"]
-    layers = keras_order(config) if model["class_name"] == "Functional" else [x for x in config["layers"] if x["class_name"] != "InputLayer"]
+    layers = (
+        keras_order(config)
+        if model["class_name"] == "Functional"
+        else [x for x in config["layers"] if x["class_name"] != "InputLayer"]
+    )
     used = {}
     for layer in layers:
         snake = snake_case(layer["class_name"])
@@ -205,8 +266,10 @@ def variables(kind):
         return {"vars": [(WIDTH,), (WIDTH,)]}
     if kind == "MultiHeadAttention":
         dim = ATTENTION["key_dim"]
-        return {**{f"{part}_dense/vars": [(WIDTH, 1, dim), (1, dim)] for part in ("query", "key", "value")},
-                "output_dense/vars": [(1, dim, WIDTH), (WIDTH,)]}
+        return {
+            **{f"{part}_dense/vars": [(WIDTH, 1, dim), (1, dim)] for part in ("query", "key", "value")},
+            "output_dense/vars": [(1, dim, WIDTH), (WIDTH,)],
+        }
     return {}
 
 
@@ -222,7 +285,8 @@ def weights_of(model, numbers):
 
 
 def write(path, model, numbers):
-    """The archive; of a model without models inside also the weights alone, of which the user's own model would say where they stand."""
+    """The archive; of a model without models inside also the weights alone, of which the user's own model would say
+    where they stand."""
     weights = weights_of(model, numbers)
     with zipfile.ZipFile(path + ".keras", "w") as archive:
         archive.writestr("metadata.json", json.dumps({"keras_version": "3.9.0", "date_saved": "2025-01-01@00:00:00"}))
@@ -241,7 +305,9 @@ def expect_layers(weights, model, numbers, what):
     for group, name, kind in groups(model):
         for below in variables(kind):
             stored = weights[f"{group}/{below}"]["0"][()].ravel()[0]
-            assert stored == numbers[name], f"{what}: {group} has the numbers of layer {stored:g}, not {numbers[name]} ({name})"
+            assert (
+                stored == numbers[name]
+            ), f"{what}: {group} has the numbers of layer {stored:g}, not {numbers[name]} ({name})"
 
 
 def main(driver):

@@ -1,64 +1,10 @@
-"""Graphs as other programs export them, with weights at random: PyTorch's (channels first, torch.onnx's operators and names) and tf2onnx's
-(channels last outside, one Transpose at each end)."""
-
-from dataclasses import dataclass
-from typing import List, Optional
+"""Graphs as other programs export them, with weights at random: PyTorch's (channels first, torch.onnx's operators and
+names) and tf2onnx's (channels last outside, one Transpose at each end)."""
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
-
-@dataclass
-class Graph:
-    name: str
-    model: onnx.ModelProto
-    input: np.ndarray
-    channels_first: bool
-    layers: Optional[List[str]] = None  # the kinds that Cairn makes of it, in order
-    names: Optional[List[str]] = None   # some layers' names
-
-
-class Builder:
-    def __init__(self, seed):
-        self.random = np.random.default_rng(seed)
-        self.nodes, self.weights = [], []
-
-    def weight(self, name, *shape, positive=False):
-        values = self.random.uniform(0.5, 1.5, shape) if positive else self.random.uniform(-0.6, 0.6, shape)
-        return self.constant(values.astype(np.float32), name)
-
-    def constant(self, values, name=None):
-        name = name or f"const_{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(values), name))
-        return name
-
-    def op(self, kind, *inputs, outputs=None, name=None, **attributes):
-        output = f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), outputs or [output], name=f"/{kind}_{len(self.nodes)}" if name is None else name, **attributes))
-        return (outputs or [output])[0]
-
-    def conv(self, x, name, out, of, kernel, bias=True, group=1, **attributes):
-        w = self.weight(f"{name}.weight", out, of, *kernel)
-        inputs = [x, w] + ([self.weight(f"{name}.bias", out)] if bias else [])
-        return self.op("Conv", *inputs, kernel_shape=list(kernel), group=group, **attributes)
-
-    def batch_norm(self, x, name, channels):
-        return self.op("BatchNormalization", x, self.weight(f"{name}.weight", channels), self.weight(f"{name}.bias", channels),
-                       self.weight(f"{name}.running_mean", channels), self.weight(f"{name}.running_var", channels, positive=True),
-                       epsilon=1e-5, momentum=0.9)
-
-    def gemm(self, x, name, out, of):
-        return self.op("Gemm", x, self.weight(f"{name}.weight", out, of), self.weight(f"{name}.bias", out), alpha=1.0, beta=1.0, transB=1)
-
-    def graph(self, name, output, dims, channels_first, out_dims, opset=13, examples=2, ids=0, **more):
-        kind = TensorProto.INT64 if ids else TensorProto.FLOAT
-        x = self.random.integers(0, ids, [examples, *dims]) if ids else self.random.uniform(-1, 1, [examples, *dims]).astype(np.float32)
-        graph = helper.make_graph(self.nodes, name, [helper.make_tensor_value_info("input", kind, ["batch", *dims])],
-                                  [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", *out_dims])], self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-        model.ir_version = 7
-        return Graph(name, model, x, channels_first, **more)
+from graph_builder import Builder
 
 
 def torch_cnn():
@@ -70,22 +16,57 @@ def torch_cnn():
     x = b.op("Relu", b.gemm(x, "fc1", 7, 4 * 4 * 2))
     x = b.op("Dropout", x)
     x = b.op("Softmax", b.gemm(x, "fc2", 5, 7), axis=1)
-    return b.graph("torch_cnn", x, [3, 12, 8], True, [5],
-                   layers=["input_layer", "conv2d", "activation", "max_pooling2d", "conv2d", "batch_normalization", "activation", "flatten", "dense",
-                           "activation", "dropout", "dense", "activation"],
-                   names=["input", "conv1", "conv2", "bn2", "fc1", "fc2"])
+    return b.graph(
+        "torch_cnn",
+        x,
+        [3, 12, 8],
+        True,
+        [5],
+        layers=[
+            "input_layer",
+            "conv2d",
+            "activation",
+            "max_pooling2d",
+            "conv2d",
+            "batch_normalization",
+            "activation",
+            "flatten",
+            "dense",
+            "activation",
+            "dropout",
+            "dense",
+            "activation",
+        ],
+        names=["input", "conv1", "conv2", "bn2", "fc1", "fc2"],
+    )
 
 
 def torch_residual():
     b = Builder(2)
-    x = b.op("Relu", b.batch_norm(b.conv("input", "conv1", 8, 3, (7, 7), bias=False, pads=[3] * 4, strides=[2, 2]), "bn1", 8))
+    x = b.op(
+        "Relu", b.batch_norm(b.conv("input", "conv1", 8, 3, (7, 7), bias=False, pads=[3] * 4, strides=[2, 2]), "bn1", 8)
+    )
     x = b.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    y = b.op("Relu", b.batch_norm(b.conv(x, "layer1.0.conv1", 8, 8, (3, 3), bias=False, pads=[1] * 4, strides=[2, 2]), "layer1.0.bn1", 8))
+    y = b.op(
+        "Relu",
+        b.batch_norm(
+            b.conv(x, "layer1.0.conv1", 8, 8, (3, 3), bias=False, pads=[1] * 4, strides=[2, 2]), "layer1.0.bn1", 8
+        ),
+    )
     y = b.batch_norm(b.conv(y, "layer1.0.conv2", 8, 8, (3, 3), bias=False, pads=[1] * 4), "layer1.0.bn2", 8)
-    skip = b.batch_norm(b.conv(x, "layer1.0.downsample.0", 8, 8, (1, 1), bias=False, strides=[2, 2]), "layer1.0.downsample.1", 8)
+    skip = b.batch_norm(
+        b.conv(x, "layer1.0.downsample.0", 8, 8, (1, 1), bias=False, strides=[2, 2]), "layer1.0.downsample.1", 8
+    )
     x = b.op("Relu", b.op("Add", y, skip))
     x = b.op("Flatten", b.op("GlobalAveragePool", x), axis=1)
-    return b.graph("torch_residual", b.gemm(x, "fc", 4, 8), [3, 32, 32], True, [4], names=["layer1.0.conv1", "layer1.0.downsample.1", "fc"])
+    return b.graph(
+        "torch_residual",
+        b.gemm(x, "fc", 4, 8),
+        [3, 32, 32],
+        True,
+        [4],
+        names=["layer1.0.conv1", "layer1.0.downsample.1", "fc"],
+    )
 
 
 def torch_mobile():
@@ -118,16 +99,39 @@ def torch_transposed():
     """A small U: strides down, ConvTranspose and Resize up, channels first all along."""
     b = Builder(5)
     down = b.op("Relu", b.conv("input", "down", 4, 1, (3, 3), pads=[1] * 4, strides=[2, 2]))
-    up = b.op("ConvTranspose", down, b.weight("up.weight", 4, 3, 2, 2), b.weight("up.bias", 3), kernel_shape=[2, 2], strides=[2, 2])
-    near = b.op("Resize", down, "", b.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
-    line = b.op("Resize", down, "", b.constant(np.array([1, 1, 2, 2], np.float32)), mode="linear", coordinate_transformation_mode="half_pixel")
+    up = b.op(
+        "ConvTranspose",
+        down,
+        b.weight("up.weight", 4, 3, 2, 2),
+        b.weight("up.bias", 3),
+        kernel_shape=[2, 2],
+        strides=[2, 2],
+    )
+    near = b.op(
+        "Resize",
+        down,
+        "",
+        b.constant(np.array([1, 1, 2, 2], np.float32)),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    line = b.op(
+        "Resize",
+        down,
+        "",
+        b.constant(np.array([1, 1, 2, 2], np.float32)),
+        mode="linear",
+        coordinate_transformation_mode="half_pixel",
+    )
     x = b.op("Concat", up, near, line, axis=1)
     x = b.op("Pad", x, b.constant(np.array([0, 0, 1, 0, 0, 0, 0, 2])), mode="constant")
     return b.graph("torch_transposed", b.op("Sigmoid", b.conv(x, "out", 1, 11, (1, 1))), [1, 8, 6], True, [1, 9, 8])
 
 
 def torch_norms():
-    """LayerNorm as opset 13 takes it apart, on channels last between two transpositions (ConvNeXt); GELU; GroupNorm; InstanceNorm."""
+    """LayerNorm as opset 13 takes it apart, on channels last between two transpositions (ConvNeXt); GELU; GroupNorm;
+    InstanceNorm."""
     b = Builder(6)
     x = b.op("Transpose", b.conv("input", "stem", 6, 3, (2, 2), strides=[2, 2]), perm=[0, 2, 3, 1])
     mean = b.op("ReduceMean", x, axes=[-1], keepdims=1)
@@ -140,20 +144,56 @@ def torch_norms():
     x = b.op("Mul", b.op("Mul", x, b.op("Add", erf, b.constant(np.float32(1)))), b.constant(np.float32(0.5)))
     x = b.op("Transpose", x, perm=[0, 3, 1, 2])
     cut = b.op("Reshape", x, b.constant(np.array([0, 4, -1])))
-    cut = b.op("InstanceNormalization", cut, b.constant(np.ones(4, np.float32)), b.constant(np.zeros(4, np.float32)), epsilon=1e-5)
+    cut = b.op(
+        "InstanceNormalization",
+        cut,
+        b.constant(np.ones(4, np.float32)),
+        b.constant(np.zeros(4, np.float32)),
+        epsilon=1e-5,
+    )
     x = b.op("Reshape", cut, b.op("Shape", x))
     x = b.op("Add", b.op("Mul", x, b.weight("gn.weight", 8, 1, 1)), b.weight("gn.bias", 8, 1, 1))
     x = b.op("InstanceNormalization", x, b.weight("in.weight", 8), b.weight("in.bias", 8), epsilon=1e-5)
     x = b.op("ReduceMean", x, axes=[2, 3], keepdims=0)
-    return b.graph("torch_norms", b.gemm(x, "fc", 3, 8), [3, 8, 8], True, [3],
-                   layers=["input_layer", "conv2d", "layer_normalization", "dense", "activation", "group_normalization", "group_normalization",
-                           "global_average_pooling2d", "dense"])
+    return b.graph(
+        "torch_norms",
+        b.gemm(x, "fc", 3, 8),
+        [3, 8, 8],
+        True,
+        [3],
+        layers=[
+            "input_layer",
+            "conv2d",
+            "layer_normalization",
+            "dense",
+            "activation",
+            "group_normalization",
+            "group_normalization",
+            "global_average_pooling2d",
+            "dense",
+        ],
+    )
 
 
 def torch_layer_norm_17():
     b = Builder(7)
-    x = b.op("LayerNormalization", b.gemm("input", "fc1", 6, 4), b.weight("ln.weight", 6), b.weight("ln.bias", 6), axis=-1, epsilon=1e-5)
-    return b.graph("torch_layer_norm_17", b.op("Identity", x), [4], False, [6], opset=17, layers=["input_layer", "dense", "layer_normalization"])
+    x = b.op(
+        "LayerNormalization",
+        b.gemm("input", "fc1", 6, 4),
+        b.weight("ln.weight", 6),
+        b.weight("ln.bias", 6),
+        axis=-1,
+        epsilon=1e-5,
+    )
+    return b.graph(
+        "torch_layer_norm_17",
+        b.op("Identity", x),
+        [4],
+        False,
+        [6],
+        opset=17,
+        layers=["input_layer", "dense", "layer_normalization"],
+    )
 
 
 def torch_flat_batch_norm():
@@ -173,8 +213,22 @@ def torch_sequence():
     x = b.op("MaxPool", x, kernel_shape=[2], strides=[2])
     x = b.batch_norm(x, "bn", 5)
     x = b.op("Squeeze", b.op("GlobalAveragePool", x), b.constant(np.array([2])))
-    return b.graph("torch_sequence", b.gemm(x, "fc", 3, 5), [2, 8], True, [3], layers=[
-        "input_layer", "conv1d", "activation", "max_pooling1d", "batch_normalization", "global_average_pooling1d", "dense"])
+    return b.graph(
+        "torch_sequence",
+        b.gemm(x, "fc", 3, 5),
+        [2, 8],
+        True,
+        [3],
+        layers=[
+            "input_layer",
+            "conv1d",
+            "activation",
+            "max_pooling1d",
+            "batch_normalization",
+            "global_average_pooling1d",
+            "dense",
+        ],
+    )
 
 
 def torch_shuffle():
@@ -191,25 +245,50 @@ def torch_normalized_input():
     """(x / 255 - mean) / std by channel before everything else, as a module of its own."""
     b = Builder(11)
     x = b.op("Div", "input", b.constant(np.float32(255)))
-    x = b.op("Div", b.op("Sub", x, b.constant(np.array([0.4, 0.5, 0.6], np.float32).reshape(1, 3, 1, 1))),
-             b.constant(np.array([0.2, 0.3, 0.25], np.float32).reshape(1, 3, 1, 1)))
+    x = b.op(
+        "Div",
+        b.op("Sub", x, b.constant(np.array([0.4, 0.5, 0.6], np.float32).reshape(1, 3, 1, 1))),
+        b.constant(np.array([0.2, 0.3, 0.25], np.float32).reshape(1, 3, 1, 1)),
+    )
     x = b.op("GlobalAveragePool", b.conv(x, "conv", 4, 3, (3, 3)))
-    return b.graph("torch_normalized_input", b.op("Flatten", x), [3, 6, 6], True, [4],
-                   layers=["input_layer", "rescaling", "depthwise_conv2d", "conv2d", "global_average_pooling2d"])
+    return b.graph(
+        "torch_normalized_input",
+        b.op("Flatten", x),
+        [3, 6, 6],
+        True,
+        [4],
+        layers=["input_layer", "rescaling", "depthwise_conv2d", "conv2d", "global_average_pooling2d"],
+    )
 
 
 def torch_mlp():
     """Pictures of one channel, flattened at once."""
     b = Builder(12)
     x = b.op("Relu", b.gemm(b.op("Flatten", "input"), "fc1", 6, 30))
-    return b.graph("torch_mlp", b.gemm(x, "fc2", 3, 6), [1, 5, 6], True, [3], layers=["input_layer", "flatten", "dense", "activation", "dense"])
+    return b.graph(
+        "torch_mlp",
+        b.gemm(x, "fc2", 3, 6),
+        [1, 5, 6],
+        True,
+        [3],
+        layers=["input_layer", "flatten", "dense", "activation", "dense"],
+    )
 
 
 def tf_cnn():
-    """As tf2onnx writes a Keras model: channels last outside, biases by Add, an unfused batch normalization, SAME pads."""
+    """As tf2onnx writes a Keras model: channels last outside, biases by Add, an unfused batch normalization, SAME
+    pads."""
     b = Builder(13)
     x = b.op("Transpose", "input", perm=[0, 3, 1, 2], name="transpose_in")
-    x = b.op("Conv", x, b.weight("conv/kernel", 4, 2, 3, 3), kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1], name="conv/Conv2D")
+    x = b.op(
+        "Conv",
+        x,
+        b.weight("conv/kernel", 4, 2, 3, 3),
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[0, 0, 1, 1],
+        name="conv/Conv2D",
+    )
     x = b.op("Add", x, b.constant(b.random.uniform(-1, 1, (1, 4, 1, 1)).astype(np.float32)))
     x = b.op("Mul", x, b.constant(b.random.uniform(0.5, 1, (1, 4, 1, 1)).astype(np.float32)))
     x = b.op("Add", x, b.constant(b.random.uniform(-1, 1, (1, 4, 1, 1)).astype(np.float32)))
@@ -218,8 +297,15 @@ def tf_cnn():
     x = b.op("Transpose", x, perm=[0, 2, 3, 1])
     x = b.op("Reshape", x, b.constant(np.array([-1, 48])))
     x = b.op("Add", b.op("MatMul", x, b.weight("dense/kernel", 48, 5)), b.weight("dense/bias", 5))
-    return b.graph("tf_cnn", b.op("Softmax", x, axis=-1), [8, 6, 2], False, [5],
-                   layers=["input_layer", "conv2d", "activation", "average_pooling2d", "flatten", "dense", "activation"], names=["conv", "dense"])
+    return b.graph(
+        "tf_cnn",
+        b.op("Softmax", x, axis=-1),
+        [8, 6, 2],
+        False,
+        [5],
+        layers=["input_layer", "conv2d", "activation", "average_pooling2d", "flatten", "dense", "activation"],
+        names=["conv", "dense"],
+    )
 
 
 def tf_text():
@@ -228,9 +314,34 @@ def tf_text():
     x = b.op("Gather", b.weight("embedding/embeddings", 20, 6), b.op("Cast", "input", to=TensorProto.INT64), axis=0)
     x = b.op("ReduceMean", x, axes=[1], keepdims=0)
     x = b.op("Add", b.op("MatMul", x, b.weight("dense/kernel", 6, 3)), b.weight("dense/bias", 3))
-    return b.graph("tf_text", b.op("Sigmoid", x), [7], False, [3], ids=20, layers=["input_layer", "embedding", "global_average_pooling1d", "dense", "activation"])
+    return b.graph(
+        "tf_text",
+        b.op("Sigmoid", x),
+        [7],
+        False,
+        [3],
+        ids=20,
+        layers=["input_layer", "embedding", "global_average_pooling1d", "dense", "activation"],
+    )
 
 
 def graphs():
-    return [make() for make in (torch_cnn, torch_residual, torch_mobile, torch_joins, torch_transposed, torch_norms, torch_layer_norm_17,
-                                torch_flat_batch_norm, torch_sequence, torch_shuffle, torch_normalized_input, torch_mlp, tf_cnn, tf_text)]
+    return [
+        make()
+        for make in (
+            torch_cnn,
+            torch_residual,
+            torch_mobile,
+            torch_joins,
+            torch_transposed,
+            torch_norms,
+            torch_layer_norm_17,
+            torch_flat_batch_norm,
+            torch_sequence,
+            torch_shuffle,
+            torch_normalized_input,
+            torch_mlp,
+            tf_cnn,
+            tf_text,
+        )
+    ]

@@ -1,5 +1,5 @@
-"""ONNX's operators in numpy, as far as Cairn and the tests' models use them: written from the operators' specification, for where
-onnxruntime cannot be had, and as a second opinion where it can.
+"""ONNX's operators in numpy, as far as Cairn and the tests' models use them: written from the operators' specification,
+for where onnxruntime cannot be had, and as a second opinion where it can.
 
     outputs = run(onnx.load(path), x)
 """
@@ -41,11 +41,11 @@ def window(a, kernel):
 def conv(a, x, w, b=None):
     kernel, groups = w.shape[2:], a.get("group", 1)
     c = columns(x, kernel, *window(a, kernel), 0)
-    flat = c.reshape(c.shape[:-len(kernel)] + (-1,))  # [n, c, places..., k]
+    flat = c.reshape(c.shape[: -len(kernel)] + (-1,))  # [n, c, places..., k]
     parts = []
     for g in range(groups):
-        wg = w.reshape(w.shape[0], w.shape[1], -1)[g * w.shape[0] // groups:(g + 1) * w.shape[0] // groups]
-        xg = flat[:, g * w.shape[1]:(g + 1) * w.shape[1]]
+        wg = w.reshape(w.shape[0], w.shape[1], -1)[g * w.shape[0] // groups : (g + 1) * w.shape[0] // groups]
+        xg = flat[:, g * w.shape[1] : (g + 1) * w.shape[1]]
         parts.append(np.einsum("nc...k,ock->no...", xg, wg))
     y = np.concatenate(parts, axis=1)
     return y if b is None else y + b.reshape((1, -1) + (1,) * len(kernel))
@@ -61,14 +61,14 @@ def conv_transpose(a, x, w, b=None):
         rows = slice(i * dilations[0], i * dilations[0] + (x.shape[2] - 1) * strides[0] + 1, strides[0])
         cols = slice(j * dilations[1], j * dilations[1] + (x.shape[3] - 1) * strides[1] + 1, strides[1])
         y[:, :, rows, cols] += np.einsum("nchw,co->nohw", x, w[:, :, i, j])
-    y = y[:, :, pads[0]:whole[0] - pads[2], pads[1]:whole[1] - pads[3]]
+    y = y[:, :, pads[0] : whole[0] - pads[2], pads[1] : whole[1] - pads[3]]
     return y if b is None else y + b.reshape(1, -1, 1, 1)
 
 
 def pool(a, x, largest):
     kernel = a["kernel_shape"]
     c = columns(x, kernel, *window(a, kernel), -np.inf if largest else np.nan)
-    flat = c.reshape(c.shape[:-len(kernel)] + (-1,))
+    flat = c.reshape(c.shape[: -len(kernel)] + (-1,))
     if largest:
         return flat.max(-1)
     return np.nan_to_num(flat).mean(-1) if a.get("count_include_pad", 0) else np.nanmean(flat, -1)
@@ -87,7 +87,10 @@ def resize(a, x, _, scales=None):
             continue
         low = np.floor(places).astype(int)
         t = (places - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-        x = np.take(x, np.clip(low, 0, n - 1), axis=axis) * (1 - t) + np.take(x, np.clip(low + 1, 0, n - 1), axis=axis) * t
+        x = (
+            np.take(x, np.clip(low, 0, n - 1), axis=axis) * (1 - t)
+            + np.take(x, np.clip(low + 1, 0, n - 1), axis=axis) * t
+        )
     return x
 
 
@@ -101,7 +104,9 @@ def by_channel(values, x):
 
 
 def batch_norm(a, x, scale, bias, mean, variance):
-    return (x - by_channel(mean, x)) / np.sqrt(by_channel(variance, x) + a.get("epsilon", 1e-5)) * by_channel(scale, x) + by_channel(bias, x)
+    return (x - by_channel(mean, x)) / np.sqrt(by_channel(variance, x) + a.get("epsilon", 1e-5)) * by_channel(
+        scale, x
+    ) + by_channel(bias, x)
 
 
 def instance_norm(a, x, scale, bias):
@@ -143,7 +148,7 @@ OPERATORS = {
     "Softplus": lambda a, x: np.logaddexp(0, x),
     "Erf": lambda a, x: ERF(x),
     "Sqrt": lambda a, x: np.sqrt(x),
-    "Pow": lambda a, x, y: x ** y,
+    "Pow": lambda a, x, y: x**y,
     "Softmax": lambda a, x: softmax(x, a.get("axis", -1)),
     "Clip": lambda a, x, low=-np.inf, high=np.inf: np.clip(x, low, high),
     "Identity": lambda a, x: x,

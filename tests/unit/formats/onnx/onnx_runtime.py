@@ -1,9 +1,10 @@
-"""Goal: what Cairn writes as ONNX is sound, and other programs compute of it what Cairn does; what other programs write comes in and computes
-the same.
+"""Goal: what Cairn writes as ONNX is sound, and other programs compute of it what Cairn does; what other programs write
+comes in and computes the same.
 
-Every file of `onnx_driver export` goes through onnx's own checker and shape inference, and is computed by onnxruntime (where npm can fetch
-it) and by onnx_numpy.py: both against the reference backend's outputs. Then graphs as PyTorch and tf2onnx export them, made with
-onnx.helper (foreign_graphs.py): Cairn reads them, and predicts what onnxruntime and numpy compute of the originals.
+Every file of `onnx_driver export` goes through onnx's own checker and shape inference, and is computed by onnxruntime
+(where npm can fetch it) and by onnx_numpy.py: both against the reference backend's outputs. Then graphs as PyTorch and
+tf2onnx export them, made with onnx.helper (foreign_graphs.py): Cairn reads them, and predicts what onnxruntime and
+numpy compute of the originals.
 
     onnx_runtime.py PATH/TO/onnx_driver
 """
@@ -46,7 +47,10 @@ def check_file(path):
 def compare(name, wanted, by_numpy, by_runtime):
     check(distance(by_numpy, wanted) < TOLERANCE, f"{name}: numpy differs by {distance(by_numpy, wanted):.2g}")
     if by_runtime is not None:
-        check(distance(by_runtime, wanted) < TOLERANCE, f"{name}: onnxruntime differs by {distance(by_runtime, wanted):.2g}")
+        check(
+            distance(by_runtime, wanted) < TOLERANCE,
+            f"{name}: onnxruntime differs by {distance(by_runtime, wanted):.2g}",
+        )
 
 
 def runtime_outputs(runtime, wanted):
@@ -85,14 +89,21 @@ def imported_graphs(driver, runtime, folder):
     for graph, path, y in zip(graphs, paths, ran):
         # Channels last for Cairn where the graph has them first; and its output is the same way round.
         channels_last(graph.input, graph).astype(np.float32).tofile(path + ".in")
-        done = subprocess.run([driver, "import", path, path + ".in", path + ".out", str(graph.input.shape[0])], capture_output=True, text=True)
+        done = subprocess.run(
+            [driver, "import", path, path + ".in", path + ".out", str(graph.input.shape[0])],
+            capture_output=True,
+            text=True,
+        )
         check(done.returncode == 0, f"{graph.name}: {done.stdout} {done.stderr}")
         ours = np.fromfile(path + ".out", np.float32)
         wanted = channels_last(onnx_numpy.run(graph.model, graph.input), graph)
         compare(graph.name, ours, wanted, None if y is None else channels_last(y, graph))
         kinds = [layer.rsplit(":", 1)[1] for layer in done.stdout.split()]
         check(graph.layers is None or kinds == graph.layers, f"{graph.name}: layers {done.stdout}")
-        check(graph.names is None or set(graph.names) <= {layer.rsplit(":", 1)[0] for layer in done.stdout.split()}, f"{graph.name}: {done.stdout}")
+        check(
+            graph.names is None or set(graph.names) <= {layer.rsplit(":", 1)[0] for layer in done.stdout.split()},
+            f"{graph.name}: {done.stdout}",
+        )
     return len(graphs)
 
 
@@ -103,7 +114,10 @@ def main():
         exported = exported_files(driver, runtime, folder)
     with tempfile.TemporaryDirectory() as folder:
         imported = imported_graphs(driver, runtime, folder)
-    print(f"{exported} files written, {imported} graphs read; " + ("onnxruntime and numpy agree" if runtime else f"numpy agrees; SKIPPED onnxruntime: {why}"))
+    print(
+        f"{exported} files written, {imported} graphs read; "
+        + ("onnxruntime and numpy agree" if runtime else f"numpy agrees; SKIPPED onnxruntime: {why}")
+    )
 
 
 if __name__ == "__main__":

@@ -31,8 +31,14 @@ class Onnxruntime:
             why = Onnxruntime.install(folder)
             if why:
                 return None, why
-        tried = subprocess.run(["node", "-e", "require('onnxruntime-node')"], cwd=folder, capture_output=True, text=True)
-        return (Onnxruntime(folder), "") if tried.returncode == 0 else (None, f"onnxruntime does not load: {tried.stderr.strip()[-300:]}")
+        tried = subprocess.run(
+            ["node", "-e", "require('onnxruntime-node')"], cwd=folder, capture_output=True, text=True
+        )
+        return (
+            (Onnxruntime(folder), "")
+            if tried.returncode == 0
+            else (None, f"onnxruntime does not load: {tried.stderr.strip()[-300:]}")
+        )
 
     @staticmethod
     def install(folder):
@@ -42,8 +48,13 @@ class Onnxruntime:
         os.makedirs(beside, exist_ok=True)
         try:
             # Without scripts: the library for Linux is in the package; they would fetch one for GPUs.
-            done = subprocess.run(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", PACKAGE], cwd=beside,
-                                  capture_output=True, text=True, timeout=300)
+            done = subprocess.run(
+                ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", PACKAGE],
+                cwd=beside,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
             if done.returncode != 0:
                 return f"npm cannot install {PACKAGE}: {done.stderr.strip()[-300:]}"
             if not os.path.isdir(folder):
@@ -62,8 +73,15 @@ class Onnxruntime:
             for i, (path, x) in enumerate(wanted):
                 kind = "int64" if x.dtype == np.int64 else "float32"
                 x.astype(kind).tofile(os.path.join(work, f"{i}.in"))
-                jobs.append({"model": os.path.abspath(path), "input": os.path.join(work, f"{i}.in"), "type": kind, "dims": list(x.shape),
-                             "output": os.path.join(work, f"{i}.out")})
+                jobs.append(
+                    {
+                        "model": os.path.abspath(path),
+                        "input": os.path.join(work, f"{i}.in"),
+                        "type": kind,
+                        "dims": list(x.shape),
+                        "output": os.path.join(work, f"{i}.out"),
+                    }
+                )
             listed = os.path.join(work, "jobs.json")
             with open(listed, "w") as f:
                 json.dump(jobs, f)
