@@ -129,9 +129,16 @@ absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
 
 std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
 
-absl::StatusOr<Checkpoint> OpenOne(const std::string& path, std::vector<std::string>& skipped) {
+absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCheckpoint& accepts) {
+  CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
+  if (accepts != nullptr) CAIRN_RETURN_IF_ERROR(accepts(checkpoint));
+  return checkpoint;
+}
+
+absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpoint& accepts,
+                                   std::vector<std::string>& skipped) {
   if (Exists(FileOf(path, kManifestFile))) {
-    absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(path);
+    absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts);
     if (!checkpoint.ok()) skipped.push_back(TextOf(checkpoint.status()));
     return checkpoint;
   }
@@ -139,7 +146,7 @@ absl::StatusOr<Checkpoint> OpenOne(const std::string& path, std::vector<std::str
   absl::Status first;
   for (const Listed& one : listed) {
     absl::StatusOr<Checkpoint> checkpoint =
-        one.status.ok() ? ReadCheckpoint(one.path) : absl::StatusOr<Checkpoint>(one.status);
+        one.status.ok() ? ReadAccepted(one.path, accepts) : absl::StatusOr<Checkpoint>(one.status);
     if (checkpoint.ok()) return checkpoint;
     skipped.push_back(TextOf(checkpoint.status()));
     if (first.ok()) first = checkpoint.status();
@@ -170,13 +177,22 @@ int64_t NewestWrittenUnixMs(const std::string& directory) {
   return 0;
 }
 
-absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks) {
+absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Checkpoint& checkpoint) {
+  const CheckpointManifest& manifest = checkpoint.manifest;
+  if (manifest.job_id == job_id && manifest.spec.name() == spec.name()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s: is a checkpoint of another job now, %d (\"%s\"); give each its own checkpoints.dir",
+                      checkpoint.path, manifest.job_id, manifest.spec.name()));
+}
+
+absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks,
+                                               const AcceptsCheckpoint& accepts) {
   FoundCheckpoint found;
-  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, found.skipped);
+  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, accepts, found.skipped);
   const absl::Status first = checkpoint.status();
   for (size_t i = 0; i < fallbacks.size() && !checkpoint.ok(); ++i) {
     if (found.skipped.empty()) found.skipped.push_back(TextOf(first));
-    checkpoint = OpenOne(fallbacks[i], found.skipped);
+    checkpoint = OpenOne(fallbacks[i], accepts, found.skipped);
   }
   if (!checkpoint.ok()) return first;
   found.checkpoint = *std::move(checkpoint);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,17 @@ int64_t NewestWrittenUnixMs(const std::string& directory);
 
 struct FoundCheckpoint {
   Checkpoint checkpoint;
-  std::vector<std::string> skipped;  // newer ones that are torn or altered: what is wrong with each
+  std::vector<std::string> skipped;  // newer ones that are torn, altered or refused: what is wrong with each
 };
 
+// FAILED_PRECONDITION: the job wrote no such checkpoint: another one's has taken its name.
+absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Checkpoint& checkpoint);
+
 // `path`: a checkpoint's directory, or one that holds several: then the newest whole one is taken. `fallbacks`: other
-// paths, tried in turn where `path` gives none. Errors: those of `path`.
-absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks = {});
+// paths, tried in turn where `path` gives none. `accepts`: what it refuses is passed over as a torn one is. Errors:
+// those of `path`.
+using AcceptsCheckpoint = std::function<absl::Status(const Checkpoint&)>;
+absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks = {},
+                                               const AcceptsCheckpoint& accepts = nullptr);
 
 }  // namespace cairn

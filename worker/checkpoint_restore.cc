@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/formats/weights.h"
+#include "common/model/checkpoint_name.h"
 #include "common/model/fault_check.h"
 #include "common/model/graph.h"
 #include "common/model/initializer.h"
@@ -83,6 +84,17 @@ absl::Status CheckResume(const CheckpointManifest& manifest, const v1::JobSpec& 
              " is at step ", manifest.step, "; raise epochs");
 }
 
+// Two jobs may have been given one directory: then the one's `best` is set aside for the other's.
+absl::Status CheckPlace(uint64_t job_id, const v1::JobSpec& spec, const Checkpoint& checkpoint) {
+  const std::string& path = checkpoint.path;
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const bool began_with = !spec.resume_from().empty() && (path == spec.resume_from() || parent == spec.resume_from());
+  const bool own_place =
+      path == CheckpointPath(spec, checkpoint.manifest.step) || path == CheckpointPath(spec, 0, true);
+  if (job_id == 0 || began_with || !own_place) return absl::OkStatus();
+  return CheckWrittenBy(job_id, spec, checkpoint);
+}
+
 RestoredState EmptyState(const v1::JobSpec& spec, const Graph& graph) {
   RestoredState state;
   const size_t bytes = static_cast<size_t>(graph.space_size()) * sizeof(float);
@@ -124,9 +136,12 @@ absl::StatusOr<std::set<std::string>> Skipped(const v1::JobSpec& spec, const Gra
 }  // namespace
 
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
-                                                absl::Span<const std::string> fallbacks, int64_t steps_per_epoch) {
+                                                absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
+                                                uint64_t job_id) {
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
-  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks));
+  CAIRN_ASSIGN_OR_RETURN(FoundCheckpoint found, OpenCheckpoint(path, fallbacks, [&](const Checkpoint& checkpoint) {
+                           return CheckPlace(job_id, spec, checkpoint);
+                         }));
   const Checkpoint& checkpoint = found.checkpoint;
   CAIRN_RETURN_IF_ERROR(CheckResume(checkpoint.manifest, spec, graph, steps_per_epoch, checkpoint.path));
 

@@ -30,10 +30,12 @@ struct RestoredState {
   bool weights_only = false;
 };
 
-// Everything of a checkpoint. `spec` is resolved; steps_per_epoch > 0 must be that of the checkpoint.
+// Everything of a checkpoint. `spec` is resolved; steps_per_epoch > 0 must be that of the checkpoint. job_id > 0: what
+// stands where this job writes its checkpoints has to be its own, unless it is what the job began with (resume_from).
 // Errors: those of OpenCheckpoint; FAILED_PRECONDITION names the field, layer or variable that does not fit.
 absl::StatusOr<RestoredState> RestoreCheckpoint(const v1::JobSpec& spec, const std::string& path,
-                                                absl::Span<const std::string> fallbacks, int64_t steps_per_epoch);
+                                                absl::Span<const std::string> fallbacks, int64_t steps_per_epoch,
+                                                uint64_t job_id = 0);
 
 // The weights of a checkpoint or a .safetensors file, in float32, float16 or bfloat16. Variables of
 // spec.initial_weights_skip keep their initial values; what else the file holds is left. Errors: FAILED_PRECONDITION

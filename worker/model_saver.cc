@@ -18,6 +18,7 @@ absl::Status SaveModelFile(const v1::SaveModel& command) {
   const v1::JobSpec& spec = command.spec();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
   CAIRN_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(CheckpointPath(spec, command.step())));
+  CAIRN_RETURN_IF_ERROR(CheckWrittenBy(command.job_id(), spec, checkpoint));
   std::map<std::string, const Safetensor*> tensors;
   for (const Safetensor& tensor : checkpoint.model.tensors) tensors[tensor.name] = &tensor;
   Buffer values = Buffer::Zeros(static_cast<size_t>(graph.space_size()) * sizeof(float));

@@ -32,9 +32,9 @@ bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) 
 
 absl::StatusOr<RestoredState> Read(const v1::Restore& command) {
   const std::vector<std::string> fallbacks(command.fallbacks().begin(), command.fallbacks().end());
-  return command.weights_only()
-             ? RestoreWeights(command.spec(), command.path(), fallbacks)
-             : RestoreCheckpoint(command.spec(), command.path(), fallbacks, command.steps_per_epoch());
+  return command.weights_only() ? RestoreWeights(command.spec(), command.path(), fallbacks)
+                                : RestoreCheckpoint(command.spec(), command.path(), fallbacks,
+                                                    command.steps_per_epoch(), command.job_id());
 }
 
 // Sends every partition its image, again where that helps. Answers come on gRPC threads.

@@ -33,7 +33,8 @@ constexpr absl::Duration kAnswerTimeout = absl::Seconds(1);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
 // How long the coordinator stays for the other tasks, which ask every kAskEvery whether the job has ended.
 constexpr absl::Duration kOthersPatience = absl::Seconds(30);
-constexpr char kCoordinator[] = "coordinator";  // the daemon's name
+constexpr absl::Duration kRefusedPatience = absl::Seconds(5);  // where it was refused
+constexpr char kCoordinator[] = "coordinator";                 // the daemon's name
 
 void Say(const std::string& line) { absl::FPrintF(stderr, "cairn run: %s\n", line); }
 
@@ -168,9 +169,11 @@ class TaskRun {
     const bool keeps_coordinator =
         std::any_of(task_.daemons.begin(), task_.daemons.end(), [](const auto& d) { return d.name == kCoordinator; });
     const std::optional<int> ended = end_.Ask(client_, absl::Now());
-    if (!ended && code == kExitUsage) return code;  // it was refused: there is no job
+    // It was refused: there is no job, which the others learn as long as the coordinator is there.
+    const bool refused = !ended && code == kExitUsage;
     ended_ = code;
-    others_until_ = keeps_coordinator ? absl::Now() + kOthersPatience : absl::InfinitePast();
+    others_until_ =
+        keeps_coordinator ? absl::Now() + (refused ? kRefusedPatience : kOthersPatience) : absl::InfinitePast();
     return std::nullopt;
   }
 

@@ -14,8 +14,8 @@
 
 namespace cairn {
 
-// Whoever submits a job that is refused ends at once, and the coordinator beside it: then the others wait so long for
-// its container to be started again.
+// Whoever submits a job that is refused ends a few seconds later, and the coordinator beside it: then the others wait
+// so long for its container to be started again.
 inline constexpr absl::Duration kRefusedAfter = absl::Minutes(1);
 
 // Of a program that waited for the job's end.
