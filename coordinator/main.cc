@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/rpc/daemon.h"
 #include "common/storage/kv_store.h"
-#include "coordinator/coordinator_node.h"
+#include "coordinator/node/coordinator_node.h"
 
 namespace cairn {
 namespace {

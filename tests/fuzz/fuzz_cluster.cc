@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "coordinator/cluster_core.h"
+#include "coordinator/core/cluster_core.h"
 #include "tests/fuzz/alter.h"
 #include "tests/fuzz/job_seed.h"
 

@@ -2,8 +2,8 @@
 // with it.
 //
 //   input := state:u8 asynchronous:u8 alterations of the cluster, alterations of the job, op*
-#include "coordinator/cluster_core.h"
-#include "coordinator/stored_check.h"
+#include "coordinator/core/cluster_core.h"
+#include "coordinator/core/stored_check.h"
 #include "tests/fuzz/alter.h"
 #include "tests/fuzz/job_seed.h"
 

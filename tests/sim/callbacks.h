@@ -22,7 +22,7 @@ void RandomCallbacks(v1::JobSpec& spec);
 // Of each example, in training and validation alike; a multiple of 1/8, so that sums are exact.
 double LossOfEpoch(const v1::JobSpec& spec, int64_t epoch);
 
-// By Keras' rules, written independently of coordinator/callbacks.cc.
+// By Keras' rules, written independently of coordinator/core/callbacks.cc.
 struct ExpectedEnd {
   int64_t epochs = 0;  // that are trained
   int64_t steps = 0;

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
 #include "common/model/job_check.h"
-#include "coordinator/cluster_core.h"
+#include "coordinator/core/cluster_core.h"
 #include "tests/sim/job.h"
 #include "tests/sim/world.h"
 

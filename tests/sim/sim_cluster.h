@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cluster_core.h"
+#include "coordinator/core/cluster_core.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/sim_coordinator.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "common/storage/kv_store.h"
-#include "coordinator/cluster_core.h"
+#include "coordinator/core/cluster_core.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
 

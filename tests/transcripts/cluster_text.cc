@@ -1,7 +1,7 @@
 // ClusterScript: events, effects and jobs as lines.
 #include "absl/strings/str_join.h"
 #include "common/base/overloaded.h"
-#include "coordinator/state_store.h"
+#include "coordinator/store/state_store.h"
 #include "tests/transcripts/cluster_script.h"
 #include "tests/transcripts/message_text.h"
 

@@ -1,6 +1,6 @@
 // Goal: what callbacks decide is what Keras' callbacks would: compared with naive models of them over random figures,
 // and in cases that are told by their documentation.
-#include "coordinator/callbacks.h"
+#include "coordinator/core/callbacks.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

@@ -183,6 +183,23 @@ TEST(ClusterCheckpoints, AChiefIsToldOfTheBestBeforeItIsToKeepIt) {
   EXPECT_EQ(c.node("worker-1").kept, std::vector<int64_t>{5});
 }
 
+// Writing one takes several epochs, and then the next one is there before the first is kept.
+TEST(ClusterCheckpoints, ABetterOneThatIsBeingKeptIsNotReplacedByAWorseOne) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = SpecWithCheckpoints("val_loss");
+  for (int epoch = 1; epoch < 8; ++epoch) c.validation_loss[epoch] = 0.5;
+  const uint64_t id = c.SubmitOk(spec);
+  c.Train(30);
+  ASSERT_EQ(c.Job(id).epochs_size(), 6);
+  c.Say(c.node("worker-0"), Written(id, 5));
+  c.Settle();
+  ASSERT_EQ(c.node("worker-0").marks.size(), 1u) << "that of the first epoch, though five have passed since";
+  EXPECT_EQ(c.node("worker-0").marks[0].step(), 5);
+  c.Say(c.node("worker-0"), Written(id, 30, {5}));
+  c.Pass(absl::Seconds(1));
+  EXPECT_EQ(c.node("worker-0").marks.size(), 1u);
+}
+
 TEST(ClusterCheckpoints, AJobBeginsWithWhatAWorkerRestored) {
   Cluster c(2, 2);
   v1::JobSpec spec = SpecWithCheckpoints();

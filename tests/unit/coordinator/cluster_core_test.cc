@@ -1,6 +1,6 @@
 // Goal: ClusterCore takes jobs from submission to their end, in the order of the queue, counts their figures once, and
 // says why a job waits. Driven by a fake cluster on a manual clock.
-#include "coordinator/cluster_core.h"
+#include "coordinator/core/cluster_core.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -77,8 +77,11 @@ TEST(ClusterDegraded, AnEndedJobSaysItInItsOwnWords) {
   c.Pass(absl::Seconds(3));
   EXPECT_THAT(c.Now().degraded().text(),
               HasSubstr("the weights of 4 of 4 partitions are on fewer ps than was asked for (backups: 1)"));
+  EXPECT_TRUE(c.Ready("ps-0")) << c.Status("ps-0").not_ready();
   c.Restart(c.node("ps-1"));
   EXPECT_TRUE(Within10s(c, [&] { return !c.Now().has_degraded(); }));
+  c.Pass(absl::Milliseconds(200));
+  EXPECT_TRUE(c.Ready("ps-0") && c.Ready("ps-1")) << c.Status("ps-0").not_ready() << c.Status("ps-1").not_ready();
 }
 
 TEST(ClusterDegraded, AJobWithoutBackupsIsNever) {
@@ -111,6 +114,27 @@ TEST(ClusterDegraded, APsIsReadyWhenItsCopiesAreInSyncAndNotBefore) {
   c.replicate = true;
   EXPECT_TRUE(Within10s(c, [&] { return c.Ready("ps-0") && c.Ready("ps-1"); }));
   EXPECT_EQ(InSync(c.Now()), 4);
+}
+
+// The other ps may have died together with the coordinator: nobody knows before it was heard of.
+TEST(ClusterDegraded, AfterARestartNoPsIsReadyBeforeAllWereHeardOf) {
+  Copies c(2);
+  c.RestartCoordinator();
+  c.Connect(c.node("ps-0"));
+  c.Connect(c.node("worker-0"));
+  c.Pass(absl::Milliseconds(500));
+  EXPECT_THAT(c.Status("ps-0").not_ready(), HasSubstr("nothing was heard yet of ps \"ps-1\""));
+  EXPECT_EQ(c.Status("ps-1").not_ready(), "") << "it is not known whether it is there";
+  EXPECT_EQ(c.Now().reason(), "nothing was heard yet of ps \"ps-1\", since the coordinator was started");
+  c.Connect(c.node("ps-1"));
+  c.Pass(absl::Milliseconds(500));
+  EXPECT_TRUE(c.Ready("ps-0") && c.Ready("ps-1"));
+  EXPECT_EQ(c.Now().reason(), "");
+  c.RestartCoordinator();
+  c.Connect(c.node("ps-0"));
+  c.Connect(c.node("worker-0"));
+  c.Pass(absl::Seconds(8));
+  EXPECT_TRUE(c.Ready("ps-0")) << "the other one is dead, and there is nothing to be in sync with";
 }
 
 // Killed one after the other as soon as all are ready: the job never waits.

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/stored_state.h"
+#include "coordinator/core/stored_state.h"
 #include "tests/unit/coordinator/copies.h"
 
 namespace cairn {

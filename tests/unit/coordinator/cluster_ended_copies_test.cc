@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/copies.h"
+#include "coordinator/core/partition_copies.h"
 #include "tests/unit/coordinator/copies.h"
 
 namespace cairn {

@@ -84,6 +84,43 @@ TEST(ClusterEvents, APsWithoutAnotherCopyIsWaitedForAndComesBack) {
   EXPECT_FALSE(EventOf(c.Job(id), "ps \"ps-0\" is back: its partitions are taken up from its disk").warning());
 }
 
+// Within the time that a broken session may take: nobody had missed it.
+TEST(ClusterEvents, AWorkerThatIsStartedAnewAtOnceIsAnEventToo) {
+  Cluster c(1, 2, 2);
+  const uint64_t id = c.SubmitOk(LongSpec());
+  c.Train(2);
+  c.Kill(c.node("worker-1"));
+  c.Restart(c.node("worker-1"));
+  c.Settle();
+  EXPECT_EQ(Count(c.Job(id), "worker \"worker-1\" was started anew, and takes up its replicas 2,3 again"), 1);
+  c.Kill(c.node("worker-1"));
+  c.node("worker-1").fault = "its device is lost";  // it takes up nothing
+  DrainNode drain{ReplyToken{998}, {}};
+  drain.request.set_name("worker-1");
+  c.Do(drain);
+  c.Restart(c.node("worker-1"));
+  c.Settle();
+  EXPECT_EQ(Count(c.Job(id), "was started anew"), 1) << ::testing::PrintToString(Events(c.Job(id)));
+}
+
+// There may be hundreds of them: the log has one line.
+TEST(ClusterEvents, WhatHappensToEndedJobsIsNoWarningForEachOfThem) {
+  Cluster c(2, 1);
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 3; ++i) {
+    ids.push_back(c.SubmitOk(SpecWithCopies(2, 1)));
+    ASSERT_TRUE(c.RunToEnd(ids.back()));
+  }
+  c.Pass(absl::Seconds(5));
+  c.Kill(c.node("ps-1"));
+  c.Pass(absl::Seconds(10));
+  EXPECT_TRUE(c.Logged("ps \"ps-1\" held weights of 3 jobs that have ended"));
+  for (const uint64_t id : ids) {
+    EXPECT_EQ(Count(c.Job(id), "ps \"ps-1\" is gone; served from now on"), 1);
+    EXPECT_FALSE(c.Logged(absl::StrCat("job ", id, ": ps \"ps-1\" is gone")));
+  }
+}
+
 TEST(ClusterEvents, ADrainBeginsAndEnds) {
   Cluster c(3, 1);
   const uint64_t id = c.SubmitOk(SpecWithCopies(200, 1));

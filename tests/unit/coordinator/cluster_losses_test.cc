@@ -84,6 +84,48 @@ TEST(ClusterLosses, AfterAFallBackTheDeadAreNotAmongTheCopies) {
   EXPECT_EQ(PrimariesOn(c.Job(id), "ps-2"), 2) << "it takes its share";
 }
 
+// Only the figures of the second epoch are missing when both ps are lost. The first one that comes back has none of its
+// last steps, and says so for as long as the other one is away.
+TEST(ClusterLosses, FiguresOfAPsThatIsBehindCloseNoEpoch) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(8, 0, v1::SNAPSHOT));
+  c.Train(9);
+  c.tells_figures = false;
+  c.Train(1);
+  ASSERT_EQ(c.Job(id).step(), 10);
+  ASSERT_EQ(c.Job(id).epochs_size(), 1);
+  for (const char* name : {"ps-0", "ps-1"}) {
+    c.Kill(c.node(name));
+    c.node(name).kept_versions = {8};
+    for (auto& [p, version] : c.node(name).hosted.at(id).version) version = 8;
+  }
+  c.tells_figures = true;
+  c.Pass(absl::Seconds(10));
+  c.Restart(c.node(c.Job(id).partitions(0).primary()));
+  c.Pass(absl::Seconds(10));
+  EXPECT_EQ(c.Job(id).epochs_size(), 1);
+  c.Restart(c.node(c.Job(id).partitions(0).primary() == "ps-0" ? "ps-1" : "ps-0"));
+  c.Settle();
+  ASSERT_TRUE(c.Logged("falls back from step 10 to 8"));
+  EXPECT_TRUE(c.RunToEnd(id));
+  ASSERT_EQ(c.Job(id).epochs_size(), 8);
+  EXPECT_EQ(c.Job(id).epochs(1).train().examples(), 40u);
+}
+
+// What was stored of the job's steps is older than what its ps have kept.
+TEST(ClusterLosses, AfterALossOfEverythingAFallBackIsNoStepForward) {
+  Cluster c(2, 1);
+  const uint64_t id = c.SubmitOk(SpecWithCopies(40, 1));
+  c.Pass(absl::Milliseconds(300));
+  c.Train(4);
+  for (const char* name : {"ps-0", "ps-1", "worker-0"}) c.Kill(c.node(name));
+  c.RestartCoordinator();
+  for (const char* name : {"ps-0", "ps-1"}) SetVersions(c, name, id, 3);
+  for (const char* name : {"ps-0", "ps-1", "worker-0"}) c.Restart(c.node(name));
+  c.Pass(absl::Seconds(1));
+  EXPECT_TRUE(c.Logged("falls back to step 3: what came after was in the memory of ps that died"));
+}
+
 // The generation that takes all back does not reach one of them; the next one does.
 TEST(ClusterLosses, APsThatHasNotHeardOfAFallBackGoesBackLater) {
   Cluster c(2, 1);

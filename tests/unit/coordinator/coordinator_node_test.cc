@@ -1,6 +1,6 @@
 // Goal: the coordinator's node over real gRPC: sessions, the users' calls, watching, a restart on its state, a stop
 // that ends every call, a store that fails.
-#include "coordinator/coordinator_node.h"
+#include "coordinator/node/coordinator_node.h"
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -13,8 +13,8 @@
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/session_client.h"
 #include "common/rpc/channel.h"
-#include "coordinator/events.h"
-#include "coordinator/state_store.h"
+#include "coordinator/core/events.h"
+#include "coordinator/store/state_store.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 
 namespace cairn {

@@ -1,7 +1,7 @@
 // Goal: what the coordinator answers over HTTP: the same JSON and metrics as the command line, probes that tell a
 // leader, a standby and a core that hangs apart, a standby that sends readers on, pages that hold nothing of a user's
 // words. On a driver without gRPC; the last test on real sockets.
-#include "coordinator/dashboard.h"
+#include "coordinator/dashboard/dashboard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 #include "absl/synchronization/notification.h"
 #include "common/report/json.h"
 #include "common/report/metrics_text.h"
-#include "coordinator/coordinator_node.h"
-#include "coordinator/dashboard_pages.h"
-#include "coordinator/job_extract.h"
-#include "coordinator/overview.h"
+#include "coordinator/core/job_extract.h"
+#include "coordinator/dashboard/dashboard_pages.h"
+#include "coordinator/dashboard/overview.h"
+#include "coordinator/node/coordinator_node.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 
 namespace cairn {

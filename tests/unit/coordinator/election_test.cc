@@ -1,7 +1,7 @@
 // Goal: of several coordinators one leads: the lead changes when the lease ends, is given back or its key is deleted;
 // by its own clock a leader stops in time when etcd is away; a standby knows the leader; lost answers and nonsense do
 // no harm.
-#include "coordinator/election.h"
+#include "coordinator/store/election.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Goal: the coordinator's store in etcd beside a map: what is written is there for the next leader, whole; a
 // coordinator that no longer leads, a late copy and a lost answer change nothing that they should not; nonsense from
 // etcd is an error that names the key.
-#include "coordinator/etcd_store.h"
+#include "coordinator/store/etcd_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
-#include "coordinator/state_store.h"
+#include "coordinator/store/state_store.h"
 #include "tests/unit/coordinator/fake_etcd.h"
 
 namespace cairn {

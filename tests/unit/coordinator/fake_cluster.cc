@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "coordinator/state_store.h"
+#include "coordinator/store/state_store.h"
 
 namespace cairn {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "coordinator/cluster_core.h"
+#include "coordinator/core/cluster_core.h"
 
 namespace cairn {
 

@@ -1,6 +1,6 @@
 // Goal: an epoch's figures are those that the first partition has of all its steps, also for a coordinator that was
 // started anew; a job that waits at the end of epochs has its validation whole.
-#include "coordinator/job_progress.h"
+#include "coordinator/core/job_progress.h"
 
 #include <gtest/gtest.h>
 
@@ -172,6 +172,59 @@ TEST(JobProgress, TheRateIsOfWhatWasDoneInThisLife) {
   EXPECT_EQ(status.epochs(1).images_per_second(), 0);
 }
 
+// One heartbeat tells of the end of both epochs, 8 s after the beginning: nobody knows when the first one ended.
+TEST(JobProgress, EpochsThatAreToldOfTogetherShareTheTime) {
+  v1::JobStatus status = Status(false);
+  status.mutable_data()->clear_validation_examples();
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  now += absl::Seconds(8);
+  progress.Reached({0, 1, 2}, 2 * kSteps, now);
+  ASSERT_TRUE(*progress.TakeFigures(Figures(2 * kSteps), status, now));
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 2);
+  for (const v1::EpochResult& epoch : status.epochs()) {
+    EXPECT_DOUBLE_EQ(epoch.seconds(), 4);
+    EXPECT_DOUBLE_EQ(epoch.images_per_second(), kSteps * 4 * kReplicas / 4.0);
+  }
+}
+
+// The report tells of half of the next epoch, too: that has begun long before.
+TEST(JobProgress, TimeIsSharedOutBySteps) {
+  v1::JobStatus status = Status(false);
+  status.mutable_data()->clear_validation_examples();
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  now += absl::Seconds(6);
+  progress.Reached({0, 1, 2}, kSteps + kSteps / 2, now);
+  ASSERT_TRUE(*progress.TakeFigures(Figures(kSteps + kSteps / 2), status, now));
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_DOUBLE_EQ(status.epochs(0).seconds(), 4);
+  now += absl::Seconds(2);
+  progress.Reached({0, 1, 2}, 2 * kSteps, now);
+  ASSERT_TRUE(*progress.TakeFigures(Figures(2 * kSteps), status, now));
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_DOUBLE_EQ(status.epochs(1).seconds(), 4);
+}
+
+// Its steps before the checkpoint count as examples, but took no time here.
+TEST(JobProgress, AnEpochThatIsGoneOnWithInItsMidstHasNoTimeOfItsOwn) {
+  v1::JobStatus status = Status(false);
+  status.mutable_data()->clear_validation_examples();
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, std::vector<int64_t>(kReplicas, kSteps - 5), {}, now);
+  now += absl::Seconds(1);
+  progress.Reached({0, 1, 2}, kSteps, now);
+  ASSERT_TRUE(*progress.TakeFigures(Figures(kSteps), status, now));
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_EQ(status.epochs(0).seconds(), 0) << "not known";
+  EXPECT_EQ(status.epochs(0).images_per_second(), 0);
+  now += absl::Seconds(5);
+  progress.Reached({0, 1, 2}, 2 * kSteps, now);
+  ASSERT_TRUE(*progress.TakeFigures(Figures(2 * kSteps), status, now));
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_DOUBLE_EQ(status.epochs(1).seconds(), 5);
+}
+
 TEST(JobProgress, AJobThatFallsBackForgetsFigures) {
   v1::JobStatus status = Status(false);
   status.mutable_data()->set_validation_examples(0);
@@ -183,6 +236,27 @@ TEST(JobProgress, AJobThatFallsBackForgetsFigures) {
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
   ASSERT_TRUE(progress.TakeFigures(Figures(kSteps, 0, 2), status, now).ok());
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+}
+
+// The ps were lost when the epoch's figures were all that was missing. Its steps are done once more much later, and the
+// first report of them is not of the last one.
+TEST(JobProgress, FiguresOfStepsThatAreDoneOnceMoreAreWaitedForAnew) {
+  v1::JobStatus status = Status(true);
+  status.mutable_data()->set_validation_examples(0);
+  absl::Time now = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, now);
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 0);
+  now += absl::Minutes(1);
+  progress.RollBack(4, now);
+  now += absl::Milliseconds(100);
+  ASSERT_TRUE(progress.TakeFigures(Figures(kSteps - 5, 0, 2), status, now).ok());
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
+  EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "five steps' figures are missing";
+  EXPECT_TRUE(progress.AsksForFigures(now, status));
+  ASSERT_TRUE(progress.TakeFigures(Figures(kSteps, 0, 2), status, now).ok());
+  ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+  EXPECT_EQ(status.epochs(0).train().examples(), 4 * kReplicas * kSteps);
 }
 
 TEST(JobProgress, TheValidationOfAJobThatWaitsIsWaitedForForGood) {

@@ -1,5 +1,5 @@
 // Goal: the changes of a job's state are those of the table in job_state.h, and no other.
-#include "coordinator/job_state.h"
+#include "coordinator/core/job_state.h"
 
 #include <gtest/gtest.h>
 

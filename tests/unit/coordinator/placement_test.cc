@@ -1,5 +1,5 @@
 // Goal: placement is complete, balanced, deterministic, moves little, and keeps subtrees of the summation tree whole.
-#include "coordinator/placement.h"
+#include "coordinator/core/placement.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: a pair of ps that lose each other is left apart for a time that doubles, up to a bound; one that is only busy
 // for the shortest; what is known of a pair counts both ways, is forgotten in time, and is told while it matters.
-#include "coordinator/ps_links.h"
+#include "coordinator/core/ps_links.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

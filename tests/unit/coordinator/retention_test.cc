@@ -1,6 +1,6 @@
 // Goal: --keep-ended-jobs: what it says is what is kept, nonsense is refused by name, and its words for users say all
 // of it.
-#include "coordinator/retention.h"
+#include "coordinator/core/retention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

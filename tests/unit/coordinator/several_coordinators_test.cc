@@ -12,7 +12,7 @@
 #include "client/job_client.h"
 #include "client/session_client.h"
 #include "common/rpc/channel.h"
-#include "coordinator/coordinator_node.h"
+#include "coordinator/node/coordinator_node.h"
 #include "tests/unit/coordinator/fake_cluster.h"
 #include "tests/unit/coordinator/fake_etcd.h"
 

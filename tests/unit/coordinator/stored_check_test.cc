@@ -1,6 +1,6 @@
 // Goal: what a coordinator stores passes the check at its next start; a state with one field wrong is refused, with its
 // key and field.
-#include "coordinator/stored_check.h"
+#include "coordinator/core/stored_check.h"
 
 #include <gtest/gtest.h>
 

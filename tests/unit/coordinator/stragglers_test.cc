@@ -1,7 +1,7 @@
 // Goal: a worker that is slower than the others is seen within seconds; noise, of whatever size, is no reason to move
 // anything in hours; a worker that is slow again and again is tried again ever more seldom. Rates of what grows are of
 // what was seen grow.
-#include "coordinator/stragglers.h"
+#include "coordinator/core/stragglers.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/rate_meter.h"
+#include "coordinator/core/rate_meter.h"
 
 namespace cairn {
 namespace {

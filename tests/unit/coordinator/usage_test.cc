@@ -1,5 +1,5 @@
 // Goal: what is counted job by job is what counting all jobs anew gives, whatever comes and goes.
-#include "coordinator/usage.h"
+#include "coordinator/core/usage.h"
 
 #include <gtest/gtest.h>
 

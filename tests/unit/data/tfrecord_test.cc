@@ -1,6 +1,6 @@
 // Goal: TFRecord data sets give exactly the numbers that were written, in every encoding, from files, shards and
 // folders, packed and plain; what cannot be read is refused with the file, the record and what to do; no bytes crash
-// the reader. What Python writes is read in tests/integration/tfrecord_test.py.
+// the reader. What Python writes is read in tests/integration/data_test.py.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

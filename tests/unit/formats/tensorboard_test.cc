@@ -1,5 +1,5 @@
 // Goal: event files hold what was put in, as TensorFlow's summary operations would write it, and a torn end costs only
-// what was torn. (An independent reader of the bytes is in tests/integration/callbacks_test.py.)
+// what was torn. (An independent reader of the bytes is in tests/integration/tensorboard_files.py.)
 #include "common/formats/tensorboard.h"
 
 #include <gmock/gmock.h>

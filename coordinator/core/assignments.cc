@@ -1,0 +1,261 @@
+#include "coordinator/core/assignments.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/model/strategy_check.h"
+#include "coordinator/core/devices.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+void MostSlotsFirst(std::vector<WorkerCapacity>& workers) {
+  std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
+}
+
+// Between two looks at how fast a job's workers are.
+constexpr absl::Duration kStragglerLook = absl::Milliseconds(500);
+// Between two moves of a replica away from a straggler.
+constexpr absl::Duration kStragglerInterval = absl::Seconds(3);
+// While there are stragglers a move has to make the slowest worker's step this much shorter.
+constexpr double kStragglerGain = 0.9;
+// Slots are counted in so many parts where their speed matters.
+constexpr double kSpeedUnits = 64;
+
+// With local_sync, what is placed are groups of replicas: each is whole on one worker.
+std::vector<WorkerCapacity> ByUnits(std::vector<WorkerCapacity> workers, int32_t group) {
+  for (WorkerCapacity& w : workers) w.slots = std::max(1, w.slots / group);
+  return workers;
+}
+
+std::vector<NodeName> OwnersOfUnits(const std::vector<NodeName>& owners, int32_t group) {
+  std::vector<NodeName> units;
+  for (size_t r = 0; r < owners.size(); r += static_cast<size_t>(group)) units.push_back(owners[r]);
+  return units;
+}
+
+std::vector<NodeName> OwnersOfReplicas(const std::vector<NodeName>& units, int32_t group) {
+  std::vector<NodeName> owners;
+  for (const NodeName& unit : units) owners.insert(owners.end(), static_cast<size_t>(group), unit);
+  return owners;
+}
+
+std::map<NodeName, int32_t> CountByOwner(const std::vector<NodeName>& owners) {
+  std::map<NodeName, int32_t> count;
+  for (const NodeName& owner : owners) ++count[owner];
+  return count;
+}
+
+double FactorOf(const std::map<NodeName, double>& stragglers, const NodeName& worker) {
+  const auto it = stragglers.find(worker);
+  return it == stragglers.end() ? 1 : it->second;
+}
+
+// The load of the most loaded worker for its slots and its speed: what decides the time of a step.
+double WorstLoad(const std::vector<NodeName>& owners, const std::vector<WorkerCapacity>& workers,
+                 const std::map<NodeName, double>& stragglers) {
+  const std::map<NodeName, int32_t> held = CountByOwner(owners);
+  double worst = 0;
+  for (const WorkerCapacity& w : workers) {
+    const auto it = held.find(w.name);
+    if (it != held.end()) worst = std::max(worst, it->second * FactorOf(stragglers, w.name) / w.slots);
+  }
+  return worst;
+}
+
+}  // namespace
+
+// ---- who computes which replica ----
+
+void Assignments::Place(Job& job, std::vector<WorkerCapacity> workers) {
+  const int32_t group = LocalSyncOf(job.status.spec());
+  SetOwners(job, OwnersOfReplicas(
+                     PlaceReplicas(job.status.spec().replicas() / group, ByUnits(std::move(workers), group)), group));
+}
+
+// The workers that may share the job, of one kind of device, with the slots that it can have on each: those that have
+// replicas of it, then free ones. Without may_change_device it stays on the kind that it is on, as long as a worker has
+// replicas of it.
+std::vector<WorkerCapacity> Assignments::WorkersFor(const Job& job, bool may_change_device) {
+  const std::map<NodeName, int32_t> own_replicas = CountByOwner(job.owners());
+  std::vector<WorkerCapacity> members, others, all;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role != v1::WORKER || !candidates_.MayWork(job, node)) continue;
+    const auto own_it = own_replicas.find(name);
+    const int32_t own = own_it == own_replicas.end() ? 0 : own_it->second;
+    const int32_t free = candidates_.FreeSlots(node);
+    if (own > 0) {
+      members.push_back({name, std::clamp(own + free, 1, node.slots), node.device_kind});
+    } else if (node.connected() && free > 0) {
+      others.push_back({name, free, node.device_kind});
+    }
+    if (node.connected()) all.push_back({name, node.slots, node.device_kind});
+  }
+  MostSlotsFirst(others);
+  std::vector<v1::Device> preferred = PreferredDevices(job);
+  if (!may_change_device && !members.empty()) preferred.insert(preferred.begin(), members.front().device);
+  members.insert(members.end(), others.begin(), others.end());
+  if (members.empty()) {  // all are busy with other jobs: rather slow than not at all
+    MostSlotsFirst(all);
+    members = std::move(all);
+  }
+  members = OfOneDevice(std::move(members), preferred);
+  size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
+  if (most > 0 && members.size() > most) members.resize(most);
+  return members;
+}
+
+void Assignments::Rebalance(Job& job, bool may_grow) {
+  const int32_t group = LocalSyncOf(job.status.spec());
+  const std::vector<NodeName> before = OwnersOfUnits(job.owners(), group);
+  const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
+  std::vector<NodeName> owners = AdoptOrphans(before, workers);
+  if (may_grow && !workers.empty()) {
+    const std::map<NodeName, double>& stragglers = job.stragglers.stragglers();
+    std::vector<WorkerCapacity> by_speed = workers;
+    for (WorkerCapacity& w : by_speed)
+      w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
+    std::vector<NodeName> spread = RebalanceReplicas(owners, by_speed);
+    const double gain = stragglers.empty() ? 1 : kStragglerGain;
+    if (WorstLoad(spread, workers, stragglers) < gain * WorstLoad(owners, workers, stragglers))
+      owners = std::move(spread);
+  }
+  if (owners != before) SetOwners(job, OwnersOfReplicas(owners, group));
+}
+
+// One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
+void Assignments::RelieveStragglers(Job& job) {
+  if (!job.running() || !job.synchronous() || job.awaiting_ready || step_.now() < job.stragglers_at) return;
+  job.stragglers_at = step_.now() + kStragglerLook;
+  if (job.stragglers.Look(step_.now())) step_.Raise(SlotsChanged{});  // it takes its share again
+  const std::map<NodeName, double>& stragglers = job.stragglers.stragglers();
+  if (stragglers.empty() || step_.now() < job.relieve_at) return;
+  job.relieve_at = step_.now() + kStragglerInterval;
+  std::vector<NodeName> owners = job.owners();
+  const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
+  const double before = WorstLoad(owners, workers, stragglers);
+  std::map<NodeName, int32_t> held = CountByOwner(owners);
+  for (const WorkerCapacity& slow : workers) {
+    const double factor = FactorOf(stragglers, slow.name);
+    if (factor <= 1 || held[slow.name] == 0 || held[slow.name] * factor / slow.slots < before) continue;
+    const WorkerCapacity* best = nullptr;
+    const auto load = [&](const WorkerCapacity& w) {
+      return (held[w.name] + 1) * FactorOf(stragglers, w.name) / w.slots;
+    };
+    for (const WorkerCapacity& w : workers) {
+      if (w.name != slow.name && (best == nullptr || load(w) < load(*best))) best = &w;
+    }
+    if (best == nullptr) return;
+    *std::find(owners.rbegin(), owners.rend(), slow.name) = best->name;  // its highest
+    if (WorstLoad(owners, workers, stragglers) > before * kStragglerGain) return;
+    SetOwners(job, owners, absl::StrFormat("worker \"%s\" is %.1f times slower than the others", slow.name, factor));
+    return Send(job);
+  }
+}
+
+void Assignments::ForgetSpeedOf(const NodeName& worker) {
+  for (auto& [id, job] : jobs_.all()) job.stragglers.Forget(worker);
+}
+
+// why: for the user, where nothing is wrong with the workers that had them.
+void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const std::string& why) {
+  ReplicaMoves moves;
+  NodeName chief;
+  for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r) {
+    v1::ReplicaPlacement& placement = *job.status.mutable_replicas(r);
+    if (placement.worker() != owners[r]) moves[placement.worker()][owners[r]].push_back(r);
+    placement.set_worker(owners[r]);
+    if (!owners[r].empty() && (chief.empty() || owners[r] < chief)) chief = owners[r];
+  }
+  if (chief != job.status.chief() && job.running() && job.progress && job.status.spec().has_checkpoints()) {
+    bool finished = !chief.empty();
+    for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r)
+      finished = finished && (owners[r] != chief || job.progress->finished()[r]);
+    job.late_chief_since = finished ? step_.now() : absl::InfiniteFuture();
+  }
+  if (chief != job.status.chief()) NoteFormerChief(job);
+  job.status.set_chief(chief);
+  NoteDevices(job);
+  ++job.assignment;
+  if (job.progress) job.progress->Restart(step_.now());
+  TellMoves(job, moves, why);
+  jobs_.Save(job);
+  step_.Raise(ReasonDue{job.id()});
+}
+
+void Assignments::NoteDevices(Job& job) const {
+  for (const v1::ReplicaPlacement& r : job.status.replicas()) {
+    const ClusterNode* node = nodes_.Find(r.worker());
+    if (node == nullptr) continue;
+    const auto& known = job.status.devices();
+    if (std::find(known.begin(), known.end(), node->device_kind) == known.end())
+      job.status.add_devices(node->device_kind);
+  }
+}
+
+// `moves`: replicas, by who had them and by who has them now. why: of workers that nothing is wrong with.
+void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::string& why) {
+  for (const auto& [from, to] : moves) {
+    std::vector<std::string> parts;
+    for (const auto& [name, replicas] : to) {
+      const std::string which = absl::StrCat("replicas ", ReplicaListText(replicas));
+      parts.push_back(name.empty() ? which + " wait for another"
+                                   : absl::StrFormat("%s go to worker \"%s\"", which, name));
+    }
+    const std::string what = absl::StrJoin(parts, ", ");
+    const std::string trouble = from.empty() ? "" : candidates_.TroubleText(job, from);
+    if (!trouble.empty()) {
+      jobs_.TellText(job, trouble != "is drained", absl::StrFormat("worker \"%s\" %s; %s", from, trouble, what));
+    } else if (from.empty()) {
+      jobs_.Tell(job, "%s", what);
+    } else {
+      jobs_.Tell(job, "%s; its %s", why.empty() ? absl::StrFormat("worker \"%s\" shares with others", from) : why,
+                 what);
+    }
+  }
+}
+
+// ---- commands ----
+
+// To every worker that, as far as we know, runs something else than it should.
+void Assignments::Send(Job& job) {
+  if (!job.running() || job.awaiting_ready) return;
+  const std::vector<int32_t> none;
+  std::map<NodeName, std::vector<int32_t>> wanted;
+  for (const v1::ReplicaPlacement& r : job.status.replicas()) wanted[r.worker()].push_back(r.replica());
+  for (ClusterNode* node : nodes_.Connected(v1::WORKER)) {
+    const auto its = wanted.find(node->name);
+    const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
+    auto known = node->running.find(job.id());
+    if (known != node->running.end() && known->second.generation < job.rollback_generation) {
+      step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it begins anew
+      node->running.erase(known);
+      known = node->running.end();
+    }
+    if (replicas.empty()) {
+      if (known == node->running.end() || known->second.replicas.empty()) continue;
+      known->second.replicas.clear();  // it has the job's model and data until the job ends, and is told of that
+    } else {
+      const bool chief = job.status.chief() == node->name;
+      // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no
+      // checkpoints.
+      const bool told_chief = known != node->running.end() && known->second.chief.value_or(false);
+      if (known != node->running.end() && known->second.generation == job.status.generation() &&
+          known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {
+        continue;
+      }
+      node->running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job)};
+    }
+    step_.Send(*node, MakeAssignReplicas(job, node->name));
+  }
+  step_.Raise(AssignmentsSent{job.id()});  // whoever is the chief now may not have been asked
+}
+
+}  // namespace cairn

@@ -1,0 +1,215 @@
+#include "coordinator/core/candidates.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/model/callback_check.h"
+#include "common/model/fault_check.h"
+#include "common/model/strategy_check.h"
+#include "coordinator/core/devices.h"
+#include "coordinator/core/partition_copies.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kNodesShown = 8;
+
+// "w1" (CPU), "w2" (CPU)
+std::string NodesText(const std::vector<const ClusterNode*>& nodes) {
+  std::vector<std::string> names;
+  for (const ClusterNode* node : nodes) {
+    if (names.size() == kNodesShown) break;
+    names.push_back(absl::StrFormat("\"%s\" (%s)", node->name, v1::Device_Name(node->device_kind)));
+  }
+  std::string text = absl::StrJoin(names, ", ");
+  if (nodes.size() > names.size()) absl::StrAppendFormat(&text, " and %d more", nodes.size() - names.size());
+  return text;
+}
+
+}  // namespace
+
+const ClusterNode* Candidates::UsablePs(const Job& job, const NodeName& name) const {
+  const ClusterNode* node = nodes_.Find(name);
+  const bool usable = node != nullptr && node->role == v1::PS && node->alive && !LeftOut(job, *node);
+  return usable ? node : nullptr;
+}
+
+bool Candidates::LeftOut(const Job& job, const ClusterNode& node) const {
+  auto it = job.left_out.find(node.name);
+  return it != job.left_out.end() && it->second.incarnation == node.incarnation;
+}
+
+// It is to hold no partitions: drained by a user, or its store failed.
+bool Candidates::Draining(const NodeName& name) const {
+  const ClusterNode* node = nodes_.Find(name);
+  return node != nullptr && node->leaving();
+}
+
+// How many ps can be given copies of the job.
+size_t Candidates::PsThere(const Job& job) const {
+  const std::vector<ClusterNode*> all = nodes_.Connected(v1::PS);
+  return std::count_if(all.begin(), all.end(), [&](auto* ps) { return !ps->leaving() && !LeftOut(job, *ps); });
+}
+
+// They, with the bytes that they hold for all jobs, or all others.
+std::vector<PsLoad> Candidates::PsLoads(const Job& job, bool with_own) const {
+  std::map<NodeName, PsLoad> loads;
+  for (const ClusterNode* ps : nodes_.Connected(v1::PS)) {
+    if (!ps->leaving() && !LeftOut(job, *ps)) loads[ps->name] = {ps->name, ps->host, 0};
+  }
+  for (auto& [name, load] : loads) load.bytes = jobs_.usage().BytesOn(name) - jobs_.usage().BytesOn(name, job.id());
+  if (with_own) {  // as it is now: it may not be stored yet
+    for (const v1::PartitionPlacement& p : job.status.partitions()) {
+      for (const NodeName& holder : HoldersOf(p)) {
+        if (auto it = loads.find(holder); it != loads.end()) it->second.bytes += BytesOf(p);
+      }
+    }
+  }
+  std::vector<PsLoad> result;
+  for (auto& [name, load] : loads) result.push_back(std::move(load));
+  return result;
+}
+
+// Workers that may work for it and have the same kind of device; free: with a slot that nobody uses.
+size_t Candidates::MostOfOneDevice(const Job& job, bool free) const {
+  std::map<v1::Device, size_t> count;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role != v1::WORKER || !node.connected() || !MayWork(job, node)) continue;
+    count[node.device_kind] += !free || FreeSlots(node) > 0;
+  }
+  return std::max(count[v1::CPU], count[v1::GPU]);
+}
+
+// Nodes of that role are there, and none of them has the job's compute_dtype; empty: that is not so.
+std::string Candidates::NobodyComputesText(const Job& job, v1::Role role) const {
+  std::vector<const ClusterNode*> there;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role != role || !node.connected()) continue;
+    if (Computes(job.status.spec(), node)) return "";
+    there.push_back(&node);
+  }
+  if (there.empty()) return "";
+  return absl::StrFormat("no %s can compute %s: %s; start one that can, or use another compute_dtype",
+                         role == v1::EVALUATOR ? "evaluator" : "worker",
+                         v1::DataType_Name(job.status.spec().compute_dtype()), NodesText(there));
+}
+
+// Likewise of workers, with the kind of device that the job asks for.
+std::string Candidates::NobodyFitsText(const Job& job) const {
+  if (std::string text = NobodyComputesText(job, v1::WORKER); !text.empty()) return text;
+  std::vector<const ClusterNode*> there;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role != v1::WORKER || !node.connected()) continue;
+    if (Fits(job.status.spec(), node)) return "";
+    there.push_back(&node);
+  }
+  if (there.empty()) return "";
+  return absl::StrFormat("no worker with device %s can compute it: %s; start one, or use device: ANY",
+                         v1::Device_Name(job.status.spec().device()), NodesText(there));
+}
+
+// Why the bits of a running job may be none that another run gives.
+std::string Candidates::BitsText(const Job& job) const {
+  if (!BitsMatter(job)) return "";
+  if (job.status.devices_size() > 1) {
+    return "warning: it was computed on CPUs and on GPUs, one after the other: the bits are not those of a run on one "
+           "kind; `device` of the job "
+           "holds it on one";
+  }
+  std::map<std::string, NodeName> first;  // by fingerprint
+  for (const v1::ReplicaPlacement& r : job.status.replicas()) {
+    const ClusterNode* node = nodes_.Find(r.worker());
+    if (node != nullptr && !node->fingerprint.empty()) first.try_emplace(node->fingerprint, node->name);
+  }
+  if (first.size() < 2) return "";
+  return absl::StrFormat(
+      "warning: workers \"%s\" (%s) and \"%s\" (%s) may differ in the last bits: the weights are those of this run "
+      "alone",
+      first.begin()->second, first.begin()->first, first.rbegin()->second, first.rbegin()->first);
+}
+
+// Why work is taken from a node; empty: it is there, and nothing is wrong with it.
+std::string Candidates::TroubleText(const Job& job, const NodeName& name) const {
+  const ClusterNode* node = nodes_.Find(name);
+  if (node == nullptr || !node->alive) return "is gone";
+  if (LeftOut(job, *node)) return "cannot work for the job";
+  if (!node->fault.empty()) return "has failed";
+  return node->draining ? "is drained" : "";
+}
+
+// Those that hold partitions of the job, and are to hold none.
+std::set<NodeName> Candidates::LeavingHolders(const Job& job) const {
+  std::set<NodeName> leaving;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role == v1::PS && node.leaving() && job.UsesPs(name)) leaving.insert(name);
+  }
+  return leaving;
+}
+
+// ---- both ----
+const ClusterNode* Candidates::ChiefOrAnother(const Job& job) const {
+  const std::vector<ClusterNode*> workers = Askable(v1::WORKER, &job);
+  if (workers.empty()) return nullptr;
+  const auto chief =
+      std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  return chief != workers.end() ? *chief : workers.front();
+}
+
+// Whether the job can go on without this worker.
+bool Candidates::OthersMayWork(const Job& job, const NodeName& worker) const {
+  const std::vector<ClusterNode*> workers = nodes_.Connected(v1::WORKER);
+  return std::any_of(workers.begin(), workers.end(),
+                     [&](const ClusterNode* w) { return w->name != worker && MayWork(job, *w); });
+}
+
+// Whether every partition that this ps serves has another copy that can be promoted, as soon as its ps is connected:
+// after a change of the leader it may not be yet.
+bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
+  return std::all_of(job.status.partitions().begin(), job.status.partitions().end(), [&](const auto& p) {
+    if (p.primary() != ps) return true;
+    return std::any_of(p.backups().begin(), p.backups().end(), [&](const v1::BackupPlacement& b) {
+      const ClusterNode* node = UsablePs(job, b.node());
+      return Complete(b) && node != nullptr && !job.returned.contains({p.partition(), b.node()});
+    });
+  });
+}
+
+// A ps without which some partition is not served; empty: all are.
+NodeName Candidates::MissingPs(const Job& job) const {
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()}))
+      return p.primary();
+  }
+  return {};
+}
+
+int32_t Candidates::FreeSlots(const ClusterNode& worker) const {
+  return std::max(0, worker.slots - jobs_.usage().ReplicasOn(worker.name));
+}
+
+// Nodes for questions that any of them can answer: those that are drained, silent or far slower than the others are not
+// asked while there is another one. `job`: whose speeds count; null: nobody's. computes: only those that have its
+// compute_dtype.
+std::vector<ClusterNode*> Candidates::Askable(v1::Role role, const Job* job, bool computes) const {
+  std::vector<ClusterNode*> all = nodes_.Connected(role);
+  if (computes) std::erase_if(all, [&](const ClusterNode* node) { return !Computes(job->status.spec(), *node); });
+  std::vector<ClusterNode*> good;
+  for (ClusterNode* node : all) {
+    const bool silent = step_.now() - node->last_heard > 2 * options_.heartbeat_interval;
+    const bool slow = job != nullptr && job->stragglers.stragglers().contains(node->name);
+    if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
+  }
+  return good.empty() ? all : good;
+}
+
+bool Candidates::MayWork(const Job& job, const ClusterNode& worker) const {
+  return worker.alive && !worker.leaving() && !LeftOut(job, worker) && Fits(job.status.spec(), worker);
+}
+
+}  // namespace cairn

@@ -1,0 +1,203 @@
+#include "coordinator/core/checkpoints.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "common/base/limits.h"
+#include "common/base/text.h"
+#include "common/model/callback_check.h"
+#include "common/model/checkpoint_name.h"
+#include "common/model/epoch_rates.h"
+#include "common/model/strategy_check.h"
+#include "coordinator/core/callbacks.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+// Beyond keep_max: those that wait to be compared, the best one, and what is being replaced.
+constexpr int kCheckpointsExtra = 8;
+// Between two commands to keep the same checkpoint as the best.
+constexpr absl::Duration kMarkAgainAfter = absl::Seconds(5);
+
+// NaN: there is no such figure of this epoch (yet).
+double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch) {
+  const std::string& monitor = status.spec().checkpoints().save_best();
+  const bool validation = absl::StartsWith(monitor, "val_");
+  const v1::MetricSums& sums = validation ? epoch.validation() : epoch.train();
+  if (sums.examples() == 0 || (validation && sums.examples() < status.data().validation_examples())) return NAN;
+  const absl::string_view name = absl::StripPrefix(monitor, "val_");
+  if (name == "loss") return sums.loss() / static_cast<double>(sums.examples());
+  for (int m = 0; m < status.spec().metrics_size(); ++m) {
+    if (MetricName(status.spec(), m) == name) return MetricValue(status.spec(), m, sums);
+  }
+  return NAN;
+}
+
+bool FitsJob(const Job& job, const v1::CheckpointInfo& info) {
+  return info.step() >= 0 && info.step() <= job.status.total_steps();
+}
+
+int CheckpointsMax(const Job& job) { return job.status.spec().checkpoints().keep_max() + kCheckpointsExtra; }
+
+// Of the epoch that is to be decided. A chief that was may say only now of an earlier one what has long been decided
+// without it.
+void NoteFailedCheckpoint(Job& job, int64_t step) {
+  const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(),
+                begin = end - job.status.steps_per_epoch();
+  if (step > begin && step <= end) job.checkpoint_failed_step = std::max(job.checkpoint_failed_step, step);
+}
+
+}  // namespace
+
+// Early stopping knows which epoch is the best: it is not only by the figure that that is decided.
+void Checkpoints::MarkBestEpoch(Job& job) {
+  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  const v1::CheckpointInfo* info = best < 0 || best >= job.status.epochs_size() ? nullptr : CheckpointOf(job, best);
+  if (info == nullptr) return;
+  for (const v1::CheckpointInfo& known : job.status.checkpoints()) {
+    if (known.best() && known.step() == info->step()) return;
+  }
+  const v1::EarlyStopping& stopping = *RestoresBest(job.status.spec());
+  SendMarkBest(job, info->step(), FigureOf(job.status, job.status.epochs(best), stopping.monitor()).value_or(0));
+}
+
+// ---- reports ----
+void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report) {
+  Job* job = jobs_.Find(report.job_id());
+  if (job == nullptr || job->queued() || !job->status.spec().has_checkpoints()) return;
+  if (report.has_checkpoint() && !FitsJob(*job, report.checkpoint())) {
+    return step_.Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
+  }
+  if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
+  if (report.has_checkpoint()) job->late_chief_since = absl::InfiniteFuture();
+  auto& known = *job->status.mutable_checkpoints();
+  for (const int64_t step : report.deleted_steps()) {
+    known.erase(
+        std::remove_if(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() == step; }),
+        known.end());
+  }
+  if (!report.error().empty()) {
+    const bool newer = std::any_of(known.begin(), known.end(), [&](const auto& k) {
+      return report.has_checkpoint() && !k.best() && k.step() >= report.checkpoint().step();
+    });
+    if (newer) {  // it, or a later one, was written: by a chief before, or while other replicas were still behind
+      job->checkpoint_heard = step_.now();
+      return;
+    }
+    job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
+    step_.Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
+    if (report.has_checkpoint()) {  // that of this step does not come any more
+      NoteFailedCheckpoint(*job, report.checkpoint().step());
+      job->checkpoint_heard = step_.now();
+    }
+  } else if (report.has_checkpoint()) {
+    const v1::CheckpointInfo& info = report.checkpoint();
+    // A chief says again which was the best in its time; the copy is of a later one now.
+    const bool outdated =
+        info.best() && info.step() != job->best_asked_step &&
+        std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
+    if (outdated) return;
+    NoteWritten(*job, info);
+    if (known.size() > CheckpointsMax(*job)) known.DeleteSubrange(0, known.size() - CheckpointsMax(*job));
+    job->status.clear_checkpoint_error();
+  }
+  Changed(*job);
+}
+
+// A worker that was chief once may have written one while another one got its place. It is told of that step, and no
+// more: what it says of errors, of the best one and of what it has deleted, is of a time in which it was the chief, and
+// its successor knows better. The step is not believed to push out others, and before it does so at the chief, that one
+// looks for it on the disk.
+void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
+  const auto& former = job.former_chiefs;
+  if (std::find(former.begin(), former.end(), node.name) == former.end()) {
+    return step_.Warn("job %d: worker \"%s\" reports a checkpoint, but it is not the chief; ignored", job.id(),
+                      node.name);
+  }
+  if (!report.has_checkpoint() || !report.error().empty() || report.checkpoint().best()) return;
+  const auto& known = job.status.checkpoints();
+  const bool there = std::any_of(known.begin(), known.end(),
+                                 [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });
+  if (there || known.size() >= CheckpointsMax(job)) return;
+  NoteWritten(job, report.checkpoint());
+  Changed(job);
+}
+
+// Its place is computed, whatever the worker said of it.
+void Checkpoints::NoteWritten(Job& job, v1::CheckpointInfo info) {
+  info.set_path(CheckpointPath(job.status.spec(), info.step(), info.best()));
+  auto& known = *job.status.mutable_checkpoints();
+  const auto former = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
+  const bool news = former == known.end();
+  const bool again = !news && former->written_unix_ms() == info.written_unix_ms();
+  if (!news) known.erase(former);
+  *known.Add() = info;
+  std::stable_sort(known.begin(), known.end(),
+                   [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
+  if (news) step_.Log("job %d: checkpoint %s", job.id(), info.path());
+  if (!again && !info.best()) job.checkpoint_heard = step_.now();
+  if (news && !info.best() && job.active()) files_.SaveAtStep(job, info.step());
+}
+
+void Checkpoints::Changed(Job& job) {
+  jobs_.Save(job);
+  ConsiderBest(job);
+  if (job.active()) files_.SendSaves(job);
+  if (job.running()) step_.Raise(JobAdvanced{job.id()});  // the end of an epoch may have waited for it
+}
+
+// Has the chief keep the checkpoint of the best epoch, where that is another one than before.
+void Checkpoints::ConsiderBest(Job& job) {
+  const v1::Checkpoints& rule = job.status.spec().checkpoints();
+  if (rule.save_best().empty()) return;
+  if (RestoresBest(job.status.spec()) != nullptr) return MarkBestEpoch(job);
+  const auto better = [&](double a, double b) { return rule.mode() == v1::Checkpoints::MAX ? a > b : a < b; };
+  double best = NAN;
+  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
+    if (info.best()) best = info.monitored();
+  }
+  // The chief may be at one that it has not reported as the best yet, and not know the others any more.
+  const bool asked = job.best_asked.worker == job.status.chief() && step_.now() < job.best_asked.until;
+  if (asked && (std::isnan(best) || better(job.best_asked_monitored, best))) best = job.best_asked_monitored;
+  int64_t step = -1;
+  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
+    const auto epoch = static_cast<int>((info.step() - 1) / std::max<int64_t>(1, job.status.steps_per_epoch()));
+    if (info.step() < 1 || epoch >= job.status.epochs_size() || CheckpointOf(job, epoch) != &info) continue;
+    const double figure = MonitoredFigure(job.status, job.status.epochs(epoch));
+    if (std::isnan(figure) || (!std::isnan(best) && !better(figure, best))) continue;
+    best = figure;
+    step = info.step();
+  }
+  if (step >= 0) SendMarkBest(job, step, best);
+}
+
+// The chief may have been given the job before another one wrote the checkpoint: it is told of it first. Asked again
+// and again until it reports the best one: its disk may have been full, and what is not kept is removed as the oldest
+// later.
+void Checkpoints::SendMarkBest(Job& job, int64_t step, double monitored) {
+  const ClusterNode* chief = nodes_.Find(job.status.chief());
+  if (chief == nullptr || !chief->connected() || !job.running() || job.awaiting_ready) return;
+  const auto given = chief->running.find(job.id());
+  if (given == chief->running.end() || !given->second.chief.value_or(false) ||
+      given->second.generation != job.status.generation() || given->second.replicas != job.ReplicasOf(chief->name)) {
+    return;  // Assignments::Send comes back to it
+  }
+  if (job.best_asked.worker == chief->name && job.best_asked_step == step && step_.now() < job.best_asked.until) return;
+  job.best_asked = {chief->name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
+  job.best_asked_step = step;
+  job.best_asked_monitored = monitored;
+  step_.Send(*chief, MakeAssignReplicas(job, chief->name));
+  v1::CoordinatorMessage message;
+  v1::MarkBest& mark = *message.mutable_mark_best();
+  mark.set_job_id(job.id());
+  mark.set_step(step);
+  mark.set_monitored(monitored);
+  step_.Send(*chief, std::move(message));
+}
+
+}  // namespace cairn

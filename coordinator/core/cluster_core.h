@@ -1,0 +1,107 @@
+// ClusterCore: who is alive, who owns what, which jobs run. A state machine without I/O, threads or a clock
+// (docs/architecture.md#processes-cores-and-nodes). It hands events to its parts (component.h), and their domain events
+// to the parts above them.
+//
+// Not thread-safe: one executor drives it. Step takes one event and returns what is to be done, in order; a Store is
+// durable before the effects after it are carried out, so a crash between any two effects leaves a state from which the
+// constructor goes on. Invariants:
+//   1. A command that depends on stored state comes after its Store.
+//   2. The generation of a job is raised, and stored, whenever its routes change or a ps was restarted; the assignment
+//      number whenever a replica changes its worker.
+//   3. Partitions of a job that has run are never placed anew: a copy in sync takes the place of one that is lost, else
+//      one is waited for (copies.h). If none can come back the job fails.
+//   4. While its primaries are not all ready in the present generation, a job's replicas get no new commands; they
+//      retry by themselves.
+//   5. Nodes, jobs, requests in flight and what waits for them are bounded (limits.h, CoordinatorOptions).
+//   6. Nothing that a node or a user sends crashes it: it is refused, or ignored with a log line.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "coordinator/core/assignments.h"
+#include "coordinator/core/checkpoints.h"
+#include "coordinator/core/component.h"
+#include "coordinator/core/copies.h"
+#include "coordinator/core/copy_watch.h"
+#include "coordinator/core/crash_loops.h"
+#include "coordinator/core/drains.h"
+#include "coordinator/core/endings.h"
+#include "coordinator/core/epochs.h"
+#include "coordinator/core/evaluations.h"
+#include "coordinator/core/events.h"
+#include "coordinator/core/job_runs.h"
+#include "coordinator/core/model_files.h"
+#include "coordinator/core/options.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/reconciler.h"
+#include "coordinator/core/restores.h"
+#include "coordinator/core/rollback.h"
+#include "coordinator/core/schedule.h"
+#include "coordinator/core/submissions.h"
+
+namespace cairn {
+
+class ClusterCore {
+ public:
+  // options: valid. incarnation: random, new for each start.
+  ClusterCore(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored, absl::Time now);
+  ClusterCore(const ClusterCore&) = delete;
+  ClusterCore& operator=(const ClusterCore&) = delete;
+
+  Effects Step(const Event& event, absl::Time now);
+
+  // Queries change nothing. Errors: NOT_FOUND.
+  absl::StatusOr<v1::JobStatus> GetJob(const v1::GetJobRequest& request, absl::Time now) const {
+    return jobs_.GetJob(request, now);
+  }
+  absl::StatusOr<v1::JobStatus> GetJob(JobId id, absl::Time now) const;
+  // Newest first; without the model's layers and the placements.
+  v1::ListJobsResponse ListJobs(absl::Time now) const { return jobs_.ListJobs(now); }
+  // The same jobs, each as CopyForRow (job_extract.h).
+  std::vector<v1::JobStatus> JobRows(absl::Time now) const { return jobs_.JobRows(now); }
+  v1::ListNodesResponse ListNodes() const { return nodes_.List(); }
+
+ private:
+  void Dispatch(const Event& event);
+  void Drain();
+  void Dispatch(const DomainEvent& event);
+  void OnTick();
+  void OnNodeUp(const NodeUp& event);
+  void OnNodeSays(const NodeSays& event);
+  void OnMessage(ClusterNode& node, const v1::NodeMessage& message);
+  void OnSessionClosed(const SessionClosed& event);
+  void OnDeath(const Membership::Death& death);
+  void ReleaseWork(const NodeName& worker);
+
+  // In the order of layers (component.h).
+  const CoordinatorOptions options_;
+  StepContext step_;
+  JobTable jobs_;
+  Nodes nodes_;
+  Candidates candidates_;
+  Hosting hosting_;
+  Ground ground_;
+  Endings endings_;
+  Restores restores_;
+  Rollback rollback_;
+  Copies copies_;
+  CopyWatch copy_watch_;
+  CrashLoops crash_loops_;
+  Drains drains_;
+  Assignments assignments_;
+  Schedule schedule_;
+  ModelFiles files_;
+  Checkpoints checkpoints_;
+  Epochs epochs_;
+  Evaluations evaluations_;
+  Reasons reasons_;
+  Submissions submissions_;
+  JobRuns runs_;
+  Reconciler reconciler_;
+};
+
+}  // namespace cairn

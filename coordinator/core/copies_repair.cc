@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/limits.h"
+#include "common/base/text.h"
+#include "coordinator/core/copies.h"
+#include "coordinator/core/partition_copies.h"
+
+namespace cairn {
+namespace {
+
+// Copies of one job that are being brought up to date at the same time: lost ones are replaced soon, moves take their
+// time.
+constexpr int kSyncingMax = 32;
+constexpr int kMovingMax = 4;
+// Copies of all ended jobs together that are being brought up to date: in the cluster, and with an end on one ps.
+constexpr int kEndedSyncingMax = 32;
+constexpr int kEndedSyncingPerPsMax = 8;
+// Ended jobs that are looked at in one Tick, where ps came or went.
+constexpr int kEndedPerTick = 4;
+// Between a ps' arrival and the first move to it, and between looks at the balance of a job.
+constexpr absl::Duration kBalanceAfter = absl::Seconds(2);
+constexpr size_t kLostTextMax = 200;
+
+}  // namespace
+
+void Copies::OnBackupReport(const ClusterNode& node, const v1::BackupReport& report) {
+  Job* job = jobs_.Find(report.job_id());
+  if (job == nullptr || report.generation() != job->status.generation()) return;  // superseded
+  if (report.partition() >= static_cast<uint32_t>(job->status.partitions_size())) {
+    return step_.Warn("job %d: ps \"%s\" reports a backup of partition %d, which is not there; ignored", job->id(),
+                      node.name, report.partition());
+  }
+  v1::PartitionPlacement& p = *job->status.mutable_partitions(static_cast<int>(report.partition()));
+  if (p.primary() != node.name || FindBackup(p, report.node()) == nullptr) return;
+  job->repair_due = true;  // the next Tick deals with all of them together
+  if (report.lost().empty()) {
+    job->caught_up.insert({report.partition(), report.node()});
+    links_.NoteReached(node.name, report.node());
+  } else {
+    job->lost[{report.partition(), report.node()}] = {std::string(CutUtf8(report.lost(), kLostTextMax)), report.busy()};
+  }
+}
+
+// Whether one more copy of an ended job may catch up with this ps at an end. `more`: that are not in usage_ yet.
+bool Copies::MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more) const {
+  int all = 0;
+  for (const auto& [name, copies] : more) all += copies;
+  const auto own = more.find(ps);
+  return jobs_.usage().EndedSyncing() + all / 2 < kEndedSyncingMax &&
+         jobs_.usage().EndedSyncingOn(ps) + (own == more.end() ? 0 : own->second) < kEndedSyncingPerPsMax;
+}
+
+// Adds copies where there are too few. `true`: something was added.
+bool Copies::Recruit(Job& job) {
+  if (job.queued() || job.status.partitions_size() == 0) return false;
+  const int wanted = 1 + job.status.spec().backups();
+  int syncing = 0;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    for (const v1::BackupPlacement& b : p.backups()) syncing += !b.in_sync();
+  }
+  std::vector<PsLoad> loads;
+  bool loaded = false, added = false;
+  std::map<NodeName, int> recruited;  // of each ps, here
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    if (syncing >= kSyncingMax) break;
+    if (candidates_.UsablePs(job, p.primary()) == nullptr || (job.finished() && !MayRecruit(p.primary(), recruited)))
+      continue;
+    const std::vector<NodeName> holders = HoldersOf(p);
+    const auto leaving = std::count_if(holders.begin(), holders.end(), [&](auto& h) {
+      return candidates_.Draining(h) ||
+             (h != p.primary() && (candidates_.UsablePs(job, h) == nullptr || links_.Cut(p.primary(), h, step_.now())));
+    });
+    const auto move = job.moves.find(p.partition());
+    const bool moves = move != job.moves.end() && !links_.Cut(p.primary(), move->second, step_.now()) &&
+                       std::find(holders.begin(), holders.end(), move->second) == holders.end();
+    const auto shift = job.shifts.find(p.partition());
+    const bool shifts = shift != job.shifts.end() && !links_.Cut(p.primary(), shift->second.second, step_.now()) &&
+                        std::find(holders.begin(), holders.end(), shift->second.second) == holders.end();
+    if (static_cast<int>(holders.size() - leaving) >= wanted && !moves && !shifts) continue;
+    if ((leaving > 0 || moves || shifts) && syncing >= kMovingMax) continue;
+    if (!std::exchange(loaded, true)) loads = candidates_.PsLoads(job);
+    std::vector<std::string> hosts;
+    for (const NodeName& holder : holders) {
+      if (const ClusterNode* node = nodes_.Find(holder); node != nullptr && !node->leaving())
+        hosts.push_back(node->host);
+    }
+    std::vector<PsLoad> reachable = loads;
+    std::erase_if(reachable, [&](const PsLoad& load) {
+      return links_.Cut(p.primary(), load.name, step_.now()) || (job.finished() && !MayRecruit(load.name, recruited));
+    });
+    const NodeName target = moves ? move->second : shifts ? shift->second.second : PickCopy(holders, hosts, reachable);
+    if (target.empty()) continue;
+    v1::BackupPlacement& b = *p.add_backups();
+    b.set_node(target);
+    b.set_address(nodes_.Find(target)->address);
+    job.returned.erase({p.partition(), target});
+    for (PsLoad& load : loads) {
+      if (load.name == target) load.bytes += BytesOf(p);
+    }
+    ++syncing;
+    ++recruited[target];
+    ++recruited[p.primary()];
+    added = true;
+  }
+  return added;
+}
+
+// What time, reports and wishes bring: copies in sync are noted, planned moves are made, superfluous copies go.
+void Copies::Repair(Job& job) {
+  if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.awaiting_ready)) return;
+  if (!job.repair_due && step_.now() < job.balance_at) return;
+  job.repair_due = false;
+  bool stored = !job.active() && EndFormers(job);
+  bool raised = TakeLostAway(job, &stored);
+  const std::set<std::pair<uint32_t, NodeName>> reported = std::exchange(job.caught_up, {});
+  for (const auto& [partition, name] : reported) {
+    v1::BackupPlacement* b = FindBackup(*job.status.mutable_partitions(static_cast<int>(partition)), name);
+    const ClusterNode* node = candidates_.UsablePs(job, name);
+    if (b == nullptr || b->in_sync() || node == nullptr || job.returned.contains({partition, name})) continue;
+    b->set_in_sync(true);
+    stored = true;
+  }
+  PlanMoves(job);
+  const size_t there = candidates_.PsThere(job);
+  const std::set<NodeName> leaving = candidates_.LeavingHolders(job);
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) raised = Move(job, p, there) || raised;
+  for (const NodeName& name : leaving) {
+    if (!job.UsesPs(name)) jobs_.Tell(job, "ps \"%s\" holds nothing of the job any more: it may be stopped", name);
+  }
+  stored = Recruit(job) || stored;
+  if (raised) return hosting_.NewGeneration(job);
+  if (!stored) return;
+  job.repair_due = true;
+  jobs_.Save(job);
+  hosting_.HostAll(job, false);
+}
+
+// Its copies are to be looked at: a ps came back or was lost, or they are not where they should be.
+bool Copies::EndedAndDue(const Job& job) const {
+  if (!job.finished() || job.status.partitions_size() == 0) return false;
+  return job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || step_.now() >= job.balance_at;
+}
+
+// Ended jobs whose copies are to be looked at, a few at a time, in turn: nobody waits for them, and there may be many.
+void Copies::TendEnded() {
+  std::vector<uint64_t> due;
+  for (const auto& [id, job] : jobs_.all()) {
+    if (EndedAndDue(job)) due.push_back(id);
+  }
+  std::rotate(due.begin(), std::upper_bound(due.begin(), due.end(), last_tended_), due.end());
+  if (due.size() > kEndedPerTick) due.resize(kEndedPerTick);
+  for (const uint64_t id : due) {
+    last_tended_ = id;
+    TendEndedJob(jobs_.At(id));
+  }
+}
+
+void Copies::TendEndedJob(Job& job) {
+  const bool settle = std::exchange(job.settle_due, false);
+  if ((settle || !job.returned.empty()) && Settle(job)) return;
+  if (std::exchange(job.renew_due, false)) return hosting_.NewGeneration(job);
+  if (settle) hosting_.HostAll(job, false);
+  Repair(job);
+}
+
+// The planned change of one partition that is due: a promotion away from a leaving primary, or the end of a copy that
+// is not needed any more. `there`: ps that can have copies.
+bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
+  if (candidates_.UsablePs(job, p.primary()) == nullptr) return false;
+  const auto move = job.moves.find(p.partition());
+  const bool drained = candidates_.Draining(p.primary());
+  if (drained || move != job.moves.end()) {
+    NodeName heir;
+    for (const v1::BackupPlacement& b : p.backups()) {
+      const ClusterNode* node = candidates_.UsablePs(job, b.node());
+      if (!b.in_sync() || node == nullptr || !node->connected() || node->leaving()) continue;
+      const bool wished = move != job.moves.end() && move->second == b.node();
+      if (wished || (drained && heir.empty())) heir = b.node();
+    }
+    if (heir.empty()) return false;
+    step_.Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
+    job.moves.erase(p.partition());
+    job.version[p.partition()] = 0;  // as in a promotion
+    MakePrimary(job, p, heir, true);
+    return true;
+  }
+  // A holder whose session is broken may be dying: until that is settled, every copy is needed.
+  for (const NodeName& holder : HoldersOf(p)) {
+    const ClusterNode* node = nodes_.Find(holder);
+    if (node == nullptr || !node->connected()) return false;
+  }
+  // Never fewer copies in sync than are wanted, or than there can be.
+  const size_t wanted = std::min<size_t>(1 + job.status.spec().backups(), std::max<size_t>(1, there));
+  size_t in_sync = 1, staying = 1;
+  for (const v1::BackupPlacement& b : p.backups()) {
+    if (candidates_.Draining(b.node())) continue;
+    ++staying;
+    in_sync += b.in_sync();
+  }
+  if (in_sync < wanted) return false;
+  if (const auto shift = job.shifts.find(p.partition()); shift != job.shifts.end()) {
+    const v1::BackupPlacement* to = FindBackup(p, shift->second.second);
+    if (to == nullptr || !to->in_sync()) return false;
+    const NodeName from = shift->second.first;
+    step_.Log("job %d: a backup of partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), from,
+              to->node());
+    job.shifts.erase(shift);
+    return RemoveBackups(p, [&](const v1::BackupPlacement& b) { return b.node() == from; });
+  }
+  return RemoveBackups(p, [&](const v1::BackupPlacement& b) {
+    if (candidates_.Draining(b.node())) return true;
+    if (staying <= wanted || (b.in_sync() && in_sync <= wanted)) return false;
+    --staying;
+    in_sync -= b.in_sync();
+    return true;
+  });
+}
+
+// Where nothing else is under way, a primary moves to a ps that has less; and where they are even, a backup.
+void Copies::PlanMoves(Job& job) {
+  std::erase_if(job.moves, [&](const auto& move) {
+    const ClusterNode* to = candidates_.UsablePs(job, move.second);
+    return to == nullptr || to->leaving();
+  });
+  std::erase_if(job.shifts, [&](const auto& shift) {
+    v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(shift.first));
+    const auto& [from, to] = shift.second;
+    return FindBackup(p, from) == nullptr || p.primary() == to || candidates_.UsablePs(job, to) == nullptr ||
+           candidates_.Draining(to) || candidates_.Draining(from) || links_.Cut(p.primary(), to, step_.now());
+  });
+  if (step_.now() < job.balance_at) return;
+  job.balance_at = step_.now() + kBalanceAfter;
+  if (!job.running()) return;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    for (const v1::BackupPlacement& b : p.backups()) {
+      if (!b.in_sync()) return;
+    }
+    for (const NodeName& holder : HoldersOf(p)) {
+      if (candidates_.Draining(holder) || candidates_.UsablePs(job, holder) == nullptr) return;
+    }
+  }
+  std::vector<PsLoad> loads = candidates_.PsLoads(job);
+  std::erase_if(loads,
+                [&](const PsLoad& load) { return step_.now() - nodes_.Find(load.name)->joined < kBalanceAfter; });
+  std::vector<uint64_t> bytes;
+  std::vector<PartitionCopies> copies;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    bytes.push_back(BytesOf(p));
+    PartitionCopies& c = copies.emplace_back();
+    c.primary = p.primary();
+    for (const v1::BackupPlacement& b : p.backups()) c.backups.push_back(b.node());
+  }
+  while (static_cast<int>(job.moves.size()) < kMovingMax) {
+    const std::optional<PrimaryMove> move = NextPrimaryMove(bytes, copies, loads);
+    if (!move || job.moves.contains(static_cast<uint32_t>(move->partition))) break;
+    job.moves[static_cast<uint32_t>(move->partition)] = move->to;
+    copies[move->partition].primary = move->to;
+  }
+  while (job.moves.empty() && static_cast<int>(job.shifts.size()) < kMovingMax) {
+    const std::optional<BackupMove> move = NextBackupMove(bytes, copies, loads);
+    if (!move || job.shifts.contains(static_cast<uint32_t>(move->partition))) break;
+    job.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};
+    std::replace(copies[move->partition].backups.begin(), copies[move->partition].backups.end(), move->from, move->to);
+  }
+}
+
+}  // namespace cairn

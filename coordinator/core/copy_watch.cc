@@ -1,0 +1,157 @@
+#include "coordinator/core/copy_watch.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kDegradedAfter = absl::Seconds(1);
+constexpr size_t kNamesMax = 5;
+
+std::string NamesText(const std::set<NodeName>& names) {
+  std::vector<NodeName> shown(names.begin(), names.end());
+  const size_t more = shown.size() - std::min(shown.size(), kNamesMax);
+  shown.resize(shown.size() - more);
+  return absl::StrCat("\"", absl::StrJoin(shown, "\", \""), "\"",
+                      more > 0 ? absl::StrFormat(" and %d more", more) : "");
+}
+
+}  // namespace
+
+void CopyWatch::Look(Job& job) {
+  Job::Lack lack;
+  const int wanted = job.queued() ? 0 : job.status.spec().backups();
+  const int possible = std::min(wanted, std::max(0, static_cast<int>(candidates_.PsThere(job)) - 1));
+  for (int i = 0; i < job.status.partitions_size(); ++i) {
+    const v1::PartitionPlacement& p = job.status.partitions(i);
+    const auto has_all = [&](const NodeName& name) {
+      return candidates_.UsablePs(job, name) != nullptr && !job.returned.contains({p.partition(), name});
+    };
+    const bool loading = job.awaiting_ready && !job.ready[static_cast<size_t>(i)];
+    if (loading || !has_all(p.primary())) ++lack.behind[p.primary()];
+    int in_sync = 0;
+    for (const v1::BackupPlacement& b : p.backups()) {
+      const bool good = b.in_sync() && has_all(b.node());
+      in_sync += good;
+      if (!good) ++lack.behind[b.node()];
+    }
+    lack.partitions += in_sync < wanted;
+    lack.mendable += in_sync < possible && has_all(p.primary());
+  }
+  job.lack = std::move(lack);
+}
+
+// Who fills the copies that are missing, or what a user can do for it.
+std::string CopyWatch::MendText(const Job& job) {
+  std::set<NodeName> filled, dead;
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    for (const v1::BackupPlacement& b : p.backups()) {
+      const ClusterNode* node = candidates_.UsablePs(job, b.node());
+      if (!b.in_sync() && !b.former() && node != nullptr && node->connected()) filled.insert(b.node());
+    }
+  }
+  if (!filled.empty()) return absl::StrCat("copies are being filled on ps ", NamesText(filled));
+  const size_t there = candidates_.PsThere(job), needed = 1 + static_cast<size_t>(job.status.spec().backups());
+  if (there >= needed) return "copies are made as soon as other work allows";
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role == v1::PS && !node.alive) dead.insert(name);
+  }
+  const std::string has = absl::StrFormat("%d ps that may hold copies, %d are needed", there, needed);
+  if (dead.empty()) return absl::StrCat(has, ": start another one");
+  return absl::StrCat(has, ": start ps ", NamesText(dead), " again, or another one");
+}
+
+std::string CopyWatch::DegradedText(const Job& job) {
+  const std::string lacking = absl::StrFormat("%d of %d partitions", job.lack.partitions, job.status.partitions_size());
+  const std::string what = job.active()
+                               ? absl::StrCat(lacking, " lack a backup in sync")
+                               : absl::StrCat("the weights of ", lacking, " are on fewer ps than was asked for");
+  return absl::StrFormat("%s (backups: %d); %s", what, job.status.spec().backups(), MendText(job));
+}
+
+void CopyWatch::UpdateDegraded(Job& job) {
+  if (job.lack.partitions == 0) {
+    job.lacking_since = absl::InfiniteFuture();
+    if (!job.status.has_degraded()) return;
+    if (job.status.partitions_size() == 0) return job.status.clear_degraded();  // there is nothing left to be kept
+    const absl::Duration lasted = step_.now() - absl::FromUnixMillis(job.status.degraded().since_unix_ms());
+    job.status.clear_degraded();
+    return Say(job, false,
+               absl::StrCat("every partition has its backups in sync again, after ",
+                            absl::FormatDuration(absl::Trunc(lasted, absl::Milliseconds(100)))));
+  }
+  job.lacking_since = std::min(job.lacking_since, step_.now());
+  if (!job.status.has_degraded() && step_.now() - job.lacking_since < kDegradedAfter) return;
+  const bool news = !job.status.has_degraded();
+  v1::Degraded degraded = job.status.degraded();
+  if (news) degraded.set_since_unix_ms(absl::ToUnixMillis(job.lacking_since));
+  degraded.set_partitions(job.lack.partitions);
+  degraded.set_text(DegradedText(job));
+  if (!news && degraded.text() == job.status.degraded().text()) return;
+  *job.status.mutable_degraded() = std::move(degraded);
+  if (news) {
+    Say(job, true, absl::StrCat("degraded: ", job.status.degraded().text()));
+  } else {
+    jobs_.Changed(job);
+  }
+}
+
+// Where a ps is lost there may be hundreds of ended jobs: of these it is an event alone.
+void CopyWatch::Say(Job& job, bool warning, const std::string& text) {
+  if (job.finished()) return jobs_.NoteEvent(job, warning, text);
+  jobs_.TellText(job, warning, text);
+}
+
+// Before copies are looked at what is due was done for them (Copies::Repair).
+void CopyWatch::Tick() {
+  for (uint64_t id : std::exchange(due_, {})) {
+    Job* job = jobs_.Find(id);
+    if (job == nullptr) continue;
+    Look(*job);
+    UpdateDegraded(*job);
+    const bool waits = job->lacking_since != absl::InfiniteFuture() && !job->status.has_degraded();
+    if (waits) due_.insert(id);
+    readiness_due_ = true;
+  }
+  if (std::exchange(readiness_due_, false)) TellReadiness();
+}
+
+// A ps may be stopped, or the next one started anew, when all ps are ready: then everything that it serves has another
+// copy, where there can be one. So a ps is not ready, either, while another's partitions lack a backup that can be had.
+void CopyWatch::TellReadiness() {
+  std::map<NodeName, std::string> behind;
+  std::string lack;
+  for (const auto& [name, node] : nodes_.all()) {
+    if (node.role == v1::PS && node.expected && lack.empty())
+      lack = absl::StrFormat("nothing was heard yet of ps \"%s\", since the coordinator was started", name);
+  }
+  for (const auto& [id, job] : jobs_.all()) {
+    for (const auto& [name, partitions] : job.lack.behind) {
+      std::string& why = behind[name];
+      if (why.empty()) why = absl::StrFormat("%d partitions of job %d are not up to date on it yet", partitions, id);
+    }
+    if (lack.empty() && job.lack.mendable > 0)
+      lack = absl::StrFormat("%d partitions of job %d lack a backup in sync", job.lack.mendable, id);
+  }
+  for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
+    const auto own = behind.find(ps->name);
+    const std::string& why = own == behind.end() ? lack : own->second;
+    if (ps->not_ready == why) continue;
+    ps->not_ready = why;
+    v1::CoordinatorMessage message;
+    message.mutable_readiness()->set_why(why);
+    step_.Send(*ps, std::move(message));
+  }
+}
+
+}  // namespace cairn

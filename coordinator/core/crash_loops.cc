@@ -1,0 +1,78 @@
+#include "coordinator/core/crash_loops.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr int kEndsMax = 3;  // at one step
+
+}  // namespace
+
+// `gone`: it was declared dead, and is not counted once more when it comes back.
+void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
+  for (auto& [id, job] : jobs_.all()) {
+    if (!job.running() || !job.progress) continue;
+    const int64_t step = job.progress->step();
+    std::erase_if(job.ends, [step](const auto& e) { return e.second.step != step; });
+    if (!copies_.WaitText(job).empty()) continue;  // it stands still for another reason
+    const auto known = job.ends.find(worker);
+    if (!gone && known != job.ends.end() && known->second.gone) {
+      known->second.gone = false;
+      jobs_.Save(job);
+    } else if (!job.ReplicasOf(worker).empty()) {
+      Job::Ends& ends = job.ends[worker];
+      ends = {step, ends.times + 1, gone};
+      jobs_.Save(job);
+    }
+  }
+}
+
+// It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on without
+// it; one that nobody else can compute waits for it, unless that was too often at one step.
+void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
+  for (auto& [id, job] : jobs_.all()) {
+    if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
+    Job::Ends& ends = job.ends[worker.name];
+    if (ends.step != job.progress->step()) ends = {job.progress->step()};
+    ++ends.times;
+    const std::string why = absl::StrFormat("worker \"%s\": %s", worker.name, worker.fault);
+    if (ends.times >= kEndsMax && !candidates_.OthersMayWork(job, worker.name)) {
+      endings_.End(job, v1::FAILED, absl::StrFormat("%s (%d times at step %d)", why, ends.times, ends.step));
+      continue;
+    }
+    jobs_.TellWarning(job, "goes on without %s", why);
+    job.left_out[worker.name] = {worker.incarnation, why};
+    step_.Raise(ReasonDue{job.id()});
+    jobs_.Changed(job);
+    jobs_.Save(job);
+  }
+}
+
+// The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its
+// replicas once more.
+void CrashLoops::LeaveOutWhoEnds(const ClusterNode& worker) {
+  for (auto& [id, job] : jobs_.all()) {
+    const auto ends = job.ends.find(worker.name);
+    if (ends == job.ends.end() || ends->second.times < kEndsMax || !job.running()) continue;
+    const std::string why = absl::StrFormat(
+        "worker \"%s\": it ended %d times at step %d; its log, or the system's (out of memory?), says why", worker.name,
+        ends->second.times, ends->second.step);
+    if (ends->second.times == kEndsMax) {
+      AddNote(job, std::max(0, job.status.epochs_size() - 1), "worker", why);
+      jobs_.Save(job);
+    }
+    if (!candidates_.OthersMayWork(job, worker.name)) continue;
+    jobs_.TellWarning(job, "goes on without %s", why);
+    job.left_out[worker.name] = {worker.incarnation, why};
+    step_.Raise(SlotsChanged{});
+    step_.Raise(ReasonDue{job.id()});
+    jobs_.Save(job);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,34 @@
+// CrashLoops: workers whose process ends again and again while a job stands still: what it asks may be more than their
+// machine has memory for. The system kills such a worker before it can say a word, and what started it starts it again.
+//
+// What is counted is stored: the coordinator may share the machine, and end with it.
+//
+// Not thread-safe; one core owns it.
+#pragma once
+
+#include "coordinator/core/component.h"
+#include "coordinator/core/copies.h"
+#include "coordinator/core/endings.h"
+
+namespace cairn {
+
+class CrashLoops : Component {
+ public:
+  CrashLoops(const Ground& ground, Endings& endings, const Copies& copies)
+      : Component(ground), endings_(endings), copies_(copies) {}
+
+  // `gone`: it was declared dead, and is not counted once more when it comes back.
+  void NoteEnd(const NodeName& worker, bool gone);
+  // The worker is there again. The job goes on without it where others can work; where nobody else can, it gets its
+  // replicas once more.
+  void LeaveOutWhoEnds(const ClusterNode& worker);
+  // It has lost its device: it ends itself, and is there again soon, if what started it does its part. Jobs go on
+  // without it; one that nobody else can compute waits for it, unless that was too often at one step.
+  void LeaveOutWhoLostDevice(const ClusterNode& worker);
+
+ private:
+  Endings& endings_;
+  const Copies& copies_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,40 @@
+#include "coordinator/core/devices.h"
+
+#include <algorithm>
+
+namespace cairn {
+
+// The bits of its weights are promised to be the same from run to run.
+bool BitsMatter(const Job& job) {
+  const v1::JobSpec& spec = job.status.spec();
+  return job.synchronous() && (!spec.has_deterministic() || spec.deterministic()) && spec.backup_replicas() == 0;
+}
+
+// Its compute_dtype: what no node without it can do for the job.
+bool Computes(const v1::JobSpec& spec, const ClusterNode& node) {
+  const std::vector<v1::DataType>& types = node.compute_dtypes;
+  return types.empty() || spec.compute_dtype() == v1::DATA_TYPE_UNSPECIFIED ||
+         std::find(types.begin(), types.end(), spec.compute_dtype()) != types.end();
+}
+
+// Also the kind of device that the user asks for, for training.
+bool Fits(const v1::JobSpec& spec, const ClusterNode& worker) {
+  const bool any = spec.device() == v1::DEVICE_UNSPECIFIED || spec.device() == v1::ANY;
+  return Computes(spec, worker) && (any || spec.device() == worker.device_kind);
+}
+
+std::vector<v1::Device> PreferredDevices(const Job& job) {
+  if (BitsMatter(job) && job.status.devices_size() > 0 && job.status.devices(0) == v1::CPU) return {v1::CPU, v1::GPU};
+  return {v1::GPU, v1::CPU};
+}
+
+size_t WorkersNeeded(const Job& job) {
+  return job.mirrored() ? 1 : static_cast<size_t>(std::max(1, job.status.spec().min_workers()));
+}
+
+Needs NeedsOf(const Job& job) {
+  const v1::JobSpec& spec = job.status.spec();
+  return {spec.compute_dtype(), spec.device(), WorkersNeeded(job), spec.backups()};
+}
+
+}  // namespace cairn

@@ -1,0 +1,226 @@
+#include "coordinator/core/endings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/base/limits.h"
+#include "common/model/callback_check.h"
+#include "common/model/epoch_rates.h"
+#include "common/model/strategy_check.h"
+#include "coordinator/core/callbacks.h"
+#include "coordinator/core/job_facts.h"
+#include "coordinator/core/partition_copies.h"
+
+namespace cairn {
+namespace {
+
+void AddText(const std::string& more, std::string* text) {
+  if (!more.empty()) absl::StrAppend(text, text->empty() ? "" : "; ", more);
+}
+
+}  // namespace
+
+// backup_and_restore: its checkpoints, those of the run before too, are not needed after a success.
+void Endings::RemoveBackup(Job& job) {
+  const v1::BackupAndRestore* backup = BackupOf(job.status.spec());
+  if (backup == nullptr || !backup->delete_checkpoint()) return;
+  const ClusterNode* worker = candidates_.ChiefOrAnother(job);
+  if (worker == nullptr) return;
+  v1::CoordinatorMessage message = MakeDropJob(job.id());
+  v1::DropJob& drop = *message.mutable_drop_job();
+  drop.set_remove_checkpoints_of_job(true);
+  *drop.mutable_spec() = job.status.spec();
+  drop.set_submitted_unix_ms(job.status.submitted_unix_ms());
+  step_.Send(*worker, std::move(message));
+  job.status.clear_checkpoints();
+}
+
+void Endings::OnCancel(const CancelJob& event) {
+  const absl::StatusOr<Job*> job = event.job.job_id() != 0
+                                       ? jobs_.Find(event.job.job_id())
+                                       : jobs_.FindOnly(event.job.name(), "be cancelled", &Job::unfinished);
+  if (!job.ok()) return step_.ReplyError(event.reply, job.status());
+  if (*job == nullptr) return step_.ReplyError(event.reply, jobs_.GetJob(event.job, step_.now()).status());
+  if (!(*job)->finished()) End(**job, v1::CANCELLED, "cancelled by a user");
+  step_.Emit(Reply{event.reply, absl::OkStatus(), jobs_.StatusOf(**job)});
+}
+
+void Endings::OnDelete(const DeleteJob& event) {
+  const absl::StatusOr<Job*> found = event.job.job_id() != 0
+                                         ? jobs_.Find(event.job.job_id())
+                                         : jobs_.FindOnly(event.job.name(), "be deleted", &Job::finished);
+  if (!found.ok()) return step_.ReplyError(event.reply, found.status());
+  const Job* job = *found;
+  if (job != nullptr && !job->finished()) {
+    return step_.ReplyError(event.reply, absl::FailedPreconditionError(absl::StrFormat(
+                                             "job %d is %s; cancel it first", job->id(), StateText(job->state()))));
+  }
+  v1::DeleteJobResponse response;
+  if (job != nullptr) {
+    response.set_job_id(job->id());
+    step_.Log("job %d: \"%s\" is deleted", job->id(), job->status.spec().name());
+    Forget(job->id());
+  }
+  step_.Emit(Reply{event.reply, absl::OkStatus(), std::move(response)});
+}
+
+// Whether the loss is finite, by the newest figures. Right after our own start those of the running epoch are not here
+// yet: then it is not said to be finite again.
+void Endings::NoteFinite(Job& job) {
+  int epoch = job.status.epochs_size() - 1;
+  const v1::MetricSums* running = job.progress->NewestTrain(&epoch);
+  const v1::MetricSums* newest = running;
+  if (running == nullptr && job.status.epochs_size() > 0) newest = &job.status.epochs().rbegin()->train();
+  if (newest == nullptr) return;
+  const bool finite = std::isfinite(newest->loss());
+  if (finite == !job.status.has_not_finite_step() || (finite && running == nullptr)) return;
+  if (finite) {
+    job.status.clear_not_finite_step();
+    jobs_.TellText(job, false, "the loss is finite again");
+  } else {
+    // A short epoch may have closed with the same report that tells of the next.
+    int closed = std::min(epoch, job.status.epochs_size());
+    while (closed > 0 && !std::isfinite(job.status.epochs(closed - 1).train().loss())) --closed;
+    const int64_t seen = std::max(job.progress->step() - 1, epoch * job.status.steps_per_epoch());
+    const int64_t latest = closed < epoch ? (closed + 1) * job.status.steps_per_epoch() - 1 : seen;
+    job.status.set_not_finite_step(std::min(seen, latest));
+    jobs_.TellText(job, true, std::string(absl::StripPrefix(NotFiniteText(job), "warning: ")));
+  }
+  jobs_.Save(job);
+}
+
+// What the job asked for and did not get, though all its steps are done; empty: nothing. variable: of its weights, that
+// is not finite.
+std::string Endings::ShortfallText(const Job& job, const std::string& variable) const {
+  std::string text;
+  if (!variable.empty())
+    AddText(absl::StrFormat("its weights are not finite (\"%s\" is the first variable): they are of no use", variable),
+            &text);
+  const v1::MetricSums validation =
+      job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();
+  if (!job.has_best && !std::isfinite(validation.loss())) AddText("the last validation's loss is not finite", &text);
+  AddText(job.file_missing, &text);
+  if (job.files_missing > 1) absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.files_missing - 1);
+  if (!job.status.checkpoint_error().empty()) {
+    AddText(absl::StrCat("the last checkpoint was not written: ", job.status.checkpoint_error()), &text);
+  }
+  return text;
+}
+
+// All steps are done and the digest is taken.
+void Endings::EndComplete(Job& job, const std::string& variable_not_finite) {
+  std::string reason = ShortfallText(job, variable_not_finite);
+  const bool plain = reason.empty() && (job.has_best || !job.status.has_not_finite_step());
+  AddText(LastingText(job), &reason);
+  End(job, plain ? v1::SUCCEEDED : v1::ENDED_WITH_ERRORS, std::move(reason));
+}
+
+void Endings::End(Job& job, v1::JobState state, std::string reason) {
+  if (job.progress && job.active()) job.progress->Fill(step_.now(), job.status);
+  if (!jobs_.Transition(job, state)) return;
+  double examples = 0, seconds = 0;
+  for (const v1::EpochResult& epoch : job.status.epochs()) {
+    if (epoch.seconds() <= 0) continue;  // not known
+    examples += static_cast<double>(epoch.train().examples());
+    seconds += epoch.seconds();
+  }
+  job.status.clear_images_per_second();
+  if (seconds > 0) job.status.set_images_per_second(examples / seconds);  // over the whole run
+  job.status.set_reason(std::move(reason));
+  job.status.set_finished_unix_ms(absl::ToUnixMillis(step_.now()));
+  job.status.clear_replicas();
+  const bool keep_weights = job.ran();
+  if (!keep_weights) job.status.clear_partitions();
+  job.progress.reset();
+  job.checked.reset();
+  job.awaiting_ready = false;
+  job.finalize_worker.clear();
+  if (state == v1::SUCCEEDED) RemoveBackup(job);
+  if (keep_weights && !IsComplete(state)) {  // they can be exported, also after a restart of their ps
+    hosting_.NewGeneration(job);
+  } else {
+    jobs_.Save(job);
+    hosting_.HostAll(job, false);
+  }
+  const std::string digest = job.status.digest().empty() ? "" : absl::StrCat(", digest ", job.status.digest());
+  if (state == v1::FAILED || state == v1::ENDED_WITH_ERRORS) {
+    step_.Warn("job %d: %s%s: %s", job.id(), StateText(state), digest, job.status.reason());
+  } else {
+    step_.Log("job %d: %s%s", job.id(), StateText(state), digest);
+  }
+  hosting_.DropFromNodes(job.id(), v1::WORKER);
+  if (!keep_weights) hosting_.DropFromNodes(job.id(), v1::PS);
+  step_.Raise(SlotsChanged{});
+}
+
+void Endings::Forget(uint64_t job_id) {
+  jobs_.Forget(job_id);
+  hosting_.DropFromNodes(job_id, v1::PS);
+}
+
+// ---- afterwards ----
+
+// Why a job that has ended is forgotten now; empty: it is kept. `newer`: jobs without weights that ended later.
+std::string Endings::ForgetReason(const Job& job, int newer) const {
+  const absl::Duration age_max = options_.retention.AgeMax(job.state());
+  const absl::Duration age = step_.now() - absl::FromUnixMillis(job.status.finished_unix_ms());
+  if (age > age_max)
+    return absl::StrFormat("%s more than %s ago", StateText(job.state()), absl::FormatDuration(age_max));
+  if (job.status.partitions_size() > 0 || newer < options_.retention.without_weights) return "";
+  return absl::StrFormat("%s, without weights, and %d such jobs have ended later", StateText(job.state()), newer);
+}
+
+void Endings::ForgetEnded() {
+  std::vector<const Job*> ended;
+  for (const auto& [id, job] : jobs_.all()) {
+    if (job.finished()) ended.push_back(&job);
+  }
+  std::sort(ended.begin(), ended.end(), [](const Job* a, const Job* b) {
+    return std::make_pair(a->status.finished_unix_ms(), a->id()) >
+           std::make_pair(b->status.finished_unix_ms(), b->id());
+  });
+  int without_weights = 0;
+  for (const Job* job : ended) {
+    const std::string why = ForgetReason(*job, without_weights);
+    without_weights += job->status.partitions_size() == 0;
+    if (why.empty()) continue;
+    step_.Log("job %d: \"%s\" is forgotten (--keep-ended-jobs): %s", job->id(), job->status.spec().name(), why);
+    Forget(job->id());
+  }
+}
+
+// Whether there is room for one more job when it will have ended. RESOURCE_EXHAUSTED says what to do.
+absl::Status Endings::CheckRoomForEnded() const {
+  std::vector<std::string> oldest;
+  int ended = 0;
+  for (const auto& [id, job] : jobs_.all()) {
+    if (!job.finished()) continue;
+    if (++ended <= 3) oldest.push_back(absl::StrFormat("%d \"%s\"", id, job.status.spec().name()));
+  }
+  if (ended < kEndedJobsMax) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("%d jobs that have ended are kept, the most there can be; delete some with `cairn delete ID` "
+                      "(the oldest: %s), or start the coordinator with "
+                      "--keep-ended-jobs for a shorter time",
+                      ended, absl::StrJoin(oldest, ", ")));
+}
+
+// What a user should know of a job that has run, for good.
+std::string Endings::LastingText(const Job& job) const {
+  std::string text = StopText(job);
+  if (const std::string loss = NotFiniteText(job); !loss.empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", loss);
+  if (const std::string bits = candidates_.BitsText(job); !bits.empty())
+    absl::StrAppend(&text, text.empty() ? "" : "; ", bits);
+  return text;
+}
+
+}  // namespace cairn

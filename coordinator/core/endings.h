@@ -1,0 +1,45 @@
+// Endings: how a job ends, what it lacks then, and how long it is kept.
+//
+// Users name a job by its number or by its name. By name an action takes the one job of that name that it fits; which
+// of several it would be is never left to chance.
+//
+// Not thread-safe; one core owns it. Invariants:
+//   1. A job ends once; what it ends with is stored before anyone is told.
+//   2. Weights of a job that succeeded are never dropped unasked (retention.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "coordinator/core/component.h"
+
+namespace cairn {
+
+class Endings : Component {
+ public:
+  explicit Endings(const Ground& ground) : Component(ground) {}
+
+  void OnCancel(const CancelJob& event);
+  void OnDelete(const DeleteJob& event);
+
+  void End(Job& job, v1::JobState state, std::string reason);
+  // All steps are done and the digest is taken. variable_not_finite: of its weights; empty: none.
+  void EndComplete(Job& job, const std::string& variable_not_finite);
+  // By the newest figures.
+  void NoteFinite(Job& job);
+  // What a user should know of a job that has run, for good.
+  std::string LastingText(const Job& job) const;
+
+  void ForgetEnded();
+  // Whether there is room for one more job when it will have ended. RESOURCE_EXHAUSTED says what to do.
+  absl::Status CheckRoomForEnded() const;
+
+ private:
+  std::string ShortfallText(const Job& job, const std::string& variable) const;
+  void RemoveBackup(Job& job);
+  void Forget(uint64_t job_id);
+  std::string ForgetReason(const Job& job, int newer) const;
+};
+
+}  // namespace cairn

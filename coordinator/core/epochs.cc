@@ -1,0 +1,170 @@
+#include "coordinator/core/epochs.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/callback_check.h"
+#include "common/model/epoch_rates.h"
+#include "common/model/strategy_check.h"
+#include "coordinator/core/callbacks.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+// For the checkpoint of an epoch's end, beyond the figures. The chief says when it is written, or cannot be; one that
+// is lost has another in its place, which writes it. This is for one that hangs on its disk.
+constexpr absl::Duration kCheckpointWait = absl::Minutes(30);
+// An asynchronous chief comes to the end of an epoch once. Its checkpoint may be of a moment at which others had not
+// begun with the epoch: then no other comes.
+constexpr absl::Duration kLastCheckpointWait = absl::Seconds(15);
+
+bool HasReduceRate(const v1::JobSpec& spec) {
+  return std::any_of(spec.callbacks().begin(), spec.callbacks().end(),
+                     [](const v1::Callback& c) { return c.has_reduce_lr_on_plateau(); });
+}
+
+}  // namespace
+
+void Epochs::DecideEpochs(Job& job) {
+  while (job.running() && Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) {
+    const int epoch = job.status.epochs_open() - 1;
+    if (NeedsEpochCheckpoints(job.status.spec()) && CheckpointOf(job, epoch) == nullptr) {
+      if (CheckpointMayCome(job, epoch)) return;
+      AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
+    }
+    if (FilesHoldUp(job, epoch)) return;
+    job.checkpoint_wanted_since = absl::InfiniteFuture();
+    job.checkpoint_heard = absl::InfinitePast();
+    Decide(job, epoch);
+  }
+}
+
+// Whether the chief may still be at the checkpoint of this epoch's end.
+bool Epochs::CheckpointMayCome(Job& job, int epoch) {
+  const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
+  if (job.progress->step() < end) {  // the steps are done once more, and then the checkpoint is written
+    job.checkpoint_wanted_since = absl::InfiniteFuture();
+    return true;
+  }
+  job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, step_.now());
+  const int64_t failed = job.checkpoint_failed_step;
+  if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
+  if (!job.synchronous() && job.checkpoint_heard != absl::InfinitePast() &&
+      step_.now() - std::max(job.checkpoint_heard, job.checkpoint_wanted_since) >= kLastCheckpointWait) {
+    return false;
+  }
+  // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its
+  // place may be at it.
+  const std::vector<bool>& finished = job.progress->finished();
+  const bool over = std::all_of(finished.begin(), finished.end(), [](bool f) { return f; });
+  return step_.now() - job.checkpoint_wanted_since < (over ? kEndTimeout : kCheckpointWait);
+}
+
+// A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been
+// lost with its own. The others were reported as done long before.
+bool Epochs::LastCheckpointMayCome(const Job& job) const {
+  if (job.late_chief_since == absl::InfiniteFuture()) return false;
+  const auto& known = job.status.checkpoints();
+  const bool there = std::any_of(known.begin(), known.end(),
+                                 [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
+  return !there && step_.now() - job.late_chief_since < kEndTimeout;
+}
+
+// Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those
+// of before.
+bool Epochs::FilesHoldUp(Job& job, int epoch) {
+  const float rate = RateAt(job, (epoch + 1) * job.status.steps_per_epoch() - 1);
+  auto callbacks = job.callbacks;  // nothing is decided yet
+  const EpochDecision decision = DecideEpoch(job.status, epoch, rate, &callbacks);
+  if (std::exchange(job.saves_of_epoch, epoch) != epoch && !decision.saves.empty())
+    AddSavesOf(job, epoch, decision.saves);
+  return !decision.stop && !decision.failed && files_.SavesHoldUp(job);
+}
+
+void Epochs::AddSavesOf(Job& job, int epoch, const std::vector<std::string>& paths) {
+  const v1::CheckpointInfo* info = CheckpointOf(job, epoch);
+  const auto& notes = job.status.notes();
+  for (const std::string& path : paths) {
+    const bool saved =
+        std::any_of(notes.begin(), notes.end(), [&](const v1::CallbackNote& n) {  // before a restart of ours
+          return n.epoch() == epoch && n.text() == SavedNote(path);
+        });
+    if (saved) continue;
+    if (info != nullptr) {
+      files_.AddSave(job, info->step(), path);
+    } else {
+      const std::string& error = job.status.checkpoint_error();
+      NoteShortfall(job, epoch, "model_checkpoint",
+                    absl::StrCat("not saved: ", path, ": there is no checkpoint of this epoch's end",
+                                 error.empty() ? "" : ": ", error));
+    }
+  }
+  jobs_.Save(job);
+  files_.SendSaves(job);
+}
+
+void Epochs::Decide(Job& job, int epoch) {
+  const int64_t end = (epoch + 1) * job.status.steps_per_epoch();
+  const float rate = RateAt(job, end - 1);
+  EpochDecision decision = DecideEpoch(job.status, epoch, rate, &job.callbacks);
+  for (v1::CallbackNote& note : decision.notes) {
+    step_.Log("job %d: epoch %d: %s: %s", job.id(), epoch + 1, note.callback(), note.text());
+    AddNote(job, std::move(note));
+  }
+  if (HasReduceRate(job.status.spec())) {
+    while (static_cast<int>(job.learning_rates.size()) <= epoch) job.learning_rates.push_back(rate);
+    job.learning_rates.resize(static_cast<size_t>(epoch) + 1);
+    job.learning_rates.push_back(decision.learning_rate.value_or(rate));
+  }
+  if (decision.stop) {
+    job.stopped_early = true;
+    job.status.set_total_steps(std::min(job.status.total_steps(), end));
+    job.progress->EndAfter(epoch + 1);
+  } else {
+    job.status.set_epochs_open(job.status.epochs_open() + 1);
+  }
+  ++job.assignment;
+  jobs_.Save(job);
+  jobs_.Changed(job);
+  if (decision.failed) {
+    files_.SendSummaries(job);  // the worker writes them before it is told to drop the job
+    return endings_.End(job, v1::FAILED, decision.reason);
+  }
+  files_.SendSaves(job);
+  assignments_.Send(job);
+}
+
+void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report) {
+  Job* job = jobs_.Find(report.job_id());
+  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
+  if (job->status.partitions(0).primary() != node.name) return;     // it was the primary
+  if (job->awaiting_ready) return;  // a ps that came back may be behind; asked again when that is settled
+  if (report.generation() < std::max(job->rollback_generation, job->restored_in))
+    return;  // of before the job fell back
+  const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
+  if (!news.ok()) {
+    return step_.Warn("job %d: ps \"%s\" sent figures that do not fit it (%s); ignored", job->id(), node.name,
+                      news.status().message());
+  }
+  if (!*news) return;
+  if (!report.epochs().empty() && report.epochs(0).epoch() < job->status.epochs_size()) SendFiguresStored(*job);
+  step_.Raise(JobAdvanced{job->id()});
+  jobs_.Changed(*job);
+}
+
+// The primary drops what is stored, and reports the rest at once.
+void Epochs::SendFiguresStored(const Job& job) {
+  const ClusterNode* primary = nodes_.Find(job.status.partitions(0).primary());
+  if (primary == nullptr) return;
+  v1::CoordinatorMessage message;
+  v1::FiguresStored& stored = *message.mutable_figures_stored();
+  stored.set_job_id(job.id());
+  stored.set_epochs(job.status.epochs_size());
+  step_.Send(*primary, std::move(message));
+}
+
+}  // namespace cairn

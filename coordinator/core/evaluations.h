@@ -1,0 +1,65 @@
+// Evaluations: Evaluate, Predict, and checkpoints that evaluators follow.
+//
+// Evaluate: the split is cut into shards, one for each worker; a shard whose worker is lost or fails goes to another
+// one. While a ps is away the evaluation waits a while. Predict does the same with other shards
+// (evaluations_predict.cc). Jobs with validation_by BY_EVALUATOR have their checkpoints evaluated beside the training,
+// one after the other, by nodes of that role (evaluators.cc); the training waits for none of it.
+//
+// Not thread-safe; one core owns it. Invariants: evaluation.h, and
+//   1. At most evaluations_max are under way.
+//   2. Each ends: with its result, an error, or at its deadline.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coordinator/core/component.h"
+#include "coordinator/core/copies.h"
+#include "coordinator/core/evaluation.h"
+
+namespace cairn {
+
+class Evaluations : Component {
+ public:
+  Evaluations(const Ground& ground, Copies& copies) : Component(ground), copies_(copies) {}
+
+  void OnEvaluate(const EvaluateJob& event) { Begin(event.reply, event.request, false, event.deadline); }
+  void OnPredict(const PredictJob& event) { Begin(event.reply, event.request, true, event.deadline); }
+  void OnPredictionTaken(ReplyToken reply);
+  void OnPredictionGone(ReplyToken reply);
+
+  // False: none of its questions is answered by it.
+  bool OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
+  void OnEvaluated(const ClusterNode& node, const v1::EvaluateShardReply& reply);
+  void OnPredicted(const ClusterNode& node, const v1::PredictBlock& block);
+  // What the node was to compute goes to another one. Also after a mere broken session: the answer may be lost with it.
+  void ReleaseWorker(const NodeName& worker);
+  void Tick();
+
+  // What a user should know who waits for validations.
+  std::string EvaluatorsText(const Job& job) const;
+
+ private:
+  void Begin(ReplyToken reply, const v1::EvaluateRequest& request, bool predict, absl::Time deadline);
+  absl::Status Check(const Job& job, const Evaluation& evaluation) const;
+  void Inspect(uint64_t request_id, Evaluation& evaluation);
+  void CutIntoShards(uint64_t request_id, uint64_t examples);
+  absl::Status CutPrediction(const Job& job, Evaluation& evaluation);
+  bool PsWentAway(const Job& job, const Evaluation::Shard& shard) const;
+  void SendShards(uint64_t request_id, Evaluation& evaluation);
+  void ShardDone(uint64_t request_id, uint32_t shard, const v1::EvaluateShardReply& reply);
+  void Deliver(uint64_t request_id, Evaluation& evaluation);
+  void End(uint64_t request_id, absl::Status status);
+  void TickShards();
+  void TickEvaluators();
+  void FollowCheckpoints(Job& job);
+  void OnCheckpointEvaluated(const Evaluation& evaluation, const absl::Status& status);
+
+  Copies& copies_;
+  std::map<uint64_t, Evaluation> evaluations_;  // by request id
+};
+
+}  // namespace cairn

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+#include "common/model/step_plan.h"
+#include "coordinator/core/evaluations.h"
+
+namespace cairn {
+
+absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) {
+  const v1::JobSpec& spec = job.status.spec();
+  CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
+  const int64_t bytes = NumElements(graph.output().output) * static_cast<int64_t>(sizeof(float));
+  if (bytes > Evaluation::kBlockBytesMax) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the outputs of one example are %d bytes (shape %s), more than the %d that one answer may hold",
+                        bytes, ToString(graph.output().output), Evaluation::kBlockBytesMax));
+  }
+  const auto examples = static_cast<int64_t>(evaluation.examples);
+  const int64_t batch = std::max<int64_t>(1, (spec.batch_size() + spec.replicas() - 1) / std::max(1, spec.replicas()));
+  const auto workers =
+      static_cast<int64_t>(std::max<size_t>(1, candidates_.Askable(v1::WORKER, &job, /*computes=*/true).size()));
+  // Whole batches, and at least two shards a worker, as far as the block allows.
+  int64_t shard = (examples / (2 * workers) / batch + 1) * batch;
+  const int64_t most = Evaluation::kBlockBytesMax / bytes;
+  if (shard > most) shard = most >= batch ? most / batch * batch : most;
+  const int64_t shards = (examples + shard - 1) / shard;
+  if (shards > INT32_MAX) {
+    return absl::FailedPreconditionError(absl::StrFormat("%d examples are more than one call can predict", examples));
+  }
+  evaluation.shards = static_cast<uint32_t>(shards);
+  return absl::OkStatus();
+}
+
+void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& block) {
+  const auto it = evaluations_.find(block.request_id());
+  if (it == evaluations_.end() || !it->second.predict) return;
+  Evaluation& evaluation = it->second;
+  const auto open = evaluation.open.find(block.shard());
+  if (open == evaluation.open.end() || !open->second.IsAskedOf(node.name)) return;
+  const PlaceRange places = Share(static_cast<int64_t>(evaluation.examples), block.shard(), evaluation.shards);
+  uint64_t numbers = block.examples();
+  for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));
+  if (static_cast<int64_t>(block.first_example()) != places.begin ||
+      static_cast<int64_t>(block.examples()) != places.size() || block.outputs().size() != numbers * sizeof(float) ||
+      block.outputs().size() > static_cast<size_t>(Evaluation::kBlockBytesMax)) {
+    return step_.Warn("job %d: worker \"%s\" sent outputs that do not fit shard %d; ignored", evaluation.job, node.name,
+                      block.shard());
+  }
+  v1::PredictResponse& part = open->second.block.emplace();
+  part.set_first_example(block.first_example());
+  part.set_examples(block.examples());
+  *part.mutable_output_shape() = block.output_shape();
+  part.set_outputs(block.outputs());
+}
+
+// The next block, if it is there and the caller has taken the one before it.
+void Evaluations::Deliver(uint64_t request_id, Evaluation& evaluation) {
+  if (evaluation.writing) return;
+  if (evaluation.delivered == evaluation.shards) return End(request_id, absl::OkStatus());
+  auto next = evaluation.blocks.extract(evaluation.delivered);
+  if (next.empty()) return;
+  ++evaluation.delivered;
+  evaluation.writing = true;
+  step_.Emit(SendPrediction{evaluation.reply, std::move(next.mapped())});
+}
+
+void Evaluations::OnPredictionTaken(ReplyToken reply) {
+  const auto it = std::find_if(evaluations_.begin(), evaluations_.end(),
+                               [&](const auto& e) { return e.second.predict && e.second.reply == reply; });
+  if (it == evaluations_.end()) return;
+  const uint64_t request_id = it->first;
+  it->second.writing = false;
+  Deliver(request_id, it->second);  // may end it
+  const auto left = evaluations_.find(request_id);
+  if (left != evaluations_.end()) SendShards(request_id, left->second);
+}
+
+void Evaluations::OnPredictionGone(ReplyToken reply) {
+  std::erase_if(evaluations_, [&](const auto& e) { return e.second.predict && e.second.reply == reply; });
+}
+
+}  // namespace cairn

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "coordinator/core/devices.h"
+#include "coordinator/core/evaluations.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+// An evaluator that does not answer: the checkpoint is tried again, or a newer one.
+constexpr absl::Duration kEvaluatorTimeout = absl::Hours(1);
+// A checkpoint that could not be evaluated so often is passed over.
+constexpr int kFailuresMax = 3;
+
+bool Evaluated(const v1::JobStatus& status, int64_t step) {
+  return std::any_of(status.validations().begin(), status.validations().end(),
+                     [&](const v1::StepValidation& v) { return v.step() == step; });
+}
+
+}  // namespace
+
+void Evaluations::TickEvaluators() {
+  if (nodes_.Connected(v1::EVALUATOR).empty()) return;
+  for (auto& [id, job] : jobs_.all()) {
+    if (job.status.spec().validation_by() == v1::BY_EVALUATOR) FollowCheckpoints(job);
+  }
+}
+
+// One checkpoint of a job at a time: the oldest that is still there and was not evaluated.
+void Evaluations::FollowCheckpoints(Job& job) {
+  for (const auto& [request_id, evaluation] : evaluations_) {
+    if (evaluation.by_evaluator && evaluation.job == job.id()) return;
+  }
+  if (evaluations_.size() >= static_cast<size_t>(options_.evaluations_max)) return;
+  const v1::CheckpointInfo* next = nullptr;
+  for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
+    const auto failures = job.evaluator_failures.find(info.step());
+    const bool given_up = failures != job.evaluator_failures.end() && failures->second >= kFailuresMax;
+    if (info.best() || given_up || Evaluated(job.status, info.step())) continue;
+    if (next == nullptr || info.step() < next->step()) next = &info;
+  }
+  if (next == nullptr || job.status.data().validation_examples() == 0) return;
+  Evaluation evaluation;
+  evaluation.job = job.id();
+  evaluation.split = v1::VALIDATION;
+  evaluation.weights = next->path();
+  evaluation.by_evaluator = true;
+  evaluation.step = next->step();
+  evaluation.deadline = step_.now() + kEvaluatorTimeout;
+  const uint64_t request_id = step_.NextRequestId();
+  evaluations_[request_id] = std::move(evaluation);
+  CutIntoShards(request_id, job.status.data().validation_examples());
+}
+
+void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl::Status& status) {
+  Job* job = jobs_.Find(evaluation.job);
+  if (job == nullptr) return;
+  if (!status.ok()) {
+    // Where newer checkpoints took its place, that is no news.
+    const auto& known = job->status.checkpoints();
+    const bool there =
+        std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.weights; });
+    if (!there) return;
+    ++job->evaluator_failures[evaluation.step];
+    return step_.Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.weights, status.message());
+  }
+  if (Evaluated(job->status, evaluation.step)) return;
+  v1::StepValidation validation;
+  validation.set_step(evaluation.step);
+  *validation.mutable_sums() = evaluation.result.sums();
+  validation.set_checkpoint(evaluation.weights);
+  AddStepValidation(std::move(validation), job->status);
+  job->evaluator_failures.erase(evaluation.step);
+  jobs_.Save(*job);
+}
+
+// What a user should know who waits for validations.
+std::string Evaluations::EvaluatorsText(const Job& job) const {
+  if (job.status.spec().validation_by() != v1::BY_EVALUATOR || !job.active()) return "";
+  const bool any = std::any_of(nodes_.all().begin(), nodes_.all().end(), [](const auto& n) {
+    return n.second.role == v1::EVALUATOR && n.second.alive && n.second.connected();
+  });
+  if (any) return candidates_.NobodyComputesText(job, v1::EVALUATOR);
+  return "no evaluator is there: checkpoints are not evaluated; start one with cairn-worker --role evaluator";
+}
+
+}  // namespace cairn

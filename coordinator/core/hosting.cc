@@ -1,0 +1,129 @@
+#include "coordinator/core/hosting.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "common/model/fault_check.h"
+#include "coordinator/core/partition_copies.h"
+
+namespace cairn {
+
+// The copies begin with the image of the primary, whose weights are other ones from now on; those that are not there
+// cannot.
+void Hosting::BeginCopiesAnew(Job& job) {
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    RemoveBackups(p, [&](const v1::BackupPlacement& b) { return candidates_.UsablePs(job, b.node()) == nullptr; });
+    for (v1::BackupPlacement& b : *p.mutable_backups()) {
+      b.set_in_sync(false);
+      b.set_former(false);
+    }
+  }
+}
+
+// A node that is away says what it holds when it comes back, and is told then.
+void Hosting::DropFromNodes(uint64_t job_id, v1::Role role) {
+  for (ClusterNode* node : nodes_.Connected(role)) {
+    if (role == v1::WORKER && node->running.erase(job_id) == 0) continue;
+    node->hosting.erase(job_id);
+    step_.Send(*node, MakeDropJob(job_id));
+  }
+}
+
+// Partitions to the ps that are there. Only for a job that has not run: nothing is lost.
+void Hosting::PlaceAnew(Job& job) {
+  std::vector<PsLoad> loads = candidates_.PsLoads(job, false);
+  if (loads.empty()) return;  // the reason says so; the next ps that joins brings us here again
+  std::vector<v1::PartitionRange> ranges;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    p.clear_backups();
+    v1::PartitionRange& range = ranges.emplace_back();
+    range.set_partition(p.partition());
+    range.set_begin(p.begin());
+    range.set_end(p.end());
+  }
+  job.returned.clear();
+  const std::vector<PartitionCopies> placed = PlacePartitions(ranges, std::move(loads), job.status.spec().backups());
+  for (int i = 0; i < job.status.partitions_size(); ++i) {
+    v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
+    p.set_primary(placed[i].primary);
+    p.set_primary_address(nodes_.Find(placed[i].primary)->address);
+    for (const NodeName& name : placed[i].backups) {
+      v1::BackupPlacement& b = *p.add_backups();
+      b.set_node(name);
+      b.set_address(nodes_.Find(name)->address);
+    }
+  }
+  job.version.assign(placed.size(), 0);
+  NewGeneration(job);
+}
+
+void Hosting::NewGeneration(Job& job, uint64_t at_least) {
+  if (!job.finalize_worker.empty()) {  // its answer will be of this generation
+    job.finalize_worker.clear();
+    job.finalize_at = step_.now();
+  }
+  // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back
+  // meanwhile, it is decided anew (FallBack).
+  const bool goes_back = job.rolling_back && !job.recovered;
+  job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
+  if (goes_back) job.rollback_generation = job.status.generation();
+  job.caught_up.clear();
+  job.lost.clear();
+  job.repair_due = true;
+  jobs_.Save(job);
+  step_.Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
+            absl::StrJoin(job.primaries(), ", "));
+  job.awaiting_ready = !job.finished();  // of an ended job nobody waits for that: it has what it has on its disks
+  job.ready.assign(job.status.partitions_size(), false);
+  job.version.resize(job.status.partitions_size(), 0);
+  if (!job.restore_from.empty())
+    job.version.assign(job.version.size(), 0);  // some may be filled from the checkpoint already
+  job.at.assign(job.status.partitions_size(), {});
+  HostAll(job, true);
+  step_.Raise(ReasonDue{job.id()});
+}
+
+// Tells every ps what it has to hold, where that is news to it. One that was started anew serves nothing before it is
+// settled what of it is taken: its disk may be behind, or another one. A copy that was not complete is none to be
+// taken.
+void Hosting::HostAll(Job& job, bool anew) {
+  for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
+    const bool unsettled = std::any_of(job.returned.begin(), job.returned.end(), [&](const auto& r) {
+      if (r.first.second != ps->name) return false;
+      v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(r.first.first));
+      const v1::BackupPlacement* backup = FindBackup(p, ps->name);
+      return p.primary() == ps->name || (backup != nullptr && Complete(*backup));
+    });
+    if (unsettled) continue;
+    if (job.UsesPs(ps->name)) {
+      Host(job, *ps, anew);
+    } else if (ps->hosting.erase(job.id()) > 0) {
+      step_.Send(*ps, MakeDropJob(job.id()));
+    }
+  }
+}
+
+// One that is left out serves nothing more before it is started anew: what it has may not be what it acknowledged.
+void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
+  if (candidates_.LeftOut(job, ps)) return;
+  v1::CoordinatorMessage message = MakeHostPartitions(job, ps.name, anew);
+  const size_t hash = std::hash<std::string>()(message.SerializeAsString());
+  if (std::exchange(ps.hosting[job.id()], hash) == hash && !anew) return;
+  step_.Send(ps, std::move(message));
+}
+
+// Whether the partition is this ps' to serve.
+bool Hosting::MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held) {
+  const uint32_t partition = held.partition();
+  if (partition >= job.ready.size() || job.status.partitions(static_cast<int>(partition)).primary() != ps) return false;
+  job.ready[partition] = true;
+  job.version[partition] = std::max(job.version[partition], held.version());
+  job.at[partition] = held;
+  return true;
+}
+
+}  // namespace cairn

@@ -1,0 +1,278 @@
+#include "coordinator/core/job.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_format.h"
+#include "common/base/text.h"
+#include "common/model/fault_check.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kNoteTextMax = 1000;
+constexpr size_t kEventTextMax = 500;
+constexpr size_t kFormerChiefsKept = 16;
+
+}  // namespace
+
+bool Job::synchronous() const { return IsSynchronous(status.spec()); }
+
+std::vector<NodeName> Job::owners() const {
+  std::vector<NodeName> owners;
+  for (const v1::ReplicaPlacement& r : status.replicas()) owners.push_back(r.worker());
+  return owners;
+}
+
+std::vector<int32_t> Job::ReplicasOf(const NodeName& worker) const {
+  std::vector<int32_t> replicas;
+  for (const v1::ReplicaPlacement& r : status.replicas()) {
+    if (r.worker() == worker) replicas.push_back(r.replica());
+  }
+  return replicas;
+}
+
+bool Job::UsesPs(const NodeName& ps) const { return PartitionsOn(ps) > 0; }
+
+int Job::PartitionsOn(const NodeName& ps) const {
+  int count = 0;
+  for (const v1::PartitionPlacement& p : status.partitions()) {
+    count += p.primary() == ps;
+    for (const v1::BackupPlacement& b : p.backups()) count += b.node() == ps;
+  }
+  return count;
+}
+
+int Job::PrimariesOn(const NodeName& ps) const {
+  int count = 0;
+  for (const v1::PartitionPlacement& p : status.partitions()) count += p.primary() == ps;
+  return count;
+}
+
+bool Job::HasBackups() const {
+  return std::any_of(status.partitions().begin(), status.partitions().end(),
+                     [](const v1::PartitionPlacement& p) { return p.backups_size() > 0; });
+}
+
+std::vector<NodeName> Job::ps() const {
+  std::set<NodeName> names;
+  for (const v1::PartitionPlacement& p : status.partitions()) {
+    names.insert(p.primary());
+    for (const v1::BackupPlacement& b : p.backups()) names.insert(b.node());
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<NodeName> Job::primaries() const {
+  std::set<NodeName> names;
+  for (const v1::PartitionPlacement& p : status.partitions()) names.insert(p.primary());
+  return {names.begin(), names.end()};
+}
+
+v1::StoredJob Job::ToStored() const {
+  v1::StoredJob stored;
+  *stored.mutable_status() = status;
+  stored.set_request_key(request_key);
+  stored.set_assignment(assignment);
+  stored.set_rollback_generation(rollback_generation);
+  stored.set_rollback_to(rollback_to);
+  stored.set_rolling_back(rolling_back);
+  stored.set_recovered(recovered);
+  stored.mutable_restore_from()->Assign(restore_from.begin(), restore_from.end());
+  *stored.mutable_callbacks() = callbacks;
+  stored.mutable_learning_rates()->Assign(learning_rates.begin(), learning_rates.end());
+  stored.set_stopped_early(stopped_early);
+  stored.set_summaries_written(summaries_written);
+  for (const v1::SaveModel& save : saves) *stored.add_saves() = save;
+  stored.mutable_former_chiefs()->Assign(former_chiefs.begin(), former_chiefs.end());
+  stored.set_files_missing(files_missing);
+  stored.set_file_missing(file_missing);
+  stored.set_restores_best(restores_best);
+  stored.set_has_best(has_best);
+  for (const auto& [worker, e] : ends) {
+    v1::StoredEnd& end = *stored.add_ends();
+    end.set_worker(worker);
+    end.set_step(e.step);
+    end.set_times(e.times);
+    end.set_gone(e.gone);
+  }
+  for (const auto& [node, l] : left_out) {
+    v1::StoredLeftOut& out = *stored.add_left_out();
+    out.set_node(node);
+    out.set_incarnation(l.incarnation);
+    out.set_why(l.why);
+  }
+  stored.mutable_final_versions()->Assign(final_versions.begin(), final_versions.end());
+  if (progress) {
+    for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
+    for (bool finished : progress->finished()) stored.add_replica_finished(finished);
+    if (progress->epoch_start()) stored.set_epoch_started_unix_ms(absl::ToUnixMillis(*progress->epoch_start()));
+  }
+  return stored;
+}
+
+void AddNote(Job& job, v1::CallbackNote note) {
+  auto& notes = *job.status.mutable_notes();
+  *notes.Add() = std::move(note);
+  if (notes.size() > kNotesKept) notes.DeleteSubrange(0, notes.size() - kNotesKept);
+}
+
+void AddNote(Job& job, int epoch, const char* callback, std::string text) {
+  v1::CallbackNote note;
+  note.set_epoch(epoch);
+  note.set_callback(callback);
+  note.set_text(std::string(CutUtf8(text, kNoteTextMax)));
+  AddNote(job, std::move(note));
+}
+
+void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text) {
+  auto& events = *job.status.mutable_events();
+  v1::JobEvent& event = *events.Add();
+  event.set_unix_ms(absl::ToUnixMillis(now));
+  event.set_text(std::string(CutUtf8(text, kEventTextMax)));
+  event.set_warning(warning);
+  if (events.size() > kEventsKept) events.DeleteSubrange(0, events.size() - kEventsKept);
+}
+
+void NoteFormerChief(Job& job) {
+  if (job.status.chief().empty()) return;
+  std::erase(job.former_chiefs, job.status.chief());
+  job.former_chiefs.push_back(job.status.chief());
+  if (job.former_chiefs.size() > kFormerChiefsKept) job.former_chiefs.erase(job.former_chiefs.begin());
+}
+
+std::string SavedNote(const std::string& path) { return absl::StrCat("saved ", path); }
+
+void FillRoutes(const Job& job, google::protobuf::RepeatedPtrField<v1::Route>* routes) {
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    v1::Route& route = *routes->Add();
+    route.mutable_range()->set_partition(p.partition());
+    route.mutable_range()->set_begin(p.begin());
+    route.mutable_range()->set_end(p.end());
+    route.set_ps(p.primary());
+    route.set_address(p.primary_address());
+  }
+}
+
+v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bool anew) {
+  v1::CoordinatorMessage message;
+  v1::HostPartitions& host = *message.mutable_host_partitions();
+  host.set_job_id(job.id());
+  host.set_generation(job.status.generation());
+  host.set_keep(job.finalizing() || job.finished());
+  host.set_ended(job.finished());
+  *host.mutable_spec() = job.status.spec();
+  if (anew && job.synchronous() && job.rollback_generation == job.status.generation())
+    host.set_rollback_to(job.rollback_to);
+  for (const v1::PartitionPlacement& p : job.status.partitions()) {
+    const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
+    if (p.primary() != ps && !backup) continue;
+    v1::PartitionRange& range = *host.add_partitions();
+    range.set_partition(p.partition());
+    range.set_begin(p.begin());
+    range.set_end(p.end());
+    range.set_backup(backup);
+    if (backup) continue;
+    for (const v1::BackupPlacement& b : p.backups()) {
+      if (b.former()) continue;
+      v1::BackupRoute& route = *range.add_backups();
+      route.set_node(b.node());
+      route.set_address(b.address());
+      route.set_in_sync(b.in_sync());
+    }
+  }
+  return message;
+}
+
+v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker) {
+  v1::CoordinatorMessage message;
+  v1::AssignReplicas& assign = *message.mutable_assign_replicas();
+  assign.set_job_id(job.id());
+  assign.set_generation(job.status.generation());
+  assign.set_assignment(job.assignment);
+  *assign.mutable_spec() = job.status.spec();
+  for (int32_t r : job.ReplicasOf(worker)) assign.add_replicas(r);
+  FillRoutes(job, assign.mutable_routes());
+  *assign.mutable_data() = job.status.data();
+  assign.set_steps_per_epoch(job.status.steps_per_epoch());
+  assign.set_total_steps(job.status.total_steps());
+  assign.set_chief(job.status.chief() == worker);
+  if (assign.chief()) *assign.mutable_checkpoints() = job.status.checkpoints();
+  assign.set_restored_step(job.status.restored_step());
+  assign.set_epochs_open(job.status.epochs_open());
+  assign.mutable_learning_rates()->Assign(job.learning_rates.begin(), job.learning_rates.end());
+  assign.set_submitted_unix_ms(job.status.submitted_unix_ms());
+  return message;
+}
+
+v1::CoordinatorMessage MakeFinalize(const Job& job) {
+  v1::CoordinatorMessage message;
+  v1::Finalize& finalize = *message.mutable_finalize();
+  finalize.set_job_id(job.id());
+  *finalize.mutable_spec() = job.status.spec();
+  FillRoutes(job, finalize.mutable_routes());
+  finalize.mutable_versions()->Assign(job.final_versions.begin(), job.final_versions.end());
+  finalize.set_generation(job.status.generation());
+  return message;
+}
+
+v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
+  v1::CoordinatorMessage message;
+  message.mutable_drop_job()->set_job_id(job_id);
+  return message;
+}
+
+// Something that the job asked for is given up, such as a file.
+void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text) {
+  AddNote(job, epoch, callback, text);
+  if (job.files_missing++ == 0)
+    job.file_missing = absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax));
+}
+
+// What nodes hold and run is learned again from their Hello.
+Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
+  Job job;
+  job.status = stored.status();
+  job.request_key = stored.request_key();
+  job.assignment = stored.assignment();
+  job.restore_from.assign(stored.restore_from().begin(), stored.restore_from().end());
+  job.rollback_generation = stored.rollback_generation();
+  job.rollback_to = stored.rollback_to();
+  job.rolling_back = stored.rolling_back();
+  job.recovered = stored.recovered();
+  job.callbacks = stored.callbacks();
+  job.learning_rates.assign(stored.learning_rates().begin(), stored.learning_rates().end());
+  job.stopped_early = stored.stopped_early();
+  job.summaries_written = stored.summaries_written();
+  job.saves.assign(stored.saves().begin(), stored.saves().end());
+  job.former_chiefs.assign(stored.former_chiefs().begin(), stored.former_chiefs().end());
+  job.files_missing = stored.files_missing();
+  job.file_missing = stored.file_missing();
+  job.restores_best = stored.restores_best();
+  job.has_best = stored.has_best();
+  for (const v1::StoredEnd& e : stored.ends()) job.ends[e.worker()] = {e.step(), e.times(), e.gone()};
+  for (const v1::StoredLeftOut& l : stored.left_out()) job.left_out[l.node()] = {l.incarnation(), l.why()};
+  job.final_versions.assign(stored.final_versions().begin(), stored.final_versions().end());
+  for (const v1::StepValidation& v : job.status.validations()) {
+    job.validations_written = std::max(job.validations_written, v.step());
+  }
+  job.version.assign(job.status.partitions_size(), 0);
+  job.at.resize(job.status.partitions_size());
+  if (job.status.has_degraded()) job.lacking_since = absl::FromUnixMillis(job.status.degraded().since_unix_ms());
+  if (job.active()) {
+    job.progress.emplace(job.status, std::vector<int64_t>(stored.replica_step().begin(), stored.replica_step().end()),
+                         std::vector<bool>(stored.replica_finished().begin(), stored.replica_finished().end()), now);
+    const int64_t epoch_start = stored.epoch_started_unix_ms();
+    job.progress->GoesOn(now, epoch_start > 0 ? std::optional(absl::FromUnixMillis(epoch_start)) : std::nullopt);
+    job.checkpoint_heard = now;  // what was said before is not known
+    // Nor whether the chief has that role since all its steps were done: one that has written before says so again.
+    const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
+    if (asked) job.late_chief_since = now;
+    // What the nodes hold and run is learned from their Hello.
+    job.awaiting_ready = true;
+    job.ready.assign(job.status.partitions_size(), false);
+  }
+  return job;
+}
+
+}  // namespace cairn

@@ -1,0 +1,222 @@
+#include "coordinator/core/job_runs.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+#include "common/base/text.h"
+#include "common/model/loss_scale.h"
+#include "coordinator/core/job_facts.h"
+#include "coordinator/core/partition_copies.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kNameTextMax = 200;  // of a variable
+constexpr absl::Duration kFinalizeAgainAfter = absl::Seconds(1);
+
+std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
+  if (sums.examples() == 0) return "none";
+  std::string text = absl::StrFormat("loss %.4f", sums.loss() / static_cast<double>(sums.examples()));
+  for (int i = 0; i < std::min(spec.metrics_size(), sums.metrics_size()); ++i) {
+    absl::StrAppendFormat(&text, ", %s %.4f", MetricName(spec, i), MetricValue(spec, i, sums));
+  }
+  return text;
+}
+
+}  // namespace
+
+JobRuns::JobRuns(const Ground& ground, const Parts& parts)
+    : Component(ground),
+      endings_(parts.endings),
+      restores_(parts.restores),
+      rollback_(parts.rollback),
+      copies_(parts.copies),
+      assignments_(parts.assignments),
+      files_(parts.files),
+      checkpoints_(parts.checkpoints),
+      epochs_(parts.epochs) {}
+
+void JobRuns::AllReady(Job& job) {
+  if (!job.active() || !job.awaiting_ready) return;
+  if (!std::all_of(job.ready.begin(), job.ready.end(), [](bool r) { return r; })) return;
+  if (job.recovered) {
+    if (job.synchronous() ? rollback_.FallBack(job) : rollback_.GoOnFromWhatIsLeft(job)) return;
+    job.recovered = false;
+    jobs_.Save(job);
+  } else if (std::exchange(job.rolling_back, false)) {
+    jobs_.Save(job);
+  }
+  job.awaiting_ready = false;
+  step_.Raise(CopiesChanged{job.id()});
+  if (copies_.EndFormers(job)) {  // before the workers push in this generation
+    jobs_.Save(job);
+    hosting_.HostAll(job, false);
+  }
+  if (job.progress) job.progress->Restart(step_.now());
+  if (job.starting() && !job.restore_from.empty() && job.restored_in != job.status.generation()) {
+    job.restore_worker.clear();
+    restores_.TryRestore(job);
+    return step_.Raise(ReasonDue{job.id()});
+  }
+  if (job.starting() && std::exchange(job.restores_best, false)) {
+    job.has_best = true;
+    job.restore_from.clear();
+    return BeginFinalizing(job);
+  }
+  if (job.starting()) {
+    job.restore_from.clear();
+    jobs_.Transition(job, v1::RUNNING);
+    if (job.status.started_unix_ms() == 0) job.status.set_started_unix_ms(absl::ToUnixMillis(step_.now()));
+    // A copy of its own: emplace ends what it was told of before it makes the new one.
+    job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replica_step()), std::vector<bool>{},
+                         step_.now());
+    jobs_.Save(job);
+    step_.Log("job %d: running: steps %d to %d", job.id(), job.progress->step(), job.status.total_steps());
+  }
+  step_.Raise(ReasonDue{job.id()});
+  assignments_.Send(job);
+  if (job.finalizing()) TryFinalize(job);
+}
+
+// ---- run ----
+
+void JobRuns::Advance(Job& job) {
+  const int closed = job.progress->CloseEpochs(step_.now(), options_.report_grace, job.status);
+  for (int i = job.status.epochs_size() - closed; i < job.status.epochs_size(); ++i) {
+    v1::EpochResult& epoch = *job.status.mutable_epochs(i);
+    const v1::JobSpec& spec = job.status.spec();
+    epoch.set_learning_rate(RateAt(job, (i + 1) * job.status.steps_per_epoch() - 1));
+    const std::string took = epoch.seconds() > 0 ? absl::StrFormat(" in %.1f s", epoch.seconds()) : "";  // if known
+    step_.Log("job %d: epoch %d/%d%s: %s; validation: %s", job.id(), i + 1, spec.epochs(), took,
+              FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
+  }
+  if (closed > 0) jobs_.Save(job);
+  if (closed > 0 || job.progress->AsksForFigures(step_.now(), job.status)) epochs_.SendFiguresStored(job);
+  checkpoints_.ConsiderBest(job);
+  files_.NoteStepFigures(job);
+  endings_.NoteFinite(job);
+  epochs_.DecideEpochs(job);
+  if (closed > 0 && job.running()) files_.SendSummaries(job);
+  if (!job.running() || !job.progress->Done(step_.now(), job.status)) return;
+  job.progress->CloseAll(step_.now(), job.status);
+  if ((Undecided(job) && job.status.epochs_open() <= job.status.epochs_size()) || epochs_.LastCheckpointMayCome(job) ||
+      !files_.AllWritten(job) || restores_.RestoreBest(job)) {
+    return;
+  }
+  step_.Log("job %d: all steps are done; its last values are written to disk, then the digest is taken", job.id());
+  BeginFinalizing(job);
+}
+
+// ---- finalize ----
+
+void JobRuns::BeginFinalizing(Job& job) {
+  jobs_.Transition(job, v1::FINALIZING);
+  step_.Raise(SlotsChanged{});  // its slots are free
+  hosting_.NewGeneration(job);
+}
+
+// Once for each end: a partition that comes back at another version is not what the job ends with, and the digest is
+// refused.
+void JobRuns::NoteFinalVersions(Job& job) {
+  if (!job.final_versions.empty()) return;
+  std::vector<uint64_t> versions;
+  for (const v1::HeldPartition& at : job.at) versions.push_back(at.version());
+  job.final_versions = std::move(versions);
+  jobs_.Save(job);
+}
+
+void JobRuns::TryFinalize(Job& job) {
+  if (!job.finalize_worker.empty()) {
+    if (step_.now() < job.finalize_at) return;
+    return FinalizeFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.finalize_worker));
+  }
+  if (job.awaiting_ready || !candidates_.MissingPs(job).empty()) {
+    job.finalize_attempts = 0;  // those failed because of the ps; it is waited for
+    return;
+  }
+  if (std::any_of(job.at.begin(), job.at.end(), [](const auto& at) { return at.in_memory(); }))
+    return;  // the reason says so
+  NoteFinalVersions(job);
+  if (step_.now() < job.finalize_at) return;
+  const std::vector<ClusterNode*> workers = candidates_.Askable(v1::WORKER, &job);
+  if (workers.empty()) return;
+  const ClusterNode* worker = workers[job.finalize_attempts % workers.size()];
+  const auto chief =
+      std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
+  if (job.finalize_attempts == 0 && chief != workers.end()) worker = *chief;
+  job.finalize_worker = worker->name;
+  job.finalize_at = step_.now() + options_.finalize_timeout;
+  step_.Send(*worker, MakeFinalize(job));
+}
+
+void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& reply) {
+  Job* job = jobs_.Find(reply.job_id());
+  if (job == nullptr || !job->finalizing()) return;
+  if (reply.generation() != 0 && reply.generation() != job->status.generation()) return;  // superseded
+  if (job->awaiting_ready || job->final_versions.empty()) return;                         // likewise
+  if (!reply.error().empty() || reply.digest().empty()) {
+    if (job->finalize_worker != node.name) return;  // an answer that was given up
+    return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
+  }
+  job->status.set_digest(std::string(CutUtf8(reply.digest(), 64)));
+  endings_.EndComplete(*job, std::string(CutUtf8(reply.not_finite(), kNameTextMax)));
+}
+
+void JobRuns::FinalizeFailed(Job& job, const std::string& why) {
+  jobs_.TellWarning(job, "the digest was not taken: %s", why);
+  job.finalize_worker.clear();
+  // Doubling: the attempts together last longer than it takes to see that a ps is gone.
+  job.finalize_at = step_.now() + kFinalizeAgainAfter * (1 << std::min(job.finalize_attempts, 6));
+  if (++job.finalize_attempts < options_.finalize_attempts_max) return;
+  endings_.End(job, v1::FAILED,
+               absl::StrCat("all steps are done, but the digest of the weights could not be taken: ", why));
+}
+
+// ---- what workers say ----
+
+void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::RepeatedPtrField<v1::JobProgress>& reported) {
+  for (const v1::JobProgress& progress : reported) {
+    Job* job = jobs_.Find(progress.job_id());
+    if (job == nullptr || !job->running() || !job->progress) continue;
+    // Of before the job fell back, or was filled from a checkpoint.
+    if (progress.generation() < std::max(job->rollback_generation, job->restored_in)) continue;
+    if (!job->ReplicasOf(node.name).empty()) job->stragglers.Heard(node.name, progress.replica_ms(), step_.now());
+    if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
+        IsLossScale(progress.loss_scale()))
+      job->status.set_loss_scale(progress.loss_scale());
+    job->progress->Reached(job->ReplicasOf(node.name), progress.step(), step_.now());
+    Advance(*job);
+    jobs_.Changed(*job);
+  }
+}
+
+void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
+  Job* job = jobs_.Find(report.job_id());
+  if (job == nullptr || !job->running() || !job->progress) return;                         // it ended meanwhile
+  if (report.generation() < std::max(job->rollback_generation, job->restored_in)) return;  // likewise
+  absl::StatusOr<bool> counted = job->progress->Count(report, job->status, step_.now());
+  if (!counted.ok()) {
+    return step_.Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
+                      counted.status().message());
+  }
+  if (!*counted) return;
+  if (report.finished()) jobs_.Save(*job);
+  Advance(*job);
+  jobs_.Changed(*job);
+}
+
+void JobRuns::ReleaseWorker(const NodeName& worker) {
+  for (auto& [id, job] : jobs_.all()) {
+    if (!job.finalizing() || job.finalize_worker != worker) continue;
+    job.finalize_worker.clear();
+    job.finalize_at = step_.now();
+    TryFinalize(job);
+  }
+}
+
+}  // namespace cairn

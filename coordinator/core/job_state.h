@@ -1,0 +1,19 @@
+// Which state of a job may follow which. Every change goes through JobTable::Transition, which refuses and logs any
+// other.
+//
+//   QUEUED       -> STARTING, and its end before it ran: FAILED, CANCELLED
+//   STARTING     -> RUNNING; FINALIZING with the weights of its best epoch; STARTING from another checkpoint
+//   RUNNING      -> FINALIZING; STARTING from a checkpoint (a copy is lost, or the best epoch's weights are restored)
+//   FINALIZING   -> SUCCEEDED, ENDED_WITH_ERRORS; RUNNING or STARTING where steps are to be done again
+//   each of them -> FAILED, CANCELLED
+//
+// A final state is never left.
+#pragma once
+
+#include "cairn/v1/job_status.pb.h"
+
+namespace cairn {
+
+bool MayFollow(v1::JobState from, v1::JobState to);
+
+}  // namespace cairn

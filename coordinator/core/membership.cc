@@ -1,0 +1,250 @@
+#include "coordinator/core/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+#include "common/base/text.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kNameMax = 63;
+constexpr size_t kTextMax = 1024;  // address, host, device, fingerprint
+constexpr int32_t kSlotsMax = 1024;
+constexpr int kComputeTypesMax = 16;
+
+v1::Device KindOf(v1::Device said) { return said == v1::DEVICE_UNSPECIFIED ? v1::CPU : said; }
+
+std::vector<v1::DataType> TypesOf(const google::protobuf::RepeatedField<int>& said) {
+  std::vector<v1::DataType> types;
+  for (const int type : said) types.push_back(static_cast<v1::DataType>(type));
+  return types;
+}
+
+}  // namespace
+
+v1::NodeStatus StatusOfNode(const ClusterNode& node) {
+  v1::NodeStatus status;
+  status.set_name(node.name);
+  status.set_role(node.role);
+  status.set_address(node.address);
+  status.set_alive(node.alive);
+  status.set_slots(node.slots);
+  status.set_device(node.device);
+  status.set_host(node.host);
+  if (node.memory_bytes && node.alive) status.set_memory_bytes(*node.memory_bytes);
+  status.set_last_heartbeat_unix_ms(absl::ToUnixMillis(node.last_heard));
+  status.set_joined_unix_ms(absl::ToUnixMillis(node.joined));
+  status.set_draining(node.draining);
+  status.set_fault(node.fault);
+  if (node.role == v1::PS && node.alive) status.set_not_ready(node.not_ready.value_or("it has only just come"));
+  if (node.role != v1::PS) status.set_device_kind(node.device_kind);
+  status.mutable_compute_dtypes()->Assign(node.compute_dtypes.begin(), node.compute_dtypes.end());
+  return status;
+}
+
+absl::Status CheckHello(const v1::Hello& hello) {
+  const std::string& name = hello.name();
+  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
+  });
+  if (name.empty() || name.size() > kNameMax || !plain) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "hello.name: must be 1 to %d letters, digits, '-', '_' or '.'; give the node such a --name", kNameMax));
+  }
+  if (hello.role() != v1::PS && hello.role() != v1::WORKER && hello.role() != v1::EVALUATOR) {
+    return absl::InvalidArgumentError(absl::StrFormat("hello.role: %d is none of PS, WORKER, EVALUATOR", hello.role()));
+  }
+  for (const std::string* text : {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint()}) {
+    if (text->size() > kTextMax) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("hello: address, host, device and fingerprint have at most %d bytes each", kTextMax));
+    }
+  }
+  if (const v1::Device kind = hello.device_kind();
+      kind != v1::DEVICE_UNSPECIFIED && kind != v1::CPU && kind != v1::GPU) {
+    return absl::InvalidArgumentError(absl::StrFormat("hello.device_kind: %d is neither CPU nor GPU", kind));
+  }
+  if (hello.compute_dtypes_size() > kComputeTypesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.compute_dtypes: %d are more than %d", hello.compute_dtypes_size(), kComputeTypesMax));
+  }
+  if (hello.role() == v1::PS && hello.address().empty()) {
+    return absl::InvalidArgumentError("hello.address: empty; a ps must say where workers reach it (--advertise)");
+  }
+  if (hello.role() != v1::PS && (hello.slots() < 1 || hello.slots() > kSlotsMax)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.slots: %d is not between 1 and %d (--slots)", hello.slots(), kSlotsMax));
+  }
+  return absl::OkStatus();
+}
+
+Membership::Membership(const CoordinatorOptions& options, const v1::StoredCluster& stored, absl::Time now)
+    : options_(options) {
+  for (int i = 0; i < stored.nodes_size(); ++i) {
+    const v1::NodeStatus& status = stored.nodes(i);
+    ClusterNode& node = nodes_[status.name()];
+    node.name = status.name();
+    node.role = status.role();
+    node.address = status.address();
+    node.host = status.host();
+    node.device = status.device();
+    node.device_kind = KindOf(status.device_kind());
+    node.compute_dtypes = TypesOf(status.compute_dtypes());
+    node.slots = status.slots();
+    node.alive = status.alive();
+    node.draining = status.draining();
+    node.joined = absl::FromUnixMillis(status.joined_unix_ms());
+    node.last_heard = absl::FromUnixMillis(status.last_heartbeat_unix_ms());
+    if (i < stored.incarnation_size()) node.incarnation = stored.incarnation(i);
+    node.expected = node.alive;
+    if (!node.alive) continue;
+    node.last_heard = now;  // as far as is known it lives
+    node.dead_at = now + options_.start_grace;
+  }
+}
+
+absl::StatusOr<Membership::Admission> Membership::Admit(SessionToken session, const v1::Hello& hello, absl::Time now) {
+  CAIRN_RETURN_IF_ERROR(CheckHello(hello));
+  Admission admission;
+  auto it = nodes_.find(hello.name());
+  if (it == nodes_.end()) {
+    if (std::count_if(nodes_.begin(), nodes_.end(), [](const auto& n) { return n.second.alive; }) >= kNodesMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrFormat("the cluster has %d nodes, the most that it can have", kNodesMax));
+    }
+    it = nodes_.try_emplace(hello.name()).first;
+  } else {
+    ClusterNode& known = it->second;
+    const bool same_process = known.incarnation == hello.incarnation();
+    if (known.alive && known.role != hello.role()) {
+      return absl::AlreadyExistsError(
+          absl::StrFormat("hello.name: \"%s\" is a %s of this cluster; choose another --name", hello.name(),
+                          known.role == v1::PS ? "ps" : "worker"));
+    }
+    if (known.connected() && !same_process && now - known.last_heard < options_.lease) {
+      return absl::AlreadyExistsError(
+          absl::StrFormat("hello.name: another live node is called \"%s\"; choose another --name", hello.name()));
+    }
+    admission.superseded = known.session;
+    admission.was_alive = known.alive;
+    admission.same_process = same_process;
+    admission.address_changed = known.address != hello.address();
+    if (known.connected()) sessions_.erase(known.session);
+  }
+  ClusterNode& node = it->second;
+  node.name = hello.name();
+  node.role = hello.role();
+  node.address = hello.address();
+  node.host = hello.host();
+  node.device = hello.device();
+  node.fingerprint = hello.fingerprint();
+  node.device_kind = KindOf(hello.device_kind());
+  node.compute_dtypes = TypesOf(hello.compute_dtypes());
+  node.slots = hello.role() == v1::WORKER ? hello.slots() : 0;
+  if (!admission.same_process) node.memory_bytes.reset();
+  node.incarnation = hello.incarnation();
+  node.fault = std::string(CutUtf8(hello.fault(), kFaultTextMax));
+  node.expected = false;
+  if (!admission.was_alive) node.joined = now;
+  node.last_heard = now;
+  node.alive = true;
+  node.session = session;
+  node.dead_at = absl::InfiniteFuture();
+  sessions_[session] = node.name;
+  admission.node = &node;
+  Forget(now);
+  return admission;
+}
+
+ClusterNode* Membership::Heard(SessionToken session, absl::Time now) {
+  auto it = sessions_.find(session);
+  if (it == sessions_.end()) return nullptr;
+  ClusterNode* node = Find(it->second);
+  node->last_heard = now;
+  return node;
+}
+
+ClusterNode* Membership::Closed(SessionToken session, absl::Time now) {
+  auto it = sessions_.find(session);
+  if (it == sessions_.end()) return nullptr;
+  ClusterNode* node = Find(it->second);
+  sessions_.erase(it);
+  node->session = {};
+  node->dead_at = now + options_.reopen_grace;
+  return node;
+}
+
+std::vector<Membership::Death> Membership::Expire(absl::Time now) {
+  std::vector<Death> deaths;
+  for (auto& [name, node] : nodes_) {
+    if (!node.alive) continue;
+    const bool lapsed = node.connected() ? now - node.last_heard >= options_.lease : now >= node.dead_at;
+    if (!lapsed) continue;
+    deaths.push_back({&node, node.session});
+    sessions_.erase(node.session);
+    node.session = {};
+    node.alive = false;
+    node.expected = false;
+    node.running.clear();
+    node.hosting.clear();
+    node.not_ready.reset();
+  }
+  if (deaths.empty()) Forget(now);
+  return deaths;
+}
+
+void Membership::Forget(absl::Time now) {
+  std::vector<std::pair<absl::Time, NodeName>> dead;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.alive) dead.emplace_back(node.last_heard, name);
+  }
+  std::sort(dead.begin(), dead.end());
+  for (size_t i = 0; i < dead.size(); ++i) {
+    const bool too_many = dead.size() - i > static_cast<size_t>(options_.dead_nodes_kept_max);
+    if (too_many || now - dead[i].first > options_.dead_nodes_kept_for) nodes_.erase(dead[i].second);
+  }
+}
+
+ClusterNode* Membership::Find(const NodeName& name) {
+  auto it = nodes_.find(name);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+const ClusterNode* Membership::Find(const NodeName& name) const {
+  auto it = nodes_.find(name);
+  return it == nodes_.end() ? nullptr : &it->second;
+}
+
+std::vector<ClusterNode*> Membership::Connected(v1::Role role) {
+  std::vector<ClusterNode*> result;
+  for (auto& [name, node] : nodes_) {
+    if (node.role == role && node.connected()) result.push_back(&node);
+  }
+  return result;
+}
+
+bool Membership::Settling(absl::Time now) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
+    const ClusterNode& node = entry.second;
+    return node.expected && now < node.dead_at;
+  });
+}
+
+void Membership::Save(v1::StoredCluster& stored) const {
+  for (const auto& [name, node] : nodes_) {
+    *stored.add_nodes() = StatusOfNode(node);
+    stored.add_incarnation(node.incarnation);
+  }
+}
+
+std::vector<v1::NodeStatus> Membership::List() const {
+  std::vector<v1::NodeStatus> list;
+  for (const auto& [name, node] : nodes_) list.push_back(StatusOfNode(node));
+  return list;
+}
+
+}  // namespace cairn

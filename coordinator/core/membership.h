@@ -1,0 +1,120 @@
+// Membership: the nodes of the cluster, their sessions and leases (docs/architecture.md#coordinators).
+//
+// Not thread-safe; used by ClusterCore. Invariants:
+//   1. At most one session belongs to a node, and a session to at most one node.
+//   2. A node is alive from its Hello until its lease lapses (open
+//      session) or dead_at passes (no session). Nodes of the stored state
+//      start alive without a session: they have start_grace to come back.
+//   3. At most kNodesMax nodes are alive, and at most dead_nodes_kept_max
+//      dead ones are remembered, for dead_nodes_kept_for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "cairn/v1/storage.pb.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "coordinator/core/events.h"
+#include "coordinator/core/options.h"
+
+namespace cairn {
+
+inline constexpr size_t kFaultTextMax = 500;  // of what a ps says of its store
+
+// What a worker computes of one job, as far as we know.
+struct RunningReplicas {
+  uint64_t generation = 0;
+  std::vector<int32_t> replicas;  // ascending
+  std::optional<bool> chief;      // unknown after Hello
+  int64_t epochs = 0;             // EpochsCode; 0: of no job that waits at the end of epochs, or unknown
+};
+
+struct ClusterNode {
+  NodeName name;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  std::string address;
+  std::string host;
+  std::string device;
+  std::string fingerprint;
+  v1::Device device_kind = v1::CPU;          // worker, evaluator
+  std::vector<v1::DataType> compute_dtypes;  // likewise: that it computes; empty: not known
+  int32_t slots = 0;
+  uint64_t incarnation = 0;              // 0: not known
+  bool expected = false;                 // was alive in our earlier life and is not back yet
+  std::optional<uint64_t> memory_bytes;  // nullopt: it has not said yet
+  absl::Time joined;
+  absl::Time last_heard;
+
+  bool draining = false;  // a user wants it without work
+  std::string fault;      // ps: why its store is of no use, as it says itself; empty: nothing is wrong
+  // It is to have no work, and what it has is to go elsewhere.
+  bool leaving() const { return draining || !fault.empty(); }
+
+  bool alive = false;
+  SessionToken session;                         // 0: none open
+  absl::Time dead_at = absl::InfiniteFuture();  // without a session
+  std::map<uint64_t, RunningReplicas> running;  // worker: by job
+  std::optional<std::string>
+      not_ready;                       // ps: Readiness.why, as this process was told; nullopt: it was told nothing yet
+  std::map<uint64_t, size_t> hosting;  // ps: by job, the hash of the last command; 0: not known
+
+  bool connected() const { return session.value != 0; }
+};
+
+// slots_used, partitions and primaries are the caller's to fill in.
+v1::NodeStatus StatusOfNode(const ClusterNode& node);
+
+class Membership {
+ public:
+  Membership(const CoordinatorOptions& options, const v1::StoredCluster& stored, absl::Time now);
+
+  struct Admission {
+    ClusterNode* node = nullptr;
+    SessionToken superseded;    // an older session of the same process, to be closed; 0: none
+    bool was_alive = false;     // false: new, or back from the dead
+    bool same_process = false;  // was known, and the incarnation is unchanged
+    bool address_changed = false;
+  };
+  // Errors: INVALID_ARGUMENT (names the field), ALREADY_EXISTS, RESOURCE_EXHAUSTED.
+  absl::StatusOr<Admission> Admit(SessionToken session, const v1::Hello& hello, absl::Time now);
+
+  // Also renews the lease. nullptr: the session belongs to nobody (superseded, or its node was declared dead).
+  ClusterNode* Heard(SessionToken session, absl::Time now);
+  // nullptr as above.
+  ClusterNode* Closed(SessionToken session, absl::Time now);
+
+  struct Death {
+    ClusterNode* node = nullptr;
+    SessionToken session;  // still open, to be closed; 0: none
+  };
+  // Nodes that died by `now`; each is returned once.
+  std::vector<Death> Expire(absl::Time now);
+
+  ClusterNode* Find(const NodeName& name);
+  const ClusterNode* Find(const NodeName& name) const;
+  const std::map<NodeName, ClusterNode>& nodes() const { return nodes_; }
+  // With an open session, by name.
+  std::vector<ClusterNode*> Connected(v1::Role role);
+  // Nodes of the stored state that may still come back.
+  bool Settling(absl::Time now) const;
+  std::vector<v1::NodeStatus> List() const;  // of StatusOfNode
+  void Save(v1::StoredCluster& stored) const;
+
+ private:
+  void Forget(absl::Time now);
+
+  const CoordinatorOptions options_;
+  std::map<NodeName, ClusterNode> nodes_;
+  std::map<SessionToken, NodeName> sessions_;
+};
+
+// A node's name: letters, digits, '-', '_' and '.', 1 to 63 characters. INVALID_ARGUMENT names the field that is wrong.
+absl::Status CheckHello(const v1::Hello& hello);
+
+}  // namespace cairn

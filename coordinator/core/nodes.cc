@@ -1,0 +1,172 @@
+#include "coordinator/core/nodes.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/model/role_text.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kRefusalsKept = 1000;
+
+}  // namespace
+
+Nodes::Nodes(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored, StepContext& step,
+             JobTable& jobs)
+    : options_(options),
+      incarnation_(incarnation),
+      cluster_id_(stored.cluster.cluster_id() != 0 ? stored.cluster.cluster_id() : std::max<uint64_t>(1, incarnation)),
+      step_(step),
+      jobs_(jobs),
+      cluster_id_stored_(stored.cluster.cluster_id() != 0),
+      members_(options, stored.cluster, step.now()) {}
+
+// ---- sessions ----
+
+absl::StatusOr<Membership::Admission> Nodes::Admit(SessionToken session, const v1::Hello& hello) {
+  const absl::Status ours = CheckCluster(hello);
+  absl::StatusOr<Membership::Admission> admission = ours.ok() ? members_.Admit(session, hello, step_.now()) : ours;
+  if (!admission.ok()) {
+    NoteRefusal(hello.name().substr(0, 63), std::string(admission.status().message()));
+    step_.Emit(CloseSession{session, admission.status()});
+    return admission;
+  }
+  const ClusterNode& node = *admission->node;
+  refused_.erase(node.name);
+  if (admission->superseded.value != 0)
+    step_.Emit(CloseSession{admission->superseded, absl::AbortedError("the node opened a newer session")});
+  if (!admission->was_alive) {
+    const std::string what = node.role == v1::PS ? absl::StrCat("at ", node.address)
+                                                 : absl::StrFormat("%d slots, %s", node.slots, node.device);
+    step_.Log("%s \"%s\" joined (%s)", RoleText(node.role), node.name, what);
+  } else {
+    step_.Log("%s \"%s\" %s", RoleText(node.role), node.name,
+              admission->same_process ? "is connected again" : "was restarted");
+  }
+  return admission;
+}
+
+void Nodes::Welcome(const ClusterNode& node) {
+  v1::CoordinatorMessage message;
+  v1::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_heartbeat_interval_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.heartbeat_interval)));
+  welcome.set_lease_ms(static_cast<int32_t>(absl::ToInt64Milliseconds(options_.lease)));
+  welcome.set_coordinator_incarnation(incarnation_);
+  welcome.set_cluster_id(cluster_id_);
+  if (!cluster_id_stored_) Save();
+  step_.Send(node, std::move(message));
+}
+
+// A ps drops the jobs that its coordinator does not know: it must be the one that gave them to it.
+absl::Status Nodes::CheckCluster(const v1::Hello& hello) const {
+  if (hello.cluster_id() == 0 || hello.cluster_id() == cluster_id_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("hello.cluster_id: the data directory of ps \"%s\" holds jobs of cluster %016x, this "
+                      "coordinator's cluster is %016x; check the ps' "
+                      "--coordinator and this coordinator's --data-dir or --state; if what the ps holds is not needed, "
+                      "start it with an empty --data-dir",
+                      hello.name().substr(0, 63), hello.cluster_id(), cluster_id_));
+}
+
+// It tries again every second.
+void Nodes::NoteRefusal(const NodeName& name, std::string why) {
+  if (refused_.size() >= kRefusalsKept && !refused_.contains(name)) refused_.clear();
+  std::string& known = refused_[name];
+  if (known == why) return;
+  step_.Warn("a node called \"%s\" was refused: %s", name, why);
+  known = std::move(why);
+}
+
+// ---- questions ----
+
+std::string Nodes::FaultsText() const {
+  std::string text;
+  for (const auto& [name, node] : members_.nodes()) {
+    if (node.alive && node.role == v1::PS && !node.fault.empty())
+      absl::StrAppendFormat(&text, "; ps \"%s\": %s", name, node.fault);
+  }
+  return text;
+}
+
+v1::ListNodesResponse Nodes::List() const {
+  v1::ListNodesResponse response;
+  // In one pass: there may be many jobs of many partitions, and many ps.
+  absl::flat_hash_map<NodeName, int> primaries, backups;
+  for (const auto& [id, job] : jobs_.all()) {
+    for (const v1::PartitionPlacement& p : job.status.partitions()) {
+      ++primaries[p.primary()];
+      for (const v1::BackupPlacement& b : p.backups()) ++backups[b.node()];
+    }
+  }
+  for (const v1::NodeStatus& node : members_.List()) {
+    v1::NodeStatus& status = *response.add_nodes() = StatusWithoutPartitions(node.name());
+    if (status.role() != v1::PS) continue;
+    status.set_primaries(primaries[node.name()]);
+    status.set_partitions(primaries[node.name()] + backups[node.name()]);
+  }
+  return response;
+}
+
+v1::NodeStatus Nodes::StatusWithoutPartitions(const NodeName& name) const {
+  const ClusterNode& node = *members_.Find(name);
+  v1::NodeStatus status = StatusOfNode(node);
+  // A node of our earlier life that is still waited for is not shown as alive, nor as dead.
+  status.set_expected(node.expected);
+  if (node.expected) {
+    status.set_alive(false);
+    status.clear_last_heartbeat_unix_ms();
+    status.clear_not_ready();
+  }
+  if (node.role != v1::PS) status.set_slots_used(std::min(node.slots, jobs_.usage().ReplicasOn(name)));
+  return status;
+}
+
+v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
+  v1::NodeStatus status = StatusWithoutPartitions(name);
+  if (status.role() != v1::PS) return status;
+  for (const auto& [id, job] : jobs_.all()) {
+    status.set_partitions(status.partitions() + job.PartitionsOn(name));
+    status.set_primaries(status.primaries() + job.PrimariesOn(name));
+  }
+  return status;
+}
+
+// ---- what is stored ----
+
+// ps that were started anew, whose copies wait for others that may know more. That is known here alone: after a restart
+// of ours they have to be taken for started anew again, so that their incarnation is not stored before it is settled.
+std::set<NodeName> Nodes::Unsettled() const {
+  std::set<NodeName> names;
+  for (const auto& [id, job] : jobs_.all()) {
+    for (const auto& [copy, returned] : job.returned) names.insert(copy.second);
+    for (const NodeName& ps : job.untold) {
+      if (job.active() && job.UsesPs(ps)) names.insert(ps);
+    }
+  }
+  return names;
+}
+
+void Nodes::Save() {
+  v1::StoredCluster stored;
+  stored.set_next_job_id(jobs_.next_id());
+  stored.set_cluster_id(cluster_id_);
+  cluster_id_stored_ = true;
+  members_.Save(stored);
+  unsettled_stored_ = Unsettled();
+  for (int i = 0; i < stored.incarnation_size(); ++i) {
+    if (unsettled_stored_.contains(stored.nodes(i).name())) stored.set_incarnation(i, 0);
+  }
+  step_.Emit(cairn::Store{kClusterKey, stored.SerializeAsString()});
+}
+
+void Nodes::SaveIfSettled() {
+  if (Unsettled() != unsettled_stored_) Save();
+}
+
+}  // namespace cairn

@@ -1,0 +1,69 @@
+// Nodes: who is in the cluster, and what of it is stored.
+//
+// Not thread-safe; one core owns it. Invariants:
+//   1. A ps of another cluster is refused.
+//   2. The incarnation of a ps is not stored while copies that it came back with wait for others (Unsettled).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "coordinator/core/job_table.h"
+#include "coordinator/core/membership.h"
+#include "coordinator/core/options.h"
+#include "coordinator/core/step_context.h"
+
+namespace cairn {
+
+class Nodes {
+ public:
+  // incarnation: of this coordinator. step and jobs outlive it.
+  Nodes(const CoordinatorOptions& options, uint64_t incarnation, const StoredState& stored, StepContext& step,
+        JobTable& jobs);
+
+  // One that is refused has its session closed, and a log line says why, once. Errors: as Membership::Admit.
+  absl::StatusOr<Membership::Admission> Admit(SessionToken session, const v1::Hello& hello);
+  void Welcome(const ClusterNode& node);
+  ClusterNode* Heard(SessionToken session) { return members_.Heard(session, step_.now()); }
+  ClusterNode* Closed(SessionToken session) { return members_.Closed(session, step_.now()); }
+  std::vector<Membership::Death> Expire() { return members_.Expire(step_.now()); }
+
+  ClusterNode* Find(const NodeName& name) { return members_.Find(name); }
+  const ClusterNode* Find(const NodeName& name) const { return members_.Find(name); }
+  const std::map<NodeName, ClusterNode>& all() const { return members_.nodes(); }
+  std::vector<ClusterNode*> Connected(v1::Role role) { return members_.Connected(role); }  // by name
+  // Nodes of the coordinator's earlier life may still come back.
+  bool Settling() const { return members_.Settling(step_.now()); }
+  std::string FaultsText() const;  // of ps whose store failed
+
+  void Save();
+  // At the end of a Step that may have settled copies.
+  void SaveIfSettled();
+
+  v1::NodeStatus StatusOf(const NodeName& name) const;  // it is there
+  v1::ListNodesResponse List() const;
+
+ private:
+  absl::Status CheckCluster(const v1::Hello& hello) const;
+  void NoteRefusal(const NodeName& name, std::string why);
+  std::set<NodeName> Unsettled() const;
+  v1::NodeStatus StatusWithoutPartitions(const NodeName& name) const;
+
+  const CoordinatorOptions options_;
+  const uint64_t incarnation_;
+  const uint64_t cluster_id_;
+  StepContext& step_;
+  JobTable& jobs_;
+  bool cluster_id_stored_;
+  Membership members_;
+  std::set<NodeName> unsettled_stored_;      // as the stored state of the cluster has it
+  std::map<NodeName, std::string> refused_;  // and why: what is logged once
+};
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// Small questions about the copies of one partition, for the parts of the core that deal with them.
+//
+// Any thread; nothing is kept.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cairn/v1/job_status.pb.h"
+#include "common/base/ids.h"
+
+namespace cairn {
+
+inline v1::BackupPlacement* FindBackup(v1::PartitionPlacement& p, const NodeName& node) {
+  for (v1::BackupPlacement& b : *p.mutable_backups()) {
+    if (b.node() == node) return &b;
+  }
+  return nullptr;
+}
+
+// Whether any was there.
+template <typename Predicate>
+bool RemoveBackups(v1::PartitionPlacement& p, Predicate gone) {
+  auto& backups = *p.mutable_backups();
+  const auto end = std::remove_if(backups.begin(), backups.end(), gone);
+  if (end == backups.end()) return false;
+  backups.erase(end, backups.end());
+  return true;
+}
+
+// It has every acknowledged update.
+inline bool Complete(const v1::BackupPlacement& b) { return b.in_sync() || b.former(); }
+
+inline uint64_t BytesOf(const v1::PartitionPlacement& p) { return (p.end() - p.begin()) * sizeof(float); }
+
+// The primary first.
+inline std::vector<NodeName> HoldersOf(const v1::PartitionPlacement& p) {
+  std::vector<NodeName> holders{p.primary()};
+  for (const v1::BackupPlacement& b : p.backups()) holders.push_back(b.node());
+  return holders;
+}
+
+}  // namespace cairn

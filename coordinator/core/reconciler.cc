@@ -1,0 +1,279 @@
+#include "coordinator/core/reconciler.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/limits.h"
+#include "common/base/text.h"
+#include "common/model/role_text.h"
+#include "coordinator/core/partition_copies.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
+// A ps can be ahead of us where our newest state was lost, by what happened since.
+constexpr uint64_t kGenerationsAheadMax = 1 << 20;
+constexpr int kRestartsTold = 2;  // of a worker, at one step of a job
+
+// The node's address in the job's placement. Whether it was another.
+bool SetAddress(Job& job, const ClusterNode& node) {
+  bool moved = false;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    if (p.primary() == node.name && p.primary_address() != node.address) {
+      p.set_primary_address(node.address);
+      moved = true;
+    }
+    for (v1::BackupPlacement& b : *p.mutable_backups()) {
+      if (b.node() != node.name || b.address() == node.address) continue;
+      b.set_address(node.address);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+const v1::HeldPartitions* FindHeld(const v1::Hello& hello, uint64_t job_id) {
+  for (const v1::HeldPartitions& held : hello.held()) {
+    if (held.job_id() == job_id) return &held;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) {
+  Job* job = jobs_.Find(error.job_id());
+  if (job == nullptr || !job->active()) return;
+  if (error.generation() != 0 && error.generation() != job->status.generation()) return;  // superseded
+  const std::string message =
+      absl::StrFormat("%s \"%s\": %s", RoleText(node.role), node.name, CutUtf8(error.message(), kErrorTextMax));
+  if (!job->UsesPs(node.name) && job->ReplicasOf(node.name).empty()) {
+    return step_.Warn("job %d: %s, which has no part in it; ignored", job->id(), message.substr(0, 1000));
+  }
+  if (node.role == v1::PS) return LeavePsOut(*job, node, message);
+  if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
+    return endings_.End(*job, v1::FAILED, message);
+  jobs_.TellWarning(*job, "goes on without %s", message);
+  job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  step_.Raise(SlotsChanged{});
+  step_.Raise(ReasonDue{job->id()});
+  jobs_.Save(*job);
+}
+
+// The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
+void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
+  const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
+  job.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  jobs_.Save(job);
+  if (!job.active()) return step_.Warn("job %d: %s", job.id(), message);
+  // One that was started goes on with fewer copies: it is filled from a checkpoint just now.
+  const size_t least = job.status.started_unix_ms() == 0 ? static_cast<size_t>(1 + job.status.spec().backups()) : 1;
+  if (!others || (!job.ran() && candidates_.PsThere(job) < least)) {
+    return endings_.End(job, v1::FAILED, message);
+  }
+  jobs_.TellWarning(job, "%s without %s", job.ran() ? "goes on" : "begins", message);
+  if (job.ran()) {
+    copies_.Settle(job);
+  } else {
+    hosting_.PlaceAnew(job);
+  }
+  step_.Raise(ReasonDue{job.id()});
+  jobs_.Changed(job);
+}
+
+// ---- ps ----
+void Reconciler::ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello) {
+  ClusterNode& node = *admission.node;
+  node.hosting.clear();
+  node.not_ready.reset();
+  step_.Raise(ReadinessDue{});
+  if (!admission.same_process) copies_.ForgetLinksOf(node.name);
+  std::vector<std::string> moved_away;  // jobs
+  for (const v1::HeldPartitions& held : hello.held()) {
+    const Job* job = jobs_.Find(held.job_id());
+    if (job != nullptr && job->UsesPs(node.name)) {
+      node.hosting[held.job_id()] = 0;
+      continue;
+    }
+    // Others took its place while it was away, or the job was deleted. But what was given out is known, and in no later
+    // generation.
+    if (held.job_id() >= jobs_.next_id() || (job != nullptr && held.generation() > job->status.generation())) {
+      step_.Warn(
+          "ps \"%s\" holds partitions of job %d in generation %d, which this coordinator has not given to it: its "
+          "state is older than the ps' data; "
+          "the ps drops them",
+          node.name, held.job_id(), held.generation());
+    } else {
+      moved_away.push_back(absl::StrCat(held.job_id()));
+    }
+    step_.Send(node, MakeDropJob(held.job_id()));
+  }
+  if (!moved_away.empty()) {
+    step_.Log("ps \"%s\" drops its old partitions of jobs that went on without it, or were deleted: %s", node.name,
+              absl::StrJoin(moved_away, ", "));
+  }
+  for (const uint64_t id : jobs_.ByUrgency()) {
+    Job& job = jobs_.At(id);
+    if (job.starting() && !job.ran() && !candidates_.MissingPs(job).empty()) hosting_.PlaceAnew(job);
+    if (!job.UsesPs(node.name)) continue;
+    ReconcilePsJob(job, admission, FindHeld(hello, id));
+    step_.Raise(ReasonDue{job.id()});
+  }
+}
+
+void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held) {
+  ClusterNode& node = *admission.node;
+  const bool moved = SetAddress(job, node);
+  const uint64_t generation = job.status.generation();
+  const uint64_t held_generation = held == nullptr ? 0 : held->generation();
+  // A process that was started anew serves nothing before it is told to, whatever its directory holds.
+  const bool anew = !admission.same_process;
+  if (held_generation > generation && held_generation - generation > kGenerationsAheadMax) {
+    return LeavePsOut(
+        job, node,
+        absl::StrFormat("ps \"%s\": what it holds of job %d is in generation %d, but the job is in %d: its data "
+                        "directory is another cluster's, or damaged; start it with an empty one",
+                        node.name, job.id(), held_generation, generation));
+  }
+  if (anew) job.untold.insert(node.name);
+  if (anew && job.ran()) copies_.NoteReturned(job, node, held);
+  if (!anew && job.ran()) NoteLostMemory(job, node, held);
+  if (held_generation > generation) return hosting_.NewGeneration(job, held_generation);
+  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
+  if (job.finished()) {
+    job.settle_due = true;
+    job.renew_due = job.renew_due || moved || (restarted && !anew);
+    return;
+  }
+  // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
+  // amiss.
+  if (job.ran() && copies_.Settle(job)) return;
+  if (job.ran() && anew) {  // its copies wait for others that may know more
+    if (moved) jobs_.Save(job);
+    return;
+  }
+  if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups())
+    return hosting_.NewGeneration(job);
+  if (moved) jobs_.Save(job);
+  int covered = 0;
+  const bool to_be_kept =
+      job.finalizing() && held != nullptr &&
+      std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
+  if (!job.untold.contains(node.name) && held_generation == generation && held != nullptr) {
+    for (const v1::HeldPartition& p : held->partitions()) covered += hosting_.MarkReady(job, node.name, p);
+  }
+  const bool complete = covered == job.PartitionsOn(node.name);
+  if (!complete || job.HasBackups() || to_be_kept) hosting_.Host(job, node, held_generation < generation);
+  runs_.AllReady(job);
+}
+
+// The process is the same, but it does not name a copy that had everything: its store failed, and the copy went with
+// it. It says so itself (OnJobError), but perhaps of an earlier generation, and in any case later.
+void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held) {
+  if (candidates_.LeftOut(job, node)) return;
+  // It is on its way from one generation to another, and names nothing for a moment.
+  if (held != nullptr && held->partitions().empty() && held->generation() != job.status.generation()) return;
+  for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
+    const v1::BackupPlacement* backup = FindBackup(p, node.name);
+    if (p.primary() != node.name && (backup == nullptr || !Complete(*backup))) continue;
+    if (job.returned.contains({p.partition(), node.name})) continue;  // it was given no role yet
+    const bool named = held != nullptr && std::any_of(held->partitions().begin(), held->partitions().end(),
+                                                      [&](const auto& h) { return h.partition() == p.partition(); });
+    if (named) continue;
+    const std::string why = absl::StrFormat(
+        "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name,
+        p.partition());
+    jobs_.TellWarning(job, "goes on without %s", why);
+    job.left_out[node.name] = {node.incarnation, why};
+    jobs_.Save(job);
+    return;
+  }
+}
+
+void Reconciler::OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready) {
+  Job* job = jobs_.Find(ready.job_id());
+  if (job == nullptr) return step_.Send(node, MakeDropJob(ready.job_id()));
+  if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
+  job->untold.erase(node.name);
+  for (const v1::HeldPartition& p : ready.partitions()) {
+    const bool serves = p.partition() < job->version.size() &&
+                        job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
+    // While it is filled from a checkpoint any version is right.
+    if (serves && job->restore_from.empty() && p.version() < job->version[p.partition()]) {
+      return endings_.End(
+          *job, v1::FAILED,
+          absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
+                          node.name, p.version(), p.partition(), job->version[p.partition()]));
+    }
+    hosting_.MarkReady(*job, node.name, p);
+  }
+  runs_.AllReady(*job);
+  if (job->finalizing()) runs_.TryFinalize(*job);
+  step_.Raise(ReasonDue{job->id()});
+}
+
+// Its partitions are served by others from now on, or wait for it.
+void Reconciler::OnPsLost(const NodeName& ps) {
+  int ended = 0;
+  for (const uint64_t id : jobs_.ByUrgency()) {
+    Job& job = jobs_.At(id);
+    if (job.queued() || !job.UsesPs(ps)) continue;
+    if (job.finished()) {
+      job.settle_due = true;
+      ++ended;
+      continue;
+    }
+    if (!job.ran()) {
+      hosting_.PlaceAnew(job);
+    } else if (!copies_.Settle(job) && job.PrimariesOn(ps) > 0) {
+      jobs_.TellWarning(job, "waits for ps \"%s\"", ps);
+    }
+    step_.Raise(ReasonDue{job.id()});
+  }
+  if (ended > 0)
+    step_.Log("ps \"%s\" held weights of %d jobs that have ended: other copies take their place, where there are any",
+              ps, ended);
+}
+
+// ---- workers ----
+void Reconciler::ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello) {
+  ClusterNode& node = *admission.node;
+  if (!admission.same_process) {
+    crash_loops_.NoteEnd(node.name, /*gone=*/false);
+    crash_loops_.LeaveOutWhoEnds(node);
+    if (admission.was_alive) TellRestart(node);
+  }
+  node.running.clear();
+  for (const v1::HeldReplicas& running : hello.running()) {
+    const Job* job = jobs_.Find(running.job_id());
+    if (job == nullptr || !job->active()) {
+      step_.Send(node, MakeDropJob(running.job_id()));
+      continue;
+    }
+    RunningReplicas& known = node.running[running.job_id()];
+    known.generation = running.generation();
+    known.replicas.assign(running.replicas().begin(), running.replicas().end());
+    std::sort(known.replicas.begin(), known.replicas.end());
+  }
+  // The rest, new commands where it runs something else, is Schedule's.
+}
+
+// It was there again before anyone missed it.
+void Reconciler::TellRestart(const ClusterNode& worker) {
+  for (auto& [id, job] : jobs_.all()) {
+    const std::vector<int32_t> replicas = job.ReplicasOf(worker.name);
+    if (!job.running() || replicas.empty() || !candidates_.MayWork(job, worker)) continue;
+    // One that dies again and again is noted by CrashLoops.
+    if (const auto ends = job.ends.find(worker.name); ends != job.ends.end() && ends->second.times > kRestartsTold)
+      continue;
+    jobs_.TellWarning(job, "worker \"%s\" was started anew, and takes up its replicas %s again", worker.name,
+                      ReplicaListText(replicas));
+  }
+}
+
+}  // namespace cairn

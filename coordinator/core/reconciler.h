@@ -1,0 +1,40 @@
+// Reconciler: what a node says it has, in its Hello, when its partitions are ready or in an error, compared with what
+// it should have.
+//
+// Not thread-safe; one core owns it.
+#pragma once
+
+#include <string>
+
+#include "coordinator/core/component.h"
+#include "coordinator/core/copies.h"
+#include "coordinator/core/crash_loops.h"
+#include "coordinator/core/endings.h"
+#include "coordinator/core/job_runs.h"
+
+namespace cairn {
+
+class Reconciler : Component {
+ public:
+  Reconciler(const Ground& ground, Endings& endings, Copies& copies, CrashLoops& crash_loops, JobRuns& runs)
+      : Component(ground), endings_(endings), copies_(copies), crash_loops_(crash_loops), runs_(runs) {}
+
+  void ReconcilePs(const Membership::Admission& admission, const v1::Hello& hello);
+  void ReconcileWorker(const Membership::Admission& admission, const v1::Hello& hello);
+  void OnPartitionsReady(const ClusterNode& node, const v1::PartitionsReady& ready);
+  void OnJobError(const ClusterNode& node, const v1::JobError& error);
+  void OnPsLost(const NodeName& ps);
+
+ private:
+  void ReconcilePsJob(Job& job, const Membership::Admission& admission, const v1::HeldPartitions* held);
+  void NoteLostMemory(Job& job, const ClusterNode& node, const v1::HeldPartitions* held);
+  void TellRestart(const ClusterNode& worker);
+  void LeavePsOut(Job& job, const ClusterNode& node, const std::string& message);
+
+  Endings& endings_;
+  Copies& copies_;
+  CrashLoops& crash_loops_;
+  JobRuns& runs_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,137 @@
+#include "coordinator/core/rollback.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/model/fault_check.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kNotTheBest[] = "its ps came back with other weights than those of its best epoch";
+constexpr char kNoneLeft[] = ", and no checkpoint is left to take them from; submit the job again";
+
+// The greatest version up to `most` at which the partition can be; nullopt: none.
+std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t most) {
+  if (held.version() <= most) return held.version();
+  if (held.version_min() <= most) return most;
+  std::optional<uint64_t> best;
+  for (uint64_t v : held.versions()) {
+    if (v <= most && (!best || v > *best)) best = v;
+  }
+  return best;
+}
+
+// Whether a job that is about to end has still all that it ends with.
+bool AllCameBack(const Job& job) {
+  if (!job.finalizing()) return false;
+  const bool at_last_step = job.synchronous() && !job.has_best;
+  for (size_t i = 0; i < job.at.size(); ++i) {
+    const bool known = i < job.final_versions.size();
+    if (!known && !at_last_step) return false;
+    if (job.at[i].version() != (known ? job.final_versions[i] : static_cast<uint64_t>(job.status.total_steps())))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Steps are to be done again.
+void Rollback::BackToRunning(Job& job) {
+  jobs_.Transition(job, v1::RUNNING);
+  job.final_versions.clear();
+  job.finalize_worker.clear();
+  job.finalize_attempts = 0;
+  job.finalize_at = step_.now();
+  step_.Raise(SlotsChanged{});
+}
+
+// Called when all primaries of a synchronous job have said at which version they are. True: they are not at one that
+// the job can go on from, and a new generation takes them to one, or the job failed.
+bool Rollback::FallBack(Job& job) {
+  uint64_t least = UINT64_MAX, most = 0;
+  for (const v1::HeldPartition& at : job.at) {
+    least = std::min(least, at.version());
+    most = std::max(most, at.version());
+  }
+  job.recovered = job.rolling_back = false;
+  if (AllCameBack(job)) return false;
+  if (job.has_best) {
+    const v1::CheckpointInfo* info = BestCheckpoint(job);
+    if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
+    if (!restores_.RestoreInstead(job, kNotTheBest))
+      endings_.End(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
+    return true;
+  }
+  // With a log before the reply nothing acknowledged is gone: partitions are at most one update apart, which the
+  // workers send again. Without one the workers are ahead, even where all partitions agree.
+  if (LogsBeforeReply(job.status.spec().durability()) && most - least <= 1) return false;
+  std::optional<uint64_t> to = least;
+  for (bool lowered = true; lowered && to;) {
+    lowered = false;
+    for (const v1::HeldPartition& at : job.at) {
+      const std::optional<uint64_t> reached = ReachableUpTo(at, *to);
+      if (reached == to) continue;
+      to = reached;
+      lowered = true;
+      break;
+    }
+  }
+  if (!to && job.status.spec().durability() == v1::SNAPSHOT) to = 0;  // before the first images: a function of the seed
+  const int64_t step = job.progress ? job.progress->step() : 0;
+  if (!to) {
+    const std::string why = absl::StrFormat(
+        "the ps came back with partitions at versions %d to %d and can take them back to no common one, because they "
+        "did not log updates before the reply",
+        least, most);
+    if (restores_.RestoreInstead(job, why)) return true;
+    endings_.End(job, v1::FAILED,
+                 absl::StrCat(why, "; submit the job again, with durability: LOGGED_AND_REPLICATED or checkpoints"));
+    return true;
+  }
+  // After our own start it may not be known yet how far the job was.
+  const std::string from = step > static_cast<int64_t>(*to) ? absl::StrFormat("from step %d to %d", step, *to)
+                                                            : absl::StrFormat("to step %d", *to);
+  jobs_.TellWarning(job, "falls back %s: what came after was in the memory of ps that died", from);
+  job.rollback_to = *to;
+  job.rollback_generation = job.status.generation() + 1;
+  job.rolling_back = true;
+  job.version.assign(job.version.size(), *to);
+  if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), step_.now());
+  job.files_until = absl::InfiniteFuture();
+  if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) BackToRunning(job);
+  hosting_.BeginCopiesAnew(job);
+  hosting_.NewGeneration(job);
+  return true;
+}
+
+// The partitions of an asynchronous job may each have lost updates: its replicas, also those that had finished, begin
+// anew from what the partitions hold. True: a new generation was begun, or the job ended.
+bool Rollback::GoOnFromWhatIsLeft(Job& job) {
+  if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job)) return false;
+  if (job.has_best) {
+    if (!restores_.RestoreInstead(job, kNotTheBest))
+      endings_.End(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
+    return true;
+  }
+  jobs_.TellWarning(
+      job,
+      "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
+  job.rollback_generation = job.status.generation();
+  if (job.progress) job.progress->RollBack(0, step_.now());
+  job.checkpoint_heard = absl::InfinitePast();
+  job.files_until = absl::InfiniteFuture();
+  if (!job.finalizing()) return false;
+  BackToRunning(job);
+  job.recovered = false;
+  job.rollback_generation = job.status.generation() + 1;
+  hosting_.NewGeneration(job);  // in which the ps do not keep what they have
+  return true;
+}
+
+}  // namespace cairn

@@ -1,0 +1,197 @@
+#include "coordinator/core/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+#include "common/model/callback_check.h"
+#include "common/model/data_check.h"
+#include "common/model/fault_check.h"
+#include "common/model/step_plan.h"
+#include "common/model/strategy_check.h"
+#include "common/model/written_paths.h"
+#include "coordinator/core/devices.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+// The queue is looked at when something changes that may start a job. This is the safety net.
+constexpr absl::Duration kQueueInterval = absl::Seconds(1);
+// Of a command, for what surrounds it on the way.
+constexpr int64_t kCommandBytesMax = kControlMessageBytesMax - (64 << 10);
+
+// Priority, then age.
+std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
+  std::sort(jobs.begin(), jobs.end(), [](const Job* a, const Job* b) {
+    return std::tuple(-a->status.spec().priority(), a->id()) < std::tuple(-b->status.spec().priority(), b->id());
+  });
+  std::vector<uint64_t> ids;
+  for (const Job* job : jobs) ids.push_back(job->id());
+  return ids;
+}
+
+}  // namespace
+
+// ---- start ----
+void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
+  ResolveDefaults(job);
+  std::stable_sort(workers.begin(), workers.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
+  const size_t most = job.mirrored() ? 1 : job.status.spec().max_workers();
+  if (most > 0 && workers.size() > most) workers.resize(most);
+  if (absl::Status status = LayOut(job); !status.ok())
+    return endings_.End(job, v1::FAILED, std::string(status.message()));
+  jobs_.Transition(job, v1::STARTING);
+  job.checked.reset();
+  OpenEpochs(job, 0);
+  job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step_.now());
+  const v1::JobSpec& spec = job.status.spec();
+  if (!spec.resume_from().empty() || !spec.initial_weights().empty()) {
+    job.restore_from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
+  }
+  const double waited_s = absl::ToDoubleSeconds(step_.now() - absl::FromUnixMillis(job.status.submitted_unix_ms()));
+  jobs_.Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s),
+             job.status.replicas_size(), job.status.partitions_size());
+  // Partitions first: a crash in between leaves replicas without a worker, which the next Schedule mends.
+  hosting_.PlaceAnew(job);
+  assignments_.Place(job, std::move(workers));
+}
+
+// Steps, partitions and replicas, none of them placed.
+absl::Status Schedule::LayOut(Job& job) {
+  const v1::JobSpec& spec = job.status.spec();
+  const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(job.status.data().train_examples()));
+  job.status.set_steps_per_epoch(plan.steps_per_epoch);
+  job.status.set_total_steps(plan.total_steps);
+  const int64_t space = job.checked->graph.space_size();
+  const int64_t partitions = (space * 4 + spec.partition_bytes() - 1) / spec.partition_bytes();
+  const std::string advice = absl::StrFormat(
+      "partition_bytes: %d makes %d partitions, too many to be named in one message; use a larger value",
+      spec.partition_bytes(), partitions);
+  if (partitions > kPartitionsMax) return absl::InvalidArgumentError(advice);
+  job.status.clear_partitions();
+  for (const v1::PartitionRange& range : CutPartitions(space, spec.partition_bytes())) {
+    v1::PartitionPlacement& p = *job.status.add_partitions();
+    p.set_partition(range.partition());
+    p.set_begin(range.begin());
+    p.set_end(range.end());
+  }
+  job.status.clear_replicas();
+  for (int32_t r = 0; r < spec.replicas(); ++r) job.status.add_replicas()->set_replica(r);
+  size_t longest = 0;  // of a route's name and address
+  for (const ClusterNode* ps : nodes_.Connected(v1::PS))
+    longest = std::max(longest, ps->name.size() + ps->address.size());
+  const int64_t bytes =
+      static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + job.status.partitions_size() * (longest + 8));
+  return bytes <= kCommandBytesMax ? absl::OkStatus() : absl::InvalidArgumentError(advice);
+}
+
+void Schedule::Tick() {
+  if (std::exchange(settling_, nodes_.Settling()) && !settling_) all_due_ = true;
+  if (step_.now() < queue_at_) return;
+  queue_at_ = step_.now() + kQueueInterval;
+  queue_due_ = true;
+}
+
+void Schedule::RunIfDue() {
+  const bool queue = std::exchange(queue_due_, false);
+  if (const bool all = std::exchange(all_due_, false); all || queue) Run(all);
+}
+
+// all: also who computes what of the jobs that run; else the queue alone, and they may grow where nobody waits any
+// more.
+void Schedule::Run(bool all) {
+  endings_.ForgetEnded();
+  step_.Raise(QueueLookedAt{});
+  // Right after our own start the nodes that we knew are waited for: a job should get all of them.
+  const bool waited = std::exchange(someone_waits_, nodes_.Settling() || StartQueued());
+  if (!all && (someone_waits_ || !waited)) return;
+  for (auto& [id, job] : jobs_.all()) {  // nodes may have come, gone, or be drained
+    job.repair_due = true;
+    step_.Raise(CopiesChanged{id});
+  }
+  std::vector<const Job*> running;
+  for (const auto& [id, job] : jobs_.all()) {
+    if (job.starting() || job.running()) running.push_back(&job);
+  }
+  for (uint64_t id : InOrder(std::move(running))) {
+    Job& job = jobs_.At(id);
+    assignments_.Rebalance(job, !someone_waits_);
+    assignments_.Send(job);
+  }
+}
+
+std::vector<WorkerCapacity> Schedule::FreeWorkers(const Job& job) {
+  std::vector<WorkerCapacity> free;
+  for (const ClusterNode* node : nodes_.Connected(v1::WORKER)) {
+    if (!candidates_.MayWork(job, *node)) continue;
+    if (const int32_t slots = candidates_.FreeSlots(*node); slots > 0)
+      free.push_back({node->name, slots, node->device_kind});
+  }
+  return free;
+}
+
+// Starts what can be started. True: a job waits for slots that others use, and those that become free are its own.
+bool Schedule::StartQueued() {
+  std::vector<const Job*> queue;
+  for (const auto& [id, job] : jobs_.all()) {
+    if (job.queued() && job.has_data()) queue.push_back(&job);
+  }
+  if (queue.empty()) return false;
+  std::set<Needs> too_large;  // for this cluster, whoever else runs
+  for (uint64_t id : InOrder(std::move(queue))) {
+    Job& job = jobs_.At(id);
+    if (job.left_out.empty() && too_large.contains(NeedsOf(job))) continue;
+    const size_t needed = WorkersNeeded(job);
+    if (candidates_.PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) {
+      if (job.left_out.empty()) too_large.insert(NeedsOf(job));
+      continue;
+    }
+    std::vector<WorkerCapacity> free = OfOneDevice(FreeWorkers(job), PreferredDevices(job), needed);
+    if (!free.empty()) {
+      StartJob(job, std::move(free));
+    } else if (candidates_.MostOfOneDevice(job, /*free=*/false) >= needed) {
+      return true;  // later jobs do not overtake it
+    } else if (job.left_out.empty()) {
+      too_large.insert(NeedsOf(job));  // others need not wait
+    }
+  }
+  return false;
+}
+
+// Fields whose default is what the cluster has, or a checkpoint; they stay 0 while it has nothing.
+void Schedule::ResolveDefaults(Job& job) {
+  v1::JobSpec& spec = *job.status.mutable_spec();
+  // A worker has to look at the checkpoint first.
+  if ((!spec.resume_from().empty() || BackupOf(spec) != nullptr) && !job.has_data()) return;
+  if (spec.replicas() == 0) {
+    std::vector<int32_t> slots;
+    std::vector<WorkerCapacity> fit;
+    for (const ClusterNode* worker : nodes_.Connected(v1::WORKER)) {
+      if (Fits(spec, *worker)) fit.push_back({worker->name, worker->slots, worker->device_kind});
+    }
+    std::vector<WorkerCapacity> one_kind = OfOneDevice(fit, PreferredDevices(job), WorkersNeeded(job));
+    if (one_kind.empty()) one_kind = OfOneDevice(std::move(fit), PreferredDevices(job));  // more are to come
+    for (const WorkerCapacity& worker : one_kind) slots.push_back(worker.slots);
+    std::sort(slots.rbegin(), slots.rend());
+    size_t workers = slots.size();
+    if (spec.max_workers() > 0) workers = std::min<size_t>(workers, spec.max_workers());
+    if (job.mirrored()) workers = std::min<size_t>(workers, 1);
+    int64_t total = 0;
+    for (size_t i = 0; i < workers; ++i) total += slots[i];
+    const int64_t most = std::clamp<int64_t>(spec.batch_size(), 1, kReplicasMax);
+    if (total > 0) spec.set_replicas(static_cast<int32_t>(std::min(total, most)));
+  }
+  if (const size_t ps = nodes_.Connected(v1::PS).size(); spec.partition_bytes() == 0 && ps > 0) {
+    spec.set_partition_bytes(DefaultPartitionBytes(job.checked->graph.space_size(), static_cast<int>(ps)));
+  }
+  if (const size_t ps = nodes_.Connected(v1::PS).size(); ps > 0) ResolveBackups(static_cast<int>(ps), &spec);
+}
+
+}  // namespace cairn

@@ -1,0 +1,271 @@
+#include "coordinator/core/submissions.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/limits.h"
+#include "common/base/text.h"
+#include "common/model/callback_check.h"
+#include "common/model/data_check.h"
+#include "common/model/fault_check.h"
+#include "common/model/written_paths.h"
+#include "coordinator/core/job_facts.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kRequestKeyMax = 128;
+constexpr size_t kRepliesOfOneKeyMax = 16;
+constexpr absl::Duration kInspectAgainAfter = absl::Seconds(5);
+// Examples x epochs stays far from the end of int64.
+constexpr uint64_t kExamplesMax = uint64_t{1} << 40;
+
+v1::SubmitResponse SubmitResponseOf(v1::JobStatus status, const CheckedJob* checked) {
+  v1::SubmitResponse response;
+  *response.mutable_job() = std::move(status);
+  if (checked != nullptr) response.mutable_warnings()->Assign(checked->warnings.begin(), checked->warnings.end());
+  return response;
+}
+
+std::string BlindText(const NodeName& worker, const std::string& why) {
+  return absl::StrCat("worker \"", worker, "\", which cannot work for it: ", why);
+}
+
+absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) {
+  if (data.train_examples() == 0)
+    return absl::InvalidArgumentError("data: there are no training examples at data.path");
+  for (uint64_t n : {data.train_examples(), data.validation_examples(), data.test_examples()}) {
+    if (n > kExamplesMax)
+      return absl::InvalidArgumentError(absl::StrCat("data: ", n, " examples are more than Cairn can count"));
+  }
+  return CheckJobAgainstData(checked, data);
+}
+
+}  // namespace
+
+void Submissions::OnSubmit(const SubmitJob& event) {
+  if (event.request_key.size() > kRequestKeyMax) {
+    return step_.ReplyError(
+        event.reply, absl::InvalidArgumentError(absl::StrFormat("request_key: longer than %d bytes", kRequestKeyMax)));
+  }
+  if (!event.request_key.empty()) {
+    for (const auto& [id, job] : jobs_.all()) {
+      if (job.request_key != event.request_key) continue;
+      step_.Emit(Reply{event.reply, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), event.job.get())});
+      return;
+    }
+    for (auto& [id, submission] : submissions_) {
+      if (submission.request_key != event.request_key) continue;
+      if (submission.replies.size() >= kRepliesOfOneKeyMax) {
+        return step_.ReplyError(event.reply,
+                                absl::ResourceExhaustedError("request_key: too many calls wait for this submission"));
+      }
+      submission.replies.push_back(event.reply);
+      return;
+    }
+  }
+  const auto unfinished =
+      std::count_if(jobs_.all().begin(), jobs_.all().end(), [](const auto& j) { return !j.second.finished(); });
+  if (unfinished + submissions_.size() >= kJobsQueuedMax) {
+    return step_.ReplyError(event.reply,
+                            absl::ResourceExhaustedError(absl::StrFormat(
+                                "%d jobs are queued, the most there can be; cancel some or wait", kJobsQueuedMax)));
+  }
+  if (absl::Status status = endings_.CheckRoomForEnded(); !status.ok())
+    return step_.ReplyError(event.reply, std::move(status));
+  Submission submission{{event.reply}, event.job, event.request_key, step_.now()};
+  if (nodes_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
+  submissions_[++last_submission_] = std::move(submission);
+  Inspection inspection;
+  inspection.submission = last_submission_;
+  StartInspection(std::move(inspection));
+}
+
+void Submissions::StartInspection(Inspection inspection) {
+  const ClusterNode* worker = nullptr;
+  if (inspection.tried.size() < static_cast<size_t>(options_.attempts_max)) {
+    for (const ClusterNode* candidate : candidates_.Askable(v1::WORKER, nullptr)) {
+      if (!inspection.tried.contains(candidate->name)) {
+        worker = candidate;
+        break;
+      }
+    }
+  }
+  if (worker == nullptr) return NoWorkerForInspection(inspection);
+  const CheckedJob* checked = nullptr;
+  if (inspection.submission != 0) {
+    checked = submissions_.at(inspection.submission).checked.get();
+  } else {
+    Job& job = jobs_.At(inspection.job);
+    job.inspecting = true;
+    checked = job.checked.get();
+  }
+  inspection.worker = worker->name;
+  inspection.tried.insert(worker->name);
+  inspection.deadline = step_.now() + options_.inspect_timeout;
+  const uint64_t request_id = step_.NextRequestId();
+  v1::CoordinatorMessage message;
+  v1::InspectData& inspect = *message.mutable_inspect_data();
+  inspect.set_request_id(request_id);
+  *inspect.mutable_data() = checked->spec.data();
+  for (int64_t d : ExampleShape(checked->spec.data(), checked->graph.input_shape())) {
+    inspect.add_input_shape(static_cast<int32_t>(d));
+  }
+  if (StartsFromFile(checked->spec) || !WrittenPaths(checked->spec).empty()) *inspect.mutable_spec() = checked->spec;
+  step_.Send(*worker, std::move(message));
+  inspections_[request_id] = std::move(inspection);
+}
+
+void Submissions::NoWorkerForInspection(const Inspection& inspection) {
+  if (!inspection.failed.empty()) {
+    const absl::Status status = absl::InvalidArgumentError(
+        absl::StrCat(inspection.failed.at(inspection.first_failed), " (as ",
+                     inspection.failed.size() == 1 ? "worker" : "workers", " \"",
+                     absl::StrJoin(inspection.failed, "\", \"",
+                                   [](std::string* out, const auto& f) { absl::StrAppend(out, f.first); }),
+                     inspection.failed.size() == 1 ? "\" sees it)" : "\" see it)"));
+    if (inspection.submission == 0)
+      return endings_.End(jobs_.At(inspection.job), v1::FAILED, std::string(status.message()));
+    Submission submission = std::move(submissions_.extract(inspection.submission).mapped());
+    for (ReplyToken token : submission.replies) step_.ReplyError(token, status);
+    return;
+  }
+  if (inspection.submission == 0) {
+    Job& job = jobs_.At(inspection.job);
+    job.inspecting = false;
+    job.inspect_after = step_.now() + kInspectAgainAfter;
+    return;
+  }
+  Submission submission = std::move(submissions_.extract(inspection.submission).mapped());
+  if (nodes_.Connected(v1::WORKER).empty()) return Accept(std::move(submission), nullptr);
+  std::string tried;
+  for (const NodeName& name : inspection.tried) absl::StrAppend(&tried, tried.empty() ? "" : ", ", name);
+  for (ReplyToken reply : submission.replies) {
+    step_.ReplyError(reply, absl::UnavailableError(absl::StrCat(
+                                "data: no worker could say what lies at \"", submission.checked->spec.data().path(),
+                                "\" (asked: ", tried, "); see their logs, then submit again")));
+  }
+}
+
+void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply) {
+  auto it = inspections_.find(reply.request_id());
+  if (it == inspections_.end() || it->second.worker != node.name) return;
+  Inspection inspection = std::move(inspections_.extract(it).mapped());
+  if (inspection.submission == 0 && (jobs_.Find(inspection.job) == nullptr || !jobs_.Find(inspection.job)->queued()))
+    return;
+  if (reply.worker_only() && !reply.error().empty()) {
+    // Others may see what this one does not. Where nobody does, the first one's word stands.
+    inspection.failed[node.name] = std::string(CutUtf8(reply.error(), kErrorTextMax));
+    if (inspection.first_failed.empty()) inspection.first_failed = node.name;
+    return StartInspection(std::move(inspection));
+  }
+  Job* job = nullptr;
+  Submission submission;
+  if (inspection.submission != 0) {
+    submission = std::move(submissions_.extract(inspection.submission).mapped());
+  } else {
+    job = jobs_.Find(inspection.job);
+    job->inspecting = false;
+  }
+  const CheckedJob& checked = job != nullptr ? *job->checked : *submission.checked;
+  absl::Status status =
+      reply.error().empty()
+          ? CheckDataInfo(checked, reply.info())
+          : absl::InvalidArgumentError(absl::StrCat(reply.error(), " (as worker \"", node.name, "\" sees it)"));
+  if (job == nullptr && status.ok()) return Accept(std::move(submission), &reply, &inspection);
+  if (job == nullptr) {
+    for (ReplyToken token : submission.replies) step_.ReplyError(token, status);
+    return;
+  }
+  if (!status.ok()) return endings_.End(*job, v1::FAILED, std::string(status.message()));
+  LeaveOutBlind(*job, inspection);
+  *job->status.mutable_data() = reply.info();
+  TakeFacts(reply.checkpoint(), *job->status.mutable_spec());
+  schedule_.ResolveDefaults(*job);
+  jobs_.Save(*job);
+  step_.Raise(QueueChanged{});
+}
+
+// Workers that do not see the data compute nothing of the job, until they are started again.
+void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
+  for (const auto& [name, why] : inspection.failed) {
+    const ClusterNode* node = nodes_.Find(name);
+    if (node == nullptr) continue;
+    job.left_out[name] = {node->incarnation, BlindText(name, why)};
+    jobs_.TellWarning(job, "goes on without %s", BlindText(name, why));
+  }
+}
+
+void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection) {
+  Job& job = jobs_.Add();
+  const Graph& graph = submission.checked->graph;
+  *job.status.mutable_spec() = submission.checked->spec;
+  jobs_.Transition(job, v1::QUEUED);
+  job.status.set_submitted_unix_ms(absl::ToUnixMillis(step_.now()));
+  job.status.set_parameters(graph.parameters());
+  job.status.set_trainable_parameters(graph.trainable_parameters());
+  if (reply != nullptr) {
+    *job.status.mutable_data() = reply->info();
+    TakeFacts(reply->checkpoint(), *job.status.mutable_spec());
+  }
+  job.request_key = std::move(submission.request_key);
+  job.checked = std::move(submission.checked);
+  if (inspection != nullptr && !inspection->failed.empty()) {
+    auto checked = std::make_shared<CheckedJob>(*job.checked);
+    for (const auto& [name, why] : inspection->failed) {
+      checked->warnings.push_back(absl::StrCat("goes on without ", BlindText(name, why)));
+    }
+    job.checked = std::move(checked);
+    LeaveOutBlind(job, *inspection);
+  }
+  schedule_.ResolveDefaults(job);
+  job.status.set_reason(reasons_.Reason(job));
+  nodes_.Save();
+  jobs_.Save(job);
+  step_.Log("job %d: \"%s\" queued (%d parameters, priority %d)", job.id(), job.status.spec().name(),
+            job.status.parameters(), job.status.spec().priority());
+  for (ReplyToken token : submission.replies) {
+    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.checked.get())});
+  }
+  step_.Raise(QueueChanged{});
+}
+
+template <typename Predicate>
+void Submissions::StartAnew(Predicate due) {
+  std::vector<Inspection> inspections;
+  for (auto it = inspections_.begin(); it != inspections_.end();) {
+    if (due(it->second)) {
+      inspections.push_back(std::move(it->second));
+      it = inspections_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (Inspection& inspection : inspections) {
+    if (inspection.submission == 0 && (jobs_.Find(inspection.job) == nullptr || !jobs_.Find(inspection.job)->queued()))
+      continue;
+    StartInspection(std::move(inspection));
+  }
+}
+
+void Submissions::ReleaseWorker(const NodeName& worker) {
+  StartAnew([&](const Inspection& inspection) { return inspection.worker == worker; });
+}
+
+void Submissions::Tick() {
+  StartAnew([&](const Inspection& inspection) { return step_.now() >= inspection.deadline; });
+  if (nodes_.Connected(v1::WORKER).empty()) return;
+  for (auto& [id, job] : jobs_.all()) {
+    if (!job.queued() || job.has_data() || job.inspecting || step_.now() < job.inspect_after) continue;
+    Inspection inspection;
+    inspection.job = id;
+    StartInspection(std::move(inspection));
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,69 @@
+// Submissions: a job is queued once a worker has looked at its data, or at once where there is no worker.
+//
+// Not thread-safe; one core owns it. Invariants:
+//   1. A submission is answered once, and one that is sent again (request_key) gets the same job.
+//   2. Submissions and queued jobs are bounded (kJobsQueuedMax).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/core/component.h"
+#include "coordinator/core/endings.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/schedule.h"
+
+namespace cairn {
+
+class Submissions : Component {
+ public:
+  Submissions(const Ground& ground, Endings& endings, Schedule& schedule, const Reasons& reasons)
+      : Component(ground), endings_(endings), schedule_(schedule), reasons_(reasons) {}
+
+  void OnSubmit(const SubmitJob& event);
+  void OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& reply);
+  // What the worker was looking at another one looks at.
+  void ReleaseWorker(const NodeName& worker);
+  void Tick();
+
+ private:
+  // A Submit whose data is being looked at; not a job yet.
+  struct Submission {
+    std::vector<ReplyToken> replies;
+    std::shared_ptr<const CheckedJob> checked;
+    std::string request_key;
+    absl::Time since;
+  };
+  struct Inspection {
+    uint64_t submission = 0;  // or
+    uint64_t job = 0;
+    NodeName worker;
+    std::set<NodeName> tried;
+    absl::Time deadline;
+    std::map<NodeName, std::string> failed;  // that do not see the data, for a reason of their own
+    NodeName first_failed;
+  };
+
+  void StartInspection(Inspection inspection);
+  // Those that it holds for begin anew with another worker.
+  template <typename Predicate>
+  void StartAnew(Predicate due);
+  void NoWorkerForInspection(const Inspection& inspection);
+  void LeaveOutBlind(Job& job, const Inspection& inspection);
+  // reply: a worker's; null: there is none.
+  void Accept(Submission submission, const v1::DataInfoReply* reply, const Inspection* inspection = nullptr);
+
+  Endings& endings_;
+  Schedule& schedule_;
+  const Reasons& reasons_;
+  std::map<uint64_t, Submission> submissions_;  // by a number of their own
+  std::map<uint64_t, Inspection> inspections_;  // by request id
+  uint64_t last_submission_ = 0;
+};
+
+}  // namespace cairn

@@ -1,0 +1,207 @@
+#include "coordinator/dashboard/dashboard.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/report/json.h"
+#include "common/report/metrics_text.h"
+#include "coordinator/dashboard/dashboard_pages.h"
+#include "coordinator/dashboard/overview.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kJson[] = "application/json";
+constexpr size_t kRowsMax = 200;
+constexpr absl::string_view kJobPrefix = "/api/v1/jobs/";
+
+HttpAnswer Text(int status, absl::string_view text) {
+  return {status, "text/plain; charset=utf-8", absl::StrCat(text, "\n"), {}};
+}
+
+HttpAnswer Page(const char* content_type, std::string_view body) { return {200, content_type, std::string(body), {}}; }
+
+// An address of the leader, from a status of the driver; empty: not known.
+std::string FromPayload(const absl::Status& status, const char* payload) {
+  const auto cord = status.GetPayload(payload);
+  return cord ? std::string(*cord) : "";
+}
+
+// And knows who leads.
+bool StandsBy(const absl::Status& status) { return !FromPayload(status, kLeaderPayload).empty(); }
+
+HttpAnswer Refuse(const absl::Status& status, const HttpRequest& request) {
+  if (const std::string leader = FromPayload(status, kLeaderHttpPayload); !leader.empty()) {
+    HttpAnswer answer = Text(307, absl::StrCat(status.message(), "; its pages: ", leader, request.target));
+    answer.headers = {{"Location", leader + request.target}};
+    return answer;
+  }
+  if (absl::IsNotFound(status)) return Text(404, status.message());
+  HttpAnswer answer = Text(503, status.message());
+  answer.headers = {{"Retry-After", "1"}};
+  return answer;
+}
+
+v1::GetJobRequest WhichJob(absl::string_view text) {
+  v1::GetJobRequest request;
+  uint64_t id = 0;
+  if (absl::SimpleAtoi(text, &id)) {
+    request.set_job_id(id);
+  } else {
+    request.set_name(std::string(text));
+  }
+  return request;
+}
+
+absl::StatusOr<size_t> ReadNumber(const HttpRequest& request, const char* name, size_t otherwise) {
+  const auto it = request.query.find(name);
+  if (it == request.query.end()) return otherwise;
+  uint32_t value = 0;
+  if (absl::SimpleAtoi(it->second, &value)) return value;
+  return absl::InvalidArgumentError(absl::StrCat(name, ": a number is expected"));
+}
+
+absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
+  OverviewPart part;
+  CAIRN_ASSIGN_OR_RETURN(part.offset, ReadNumber(request, "offset", part.offset));
+  CAIRN_ASSIGN_OR_RETURN(part.limit, ReadNumber(request, "limit", part.limit));
+  part.limit = std::min(part.limit, kRowsMax);
+  const auto it = request.query.find("jobs");
+  const std::string jobs = it == request.query.end() ? "all" : it->second;
+  if (jobs != "all" && jobs != "active" && jobs != "ended")
+    return absl::InvalidArgumentError("jobs: all, active or ended is expected");
+  part.jobs = jobs == "all" ? JobsShown::kAll : jobs == "active" ? JobsShown::kActive : JobsShown::kEnded;
+  return part;
+}
+
+template <typename T>
+std::vector<T> TakeAll(google::protobuf::RepeatedPtrField<T>* list) {
+  return {std::make_move_iterator(list->begin()), std::make_move_iterator(list->end())};
+}
+
+}  // namespace
+
+Dashboard::Dashboard(ClusterDriver* driver, Clock* clock, std::string name, absl::Duration patience)
+    : name_(std::move(name)), clock_(clock), questions_(driver, clock, patience) {}
+
+HttpAnswer Dashboard::Answer(const HttpRequest& request) {
+  const std::string& path = request.path;
+  if (path == "/healthz") return Health();
+  if (path == "/readyz") return Ready();
+  if (path == "/metrics") return Metrics();
+  if (path == "/dashboard.css") return Page("text/css; charset=utf-8", kDashboardCss);
+  if (path == "/dashboard.js") return Page("text/javascript; charset=utf-8", kDashboardJs);
+  if (path == "/") {
+    const absl::Status leads = questions_.Leads();
+    return leads.ok() ? Page("text/html; charset=utf-8", kDashboardHtml) : Refuse(leads, request);
+  }
+  if (absl::StartsWith(path, "/api/v1/")) return Api(request);
+  return Text(404,
+              "there is no such page; there are /, /metrics, /healthz, /readyz, /api/v1/nodes, /api/v1/jobs and "
+              "/api/v1/jobs/ID");
+}
+
+absl::StatusOr<Dashboard::ViewPtr> Dashboard::Look() {
+  absl::MutexLock lock(&looking_);
+  if (clock_->Now() - view_.at < kFresh) return view_.answer;
+  view_.answer = questions_.Ask<ViewPtr>([](const ClusterCore& core, absl::Time now) {
+    auto view = std::make_shared<View>();
+    view->nodes = TakeAll(core.ListNodes().mutable_nodes());
+    view->jobs = core.JobRows(now);
+    view->now = now;
+    return ViewPtr(std::move(view));
+  });
+  view_.at = clock_->Now();
+  return view_.answer;
+}
+
+absl::StatusOr<Dashboard::JobsPtr> Dashboard::AllJobs() {
+  absl::MutexLock lock(&listing_);
+  if (clock_->Now() - jobs_.at < kFresh) return jobs_.answer;
+  jobs_.answer = questions_.Ask<JobsPtr>([](const ClusterCore& core, absl::Time now) {
+    return std::make_shared<const v1::ListJobsResponse>(core.ListJobs(now));
+  });
+  jobs_.at = clock_->Now();
+  return jobs_.answer;
+}
+
+// which: a number or a name.
+absl::StatusOr<Dashboard::JobPtr> Dashboard::OneJob(const std::string& which) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (which == which_ && clock_->Now() - job_.at < kFresh) return job_.answer;
+  }
+  absl::StatusOr<JobPtr> job = questions_.Ask<JobPtr>(
+      [request = WhichJob(which)](const ClusterCore& core, absl::Time now) -> absl::StatusOr<JobPtr> {
+        CAIRN_ASSIGN_OR_RETURN(v1::JobStatus status, core.GetJob(request, now));
+        return std::make_shared<const v1::JobStatus>(std::move(status));
+      });
+  absl::MutexLock lock(&mutex_);
+  which_ = which;
+  job_ = {job, clock_->Now()};
+  return job;
+}
+
+HttpAnswer Dashboard::Api(const HttpRequest& request) {
+  const absl::string_view path = request.path;
+  if (absl::StartsWith(path, kJobPrefix) && path.size() > kJobPrefix.size()) {
+    const absl::StatusOr<JobPtr> job = OneJob(std::string(absl::StripPrefix(path, kJobPrefix)));
+    return job.ok() ? Page(kJson, JobJson(**job) + "\n") : Refuse(job.status(), request);
+  }
+  const bool overview = path == "/api/v1/overview";
+  if (!overview && path != "/api/v1/nodes" && path != "/api/v1/jobs") {
+    return Text(404,
+                "there is no such page; there are /api/v1/nodes, /api/v1/jobs, /api/v1/jobs/ID and /api/v1/overview");
+  }
+  const absl::StatusOr<OverviewPart> part = ReadPart(request);
+  if (!part.ok()) return Text(400, part.status().message());
+  if (path == "/api/v1/jobs") {
+    const absl::StatusOr<JobsPtr> jobs = AllJobs();
+    return jobs.ok() ? Page(kJson, JobsJson(**jobs) + "\n") : Refuse(jobs.status(), request);
+  }
+  const absl::StatusOr<ViewPtr> view = Look();
+  if (!view.ok()) return Refuse(view.status(), request);
+  const View& v = **view;
+  if (path == "/api/v1/nodes") return Page(kJson, NodesJson(v.nodes) + "\n");
+  return Page(
+      kJson,
+      OverviewJson({name_, absl::ToDoubleSeconds(clock_->Now() - started_), v.now}, v.nodes, v.jobs, *part) + "\n");
+}
+
+HttpAnswer Dashboard::Metrics() {
+  MetricFamilies out;
+  const absl::StatusOr<ViewPtr> view = Look();
+  if (view.ok()) {
+    AddClusterMetrics(out, (*view)->nodes, (*view)->jobs);
+  } else if (!StandsBy(view.status())) {
+    AddClusterIsDown(out);
+  }
+  out.Add("cairn_coordinator_leader",
+          "1 where this coordinator leads and its core answered; 0 where it stands by, or its core hangs", {},
+          view.ok());
+  AddProcessMetrics(out);
+  return Page(kMetricsContentType, out.Text());
+}
+
+HttpAnswer Dashboard::Health() {
+  const absl::Duration silence = questions_.Silence();
+  if (silence < kStuckAfter) return Text(200, "ok");
+  return Text(503, absl::StrFormat("the core has not answered for %s",
+                                   absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))));
+}
+
+HttpAnswer Dashboard::Ready() {
+  const absl::Status leads = questions_.Leads();
+  if (leads.ok()) return Text(200, "ok: leads");
+  if (StandsBy(leads)) return Text(200, absl::StrCat("ok: ", leads.message()));
+  return Text(503, leads.message());
+}
+
+}  // namespace cairn

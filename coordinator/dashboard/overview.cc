@@ -1,0 +1,117 @@
+#include "coordinator/dashboard/overview.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/role_text.h"
+#include "common/model/state_text.h"
+#include "common/report/figures.h"
+
+namespace cairn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kFiguresMax = 6;  // of a row
+
+const char* NodeState(const v1::NodeStatus& node) {
+  if (node.expected()) return "unknown";
+  if (!node.alive()) return "dead";
+  return !node.fault().empty()      ? "failed"
+         : node.draining()          ? "draining"
+         : node.not_ready().empty() ? "alive"
+                                    : "not ready";
+}
+
+Json NodeRow(const v1::NodeStatus& node) {
+  return {
+      {"name", node.name()},
+      {"role", RoleText(node.role())},
+      {"state", NodeState(node)},
+      {"fault", node.fault()},
+      {"not_ready", node.not_ready()},
+      {"slots", node.slots()},
+      {"slots_used", node.slots_used()},
+      {"primaries", node.primaries()},
+      {"backups", node.partitions() - node.primaries()},
+      {"memory_bytes", node.has_memory_bytes() ? Json(node.memory_bytes()) : Json()},
+      {"device", node.device()},
+      {"host", node.host()},
+      {"address", node.address().substr(0, node.address().find(','))},  // without the socket for those on the same host
+      {"joined_unix_ms", node.joined_unix_ms()},
+      {"last_heartbeat_unix_ms", node.last_heartbeat_unix_ms()}};
+}
+
+// Of the running epoch, or of the last one; then the last validation's.
+Json LastFigures(const v1::JobStatus& job) {
+  const v1::MetricSums* train = &job.epoch_sums();
+  if (train->examples() == 0 && job.epochs_size() > 0) train = &job.epochs(job.epochs_size() - 1).train();
+  Json list = Json::array();
+  const auto add = [&](const char* prefix, const v1::MetricSums& sums) {
+    for (const auto& [name, value] : MeanFigures(job.spec(), sums)) {
+      if (list.size() < kFiguresMax) list.push_back({absl::StrCat(prefix, name), value});
+    }
+  };
+  add("", *train);
+  for (int i = job.epochs_size(); i-- > 0;) {
+    if (job.epochs(i).validation().examples() == 0) continue;
+    add("val_", job.epochs(i).validation());
+    break;
+  }
+  return list;
+}
+
+Json JobRow(const v1::JobStatus& job) {
+  return {{"id", job.job_id()},
+          {"name", job.spec().name()},
+          {"state", v1::JobState_Name(job.state())},
+          {"step", job.step()},
+          {"total_steps", job.total_steps()},
+          {"epoch", job.epoch()},
+          {"epochs", job.spec().epochs()},
+          {"images_per_second", job.has_images_per_second() ? Json(job.images_per_second()) : Json()},
+          {"figures", LastFigures(job)},
+          {"degraded", job.has_degraded()
+                           ? Json{{"since_unix_ms", job.degraded().since_unix_ms()}, {"text", job.degraded().text()}}
+                           : Json()},
+          {"not_finite", job.has_not_finite_step()},
+          {"reason", job.reason()}};
+}
+
+}  // namespace
+
+std::string OverviewJson(const OverviewOf& of, const std::vector<v1::NodeStatus>& nodes,
+                         const std::vector<v1::JobStatus>& jobs, const OverviewPart& part) {
+  std::vector<const v1::JobStatus*> shown;
+  std::map<std::string, int> in_state;
+  Json images_per_second = 0.0;  // null: of a job it is not known
+  for (const v1::JobStatus& job : jobs) {
+    ++in_state[v1::JobState_Name(job.state())];
+    if (job.state() == v1::RUNNING && !job.has_images_per_second()) {
+      images_per_second = nullptr;
+    } else if (job.state() == v1::RUNNING && !images_per_second.is_null()) {
+      images_per_second = images_per_second.get<double>() + job.images_per_second();
+    }
+    if (part.jobs == JobsShown::kAll || IsFinal(job.state()) == (part.jobs == JobsShown::kEnded)) shown.push_back(&job);
+  }
+  std::stable_partition(shown.begin(), shown.end(), [](const v1::JobStatus* job) { return !IsFinal(job->state()); });
+  Json node_rows = Json::array(), job_rows = Json::array();
+  for (const v1::NodeStatus& node : nodes) node_rows.push_back(NodeRow(node));
+  for (size_t i = part.offset; i < shown.size() && job_rows.size() < part.limit; ++i)
+    job_rows.push_back(JobRow(*shown[i]));
+  const Json all = {{"coordinator", of.coordinator},
+                    {"version", CAIRN_VERSION},
+                    {"up_seconds", of.up_seconds},
+                    {"now_unix_ms", absl::ToUnixMillis(of.now)},
+                    {"images_per_second", images_per_second},
+                    {"jobs_in_state", in_state},
+                    {"jobs_total", shown.size()},
+                    {"jobs_offset", part.offset},
+                    {"jobs", job_rows},
+                    {"nodes", node_rows}};
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace cairn

@@ -1,0 +1,296 @@
+#include "coordinator/node/cluster_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/overloaded.h"
+#include "common/model/state_text.h"
+
+namespace cairn {
+namespace {
+
+absl::Status NotLeading(const std::string& text) {
+  absl::Status status = absl::UnavailableError(text);
+  status.SetPayload(kLeaderPayload, absl::Cord());
+  return status;
+}
+
+absl::Status Stopping() { return NotLeading("the coordinator is stopping; try again"); }
+
+}  // namespace
+
+ClusterDriver::ClusterDriver(const CoordinatorOptions& options, Clock* clock, std::function<void(bool)> on_leading)
+    : options_(options),
+      clock_(clock),
+      tick_(std::min(options.heartbeat_interval / 2, absl::Milliseconds(100))),
+      on_leading_(std::move(on_leading)),
+      standing_by_(NotLeading("the coordinator is starting; try again")),
+      ticked_at_(clock->Now()),
+      executor_("cluster") {
+  executor_.Post([this] { TickAgain(); });
+}
+
+ClusterDriver::~ClusterDriver() { Stop(); }
+
+// A process that was stopped, or that got no processor, has heard nobody meanwhile: what nodes said waits to be read,
+// and is read before their leases are looked at. Once: a machine that is always late is no reason to wait for ever.
+void ClusterDriver::TickAgain() {
+  if (stopped_) return;
+  const absl::Time now = clock_->Now();
+  const absl::Duration gap = now - std::exchange(ticked_at_, now);
+  reads_first_ = !reads_first_ && gap > options_.lease / 2;
+  if (!reads_first_) {
+    Step(Tick{});
+  } else if (reign_ != nullptr) {
+    LogWarning("the coordinator stood still for %s: what its nodes said meanwhile is read first",
+               absl::FormatDuration(gap));
+  }
+  executor_.PostAfter(reads_first_ ? options_.heartbeat_interval : tick_, [this] { TickAgain(); });
+}
+
+// ---- who leads ----
+
+void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
+  executor_.Post([this, begin = std::move(begin)] {
+    if (stopped_) return;
+    absl::StatusOr<Leadership> leadership = begin();
+    if (!leadership.ok()) {
+      EndAll(NotLeading(absl::StrCat("this coordinator cannot lead: ", leadership.status().message())));
+      return;
+    }
+    reign_ = std::make_unique<Reign>(options_, *std::move(leadership), clock_->Now());
+    if (on_leading_) on_leading_(true);
+  });
+}
+
+void ClusterDriver::StandBy(const absl::Status& why) {
+  executor_.Post([this, why] {
+    if (!stopped_) EndAll(why);
+  });
+}
+
+bool ClusterDriver::MayAct() {
+  if (reign_ == nullptr) return false;
+  if (!reign_->valid || reign_->valid()) return true;
+  Fail(absl::AbortedError("this coordinator's lease lapsed: it no longer leads; try again"));
+  return false;
+}
+
+void ClusterDriver::Fail(const absl::Status& status) {
+  LogError("%s", status.message());
+  const auto on_failed = std::move(reign_->on_failed);
+  EndAll(NotLeading(std::string(status.message())));
+  if (on_failed) on_failed(status);
+}
+
+void ClusterDriver::EndAll(const absl::Status& why) {
+  if (reign_ != nullptr && on_leading_) on_leading_(false);
+  reign_.reset();
+  standing_by_ = why;
+  for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
+  for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
+  for (auto& [token, sink] : std::exchange(predictions_, {})) sink->Finish(why);
+  for (auto& [id, watcher] : std::exchange(watchers_, {})) watcher.sink->Finish(why);
+}
+
+// ---- sessions ----
+
+void ClusterDriver::SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello,
+                                  std::function<void(SessionToken)> then) {
+  executor_.Post([this, sink = std::move(sink), hello = std::move(hello), then = std::move(then)]() mutable {
+    if (!MayAct()) return sink->Close(standing_by_);
+    const SessionToken token{++last_token_};
+    sessions_[token] = std::move(sink);
+    Step(NodeUp{token, std::move(hello)});
+    then(token);
+  });
+}
+
+void ClusterDriver::SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then) {
+  executor_.Post([this, session, message = std::move(message), then = std::move(then)]() mutable {
+    Step(NodeSays{session, std::move(message)});
+    then();
+  });
+}
+
+void ClusterDriver::SessionEnded(SessionToken session) {
+  executor_.Post([this, session] {
+    sessions_.erase(session);
+    Step(SessionClosed{session});
+  });
+}
+
+// ---- users ----
+
+void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
+  executor_.Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
+    if (!MayAct()) return reply(standing_by_, {});
+    if (calls_.size() >= kCallsMax)
+      return reply(absl::ResourceExhaustedError("too many calls wait; try again later"), {});
+    const ReplyToken token{++last_token_};
+    calls_[token] = std::move(reply);
+    Step(make_event(token));
+  });
+}
+
+void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
+                            std::function<void(ReplyToken)> then) {
+  executor_.Post([this, make_event = std::move(make_event), sink = std::move(sink), then = std::move(then)]() mutable {
+    if (!MayAct()) return sink->Finish(standing_by_);
+    if (calls_.size() + predictions_.size() >= kCallsMax) {
+      return sink->Finish(absl::ResourceExhaustedError("too many calls wait; try again later"));
+    }
+    const ReplyToken token{++last_token_};
+    predictions_[token] = std::move(sink);
+    then(token);
+    Step(make_event(token));
+  });
+}
+
+void ClusterDriver::PredictionTaken(ReplyToken token) {
+  executor_.Post([this, token] { Step(cairn::PredictionTaken{token}); });
+}
+
+void ClusterDriver::PredictionGone(ReplyToken token) {
+  executor_.Post([this, token] {
+    if (predictions_.erase(token) > 0) Step(cairn::PredictionGone{token});
+  });
+}
+
+void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query,
+                          std::function<void(const absl::Status&)> otherwise) {
+  executor_.Post([this, query = std::move(query), otherwise = std::move(otherwise)] {
+    if (!MayAct()) return otherwise(standing_by_);
+    query(reign_->core, clock_->Now());
+  });
+}
+
+void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink,
+                          std::function<void(uint64_t)> then) {
+  executor_.Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
+    if (!MayAct()) return sink->Finish(standing_by_);
+    if (watchers_.size() >= kWatchersMax) {
+      return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
+    }
+    absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now());
+    if (!status.ok()) return sink->Finish(status.status());
+    const uint64_t id = ++last_token_;
+    Watcher& watcher = watchers_[id];
+    watcher.sink = std::move(sink);
+    watcher.job = JobId(status->job_id());
+    then(id);
+    Notify(id);
+  });
+}
+
+void ClusterDriver::WatcherWritten(uint64_t watcher) {
+  executor_.Post([this, watcher] {
+    auto it = watchers_.find(watcher);
+    if (it == watchers_.end()) return;
+    it->second.writing = false;
+    if (it->second.last) return FinishWatcher(watcher, absl::OkStatus());
+    Notify(watcher);
+  });
+}
+
+void ClusterDriver::WatcherGone(uint64_t watcher) {
+  executor_.Post([this, watcher] { watchers_.erase(watcher); });
+}
+
+// Writes the job's state if it changed, the last write is done and not too fresh.
+void ClusterDriver::Notify(uint64_t watcher_id) {
+  auto it = watchers_.find(watcher_id);
+  if (it == watchers_.end() || !MayAct()) return;
+  Watcher& watcher = it->second;
+  if (!watcher.dirty || watcher.writing || watcher.timer) return;
+  const absl::Time now = clock_->Now();
+  if (const absl::Duration wait = watcher.written_at + kWatchInterval - now; wait > absl::ZeroDuration()) {
+    watcher.timer = true;
+    executor_.PostAfter(wait, [this, watcher_id] {
+      auto late = watchers_.find(watcher_id);
+      if (late == watchers_.end()) return;
+      late->second.timer = false;
+      Notify(watcher_id);
+    });
+    return;
+  }
+  absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(watcher.job, now);
+  if (!status.ok()) return FinishWatcher(watcher_id, status.status());  // deleted
+  watcher.dirty = false;
+  watcher.writing = true;
+  watcher.last = IsFinal(status->state());
+  watcher.written_at = now;
+  watcher.sink->Write(*std::move(status));
+}
+
+void ClusterDriver::FinishWatcher(uint64_t watcher_id, const absl::Status& status) {
+  auto node = watchers_.extract(watcher_id);
+  if (!node.empty()) node.mapped().sink->Finish(status);
+}
+
+// ---- effects ----
+
+void ClusterDriver::Step(const Event& event) {
+  if (MayAct()) CarryOut(reign_->core.Step(event, clock_->Now()));
+}
+
+// False: the store failed, or we no longer lead; the rest was not carried out.
+bool ClusterDriver::CarryOut(Effects effects) {
+  std::vector<Store> stores;  // neighbours are written together
+  std::vector<uint64_t> notify;
+  for (Effect& effect : effects) {
+    const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);
+    if (needs_stores && !Flush(stores)) return false;
+    std::visit(Overloaded{
+                   [&](Store& e) { stores.push_back(std::move(e)); },
+                   [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, e.text); },
+                   [&](SendCommand& e) {
+                     if (auto it = sessions_.find(e.session); it != sessions_.end())
+                       it->second->Send(std::move(e.message));
+                   },
+                   [&](const CloseSession& e) {
+                     if (auto it = sessions_.find(e.session); it != sessions_.end()) it->second->Close(e.reason);
+                   },
+                   [&](Reply& e) {
+                     if (auto call = calls_.extract(e.token); !call.empty()) call.mapped()(e.status, e.body);
+                     if (auto sink = predictions_.extract(e.token); !sink.empty()) sink.mapped()->Finish(e.status);
+                   },
+                   [&](SendPrediction& e) {
+                     if (auto it = predictions_.find(e.token); it != predictions_.end())
+                       it->second->Write(std::move(e.part));
+                   },
+                   [&](const JobChanged& e) {
+                     for (auto& [id, watcher] : watchers_) {
+                       if (watcher.job != e.job) continue;
+                       watcher.dirty = true;
+                       notify.push_back(id);
+                     }
+                   },
+               },
+               effect);
+  }
+  if (!Flush(stores)) return false;
+  for (uint64_t id : notify) Notify(id);
+  return true;
+}
+
+bool ClusterDriver::Flush(std::vector<Store>& stores) {
+  if (stores.empty()) return true;
+  const absl::Status status = reign_->store.Write(stores);
+  stores.clear();
+  if (status.ok()) return MayAct();  // it may have taken long
+  Fail(Annotate(status, "the coordinator's state cannot be stored"));
+  return false;
+}
+
+void ClusterDriver::Stop() {
+  executor_.RunAndWait([this] {
+    stopped_ = true;
+    EndAll(Stopping());
+  });
+}
+
+}  // namespace cairn

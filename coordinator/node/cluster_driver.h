@@ -1,0 +1,158 @@
+// ClusterDriver: runs ClusterCore on one executor, keeps the clock ticking and carries effects out in order: a Store is
+// durable before what follows it. Knows no gRPC: sessions, calls and watchers are handed in as sinks.
+//
+// It leads or stands by. Leading, it has a core and a store. Standing by, as at its start, it has neither, and answers
+// everything with the status that it was given, which names the leader where one is known.
+//
+// Thread rule: all methods from any thread. Sinks and reply functions are called on the executor; they must not block.
+// Invariants:
+//   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
+//   2. At most kCallsMax calls and kWatchersMax watchers wait at a time; beyond, RESOURCE_EXHAUSTED.
+//   3. When the store fails, or Leadership.valid says no, nothing more is carried out: the core is dropped, sessions,
+//   calls and watchers end, and on_failed is called once. Only another Lead makes it lead again, from the stored state.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "coordinator/core/cluster_core.h"
+#include "coordinator/store/state_store.h"
+
+namespace cairn {
+
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+  virtual void Send(v1::CoordinatorMessage message) = 0;
+  virtual void Close(const absl::Status& reason) = 0;
+};
+
+class WatchSink {
+ public:
+  virtual ~WatchSink() = default;
+  virtual void Write(v1::JobStatus status) = 0;  // answered by ClusterDriver::WatcherWritten
+  virtual void Finish(const absl::Status& status) = 0;
+};
+
+// The caller of a prediction.
+class PredictionSink {
+ public:
+  virtual ~PredictionSink() = default;
+  virtual void Write(v1::PredictResponse part) = 0;  // answered by ClusterDriver::PredictionTaken; none before it
+  virtual void Finish(const absl::Status& status) = 0;
+};
+
+// What it takes to lead.
+struct Leadership {
+  StateStore store;
+  StoredState stored;        // what the store holds
+  uint64_t incarnation = 0;  // random, new for each time of leading
+  // Asked before anything is carried out: may this process still act? Must not block. Null: always.
+  std::function<bool()> valid;
+  std::function<void(const absl::Status&)> on_failed;  // must not block
+};
+
+// The payload of a status that says: this coordinator does not lead; who does: "host:port", empty where that is not
+// known.
+inline constexpr char kLeaderPayload[] = "cairn-leader";
+// Beside it, where the leader has pages (--http): "http://host:port".
+inline constexpr char kLeaderHttpPayload[] = "cairn-leader-http";
+
+class ClusterDriver {
+ public:
+  static constexpr size_t kCallsMax = 4096;
+  static constexpr size_t kWatchersMax = 1024;
+  // Of one watched job.
+  static constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
+
+  using ReplyFn = std::function<void(const absl::Status&, const ReplyBody&)>;
+
+  // on_leading: whenever it begins to lead (true) or ceases to; on the executor, must not block. May be null.
+  ClusterDriver(const CoordinatorOptions& options, Clock* clock, std::function<void(bool leading)> on_leading);
+  ~ClusterDriver();
+
+  // ---- who leads ----
+  // begin runs on the executor and may block, to read the store. On an error it goes on standing by, with that status.
+  void Lead(std::function<absl::StatusOr<Leadership>()> begin);
+  // why: UNAVAILABLE, with kLeaderPayload.
+  void StandBy(const absl::Status& why);
+
+  // ---- sessions ----
+  // `then` runs after the event was carried out: the session's next message may be read.
+  void SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello, std::function<void(SessionToken)> then);
+  void SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then);
+  void SessionEnded(SessionToken session);
+
+  // ---- users ----
+  void Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply);
+  // One of the two is called.
+  void Query(std::function<void(const ClusterCore&, absl::Time now)> query,
+             std::function<void(const absl::Status&)> otherwise);
+  void Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink, std::function<void(uint64_t watcher)> then);
+  void WatcherWritten(uint64_t watcher);
+  void WatcherGone(uint64_t watcher);
+  // Counts as a call.
+  void Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
+               std::function<void(ReplyToken)> then);
+  void PredictionTaken(ReplyToken token);
+  void PredictionGone(ReplyToken token);
+
+  // Ends sessions, calls and watchers with UNAVAILABLE; later ones end so at once. Idempotent.
+  void Stop();
+
+ private:
+  struct Watcher {
+    std::shared_ptr<WatchSink> sink;
+    JobId job;
+    bool dirty = true;
+    bool writing = false;
+    bool last = false;  // the final state was written
+    bool timer = false;
+    absl::Time written_at = absl::InfinitePast();
+  };
+
+  void Step(const Event& event);
+  bool CarryOut(Effects effects);
+  bool Flush(std::vector<Store>& stores);
+  bool MayAct();
+  void Fail(const absl::Status& status);
+  void EndAll(const absl::Status& why);
+  void TickAgain();
+  void Notify(uint64_t watcher_id);
+  void FinishWatcher(uint64_t watcher_id, const absl::Status& status);
+
+  const CoordinatorOptions options_;
+  Clock* const clock_;
+  const absl::Duration tick_;
+  const std::function<void(bool)> on_leading_;
+  // On the executor:
+  struct Reign {
+    Reign(const CoordinatorOptions& options, Leadership leadership, absl::Time now)
+        : store(std::move(leadership.store)),
+          core(options, leadership.incarnation, leadership.stored, now),
+          valid(std::move(leadership.valid)),
+          on_failed(std::move(leadership.on_failed)) {}
+    StateStore store;
+    ClusterCore core;
+    std::function<bool()> valid;
+    std::function<void(const absl::Status&)> on_failed;
+  };
+  std::unique_ptr<Reign> reign_;  // null: standing by
+  absl::Status standing_by_;      // why, as callers are told
+  bool stopped_ = false;
+  absl::Time ticked_at_;
+  bool reads_first_ = false;  // the last tick was put off
+  uint64_t last_token_ = 0;
+  std::map<SessionToken, std::shared_ptr<SessionSink>> sessions_;
+  std::map<ReplyToken, ReplyFn> calls_;
+  std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
+  std::map<uint64_t, Watcher> watchers_;
+  SerialExecutor executor_;  // last: its thread uses all of the above
+};
+
+}  // namespace cairn

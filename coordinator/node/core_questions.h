@@ -1,0 +1,116 @@
+// CoreQuestions: reading the cluster's state from a thread that waits for the answer, as HTTP's do. JobService's calls
+// go the same way, but need no thread meanwhile.
+//
+// Thread-safe. Invariants: 1. Nobody waits longer than `patience`, and at most kWaitingMax questions wait for the core:
+// it is never blocked, and what is asked of it has a bound however many ask. 2. A question that nobody waits for any
+// more is still carried out, and its answer dropped.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "coordinator/node/cluster_driver.h"
+
+namespace cairn {
+
+class CoreQuestions {
+ public:
+  static constexpr absl::Duration kPatience = absl::Seconds(3);
+  static constexpr size_t kWaitingMax = 64;
+
+  // Driver and clock (thread-safe) outlive it.
+  CoreQuestions(ClusterDriver* driver, Clock* clock, absl::Duration patience = kPatience)
+      : driver_(driver), clock_(clock), patience_(patience) {}
+
+  // Errors: the question's own; UNAVAILABLE this coordinator does not lead (kLeaderPayload); DEADLINE_EXCEEDED,
+  // RESOURCE_EXHAUSTED the core is busy.
+  template <typename T>
+  absl::StatusOr<T> Ask(std::function<absl::StatusOr<T>(const ClusterCore&, absl::Time now)> question) {
+    struct Reply {
+      absl::Mutex mutex;
+      std::optional<absl::StatusOr<T>> answer ABSL_GUARDED_BY(mutex);
+    };
+    const auto reply = std::make_shared<Reply>();
+    const auto put = [reply](absl::StatusOr<T> answer) {
+      absl::MutexLock lock(&reply->mutex);
+      reply->answer = std::move(answer);
+    };
+    if (!Post([put, question = std::move(question)](const ClusterCore& core,
+                                                    absl::Time now) { put(question(core, now)); },
+              [put](const absl::Status& status) { put(status); })) {
+      return absl::ResourceExhaustedError("the coordinator is busy: too many questions wait; try again later");
+    }
+    absl::MutexLock lock(&reply->mutex);
+    const auto answered = [&reply] {
+      reply->mutex.AssertHeld();
+      return reply->answer.has_value();
+    };
+    if (reply->mutex.AwaitWithTimeout(absl::Condition(&answered), patience_)) return *std::move(reply->answer);
+    return absl::DeadlineExceededError("the coordinator is busy: its core did not answer in time; try again later");
+  }
+
+  // Whether it leads, or why not.
+  absl::Status Leads() {
+    return Ask<bool>([](const ClusterCore&, absl::Time) { return true; }).status();
+  }
+
+  // How long the question that has waited longest has waited for the core. Asks one where none waits, for the next
+  // call.
+  absl::Duration Silence() {
+    absl::Duration silence;
+    bool idle = false;
+    {
+      absl::MutexLock lock(&waiting_->mutex);
+      idle = waiting_->since.empty();
+      silence = idle ? absl::ZeroDuration() : clock_->Now() - *waiting_->since.begin();
+    }
+    if (idle) Post([](const ClusterCore&, absl::Time) {}, [](const absl::Status&) {});
+    return silence;
+  }
+
+ private:
+  struct Waiting {
+    absl::Mutex mutex;
+    std::multiset<absl::Time> since ABSL_GUARDED_BY(mutex);
+  };
+
+  // One of the two is called. False: too many wait.
+  bool Post(std::function<void(const ClusterCore&, absl::Time)> query,
+            std::function<void(const absl::Status&)> otherwise) {
+    const absl::Time now = clock_->Now();
+    {
+      absl::MutexLock lock(&waiting_->mutex);
+      if (waiting_->since.size() >= kWaitingMax) return false;
+      waiting_->since.insert(now);
+    }
+    const auto done = [waiting = waiting_, now] {
+      absl::MutexLock lock(&waiting->mutex);
+      waiting->since.erase(waiting->since.find(now));
+    };
+    driver_->Query(
+        [query = std::move(query), done](const ClusterCore& core, absl::Time at) {
+          query(core, at);
+          done();
+        },
+        [otherwise = std::move(otherwise), done](const absl::Status& status) {
+          otherwise(status);
+          done();
+        });
+    return true;
+  }
+
+  ClusterDriver* const driver_;
+  Clock* const clock_;
+  const absl::Duration patience_;
+  const std::shared_ptr<Waiting> waiting_ =
+      std::make_shared<Waiting>();  // outlives us in questions that are still to be carried out
+};
+
+}  // namespace cairn

@@ -1,0 +1,42 @@
+// JobService: the users' calls. Each handler checks its request, hands one event or query to the driver, and maps one
+// status.
+//
+// Thread-safe. The driver outlives the service's calls.
+#pragma once
+
+#include "cairn/v1/cluster.grpc.pb.h"
+#include "coordinator/node/cluster_driver.h"
+
+namespace cairn {
+
+class JobServiceImpl final : public v1::JobService::CallbackService {
+ public:
+  JobServiceImpl(ClusterDriver* driver, Clock* clock) : driver_(driver), clock_(clock) {}
+
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
+                                   v1::SubmitResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                   v1::JobStatus* response) override;
+  grpc::ServerWriteReactor<v1::JobStatus>* WatchJob(grpc::CallbackServerContext* context,
+                                                    const v1::GetJobRequest* request) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                      v1::JobStatus* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
+  grpc::ServerUnaryReactor* Evaluate(grpc::CallbackServerContext* context, const v1::EvaluateRequest* request,
+                                     v1::EvaluateResponse* response) override;
+  grpc::ServerWriteReactor<v1::PredictResponse>* Predict(grpc::CallbackServerContext* context,
+                                                         const v1::PredictRequest* request) override;
+  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest* request,
+                                      v1::ListNodesResponse* response) override;
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context, const v1::DrainNodeRequest* request,
+                                      v1::NodeStatus* response) override;
+
+ private:
+  ClusterDriver* const driver_;
+  Clock* const clock_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,157 @@
+#include "coordinator/node/session_service.h"
+
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "coordinator/node/grpc_status.h"
+
+namespace cairn {
+namespace {
+
+// Invariants: 1. Finish is called once, with no write in flight; nothing is started after it. 2. It owns itself until
+// OnDone; the driver may own it longer, and its Send and Close then do nothing.
+class SessionReactor final : public grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>,
+                             public SessionSink,
+                             public std::enable_shared_from_this<SessionReactor> {
+ public:
+  SessionReactor(ClusterDriver* driver, grpc::CallbackServerContext* context) : driver_(driver), context_(context) {}
+
+  void Start() {
+    self_ = shared_from_this();
+    StartRead(&incoming_);
+  }
+
+  // ---- SessionSink, on the driver's executor ----
+
+  void Send(v1::CoordinatorMessage message) override {
+    absl::MutexLock lock(&mutex_);
+    if (closing_) return;
+    const size_t bytes = message.ByteSizeLong();
+    if (queued_bytes_ + bytes > kSessionQueueBytesMax) {
+      return CloseLocked(absl::ResourceExhaustedError("the node does not read its commands"));
+    }
+    queued_bytes_ += bytes;
+    outgoing_.push_back(std::move(message));
+    WriteNext();
+  }
+
+  void Close(const absl::Status& reason) override {
+    absl::MutexLock lock(&mutex_);
+    CloseLocked(reason);
+  }
+
+  // ---- gRPC ----
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Close(absl::CancelledError("the node closed the stream"));
+    if (opened_) return Forward();
+    opened_ = true;
+    if (!incoming_.has_hello())
+      return Close(absl::InvalidArgumentError("the first message of a session must be hello"));
+    driver_->SessionOpened(shared_from_this(), std::move(*incoming_.mutable_hello()),
+                           [self = shared_from_this()](SessionToken token) { self->Opened(token); });
+  }
+
+  void OnWriteDone(bool ok) override {
+    absl::MutexLock lock(&mutex_);
+    writing_ = false;
+    if (!closing_) {
+      queued_bytes_ -= outgoing_.front().ByteSizeLong();
+      outgoing_.pop_front();
+    }
+    if (!ok) CloseLocked(absl::CancelledError("the stream broke"));
+    if (closing_) {
+      FinishIfIdle();
+    } else {
+      WriteNext();
+    }
+  }
+
+  void OnCancel() override { Close(absl::CancelledError("the node is gone")); }
+
+  void OnDone() override {
+    SessionToken token;
+    {
+      absl::MutexLock lock(&mutex_);
+      done_ = true;
+      token = token_;
+    }
+    if (token.value != 0) driver_->SessionEnded(token);
+    self_.reset();  // may delete this
+  }
+
+ private:
+  void Opened(SessionToken token) {
+    bool done;
+    {
+      absl::MutexLock lock(&mutex_);
+      token_ = token;
+      done = done_;
+    }
+    if (done) return driver_->SessionEnded(token);  // it broke meanwhile
+    ReadNext();
+  }
+
+  void Forward() {
+    driver_->SessionSays(token_for_reads(), std::move(incoming_), [self = shared_from_this()] { self->ReadNext(); });
+  }
+
+  SessionToken token_for_reads() {
+    absl::MutexLock lock(&mutex_);
+    return token_;
+  }
+
+  void ReadNext() {
+    absl::MutexLock lock(&mutex_);
+    if (closing_) return;
+    incoming_.Clear();
+    StartRead(&incoming_);
+  }
+
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || closing_ || outgoing_.empty()) return;
+    writing_ = true;
+    StartWrite(&outgoing_.front());
+  }
+
+  void CloseLocked(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (closing_) return;
+    closing_ = true;
+    reason_ = reason;
+    FinishIfIdle();
+  }
+
+  void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_) return;
+    finished_ = true;
+    Finish(ToGrpc(reason_, context_));
+  }
+
+  ClusterDriver* const driver_;
+  grpc::CallbackServerContext* const context_;  // until Finish
+  std::shared_ptr<SessionReactor> self_;
+  v1::NodeMessage incoming_;  // of the one read or its handling
+  bool opened_ = false;       // reads only
+  absl::Mutex mutex_;
+  SessionToken token_ ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::CoordinatorMessage> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front one is being written
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* SessionService::Session(
+    grpc::CallbackServerContext* context) {
+  auto reactor = std::make_shared<SessionReactor>(driver_, context);
+  reactor->Start();
+  return reactor.get();
+}
+
+}  // namespace cairn

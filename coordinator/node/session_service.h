@@ -1,0 +1,28 @@
+// SessionService: nodes' Session streams, each a reactor that hands one message at a time to the driver and writes what
+// the driver sends.
+//
+// Thread-safe. Invariants: 1. Per stream at most one message is being handled (the next is read after it): a node that
+// talks too fast is slowed down by flow control. 2. At most kSessionQueueBytesMax bytes wait to be sent to a node;
+// beyond, its session ends.
+#pragma once
+
+#include "cairn/v1/cluster.grpc.pb.h"
+#include "coordinator/node/cluster_driver.h"
+
+namespace cairn {
+
+inline constexpr size_t kSessionQueueBytesMax = size_t{32} << 20;
+
+class SessionService final : public v1::Coordinator::CallbackService {
+ public:
+  // The driver outlives the service's calls.
+  explicit SessionService(ClusterDriver* driver) : driver_(driver) {}
+
+  grpc::ServerBidiReactor<v1::NodeMessage, v1::CoordinatorMessage>* Session(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  ClusterDriver* const driver_;
+};
+
+}  // namespace cairn

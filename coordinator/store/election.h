@@ -1,0 +1,119 @@
+// LeaderElection: which of several coordinators leads (docs/architecture.md#coordinators): the one to whose lease
+// <prefix>/leader is bound. <prefix>/leader-http, bound to the same lease, says where the leader's pages are.
+//
+// Thread-safe. Callbacks run on the election's own thread, one at a time; they must not block for long: the lease is
+// renewed on that thread. Invariants:
+//   1. Between on_elected(term) and on_lost(term) this process believes to lead; by etcd's order of writes the terms of
+//      two processes never overlap: a write that compares the leader key's create revision with its term's own is
+//      refused from the moment on at which another could be elected.
+//   2. term.Valid() turns false by this process' own clock before etcd lets the lease lapse: it is counted from before
+//      each renewal was sent, less kMargin. So also a process that stood still does nothing more, whether it is told or
+//      not.
+//   3. on_lost comes after every on_elected, also when Stop ends the term; a term never becomes valid again.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cairn/v1/etcd.pb.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "coordinator/store/etcd_client.h"
+
+namespace cairn {
+
+// One time of leading. Shared by the election (which renews it), the store and the driver (which ask it). Thread-safe.
+class LeaderTerm {
+ public:
+  LeaderTerm(std::string leader_key, int64_t create_revision, int64_t lease, Clock* clock)
+      : leader_key(std::move(leader_key)), create_revision(create_revision), lease(lease), clock_(clock) {}
+
+  // How long this process may act as the leader without renewing; zero or less: no more.
+  absl::Duration Left() const { return absl::FromUnixNanos(until_.load()) - clock_->Now(); }
+  bool Valid() const { return Left() > absl::ZeroDuration(); }
+
+  void RenewUntil(absl::Time until) { until_ = absl::ToUnixNanos(until); }
+  void End() { until_ = 0; }
+
+  const std::string leader_key;
+  const int64_t create_revision;  // of the leader key
+  const int64_t lease;
+
+ private:
+  Clock* const clock_;
+  std::atomic<int64_t> until_{0};  // by the clock, ns
+};
+
+struct ElectionOptions {
+  std::string prefix;                       // of the keys in etcd
+  v1::LeaderRecord self;                    // what the leader key says when we lead
+  std::string http;                         // and the key beside it: "http://host:port" of our pages; empty: none
+  absl::Duration lease = absl::Seconds(3);  // whole seconds, 2 .. 60. Longer: a takeover comes later; shorter: a hiccup
+                                            // of etcd costs the lead
+  absl::Duration poll_interval = absl::Milliseconds(250);  // a standby looks for the leader key this often
+
+  absl::Status Validate() const;
+};
+
+struct SeenLeader {
+  v1::LeaderRecord record;
+  std::string http;  // as in ElectionOptions
+};
+
+struct ElectionCallbacks {
+  // Standing by: who leads (none: nobody, or not known), and why it is not known where etcd does not answer. Called
+  // with every change.
+  std::function<void(const std::optional<SeenLeader>& leader, const absl::Status& etcd)> on_standby;
+  std::function<void(std::shared_ptr<LeaderTerm>)> on_elected;
+  std::function<void(const LeaderTerm&, const absl::Status& why)> on_lost;
+};
+
+class LeaderElection {
+ public:
+  // options: valid. etcd and clock outlive it. The clock must be thread-safe and steady.
+  LeaderElection(const ElectionOptions& options, EtcdClient* etcd, Clock* clock, ElectionCallbacks callbacks);
+  ~LeaderElection();  // Stop
+
+  // Gives the lead of this term back; stands again for election after `pause`. Ignored where the term is over.
+  void Resign(const LeaderTerm& term, const absl::Status& why, absl::Duration pause);
+  // Gives the lead back so that another coordinator takes it at once, and ends. Idempotent.
+  void Stop();
+
+ private:
+  void Loop();
+  std::shared_ptr<LeaderTerm> Campaign();
+  std::shared_ptr<LeaderTerm> TryToLead();
+  absl::Status Reign(LeaderTerm& term);
+  absl::Status CheckKey(const LeaderTerm& term);
+  std::optional<SeenLeader> ReadLeader(const etcdserverpb::RangeResponse& response) const;
+  void Standby(const std::optional<SeenLeader>& leader, const absl::Status& etcd);
+  // False: Stop was called.
+  bool Wait(absl::Duration time);
+  // As Wait; also ended by Resign.
+  bool WaitInTerm(absl::Duration time);
+
+  const ElectionOptions options_;
+  const std::string leader_key_, http_key_;
+  EtcdClient* const etcd_;
+  Clock* const clock_;
+  const ElectionCallbacks callbacks_;
+  // Of the thread: what on_standby was told last.
+  std::optional<std::string> told_;
+
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t term_ ABSL_GUARDED_BY(mutex_) = 0;  // create revision of the term that runs; 0: none
+  std::optional<absl::Status> resigned_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace cairn

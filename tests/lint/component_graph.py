@@ -1,0 +1,137 @@
+"""Checks that calls between the parts of the coordinator's core form no cycle (coordinator/core/component.h).
+
+    component_graph.py FOLDER        prints what is wrong, one line each, then the parts in order; exit 1 if anything is
+
+A part can call another one only through something of its class that it holds or is given. So every class that the
+body of a class in a header names is an edge, and so is each of its bases. What could hide a call is refused:
+std::function, and a class that is declared without its header.
+"""
+
+import os
+import re
+import sys
+
+CLASS = re.compile(r"^(?:class|struct) (\w+)(?: final)?(?:\s*:\s*([\w:,\s]+?))?\s*\{", re.M)
+FORWARD = re.compile(r"\b(?:class|struct) (\w+)\s*[;*&]")
+
+
+def body_of(text, brace):
+    """From the brace to the one that closes it."""
+    depth = 0
+    for place in range(brace, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[brace : place + 1]
+    return text[brace:]
+
+
+def classes(texts):
+    """By name of class: (file, what its head and its body say)."""
+    found = {}
+    for name, text in texts.items():
+        plain = re.sub(r"//[^\n]*|\"[^\"\n]*\"", "", text)
+        for match in CLASS.finditer(plain):
+            found[match.group(1)] = (name, (match.group(2) or "") + body_of(plain, match.end() - 1))
+    return found
+
+
+def edges(found):
+    return {name: (set(re.findall(r"\w+", body)) & set(found)) - {name} for name, (_, body) in found.items()}
+
+
+def cycle(graph):
+    """Names on a cycle, the first one again at the end; empty: there is none."""
+    done, path = set(), []
+
+    def visit(name):
+        if name in path:
+            return path[path.index(name) :] + [name]
+        if name in done:
+            return []
+        path.append(name)
+        for other in sorted(graph.get(name, ())):
+            if circle := visit(other):
+                return circle
+        path.pop()
+        done.add(name)
+        return []
+
+    for name in sorted(graph):
+        if circle := visit(name):
+            return circle
+    return []
+
+
+def order(graph):
+    """Each after all that it calls."""
+    placed = []
+
+    def place(name):
+        for other in sorted(graph[name]):
+            if other not in placed:
+                place(other)
+        if name not in placed:
+            placed.append(name)
+
+    for name in sorted(graph):
+        place(name)
+    return placed
+
+
+def parts_of(graph):
+    return {name for name in graph if "Component" in graph[name]} | {
+        "Ground",
+        "Component",
+        "ClusterCore",
+        "StepContext",
+    }
+
+
+def check(texts):
+    """texts: by name of file. What is wrong, and the graph of classes."""
+    problems = []
+    found = classes(texts)
+    graph = edges(found)
+    if circle := cycle(graph):
+        text = " -> ".join(circle)
+        problems.append(f"calls form a cycle: {text}; raise a domain event (step_context.h) instead")
+    includes = {
+        name: {i for i in re.findall(r'#include "coordinator/core/(\w+\.h)"', text) if i in texts}
+        for name, text in texts.items()
+    }
+    if circle := cycle(includes):
+        problems.append("headers include each other: " + " -> ".join(circle))
+    for name, text in texts.items():
+        plain = re.sub(r"//[^\n]*", "", text)
+        for declared in FORWARD.findall(plain):
+            if declared in found:
+                problems.append(
+                    f"{name}: declares {declared}, which has a header: include it, so that its place is seen"
+                )
+    for part in parts_of(graph) & set(found):
+        if "std::function" in found[part][1]:
+            problems.append(f"{found[part][0]}: {part} holds a std::function: nobody sees whom it calls")
+    return problems, graph
+
+
+def main():
+    folder = sys.argv[1]
+    texts = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".h"):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                texts[name] = f.read()
+    problems, graph = check(texts)
+    parts = parts_of(graph)
+    lost = parts - set(graph)
+    if len(parts) < 10 or lost:
+        problems.append(f"{len(parts)} parts were found in {folder}, without {lost}: is that the core's folder?")
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print("parts, each after those that it calls: " + ", ".join(n for n in order(graph) if n in parts))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
