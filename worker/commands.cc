@@ -11,12 +11,14 @@
 #include "client/parameter_client.h"
 #include "common/base/digest.h"
 #include "common/model/data_check.h"
+#include "common/model/epoch_figures.h"
 #include "common/model/written_paths.h"
 #include "worker/data/middle_crop.h"
 #include "worker/evaluate_blocks.h"
 #include "worker/path_probe.h"
 #include "worker/prediction.h"
 #include "worker/replica_core.h"
+#include "worker/report_book.h"
 #include "worker/restorer.h"
 #include "worker/trainer.h"
 #include "worker/weights_reader.h"
@@ -261,13 +263,7 @@ absl::StatusOr<v1::EvaluateShardReply> Commands::EvaluateNow(const v1::EvaluateS
   reply.set_version(subject->version);
   v1::MetricSums& total = *reply.mutable_sums();
   for (int m = 0; m < command.spec().metrics_size(); ++m) total.add_metrics(0);
-  for (const BatchSums& part : *sums) {
-    total.set_examples(total.examples() + part.examples);
-    total.set_loss(total.loss() + part.loss);
-    for (int m = 0; m < std::min<int>(total.metrics_size(), static_cast<int>(part.metrics.size())); ++m) {
-      total.set_metrics(m, total.metrics(m) + part.metrics[static_cast<size_t>(m)]);
-    }
-  }
+  for (const BatchSums& part : *sums) AddSums(ToMetricSums(part), total.metrics_size(), total);
   return reply;
 }
 

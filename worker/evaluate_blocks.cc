@@ -1,6 +1,7 @@
 #include "worker/evaluate_blocks.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "common/base/exact_sum.h"
 
@@ -20,8 +21,9 @@ absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model
   const int64_t block = std::min(model.options.batch_max, places.size());
   Buffer inputs = Buffer::Allocate(static_cast<size_t>(block) * example_bytes);
   Buffer labels = Buffer::Allocate(static_cast<size_t>(block) * label_size * sizeof(float));
-  BatchSums total;
-  total.metrics.resize(model.options.metrics.size());
+  uint64_t counted = 0;
+  ExactSum loss;
+  std::vector<ExactSum> metrics(model.options.metrics.size());
   for (int64_t begin = places.begin; begin < places.end; begin += block) {
     if (stop) return absl::CancelledError("stopped");
     const auto examples = static_cast<size_t>(std::min(block, places.end - begin));
@@ -37,11 +39,16 @@ absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model
     batch.inputs = inputs.Slice(0, examples * example_bytes);
     batch.labels = labels.Slice(0, examples * label_size * sizeof(float));
     CAIRN_ASSIGN_OR_RETURN(const BatchSums sums, program.Evaluate(batch, values));
-    total.examples += sums.examples;
-    total.loss += RoundForSum(sums.loss);
-    for (size_t m = 0; m < std::min(total.metrics.size(), sums.metrics.size()); ++m) {
-      total.metrics[m] += RoundForSum(sums.metrics[m]);
+    counted += sums.examples;
+    loss.Add(RoundForSum(sums.loss));
+    for (size_t m = 0; m < std::min(metrics.size(), sums.metrics.size()); ++m) {
+      metrics[m].Add(RoundForSum(sums.metrics[m]));
     }
+  }
+  BatchSums total{counted, loss.value, {}, loss.rest, {}};
+  for (const ExactSum& sum : metrics) {
+    total.metrics.push_back(sum.value);
+    total.metrics_rest.push_back(sum.rest);
   }
   return total;
 }

@@ -19,7 +19,8 @@ namespace cairn {
 PlaceRange ExamplesOfShard(int64_t examples, int64_t block, int64_t shard, int64_t shards);
 
 // Adds up what the program says of the examples begin .. end - 1 of the split, in blocks of the program's batch_max. A
-// block's figures are rounded once (common/base/exact_sum.h): sums of blocks have the same bits whoever computed which.
+// block's figures are rounded once and added exactly (common/base/exact_sum.h): sums of blocks have the same bits
+// whoever computed which.
 // Stops with CANCELLED when *stop is set.
 absl::StatusOr<BatchSums> EvaluateBlocks(Program& program, const JobModel& model, const Dataset& dataset,
                                          v1::Split split, PlaceRange places, absl::Span<const float> values,

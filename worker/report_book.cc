@@ -11,7 +11,12 @@ v1::MetricSums ToMetricSums(const BatchSums& sums) {
   v1::MetricSums out;
   out.set_examples(sums.examples);
   out.set_loss(RoundForSum(sums.loss));
+  out.set_loss_rest(sums.loss_rest);
   for (const double metric : sums.metrics) out.add_metrics(RoundForSum(metric));
+  const std::vector<double>& rest = sums.metrics_rest;
+  if (std::any_of(rest.begin(), rest.end(), [](double r) { return r != 0; })) {
+    out.mutable_metrics_rest()->Assign(rest.begin(), rest.end());
+  }
   return out;
 }
 

@@ -6,7 +6,7 @@
 //   1. A step is told at the latest `interval` after it was acknowledged, at once at the end of its epoch, and before
 //      the replica leaves.
 //   2. `finished` is reported again every `finished_interval` until the replica leaves.
-//   3. The figures of a replica's share of a validation are rounded once (common/base/exact_sum.h).
+//   3. Figures are rounded once, and exact sums of rounded ones keep their rests (common/base/exact_sum.h).
 //   4. What was reported of the validations of the newest two epochs is kept, for a coordinator that was started anew.
 #pragma once
 

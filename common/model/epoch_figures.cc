@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exact_sum.h"
 #include "common/base/limits.h"
 #include "common/tensor/frame.h"
 
@@ -11,18 +12,45 @@ namespace {
 
 constexpr uint64_t kExamplesMax = uint64_t{1} << 48;
 
-// Of one epoch in a list, at most: numbers of ten bytes, sums of eight, and what is before each.
-constexpr size_t EpochBytes(int metrics) { return 96 + 8 * static_cast<size_t>(metrics); }
+// Of one epoch in a list, at most: numbers of ten bytes, sums of twice eight, and what is before each.
+constexpr size_t EpochBytes(int metrics) { return 112 + 16 * static_cast<size_t>(metrics); }
+// A list of a version whose sums had no rests may be longer.
+int EpochsKnownMax(int metrics) { return static_cast<int>(kFiguresBytesMax / (96 + 8 * static_cast<size_t>(metrics))); }
 static_assert(EpochBytes(kMetricsMax) <= kFrameFiguresBytesMax);
 static_assert(kImageHeaderBytesMax >= 10 * kReplicasMax + kFrameScalarsBytesMax + kFiguresBytesMax + 1024);
+
+double MetricRest(const v1::MetricSums& sums, int metric) {
+  return metric < sums.metrics_rest_size() ? sums.metrics_rest(metric) : 0;
+}
+
+void SetMetricRest(int metric, double rest, v1::MetricSums& sums) {
+  if (metric >= sums.metrics_rest_size()) {
+    if (rest == 0) return;
+    sums.mutable_metrics_rest()->Resize(metric + 1, 0);
+  }
+  sums.set_metrics_rest(metric, rest);
+}
+
+void DropLastZeros(google::protobuf::RepeatedField<double>& numbers) {
+  while (!numbers.empty() && numbers.Get(numbers.size() - 1) == 0) numbers.RemoveLast();
+}
 
 }  // namespace
 
 void AddSums(const v1::MetricSums& from, int metrics, v1::MetricSums& to) {
   to.set_examples(to.examples() + from.examples());
-  to.set_loss(to.loss() + from.loss());
+  ExactSum loss{to.loss(), to.loss_rest()};
+  loss.Add(from.loss(), from.loss_rest());
+  to.set_loss(loss.value);
+  to.set_loss_rest(loss.rest);
   while (to.metrics_size() < metrics) to.add_metrics(0);
-  for (int i = 0; i < std::min(metrics, from.metrics_size()); ++i) to.set_metrics(i, to.metrics(i) + from.metrics(i));
+  for (int i = 0; i < std::min(metrics, from.metrics_size()); ++i) {
+    ExactSum sum{to.metrics(i), MetricRest(to, i)};
+    sum.Add(from.metrics(i), MetricRest(from, i));
+    to.set_metrics(i, sum.value);
+    SetMetricRest(i, sum.rest, to);
+  }
+  DropLastZeros(*to.mutable_metrics_rest());
 }
 
 void AddFigures(const v1::EpochFigures& from, v1::EpochFigures& to) {
@@ -39,6 +67,8 @@ absl::Status CheckFigures(const v1::EpochFigures& figures, int metrics) {
   if (figures.epoch() < 0) return bad("epoch ", figures.epoch());
   if (figures.train().metrics_size() != metrics)
     return bad(figures.train().metrics_size(), " metrics, the job has ", metrics);
+  if (figures.train().metrics_rest_size() > metrics)
+    return bad(figures.train().metrics_rest_size(), " rests of metrics, the job has ", metrics);
   if (figures.train().examples() > kExamplesMax) return bad(figures.train().examples(), " examples");
   if (figures.replica_steps() > kExamplesMax) return bad(figures.replica_steps(), " steps of replicas");
   return absl::OkStatus();
@@ -52,11 +82,10 @@ absl::Status CheckEpochList(const EpochList& epochs, int metrics) {
           absl::StrCat("figures: epoch ", epochs[i].epoch(), " after ", epochs[i - 1].epoch()));
     }
   }
-  if (epochs.empty() || EpochIsOpen(epochs[0].epoch(), epochs[epochs.size() - 1].epoch(), metrics))
-    return absl::OkStatus();
+  const int most = EpochsKnownMax(metrics);
+  if (epochs.empty() || epochs[epochs.size() - 1].epoch() < epochs[0].epoch() + most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("figures: of epochs ", epochs[0].epoch(), " to ",
-                                                 epochs[epochs.size() - 1].epoch(), ", more than ",
-                                                 OpenEpochsMax(metrics)));
+                                                 epochs[epochs.size() - 1].epoch(), ", more than ", most));
 }
 
 int OpenEpochsMax(int metrics) { return static_cast<int>(kFiguresBytesMax / EpochBytes(metrics)); }

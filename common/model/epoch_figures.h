@@ -1,8 +1,8 @@
 // Sums of figures: of validations, and of the training steps that an epoch's updates hold (EpochFigures in
 // job_status.proto).
 //
-// Pure functions; any thread. Terms are rounded once (common/base/exact_sum.h), so that a sum has the same bits whoever
-// added up what.
+// Pure functions; any thread. Terms are rounded once and added exactly (common/base/exact_sum.h), so that a sum has the
+// same bits whoever added up what.
 // Invariants of a list of EpochFigures, as a job's first partition keeps it:
 //   1. In order of epoch, each epoch once.
 //   2. Its epochs are less than OpenEpochsMax apart: an older one has been stored by the coordinator, for no update of
@@ -16,8 +16,8 @@
 
 namespace cairn {
 
-// Those of all epochs that a partition keeps because the coordinator has not stored them yet: 46 epochs of kMetricsMax
-// metrics, 157 of one. An image's header has room for them beside the table of sequences.
+// Those of all epochs that a partition keeps because the coordinator has not stored them yet: 26 epochs of kMetricsMax
+// metrics, 128 of one. An image's header has room for them beside the table of sequences.
 inline constexpr size_t kFiguresBytesMax = size_t{16} << 10;
 
 using EpochList = google::protobuf::RepeatedPtrField<v1::EpochFigures>;

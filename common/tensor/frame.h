@@ -16,7 +16,7 @@
 namespace cairn {
 
 // An update's training figures: of one epoch, with kMetricsMax metrics.
-inline constexpr size_t kFrameFiguresBytesMax = 512;
+inline constexpr size_t kFrameFiguresBytesMax = 1024;
 
 struct Frame {
   using Kind = v1::ExchangeFrame::Kind;

@@ -41,6 +41,9 @@ struct BatchSums {
   uint64_t examples = 0;
   double loss = 0;              // sum over examples
   std::vector<double> metrics;  // sums over examples, in the order of JobSpec.metrics
+  // Of EvaluateBlocks: what the sums are above those doubles (common/base/exact_sum.h). A program leaves them out.
+  double loss_rest = 0;
+  std::vector<double> metrics_rest;
 };
 
 // Called on the computing thread: the gradients of [begin, end) are final. Ranges are multiples of kSpaceAlignment

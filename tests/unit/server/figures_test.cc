@@ -154,6 +154,8 @@ TEST(Figures, AreKeptOfSoManyEpochsWhileTheCoordinatorIsAway) {
   config.metrics = kMetricsMax;
   v1::EpochFigures wide = Figures(0, (uint64_t{1} << 48) - 1, -1.0 / 3, 1);
   wide.mutable_train()->mutable_metrics()->Resize(kMetricsMax, 0.1);
+  wide.mutable_train()->set_loss_rest(-0x1p-46);
+  wide.mutable_train()->mutable_metrics_rest()->Resize(kMetricsMax, 0x1p-46);
   EXPECT_LE(wide.ByteSizeLong(), kFrameFiguresBytesMax);
   Copy copy(config, Alone(5));
   const int most = OpenEpochsMax(config.metrics);

@@ -6,11 +6,13 @@
 #include <optional>
 
 #include "absl/synchronization/notification.h"
+#include "common/model/epoch_figures.h"
 #include "tests/unit/worker/fake_backend.h"
 #include "worker/backend_select.h"
 #include "worker/device_watch.h"
 #include "worker/evaluate_blocks.h"
 #include "worker/ps_connections.h"
+#include "worker/report_book.h"
 #include "worker/trainer.h"
 #include "worker/worker_node.h"
 
@@ -171,8 +173,11 @@ class OddProgram : public IdleProgram {
     for (float x : batch.inputs.floats()) sums.loss += 1.0 / (3 + x) + 1e-3 / static_cast<double>(batch.examples);
     sums.loss += static_cast<double>(batch.examples) * 4.2458751510502117;  // a penalty
     for (float x : batch.labels.floats()) sums.metrics[0] += std::sqrt(x);
+    sums.loss *= scale;
+    sums.metrics[0] *= scale;
     return sums;
   }
+  double scale = 1;
 };
 
 TEST(EvaluateBlocksTest, TheBitsDoNotDependOnTheShards) {
@@ -182,25 +187,27 @@ TEST(EvaluateBlocksTest, TheBitsDoNotDependOnTheShards) {
   const CountingDataset dataset;
   OddProgram program;
   const std::atomic<bool> go{false};
-  std::optional<BatchSums> whole;
-  for (int64_t shards : {1, 2, 3, 4, 7, 15, 40}) {
-    BatchSums total{0, 0, {0}};
-    int64_t end = 0;
-    for (int64_t shard = 0; shard < shards; ++shard) {
-      const PlaceRange examples = ExamplesOfShard(100, 7, shard, shards);
-      EXPECT_EQ(examples.begin, end);
-      end = examples.end;
-      const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, examples, {}, go);
-      ASSERT_TRUE(sums.ok()) << sums.status();
-      total.examples += sums->examples;
-      total.loss += sums->loss;
-      total.metrics[0] += sums->metrics[0];
+  // With the last scale a block's figures are about 2e11: errors of prices, squared.
+  for (double scale : {1e-9, 1.0, 5e9}) {
+    program.scale = scale;
+    std::optional<v1::MetricSums> whole;
+    for (int64_t shards : {1, 2, 3, 4, 7, 15, 40}) {
+      v1::MetricSums total;
+      int64_t end = 0;
+      for (int64_t shard = 0; shard < shards; ++shard) {
+        const PlaceRange examples = ExamplesOfShard(100, 7, shard, shards);
+        EXPECT_EQ(examples.begin, end);
+        end = examples.end;
+        const auto sums = EvaluateBlocks(program, model, dataset, v1::TEST, examples, {}, go);
+        ASSERT_TRUE(sums.ok()) << sums.status();
+        AddSums(ToMetricSums(*sums), 1, total);
+      }
+      EXPECT_EQ(end, 100);
+      if (!whole) whole = total;
+      EXPECT_EQ(total.examples(), 100u) << shards;
+      EXPECT_EQ(total.ShortDebugString(), whole->ShortDebugString()) << shards << " shards";
+      EXPECT_EQ(total.SerializeAsString(), whole->SerializeAsString()) << shards << " shards";
     }
-    EXPECT_EQ(end, 100);
-    if (!whole) whole = total;
-    EXPECT_EQ(total.examples, 100u) << shards;
-    EXPECT_EQ(total.loss, whole->loss) << shards << " shards";
-    EXPECT_EQ(total.metrics[0], whole->metrics[0]) << shards << " shards";
   }
 }
 
