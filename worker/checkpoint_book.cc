@@ -6,8 +6,6 @@ namespace cairn {
 namespace {
 
 constexpr size_t kDeletedKept = 64;
-// Checkpoints at the end of an epoch that wait for the epoch's figures, with save_best.
-constexpr size_t kComparedLater = 2;
 
 bool IsSame(const v1::CheckpointInfo& a, const v1::CheckpointInfo& b) {
   return a.best() == b.best() && (a.best() || a.step() == b.step());
@@ -15,14 +13,21 @@ bool IsSame(const v1::CheckpointInfo& a, const v1::CheckpointInfo& b) {
 
 }  // namespace
 
-void CheckpointBook::Know(const google::protobuf::RepeatedPtrField<v1::CheckpointInfo>& checkpoints) {
+bool CheckpointBook::Know(const google::protobuf::RepeatedPtrField<v1::CheckpointInfo>& checkpoints) {
+  bool compared = false;
   for (const v1::CheckpointInfo& info : checkpoints) {
-    const auto same = [&](const v1::CheckpointInfo& k) { return IsSame(k, info); };
+    const auto same = std::find_if(known_.begin(), known_.end(), [&](const auto& k) { return IsSame(k, info); });
     const bool deleted = !info.best() && std::find(deleted_.begin(), deleted_.end(), info.step()) != deleted_.end();
-    if (!deleted && std::none_of(known_.begin(), known_.end(), same)) known_.push_back(info);
+    if (same == known_.end()) {
+      if (!deleted) known_.push_back(info);
+    } else if (info.compared() && !same->compared() && info.written_unix_ms() == same->written_unix_ms()) {
+      same->set_compared(true);
+      compared = true;
+    }
   }
   std::stable_sort(known_.begin(), known_.end(),
                    [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
+  return compared;
 }
 
 void CheckpointBook::Written(const v1::CheckpointInfo& info) {
@@ -36,18 +41,21 @@ void CheckpointBook::Best(const v1::CheckpointInfo& info) {
   known_.push_back(info);
 }
 
-std::vector<int64_t> CheckpointBook::Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch) {
-  std::vector<int64_t> removed;
-  size_t newer = 0, compared_later = 0;
+CheckpointBook::Pruned CheckpointBook::Prune(const v1::Checkpoints& rule, int64_t steps_per_epoch) {
+  Pruned removed;
+  size_t newer = 0, waiting = 0;
   for (size_t i = known_.size(); i-- > 0;) {
-    if (known_[i].best()) continue;
-    bool stays = newer++ < static_cast<size_t>(std::max(rule.keep_max(), 1));
-    if (!rule.save_best().empty() && known_[i].step() % std::max<int64_t>(steps_per_epoch, 1) == 0) {
-      stays |= compared_later++ < kComparedLater;
-    }
-    if (!stays) removed.push_back(known_[i].step());
+    const v1::CheckpointInfo& info = known_[i];
+    if (info.best()) continue;
+    const bool waits =
+        !rule.save_best().empty() && !info.compared() && info.step() % std::max<int64_t>(steps_per_epoch, 1) == 0;
+    const bool is_new = newer++ < static_cast<size_t>(std::max(rule.keep_max(), 1));
+    const bool waits_on = waits && waiting++ < kComparedLaterMax;
+    if (is_new || waits_on) continue;
+    removed.steps.push_back(info.step());
+    if (waits) removed.not_compared.push_back(info.step());
   }
-  for (const int64_t step : removed) Forget(step);
+  for (const int64_t step : removed.steps) Forget(step);
   return removed;
 }
 

@@ -40,9 +40,16 @@ CheckpointOwner Checkpointer::OwnerOf(const v1::AssignReplicas& assignment) cons
   return CheckpointOwner::Of(job_.value, assignment.submitted_unix_ms(), assignment.spec());
 }
 
-void Checkpointer::Know(const v1::AssignReplicas& assignment) {
-  absl::MutexLock lock(&mutex_);
-  book_.Know(assignment.checkpoints());
+void Checkpointer::Know(std::shared_ptr<const v1::AssignReplicas> assignment) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!book_.Know(assignment->checkpoints())) return;
+  }
+  services_.executor->Post([self = shared_from_this(), assignment = std::move(assignment)] {
+    if (const std::vector<int64_t> gone = self->Prune(*assignment); !gone.empty()) {
+      self->Report(nullptr, gone, absl::OkStatus());
+    }
+  });
 }
 
 void Checkpointer::Take(replica::TakeCheckpoint take, std::shared_ptr<const v1::AssignReplicas> assignment, Done done) {
@@ -127,17 +134,23 @@ std::vector<int64_t> Checkpointer::Prune(const v1::AssignReplicas& assignment) {
     return {};
   }
   std::vector<int64_t> gone = ForgetMissing(*own);
-  std::vector<int64_t> removed;
+  CheckpointBook::Pruned removed;
   {
     absl::MutexLock lock(&mutex_);
     removed = book_.Prune(assignment.spec().checkpoints(), assignment.steps_per_epoch());
   }
-  for (const int64_t step : removed) {
+  for (const int64_t step : removed.not_compared) {
+    LogWarning(
+        "job %d: checkpoint of step %d is removed before its epoch's %s was known, that of %d later epochs is not "
+        "either: it may have been the best one",
+        job_.value, step, assignment.spec().checkpoints().save_best(), kComparedLaterMax);
+  }
+  for (const int64_t step : removed.steps) {
     if (const absl::Status status = own->Remove(CheckpointName(step)); !status.ok()) {
       LogWarning("job %d: %s", job_.value, status.message());
     }
   }
-  gone.insert(gone.end(), removed.begin(), removed.end());
+  gone.insert(gone.end(), removed.steps.begin(), removed.steps.end());
   return gone;
 }
 

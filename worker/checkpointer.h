@@ -45,8 +45,8 @@ class Checkpointer : public std::enable_shared_from_this<Checkpointer> {
 
   Checkpointer(JobId job, const CheckpointerServices& services);
 
-  // The checkpoints that the coordinator knows of.
-  void Know(const v1::AssignReplicas& assignment);
+  // The checkpoints that the coordinator knows of. Removes what they push out, on the executor.
+  void Know(std::shared_ptr<const v1::AssignReplicas> assignment);
   // The requests are sent before it returns. `done` runs once, on any thread.
   void Take(replica::TakeCheckpoint take, std::shared_ptr<const v1::AssignReplicas> assignment, Done done);
   void MarkBest(const v1::MarkBest& command, std::shared_ptr<const v1::AssignReplicas> assignment);

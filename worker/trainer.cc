@@ -29,24 +29,31 @@ Trainer::Trainer(JobId job, const TrainerServices& services)
 
 // ---- the core ----
 
-void Trainer::Assign(const v1::AssignReplicas& message) {
+bool Trainer::Assign(const v1::AssignReplicas& message) {
+  const auto assigned = std::make_shared<const v1::AssignReplicas>(message);
   std::shared_ptr<const Prepared> prepared;
   std::vector<int32_t> left;
+  bool news = true;
   {
     absl::MutexLock lock(&mutex_);
-    if (assignment_ != nullptr && message.assignment() < assignment_->assignment()) return;
-    if (assignment_ != nullptr) left.assign(assignment_->replicas().begin(), assignment_->replicas().end());
-    assignment_ = std::make_shared<const v1::AssignReplicas>(message);
+    if (assignment_ != nullptr && message.assignment() < assignment_->assignment()) return false;
+    if (assignment_ != nullptr) {
+      left.assign(assignment_->replicas().begin(), assignment_->replicas().end());
+      news = message.generation() != assignment_->generation() ||
+             !std::equal(left.begin(), left.end(), message.replicas().begin(), message.replicas().end());
+    }
+    assignment_ = assigned;
     seats_.Keep(message.replicas());
     prepared = prepared_;
   }
-  checkpointer_->Know(message);
+  checkpointer_->Know(assigned);
   Post(replica::Assign{message});
-  if (prepared == nullptr) return;
+  if (prepared == nullptr) return news;
   for (int32_t replica : left) {
     const auto& now = message.replicas();
     if (std::find(now.begin(), now.end(), replica) == now.end()) prepared->batches->Forget(ReplicaId(replica));
   }
+  return news;
 }
 
 void Trainer::MarkBest(const v1::MarkBest& command) {

@@ -52,7 +52,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
  public:
   Trainer(JobId job, const TrainerServices& services);
 
-  void Assign(const v1::AssignReplicas& message);
+  // Returns whether it has other replicas now, or another generation.
+  bool Assign(const v1::AssignReplicas& message);
   void MarkBest(const v1::MarkBest& command);
   void Drop();
   // The session is open again: what the coordinator may have missed.

@@ -202,9 +202,10 @@ void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
     }
     trainer = place;
   }
-  LogInfo("job %d: %d of %d replicas, generation %d", message.job_id(), message.replicas_size(),
-          message.spec().replicas(), message.generation());
-  trainer->Assign(message);
+  if (trainer->Assign(message)) {
+    LogInfo("job %d: %d of %d replicas, generation %d", message.job_id(), message.replicas_size(),
+            message.spec().replicas(), message.generation());
+  }
   RetainConnections();
 }
 

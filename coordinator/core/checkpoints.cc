@@ -19,8 +19,8 @@
 namespace cairn {
 namespace {
 
-// Beyond keep_max: those that wait to be compared, the best one, and what is being replaced.
-constexpr int kCheckpointsExtra = 8;
+// Beyond keep_max: those that wait to be compared (worker/checkpoint_book.h), the best one, and what is being replaced.
+constexpr int kCheckpointsExtra = 24;
 // Between two commands to keep the same checkpoint as the best.
 constexpr absl::Duration kMarkAgainAfter = absl::Seconds(5);
 
@@ -38,6 +38,16 @@ double MonitoredFigure(const v1::JobStatus& status, const v1::EpochResult& epoch
   return NAN;
 }
 
+int EpochOf(const Job& job, const v1::CheckpointInfo& info) {
+  return static_cast<int>((info.step() - 1) / std::max<int64_t>(1, job.status.steps_per_epoch()));
+}
+
+// Whether there is a copy of it as the best one.
+bool IsKept(const Job& job, int64_t step) {
+  const auto& known = job.status.checkpoints();
+  return std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() == step; });
+}
+
 bool FitsJob(const Job& job, const v1::CheckpointInfo& info) {
   return info.step() >= 0 && info.step() <= job.status.total_steps();
 }
@@ -53,18 +63,6 @@ void NoteFailedCheckpoint(Job& job, int64_t step) {
 }
 
 }  // namespace
-
-// Early stopping knows which epoch is the best: it is not only by the figure that that is decided.
-void Checkpoints::MarkBestEpoch(Job& job) {
-  const int best = BestEpoch(job.status.spec(), job.callbacks);
-  const v1::CheckpointInfo* info = best < 0 || best >= job.status.epochs_size() ? nullptr : CheckpointOf(job, best);
-  if (info == nullptr) return;
-  for (const v1::CheckpointInfo& known : job.status.checkpoints()) {
-    if (known.best() && known.step() == info->step()) return;
-  }
-  const v1::EarlyStopping& stopping = *RestoresBest(job.status.spec());
-  SendMarkBest(job, info->step(), FigureOf(job.status, job.status.epochs(best), stopping.monitor()).value_or(0));
-}
 
 // ---- reports ----
 void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointReport& report) {
@@ -135,6 +133,7 @@ void Checkpoints::NoteWritten(Job& job, v1::CheckpointInfo info) {
   const auto former = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == info.path(); });
   const bool news = former == known.end();
   const bool again = !news && former->written_unix_ms() == info.written_unix_ms();
+  info.set_compared(again && former->compared());  // the worker tells only what it was told
   if (!news) known.erase(former);
   *known.Add() = info;
   std::stable_sort(known.begin(), known.end(),
@@ -151,53 +150,92 @@ void Checkpoints::Changed(Job& job) {
   if (job.running()) step_.Raise(JobAdvanced{job.id()});  // the end of an epoch may have waited for it
 }
 
-// Has the chief keep the checkpoint of the best epoch, where that is another one than before.
+// ---- the best one ----
 void Checkpoints::ConsiderBest(Job& job) {
-  const v1::Checkpoints& rule = job.status.spec().checkpoints();
-  if (rule.save_best().empty()) return;
-  if (RestoresBest(job.status.spec()) != nullptr) return MarkBestEpoch(job);
-  const auto better = [&](double a, double b) { return rule.mode() == v1::Checkpoints::MAX ? a > b : a < b; };
+  if (job.status.spec().checkpoints().save_best().empty()) return;
+  const bool asked = job.best_asked.worker == job.status.chief() && step_.now() < job.best_asked.until;
+  double monitored = NAN;
+  const int64_t best = RestoresBest(job.status.spec()) != nullptr ? BestOfStopping(job, &monitored)
+                                                                  : BestByFigure(job, asked, &monitored);
+  const int64_t to_keep = best >= 0 ? best : asked && !IsKept(job, job.best_asked_step) ? job.best_asked_step : -1;
+  const bool news = NoteCompared(job, to_keep);
+  const bool mark = best >= 0 && !(asked && job.best_asked_step == best);
+  const ClusterNode* chief = TrainingChief(job);
+  if (chief == nullptr || (!news && !mark)) return;
+  // It may have been given the job before another one wrote the checkpoint: it is told of it first.
+  step_.Send(*chief, MakeAssignReplicas(job, chief->name));
+  if (mark) SendMarkBest(job, *chief, best, monitored);
+}
+
+// Early stopping knows which epoch is the best: it is not only by the figure that that is decided.
+int64_t Checkpoints::BestOfStopping(const Job& job, double* monitored) const {
+  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  const v1::CheckpointInfo* info = best < 0 || best >= job.status.epochs_size() ? nullptr : CheckpointOf(job, best);
+  if (info == nullptr || IsKept(job, info->step())) return -1;
+  const v1::EarlyStopping& stopping = *RestoresBest(job.status.spec());
+  *monitored = FigureOf(job.status, job.status.epochs(best), stopping.monitor()).value_or(0);
+  return info->step();
+}
+
+// asked: the chief may be at one that it has not reported as the best yet, and not know the others any more.
+int64_t Checkpoints::BestByFigure(const Job& job, bool asked, double* monitored) const {
+  const bool largest = job.status.spec().checkpoints().mode() == v1::Checkpoints::MAX;
+  const auto better = [&](double a, double b) { return largest ? a > b : a < b; };
   double best = NAN;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
     if (info.best()) best = info.monitored();
   }
-  // The chief may be at one that it has not reported as the best yet, and not know the others any more.
-  const bool asked = job.best_asked.worker == job.status.chief() && step_.now() < job.best_asked.until;
   if (asked && (std::isnan(best) || better(job.best_asked_monitored, best))) best = job.best_asked_monitored;
   int64_t step = -1;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
-    const auto epoch = static_cast<int>((info.step() - 1) / std::max<int64_t>(1, job.status.steps_per_epoch()));
+    const int epoch = EpochOf(job, info);
     if (info.step() < 1 || epoch >= job.status.epochs_size() || CheckpointOf(job, epoch) != &info) continue;
     const double figure = MonitoredFigure(job.status, job.status.epochs(epoch));
     if (std::isnan(figure) || (!std::isnan(best) && !better(figure, best))) continue;
-    best = figure;
+    best = *monitored = figure;
     step = info.step();
   }
-  if (step >= 0) SendMarkBest(job, step, best);
+  return step;
 }
 
-// The chief may have been given the job before another one wrote the checkpoint: it is told of it first. Asked again
-// and again until it reports the best one: its disk may have been full, and what is not kept is removed as the oldest
-// later.
-void Checkpoints::SendMarkBest(Job& job, int64_t step, double monitored) {
-  const ClusterNode* chief = nodes_.Find(job.status.chief());
-  if (chief == nullptr || !chief->connected() || !job.running() || job.awaiting_ready) return;
-  const auto given = chief->running.find(job.id());
-  if (given == chief->running.end() || !given->second.chief.value_or(false) ||
-      given->second.generation != job.status.generation() || given->second.replicas != job.ReplicasOf(chief->name)) {
-    return;  // Assignments::Send comes back to it
+// Whether there are more than before. to_keep: the step that the chief is to keep and has not; -1: none.
+bool Checkpoints::NoteCompared(Job& job, int64_t to_keep) const {
+  const bool validation = absl::StartsWith(job.status.spec().checkpoints().save_best(), "val_");
+  bool more = false;
+  for (v1::CheckpointInfo& info : *job.status.mutable_checkpoints()) {
+    const int epoch = EpochOf(job, info);
+    const bool awaits = epoch >= job.status.epochs_size() ||
+                        (validation && job.progress && job.progress->AwaitsValidation(epoch, job.status));
+    if (info.best() || info.compared() || awaits || info.step() == to_keep) continue;
+    info.set_compared(true);
+    more = true;
   }
-  if (job.best_asked.worker == chief->name && job.best_asked_step == step && step_.now() < job.best_asked.until) return;
-  job.best_asked = {chief->name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
+  return more;
+}
+
+// null: none is there, or it has not been given the job as it is. Assignments::Send comes back to it.
+const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
+  const ClusterNode* chief = nodes_.Find(job.status.chief());
+  if (chief == nullptr || !chief->connected() || !job.running() || job.awaiting_ready) return nullptr;
+  const auto given = chief->running.find(job.id());
+  const bool as_it_is = given != chief->running.end() && given->second.chief.value_or(false) &&
+                        given->second.generation == job.status.generation() &&
+                        given->second.replicas == job.ReplicasOf(chief->name);
+  return as_it_is ? chief : nullptr;
+}
+
+// Asked again and again until it reports the best one: its disk may have been full, and what is not kept is removed as
+// the oldest later.
+void Checkpoints::SendMarkBest(Job& job, const ClusterNode& chief, int64_t step, double monitored) {
+  job.best_asked = {chief.name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
   job.best_asked_step = step;
   job.best_asked_monitored = monitored;
-  step_.Send(*chief, MakeAssignReplicas(job, chief->name));
   v1::CoordinatorMessage message;
   v1::MarkBest& mark = *message.mutable_mark_best();
   mark.set_job_id(job.id());
   mark.set_step(step);
   mark.set_monitored(monitored);
-  step_.Send(*chief, std::move(message));
+  step_.Send(chief, std::move(message));
 }
 
 }  // namespace cairn

@@ -293,6 +293,12 @@ bool JobProgress::AllValidated(const std::vector<bool>& validated) const {
   return true;
 }
 
+bool JobProgress::AwaitsValidation(int epoch, const v1::JobStatus& status) const {
+  if (epoch < status.epochs_size() - kLateEpochs || !ValidationExpected(epoch)) return false;
+  if (epoch >= status.epochs_size()) return true;
+  return status.epochs(epoch).validation().examples() < static_cast<uint64_t>(validation_examples_);
+}
+
 int JobProgress::CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus& status) {
   const int64_t reached = step();
   // Every epoch's own grace time runs from when it was passed: figures of several are waited for together.
@@ -305,8 +311,7 @@ int JobProgress::CloseEpochs(absl::Time now, absl::Duration grace, v1::JobStatus
   int closed = 0;
   while (status.epochs_size() < epochs_) {
     const int epoch = status.epochs_size();
-    const int64_t end = (epoch + 1) * steps_per_epoch_;
-    if (reached < end) break;
+    if (reached < (epoch + 1) * steps_per_epoch_) break;
     const Epoch& e = open_[epoch];
     if (WaitsForFigures(epoch, e)) break;
     if (!ValidationComplete(epoch, e) && (gated_ || now - e.moved_on_at < grace)) break;
@@ -349,8 +354,8 @@ void JobProgress::Append(int epoch, absl::Time now, v1::JobStatus& status) {
   // Where its end was told of together with steps of the next one, that began at once.
   const absl::Time left = e.moved_on_at == e.passed_at ? ended : std::min(e.validated_at, e.moved_on_at);
   epoch_start_ = std::min(now, std::max(ended, left));
-  if (result.seconds() > 0)
-    result.set_images_per_second(static_cast<double>(result.train().examples()) / result.seconds());
+  const auto examples = static_cast<double>(result.train().examples());
+  if (result.seconds() > 0) result.set_images_per_second(examples / result.seconds());
   open_.erase(open_.begin(), open_.lower_bound(epoch + 1 - kLateEpochs));
 }
 

@@ -60,6 +60,9 @@ class JobProgress {
   // made.
   const v1::MetricSums* NewestTrain(int* epoch) const;
 
+  // Validation figures of the epoch may still come; closed or not.
+  bool AwaitsValidation(int epoch, const v1::JobStatus& status) const;
+
   int64_t step() const;  // that all replicas have reached
   std::vector<int32_t> Slowest() const;
   absl::Time last_advance() const { return last_advance_; }

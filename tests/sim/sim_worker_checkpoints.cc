@@ -122,7 +122,7 @@ void SimWorker::WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut) {
   cluster_.checkers().checkpoint.Written(*path, *contents);
   cut->book->Written(info);
   std::vector<int64_t> removed =
-      cut->book->Prune(cut->cut.assignment().spec().checkpoints(), cut->cut.assignment().steps_per_epoch());
+      cut->book->Prune(cut->cut.assignment().spec().checkpoints(), cut->cut.assignment().steps_per_epoch()).steps;
   if (cluster_.options().bug == PlantedBug::kRemoveNewest) removed.push_back(info.step());
   for (const int64_t step : removed) {
     const std::string gone = PathOf(step);

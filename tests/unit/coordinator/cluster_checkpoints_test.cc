@@ -91,8 +91,8 @@ TEST(ClusterCheckpoints, ThoseThatExistAreKnownAlsoAfterARestart) {
   const v1::AssignReplicas& chief = c.node("worker-1").assigned.at(id);
   EXPECT_TRUE(chief.chief());
   EXPECT_EQ(chief.checkpoints_size(), 3);
-  for (int64_t step = 21; step < 40; ++step) c.Say(c.node("worker-1"), Written(id, step));
-  EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 8) << "those of a chief that deletes none are bounded";
+  for (int64_t step = 1; step < 40; ++step) c.Say(c.node("worker-1"), Written(id, step));
+  EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 24) << "those of a chief that deletes none are bounded";
 }
 
 std::vector<std::string> PathsOf(const v1::JobStatus& job) {
@@ -141,9 +141,9 @@ TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
   say_what_is_not_believed("worker-0");
   c.Say(c.node("worker-0"), Written(id, 20));
   EXPECT_THAT(StepsOf(c.Job(id)), ElementsAre(5, 5, 20));
-  for (int64_t step = 21; step < 40; ++step) c.Say(c.node("worker-0"), Written(id, step));
+  for (int64_t step = 6; step < 40; ++step) c.Say(c.node("worker-0"), Written(id, step));
   EXPECT_EQ(StepsOf(c.Job(id)).front(), 5);
-  EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 8);
+  EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 24);
 }
 
 TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
@@ -198,6 +198,38 @@ TEST(ClusterCheckpoints, ABetterOneThatIsBeingKeptIsNotReplacedByAWorseOne) {
   c.Say(c.node("worker-0"), Written(id, 30, {5}));
   c.Pass(absl::Seconds(1));
   EXPECT_EQ(c.node("worker-0").marks.size(), 1u);
+}
+
+// Which of those that the chief was told of need not stay to be compared.
+TEST(ClusterCheckpoints, TheChiefIsToldWhichWereCompared) {
+  Cluster c(1, 1);
+  v1::JobSpec spec = SpecWithCheckpoints("val_loss");
+  for (int epoch = 2; epoch < 8; ++epoch) c.validation_loss[epoch] = 0.5;
+  const uint64_t id = c.SubmitOk(spec);
+  const auto compared = [&] {
+    c.Settle();
+    std::vector<int64_t> steps;
+    for (const v1::CheckpointInfo& info : c.node("worker-0").assigned.at(id).checkpoints()) {
+      if (info.compared()) steps.push_back(info.step());
+    }
+    return steps;
+  };
+  c.Say(c.node("worker-0"), Written(id, 5));  // before the figures of its epoch
+  EXPECT_THAT(compared(), ElementsAre());
+  c.Train(5);
+  ASSERT_EQ(c.Job(id).epochs_size(), 1);
+  ASSERT_EQ(c.node("worker-0").marks.size(), 1u);
+  EXPECT_THAT(compared(), ElementsAre()) << "it is to be kept";
+  v1::NodeMessage best = Written(id, 5);
+  best.mutable_checkpoint()->mutable_checkpoint()->set_best(true);
+  best.mutable_checkpoint()->mutable_checkpoint()->set_monitored(0.125);
+  c.Say(c.node("worker-0"), best);
+  EXPECT_THAT(compared(), ElementsAre(5));
+  c.Train(10);
+  ASSERT_EQ(c.Job(id).epochs_size(), 3);
+  c.Say(c.node("worker-0"), Written(id, 10));  // after them
+  c.Say(c.node("worker-0"), Written(id, 20));
+  EXPECT_THAT(compared(), ElementsAre(5, 10)) << "worse than the first; the fourth epoch has not ended";
 }
 
 TEST(ClusterCheckpoints, AJobBeginsWithWhatAWorkerRestored) {

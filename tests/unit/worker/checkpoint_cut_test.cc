@@ -135,14 +135,14 @@ TEST(CheckpointBook, KeepsTheNewest) {
   rule.set_keep_max(2);
   CheckpointBook book;
   for (int64_t step : {1, 2, 3}) book.Written(Info(step));
-  EXPECT_THAT(book.Prune(rule, 5), ElementsAre(1));
-  EXPECT_THAT(book.Prune(rule, 5), IsEmpty());
+  EXPECT_THAT(book.Prune(rule, 5).steps, ElementsAre(1));
+  EXPECT_THAT(book.Prune(rule, 5).steps, IsEmpty());
   v1::AssignReplicas older;  // of before
   for (int64_t step : {0, 1, 2}) *older.add_checkpoints() = Info(step);
   book.Know(older.checkpoints());
-  EXPECT_THAT(book.Prune(rule, 5), ElementsAre(0));
+  EXPECT_THAT(book.Prune(rule, 5).steps, ElementsAre(0));
   book.Written(Info(1));  // once more: the job was taken back
-  EXPECT_THAT(book.Prune(rule, 5), ElementsAre(2));
+  EXPECT_THAT(book.Prune(rule, 5).steps, ElementsAre(2));
 }
 
 TEST(CheckpointBook, KeepsTheBestAndWhatIsComparedLater) {
@@ -153,10 +153,34 @@ TEST(CheckpointBook, KeepsTheBestAndWhatIsComparedLater) {
   v1::CheckpointInfo best = Info(5);
   best.set_best(true);
   book.Best(best);
-  for (int64_t step : {5, 10, 15, 16}) book.Written(Info(step));
-  EXPECT_THAT(book.Prune(rule, 5), ElementsAre(5));
+  for (int64_t step : {5, 10, 12, 15, 16}) book.Written(Info(step));
+  EXPECT_THAT(book.Prune(rule, 5).steps, ElementsAre(12)) << "no figure is of step 12";
+  v1::AssignReplicas later;
+  for (int64_t step : {5, 10, 15, 16}) *later.add_checkpoints() = Info(step);
+  EXPECT_FALSE(book.Know(later.checkpoints()));
+  later.mutable_checkpoints(0)->set_compared(true);
+  later.mutable_checkpoints(2)->set_compared(true);
+  later.mutable_checkpoints(2)->set_written_unix_ms(7);  // one of before, that was written again since
+  EXPECT_TRUE(book.Know(later.checkpoints()));
+  EXPECT_FALSE(book.Know(later.checkpoints())) << "no news";
+  const CheckpointBook::Pruned pruned = book.Prune(rule, 5);
+  EXPECT_THAT(pruned.steps, ElementsAre(5));
+  EXPECT_THAT(pruned.not_compared, IsEmpty());
   EXPECT_TRUE(book.Find(10));
   EXPECT_FALSE(book.Find(5)) << "it is there as the best one only";
+}
+
+TEST(CheckpointBook, WhatIsComparedLaterIsBounded) {
+  v1::Checkpoints rule;
+  rule.set_keep_max(1);
+  rule.set_save_best("loss");
+  CheckpointBook book;
+  for (size_t epoch = 1; epoch <= kComparedLaterMax; ++epoch) book.Written(Info(static_cast<int64_t>(epoch) * 5));
+  EXPECT_THAT(book.Prune(rule, 5).steps, IsEmpty());
+  book.Written(Info(200));
+  const CheckpointBook::Pruned pruned = book.Prune(rule, 5);
+  EXPECT_THAT(pruned.steps, ElementsAre(5));
+  EXPECT_THAT(pruned.not_compared, ElementsAre(5)) << "it is said in the log";
 }
 
 }  // namespace

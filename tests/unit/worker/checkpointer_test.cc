@@ -43,7 +43,7 @@ class CheckpointerTest : public testing::Test {
         JobId(7), CheckpointerServices{nullptr, &executor_, &clock_, [this](v1::NodeMessage message) {
                                          reported_.push_back(message.checkpoint().checkpoint().step());
                                        }});
-    checkpointer_->Know(*assignment_);
+    checkpointer_->Know(assignment_);
   }
   void TearDown() override {
     executor_.Stop();
@@ -97,12 +97,26 @@ TEST_F(CheckpointerTest, WhatIsKnownByHearsayPushesNoneOut) {
   v1::AssignReplicas told = *assignment_;
   told.mutable_spec()->mutable_checkpoints()->set_keep_max(2);
   for (int64_t step : {30, 40, 50}) Tell(told, step);
-  checkpointer_->Know(told);
+  checkpointer_->Know(std::make_shared<const v1::AssignReplicas>(told));
   EXPECT_THAT(checkpointer_->Prune(told), testing::ElementsAre(30, 40, 50)) << "they are not there";
   for (const char* name : {"/step-10", "/step-20"}) EXPECT_TRUE(fs::exists(dir_ + name));
   told.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
   EXPECT_THAT(checkpointer_->Prune(told), testing::ElementsAre(10));
   EXPECT_FALSE(fs::exists(dir_ + "/step-10"));
+}
+
+TEST_F(CheckpointerTest, WhatWaitedToBeComparedGoesWhenItWas) {
+  v1::AssignReplicas told = *assignment_;
+  told.set_steps_per_epoch(10);
+  told.mutable_spec()->mutable_checkpoints()->set_keep_max(1);
+  told.mutable_spec()->mutable_checkpoints()->set_save_best("loss");
+  EXPECT_THAT(checkpointer_->Prune(told), testing::IsEmpty());
+  told.mutable_checkpoints(0)->set_compared(true);
+  checkpointer_->Know(std::make_shared<const v1::AssignReplicas>(told));
+  executor_.RunAndWait([] {});
+  EXPECT_FALSE(fs::exists(dir_ + "/step-10"));
+  EXPECT_TRUE(fs::exists(dir_ + "/step-20"));
+  EXPECT_EQ(reported_.size(), 1u) << "that it is gone";
 }
 
 }  // namespace
