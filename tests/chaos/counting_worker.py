@@ -64,7 +64,7 @@ class CountingWorker:
         thread.start()
 
     def stop_pushing(self):
-        """Waits until every open push is acknowledged or given up."""
+        """Begins no other push, and waits until each that was sent is acknowledged."""
         with self.lock:
             self.stopping = True
             self.lock.notify_all()
@@ -195,11 +195,15 @@ class CountingWorker:
     def size(self, partition):
         return self.routes[partition].range.end - self.routes[partition].range.begin
 
+    def done(self, partition, replica):
+        """With the lock. What was sent may have been applied, whatever became of its answer."""
+        return self.closed or (self.stopping and self.acked[partition, replica] == self.sent[partition, replica])
+
     def pushes(self, partition, replica):
         """One stream after the other; on each, one push after the other."""
         while True:
             with self.lock:
-                if self.stopping:
+                if self.done(partition, replica):
                     return
                 address = self.routes[partition].address
             channel = open_channel(address)
@@ -221,12 +225,12 @@ class CountingWorker:
         try:
             while True:
                 with self.lock:
-                    if self.stopping or self.routes[partition].address != address:
+                    if self.done(partition, replica) or self.routes[partition].address != address:
                         return
                     acked = self.acked[partition, replica]
-                again = acked > 0 and rng.random() < 0.1
-                sequence = acked if again else acked + 1
-                self.sent[partition, replica] = max(self.sent[partition, replica], sequence)
+                    again = acked > 0 and not self.stopping and rng.random() < 0.1
+                    sequence = acked if again else acked + 1
+                    self.sent[partition, replica] = max(self.sent[partition, replica], sequence)
                 request_id += 1
                 requests.put(self.push(partition, replica, sequence, request_id))
                 if not self.take(next(call), partition, replica, sequence):
