@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
-#include "server/ps_node.h"
+#include "server/node/ps_node.h"
 
 namespace {
 

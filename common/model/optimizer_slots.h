@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// Keras 3's names, in the order in which a ps keeps the slots (server/optimizer.h):
+// Keras 3's names, in the order in which a ps keeps the slots (server/core/optimizer.h):
 //   sgd      momentum (where momentum > 0)
 //   adagrad  accumulator
 //   rmsprop  velocity, momentum (where momentum > 0), average_gradient (centered)

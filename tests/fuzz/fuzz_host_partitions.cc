@@ -1,8 +1,8 @@
 // The coordinator's HostPartitions, as a ps takes it: checked before anything of its size is made.
 //
 //   input := alteration* (of a right one)
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/storage/persistence.h"
 #include "tests/fuzz/alter.h"
 #include "tests/fuzz/partition_seed.h"
 

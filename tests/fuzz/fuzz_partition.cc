@@ -10,8 +10,8 @@
 
 #include "common/storage/kv_store.h"
 #include "common/tensor/frame_codec.h"
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/storage/persistence.h"
 #include "tests/fuzz/partition_seed.h"
 
 namespace cairn {

@@ -8,7 +8,7 @@
 
 #include "common/base/digest.h"
 #include "common/storage/kv_store.h"
-#include "server/persistence.h"
+#include "server/storage/persistence.h"
 #include "tests/fuzz/alter.h"
 #include "tests/fuzz/partition_seed.h"
 

@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/model/graph.h"
 #include "common/model/job_check.h"
-#include "server/partition_config.h"
+#include "server/core/partition_config.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_seed.h"
 

@@ -1,6 +1,7 @@
-"""Checks that calls between the parts of the coordinator's core form no cycle (coordinator/core/component.h).
+"""Checks that calls between the parts of a core form no cycle (coordinator/core/component.h and
+server/core/partition_core.h name them).
 
-    component_graph.py FOLDER        prints what is wrong, one line each, then the parts in order; exit 1 if anything is
+    component_graph.py FOLDER...    prints what is wrong, one line each, or the parts in order; exit 1 if anything is
 
 A part can call another one only through something of its class that it holds or is given. So every class that the
 body of a class in a header names is an edge, and so is each of its bases. What could hide a call is refused:
@@ -78,13 +79,16 @@ def order(graph):
     return placed
 
 
+# What every part of a core has, and what else of it is no part alone.
+GROUNDS = {"Component": {"Ground", "Component", "ClusterCore", "StepContext"}, "CopyContext": {"CopyContext"}}
+
+
 def parts_of(graph):
-    return {name for name in graph if "Component" in graph[name]} | {
-        "Ground",
-        "Component",
-        "ClusterCore",
-        "StepContext",
-    }
+    parts = set()
+    for ground, others in GROUNDS.items():
+        if ground in graph:
+            parts |= {name for name in graph if ground in graph[name]} | others
+    return parts
 
 
 def check(texts):
@@ -94,9 +98,9 @@ def check(texts):
     graph = edges(found)
     if circle := cycle(graph):
         text = " -> ".join(circle)
-        problems.append(f"calls form a cycle: {text}; raise a domain event (step_context.h) instead")
+        problems.append(f"calls form a cycle: {text}; let the dispatcher, or a domain event, do it")
     includes = {
-        name: {i for i in re.findall(r'#include "coordinator/core/(\w+\.h)"', text) if i in texts}
+        name: {i for i in re.findall(r'#include "\w+/core/(\w+\.h)"', text) if i in texts}
         for name, text in texts.items()
     }
     if circle := cycle(includes):
@@ -114,8 +118,7 @@ def check(texts):
     return problems, graph
 
 
-def main():
-    folder = sys.argv[1]
+def check_folder(folder):
     texts = {}
     for name in sorted(os.listdir(folder)):
         if name.endswith(".h"):
@@ -130,7 +133,11 @@ def main():
         print(problem)
     if not problems:
         print("parts, each after those that it calls: " + ", ".join(n for n in order(graph) if n in parts))
-    return 1 if problems else 0
+    return not problems
+
+
+def main():
+    return 0 if all([check_folder(folder) for folder in sys.argv[1:]]) else 1
 
 
 if __name__ == "__main__":

@@ -26,7 +26,10 @@ FOLDERS = {
     "common/http": ["common/base", "common/report", "common/rpc"],
     "client": ["common/*", "proto", "grpc"],
     # ---- the daemons: nodes, services, mains ----
-    "server": ["common/*", "client", "proto", "grpc"],
+    "server": ["common/*", "server/*", "proto", "grpc"],
+    "server/core": ["common/base", "common/tensor", "common/model", "proto"],
+    "server/storage": ["common/base", "common/tensor", "common/model", "common/storage", "server/core", "proto"],
+    "server/node": ["common/*", "client", "server/*", "proto", "grpc"],
     "coordinator": ["common/*", "coordinator/*", "proto", "grpc"],
     "coordinator/core": ["common/base", "common/tensor", "common/model", "proto"],
     "coordinator/store": ["common/*", "coordinator/core", "proto", "grpc"],
@@ -57,8 +60,7 @@ FOLDERS = {
 # The cores: the sources of these targets (in the folder's CMakeLists.txt) and every header of the folder that they
 # reach. No I/O, no gRPC.
 CORES = {
-    "server": ("cairn_server", ["common/base", "common/tensor", "common/model", "common/storage", "proto"]),
-    "worker": ("cairn_worker", ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"]),
+    "worker": ("cairn_worker", ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"])
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)

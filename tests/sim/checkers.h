@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/model/step_plan.h"
-#include "server/partition_core.h"
+#include "server/core/partition_core.h"
 #include "tests/sim/callbacks.h"
 #include "tests/sim/checkpoints.h"
 #include "tests/sim/devices.h"

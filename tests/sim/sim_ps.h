@@ -1,7 +1,7 @@
 // A simulated ps: PartitionCores over a disk that survives a crash, and its streams to the backups of its partitions.
 //
-// What server/partition_host does in production, on one thread: sim_ps.cc drives the cores, sim_ps_host.cc has what it
-// holds, sim_ps_backups.cc the streams to backups.
+// What server/node/partition_host does in production, on one thread: sim_ps.cc drives the cores, sim_ps_host.cc has
+// what it holds, sim_ps_backups.cc the streams to backups.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
-#include "server/assignment_plan.h"
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/node/assignment_plan.h"
+#include "server/storage/persistence.h"
 #include "tests/sim/checkers.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/exchange.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/assignment_plan.h"
-#include "server/partition_config.h"
+#include "server/core/partition_config.h"
+#include "server/node/assignment_plan.h"
 #include "tests/sim/sim_cluster.h"
 #include "tests/sim/sim_ps.h"
 

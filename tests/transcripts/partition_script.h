@@ -1,5 +1,5 @@
-// A transcript's copies of one partition: cores of a ps (server/partition_core.h), joined by hand, and the commands of
-// the script. README.md lists them.
+// A transcript's copies of one partition: cores of a ps (server/core/partition_core.h), joined by hand, and the
+// commands of the script. README.md lists them.
 #pragma once
 
 #include <map>

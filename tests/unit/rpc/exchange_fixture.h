@@ -21,8 +21,8 @@
 #include "common/model/step_plan.h"
 #include "common/rpc/server.h"
 #include "common/storage/kv_store.h"
-#include "server/exchange_service.h"
-#include "server/partition_host.h"
+#include "server/node/exchange_service.h"
+#include "server/node/partition_host.h"
 
 namespace cairn {
 

@@ -1,7 +1,7 @@
 // Goal: a whole ps beside a coordinator that the test plays: it joins, hosts, survives a restart on its data directory
 // without serving before it is told to, drops jobs, reports what it cannot do, and answers health checks and
 // reflection.
-#include "server/ps_node.h"
+#include "server/node/ps_node.h"
 
 #include <grpcpp/generic/generic_stub.h>
 

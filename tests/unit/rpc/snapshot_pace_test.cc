@@ -8,7 +8,7 @@
 #include "cairn/v1/parameter.grpc.pb.h"
 #include "common/base/limits.h"
 #include "common/rpc/server.h"
-#include "server/exchange_service.h"
+#include "server/node/exchange_service.h"
 #include "tests/unit/base/wall_clock.h"
 
 namespace cairn {

@@ -1,6 +1,6 @@
 // Goal: what a new assignment does to what a ps has: what leaves its memory, what goes back on disk, and that going
 // back is done once.
-#include "server/assignment_plan.h"
+#include "server/node/assignment_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

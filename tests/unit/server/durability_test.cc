@@ -3,7 +3,7 @@
 #include <iterator>
 #include <random>
 
-#include "server/snapshot_stride.h"
+#include "server/core/snapshot_stride.h"
 #include "tests/unit/server/replication_test_util.h"
 
 namespace cairn {

@@ -1,7 +1,7 @@
 // Goal: each optimizer follows Keras' formula, written out again here in double precision from the documentation of
 // keras.optimizers; defaults are Keras'; the bits do not depend on where a partition is cut; padding stays zero; moving
 // averages are left to their own rule.
-#include "server/optimizer.h"
+#include "server/core/optimizer.h"
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

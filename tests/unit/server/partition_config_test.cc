@@ -1,6 +1,6 @@
 // Goal: a partition's configuration says of each of its numbers which rule updates it, wherever the space is cut, and
 // starts from the values that the initializer gives for the whole space.
-#include "server/partition_config.h"
+#include "server/core/partition_config.h"
 
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "server/partition_image.h"
+#include "server/core/partition_image.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {

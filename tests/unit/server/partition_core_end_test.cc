@@ -6,8 +6,8 @@
 #include <set>
 
 #include "common/storage/kv_store.h"
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/storage/persistence.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "server/partition_core.h"
+#include "server/core/partition_core.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {

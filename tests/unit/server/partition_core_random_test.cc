@@ -8,7 +8,7 @@
 #include <random>
 
 #include "common/tensor/summation_tree.h"
-#include "server/partition_core.h"
+#include "server/core/partition_core.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {

@@ -167,7 +167,7 @@ TEST_P(RestTest, AProcessThatIsStartedAnewLoadsNothing) {
   const auto state = copy_.persistence.Open(config);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_TRUE(state->at_rest());
-  copy_.core = PartitionCore(config, *state);
+  copy_.Restart(config, *state);
   EXPECT_EQ(copy_.core.version(), 3u);
   copy_.Run(Ended(7));
   EXPECT_FALSE(copy_.core.image_due());
@@ -186,7 +186,7 @@ TEST_P(RestTest, WhatTheStoreHasBesidesIsLoadedAndTidiedThen) {
   const auto state = copy_.persistence.Open(config);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_FALSE(state->at_rest());
-  copy_.core = PartitionCore(config, *state);
+  copy_.Restart(config, *state);
   End();
   EXPECT_TRUE(copy_.core.at_rest());
 }
@@ -230,7 +230,7 @@ TEST_P(RestPairTest, ANewBackupHasNothingInMemoryBeforeItsImageComes) {
   const auto state = backup_.persistence.Open(config);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_TRUE(state->at_rest());
-  backup_.core = PartitionCore(config, *state);
+  backup_.Restart(config, *state);
   backup_.Run(Ended(6, /*backup=*/true));
   Push(1);
   EndPrimary();

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/partition_core.h"
+#include "server/core/partition_core.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {

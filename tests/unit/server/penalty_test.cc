@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "server/partition_config.h"
+#include "server/core/partition_config.h"
 #include "tests/unit/model/model_text.h"
 #include "tests/unit/server/server_test_util.h"
 

@@ -1,6 +1,6 @@
 // Goal: whatever the moment of a crash, recovery gives the bits of a run without one, never less than what was
 // acknowledged; the version before is there too; damage is found and named; jobs are listed, narrowed and dropped.
-#include "server/persistence.h"
+#include "server/storage/persistence.h"
 
 #include <gmock/gmock.h>
 

@@ -11,8 +11,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/storage/persistence.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/storage/persistence.h"
 #include "tests/unit/server/server_test_util.h"
 
 namespace cairn {
@@ -44,6 +44,11 @@ struct Copy {
     auto effects = RunEvent(core, persistence, std::move(event), now);
     EXPECT_TRUE(effects.ok()) << effects.status();
     return *std::move(effects);
+  }
+  // A process that is started anew.
+  void Restart(const PartitionConfig& config, PartitionState state) {
+    std::destroy_at(&core);
+    std::construct_at(&core, config, std::move(state));
   }
   std::unique_ptr<KvStore> store;
   Persistence persistence;

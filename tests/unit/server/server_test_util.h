@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/storage/kv_store.h"
-#include "server/partition_core.h"
-#include "server/persistence.h"
+#include "server/core/partition_core.h"
+#include "server/storage/persistence.h"
 
 namespace cairn {
 

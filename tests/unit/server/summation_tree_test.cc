@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "server/pending_sums.h"
+#include "server/core/pending_sums.h"
 
 namespace cairn {
 namespace {

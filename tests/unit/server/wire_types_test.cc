@@ -4,8 +4,8 @@
 #include <random>
 
 #include "common/tensor/dtype.h"
-#include "server/partition_config.h"
-#include "server/stored_format.h"
+#include "server/core/partition_config.h"
+#include "server/storage/stored_format.h"
 #include "tests/unit/server/replication_test_util.h"
 
 namespace cairn {

@@ -1,0 +1,61 @@
+// CopyContext: what the parts of PartitionCore share: the configuration and state of the copy, and the time and effects
+// of the Step that runs.
+//
+// Not thread-safe; one core owns it. Invariants:
+//   1. Whoever changes `state` says so to what is made of it (ForgetConverted).
+//   2. Effects are of one Step: Begin drops what the one before it left.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "server/core/partition_events.h"
+
+namespace cairn {
+
+struct CopyContext {
+  CopyContext(PartitionConfig config, PartitionState state) : config(std::move(config)), state(std::move(state)) {}
+  CopyContext(const CopyContext&) = delete;
+  CopyContext& operator=(const CopyContext&) = delete;
+
+  PartitionConfig config;  // changed by PartitionCore alone
+  PartitionState state;
+  absl::Time now = absl::InfinitePast();
+  PartitionEffects effects;
+
+  void Begin(absl::Time at) {
+    now = at;
+    effects = {};
+  }
+  void WakeAt(absl::Time at) { effects.wake_at = std::min(effects.wake_at.value_or(absl::InfiniteFuture()), at); }
+
+  // ---- answers ----
+  Frame MakeFrame(v1::ExchangeFrame::Kind kind, uint64_t request_id) const;
+  void Reply(uint64_t client, Frame frame) { effects.replies.push_back({client, std::move(frame)}); }
+  PartitionReply MakeError(uint64_t client, uint64_t request_id, const absl::Status& status) const;
+  void ReplyError(uint64_t client, uint64_t request_id, const absl::Status& status) {
+    effects.replies.push_back(MakeError(client, request_id, status));
+  }
+
+  // ---- what every request is checked for ----
+  absl::Status CheckGeneration(Generation generation) const;
+  absl::Status CheckTrains() const;  // the job has not ended
+
+  // ---- values in the type of an answer ----
+  Buffer ConvertedValues(v1::DataType dtype);  // the present ones: one buffer for all who ask
+  void ForgetConverted();
+  // A push for the next update was accepted: nobody needs the values of version - 1 any more.
+  void ForgetPrevious();
+
+ private:
+  Buffer converted_[2];  // as BFLOAT16, FLOAT16
+};
+
+Buffer ConvertValues(const Buffer& values, v1::DataType dtype);
+
+}  // namespace cairn

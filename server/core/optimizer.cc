@@ -1,0 +1,357 @@
+#include "server/core/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+#include "common/base/decimal.h"
+#include "common/model/optimizer_check.h"
+#include "common/tensor/vectorize.h"
+
+namespace cairn {
+namespace {
+
+// b^n by squaring: products alone, so that the bits do not depend on the C library.
+double Power(double b, uint64_t n) {
+  double result = 1;
+  for (; n > 0; n >>= 1, b *= b) {
+    if (n & 1) result *= b;
+  }
+  return result;
+}
+
+// Of one update, in float32. `g` in the formulas is the mean gradient io[i] / examples; w are the old values; what is
+// written to io are the new ones.
+struct Coefficients {
+  float examples;
+  float learning_rate;
+  float momentum;
+  float rho, one_minus_rho;
+  float one_minus_beta_1, one_minus_beta_2;
+  float alpha;  // Adam: learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+  float epsilon;
+  float weight_decay;
+  float ema_momentum, one_minus_ema_momentum;
+};
+
+// Weight decay and clipping prepare, and the moving average follows, what the rule does, in blocks that stay in the
+// nearest cache.
+constexpr int64_t kBlock = 1024;
+
+// mean = clip(io / examples, -c, c), over io; NaN stays
+CAIRN_VECTORIZED void ClipMean(float* __restrict io, int64_t n, float examples, float clipvalue) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / examples;
+    io[i] = g < -clipvalue ? -clipvalue : g > clipvalue ? clipvalue : g;
+  }
+}
+
+// w - w * weight_decay * lr
+CAIRN_VECTORIZED void Decay(const float* __restrict w, float* __restrict out, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) out[i] = w[i] - w[i] * c.weight_decay * c.learning_rate;
+}
+
+// a = momentum * a + (1 - momentum) * w
+CAIRN_VECTORIZED void Average(const float* __restrict w, float* __restrict a, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) a[i] = c.ema_momentum * a[i] + c.one_minus_ema_momentum * w[i];
+}
+
+// v = momentum * v + (1 - momentum) * mean
+CAIRN_VECTORIZED void MovingAverage(const float* __restrict w, float* __restrict io, int64_t n, float examples,
+                                    float momentum, float one_minus_momentum) {
+  for (int64_t i = 0; i < n; ++i) io[i] = momentum * w[i] + one_minus_momentum * (io[i] / examples);
+}
+
+// w - g * lr
+CAIRN_VECTORIZED void Sgd(const float* __restrict w, float* __restrict io, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) io[i] = w[i] - io[i] / c.examples * c.learning_rate;
+}
+
+// m = m * momentum - g * lr;  w + m
+CAIRN_VECTORIZED void Momentum(const float* __restrict w, float* __restrict io, float* __restrict m, int64_t n,
+                               Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    m[i] = m[i] * c.momentum - io[i] / c.examples * c.learning_rate;
+    io[i] = w[i] + m[i];
+  }
+}
+
+// m = m * momentum - g * lr;  w + (m * momentum - g * lr)
+CAIRN_VECTORIZED void Nesterov(const float* __restrict w, float* __restrict io, float* __restrict m, int64_t n,
+                               Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float step = io[i] / c.examples * c.learning_rate;
+    m[i] = m[i] * c.momentum - step;
+    io[i] = w[i] + (m[i] * c.momentum - step);
+  }
+}
+
+// a = a + g^2;  w - lr * g / sqrt(a + epsilon)
+CAIRN_VECTORIZED void Adagrad(const float* __restrict w, float* __restrict io, float* __restrict a, int64_t n,
+                              Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    a[i] = a[i] + g * g;
+    io[i] = w[i] - c.learning_rate * g / std::sqrt(a[i] + c.epsilon);
+  }
+}
+
+// v = rho * v + (1 - rho) * g^2;  d = v + epsilon;  w - lr * g / sqrt(d)
+CAIRN_VECTORIZED void RmsProp(const float* __restrict w, float* __restrict io, float* __restrict v, int64_t n,
+                              Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    v[i] = c.rho * v[i] + c.one_minus_rho * (g * g);
+    io[i] = w[i] - c.learning_rate * g / std::sqrt(v[i] + c.epsilon);
+  }
+}
+
+// the same with m = momentum * m + lr * g / sqrt(d);  w - m
+CAIRN_VECTORIZED void RmsPropMomentum(const float* __restrict w, float* __restrict io, float* __restrict v,
+                                      float* __restrict m, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    v[i] = c.rho * v[i] + c.one_minus_rho * (g * g);
+    m[i] = c.momentum * m[i] + c.learning_rate * g / std::sqrt(v[i] + c.epsilon);
+    io[i] = w[i] - m[i];
+  }
+}
+
+// a = rho * a + (1 - rho) * g;  d = v - a^2 + epsilon
+CAIRN_VECTORIZED void RmsPropCentered(const float* __restrict w, float* __restrict io, float* __restrict v,
+                                      float* __restrict a, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    v[i] = c.rho * v[i] + c.one_minus_rho * (g * g);
+    a[i] = c.rho * a[i] + c.one_minus_rho * g;
+    io[i] = w[i] - c.learning_rate * g / std::sqrt(v[i] - a[i] * a[i] + c.epsilon);
+  }
+}
+
+CAIRN_VECTORIZED void RmsPropCenteredMomentum(const float* __restrict w, float* __restrict io, float* __restrict v,
+                                              float* __restrict m, float* __restrict a, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    v[i] = c.rho * v[i] + c.one_minus_rho * (g * g);
+    a[i] = c.rho * a[i] + c.one_minus_rho * g;
+    m[i] = c.momentum * m[i] + c.learning_rate * g / std::sqrt(v[i] - a[i] * a[i] + c.epsilon);
+    io[i] = w[i] - m[i];
+  }
+}
+
+// m = m + (g - m) * (1 - beta_1);  v = v + (g^2 - v) * (1 - beta_2);  w - m * alpha / (sqrt(v) + epsilon)
+CAIRN_VECTORIZED void Adam(const float* __restrict w, float* __restrict io, float* __restrict m, float* __restrict v,
+                           int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
+    v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
+    io[i] = w[i] - m[i] * c.alpha / (std::sqrt(v[i]) + c.epsilon);
+  }
+}
+
+// the same with h = max(h, v) in the place of v
+CAIRN_VECTORIZED void AdamAmsgrad(const float* __restrict w, float* __restrict io, float* __restrict m,
+                                  float* __restrict v, float* __restrict h, int64_t n, Coefficients c) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = io[i] / c.examples;
+    m[i] = m[i] + (g - m[i]) * c.one_minus_beta_1;
+    v[i] = v[i] + (g * g - v[i]) * c.one_minus_beta_2;
+    h[i] = h[i] > v[i] ? h[i] : v[i];
+    io[i] = w[i] - m[i] * c.alpha / (std::sqrt(h[i]) + c.epsilon);
+  }
+}
+
+Coefficients MakeCoefficients(const OptimizerRule& rule, const Update& u) {
+  Coefficients c{};
+  c.examples = static_cast<float>(u.examples);
+  c.learning_rate = u.learning_rate;
+  c.momentum = static_cast<float>(rule.momentum);
+  c.rho = static_cast<float>(rule.rho);
+  c.one_minus_rho = static_cast<float>(1 - rule.rho);
+  c.one_minus_beta_1 = static_cast<float>(1 - rule.beta_1);
+  c.one_minus_beta_2 = static_cast<float>(1 - rule.beta_2);
+  c.epsilon = static_cast<float>(rule.epsilon);
+  c.weight_decay = static_cast<float>(rule.weight_decay);
+  // The first update takes the values as they are, as Keras does.
+  const double ema_momentum = u.step == 1 ? 0 : rule.ema_momentum;
+  c.ema_momentum = static_cast<float>(ema_momentum);
+  c.one_minus_ema_momentum = static_cast<float>(1 - ema_momentum);
+  if (rule.rule == UpdateRule::kAdam || rule.rule == UpdateRule::kAdamW) {
+    const double correction = std::sqrt(1 - Power(rule.beta_2, u.step)) / (1 - Power(rule.beta_1, u.step));
+    c.alpha = static_cast<float>(u.learning_rate * correction);
+  }
+  return c;
+}
+
+// w: the old values, after weight decay; io: sum of gradients in, new values out.
+void ApplyRule(const OptimizerRule& rule, const Coefficients& c, const Update& u, const float* w, int64_t begin,
+               int64_t n) {
+  float* io = u.gradient.data() + begin;
+  const auto slot = [&](size_t i) { return u.slots[i].data() + begin; };
+  switch (rule.rule) {
+    case UpdateRule::kSgd: return Sgd(w, io, n, c);
+    case UpdateRule::kMomentum: return Momentum(w, io, slot(0), n, c);
+    case UpdateRule::kNesterov: return Nesterov(w, io, slot(0), n, c);
+    case UpdateRule::kAdagrad: return Adagrad(w, io, slot(0), n, c);
+    case UpdateRule::kRmsProp:
+      if (rule.centered && rule.momentum > 0) return RmsPropCenteredMomentum(w, io, slot(0), slot(1), slot(2), n, c);
+      if (rule.centered) return RmsPropCentered(w, io, slot(0), slot(1), n, c);
+      if (rule.momentum > 0) return RmsPropMomentum(w, io, slot(0), slot(1), n, c);
+      return RmsProp(w, io, slot(0), n, c);
+    case UpdateRule::kAdam:
+    case UpdateRule::kAdamW:
+      if (rule.amsgrad) return AdamAmsgrad(w, io, slot(0), slot(1), slot(2), n, c);
+      return Adam(w, io, slot(0), slot(1), n, c);
+  }
+}
+
+void ApplyTrainable(const OptimizerRule& rule, Coefficients c, const Update& u, const Segment& s) {
+  const bool decays = rule.weight_decay > 0 && s.decays;
+  if (rule.clipvalue <= 0 && !decays && !rule.ema) {
+    return ApplyRule(rule, c, u, u.values.data() + s.begin, s.begin, s.end - s.begin);
+  }
+  const float examples = c.examples;
+  if (rule.clipvalue > 0) c.examples = 1;  // what ClipMean leaves is the mean
+  float decayed[kBlock];
+  for (int64_t begin = s.begin; begin < s.end; begin += kBlock) {
+    const int64_t n = std::min(kBlock, s.end - begin);
+    const float* w = u.values.data() + begin;
+    float* io = u.gradient.data() + begin;
+    if (rule.clipvalue > 0) ClipMean(io, n, examples, rule.clipvalue);
+    if (decays) {
+      Decay(w, decayed, n, c);
+      w = decayed;
+    }
+    ApplyRule(rule, c, u, w, begin, n);
+    if (!rule.ema) continue;
+    float* average = u.slots.back().data() + begin;
+    Average(io, average, n, c);
+    if (u.ema_overwrite) std::copy(average, average + n, io);
+  }
+}
+
+void ApplySegment(const OptimizerRule& rule, const Coefficients& c, const Update& u, const Segment& s) {
+  if (s.frozen) {
+    std::copy(u.values.begin() + s.begin, u.values.begin() + s.end, u.gradient.begin() + s.begin);
+  } else if (s.moving_average) {
+    MovingAverage(u.values.data() + s.begin, u.gradient.data() + s.begin, s.end - s.begin, c.examples, s.momentum,
+                  static_cast<float>(1 - Decimal(s.momentum)));
+  } else {
+    ApplyTrainable(rule, c, u, s);
+  }
+}
+
+// Of [begin, end); numbers that no segment names become 0.
+void ApplyRange(const OptimizerRule& rule, const Coefficients& c, absl::Span<const Segment> segments, const Update& u,
+                int64_t begin, int64_t end) {
+  int64_t done = begin;  // everything before it holds new values
+  for (const Segment& whole : segments) {
+    Segment s = whole;
+    s.begin = std::max(s.begin, begin);
+    s.end = std::min(s.end, end);
+    if (s.begin >= s.end) continue;
+    std::fill(u.gradient.begin() + done, u.gradient.begin() + s.begin, 0.0f);
+    ApplySegment(rule, c, u, s);
+    done = s.end;
+  }
+  std::fill(u.gradient.begin() + done, u.gradient.begin() + end, 0.0f);
+}
+
+constexpr int64_t kCopiedBlock =
+    4 << 10;  // numbers: with the old values, the gradient and its slots still in the cache of a core
+
+void CopySlots(const Update& u, int64_t begin, int64_t end) {
+  for (size_t i = 0; i < u.copied_from.size(); ++i) {
+    const absl::Span<const float> from = u.copied_from[i];
+    if (!from.empty()) std::copy(from.begin() + begin, from.begin() + end, u.slots[i].begin() + begin);
+  }
+}
+
+}  // namespace
+
+OptimizerRule OptimizerRule::From(const v1::Optimizer& optimizer) {
+  OptimizerRule r;
+  const auto adam = [&r](const auto& a) {
+    r.beta_1 = a.has_beta_1() ? Decimal(a.beta_1()) : 0.9;
+    r.beta_2 = a.has_beta_2() ? Decimal(a.beta_2()) : 0.999;
+    r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-7;
+    r.amsgrad = a.amsgrad();
+  };
+  switch (optimizer.kind_case()) {
+    case v1::Optimizer::kSgd:
+      r.momentum = Decimal(optimizer.sgd().momentum());
+      if (r.momentum != 0) r.rule = optimizer.sgd().nesterov() ? UpdateRule::kNesterov : UpdateRule::kMomentum;
+      break;
+    case v1::Optimizer::kAdagrad: {
+      const v1::Adagrad& a = optimizer.adagrad();
+      r.rule = UpdateRule::kAdagrad;
+      r.initial_accumulator_value = a.has_initial_accumulator_value() ? Decimal(a.initial_accumulator_value()) : 0.1;
+      r.epsilon = a.has_epsilon() ? Decimal(a.epsilon()) : 1e-7;
+      break;
+    }
+    case v1::Optimizer::kRmsprop: {
+      const v1::RmsProp& p = optimizer.rmsprop();
+      r.rule = UpdateRule::kRmsProp;
+      r.rho = p.has_rho() ? Decimal(p.rho()) : 0.9;
+      r.momentum = Decimal(p.momentum());
+      r.epsilon = p.has_epsilon() ? Decimal(p.epsilon()) : 1e-7;
+      r.centered = p.centered();
+      break;
+    }
+    case v1::Optimizer::kAdam:
+      r.rule = UpdateRule::kAdam;
+      adam(optimizer.adam());
+      break;
+    case v1::Optimizer::kAdamw:
+      r.rule = UpdateRule::kAdamW;
+      adam(optimizer.adamw());
+      break;
+    case v1::Optimizer::KIND_NOT_SET: break;
+  }
+  const bool own_default = optimizer.has_adamw() && !optimizer.adamw().has_weight_decay();
+  r.weight_decay = own_default ? 0.004 : Decimal(WeightDecayOf(optimizer));
+  r.clipvalue = optimizer.clipvalue();
+  r.ema = optimizer.has_ema();
+  r.ema_momentum = optimizer.ema().has_momentum() ? Decimal(optimizer.ema().momentum()) : 0.99;
+  return r;
+}
+
+int OptimizerRule::rule_slots() const {
+  switch (rule) {
+    case UpdateRule::kSgd: return 0;
+    case UpdateRule::kMomentum:
+    case UpdateRule::kNesterov:
+    case UpdateRule::kAdagrad: return 1;
+    case UpdateRule::kRmsProp: return 1 + (momentum > 0 ? 1 : 0) + (centered ? 1 : 0);
+    case UpdateRule::kAdam:
+    case UpdateRule::kAdamW: return amsgrad ? 3 : 2;
+  }
+  return 0;
+}
+
+void ApplyUpdate(const OptimizerRule& rule, absl::Span<const Segment> segments, const Update& u) {
+  CAIRN_CHECK(u.examples > 0 && u.step > 0, "an update counts from 1 and has examples");
+  CAIRN_CHECK(u.gradient.size() == u.values.size() && u.slots.size() == static_cast<size_t>(rule.slots()), "sizes");
+  CAIRN_CHECK(u.copied_from.empty() || u.copied_from.size() == u.slots.size(), "sizes");
+  const Coefficients c = MakeCoefficients(rule, u);
+  const auto size = static_cast<int64_t>(u.gradient.size());
+  const bool copies = std::any_of(u.copied_from.begin(), u.copied_from.end(),
+                                  [](absl::Span<const float> from) { return !from.empty(); });
+  const int64_t step = copies ? kCopiedBlock : size;
+  for (int64_t begin = 0, end; begin < size; begin = end) {
+    end = std::min(begin + step, size);
+    CopySlots(u, begin, end);
+    ApplyRange(rule, c, segments, u, begin, end);
+  }
+}
+
+void OverwriteWithAverage(absl::Span<const Segment> segments, absl::Span<const float> average,
+                          absl::Span<float> values) {
+  for (const Segment& s : segments) {
+    if (s.moving_average || s.frozen) continue;
+    std::copy(average.begin() + s.begin, average.begin() + s.end, values.begin() + s.begin);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,100 @@
+#include "server/core/partition_config.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
+#include "common/model/gradient_layout.h"
+#include "common/model/initializer.h"
+#include "common/model/optimizer_check.h"
+#include "common/model/strategy_check.h"
+
+namespace cairn {
+namespace {
+
+std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimizer, int64_t begin, int64_t end) {
+  std::vector<Segment> segments;
+  for (const Variable& v : graph.variables()) {  // in order of offset
+    const int64_t from = std::max(v.offset, begin), to = std::min(v.offset + v.size, end);
+    if (from >= to) continue;
+    const bool average = v.kind == VariableKind::kMovingAverage;
+    segments.push_back({from - begin, to - begin, average, average ? v.momentum : 0.0f,
+                        /*decays=*/v.kind == VariableKind::kTrainable && !ExcludedFromWeightDecay(optimizer, v.name),
+                        /*frozen=*/v.kind == VariableKind::kFrozen});
+  }
+  return segments;
+}
+
+}  // namespace
+
+absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std::shared_ptr<const Graph> graph,
+                                                    const v1::PartitionRange& range, JobId job, Generation generation) {
+  PartitionConfig c;
+  c.job = job;
+  c.partition = PartitionId(range.partition());
+  c.generation = generation;
+  const uint64_t space = static_cast<uint64_t>(graph->space_size());
+  if (range.begin() >= range.end() || range.end() > space || range.begin() % kSpaceAlignment != 0 ||
+      range.end() % kSpaceAlignment != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": range [", range.begin(), ",", range.end(),
+                                                   ") does not fit a parameter space of ", space,
+                                                   " numbers in steps of ", kSpaceAlignment));
+  }
+  if ((range.end() - range.begin()) * sizeof(float) > static_cast<uint64_t>(kPartitionBytesMax)) {
+    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": range [", range.begin(), ",", range.end(),
+                                                   ") is larger than ", kPartitionBytesMax, " bytes"));
+  }
+  if (spec.replicas() < 1 || spec.replicas() > kReplicasMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(c.Name(), ": replicas: ", spec.replicas(), " is not in [1,", kReplicasMax, "]"));
+  }
+  if (spec.optimizer().kind_case() == v1::Optimizer::KIND_NOT_SET) {
+    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": optimizer: none is given"));
+  }
+  c.begin = static_cast<int64_t>(range.begin());
+  c.end = static_cast<int64_t>(range.end());
+  c.segments = SegmentsOf(*graph, spec.optimizer(), c.begin, c.end);
+  c.optimizer = OptimizerRule::From(spec.optimizer());
+  c.replicas = static_cast<uint32_t>(spec.replicas());
+  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) c.wire = spec.wire_dtype();
+  c.seed = spec.seed();
+  c.metrics = spec.metrics_size();
+  c.layout = GradientLayoutOf(*graph, spec);
+  if (spec.strategy() == v1::PARAMETER_SERVER) {
+    if (const int32_t group = LocalSyncOf(spec); group > 1) {
+      if (spec.replicas() % group != 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(c.Name(), ": local_sync: ", group, " does not divide the ", spec.replicas(), " replicas"));
+      }
+      c.replicas /= static_cast<uint32_t>(group);  // a group is one to the ps
+    }
+    if (!spec.has_staleness_bound()) {
+      c.mode = UpdateMode::kAsynchronous;
+    } else if (spec.staleness_bound() > 0) {
+      c.mode = UpdateMode::kBoundedStaleness;
+      c.staleness_bound = static_cast<uint64_t>(spec.staleness_bound());
+    }
+  }
+  c.durability = spec.durability() == v1::DURABILITY_UNSPECIFIED ? v1::LOGGED : spec.durability();
+  c.fsync = spec.fsync() && c.durability != v1::SNAPSHOT && c.durability != v1::REPLICATED;
+  if (c.mode == UpdateMode::kSynchronous) {
+    if (spec.backup_replicas() < 0 || spec.backup_replicas() >= spec.replicas()) {
+      return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": backup_replicas: ", spec.backup_replicas(),
+                                                     " is not in [0,", spec.replicas(), ")"));
+    }
+    c.backup_replicas = static_cast<uint32_t>(spec.backup_replicas());
+    c.clip_norm = ClipNormOf(spec.optimizer());
+    c.clip_scopes = StepScopesOf(*graph, spec, c.begin, c.end);
+  }
+  c.loss_scale = LossScaleRuleOf(spec);
+  // An asynchronous push that is clipped by norm comes with its penalty's gradient in it.
+  if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
+    c.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
+  c.backup = range.backup();
+  c.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
+    InitializeRange(*graph, seed, begin, out);
+  };
+  return c;
+}
+
+}  // namespace cairn

@@ -1,0 +1,164 @@
+#include "server/core/primary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/tensor/dtype.h"
+#include "server/core/limits.h"
+#include "server/core/push_gradient.h"
+
+namespace cairn {
+namespace {
+
+// nullopt: the frame asks for no values.
+absl::StatusOr<std::optional<v1::DataType>> ReplyType(const Frame& frame) {
+  if (frame.reply_dtype == v1::DATA_TYPE_UNSPECIFIED) return std::nullopt;
+  if (SizeOf(frame.reply_dtype) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("reply_dtype: ", static_cast<int>(frame.reply_dtype),
+                                                   " is no type of values; use FLOAT32, BFLOAT16 or FLOAT16"));
+  }
+  return frame.reply_dtype;
+}
+
+}  // namespace
+
+// any_generation: 0 stands for whatever it is.
+absl::Status Primary::CheckRequest(const Frame& frame, bool any_generation) const {
+  if (!any_generation || frame.generation.value != 0) {
+    CAIRN_RETURN_IF_ERROR(copy_.CheckGeneration(frame.generation));
+  }
+  return replication_.CheckServes();
+}
+
+absl::Status Primary::Push(uint64_t client, Frame& frame) {
+  CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/false));
+  CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());
+  CAIRN_RETURN_IF_ERROR(CheckPush(copy_.config, frame));
+  WaitingPush waits{frame.replica_first, frame.sequence, waiting_.ClockMinFor(frame.sequence), {}};
+  CAIRN_ASSIGN_OR_RETURN(waits.reply_dtype, ReplyType(frame));
+  const uint64_t request_id = frame.request_id;
+  const bool measured = step_.measured();
+  CAIRN_ASSIGN_OR_RETURN(std::optional<OpenStep::Complete> update,
+                         copy_.config.mode == UpdateMode::kSynchronous ? step_.Add(frame) : AcceptAlone(frame));
+  if (update) Accept(*std::move(update));
+  if (!measured && step_.measured()) waiting_.Release();
+  return waiting_.AnswerOrWait({client, request_id, waits});
+}
+
+// Of an asynchronous job: each push is an update. nullopt: it is a repetition.
+absl::StatusOr<std::optional<OpenStep::Complete>> Primary::AcceptAlone(Frame& frame) {
+  const auto replica = static_cast<size_t>(frame.replica_first.value);
+  const std::vector<uint64_t>& sequences = updates_.sequences();
+  const uint64_t accepted = sequences[replica];
+  if (frame.sequence <= accepted) return std::nullopt;
+  if (frame.sequence > accepted + 1) {
+    return absl::OutOfRangeError(absl::StrCat("sequence ", frame.sequence, ": the last update of replica ", replica,
+                                              " here is ", accepted, "; push update ", accepted + 1, " first"));
+  }
+  if (updates_.size() >= kUpdatesInFlightMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(copy_.config.Name(), ": ", updates_.size(), " updates are on their way to the disk; retry"));
+  }
+  CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, figures_.Of(frame));
+  copy_.ForgetPrevious();
+  v1::LogEntry entry;
+  if (figures.replica_steps() > 0) *entry.mutable_figures() = std::move(figures);
+  entry.set_replica_first(static_cast<uint32_t>(replica));
+  entry.set_replica_count(1);
+  entry.set_sequence(frame.sequence);
+  entry.set_examples(frame.examples);
+  entry.set_learning_rate(frame.learning_rate);
+  entry.set_loss_scale(frame.loss_scale);
+  entry.set_not_finite(frame.not_finite);
+  // The average takes the values' place once in a step of the job: with the last of the replicas.
+  const auto behind = std::count_if(sequences.begin(), sequences.end(), [&](uint64_t s) { return s < frame.sequence; });
+  entry.set_ema_overwrite(frame.ema_overwrite && behind == 1);
+  Buffer gradient = AddPenalties(copy_.config, copy_.state, frame.examples, TakeGradient(copy_.config, frame));
+  return OpenStep::Complete{std::move(entry), std::move(gradient)};
+}
+
+void Primary::Accept(OpenStep::Complete complete) {
+  Updates::Update& update = updates_.Accept(std::move(complete.entry), std::move(complete.gradient));
+  replication_.Send(update);
+  updates_.Persist(update);
+}
+
+absl::Status Primary::Clip(uint64_t client, const Frame& frame) {
+  CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/false));
+  CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());
+  WaitingClip waits{frame.sequence, {}};
+  CAIRN_ASSIGN_OR_RETURN(waits.reply_dtype, ReplyType(frame));
+  CAIRN_ASSIGN_OR_RETURN(std::optional<OpenStep::Complete> update, step_.Clip(frame));
+  if (update) Accept(*std::move(update));
+  return waiting_.AnswerOrWait({client, frame.request_id, waits});
+}
+
+absl::Status Primary::Pull(uint64_t client, const Frame& frame) {
+  CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/true));
+  const PartitionState& state = copy_.state;
+  WaitingPull waits;
+  CAIRN_ASSIGN_OR_RETURN(const std::optional<v1::DataType> dtype, ReplyType(frame));
+  waits.reply_dtype = dtype.value_or(v1::FLOAT32);
+  if (frame.replica_count > 0) {
+    const uint32_t replicas = copy_.config.replicas;
+    if (frame.replica_first.value < 0 || static_cast<uint32_t>(frame.replica_first.value) >= replicas) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("replica_first: ", frame.replica_first.value, "; the job has ", replicas, " replicas"));
+    }
+    waits.replica = frame.replica_first;
+    if (frame.replica_count == 1) waits.clock_min = waiting_.ClockMinFor(frame.sequence);
+  }
+  if (frame.want_version) {
+    const uint64_t want = *frame.want_version;
+    const bool previous_kept = !state.previous.empty() && want + 1 == state.version;
+    if (want < state.version && !previous_kept) {
+      return absl::FailedPreconditionError(absl::StrCat("want_version ", want, " is gone: ", copy_.config.Name(),
+                                                        " is at version ", state.version, "; pull anew"));
+    }
+    waits.want_version = want;
+  }
+  return waiting_.AnswerOrWait({client, frame.request_id, waits});
+}
+
+// ---- checkpoints ----
+// The state goes out to a chief, or comes in from one. Both copy nothing: an image shares its buffers with the state
+// (partition_image.h), and an update copies what it would write into.
+
+absl::Status Primary::Snapshot(uint64_t client, const Frame& frame) {
+  CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/true));
+  CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());
+  const PartitionState& state = copy_.state;
+  if (frame.want_version && *frame.want_version < state.version) {
+    return absl::FailedPreconditionError(absl::StrCat("want_version ", *frame.want_version,
+                                                      " is gone: ", copy_.config.Name(), " is at version ",
+                                                      state.version, "; ask for a later one"));
+  }
+  if (const int64_t waiting = waiting_.snapshots(); waiting >= kSnapshotsWaitingMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(copy_.config.Name(), ": ", waiting, " snapshots are waited for already; retry"));
+  }
+  return waiting_.AnswerOrWait({client, frame.request_id, WaitingSnapshot{frame.want_version}});
+}
+
+absl::StatusOr<std::optional<Image>> Primary::TakeRestored(uint64_t client, Frame frame) {
+  CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/false));
+  CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());
+  if (images_.writing() || !updates_.empty()) {
+    return absl::UnavailableError(absl::StrCat(copy_.config.Name(), ": its state is being stored; retry"));
+  }
+  const uint64_t request_id = frame.request_id;
+  CAIRN_ASSIGN_OR_RETURN(std::optional<Image> image, restored_.Add(copy_.config, client, std::move(frame)));
+  if (image) restored_ack_ = {client, request_id, image->header.version()};
+  return image;
+}
+
+void Primary::OnReset() {
+  if (restored_ack_) GiveAck(copy_, *std::exchange(restored_ack_, std::nullopt));
+}
+
+void Primary::OnClientGone(uint64_t client) {
+  if (restored_.receiving() && restored_.client() == client) restored_.Forget();
+}
+
+}  // namespace cairn
