@@ -4,20 +4,18 @@
 // another, frames of different clients at the same time. Invariants:
 //   1. A client's OnFrame calls all come before its OnClientGone, which comes once; a client number is never used
 //      again.
-//   2. Bytes that a client has under way here (frames not yet let go by the handler, and answers not yet sent) pause
-//      its reads beyond kStreamHandlingBytesMax (waiting for partitions) and kStreamQueueBytesMax (waiting to be sent).
-//      Answers go on being sent, so that a client that reads its answers always gets further. All streams together hold
-//      at most `received_bytes_max` of received requests, whole or in part: what comes beyond is answered with
+//   2. Bytes that a client has under way here are bounded (stream_flow.h). All streams together hold at most
+//      `received_bytes_max` of received requests, whole or in part: what comes beyond is answered with
 //      RESOURCE_EXHAUSTED.
 //   3. What is no frame ends the stream with INVALID_ARGUMENT; the other streams go on.
 //   4. Snapshots (IMAGE frames) go out after all else that a stream has to send, and while there is training as a share
-//      of its bytes (SnapshotPace): what a checkpoint costs is spread over steps. A stream that ends is not held back.
+//      of its bytes (snapshot_pacer.h): what a checkpoint costs is spread over steps.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -25,6 +23,8 @@
 #include "common/base/limits.h"
 #include "common/rpc/assembler.h"
 #include "common/tensor/frame.h"
+#include "server/node/exchange_handler.h"
+#include "server/node/snapshot_pacer.h"
 
 namespace grpc {
 class Service;
@@ -32,26 +32,8 @@ class Service;
 
 namespace cairn {
 
-// Bytes of a frame that is being handled; given back when it is destroyed.
-using Credit = std::shared_ptr<void>;
-
-class ExchangeHandler {
- public:
-  virtual ~ExchangeHandler() = default;
-  // Keep `credit` as long as the frame waits in a queue. Must not block.
-  virtual void OnFrame(uint64_t client, Frame frame, Credit credit) = 0;
-  virtual void OnClientGone(uint64_t client) = 0;
-};
-
-// What all streams together send of snapshots while there is other traffic. A larger share: a checkpoint is written
-// sooner, and takes more of the processor and the network from each step beside it. At 1/16 the state of a job with
-// momentum and two workers takes sixteen steps.
-struct SnapshotPace {
-  size_t free_bytes = 1 << 20;                   // the first ones of a checkpoint: a small model's are written at once
-  double share = 1.0 / 16;                       // bytes of snapshots for each byte of anything else
-  double bytes_per_second_min = 8 << 20;         // however little else there is
-  absl::Duration idle_after = absl::Seconds(1);  // without other traffic for so long: as fast as can be
-};
+class ExchangeStream;
+struct ExchangeShared;
 
 class ExchangeService {
  public:
@@ -68,29 +50,20 @@ class ExchangeService {
   size_t clients() const;
 
  private:
-  class Stream;
   class Service;
 
+  std::shared_ptr<ExchangeStream> NewStream(bool* stopping);
   void Forget(uint64_t client);
-  // What is sent beside snapshots earns them their share, while there are any.
-  void NoteTraffic(size_t bytes);
-  // Zero: the snapshot's next chunk may be sent now, and counts. Else: ask again after so long.
-  absl::Duration WaitForSnapshot(size_t bytes);
 
-  ExchangeHandler* const handler_;
-  ByteBudget received_;  // of all streams: being joined, or being handled
+  ByteBudget received_;
+  SnapshotPacer pacer_;
+  std::unique_ptr<ExchangeShared> shared_;
   std::unique_ptr<Service> service_;
   mutable absl::Mutex mutex_;
   uint64_t next_client_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
-  const SnapshotPace pace_;
-  absl::Mutex pace_mutex_;
-  absl::Time traffic_at_ ABSL_GUARDED_BY(pace_mutex_) = absl::InfinitePast();  // when anything but a snapshot was sent
-  absl::Time wanted_at_ ABSL_GUARDED_BY(pace_mutex_) = absl::InfinitePast();   // when a snapshot's turn was asked for
-  double snapshot_bytes_ ABSL_GUARDED_BY(pace_mutex_) = 0;                     // that may be sent
-  absl::Time snapshot_due_ ABSL_GUARDED_BY(pace_mutex_) = absl::InfinitePast();  // a chunk may go then in any case
-  SerialExecutor pacer_;                                                         // last: ends before what it uses
+  absl::flat_hash_map<uint64_t, std::shared_ptr<ExchangeStream>> streams_ ABSL_GUARDED_BY(mutex_);
+  SerialExecutor timer_;  // last: ends before what it uses
 };
 
 }  // namespace cairn

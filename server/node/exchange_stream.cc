@@ -1,0 +1,225 @@
+#include "server/node/exchange_stream.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/rpc/byte_buffer.h"
+
+namespace cairn {
+namespace {
+
+// A clock that is set back would hold snapshots up for as long.
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+}  // namespace
+
+ExchangeStream::ExchangeStream(const ExchangeShared& shared, uint64_t client)
+    : shared_(shared), client_(client), assembler_(2 * kPartitionBytesMax, kPartitionBytesMax, shared.received) {}
+
+void ExchangeStream::Start(std::shared_ptr<ExchangeStream> self) {
+  self_ = std::move(self);
+  StartReadUnlocked();
+}
+
+void ExchangeStream::Send(Frame frame) {
+  const bool snapshot = OutgoingFrames::IsSnapshot(frame);
+  const bool last = !snapshot || frame.tensor + 1 >= frame.tensors;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (last) flow_.Answered();
+    if (flow_.all_answered() && !ending_.has_value()) ending_ = grpc::Status::OK;
+    if (finishing_) return;
+    flow_.Queued(snapshot, frame.payload.size() + StreamFlow::kFrameOverheadBytes);
+    frames_.Add(std::move(frame));
+    if (!TakeWriting()) return;
+  }
+  Pump();
+}
+
+void ExchangeStream::End(grpc::Status status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ending_.has_value()) return;
+    ending_ = std::move(status);
+    if (!TakeWriting()) return;
+  }
+  Pump();
+}
+
+// ---- requests ----
+
+void ExchangeStream::OnReadDone(bool ok) {
+  if (!ok) {  // the client has closed its side, and gets its answers yet; or it is gone: OnCancel
+    {
+      absl::MutexLock lock(&mutex_);
+      flow_.HalfClose();
+      if (!flow_.all_answered()) return;
+    }
+    End(grpc::Status::OK);
+    return;
+  }
+  absl::StatusOr<std::optional<Frame>> frame = ReceiveFrame(incoming_, &assembler_);
+  incoming_.Clear();
+  if (!frame.ok()) {
+    LogWarning("exchange: client %d: %s", client_, frame.status().ToString());
+    End(ToGrpcStatus(frame.status()));
+    return;
+  }
+  if (frame->has_value()) Deliver(**std::move(frame));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ending_.has_value() || !flow_.MayRead()) return;
+    ++starting_reads_;
+  }
+  StartReadUnlocked();
+}
+
+void ExchangeStream::Deliver(Frame frame) {
+  const size_t bytes = frame.payload.size() + StreamFlow::kFrameOverheadBytes;
+  const bool received = frame.kind == v1::ExchangeFrame::ERROR || frame.status.ok();
+  const bool room = received && shared_.received->TryTake(bytes);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ending_.has_value()) {
+      if (room) shared_.received->Give(bytes);
+      return;
+    }
+    if (room) flow_.Received(bytes);
+    if (frame.kind != v1::ExchangeFrame::IMAGE || frame.tensor == 0) flow_.Asked();
+  }
+  if (!room) return Refuse(frame);
+  // The credit is a reference to this stream whose deleter gives the bytes back.
+  Credit credit(this, [self = shared_from_this(), bytes](void*) { self->GiveBack(bytes); });
+  shared_.handler->OnFrame(client_, std::move(frame), std::move(credit));
+}
+
+void ExchangeStream::Refuse(const Frame& request) {
+  Frame error;
+  error.kind = v1::ExchangeFrame::ERROR;
+  error.request_id = request.request_id;
+  error.job = request.job;
+  error.partition = request.partition;
+  error.status = absl::ResourceExhaustedError(
+      absl::StrFormat("the ps has %d bytes of requests that it has not handled, at most %d; retry",
+                      shared_.received->taken(), shared_.received->bytes_max()));
+  Send(std::move(error));
+}
+
+void ExchangeStream::GiveBack(size_t bytes) {
+  shared_.received->Give(bytes);
+  {
+    absl::MutexLock lock(&mutex_);
+    flow_.Handled(bytes);
+    if (!MayResumeRead()) return;
+  }
+  StartReadUnlocked();
+}
+
+bool ExchangeStream::MayResumeRead() {
+  if (ending_.has_value() || !flow_.MayResume()) return false;
+  ++starting_reads_;
+  return true;
+}
+
+void ExchangeStream::StartReadUnlocked() {
+  StartRead(&incoming_);
+  {
+    absl::MutexLock lock(&mutex_);
+    --starting_reads_;
+    if (!ending_.has_value() || !TakeWriting()) return;
+  }
+  Pump();
+}
+
+// ---- answers ----
+
+bool ExchangeStream::TakeWriting() { return !std::exchange(writing_, true); }
+
+void ExchangeStream::Pump() {
+  std::optional<OutgoingFrames::Chunk> chunk;
+  std::optional<grpc::Status> finish;
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool sends = !frames_.empty() && !broken_;
+    const absl::Duration wait = sends ? WaitToSend() : absl::ZeroDuration();
+    if (wait > absl::ZeroDuration()) {
+      writing_ = false;
+      ResumeAfter(wait);
+    } else if (sends) {
+      chunk = frames_.TakeNext();
+    } else if (ending_.has_value() && starting_reads_ == 0 && !finishing_) {
+      finishing_ = true;  // writing_ stays set: nothing may be started any more
+      frames_.Clear();
+      finish = *ending_;
+    } else {
+      writing_ = finishing_;
+    }
+  }
+  if (chunk.has_value()) {
+    outgoing_bytes_ = chunk->bytes;
+    outgoing_snapshot_ = chunk->snapshot;
+    outgoing_ = ToByteBuffer(chunk->frame);
+    StartWrite(&outgoing_);
+  } else if (finish.has_value()) {
+    Finish(*finish);
+  }
+}
+
+// A stream that ends is not held back.
+absl::Duration ExchangeStream::WaitToSend() {
+  if (ending_.has_value()) return absl::ZeroDuration();
+  if (frames_.next_is_snapshot()) return shared_.pacer->WaitFor(frames_.NextBytes(), SteadyNow());
+  shared_.pacer->NoteTraffic(frames_.NextBytes(), SteadyNow());
+  return absl::ZeroDuration();
+}
+
+void ExchangeStream::ResumeAfter(absl::Duration wait) {
+  if (std::exchange(resuming_, true)) return;
+  shared_.timer->PostAfter(wait, [weak = weak_from_this()] {
+    const std::shared_ptr<ExchangeStream> self = weak.lock();
+    if (self == nullptr) return;
+    {
+      absl::MutexLock lock(&self->mutex_);
+      self->resuming_ = false;
+      if (!self->TakeWriting()) return;
+    }
+    self->Pump();
+  });
+}
+
+void ExchangeStream::OnWriteDone(bool ok) {
+  outgoing_.Clear();
+  bool resume;
+  {
+    absl::MutexLock lock(&mutex_);
+    flow_.Sent(outgoing_snapshot_, outgoing_bytes_);
+    if (!ok) {
+      broken_ = true;
+      if (!ending_.has_value()) ending_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the client is gone");
+    }
+    resume = MayResumeRead();
+  }
+  if (resume) StartReadUnlocked();
+  Pump();
+}
+
+void ExchangeStream::OnCancel() {
+  {
+    absl::MutexLock lock(&mutex_);
+    broken_ = true;
+  }
+  End(grpc::Status::CANCELLED);
+}
+
+void ExchangeStream::OnDone() {
+  shared_.handler->OnClientGone(client_);
+  const std::shared_ptr<ExchangeStream> self = std::move(self_);
+  shared_.forget(client_);
+}
+
+}  // namespace cairn

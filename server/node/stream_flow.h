@@ -1,0 +1,62 @@
+// StreamFlow: the flow control of one Exchange stream: what it has under way, whether it reads on, and when it may end.
+//
+// Not thread-safe; ExchangeStream guards it. Invariants:
+//   1. Reads pause while more than kStreamHandlingBytesMax of requests wait for partitions, more than
+//      kStreamQueueBytesMax of answers, or more than kStreamBulkBytesMax of snapshots, wait to be sent. They go on when
+//      half of the answers are gone. Answers go on being sent, so that a client that reads them always gets further.
+//   2. A client that has closed its side gets the answers to all that it asked before the stream ends.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "common/base/limits.h"
+
+namespace cairn {
+
+class StreamFlow {
+ public:
+  static constexpr size_t kFrameOverheadBytes = 512;  // what a frame without payload counts for
+
+  // ---- requests ----
+  void Received(size_t bytes) { handling_bytes_ += bytes; }
+  void Handled(size_t bytes) { handling_bytes_ -= bytes; }
+  void Asked() { ++unanswered_; }
+
+  // ---- answers ----
+  void Queued(bool snapshot, size_t bytes) { (snapshot ? snapshot_bytes_ : answer_bytes_) += bytes; }
+  void Sent(bool snapshot, size_t bytes) { (snapshot ? snapshot_bytes_ : answer_bytes_) -= bytes; }
+  // Every frame sent is the one answer to a request, or a part of it.
+  void Answered() {
+    if (unanswered_ > 0) --unanswered_;
+  }
+  // The client closed its side.
+  void HalfClose() { half_closed_ = true; }
+  bool all_answered() const { return half_closed_ && unanswered_ == 0; }
+
+  // After a read: whether the next one may begin. False: MayResume says when.
+  bool MayRead() {
+    paused_ = handling_bytes_ > kStreamHandlingBytesMax || answer_bytes_ > kStreamQueueBytesMax ||
+              snapshot_bytes_ > kStreamBulkBytesMax;
+    return !paused_;
+  }
+  // True once, where reads had paused.
+  bool MayResume() {
+    if (!paused_ || handling_bytes_ > kStreamHandlingBytesMax || answer_bytes_ > kStreamQueueBytesMax / 2 ||
+        snapshot_bytes_ > kStreamBulkBytesMax) {
+      return false;
+    }
+    paused_ = false;
+    return true;
+  }
+
+ private:
+  size_t handling_bytes_ = 0;
+  size_t answer_bytes_ = 0;
+  size_t snapshot_bytes_ = 0;
+  int unanswered_ = 0;
+  bool half_closed_ = false;
+  bool paused_ = false;
+};
+
+}  // namespace cairn
