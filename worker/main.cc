@@ -12,8 +12,8 @@
 #include "common/base/log.h"
 #include "common/http/process_pages.h"
 #include "common/rpc/daemon.h"
-#include "worker/backend_select.h"
-#include "worker/worker_node.h"
+#include "worker/node/backend_select.h"
+#include "worker/node/worker_node.h"
 
 namespace {
 

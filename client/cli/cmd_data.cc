@@ -4,12 +4,12 @@
 
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "common/data/convert.h"
+#include "common/data/describe.h"
+#include "common/data/generated.h"
+#include "common/data/glyphs.h"
 #include "common/report/figures.h"
 #include "common/report/json.h"
-#include "worker/data/convert.h"
-#include "worker/data/describe.h"
-#include "worker/data/generated.h"
-#include "worker/data/glyphs.h"
 
 namespace cairn {
 

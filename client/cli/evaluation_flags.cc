@@ -42,7 +42,7 @@ absl::StatusOr<v1::EvaluateRequest> EvaluateRequestOf(const v1::JobStatus& job, 
   data.set_format(v1::Data::AUTO);
   data.clear_validation_split();
   data.clear_test_split();
-  // A random_crop says how larger pictures become the model's input, in evaluation too (worker/data/middle_crop.h); the
+  // A random_crop says how larger pictures become the model's input, in evaluation too (common/data/middle_crop.h); the
   // other steps do nothing.
   auto& steps = *data.mutable_augmentation();
   steps.erase(

@@ -5,7 +5,7 @@
 //   .weights.h5    keras_archive.h: in the order of the layers
 //   .onnx          onnx_file.h: the names that its own model gives them
 //
-// A free function, blocking; any thread. Directories (checkpoints) are the worker's: worker/weights_reader.h.
+// A free function, blocking; any thread. Directories (checkpoints) are the worker's: worker/node/weights_reader.h.
 #pragma once
 
 #include <string>

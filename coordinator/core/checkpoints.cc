@@ -19,7 +19,8 @@
 namespace cairn {
 namespace {
 
-// Beyond keep_max: those that wait to be compared (worker/checkpoint_book.h), the best one, and what is being replaced.
+// Beyond keep_max: those that wait to be compared (worker/checkpoint/checkpoint_book.h), the best one, and what is
+// being replaced.
 constexpr int kCheckpointsExtra = 24;
 // Between two commands to keep the same checkpoint as the best.
 constexpr absl::Duration kMarkAgainAfter = absl::Seconds(5);

@@ -23,7 +23,7 @@ class Epochs : Component {
   Epochs(const Ground& ground, Endings& endings, Assignments& assignments, ModelFiles& files)
       : Component(ground), endings_(endings), assignments_(assignments), files_(files) {}
 
-  // A job's first partition keeps the figures (server/partition_core_figures.cc) until the results of their epochs
+  // A job's first partition keeps the figures (server/core/training_figures.h) until the results of their epochs
   // are stored here.
   void OnFigures(const ClusterNode& node, const v1::FiguresReport& report);
   // The primary drops what is stored, and reports the rest at once.

@@ -35,8 +35,8 @@ class ExchangeService::Service
 ExchangeService::ExchangeService(ExchangeHandler* handler, size_t received_bytes_max, const SnapshotPace& pace)
     : received_(received_bytes_max),
       pacer_(pace),
-      shared_(std::make_unique<ExchangeShared>(ExchangeShared{
-          handler, &received_, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }})),
+      shared_(std::make_unique<ExchangeShared>(
+          ExchangeShared{handler, &received_, &pacer_, &timer_, [this](uint64_t client) { Forget(client); }})),
       service_(std::make_unique<Service>(this)),
       timer_("snapshots") {}
 

@@ -19,10 +19,10 @@
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
+#include "common/data/augment.h"
+#include "common/data/dataset.h"
+#include "common/data/tf_example.h"
 #include "google/protobuf/text_format.h"
-#include "worker/data/augment.h"
-#include "worker/data/dataset.h"
-#include "worker/data/tf_example.h"
 
 namespace cairn {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/data/dataset.h"
 #include "tests/fuzz/input.h"
-#include "worker/data/dataset.h"
 
 namespace cairn {
 

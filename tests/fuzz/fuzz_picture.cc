@@ -1,8 +1,8 @@
 // JPEG and PNG files: decoded as grey and colour, and resized; the header alone says the same size. Pictures above 1 MP
 // are left to the limits' own tests: they only take time.
 #include "common/base/check.h"
+#include "common/data/picture.h"
 #include "tests/fuzz/input.h"
-#include "worker/data/picture.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const cairn::FuzzFolder folder;

@@ -7,7 +7,7 @@
 #include "common/model/job_check.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/job_seed.h"
-#include "worker/checkpoint_manifest.h"
+#include "worker/checkpoint/checkpoint_manifest.h"
 
 namespace cairn {
 

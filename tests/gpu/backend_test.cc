@@ -16,7 +16,7 @@
 #include "common/model/gradient_layout.h"
 #include "common/tensor/dtype.h"
 #include "tests/unit/backend/beside_reference.h"
-#include "worker/backend_select.h"
+#include "worker/node/backend_select.h"
 
 namespace cairn {
 namespace {

@@ -15,7 +15,7 @@
 #include "common/base/digest.h"
 #include "common/model/initializer.h"
 #include "common/model/ready_made/ready_made.h"
-#include "worker/backend_select.h"
+#include "worker/node/backend_select.h"
 
 namespace cairn {
 namespace {

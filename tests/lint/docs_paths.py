@@ -11,7 +11,7 @@
 4. Every file of the tree: a .md file that it names exists, with the anchor; no file refers to a design that the tree
    does not have.
 5. Each top folder and each folder of lint.py's FOLDERS has a README.md; those of FOLDERS say what the folder may
-   include, and those of CORES what the core may.
+   include.
 
 Only files that git would carry are looked at, as in lint.py.
 """
@@ -22,7 +22,7 @@ import os
 import re
 import sys
 
-from lint import CORES, FOLDERS, files, read
+from lint import FOLDERS, files, read
 
 FENCE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1[ \t]*$", re.M | re.S)
 CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
@@ -182,8 +182,7 @@ def may_include(folder):
     def of(entries):
         return ", ".join(words.get(entry) or f"`{entry}`" for entry in entries) or "nothing of ours"
 
-    core = f" Its core: {of(CORES[folder][1])}." if folder in CORES else ""
-    return f"May include: {of(FOLDERS[folder])}.{core}"
+    return f"May include: {of(FOLDERS[folder])}."
 
 
 def check_readmes(root, tops):

@@ -20,6 +20,7 @@ FOLDERS = {
     "common/model": ["common/base", "common/tensor", "proto"],
     # ---- what services use ----
     "common/storage": ["common/base", "common/tensor", "proto"],
+    "common/data": ["common/base", "common/tensor", "common/model", "proto"],
     "common/formats": ["common/base", "common/tensor", "common/model", "proto"],
     "common/report": ["common/base", "common/model", "proto"],
     "common/rpc": ["common/base", "common/tensor", "proto", "grpc"],
@@ -43,24 +44,15 @@ FOLDERS = {
         "grpc",
     ],
     "worker": ["common/*", "client", "worker/*", "proto", "grpc"],
-    "worker/data": [
-        "common/base",
-        "common/tensor",
-        "common/model",
-        "worker/backend/backend.h",
-        "worker/backend/batch.h",
-        "proto",
-    ],
     "worker/backend": ["common/base", "common/tensor", "common/model", "proto"],
+    "worker/core": ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"],
+    "worker/checkpoint": ["common/base", "common/tensor", "common/model", "common/formats", "proto"],
+    "worker/train": ["common/*", "client", "worker/core", "worker/checkpoint", "worker/backend", "proto", "grpc"],
+    "worker/reports": ["common/*", "client", "worker/checkpoint", "proto", "grpc"],
+    "worker/node": ["common/*", "client", "worker/*", "proto", "grpc"],
     # ---- mains ----
-    "client/cli": ["client", "client/bench", "common/*", "worker/data", "proto", "grpc"],
+    "client/cli": ["client", "client/bench", "common/*", "proto", "grpc"],
     "tests": ["*"],
-}
-
-# The cores: the sources of these targets (in the folder's CMakeLists.txt) and every header of the folder that they
-# reach. No I/O, no gRPC.
-CORES = {
-    "worker": ("cairn_worker", ["common/base", "common/tensor", "common/model", "worker/backend/backend.h", "proto"])
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
@@ -108,25 +100,7 @@ def covers(may, target):
     return any(m in ("*", target, folder_of(target)) or (m.endswith("/*") and target.startswith(m[:-1])) for m in may)
 
 
-def core_files(root, folder):
-    """The sources of the folder's core target and the headers of the folder that they include, directly or not."""
-    target, _ = CORES[folder]
-    lists = os.path.join(root, folder, "CMakeLists.txt")
-    if not os.path.exists(lists):
-        return set()
-    call = re.search(r"cairn_library\(\s*%s\s+(.*?)\bDEPS\b" % target, read(root, f"{folder}/CMakeLists.txt"), re.S)
-    waiting = [f"{folder}/{name}" for name in call.group(1).split()] if call else []
-    found = set()
-    while waiting:
-        path = waiting.pop()
-        if path in found or not os.path.exists(os.path.join(root, path)):
-            continue
-        found.add(path)
-        waiting += [target for _, target in includes(read(root, path)) if target and folder_of(target) == folder]
-    return found
-
-
-def check_includes(path, text, cores):
+def check_includes(path, text):
     if not path.endswith(SOURCE):
         return
     folder = folder_of(path)
@@ -134,14 +108,12 @@ def check_includes(path, text, cores):
         todo = "add its folder to FOLDERS in tests/lint/lint.py with what it may include"
         yield f"{path}: stands in no folder of the layout; {todo}"
         return
-    in_core = path in cores
-    may = CORES[folder][1] if in_core else FOLDERS[folder]
-    who = f"the core of {folder}" if in_core else folder
+    may = FOLDERS[folder]
     for included, target in includes(text):
         if included.startswith((".", "/")):
             yield f'{path}: includes "{included}"; write the path from the root of the tree'
         elif target is not None and folder_of(target) != folder and not covers(may, target):
-            yield f'{path}: includes "{included}", but {who} may use only {", ".join(may) or "nothing of ours"}'
+            yield f'{path}: includes "{included}", but {folder} may use only {", ".join(may) or "nothing of ours"}'
 
 
 ENUM = re.compile(r"\benum\s+(\w+)\s*\{([^}]*)\}", re.S)
@@ -230,10 +202,9 @@ def check_states(path, text):
 
 def check_tree(root):
     problems = []
-    cores = set().union(*(core_files(root, folder) for folder in CORES))
     for path in files(root):
         text = read(root, path)
-        problems += check_includes(path, text, cores)
+        problems += check_includes(path, text)
         problems += check_enums(path, text)
         problems += check_paths(path, text)
         problems += check_size(path, text)

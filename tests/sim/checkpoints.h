@@ -1,5 +1,5 @@
 // The directory of checkpoints that all simulated workers share: whole directories that appear and vanish at once, as
-// worker/checkpoint_writer.h promises. A damaged one is found by its checksums.
+// worker/checkpoint/checkpoint_writer.h promises. A damaged one is found by its checksums.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "common/base/status.h"
-#include "worker/checkpoint_writer.h"
+#include "worker/checkpoint/checkpoint_writer.h"
 
 namespace cairn::sim {
 

@@ -9,8 +9,8 @@
 
 #include "tests/sim/exchange.h"
 #include "tests/sim/sim_node.h"
-#include "worker/checkpoint_book.h"
-#include "worker/replica_core.h"
+#include "worker/checkpoint/checkpoint_book.h"
+#include "worker/core/replica_core.h"
 
 namespace cairn::sim {
 

@@ -4,15 +4,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/model/checkpoint_name.h"
 #include "tests/sim/sim_cluster.h"
-#include "worker/checkpoint_cut.h"
-#include "worker/checkpoint_restore.h"
+#include "worker/checkpoint/checkpoint_cut.h"
+#include "worker/checkpoint/checkpoint_restore.h"
 
 namespace cairn::sim {
 namespace {
 
 using Outcome = replica::CheckpointDone::Outcome;
 
-// As worker/restorer.cc.
+// As worker/node/restorer.cc.
 constexpr absl::Duration kNoProgressMax = absl::Seconds(30);
 
 bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }

@@ -19,8 +19,8 @@
 #include "cairn/v1/optimizer.pb.h"
 #include "common/base/status.h"
 #include "common/model/graph.h"
+#include "common/tensor/batch.h"
 #include "common/tensor/buffer.h"
-#include "worker/backend/batch.h"
 #include "worker/backend/gradient_join.h"
 
 namespace cairn {

@@ -1,4 +1,4 @@
-// A backend in a library of its own, found when the worker starts (worker/backend_select.h): libcairn_cudnn.so.
+// A backend in a library of its own, found when the worker starts (worker/node/backend_select.h): libcairn_cudnn.so.
 //
 // The library exports one function, `cairn_backend_plugin`. Both sides are built from one tree: the library takes
 // Cairn's own symbols from the program that loads it, and is refused where PluginVersion differs.

@@ -1,7 +1,7 @@
 // Goal: augmentation is Keras' by its formulas (each step beside a straightforward float64 reference or a closed form),
 // draws what it should as often as it should, and is a pure function of (seed, pass, example) whose bits stay what they
 // are.
-#include "worker/data/augment.h"
+#include "common/data/augment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "common/base/random.h"
-#include "worker/data/augment.h"
-#include "worker/data/dataset.h"
+#include "common/data/augment.h"
+#include "common/data/dataset.h"
 
 namespace cairn {
 namespace {

@@ -1,14 +1,14 @@
 // Goal: a data set that was converted to TFRecord gives the numbers and labels that it gave before, split by split;
 // what cannot be converted is refused, and nothing half-written is left behind.
-#include "worker/data/convert.h"
+#include "common/data/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "common/data/dataset.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
 
 namespace cairn {
 namespace {

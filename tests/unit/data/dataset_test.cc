@@ -8,9 +8,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/describe.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/data/open_dataset.h"
-#include "worker/data/describe.h"
 
 namespace cairn {
 namespace {

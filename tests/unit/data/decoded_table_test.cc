@@ -1,7 +1,7 @@
 // Goal: decoded examples come back as they were, from memory, from the file and decoded anew; each is decoded once
 // where there is room; a folder that cannot be written to and a full disk cost no more than decoding; the file leaves
 // nothing behind.
-#include "worker/data/decoded_table.h"
+#include "common/data/decoded_table.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // Goal: generated data sets are what they say: readable, of the right shape, every class about as often, the same for
 // the same seed, and the first examples do not depend on how many there are.
-#include "worker/data/generated.h"
+#include "common/data/generated.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <map>
 
+#include "common/data/dataset.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
 
 namespace cairn {
 namespace {

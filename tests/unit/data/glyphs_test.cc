@@ -1,6 +1,6 @@
 // Goal: glyphs are a function of the seed alone, differ from one another, and open as an IDX data set with what was
 // drawn.
-#include "worker/data/glyphs.h"
+#include "common/data/glyphs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <array>
 #include <set>
 
+#include "common/data/dataset.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
 
 namespace cairn {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/data/dataset.h"
+#include "common/data/describe.h"
+#include "common/data/picture.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
-#include "worker/data/describe.h"
-#include "worker/data/picture.h"
 
 namespace cairn {
 namespace {

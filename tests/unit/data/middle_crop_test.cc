@@ -1,6 +1,6 @@
 // Goal: evaluation sees what keras.layers.RandomCrop shows outside training: the largest part in the middle that has
 // the input's proportions, resized. By formulas written down here again, in double.
-#include "worker/data/middle_crop.h"
+#include "common/data/middle_crop.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/data/dataset.h"
+#include "common/data/dataset.h"
 
 namespace cairn {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "worker/data/dataset.h"
+#include "common/data/dataset.h"
 
 namespace cairn {
 namespace {

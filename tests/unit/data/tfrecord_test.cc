@@ -9,11 +9,11 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
+#include "common/data/dataset.h"
+#include "common/data/describe.h"
+#include "common/data/record_files.h"
+#include "common/data/tf_example.h"
 #include "tests/unit/data/data_files.h"
-#include "worker/data/dataset.h"
-#include "worker/data/describe.h"
-#include "worker/data/record_files.h"
-#include "worker/data/tf_example.h"
 
 namespace cairn {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: a step in pieces has the gradients of its pieces added up in order, announces each number once, with the last
 // piece, draws other random numbers for each, and needs the memory of one; one piece is the program's own gradient.
-#include "worker/accumulate.h"
+#include "worker/train/accumulate.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 
 #include "tests/unit/model/model_text.h"
 #include "tests/unit/worker/fake_backend.h"
-#include "worker/backend_select.h"
-#include "worker/compute_pool.h"
+#include "worker/node/backend_select.h"
+#include "worker/train/compute_pool.h"
 
 namespace cairn {
 namespace {

@@ -1,7 +1,7 @@
 // Goal: whatever is wrong with a GPU's plugin, "auto" computes on the CPU and says why, "gpu" is an error that says
 // what to do, and no library brings the worker down. The plugins are made of a few lines each (fake_plugin.cc); the
 // real one is opened where it was built.
-#include "worker/backend_select.h"
+#include "worker/node/backend_select.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
 // Goal: a cut is whole, of one version, and says in its manifest what the partitions said; anything else is an error
 // that names the ps. The book keeps keep_max checkpoints, the best, and those that wait to be compared.
-#include "worker/checkpoint_cut.h"
+#include "worker/checkpoint/checkpoint_cut.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/checkpoint_book.h"
+#include "worker/checkpoint/checkpoint_book.h"
 
 namespace cairn {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: a checkpoint is due after the steps, epochs and minutes that the job names and after its last step; one that
 // was missed is made up for; an existing one is not taken again.
-#include "worker/checkpoint_rule.h"
+#include "worker/core/checkpoint_rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

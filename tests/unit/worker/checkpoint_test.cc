@@ -18,9 +18,9 @@
 #include "common/model/initializer.h"
 #include "common/model/job_check.h"
 #include "common/model/optimizer_slots.h"
-#include "worker/checkpoint_reader.h"
-#include "worker/checkpoint_restore.h"
-#include "worker/checkpoint_writer.h"
+#include "worker/checkpoint/checkpoint_reader.h"
+#include "worker/checkpoint/checkpoint_restore.h"
+#include "worker/checkpoint/checkpoint_writer.h"
 
 namespace cairn {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: of two workers that were told to keep a best checkpoint, the one that was told last has the last word; a
 // checkpoint that is known by hearsay pushes none out.
-#include "worker/checkpointer.h"
+#include "worker/train/checkpointer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "worker/checkpoint_writer.h"
+#include "worker/checkpoint/checkpoint_writer.h"
 
 namespace cairn {
 namespace {

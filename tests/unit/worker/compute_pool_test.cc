@@ -1,6 +1,6 @@
 // Goal: slots run all tasks, a task runs at home where that costs no waiting, neither training nor evaluation nor a
 // task without a home starves, programs are compiled once a slot and dropped with their model.
-#include "worker/compute_pool.h"
+#include "worker/train/compute_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/unit/worker/naive_ps.h"
-#include "worker/replica_core.h"
+#include "worker/core/replica_core.h"
 
 namespace cairn {
 

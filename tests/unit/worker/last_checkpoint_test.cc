@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "worker/replica_core.h"
+#include "worker/core/replica_core.h"
 
 namespace cairn {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: a layer computes with values that were granted to it, not with a late grant of the layer before; nobody waits
 // when the work is stopped.
-#include "worker/layer_weights.h"
+#include "worker/train/layer_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: in a directory of checkpoints a job replaces and removes its own alone, by their manifests: not another job's,
 // not what a user has put there, and nothing behind a symbolic link.
-#include "worker/own_checkpoints.h"
+#include "worker/checkpoint/own_checkpoints.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/job_check.h"
-#include "worker/checkpoint_restore.h"
-#include "worker/checkpoint_writer.h"
-#include "worker/model_saver.h"
+#include "worker/checkpoint/checkpoint_restore.h"
+#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/reports/model_saver.h"
 
 namespace cairn {
 namespace {

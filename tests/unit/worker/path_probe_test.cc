@@ -1,7 +1,7 @@
 // Goal: where a job cannot write is found before it begins, and where it can nothing is left behind. As root too: so by
 // a file in the way and by
 // /proc, where nobody makes files.
-#include "worker/path_probe.h"
+#include "worker/checkpoint/path_probe.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

@@ -1,7 +1,7 @@
 // Goal: losses of training and evaluation hold the penalty for each example, the same bits whether the values are all
 // there or come layer by layer; gradients and outputs are the program's own; without regularizers the program is not
 // wrapped.
-#include "worker/penalized_program.h"
+#include "worker/train/penalized_program.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/replica_core.h"
+#include "worker/core/replica_core.h"
 
 namespace cairn {
 namespace {

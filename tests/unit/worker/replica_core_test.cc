@@ -1,7 +1,7 @@
 // Goal: whoever computes which replica, and whatever gets lost, repeated, moved or restarted on the way, a synchronous
 // job ends with the bits of the sequential computation, an asynchronous one applies each replica's steps exactly once,
 // and figures count each example once.
-#include "worker/replica_core.h"
+#include "worker/core/replica_core.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

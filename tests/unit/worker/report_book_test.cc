@@ -1,6 +1,6 @@
 // Goal: steps are told in time, `finished` is repeated until the replica leaves, a new coordinator is told of
 // validations again.
-#include "worker/report_book.h"
+#include "worker/core/report_book.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: what a slot gets next is told from who was on it; a step's replicas find one sum of the backend, whoever comes
 // first, and nothing of it is kept when they have left or it is not wanted any more.
-#include "worker/step_joins.h"
+#include "worker/train/step_joins.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "tests/unit/model/model_text.h"
 #include "tests/unit/worker/fake_backend.h"
-#include "worker/replica_seats.h"
+#include "worker/train/replica_seats.h"
 
 namespace cairn {
 namespace {

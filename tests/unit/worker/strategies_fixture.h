@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/model/clip_norm.h"
-#include "worker/replica_core.h"
+#include "worker/core/replica_core.h"
 
 namespace cairn {
 

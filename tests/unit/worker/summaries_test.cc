@@ -17,8 +17,8 @@
 #include "absl/strings/str_split.h"
 #include "common/model/graph.h"
 #include "tests/unit/model/model_text.h"
-#include "worker/board_log.h"
-#include "worker/csv_log.h"
+#include "worker/reports/board_log.h"
+#include "worker/reports/csv_log.h"
 
 namespace cairn {
 namespace {

@@ -8,13 +8,13 @@
 #include "absl/synchronization/notification.h"
 #include "common/model/epoch_figures.h"
 #include "tests/unit/worker/fake_backend.h"
-#include "worker/backend_select.h"
-#include "worker/device_watch.h"
-#include "worker/evaluate_blocks.h"
-#include "worker/ps_connections.h"
-#include "worker/report_book.h"
-#include "worker/trainer.h"
-#include "worker/worker_node.h"
+#include "worker/core/report_book.h"
+#include "worker/node/backend_select.h"
+#include "worker/node/device_watch.h"
+#include "worker/node/worker_node.h"
+#include "worker/train/evaluate_blocks.h"
+#include "worker/train/ps_connections.h"
+#include "worker/train/trainer.h"
 
 namespace cairn {
 namespace {

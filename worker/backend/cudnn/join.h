@@ -118,7 +118,7 @@ class DeviceJoin : public GradientJoin {
 
 // The gradients of a step's pieces (JobSpec.accumulate_steps) added up on the device that computes them, in their
 // order: what leaves it is one gradient, whatever the number of pieces. Of one program. The bits are those of
-// TrainPieces on the host (worker/accumulate.h).
+// TrainPieces on the host (worker/train/accumulate.h).
 class PieceSum {
  public:
   // Memory for `numbers` numbers, at the first call.

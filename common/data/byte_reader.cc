@@ -1,0 +1,124 @@
+#include "common/data/byte_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace cairn {
+namespace {
+
+// A deflate stream holds at most 1032 times its own size (zlib's technical notes); the rest is for tiny files.
+constexpr uint64_t kDeflateRatioMax = 1032;
+constexpr uint64_t kDeflateSlack = 1024;
+constexpr size_t kReadBytesMax = size_t{1} << 30;  // gzread's length is a 32-bit number
+
+absl::Status OpenError(const std::string& path, int error) {
+  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(path + ": no such file");
+  return absl::DataLossError(absl::StrFormat("%s: cannot be read: %s", path, std::strerror(error)));
+}
+
+}  // namespace
+
+struct ByteReader::File {
+  std::string path;
+  gzFile gz = nullptr;
+  uint64_t bytes_max = 0;
+  bool packed = false;
+  ~File() {
+    if (gz != nullptr) gzclose(gz);
+  }
+};
+
+ByteReader::ByteReader(std::unique_ptr<File> file) : file_(std::move(file)) {}
+ByteReader::ByteReader(ByteReader&&) noexcept = default;
+ByteReader& ByteReader::operator=(ByteReader&&) noexcept = default;
+ByteReader::~ByteReader() = default;
+
+const std::string& ByteReader::path() const { return file_->path; }
+uint64_t ByteReader::bytes_max() const { return file_->bytes_max; }
+
+absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+  if (fd < 0) return OpenError(path, errno);
+  struct stat st;
+  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    ::close(fd);
+    return absl::DataLossError(path + ": not a regular file");
+  }
+  auto file = std::make_unique<File>();
+  file->path = path;
+  file->gz = gzdopen(fd, "rb");
+  if (file->gz == nullptr) {
+    ::close(fd);
+    return absl::DataLossError(path + ": cannot be read: out of memory");
+  }
+  gzbuffer(file->gz, 256 << 10);
+  const uint64_t size = static_cast<uint64_t>(st.st_size);
+  file->packed = gzdirect(file->gz) == 0;
+  file->bytes_max = file->packed ? size * kDeflateRatioMax + kDeflateSlack : size;
+  return ByteReader(std::move(file));
+}
+
+absl::StatusOr<size_t> ByteReader::ReadSome(void* out, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
+    const unsigned part = static_cast<unsigned>(std::min(bytes - done, kReadBytesMax));
+    const int n = gzread(file_->gz, static_cast<uint8_t*>(out) + done, part);
+    int code = Z_OK;
+    const char* text = gzerror(file_->gz, &code);
+    if (code == Z_BUF_ERROR) {
+      return absl::DataLossError(file_->path + ": the gzip data is cut off; fetch the file again");
+    }
+    if (n < 0 || code < 0) {
+      return absl::DataLossError(absl::StrFormat("%s: %s: %s", file_->path,
+                                                 file_->packed ? "broken gzip data" : "cannot be read",
+                                                 code == Z_ERRNO ? std::strerror(errno) : text));
+    }
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
+absl::Status ByteReader::ReadExactly(void* out, size_t bytes) {
+  CAIRN_ASSIGN_OR_RETURN(const size_t n, ReadSome(out, bytes));
+  if (n == bytes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat("%s: ends %d bytes too early; fetch the file again", path(), bytes - n));
+}
+
+absl::StatusOr<std::string> ByteReader::ReadToEnd(uint64_t bytes_limit) {
+  std::string all;
+  size_t used = 0;
+  // Plain files are read in one piece; what comes out of gzip is not known before, so the buffer doubles.
+  size_t want = file_->packed ? size_t{1} << 20 : static_cast<size_t>(std::min(file_->bytes_max, bytes_limit)) + 1;
+  while (true) {
+    all.resize(want);
+    CAIRN_ASSIGN_OR_RETURN(const size_t n, ReadSome(all.data() + used, want - used));
+    used += n;
+    if (used > bytes_limit) {
+      return absl::ResourceExhaustedError(
+          absl::StrFormat("%s: holds more than %d MiB, the most that is read", path(), bytes_limit >> 20));
+    }
+    if (used < want) break;
+    want = std::min<uint64_t>(uint64_t{want} * 2, bytes_limit + 1);
+  }
+  all.resize(used);
+  return all;
+}
+
+absl::Status ByteReader::ExpectEnd() {
+  char extra;
+  CAIRN_ASSIGN_OR_RETURN(const size_t n, ReadSome(&extra, 1));
+  if (n == 0) return absl::OkStatus();
+  return absl::DataLossError(path() + ": holds more bytes than its header says");
+}
+
+}  // namespace cairn

@@ -1,0 +1,198 @@
+#include "common/data/convert.h"
+
+#include <zlib.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "common/base/crc32c.h"
+#include "common/data/byte_reader.h"
+#include "common/data/image_folder.h"
+#include "common/data/picture.h"
+#include "common/data/record_files.h"
+#include "common/data/table.h"
+#include "common/data/tf_example.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<const char*, 3> kSplitNames = {"train", "validation", "test"};
+
+FeatureValue OfBytes(const char* name, std::string bytes) {
+  return {.name = name, .kind = FeatureKind::kBytes, .bytes = std::move(bytes)};
+}
+FeatureValue OfInt(const char* name, int64_t value) {
+  return {.name = name, .kind = FeatureKind::kInts, .ints = {value}};
+}
+FeatureValue OfFloats(const char* name, std::vector<float> values) {
+  return {.name = name, .kind = FeatureKind::kFloats, .floats = std::move(values)};
+}
+
+// Examples of a data set as tf.train.Examples.
+class ExampleMaker {
+ public:
+  static absl::StatusOr<std::unique_ptr<ExampleMaker>> Open(const v1::Data& data) {
+    std::unique_ptr<ExampleMaker> maker(new ExampleMaker());
+    v1::Data sized = data;
+    if (sized.image_height() == 0 && sized.image_width() == 0) {  // of no account: pictures are written as they are
+      sized.set_image_height(1);
+      sized.set_image_width(1);
+    }
+    CAIRN_ASSIGN_OR_RETURN(maker->loaded_, LoadData(sized, {}));
+    if (maker->loaded_.format == v1::Data::TFRECORD) {
+      return absl::InvalidArgumentError(data.path() + ": holds TFRecords already; use them as they are");
+    }
+    if (maker->loaded_.format == v1::Data::IMAGE_FOLDER) {
+      CAIRN_ASSIGN_OR_RETURN(maker->pictures_, ListImageFolder(data.path()));
+    }
+    return maker;
+  }
+
+  int64_t size(int split) const { return loaded_.splits[split] == nullptr ? 0 : loaded_.splits[split]->size(); }
+
+  absl::StatusOr<std::string> Make(int split, int64_t index) {
+    return loaded_.format == v1::Data::IMAGE_FOLDER ? OfPicture(pictures_.splits[split][index])
+                                                    : OfNumbers(split, index);
+  }
+
+ private:
+  absl::StatusOr<std::string> OfPicture(const PictureFile& file) const {
+    CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(file.path));
+    CAIRN_ASSIGN_OR_RETURN(std::string bytes, reader.ReadToEnd(kPictureFileBytesMax));
+    if (!IsPicture(bytes))
+      return absl::DataLossError(file.path + ": neither a JPEG nor a PNG picture, whatever its name says");
+    return WriteExample({OfBytes("image/encoded", std::move(bytes)), OfInt("image/class/label", file.label),
+                         OfBytes("image/class/text", pictures_.class_names[file.label])});
+  }
+
+  absl::StatusOr<std::string> OfNumbers(int split, int64_t index) {
+    numbers_.resize(static_cast<size_t>(NumElements(loaded_.shape)));
+    float label = 0;
+    CAIRN_RETURN_IF_ERROR(loaded_.splits[split]->Read(index, numbers_.data(), &label));
+    const FeatureValue of_class = OfInt(loaded_.element == Element::kByte ? "label" : "y", std::llround(label));
+    if (loaded_.element == Element::kFloat) {
+      return WriteExample({OfFloats("x", numbers_), loaded_.classes > 0 ? of_class : OfFloats("y", {label})});
+    }
+    std::string bytes;
+    for (float number : numbers_) bytes.push_back(static_cast<char>(static_cast<uint8_t>(number)));
+    std::vector<FeatureValue> features = {OfBytes("image_raw", std::move(bytes)), of_class};
+    if (loaded_.shape.size() == 3) {
+      const char* const names[] = {"height", "width", "depth"};
+      for (int d = 0; d < 3; ++d) features.push_back(OfInt(names[d], loaded_.shape[d]));
+    }
+    return WriteExample(std::move(features));
+  }
+
+  LoadedData loaded_;
+  ImageFolderFiles pictures_;  // IMAGE_FOLDER
+  std::vector<float> numbers_;
+};
+
+// A file of records, gzip or plain, that gets its name when it is whole.
+class RecordWriter {
+ public:
+  RecordWriter(const std::string& path, bool gzip)
+      : path_(path), part_(path + ".part"), file_(gzopen(part_.c_str(), gzip ? "wb6" : "wbT")) {}
+  ~RecordWriter() {
+    if (file_ == nullptr) return;
+    gzclose(file_);
+    std::error_code ignored;
+    fs::remove(part_, ignored);
+  }
+  absl::Status Write(const std::string& record) {
+    frame_.clear();
+    AppendRecord(record, &frame_);
+    const bool written = file_ != nullptr && gzwrite(file_, frame_.data(), static_cast<unsigned>(frame_.size())) ==
+                                                 static_cast<int>(frame_.size());
+    return written ? absl::OkStatus() : Error();
+  }
+  absl::Status Close() {
+    const int code = file_ == nullptr ? Z_ERRNO : gzclose(file_);
+    file_ = nullptr;
+    std::error_code error;
+    if (code == Z_OK) fs::rename(part_, path_, error);
+    return code == Z_OK && !error ? absl::OkStatus() : Error();
+  }
+
+ private:
+  absl::Status Error() const {
+    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, std::strerror(errno)));
+  }
+  const std::string path_, part_;
+  gzFile file_;
+  std::string frame_;
+};
+
+std::string ShardPath(const std::string& path, int shard, int shards) {
+  if (shards == 1) return path;
+  const bool gzip = absl::EndsWith(path, ".gz");
+  const std::string plain = gzip ? path.substr(0, path.size() - 3) : path;
+  return absl::StrFormat("%s-%05d-of-%05d%s", plain, shard, shards, gzip ? ".gz" : "");
+}
+
+absl::Status WriteSplit(ExampleMaker& maker, int split, const std::string& path, int shards) {
+  const bool gzip = absl::EndsWith(path, ".gz");
+  for (int shard = 0; shard < shards; ++shard) {
+    RecordWriter writer(ShardPath(path, shard, shards), gzip);
+    for (int64_t i = shard; i < maker.size(split); i += shards) {
+      CAIRN_ASSIGN_OR_RETURN(const std::string example, maker.Make(split, i));
+      CAIRN_RETURN_IF_ERROR(writer.Write(example));
+    }
+    CAIRN_RETURN_IF_ERROR(writer.Close());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> ChooseSplits(const ExampleMaker& maker, const ConvertOptions& options) {
+  std::vector<int> chosen;
+  for (int s = 0; s < 3; ++s) {
+    if (maker.size(s) > 0 && (options.split.empty() || options.split == kSplitNames[s])) chosen.push_back(s);
+  }
+  if (chosen.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat("--split %s: the data has no such split", options.split));
+  }
+  if (HasRecordName(options.out) && chosen.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: one file for a data set of %d splits; give a folder, or choose with --split train",
+                        options.out, chosen.size()));
+  }
+  return chosen;
+}
+
+}  // namespace
+
+absl::StatusOr<Converted> ConvertToTfRecord(const v1::Data& data, const ConvertOptions& options) {
+  if (options.shards < 1 || options.shards > kConvertShardsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--shards: %d is not in 1 to %d", options.shards, kConvertShardsMax));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<ExampleMaker> maker, ExampleMaker::Open(data));
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<int> splits, ChooseSplits(*maker, options));
+  const bool file = HasRecordName(options.out);
+  const fs::path folder = file ? fs::path(options.out).parent_path() : fs::path(options.out);
+  std::error_code error;
+  if (!folder.empty()) fs::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrFormat("%s: cannot be made: %s", folder.string(), error.message()));
+  Converted converted;
+  for (int split : splits) {
+    const int64_t size = maker->size(split);
+    const int shards = static_cast<int>(std::min<int64_t>(options.shards, size));
+    const std::string path =
+        file ? options.out
+             : absl::StrFormat("%s/%s.tfrecord%s", options.out, kSplitNames[split], options.gzip ? ".gz" : "");
+    CAIRN_RETURN_IF_ERROR(WriteSplit(*maker, split, path, shards));
+    converted.examples[split] = size;
+    converted.files += shards;
+  }
+  return converted;
+}
+
+}  // namespace cairn

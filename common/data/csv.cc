@@ -1,0 +1,367 @@
+// CSV with numeric features and one label column.
+//
+// Labels: all integers >= 0 below kClassesMax: class numbers, as they stand. Other numbers: numbers (regression). Text,
+// beside integers too: classes, numbered in the sorted order of their names in the training split.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/data/byte_reader.h"
+#include "common/data/csv_parser.h"
+#include "common/data/table.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kCsvBytesMax = uint64_t{8} << 30;
+constexpr size_t kColumnsMax = 1 << 20;
+constexpr size_t kClassesMax = 1000;
+
+class FloatTable : public ExampleTable {
+ public:
+  FloatTable(std::vector<float> features, std::vector<float> labels)
+      : features_(std::move(features)), labels_(std::move(labels)), example_size_(features_.size() / labels_.size()) {}
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  absl::Status Read(int64_t index, float* example, float* label) const override {
+    const float* begin = features_.data() + index * example_size_;
+    std::copy(begin, begin + example_size_, example);
+    *label = labels_[index];
+    return absl::OkStatus();
+  }
+  float Label(int64_t index) const override { return labels_[index]; }
+
+ private:
+  const std::vector<float> features_, labels_;
+  const size_t example_size_;
+};
+
+struct CsvFile {
+  std::string path;
+  std::vector<std::string> names;  // of all columns; empty without a header line
+  size_t columns = 0;
+  size_t label = 0;  // column
+  std::vector<float> features;
+  std::vector<std::string> labels;
+  std::vector<int64_t> lines;  // where each row stands
+};
+
+std::string ShortText(const std::string& text) { return text.size() <= 40 ? text : text.substr(0, 37) + "..."; }
+
+std::string ColumnName(const CsvFile& file, size_t column) {
+  return file.names.empty() ? absl::StrFormat("column %d", column)
+                            : absl::StrFormat("column %d (\"%s\")", column, ShortText(file.names[column]));
+}
+
+// What other programs write for a value that is not known.
+bool IsMissing(const std::string& text) {
+  return text.empty() || text == "?" || text == "NA" || absl::EqualsIgnoreCase(text, "nan");
+}
+
+bool IsNumber(const std::string& text) {
+  double ignored;
+  return ParseNumber(text, &ignored);
+}
+
+// A number, or what stands where one should be: a value that is not known, or none that a float32 can hold.
+bool IsNumberOrNone(const std::string& text) {
+  double ignored;
+  return IsMissing(text) || absl::SimpleAtod(text, &ignored);
+}
+
+// A header names a column whose next line holds a number. With one line only: a header is all text.
+bool LooksLikeHeader(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  if (second.empty()) return std::none_of(first.begin(), first.end(), IsNumber);
+  for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
+    if (!IsNumberOrNone(first[i]) && IsNumber(second[i])) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<size_t> FindLabelColumn(const std::string& wanted, const CsvFile& file) {
+  int64_t number = -1;
+  if (wanted.empty() || absl::SimpleAtoi(wanted, &number)) {
+    const int64_t columns = static_cast<int64_t>(file.columns);
+    if (number < -columns || number >= columns) {
+      return absl::InvalidArgumentError(absl::StrFormat("data.label_column: %d, but %s has %d columns, 0 to %d", number,
+                                                        file.path, columns, columns - 1));
+    }
+    return static_cast<size_t>(number < 0 ? number + columns : number);
+  }
+  if (file.names.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.label_column: \"%s\" is a name, but %s has no header line; give the column's number, or set data.header",
+        wanted, file.path));
+  }
+  const auto it = std::find(file.names.begin(), file.names.end(), wanted);
+  if (it == file.names.end()) {
+    const size_t shown = std::min<size_t>(file.names.size(), 20);
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.label_column: %s has no column \"%s\"; its columns are %s%s", file.path, wanted,
+        absl::StrJoin(file.names.begin(), file.names.begin() + shown, ", "), shown < file.names.size() ? ", ..." : ""));
+  }
+  return static_cast<size_t>(it - file.names.begin());
+}
+
+absl::Status AddRow(const std::vector<std::string>& fields, int64_t line, CsvFile* file) {
+  const std::string where = absl::StrFormat("%s: line %d", file->path, line);
+  if (fields.size() != file->columns) {
+    return absl::DataLossError(
+        absl::StrFormat("%s has %d columns, the lines before it have %d", where, fields.size(), file->columns));
+  }
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const std::string& text = fields[i];
+    if (i == file->label) {
+      if (text.empty()) return absl::DataLossError(absl::StrFormat("%s: no label", where));
+      file->labels.push_back(text);
+      continue;
+    }
+    double value;
+    if (!ParseNumber(text, &value)) {
+      const std::string column = absl::StrFormat("%s, %s", where, ColumnName(*file, i));
+      if (IsMissing(text)) {
+        const bool header = file->names.empty() && file->lines.empty();  // it may be one, such as ",0,1,2"
+        return absl::InvalidArgumentError(
+            absl::StrFormat("%s: a value is missing (\"%s\"); drop the line or fill the value in%s", column, text,
+                            header ? ", or set data.header: true if it names the columns" : ""));
+      }
+      if (IsNumberOrNone(text)) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: \"%s\" is no finite float32; drop the line or mend the value", column, ShortText(text)));
+      }
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: \"%s\" is not a number; features are numbers: encode the column's categories as numbers (one column of "
+          "0 and 1 each, say), drop the column, or name the label's column in data.label_column",
+          column, ShortText(text)));
+    }
+    file->features.push_back(static_cast<float>(value));
+  }
+  file->lines.push_back(line);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data) {
+  CsvFile file;
+  file.path = path;
+  CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
+  CAIRN_ASSIGN_OR_RETURN(const std::string text, reader.ReadToEnd(kCsvBytesMax));
+  CsvParser parser(text);
+  std::vector<std::string> fields, first;
+  const auto next = [&](std::vector<std::string>* out) -> absl::StatusOr<bool> {
+    absl::StatusOr<bool> more = parser.Next(out);
+    if (!more.ok()) return Annotate(more.status(), absl::StrFormat("%s: line %d", path, parser.line()));
+    return more;
+  };
+  CAIRN_ASSIGN_OR_RETURN(bool more, next(&first));
+  if (!more) return absl::DataLossError(path + ": empty");
+  const int64_t first_line = parser.line();
+  CAIRN_ASSIGN_OR_RETURN(more, next(&fields));
+  if (!more) fields.clear();
+  file.columns = first.size();
+  if (file.columns < 2 || file.columns > kColumnsMax) {
+    return absl::DataLossError(absl::StrFormat(
+        "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
+        first_line, file.columns));
+  }
+  const bool header = data.has_header() ? data.header() : LooksLikeHeader(first, fields);
+  if (header) file.names = first;
+  CAIRN_ASSIGN_OR_RETURN(file.label, FindLabelColumn(data.label_column(), file));
+  if (!header) CAIRN_RETURN_IF_ERROR(AddRow(first, first_line, &file));
+  while (more) {
+    CAIRN_RETURN_IF_ERROR(AddRow(fields, parser.line(), &file));
+    CAIRN_ASSIGN_OR_RETURN(more, next(&fields));
+  }
+  if (file.labels.empty()) return absl::DataLossError(path + ": a header line and no data");
+  return file;
+}
+
+absl::Status CheckSameColumns(const CsvFile& train, const CsvFile& other) {
+  if (train.columns != other.columns) {
+    return absl::DataLossError(
+        absl::StrFormat("%s has %d columns, %s has %d", other.path, other.columns, train.path, train.columns));
+  }
+  for (size_t i = 0; i < std::min(train.names.size(), other.names.size()); ++i) {
+    if (train.names[i] != other.names[i]) {
+      return absl::DataLossError(absl::StrFormat("%s: column %d is \"%s\", in %s it is \"%s\"", other.path, i,
+                                                 ShortText(other.names[i]), train.path, ShortText(train.names[i])));
+    }
+  }
+  if (train.label != other.label) {
+    return absl::DataLossError(absl::StrFormat("%s: the label is column %d, in %s it is column %d", other.path,
+                                               other.label, train.path, train.label));
+  }
+  return absl::OkStatus();
+}
+
+using Files = std::array<std::optional<CsvFile>, 3>;
+
+struct LabelKinds {
+  bool numbers = true, integers = true, any_number = false;
+  double min = 0, max = 0;
+  // Labels, for people: the largest, the first number that is no class number, and the first text.
+  std::string largest, first_other, first_text;
+};
+
+bool IsClassNumber(double value) { return value >= 0 && value < kClassesMax && value == std::floor(value); }
+
+std::string DescribeLabel(const CsvFile& file, size_t row) {
+  return absl::StrFormat("%s: line %d has label %s", file.path, file.lines[row], ShortText(file.labels[row]));
+}
+
+LabelKinds InspectLabels(const Files& files) {
+  LabelKinds kinds;
+  for (const auto& file : files) {
+    if (!file) continue;
+    for (size_t row = 0; row < file->labels.size(); ++row) {
+      double value;
+      if (!ParseNumber(file->labels[row], &value)) {
+        kinds.numbers = false;
+        if (kinds.first_text.empty()) kinds.first_text = DescribeLabel(*file, row);
+        continue;
+      }
+      if (kinds.first_other.empty() && !IsClassNumber(value)) kinds.first_other = DescribeLabel(*file, row);
+      if (kinds.largest.empty() || value > kinds.max) kinds.largest = DescribeLabel(*file, row);
+      kinds.any_number = true;
+      kinds.integers = kinds.integers && value == std::floor(value);
+      kinds.min = std::min(kinds.min, value);
+      kinds.max = std::max(kinds.max, value);
+    }
+  }
+  return kinds;
+}
+
+// Names of the classes, sorted, from the training split.
+absl::StatusOr<std::vector<std::string>> TextClasses(const CsvFile& train) {
+  const std::set<std::string> names(train.labels.begin(), train.labels.end());
+  if (names.size() > kClassesMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: %s, the label, holds more than %d different texts; is another column the label? (data.label_column)",
+        train.path, ColumnName(train, train.label), kClassesMax));
+  }
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+absl::StatusOr<std::vector<float>> ClassNumbers(const CsvFile& file, const std::vector<std::string>& classes) {
+  std::vector<float> numbers;
+  numbers.reserve(file.labels.size());
+  for (size_t i = 0; i < file.labels.size(); ++i) {
+    const auto it = std::lower_bound(classes.begin(), classes.end(), file.labels[i]);
+    if (it == classes.end() || *it != file.labels[i]) {
+      return absl::DataLossError(absl::StrFormat("%s: line %d: class \"%s\" is not among the training data's",
+                                                 file.path, file.lines[i], ShortText(file.labels[i])));
+    }
+    numbers.push_back(static_cast<float>(it - classes.begin()));
+  }
+  return numbers;
+}
+
+// Text among numbers: names of classes, as "1", "2", "more", where the numbers are integers and none stands for a
+// label that is not known.
+absl::Status CheckMixedLabels(const Files& files, bool integers) {
+  for (const auto& file : files) {
+    if (!file) continue;
+    for (size_t i = 0; i < file->labels.size(); ++i) {
+      const std::string& label = file->labels[i];
+      if (IsNumber(label) || (integers && !IsNumberOrNone(label))) continue;
+      return absl::DataLossError(
+          absl::StrFormat("%s: line %d: label \"%s\" is not a number, as other labels are; mend the line", file->path,
+                          file->lines[i], ShortText(label)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string FirstExisting(const std::string& dir, const std::string& name) {
+  for (const char* suffix : {".csv", ".csv.gz"}) {
+    std::error_code ignored;
+    if (fs::is_regular_file(absl::StrCat(dir, "/", name, suffix), ignored)) return absl::StrCat(dir, "/", name, suffix);
+  }
+  return "";
+}
+
+bool HasCsvName(const std::string& path) { return absl::EndsWith(path, ".csv") || absl::EndsWith(path, ".csv.gz"); }
+
+std::vector<std::string> CsvFilesIn(const std::string& dir) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+    if (HasCsvName(it->path().string())) found.push_back(it->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+absl::StatusOr<std::array<std::string, 3>> FindFiles(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return std::array<std::string, 3>{path, "", ""};
+  std::array<std::string, 3> files = {FirstExisting(path, "train"), FirstExisting(path, "validation"),
+                                      FirstExisting(path, "test")};
+  if (!files[kTrainSplit].empty()) return files;
+  const std::vector<std::string> found = CsvFilesIn(path);
+  if (found.size() == 1) return std::array<std::string, 3>{found[0], "", ""};
+  return absl::NotFoundError(
+      absl::StrFormat("%s: holds neither train.csv[.gz] nor exactly one CSV file (found %d); give the file itself",
+                      path, found.size()));
+}
+
+}  // namespace
+
+bool LooksLikeCsv(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return HasCsvName(path);
+  return !FirstExisting(path, "train").empty() || CsvFilesIn(path).size() == 1;
+}
+
+absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
+  CAIRN_ASSIGN_OR_RETURN(const auto paths, FindFiles(data.path()));
+  Files files;
+  for (int s = 0; s < 3; ++s) {
+    if (paths[s].empty()) continue;
+    CAIRN_ASSIGN_OR_RETURN(files[s], ReadCsv(paths[s], data));
+    if (s != kTrainSplit) CAIRN_RETURN_IF_ERROR(CheckSameColumns(*files[kTrainSplit], *files[s]));
+  }
+  const CsvFile& train = *files[kTrainSplit];
+  const LabelKinds kinds = InspectLabels(files);
+  LoadedData loaded;
+  loaded.shape = {static_cast<int64_t>(train.columns) - 1};
+  loaded.element = Element::kFloat;
+  if (!kinds.numbers) {
+    if (kinds.any_number) {
+      CAIRN_RETURN_IF_ERROR(CheckMixedLabels(files, kinds.integers));
+      loaded.deciding_label = kinds.first_text;
+    }
+    CAIRN_ASSIGN_OR_RETURN(loaded.class_names, TextClasses(train));
+    loaded.classes = static_cast<int32_t>(loaded.class_names.size());
+  } else if (kinds.integers && kinds.min >= 0 && kinds.max < kClassesMax) {
+    loaded.classes = static_cast<int32_t>(kinds.max) + 1;
+    loaded.deciding_label = kinds.largest;
+  } else {
+    loaded.deciding_label = kinds.first_other;
+  }
+  for (int s = 0; s < 3; ++s) {
+    if (!files[s]) continue;
+    std::vector<float> labels;
+    if (!loaded.class_names.empty()) {
+      CAIRN_ASSIGN_OR_RETURN(labels, ClassNumbers(*files[s], loaded.class_names));
+    } else {
+      for (const std::string& text : files[s]->labels) {
+        double value = 0;
+        ParseNumber(text, &value);
+        labels.push_back(static_cast<float>(value));
+      }
+    }
+    loaded.splits[s] = std::make_shared<FloatTable>(std::move(files[s]->features), std::move(labels));
+  }
+  return loaded;
+}
+
+}  // namespace cairn

@@ -1,0 +1,236 @@
+#include "common/data/dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "common/data/table.h"
+
+namespace cairn {
+namespace {
+
+int IndexOf(v1::Split split) {
+  switch (split) {
+    case v1::TRAIN: return kTrainSplit;
+    case v1::VALIDATION: return kValidationSplit;
+    default: return kTestSplit;  // EvaluateRequest: unset means TEST
+  }
+}
+
+// A split: a whole table, or the examples `chosen` of one, in rising order.
+struct SplitView {
+  std::shared_ptr<const ExampleTable> table;
+  std::vector<int64_t> chosen;
+  bool all = true;
+
+  int64_t size() const {
+    if (table == nullptr) return 0;
+    return all ? table->size() : static_cast<int64_t>(chosen.size());
+  }
+  int64_t TableIndex(int64_t index) const { return all ? index : chosen[index]; }
+};
+
+class TableDataset : public Dataset {
+ public:
+  TableDataset(v1::DataInfo info, std::array<SplitView, 3> splits)
+      : info_(std::move(info)), splits_(std::move(splits)) {
+    info_.set_train_examples(splits_[kTrainSplit].size());
+    info_.set_validation_examples(splits_[kValidationSplit].size());
+    info_.set_test_examples(splits_[kTestSplit].size());
+    for (int32_t d : info_.example_shape()) example_size_ *= d;
+    bytes_ = std::all_of(splits_.begin(), splits_.end(),
+                         [](const SplitView& s) { return s.table == nullptr || s.table->element() == Element::kByte; });
+  }
+
+  const v1::DataInfo& info() const override { return info_; }
+  int64_t size(v1::Split split) const override { return splits_[IndexOf(split)].size(); }
+  int64_t example_size() const override { return example_size_; }
+  int64_t label_size() const override { return 1; }
+  Element element() const override { return bytes_ ? Element::kByte : Element::kFloat; }
+  bool in_memory() const override { return splits_[kTrainSplit].table->in_memory(); }
+
+  absl::Status Read(v1::Split split, int64_t index, float* example, float* label) const override {
+    CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
+    return view->table->Read(view->TableIndex(index), example, label);
+  }
+
+  absl::Status ReadBytes(v1::Split split, int64_t index, uint8_t* example, float* label) const override {
+    CAIRN_ASSIGN_OR_RETURN(const SplitView* const view, Find(split, index));
+    return view->table->ReadBytes(view->TableIndex(index), example, label);
+  }
+
+ private:
+  absl::StatusOr<const SplitView*> Find(v1::Split split, int64_t index) const {
+    const SplitView& view = splits_[IndexOf(split)];
+    if (index < 0 || index >= view.size()) {
+      return absl::OutOfRangeError(absl::StrFormat("%s: example %d of the %s split, which has %d", info_.path(), index,
+                                                   v1::Split_Name(split), view.size()));
+    }
+    return &view;
+  }
+
+  v1::DataInfo info_;
+  const std::array<SplitView, 3> splits_;
+  int64_t example_size_ = 1;
+  bool bytes_ = false;
+};
+
+absl::Status CheckShare(const char* field, float share) {
+  if (share >= 0 && share < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("%s: %g is not in [0, 1)", field, share));
+}
+
+int64_t ShareOf(int64_t examples, float share) {
+  return share <= 0 ? 0
+                    : std::max<int64_t>(1, std::llround(static_cast<double>(share) * static_cast<double>(examples)));
+}
+
+// The seeded order of all training examples; its first places become the validation split, the next ones the test
+// split.
+absl::StatusOr<std::array<SplitView, 3>> MakeSplits(const v1::Data& data, const LoadedData& loaded) {
+  CAIRN_RETURN_IF_ERROR(CheckShare("data.validation_split", data.validation_split()));
+  CAIRN_RETURN_IF_ERROR(CheckShare("data.test_split", data.test_split()));
+  std::array<SplitView, 3> splits;
+  for (int s = 0; s < 3; ++s) splits[s].table = loaded.splits[s];
+  const int64_t n = splits[kTrainSplit].size();
+  const int64_t validation = splits[kValidationSplit].table ? 0 : ShareOf(n, data.validation_split());
+  const int64_t test = splits[kTestSplit].table ? 0 : ShareOf(n, data.test_split());
+  if (validation + test == 0) return splits;
+  if (validation + test >= n) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("data.validation_split, data.test_split: %d and %d of %d examples leave none to train with; "
+                        "use smaller shares",
+                        validation, test, n));
+  }
+  const Permutation order(StreamKey(data.split_seed(), RandomStream::kSplit), 0, n);
+  const auto choose = [&](int split, int64_t begin, int64_t end) {
+    SplitView& view = splits[split];
+    view.table = loaded.splits[kTrainSplit];
+    view.all = false;
+    for (int64_t place = begin; place < end; ++place) view.chosen.push_back(order(place));
+    std::sort(view.chosen.begin(), view.chosen.end());
+  };
+  if (validation > 0) choose(kValidationSplit, 0, validation);
+  if (test > 0) choose(kTestSplit, validation, validation + test);
+  choose(kTrainSplit, validation + test, n);
+  return splits;
+}
+
+absl::StatusOr<v1::Data::Format> DetectFormat(const std::string& path) {
+  std::error_code error;
+  const auto kind = std::filesystem::status(path, error).type();
+  if (LooksLikeCsv(path) && kind != std::filesystem::file_type::directory) return v1::Data::CSV;
+  if (LooksLikeTfRecord(path)) return v1::Data::TFRECORD;
+  if (kind != std::filesystem::file_type::directory) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "data.path: %s: cannot tell the format of a file of this name; looked for *.csv[.gz], *.tfrecord[s][.gz] and "
+        "*-00000-of-00001. Set data.format, or give the folder that holds the data set",
+        path));
+  }
+  if (LooksLikeIdx(path)) return v1::Data::IDX;
+  if (LooksLikeCifar10(path)) return v1::Data::CIFAR10;
+  if (LooksLikeCsv(path)) return v1::Data::CSV;
+  if (LooksLikeImageFolder(path)) return v1::Data::IMAGE_FOLDER;
+  std::vector<std::string> found;
+  std::filesystem::directory_iterator it(path, error);
+  for (const std::filesystem::directory_iterator end; !error && it != end && found.size() < 6; it.increment(error)) {
+    found.push_back(it->path().filename().string());
+  }
+  std::sort(found.begin(), found.end());
+  if (found.size() == 6) found.back() = "...";
+  return absl::InvalidArgumentError(
+      absl::StrFormat("data.path: %s: cannot tell the format. Looked for train-images-idx3-ubyte[.gz] (IDX), "
+                      "data_batch_*.bin (CIFAR10), "
+                      "train.csv[.gz] or one CSV file (CSV), train*.tfrecord[.gz] or *-00000-of-00001 (TFRECORD), "
+                      "[train/]CLASS/*.jpg|jpeg|png (IMAGE_FOLDER); found %s",
+                      path, found.empty() ? "nothing" : absl::StrJoin(found, ", ")));
+}
+
+absl::StatusOr<LoadedData> LoadAs(const v1::Data& data, v1::Data::Format format, const Shape& input_shape) {
+  std::error_code ignored;
+  const bool is_dir = std::filesystem::is_directory(data.path(), ignored);
+  if (format != v1::Data::CSV && format != v1::Data::TFRECORD && !is_dir) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("data.path: %s is a file; format %s is a folder", data.path(), v1::Data::Format_Name(format)));
+  }
+  switch (format) {
+    case v1::Data::IDX: return LoadIdx(data.path());
+    case v1::Data::CIFAR10: return LoadCifar10(data.path());
+    case v1::Data::IMAGE_FOLDER: return LoadImageFolder(data, input_shape);
+    case v1::Data::CSV: return LoadCsv(data);
+    case v1::Data::TFRECORD: return LoadTfRecord(data, input_shape);
+    default: break;
+  }
+  return absl::InvalidArgumentError(absl::StrFormat("data.format: %d is unknown", format));
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape) {
+  if (data.path().empty()) return absl::InvalidArgumentError("data.path: missing; name the data set's file or folder");
+  if (std::error_code error; !std::filesystem::exists(data.path(), error)) {
+    return absl::NotFoundError(absl::StrFormat("data.path: %s: no such file or folder on this machine", data.path()));
+  }
+  v1::Data::Format format = data.format();
+  if (format == v1::Data::AUTO) {
+    CAIRN_ASSIGN_OR_RETURN(format, DetectFormat(data.path()));
+  }
+  CAIRN_ASSIGN_OR_RETURN(LoadedData loaded, LoadAs(data, format, input_shape));
+  loaded.format = format;
+  return loaded;
+}
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const v1::Data& data, const Shape& input_shape) {
+  CAIRN_ASSIGN_OR_RETURN(const LoadedData loaded, LoadData(data, input_shape));
+  CAIRN_ASSIGN_OR_RETURN(auto splits, MakeSplits(data, loaded));
+  v1::DataInfo info;
+  info.set_path(data.path());
+  info.set_format(loaded.format);
+  info.set_classes(loaded.classes);
+  info.set_deciding_label(loaded.deciding_label);
+  for (const std::string& name : loaded.class_names) info.add_class_names(name);
+  // The same numbers in the model's shape: rows of 64 features feed an input of [8,8,1].
+  const bool reshape = !input_shape.empty() && NumElements(input_shape) == NumElements(loaded.shape);
+  for (int64_t d : reshape&& loaded.format != v1::Data::IMAGE_FOLDER ? input_shape : loaded.shape) {
+    info.add_example_shape(static_cast<int32_t>(d));
+  }
+  return std::make_shared<TableDataset>(std::move(info), std::move(splits));
+}
+
+absl::Status Dataset::ReadBytes(v1::Split, int64_t, uint8_t*, float*) const {
+  CAIRN_CHECK(false, "asked of data sets of bytes only");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Batch> ReadBatch(const Dataset& dataset, v1::Split split, PlaceRange places) {
+  if (places.begin < 0 || places.end < places.begin || places.end > dataset.size(split)) {
+    return absl::OutOfRangeError(absl::StrFormat("%s: examples %d to %d of the %s split, which has %d",
+                                                 dataset.info().path(), places.begin, places.end, v1::Split_Name(split),
+                                                 dataset.size(split)));
+  }
+  Batch batch;
+  batch.examples = places.size();
+  batch.label_size = dataset.label_size();
+  batch.element = dataset.element();
+  const int64_t example_bytes = dataset.example_size() * SizeOf(batch.element);
+  batch.inputs = Buffer::Allocate(places.size() * example_bytes);
+  batch.labels = Buffer::Allocate(places.size() * dataset.label_size() * sizeof(float));
+  uint8_t* example = batch.inputs.mutable_data();
+  float* label = batch.labels.mutable_floats().data();
+  for (int64_t i = places.begin; i < places.end; ++i) {
+    CAIRN_RETURN_IF_ERROR(dataset.ReadAs(batch.element, split, i, example, label));
+    example += example_bytes;
+    label += dataset.label_size();
+  }
+  return batch;
+}
+
+}  // namespace cairn

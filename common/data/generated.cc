@@ -1,0 +1,151 @@
+#include "common/data/generated.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "common/base/crc32c.h"
+#include "common/base/random.h"
+#include "common/data/glyphs.h"
+#include "common/data/tf_example.h"
+
+namespace cairn {
+namespace {
+
+constexpr int kSide = 32, kPlane = kSide * kSide;
+constexpr int kTrainFiles = 5;
+// Splits of the glyphs' stream that are these data sets' own.
+constexpr uint32_t kColourTrain = 2, kColourTest = 3, kTextTrain = 4, kTextTest = 5;
+constexpr uint32_t kColours = 1 << 16;  // counters of the draws that are not the glyph's
+
+constexpr int kTopicWords = 100;  // of each topic's own vocabulary
+constexpr int kTextWordsMin = 10;
+
+absl::Status CheckCount(int64_t count, int64_t least) {
+  if (count >= least && count <= kGlyphsMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("count: %d is not in %d to %d", count, least, kGlyphsMax));
+}
+
+absl::Status MakeDir(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrFormat("%s: cannot be made: %s", dir, error.message()));
+}
+
+class OutFile {
+ public:
+  explicit OutFile(const std::string& path) : path_(path), file_(path, std::ios::binary | std::ios::trunc) {}
+  void Write(const std::string& bytes) { file_.write(bytes.data(), static_cast<std::streamsize>(bytes.size())); }
+  absl::Status Close() {
+    file_.close();
+    if (file_.good()) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, std::strerror(errno)));
+  }
+
+ private:
+  const std::string path_;
+  std::ofstream file_;
+};
+
+// ---- colour glyphs ----
+
+// label, then the red, green and blue plane.
+std::string ColourRecord(uint64_t seed, uint32_t split, uint32_t index) {
+  std::array<uint8_t, kGlyphPixels> ink;
+  const int digit = DrawGlyph(seed, split, index, absl::MakeSpan(ink));
+  const std::array<uint32_t, 2> key = StreamKey(seed, RandomStream::kGlyphs);
+  const PhiloxBlock colours[] = {Philox(key, {index, split, kColours, 0}),
+                                 Philox(key, {index, split, kColours + 1, 0})};
+  const int top = static_cast<int>(colours[1][2] % 5), left = static_cast<int>(colours[1][3] % 5);
+  const bool dark = colours[1][2] >> 31 != 0;  // ink on paper, or the other way round
+  std::string record(1 + 3 * kPlane, '\0');
+  record[0] = static_cast<char>(digit);
+  for (int c = 0; c < 3; ++c) {
+    const int shift = 8 * c;
+    const int above = static_cast<int>(colours[0][0] >> shift & 0x7f),
+              below = static_cast<int>(colours[0][1] >> shift & 0x7f);
+    const int pen = 128 + static_cast<int>(colours[0][2] >> shift & 0x7f);
+    for (int y = 0; y < kSide; ++y) {
+      const int paper = (above * (kSide - 1 - y) + below * y) / (kSide - 1);
+      for (int x = 0; x < kSide; ++x) {
+        const int row = y - top, column = x - left;
+        const bool inside = row >= 0 && row < kGlyphSide && column >= 0 && column < kGlyphSide;
+        const int share = inside ? ink[static_cast<size_t>(row * kGlyphSide + column)] : 0;
+        const int value = paper + (pen - paper) * share / 255;
+        record[static_cast<size_t>(1 + c * kPlane + y * kSide + x)] = static_cast<char>(dark ? 255 - value : value);
+      }
+    }
+  }
+  return record;
+}
+
+absl::Status WriteColourFile(const std::string& path, uint64_t seed, uint32_t split, int64_t begin, int64_t end) {
+  OutFile file(path);
+  for (int64_t i = begin; i < end; ++i) file.Write(ColourRecord(seed, split, static_cast<uint32_t>(i)));
+  return file.Close();
+}
+
+// ---- texts ----
+
+// The vocabulary: 0 is padding, then kTextTopics * kTopicWords words of the topics, then the common ones, of which the
+// first are the most frequent.
+std::string TextRecord(uint64_t seed, uint32_t split, uint32_t index) {
+  const std::array<uint32_t, 2> key = StreamKey(seed, RandomStream::kGlyphs);
+  const PhiloxBlock head = Philox(key, {index, split, 0, 0});
+  const int topic = static_cast<int>(head[0] % kTextTopics);
+  const int words = kTextWordsMin + static_cast<int>(head[1] % (kTextWordsMax - kTextWordsMin + 1));
+  constexpr int kCommonBegin = 1 + kTextTopics * kTopicWords, kCommon = kTextVocabulary - kCommonBegin;
+  FeatureValue x{.name = "x", .kind = FeatureKind::kInts}, y{.name = "y", .kind = FeatureKind::kInts, .ints = {topic}};
+  for (int w = 0; w < words; ++w) {
+    const PhiloxBlock draw = Philox(key, {index, split, 1, static_cast<uint32_t>(w)});
+    if (draw[0] % 5 == 0) {
+      x.ints.push_back(1 + topic * kTopicWords + static_cast<int>(draw[1] % kTopicWords));
+    } else {  // the smaller of two draws: frequent words come first
+      x.ints.push_back(kCommonBegin + static_cast<int>(std::min(draw[1] % kCommon, draw[2] % kCommon)));
+    }
+  }
+  return WriteExample({x, y});
+}
+
+absl::Status WriteTextFile(const std::string& path, uint64_t seed, uint32_t split, int64_t count) {
+  OutFile file(path);
+  std::string frame;
+  for (int64_t i = 0; i < count; ++i) {
+    frame.clear();
+    AppendRecord(TextRecord(seed, split, static_cast<uint32_t>(i)), &frame);
+    file.Write(frame);
+  }
+  return file.Close();
+}
+
+}  // namespace
+
+absl::Status WriteColourGlyphs(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed) {
+  CAIRN_RETURN_IF_ERROR(CheckCount(train_count, kTrainFiles));
+  CAIRN_RETURN_IF_ERROR(CheckCount(test_count, 1));
+  CAIRN_RETURN_IF_ERROR(MakeDir(dir));
+  for (int64_t f = 0; f < kTrainFiles; ++f) {
+    CAIRN_RETURN_IF_ERROR(WriteColourFile(absl::StrFormat("%s/data_batch_%d.bin", dir, f + 1), seed, kColourTrain,
+                                          train_count * f / kTrainFiles, train_count * (f + 1) / kTrainFiles));
+  }
+  CAIRN_RETURN_IF_ERROR(WriteColourFile(dir + "/test_batch.bin", seed, kColourTest, 0, test_count));
+  OutFile names(dir + "/batches.meta.txt");
+  names.Write("zero\none\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n");
+  return names.Close();
+}
+
+absl::Status WriteTexts(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed) {
+  CAIRN_RETURN_IF_ERROR(CheckCount(train_count, 1));
+  CAIRN_RETURN_IF_ERROR(CheckCount(test_count, 1));
+  CAIRN_RETURN_IF_ERROR(MakeDir(dir));
+  CAIRN_RETURN_IF_ERROR(WriteTextFile(dir + "/train.tfrecord", seed, kTextTrain, train_count));
+  return WriteTextFile(dir + "/test.tfrecord", seed, kTextTest, test_count);
+}
+
+}  // namespace cairn

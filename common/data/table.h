@@ -1,0 +1,95 @@
+// ExampleTable: the examples of one split as one file format holds them. LoadedData: what a format's loader finds at a
+// path.
+//
+// Tables are immutable and thread-safe. The loaders check every byte that they read; errors name the file and what is
+// wrong.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cairn/v1/data.pb.h"
+#include "common/base/status.h"
+#include "common/tensor/batch.h"
+#include "common/tensor/buffer.h"
+
+namespace cairn {
+
+class ExampleTable {
+ public:
+  virtual ~ExampleTable() = default;
+  virtual int64_t size() const = 0;
+  // Read is a copy from memory.
+  virtual bool in_memory() const { return true; }
+  virtual Element element() const { return Element::kFloat; }  // what the numbers are before they become float32
+  // index in [0, size()). example: the shape's numbers; label: one number.
+  virtual absl::Status Read(int64_t index, float* example, float* label) const = 0;
+  // The same where element() is kByte: the numbers as bytes.
+  virtual absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const;
+  virtual float Label(int64_t index) const = 0;
+};
+
+// Pixels of all examples in memory, one byte each, channels last.
+class ByteTable : public ExampleTable {
+ public:
+  // pixels.size() == labels.size() * example_size.
+  ByteTable(Buffer pixels, std::vector<uint8_t> labels, int64_t example_size);
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  Element element() const override { return Element::kByte; }
+  absl::Status Read(int64_t index, float* example, float* label) const override;
+  absl::Status ReadBytes(int64_t index, uint8_t* example, float* label) const override;
+  float Label(int64_t index) const override { return labels_[index]; }
+
+ private:
+  const Buffer pixels_;
+  const std::vector<uint8_t> labels_;
+  const int64_t example_size_;
+};
+
+// Examples that are decoded when they are asked for (pictures, records); DecodedTable makes a table of them.
+// Thread-safe.
+class ExampleSource {
+ public:
+  virtual ~ExampleSource() = default;
+  virtual int64_t size() const = 0;
+  virtual float Label(int64_t index) const = 0;
+  // Into `out`: example_size numbers, bytes or floats. Errors as ExampleTable::Read.
+  virtual absl::Status Decode(int64_t index, void* out) const = 0;
+};
+
+enum SplitIndex { kTrainSplit = 0, kValidationSplit = 1, kTestSplit = 2 };
+
+struct LoadedData {
+  v1::Data::Format format = v1::Data::AUTO;  // never AUTO after LoadData
+  Shape shape;
+  int32_t classes = 0;  // 0: labels are numbers
+  std::vector<std::string> class_names;
+  std::string deciding_label;  // as in DataInfo
+  Element element = Element::kByte;
+  std::array<std::shared_ptr<const ExampleTable>, 3> splits;  // by SplitIndex; null: the data set has no such split
+};
+
+// What lies at data.path, in data.format or the one that it looks like. Errors as OpenDataset's.
+absl::StatusOr<LoadedData> LoadData(const v1::Data& data, const Shape& input_shape);
+
+absl::StatusOr<LoadedData> LoadIdx(const std::string& dir);
+absl::StatusOr<LoadedData> LoadCifar10(const std::string& dir);
+absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data);
+// input_shape as in OpenDataset.
+absl::StatusOr<LoadedData> LoadImageFolder(const v1::Data& data, const Shape& input_shape);
+absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input_shape);
+
+// The size that pictures are resized to: [height, width, 1 or 3] as `data` or the model's input say.
+absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shape);
+
+// Whether a folder looks like the format; for AUTO.
+bool LooksLikeIdx(const std::string& dir);
+bool LooksLikeCifar10(const std::string& dir);
+bool LooksLikeCsv(const std::string& path);  // file or folder
+bool LooksLikeImageFolder(const std::string& dir);
+bool LooksLikeTfRecord(const std::string& path);  // file or folder
+
+}  // namespace cairn

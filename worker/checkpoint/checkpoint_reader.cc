@@ -1,0 +1,202 @@
+#include "worker/checkpoint/checkpoint_reader.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/digest.h"
+#include "common/formats/plain_file.h"
+#include "common/model/checkpoint_name.h"
+#include "common/model/graph.h"
+#include "common/model/optimizer_slots.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kListedMax = 1 << 16;
+
+std::string FileOf(const std::string& directory, const char* name) { return absl::StrCat(directory, "/", name); }
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& directory) {
+  const std::string path = FileOf(directory, kManifestFile);
+  if (!Exists(path)) return absl::NotFoundError(absl::StrCat(directory, ": holds no checkpoint: no ", kManifestFile));
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+  absl::StatusOr<CheckpointManifest> manifest =
+      ParseManifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!manifest.ok()) return Annotate(manifest.status(), directory);
+  return manifest;
+}
+
+absl::StatusOr<SafetensorsFile> ReadTensors(const std::string& directory, const char* name,
+                                            const CheckpointManifest& manifest) {
+  const std::string path = FileOf(directory, name);
+  if (!Exists(path)) return absl::DataLossError(absl::StrCat(path, ": is missing"));
+  CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadFileBytes(path));
+  const CheckpointFile& file = manifest.files.at(name);
+  if (bytes.size() != file.bytes) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: %d bytes, but %d were written: it is torn", path, bytes.size(), file.bytes));
+  }
+  Digest digest;
+  digest.Add(bytes.data(), bytes.size());
+  if (digest.Hex() != file.xxh3_128) {
+    return absl::DataLossError(absl::StrFormat("%s: its checksum is %s, but %s was written: it was altered", path,
+                                               digest.Hex(), file.xxh3_128));
+  }
+  return ParseSafetensors(bytes, path);
+}
+
+// The file holds exactly these tensors.
+absl::Status CheckTensors(const std::string& path, const SafetensorsFile& file,
+                          const std::map<std::string, Shape>& expected) {
+  for (const Safetensor& tensor : file.tensors) {
+    const auto it = expected.find(tensor.name);
+    if (it == expected.end()) {
+      return absl::DataLossError(absl::StrFormat("%s: tensor \"%s\" is not of the manifest's job", path, tensor.name));
+    }
+    if (tensor.shape != it->second || tensor.dtype != v1::FLOAT32) {
+      return absl::DataLossError(absl::StrFormat("%s: tensor \"%s\" has shape %s, the manifest's job has %s", path,
+                                                 tensor.name, ToString(tensor.shape), ToString(it->second)));
+    }
+  }
+  if (file.tensors.size() == expected.size()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrFormat("%s: %d tensors, the manifest's job has %d", path, file.tensors.size(), expected.size()));
+}
+
+absl::Status CheckAgainstModel(const Checkpoint& c) {
+  absl::StatusOr<Graph> graph = Graph::Build(c.manifest.spec.model());
+  if (!graph.ok()) return absl::DataLossError(absl::StrCat(c.path, ": the model: ", graph.status().message()));
+  std::map<std::string, Shape> variables, slots;
+  for (const Variable& v : graph->variables()) {
+    variables[v.name] = v.shape;
+    if (v.kind != VariableKind::kTrainable) continue;
+    for (const std::string& slot : SlotNames(c.manifest.spec.optimizer())) {
+      slots[absl::StrCat(v.name, "/", slot)] = v.shape;
+    }
+  }
+  if (c.manifest.partitions.back().end != static_cast<uint64_t>(graph->space_size())) {
+    return absl::DataLossError(absl::StrFormat("%s: the partitions end at %d, the model at %d", c.path,
+                                               c.manifest.partitions.back().end, graph->space_size()));
+  }
+  CAIRN_RETURN_IF_ERROR(CheckTensors(FileOf(c.path, kModelFile), c.model, variables));
+  return CheckTensors(FileOf(c.path, kOptimizerFile), c.optimizer, slots);
+}
+
+struct Listed {
+  std::string path;
+  int64_t written = 0, step = 0;
+  absl::Status status;
+};
+
+// The checkpoints in a directory, newest first; one whose manifest cannot be read counts as the newest.
+absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
+  std::vector<Listed> listed;
+  std::error_code error;
+  fs::directory_iterator it(directory, error), end;
+  if (error) {
+    return absl::Status(error == std::errc::no_such_file_or_directory ? absl::StatusCode::kNotFound
+                                                                      : absl::StatusCode::kFailedPrecondition,
+                        absl::StrCat(directory, ": ", error.message()));
+  }
+  for (; !error && it != end && listed.size() < kListedMax; it.increment(error)) {
+    if (!absl::StartsWith(it->path().filename().string(), kStepPrefix)) continue;
+    Listed& one = listed.emplace_back();
+    one.path = it->path().string();
+    const absl::StatusOr<CheckpointManifest> manifest = ReadManifest(one.path);
+    one.status = manifest.status();
+    one.written = manifest.ok() ? manifest->written_unix_ms : INT64_MAX;
+    one.step = manifest.ok() ? manifest->step : 0;
+  }
+  std::sort(listed.begin(), listed.end(), [](const Listed& a, const Listed& b) {
+    return std::tie(b.written, b.step, b.path) < std::tie(a.written, a.step, a.path);
+  });
+  return listed;
+}
+
+std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
+
+absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCheckpoint& accepts) {
+  CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
+  if (accepts != nullptr) CAIRN_RETURN_IF_ERROR(accepts(checkpoint));
+  return checkpoint;
+}
+
+absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpoint& accepts,
+                                   std::vector<std::string>& skipped) {
+  if (Exists(FileOf(path, kManifestFile))) {
+    absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts);
+    if (!checkpoint.ok()) skipped.push_back(TextOf(checkpoint.status()));
+    return checkpoint;
+  }
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List(path));
+  absl::Status first;
+  for (const Listed& one : listed) {
+    absl::StatusOr<Checkpoint> checkpoint =
+        one.status.ok() ? ReadAccepted(one.path, accepts) : absl::StatusOr<Checkpoint>(one.status);
+    if (checkpoint.ok()) return checkpoint;
+    skipped.push_back(TextOf(checkpoint.status()));
+    if (first.ok()) first = checkpoint.status();
+  }
+  if (!first.ok()) return first;
+  return absl::NotFoundError(
+      absl::StrCat(path, ": holds no checkpoint: neither ", kManifestFile, " nor directories ", kStepPrefix, "<n>"));
+}
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> ReadCheckpoint(const std::string& directory) {
+  Checkpoint checkpoint;
+  checkpoint.path = directory;
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.manifest, ReadManifest(directory));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.model, ReadTensors(directory, kModelFile, checkpoint.manifest));
+  CAIRN_ASSIGN_OR_RETURN(checkpoint.optimizer, ReadTensors(directory, kOptimizerFile, checkpoint.manifest));
+  CAIRN_RETURN_IF_ERROR(CheckAgainstModel(checkpoint));
+  return checkpoint;
+}
+
+int64_t NewestWrittenUnixMs(const std::string& directory) {
+  const absl::StatusOr<std::vector<Listed>> listed = List(directory);
+  if (!listed.ok()) return 0;
+  for (const Listed& one : *listed) {
+    if (one.status.ok()) return one.written;
+  }
+  return 0;
+}
+
+absl::Status CheckWrittenBy(uint64_t job_id, const v1::JobSpec& spec, const Checkpoint& checkpoint) {
+  const CheckpointManifest& manifest = checkpoint.manifest;
+  if (manifest.job_id == job_id && manifest.spec.name() == spec.name()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s: is a checkpoint of another job now, %d (\"%s\"); give each its own checkpoints.dir",
+                      checkpoint.path, manifest.job_id, manifest.spec.name()));
+}
+
+absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Span<const std::string> fallbacks,
+                                               const AcceptsCheckpoint& accepts) {
+  FoundCheckpoint found;
+  absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, accepts, found.skipped);
+  const absl::Status first = checkpoint.status();
+  for (size_t i = 0; i < fallbacks.size() && !checkpoint.ok(); ++i) {
+    if (found.skipped.empty()) found.skipped.push_back(TextOf(first));
+    checkpoint = OpenOne(fallbacks[i], accepts, found.skipped);
+  }
+  if (!checkpoint.ok()) return first;
+  found.checkpoint = *std::move(checkpoint);
+  return found;
+}
+
+}  // namespace cairn

@@ -1,0 +1,207 @@
+#include "worker/core/central_mode.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/tensor/dtype.h"
+
+namespace cairn::replica {
+
+// ---- values ----
+
+// Of another version, or not wanted. Where a stale work still reads them it keeps the buffer.
+void CentralMode::ForgetValues() {
+  uses_.clear();
+  held_.assign(context_.parts.size(), Held());
+  if (!values_.empty() && values_.unique()) return values_.Discard(0, values_.size());
+  values_ = context_.pool.Acquire();
+}
+
+void CentralMode::DropValues() {
+  if (!held_.empty()) ForgetValues();
+  held_.clear();
+  values_ = Buffer();
+}
+
+// The step: the version that all partitions have, or had before the present one.
+void CentralMode::OnAllFound() {
+  const uint64_t lowest = *std::min_element(versions_.begin(), versions_.end());
+  const uint64_t highest = *std::max_element(versions_.begin(), versions_.end());
+  // Further apart: they were asked while the job moved on.
+  if (highest > lowest + 1) return StartFinding(context_.Pause(find_attempts_++));
+  Run(lowest);
+}
+
+void CentralMode::OnWeightsWanted(const WeightsWanted& event) {
+  const auto uses = uses_.find(event.work);
+  if (phase_ != Phase::kRunning || uses == uses_.end()) {
+    context_.effects.emplace_back(StopWork{event.work});
+    return;
+  }
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  for (uint32_t p = event.partition_begin; p < end; ++p) {
+    Held& held = held_[p];
+    if (uses->second[p]++ == 0) ++held.users;
+    if (held.here) {
+      context_.effects.emplace_back(WeightsHere{event.work, p});
+    } else if (held.pull.state == Request::State::kIdle) {
+      SendPull(p);
+    }
+  }
+}
+
+void CentralMode::OnWeightsDone(const WeightsDone& event) {
+  const auto uses = uses_.find(event.work);
+  if (uses == uses_.end()) return;
+  const uint32_t end = std::min<uint32_t>(event.partition_end, context_.parts.size());
+  for (uint32_t p = event.partition_begin; p < end; ++p) {
+    if (uses->second[p] > 0 && --uses->second[p] == 0) LetGo(p);
+  }
+}
+
+void CentralMode::OnWorkEnded(uint64_t work) {
+  const auto uses = uses_.extract(work);
+  if (uses.empty()) return;
+  for (uint32_t p = 0; p < uses.mapped().size(); ++p) {
+    if (uses.mapped()[p] > 0) LetGo(p);
+  }
+}
+
+// One work less wants it.
+void CentralMode::LetGo(uint32_t partition) {
+  Held& held = held_[partition];
+  if (--held.users > 0) return;
+  held = Held();
+  const Part& part = context_.parts[partition];
+  values_.Discard(part.range.begin() * sizeof(float), part.numbers() * sizeof(float));
+}
+
+void CentralMode::SendPull(uint32_t partition) {
+  Frame frame = context_.MakePull(partition);
+  frame.want_version = static_cast<uint64_t>(step_);
+  context_.SendRequest(held_[partition].pull, kValuesOwner, std::move(frame));
+}
+
+void CentralMode::OnValues(uint32_t partition, Reply& reply) {
+  Held& held = held_[partition];
+  if (held.pull.token != reply.request || held.pull.state != Request::State::kSent) return;
+  const absl::Status status = reply.frame.ok() ? context_.CheckValues(*reply.frame, partition) : reply.frame.status();
+  const bool gone =
+      absl::IsFailedPrecondition(status) || (status.ok() && reply.frame->version != static_cast<uint64_t>(step_));
+  // Our replicas were computed elsewhere and the job went on, or it was taken back.
+  if (gone) return StartFinding(context_.Pause(find_attempts_++));
+  if (!status.ok()) return context_.Retry(held.pull, partition, status);
+  held.pull = Request();
+  held.here = true;
+  context_.CopyValues(*reply.frame, values_);
+  for (const auto& [work, counts] : uses_) {
+    context_.effects.insert(context_.effects.end(), counts[partition],
+                            WeightsHere{work, partition});  // each wish is granted
+  }
+}
+
+// ---- gradients ----
+
+std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) const {
+  std::vector<TreeNode> nodes;
+  for (uint32_t replica : held) nodes.push_back({replica, 1});
+  return nodes;
+}
+
+// The payload is a copy, so that the gradient's memory can go at once; the copy goes when it is written to the network.
+Frame CentralMode::MakePush(Push& push, uint32_t partition) {
+  const Own& own = own_[push.own_begin];
+  const bool packed = own.joint != nullptr;
+  Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own.gradient, packed);
+  frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
+  if (push.examples > 0 && (packed || context_.wire == v1::FLOAT32)) {
+    frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
+  }
+  return frame;
+}
+
+void CentralMode::OnPushed(Own& own, uint32_t partition_begin, uint32_t partition_end) {
+  const size_t element = own.joint != nullptr ? SizeOf(own.joint->type) : sizeof(float);
+  for (uint32_t p = partition_begin; p < partition_end; ++p) {
+    own.ready[p] = 0;
+    const Part& part = context_.parts[p];
+    own.gradient.Discard(part.range.begin() * element, part.numbers() * element);
+  }
+}
+
+absl::Status CentralMode::CheckAnswer(const Frame& frame, uint32_t partition) const {
+  const bool shows_update = frame.kind == v1::ExchangeFrame::VALUES && frame.partition.value == partition;
+  return shows_update ? absl::OkStatus() : absl::UnavailableError("the answer to a push tells of no update");
+}
+
+// The gradient is not here any more: the replica is computed again, after the pause that a request would wait.
+void CentralMode::OnPushFailed(Push& push, uint32_t partition, const absl::Status& status) {
+  Request& again = again_[own_[push.own_begin].id];
+  if (again.state != Request::State::kWaiting) {
+    again.generation = push.requests[partition].generation;
+    context_.Retry(again, partition, status);
+  }
+  push.requests[partition] = Request();
+}
+
+void CentralMode::OnSumLost(uint32_t partition) {
+  for (Push& push : pushes_) {
+    if (push.requests[partition].state == Request::State::kIdle) ComputeAgain(own_[push.own_begin]);
+  }
+}
+
+void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
+  for (uint32_t p = 0; p < held_.size(); ++p) {
+    if (!context_.ResendAtOnce(held_[p].pull, moved[p] != 0, raised)) continue;
+    held_[p].pull.attempt = 0;
+    SendPull(p);
+  }
+  for (Push& push : pushes_) {
+    Own& own = own_[push.own_begin];
+    const auto again = again_.find(own.id);
+    bool lost = again != again_.end() && again->second.state == Request::State::kWaiting;
+    for (uint32_t p = 0; p < push.requests.size(); ++p) {
+      if (push.requests[p].state != Request::State::kSent || !moved[p]) continue;
+      push.requests[p] = Request();
+      lost = true;
+    }
+    if (!lost) continue;
+    again_.erase(own.id);
+    ComputeAgain(own);
+  }
+}
+
+void CentralMode::ResendMore() {
+  for (uint32_t p = 0; p < held_.size(); ++p) {
+    if (Due(held_[p].pull)) SendPull(p);
+  }
+  for (Own& own : own_) {
+    const auto again = again_.find(own.id);
+    if (again != again_.end() && Due(again->second)) ComputeAgain(own);
+  }
+}
+
+void CentralMode::ComputeAgain(Own& own) {
+  if (const auto again = again_.find(own.id); again != again_.end()) again->second.state = Request::State::kIdle;
+  own.joint = nullptr;  // a joint's sum is told once
+  if (own.state == Own::State::kComputing) {
+    own.anew = true;
+  } else if (own.state == Own::State::kComputed) {
+    StartCompute(own);
+    if (own.state == Own::State::kComputed) PushReady(PushOf(own));
+  }
+}
+
+void CentralMode::Release(Own& own) {
+  const bool at_work = own.state == Own::State::kEvaluating || own.state == Own::State::kComputing;
+  if (at_work) {
+    context_.effects.emplace_back(StopWork{own.work});
+    OnWorkEnded(
+        own.work);  // a slot that only begins with it comes to hear that nobody wants it when it asks for values
+  }
+  if (!own.gradient.empty()) own.gradient.Discard(0, own.gradient.size());
+  again_.erase(own.id);
+  SynchronousMode::Release(own);
+}
+
+}  // namespace cairn::replica

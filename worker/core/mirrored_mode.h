@@ -1,0 +1,37 @@
+// Synchronous training with the values in memory (MIRRORED, MULTI_WORKER_MIRRORED, PARAMETER_SERVER with staleness 0).
+//
+// Part of ReplicaCore: its thread rule and its invariants 2 and 4. The answers to the pushes of a step are the values
+// of the next one, which gather in a second buffer.
+#pragma once
+
+#include <vector>
+
+#include "worker/core/synchronous_mode.h"
+
+namespace cairn::replica {
+
+class MirroredMode : public SynchronousMode {
+ public:
+  explicit MirroredMode(Context& context) : SynchronousMode(context, /*by_layer=*/false, /*spares=*/3) {}
+
+ private:
+  void ForgetValues() override;
+  void OnFound(const Frame& frame) override { context_.CopyValues(frame, values_); }
+  void OnAllFound() override;
+  std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const override;
+  bool joins() const override { return true; }
+  Frame MakePush(Push& push, uint32_t partition) override;
+  absl::Status CheckAnswer(const Frame& frame, uint32_t partition) const override;
+  void TakeValues(const Frame& frame) override;
+  void OnStepDone() override;
+  void OnPushFailed(Push& push, uint32_t partition, const absl::Status& status) override;
+  void OnSumLost(uint32_t partition) override;
+  void Resend(const std::vector<char>& moved, bool raised) override;
+  void DropValues() override { values_ = next_ = Buffer(); }
+
+  Buffer& SumOf(Push& push, uint32_t partition);
+
+  Buffer next_;  // empty until its first partition is there
+};
+
+}  // namespace cairn::replica

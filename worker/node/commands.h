@@ -1,0 +1,68 @@
+// Commands: what the coordinator asks of a worker beside training: look at data, evaluate, predict, take the digest,
+// restore a checkpoint.
+//
+// Thread rule: any thread. Each command runs on a thread of its own kind (data; digests and restores, which wait for no
+// data set that takes its time; evaluations), one after the other; the blocks of an evaluation are computed on the
+// slots, after training. At most kCommandsMax wait; beyond, the answer is an error. The model, data and values of the
+// last evaluation are kept for kValuesKept: the shards of one prediction come one after the other.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/executor.h"
+#include "worker/train/compute_pool.h"
+#include "worker/train/dataset_cache.h"
+
+namespace cairn {
+
+inline constexpr int kCommandsMax = 64;
+// After the last shard of an evaluation.
+inline constexpr absl::Duration kValuesKept = absl::Seconds(10);
+
+class Commands {
+ public:
+  struct Services {
+    ComputePool* pool = nullptr;
+    DatasetCache* datasets = nullptr;
+    std::function<void(v1::NodeMessage)> send;  // thread-safe
+    // The model of a job that trains here, so that its programs are used again; null if none does.
+    std::function<std::shared_ptr<const JobModel>(uint64_t job_id)> model_of;
+  };
+  explicit Commands(Services services);
+  ~Commands();
+
+  void Inspect(const v1::InspectData& command);
+  void Evaluate(const v1::EvaluateShard& command);
+  void Finalize(const v1::Finalize& command);
+  void Restore(const v1::Restore& command);
+  // Ends what runs as soon as it comes to its next block or answer from a ps.
+  void Stop();
+
+ private:
+  bool Enter();  // false: too many wait
+  void Leave() { --waiting_; }
+  // What all shards of one evaluation share.
+  struct Subject;
+  absl::StatusOr<std::shared_ptr<const Subject>> SubjectOf(const v1::EvaluateShard& command);
+  void ForgetSubject(uint64_t serial);
+  absl::StatusOr<v1::EvaluateShardReply> EvaluateNow(const v1::EvaluateShard& command);
+  void SendOutputs(const v1::EvaluateShard& command, const Graph& graph, PlaceRange places,
+                   const std::vector<std::string>& outputs);
+  absl::StatusOr<v1::FinalizeReply> DigestNow(const v1::Finalize& command);
+
+  const Services services_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> waiting_{0};
+  // Of the thread of evaluations_.
+  std::shared_ptr<const Subject> subject_;
+  uint64_t subject_serial_ = 0;  // of its last use
+  SerialExecutor data_, jobs_, evaluations_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,273 @@
+#include "worker/node/worker_node.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/thread_priority.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/daemon.h"
+#include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/reports/model_saver.h"
+
+namespace cairn {
+
+absl::Status WorkerOptions::Validate() const {
+  if (coordinator.empty()) return absl::InvalidArgumentError("--coordinator: missing; give host:port");
+  CAIRN_RETURN_IF_ERROR(Annotate(ParseCoordinators(coordinator).status(), "--coordinator"));
+  if (name.empty() || name.size() > 128) return absl::InvalidArgumentError("--name: give 1 to 128 characters");
+  if (slots < 1 || slots > kSlotsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("--slots: ", slots, " is not in 1..", kSlotsMax));
+  }
+  if (decode_threads < 1 || decode_threads > 256) {
+    return absl::InvalidArgumentError(absl::StrCat("--decode-threads: ", decode_threads, " is not in 1..256"));
+  }
+  return absl::OkStatus();
+}
+
+WorkerNode::WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> backend)
+    : options_(options),
+      backend_(std::move(backend)),
+      incarnation_(RandomBits()),
+      timers_("timers"),
+      files_("checkpoints"),
+      summaries_(options.host, &clock_, [this](v1::NodeMessage message) { Send(std::move(message)); }),
+      datasets_(clock_),
+      pool_(options.slots, *backend_) {
+  files_.Post(LowerThreadPriority);  // a checkpoint that is written later delays no step
+  Commands::Services services;
+  services.pool = &pool_;
+  services.datasets = &datasets_;
+  services.send = [this](v1::NodeMessage message) { Send(std::move(message)); };
+  services.model_of = [this](uint64_t job_id) -> std::shared_ptr<const JobModel> {
+    absl::MutexLock lock(&mutex_);
+    const auto it = trainers_.find(job_id);
+    return it == trainers_.end() ? nullptr : it->second->model();
+  };
+  commands_ = std::make_unique<Commands>(std::move(services));
+
+  SessionCallbacks callbacks;
+  callbacks.hello = [this] { return MakeHello(); };
+  callbacks.heartbeat = [this] { return MakeHeartbeat(); };
+  callbacks.on_message = [this](const v1::CoordinatorMessage& message) { OnMessage(message); };
+  callbacks.on_connection = [this](bool up) { OnConnection(up); };
+  callbacks.on_rejected = [](const absl::Status& status) {
+    LogWarning("refused by the coordinator: %s", status.ToString());
+  };
+  callbacks.on_unreached = [this](const absl::Status& status) {
+    LogWarning("no coordinator at %s, trying again: %s", options_.coordinator, status.message());
+  };
+  timers_.Post([this] { LookAtDevice(); });
+  absl::MutexLock lock(&mutex_);
+  session_ = std::make_shared<SessionClient>(options_.coordinator, std::move(callbacks));
+}
+
+WorkerNode::~WorkerNode() {
+  std::shared_ptr<SessionClient> session;
+  {
+    absl::MutexLock lock(&mutex_);
+    session = std::move(session_);
+  }
+  // A Send that still holds the session lets go of it at once; the session is closed here, not on that thread.
+  while (session.use_count() > 1) absl::SleepFor(absl::Milliseconds(1));
+  session.reset();
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) trainer->Drop();
+  commands_->Stop();
+  pool_.Stop();
+  connections_.Clear();
+  files_.Stop();  // what is being written is finished
+  summaries_.Stop();
+  timers_.Stop();
+}
+
+void WorkerNode::Send(v1::NodeMessage message) {
+  std::shared_ptr<SessionClient> session;
+  {
+    absl::MutexLock lock(&mutex_);
+    session = session_;
+  }
+  if (session != nullptr) session->Send(std::move(message));
+}
+
+std::vector<std::shared_ptr<Trainer>> WorkerNode::Trainers() const {
+  std::vector<std::shared_ptr<Trainer>> trainers;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [id, trainer] : trainers_) trainers.push_back(trainer);
+  return trainers;
+}
+
+// ---- the session ----
+
+v1::Hello WorkerNode::MakeHello() {
+  v1::Hello hello;
+  hello.set_name(options_.name);
+  hello.set_role(options_.role);
+  hello.set_host(options_.host);
+  hello.set_slots(options_.slots);
+  hello.set_device(backend_->device());
+  hello.set_fingerprint(backend_->fingerprint());
+  hello.set_device_kind(backend_->kind());
+  for (const v1::DataType compute : {v1::FLOAT32, v1::BFLOAT16, v1::FLOAT16}) {
+    if (backend_->Computes(compute)) hello.add_compute_dtypes(compute);
+  }
+  hello.set_incarnation(incarnation_);
+  hello.set_fault(Fault());
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) *hello.add_running() = trainer->held();
+  return hello;
+}
+
+v1::Heartbeat WorkerNode::MakeHeartbeat() {
+  datasets_.DropIdle();
+  v1::Heartbeat heartbeat;
+  heartbeat.set_memory_bytes(ResidentBytes());
+  heartbeat.set_fault(Fault());
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
+    if (std::optional<v1::JobProgress> progress = trainer->progress()) *heartbeat.add_progress() = *progress;
+  }
+  return heartbeat;
+}
+
+// ---- a device that is lost ----
+
+std::string WorkerNode::Fault() const {
+  const absl::Status health = backend_->health();
+  if (health.ok()) return "";
+  return absl::StrCat(health.message(), "; the worker ends as soon as it has no replicas, and has to be started again");
+}
+
+void WorkerNode::SayDeviceTrouble() {
+  if (backend_->health().ok()) return;  // another trouble
+  v1::NodeMessage message;
+  *message.mutable_heartbeat() = MakeHeartbeat();
+  Send(std::move(message));
+}
+
+void WorkerNode::LookAtDevice() {
+  const absl::Status health = backend_->health();
+  const bool known = device_watch_.lost();
+  const std::vector<std::shared_ptr<Trainer>> trainers = Trainers();
+  const bool replicas =
+      std::any_of(trainers.begin(), trainers.end(), [](const auto& t) { return t->held().replicas_size() > 0; });
+  const bool end = device_watch_.Look(health, replicas, clock_.Now());
+  if (!known && device_watch_.lost()) LogError("%s; the jobs go on elsewhere, and this process ends", health.message());
+  if (end && options_.device_lost) return options_.device_lost();
+  timers_.PostAfter(DeviceWatch::kLookEvery, [this] { LookAtDevice(); });
+}
+
+void WorkerNode::OnConnection(bool up) {
+  LogInfo(up ? "joined the cluster at %s" : "lost the coordinator at %s; trying again", options_.coordinator);
+  if (!up) return;
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
+    trainer->ReportAgain();
+  }
+}
+
+void WorkerNode::OnMessage(const v1::CoordinatorMessage& message) {
+  switch (message.kind_case()) {
+    case v1::CoordinatorMessage::kAssignReplicas: return OnAssign(message.assign_replicas());
+    case v1::CoordinatorMessage::kDropJob:
+      OnDrop(message.drop_job().job_id());
+      return RemoveCheckpoints(message.drop_job());
+    case v1::CoordinatorMessage::kWriteSummaries: return summaries_.Write(message.write_summaries());
+    case v1::CoordinatorMessage::kSaveModel: return OnSaveModel(message.save_model());
+    case v1::CoordinatorMessage::kInspectData: return commands_->Inspect(message.inspect_data());
+    case v1::CoordinatorMessage::kEvaluateShard: return commands_->Evaluate(message.evaluate_shard());
+    case v1::CoordinatorMessage::kFinalize: return commands_->Finalize(message.finalize());
+    case v1::CoordinatorMessage::kRestore: return commands_->Restore(message.restore());
+    case v1::CoordinatorMessage::kMarkBest: return OnMarkBest(message.mark_best());
+    case v1::CoordinatorMessage::kWelcome: return;  // the session client's business
+    default: LogWarning("a command that this worker does not know; is the coordinator newer?");
+  }
+}
+
+void WorkerNode::OnAssign(const v1::AssignReplicas& message) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::shared_ptr<Trainer>& place = trainers_[message.job_id()];
+    if (place == nullptr) {
+      TrainerServices services;
+      services.pool = &pool_;
+      services.connections = &connections_;
+      services.datasets = &datasets_;
+      services.timers = &timers_;
+      services.files = &files_;
+      services.clock = &clock_;
+      services.send = [this](v1::NodeMessage out) { Send(std::move(out)); };
+      services.device_trouble = [this] { SayDeviceTrouble(); };
+      services.decode_threads = options_.decode_threads;
+      place = std::make_shared<Trainer>(JobId(message.job_id()), services);
+    }
+    trainer = place;
+  }
+  if (trainer->Assign(message)) {
+    LogInfo("job %d: %d of %d replicas, generation %d", message.job_id(), message.replicas_size(),
+            message.spec().replicas(), message.generation());
+  }
+  RetainConnections();
+}
+
+void WorkerNode::OnMarkBest(const v1::MarkBest& message) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = trainers_.find(message.job_id());
+    if (it != trainers_.end()) trainer = it->second;
+  }
+  if (trainer != nullptr) trainer->MarkBest(message);
+}
+
+// Behind the checkpoints that are being written, before those that will be: its own is there, and is not removed
+// meanwhile.
+void WorkerNode::OnSaveModel(const v1::SaveModel& message) {
+  files_.Post([this, message] {
+    const absl::Status status = SaveModelFile(message);
+    v1::NodeMessage out;
+    v1::ModelSaved& saved = *out.mutable_model_saved();
+    saved.set_job_id(message.job_id());
+    saved.set_step(message.step());
+    saved.set_path(message.path());
+    if (!status.ok()) saved.set_error(std::string(status.message()));
+    Send(std::move(out));
+  });
+}
+
+void WorkerNode::RemoveCheckpoints(const v1::DropJob& message) {
+  if (!message.remove_checkpoints_of_job() || !message.spec().has_checkpoints()) return;
+  files_.Post([message] {
+    const CheckpointOwner owner = CheckpointOwner::Of(message.job_id(), message.submitted_unix_ms(), message.spec());
+    const absl::StatusOr<OwnCheckpoints> own = OwnCheckpoints::Open(message.spec().checkpoints().dir(), owner);
+    if (absl::IsNotFound(own.status())) return;
+    const absl::Status status = own.ok() ? own->RemoveAll() : own.status();
+    if (!status.ok()) LogWarning("job %d: %s", message.job_id(), status.message());
+  });
+}
+
+void WorkerNode::OnDrop(uint64_t job_id) {
+  summaries_.Forget(job_id);
+  std::shared_ptr<Trainer> trainer;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = trainers_.find(job_id);
+    if (it == trainers_.end()) return;
+    trainer = std::move(it->second);
+    trainers_.erase(it);
+  }
+  LogInfo("job %d: dropped", job_id);
+  trainer->Drop();
+  trainer.reset();
+  pool_.Purge();
+  RetainConnections();
+}
+
+void WorkerNode::RetainConnections() {
+  std::set<std::string> used;
+  for (const std::shared_ptr<Trainer>& trainer : Trainers()) {
+    for (std::string& address : trainer->addresses()) used.insert(std::move(address));
+  }
+  connections_.Retain(used);
+}
+
+}  // namespace cairn

@@ -1,0 +1,86 @@
+// WorkerNode: a worker process's parts put together: its session with the coordinator, its slots, one Trainer for each
+// job.
+//
+// Thread rule: constructor and destructor on one thread. The session's callbacks come on the session's thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cairn/v1/cluster.pb.h"
+#include "client/session_client.h"
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "worker/node/commands.h"
+#include "worker/node/device_watch.h"
+#include "worker/reports/summary_writer.h"
+#include "worker/train/compute_pool.h"
+#include "worker/train/dataset_cache.h"
+#include "worker/train/ps_connections.h"
+#include "worker/train/trainer.h"
+
+namespace cairn {
+
+inline constexpr int kSlotsMax = 1024;
+
+struct WorkerOptions {
+  std::string coordinator;     // REQUIRED, "host:port"
+  std::string name;            // REQUIRED, unique in the cluster
+  int slots = 1;               // replicas computed at the same time, 1 to kSlotsMax; more than cores slows all down
+  std::string host;            // which machine this is
+  v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
+  int decode_threads = 1;      // of each job, 1 to 256; more where decoding pictures is slower than computing
+  std::function<void()>
+      device_lost;  // called once, when the worker is of no use any more (device_watch.h); null: nobody asks
+
+  absl::Status Validate() const;
+};
+
+class WorkerNode {
+ public:
+  // options.Validate() is OK.
+  WorkerNode(const WorkerOptions& options, std::unique_ptr<Backend> backend);
+  // Waits for the blocks that are being computed, not for their steps.
+  ~WorkerNode();
+  absl::Status health() const { return backend_->health(); }
+
+ private:
+  // Tells the coordinator at once, before what failed for that reason: it makes another of it.
+  void SayDeviceTrouble();
+  void LookAtDevice();
+  std::string Fault() const;
+  v1::Hello MakeHello();
+  v1::Heartbeat MakeHeartbeat();
+  void OnMessage(const v1::CoordinatorMessage& message);
+  void OnAssign(const v1::AssignReplicas& message);
+  void OnDrop(uint64_t job_id);
+  void OnMarkBest(const v1::MarkBest& message);
+  void OnSaveModel(const v1::SaveModel& message);
+  void RemoveCheckpoints(const v1::DropJob& message);
+  void OnConnection(bool up);
+  void Send(v1::NodeMessage message);
+  void RetainConnections();
+  std::vector<std::shared_ptr<Trainer>> Trainers() const;
+
+  const WorkerOptions options_;
+  const std::unique_ptr<Backend> backend_;
+  const uint64_t incarnation_;
+  RealClock clock_;
+  SerialExecutor timers_, files_;
+  SummaryWriter summaries_;
+  DatasetCache datasets_;
+  PsConnections connections_;
+  ComputePool pool_;
+  mutable absl::Mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<Trainer>> trainers_ ABSL_GUARDED_BY(mutex_);
+  // Shared: Send may come while the session is being taken down.
+  std::shared_ptr<SessionClient> session_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Commands> commands_;
+  DeviceWatch device_watch_;  // of the thread of timers_
+};
+
+}  // namespace cairn

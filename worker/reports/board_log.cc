@@ -1,0 +1,189 @@
+#include "worker/reports/board_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/model/fault_check.h"
+#include "common/model/job_check.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kTrain[] = "train", kValidation[] = "validation";
+constexpr char kFilePrefix[] = "events.out.tfevents.";
+constexpr int kStampDigits = 10;
+constexpr int64_t kStampMax = 9'999'999'999;  // a later one would not sort after it
+constexpr char kEpochTag[] = "epoch_loss";    // of every epoch that is there
+
+bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
+
+tensorboard::Event EventAt(int64_t step, double now) {
+  tensorboard::Event event;
+  event.set_step(step);
+  event.set_wall_time(now);
+  return event;
+}
+
+// An event a figure, as tf.summary.scalar writes them.
+void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
+                const std::string& suffix, int64_t step, double now, std::vector<tensorboard::Event>* events) {
+  if (sums.examples() == 0) return;
+  const auto add = [&](const std::string& name, double value) {
+    tensorboard::Event& event = events->emplace_back(EventAt(step, now));
+    AddScalar(absl::StrCat(prefix, name, suffix), static_cast<float>(value), event.mutable_summary());
+  };
+  add("loss", sums.loss() / static_cast<double>(sums.examples()));
+  for (int m = 0; m < std::min(spec.metrics_size(), sums.metrics_size()); ++m) {
+    add(MetricName(spec, m), MetricValue(spec, m, sums));
+  }
+}
+
+void AddOne(const char* tag, double value, int64_t step, double now, std::vector<tensorboard::Event>* events) {
+  tensorboard::Event& event = events->emplace_back(EventAt(step, now));
+  AddScalar(tag, static_cast<float>(value), event.mutable_summary());
+}
+
+// Of a file's name: the second in which it was begun, or one more than that of the file before; -1: of none that
+// TensorBoard or TensorFlow writes.
+int64_t StampOf(absl::string_view name) {
+  int64_t stamp = -1;
+  const bool fits = absl::ConsumePrefix(&name, kFilePrefix) && name.find('.') == kStampDigits &&
+                    absl::SimpleAtoi(name.substr(0, kStampDigits), &stamp) && stamp >= 0 && stamp < kStampMax;
+  return fits ? stamp : -1;
+}
+
+// The file that TensorBoard reads last, whoever wrote it; empty: there is none.
+std::string LastFile(const std::string& folder) {
+  std::string last;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (StampOf(name) >= 0) last = std::max(last, name);
+  }
+  return last;
+}
+
+absl::StatusOr<FileDescriptor> Lock(const std::string& folder) {
+  FileDescriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock.get() < 0) return FileError(folder, "cannot open");
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
+  return absl::UnavailableError(absl::StrCat(folder, ": another worker writes there; it is tried again"));
+}
+
+// The epochs that the job's files in `folder` hold, from 0 on.
+int64_t EpochsIn(const std::string& folder, const std::string& part) {
+  int64_t next = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (!absl::StrContains(entry.path().filename().string(), part)) continue;
+    const auto events = ReadEvents(entry.path().string());
+    if (!events.ok()) continue;
+    for (const tensorboard::Event& event : *events) {
+      for (const tensorboard::Summary::Value& value : event.summary().value()) {
+        if (value.tag() == kEpochTag) next = std::max(next, event.step() + 1);
+      }
+    }
+  }
+  return next;
+}
+
+}  // namespace
+
+// Of the names of the job's files.
+std::string BoardLog::Prefix(const v1::WriteSummaries& command) const {
+  return absl::StrFormat(".cairn-%d-%d.", command.job_id(), command.submitted_unix_ms());
+}
+
+absl::StatusOr<FileDescriptor> BoardLog::Open(const v1::WriteSummaries& command, const char* kind, double now,
+                                              Log& log) {
+  static std::atomic<int> serial{0};
+  const std::string folder = absl::StrCat(options_.log_dir(), "/", kind), job = Prefix(command);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return absl::UnavailableError(absl::StrCat(folder, ": cannot create the directory: ", error.message()));
+  CAIRN_ASSIGN_OR_RETURN(FileDescriptor lock, Lock(folder));
+  const std::string last = LastFile(folder);
+  if (log.file && fs::path(log.file->path()).filename() == last) return lock;
+  log.file.reset();
+  log.next = EpochsIn(folder, job);
+  const int64_t stamp = std::max(static_cast<int64_t>(now), StampOf(last) + 1);
+  const std::string path = absl::StrFormat("%s/%s%0*d.%s.%d.%d%sv2", folder, kFilePrefix, kStampDigits, stamp, host_,
+                                           ::getpid(), serial++, job);
+  CAIRN_ASSIGN_OR_RETURN(log.file, EventFile::Create(path, now));
+  return lock;
+}
+
+bool BoardLog::WantsWeights(const v1::WriteSummaries& command) const {
+  return options_.histogram_freq() > 0 && !command.epochs().empty() && HasFigures(*command.epochs().rbegin()) &&
+         command.epochs().rbegin()->epoch() % options_.histogram_freq() == 0;
+}
+
+absl::Status BoardLog::Write(const v1::WriteSummaries& command, const Graph& graph, absl::Span<const float> weights,
+                             double now) {
+  const v1::JobSpec& spec = command.spec();
+  const bool first = !train_.file.has_value();
+  CAIRN_ASSIGN_OR_RETURN(const FileDescriptor train_lock, Open(command, kTrain, now, train_));
+  std::vector<tensorboard::Event> train, validation;
+  if (first && train_.next == 0 && options_.write_graph()) {
+    train.push_back(EventAt(0, now));
+    train.back().set_graph_def(GraphOf(graph).SerializeAsString());
+  }
+  for (const v1::StepValidation& figures : command.train_steps()) {
+    AddFigures(spec, figures.sums(), "batch_", "", figures.step(), now, &train);
+  }
+  int64_t next = train_.next;
+  for (const v1::EpochResult& epoch : command.epochs()) {
+    if (!HasFigures(epoch) || epoch.epoch() < train_.next) continue;
+    const int64_t e = epoch.epoch();
+    AddFigures(spec, epoch.train(), "epoch_", "", e, now, &train);
+    AddOne("epoch_learning_rate", epoch.learning_rate(), e, now, &train);
+    AddOne("epoch_images_per_second", epoch.images_per_second(), e, now, &train);
+    if (!IsSynchronous(spec)) {
+      AddOne("epoch_staleness_mean", epoch.staleness_mean(), e, now, &train);
+      AddOne("epoch_staleness_max", static_cast<double>(epoch.staleness_max()), e, now, &train);
+    }
+    next = e + 1;
+  }
+  if (next > train_.next && WantsWeights(command) && weights.size() >= static_cast<size_t>(graph.space_size())) {
+    for (const Variable& v : graph.variables()) {
+      train.push_back(EventAt(next - 1, now));
+      AddHistogram(absl::StrCat(v.name, "/histogram"),
+                   weights.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size)), kHistogramBuckets,
+                   train.back().mutable_summary());
+    }
+  }
+  const bool validated = !command.validations().empty() ||
+                         std::any_of(command.epochs().begin(), command.epochs().end(),
+                                     [](const v1::EpochResult& e) { return e.validation().examples() > 0; });
+  if (validated) {
+    CAIRN_ASSIGN_OR_RETURN(const FileDescriptor validation_lock, Open(command, kValidation, now, validation_));
+    for (const v1::StepValidation& v : command.validations()) {
+      AddFigures(spec, v.sums(), "evaluation_", "_vs_iterations", v.step(), now, &validation);
+    }
+    for (const v1::EpochResult& epoch : command.epochs()) {
+      if (epoch.epoch() < validation_.next) continue;
+      AddFigures(spec, epoch.validation(), "epoch_", "", epoch.epoch(), now, &validation);
+    }
+    CAIRN_RETURN_IF_ERROR(validation_.file->Add(validation));
+    if (!command.epochs().empty())
+      validation_.next = std::max<int64_t>(validation_.next, command.epochs().rbegin()->epoch() + 1);
+  }
+  CAIRN_RETURN_IF_ERROR(train_.file->Add(train));
+  train_.next = next;
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

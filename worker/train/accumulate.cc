@@ -1,0 +1,74 @@
+#include "worker/train/accumulate.h"
+
+#include <utility>
+
+#include "common/tensor/summation_tree.h"
+
+namespace cairn {
+namespace {
+
+void Add(const BatchSums& piece, BatchSums& total) {
+  total.examples += piece.examples;
+  total.loss += piece.loss;
+  for (size_t m = 0; m < total.metrics.size(); ++m) total.metrics[m] += piece.metrics[m];
+}
+
+// A short step leaves pieces empty, the last ones.
+int32_t LastPiece(const StepPlan& plan, const StepInfo& info) {
+  const ReplicaId replica(static_cast<int32_t>(info.replica));
+  int32_t last = plan.pieces - 1;
+  while (last > 0 && plan.Piece(static_cast<int64_t>(info.step), replica, last).size() == 0) --last;
+  return last;
+}
+
+// train: a piece, whose info says which of the step's it is.
+absl::StatusOr<BatchSums> EachPiece(
+    const StepPlan& plan, const PieceBatch& batch, const StepInfo& info,
+    const std::function<absl::StatusOr<BatchSums>(const Batch& examples, const StepInfo& info)>& train) {
+  const int32_t last = LastPiece(plan, info);
+  BatchSums total;
+  for (int32_t piece = 0; piece <= last; ++piece) {
+    CAIRN_ASSIGN_OR_RETURN(const Batch examples, batch(piece));
+    StepInfo piece_info = info;
+    piece_info.step = info.step * static_cast<uint64_t>(plan.pieces) + static_cast<uint64_t>(piece);
+    piece_info.first_piece = piece == 0;
+    piece_info.last_piece = piece == last;
+    CAIRN_ASSIGN_OR_RETURN(BatchSums sums, train(examples, piece_info));
+    if (piece == 0) {
+      total = std::move(sums);
+    } else {
+      Add(sums, total);
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
+absl::StatusOr<BatchSums> TrainPieces(Program& program, const StepPlan& plan, const PieceBatch& batch,
+                                      const StepInfo& info, absl::Span<const float> values, absl::Span<float> gradient,
+                                      const GradientReady& ready) {
+  Buffer own = LastPiece(plan, info) > 0 ? Buffer::Allocate(gradient.size() * sizeof(float)) : Buffer();
+  return EachPiece(plan, batch, info, [&](const Batch& examples, const StepInfo& piece) {
+    const auto add_and_tell = [&](int64_t begin, int64_t end) {
+      if (!piece.first_piece) {
+        const size_t first = static_cast<size_t>(begin), numbers = static_cast<size_t>(end - begin);
+        SumInto(gradient.subspan(first, numbers), own.floats().subspan(first, numbers));
+      }
+      if (piece.last_piece) ready(begin, end);
+    };
+    return program.TrainStep(examples, piece, values, piece.first_piece ? gradient : own.mutable_floats(),
+                             add_and_tell);
+  });
+}
+
+absl::StatusOr<BatchSums> TrainPiecesJoined(Program& program, const StepPlan& plan, const PieceBatch& batch,
+                                            const StepInfo& info, absl::Span<const float> values,
+                                            const std::shared_ptr<GradientJoin>& join, uint32_t leaf,
+                                            const GradientReady& ready) {
+  return EachPiece(plan, batch, info, [&](const Batch& examples, const StepInfo& piece) {
+    return program.TrainJoined(examples, piece, values, join, leaf, piece.last_piece ? ready : GradientReady());
+  });
+}
+
+}  // namespace cairn

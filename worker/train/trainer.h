@@ -1,0 +1,132 @@
+// Trainer: one job on this worker. It drives a ReplicaCore and carries its effects out: computes on the slots, talks to
+// the ps, reports to the coordinator.
+//
+// Thread rule: any thread. Invariants:
+//   1. The core is driven by one thread at a time, whichever brought the event
+//      (a gRPC thread, a slot): an event costs no thread switch. An event that
+//      comes while another is handled is handled by the same thread after it.
+//   2. No call blocks, but for a slot's tasks: those wait for data and compile.
+//   3. After Drop nothing is sent or reported any more; tasks under way end at their next block.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cairn/v1/cluster.pb.h"
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "common/data/dataset.h"
+#include "worker/core/replica_core.h"
+#include "worker/train/checkpointer.h"
+#include "worker/train/compute_pool.h"
+#include "worker/train/dataset_cache.h"
+#include "worker/train/layer_weights.h"
+#include "worker/train/ps_connections.h"
+#include "worker/train/replica_seats.h"
+#include "worker/train/step_joins.h"
+
+namespace cairn {
+
+// What a worker's trainers share. All of it outlives them.
+struct TrainerServices {
+  ComputePool* pool = nullptr;
+  PsConnections* connections = nullptr;
+  DatasetCache* datasets = nullptr;
+  SerialExecutor* timers = nullptr;
+  SerialExecutor* files = nullptr;  // writes checkpoints
+  Clock* clock = nullptr;
+  std::function<void(v1::NodeMessage)> send;  // to the coordinator; thread-safe
+  std::function<void()>
+      device_trouble;  // a call of a program failed for a reason of the device; thread-safe, may be null
+  int decode_threads = 1;
+};
+
+class Trainer : public std::enable_shared_from_this<Trainer> {
+ public:
+  Trainer(JobId job, const TrainerServices& services);
+
+  // Returns whether it has other replicas now, or another generation.
+  bool Assign(const v1::AssignReplicas& message);
+  void MarkBest(const v1::MarkBest& command);
+  void Drop();
+  // The session is open again: what the coordinator may have missed.
+  void ReportAgain();
+
+  JobId job() const { return job_; }
+  std::optional<v1::JobProgress> progress() const;  // nothing before the first step is known
+  v1::HeldReplicas held() const;
+  std::vector<std::string> addresses() const;  // of the ps in the present assignment
+  // Of a failed job: to be told to the coordinator, again after each reconnect.
+  std::optional<v1::JobError> error() const;
+  // What slots need to evaluate this job's model; null before the first step.
+  std::shared_ptr<const JobModel> model() const;
+
+ private:
+  struct Prepared {
+    std::shared_ptr<const JobModel> model;
+    std::vector<v1::PartitionRange> ranges;  // in order
+    std::shared_ptr<const Dataset> dataset;
+    StepPlan plan;
+    std::shared_ptr<BatchSource> batches;
+  };
+
+  void Post(replica::Event event);
+  void NoteTrouble(const absl::Status& status);  // of a task that failed
+  void CarryOut(replica::Effects effects);
+  void SendToPs(replica::Send send);
+  void TakeCheckpoint(replica::TakeCheckpoint take);
+  void StartTimer(absl::Time at);
+  void Failed(const std::string& message);
+
+  // ---- computing layer by layer ----
+  std::shared_ptr<LayerWeights> Weights(uint64_t work) const;
+  absl::StatusOr<BatchSums> ByLayer(uint64_t work, const Prepared& prepared, Program& program,
+                                    const std::function<absl::StatusOr<BatchSums>()>& compute);
+
+  // ---- on a slot ----
+  absl::StatusOr<std::shared_ptr<const Prepared>> Prepare();
+  absl::StatusOr<std::shared_ptr<const Prepared>> OpenAll(const v1::AssignReplicas& assignment);
+  void NoteReplicaTime(absl::Duration time);
+  void NoteLossScale(const replica::Compute& compute);
+  int HomeOf(ReplicaId replica) const;
+  void BringNext(const replica::Compute& compute, int slot, const Prepared& prepared,
+                 Program& program);  // the slot's next batch to its device
+  void RunCompute(replica::Compute compute, ProgramCache& programs);
+  absl::StatusOr<BatchSums> Train(const replica::Compute& compute, ProgramCache& programs);
+  void RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs);
+  absl::StatusOr<BatchSums> EvaluateShare(const replica::Evaluate& evaluate, ProgramCache& programs);
+
+  const JobId job_;
+  const TrainerServices services_;
+  const std::shared_ptr<Checkpointer> checkpointer_;
+  std::atomic<bool> dropped_{false};
+  std::atomic<int64_t> step_{-1};
+  std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
+  std::atomic<float> loss_scale_{0};         // as computed with last
+  std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
+  std::atomic<bool> device_trouble_{false};  // what this worker computes on cannot do it, or has too little memory
+
+  // Whoever sets driving_ drives core_ until the queue is empty.
+  absl::Mutex queue_mutex_;
+  bool driving_ ABSL_GUARDED_BY(queue_mutex_) = false;
+  std::vector<replica::Event> queue_ ABSL_GUARDED_BY(queue_mutex_);
+  ReplicaCore core_;  // of the driving thread
+  StepJoins joins_;   // entered by tasks, which hold this
+
+  absl::Mutex preparing_;  // held while data is opened; taken before mutex_
+  mutable absl::Mutex mutex_;
+  std::shared_ptr<const v1::AssignReplicas> assignment_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Prepared> prepared_ ABSL_GUARDED_BY(mutex_);
+  ReplicaSeats seats_ ABSL_GUARDED_BY(mutex_);
+  std::string failure_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
+};
+
+}  // namespace cairn
