@@ -1,38 +1,37 @@
-// PartitionHost: every partition that a ps holds, spread over a few threads: it drives the cores, their persistence and
-// their images.
+// PartitionHost: every partition that a ps holds: what its data directory has, what the coordinator assigns, what is
+// dropped. PartitionRunner drives them.
 //
 // Thread rule: OnFrame, OnClientGone and Held from any thread; LoadHeld, Host, Drop, Drain and Stop from one control
-// thread (they block). Callbacks run on the host's threads. Invariants:
-//   1. A core is touched by its one SerialExecutor alone. Frames of one client for one partition are handled in order.
-//   2. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
-//   3. A reply leaves after what it speaks of was persisted (RunEvent).
-//   4. One image is copied and written at a time, but for those that SNAPSHOT jobs take while they train.
-//   5. Images for backups are on their way for at most kBackupImagesMax partitions at a time. Those of ended jobs come
-//      after all others, one at a time, and take up at most about a quarter of the time.
-//   6. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
-//   7. Values of ended jobs are loaded for one partition after the other, by the thread that writes images.
-//   8. A failure of one job's storage takes that job's partition out
-//      of service and is told by job_error; other jobs go on.
+// thread (they block). Callbacks run on the runner's threads. Invariants:
+//   1. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
+//   2. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
+//   3. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
+//      on.
+//   4. Of a job that trains no more `kept` is told once for each assignment, when all that this ps serves of it is on
+//      the disk.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/clock.h"
-#include "common/base/executor.h"
 #include "common/base/status.h"
 #include "common/storage/kv_store.h"
-#include "server/core/partition_core.h"
 #include "server/node/assignment_plan.h"
-#include "server/node/backup_connections.h"
-#include "server/node/exchange_service.h"
+#include "server/node/exchange_handler.h"
+#include "server/node/job_failures.h"
+#include "server/node/partition_runner.h"
+#include "server/node/partition_slot.h"
 #include "server/storage/persistence.h"
 
 namespace cairn {
@@ -74,83 +73,51 @@ class PartitionHost : public ExchangeHandler {
   void ReportAgain();
   // Why the store is of no use any more, the first error of it; empty: nothing is wrong. It stays until the process
   // ends: what failed is not in memory any more.
-  std::string fault() const;
+  std::string fault() const { return failures_.fault(); }
 
   // Answers new frames with UNAVAILABLE, returns when those before have been handled.
   void Drain();
   void Stop();  // after it nothing runs; idempotent
 
  private:
-  struct Slot;  // partition_slot.h
-  struct Job;
-  using Slots = std::map<uint32_t, std::shared_ptr<Slot>>;
+  using Slots = std::map<uint32_t, PartitionSlotPtr>;
 
-  struct Lane {  // an executor and the slots that live on it
-    std::unique_ptr<SerialExecutor> executor;
-    std::vector<std::shared_ptr<Slot>> slots;  // on the executor only
+  struct Job {
+    Generation generation;
+    bool assigned = false;  // since this process started
+    Slots slots;
+    std::set<std::string> backups;  // addresses
+    bool keep = false;              // HostPartitions.keep: `kept` is to be told
+    bool kept_told = false;
+    bool ended = false;   // HostPartitions.ended
+    bool tidied = false;  // likewise, and the store was told to give back what its partitions need no more
   };
 
+  PartitionRunnerCallbacks RunnerCallbacks();
+  absl::StatusOr<PartitionSlotPtr> FindSlot(const Frame& frame) const;
+
+  // ---- assignments: partition_host_jobs.cc ----
   // `assigned`: the copies take up their roles; else they wait for Host.
   absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present, bool assigned);
+  absl::StatusOr<Slots> MakeSlots(const v1::HostPartitions& host, const Slots& present);
   void TakeOut(uint64_t job_id, const std::vector<uint32_t>& partitions, Slots& present);
   absl::Status RollBack(const v1::HostPartitions& host, const AssignmentPlan& plan);
-  void DescribeHeld(const Slot& slot, v1::HeldPartition* held) const;
-
-  // ---- partition_host_backups.cc ----
-  void CarryOut(const std::shared_ptr<Slot>& slot, PartitionEffects& effects);
-  void SendToBackup(const std::shared_ptr<Slot>& slot, PeerSend send);
-  void OnBackupAnswer(const std::shared_ptr<Slot>& slot, const std::string& address, uint64_t epoch,
-                      absl::StatusOr<Frame> answer);
-  void ConnectBackup(const std::shared_ptr<Slot>& slot, const std::string& address);
-  void WakeAt(const std::shared_ptr<Slot>& slot, absl::Time at);
-  void TendBackupImages(const std::shared_ptr<Slot>& slot);
-  void GrantBackupImages();
+  void DescribeHeld(const PartitionSlot& slot, v1::HeldPartition* held) const;
   void KeepConnections();
-  std::shared_ptr<Slot> NewSlot(PartitionConfig config);
-  void Remove(const std::vector<std::shared_ptr<Slot>>& slots);
-  void EndCore(Slot& slot);
-  void StorageFailed(const std::shared_ptr<Slot>& slot, const absl::Status& status);
-  void JobFailed(JobId job, Generation generation, const absl::Status& status);
-  void Run(const std::shared_ptr<Slot>& slot, PartitionEvent event);
-  void Refuse(uint64_t client, const Frame& frame, const absl::Status& status);
-  absl::Status NoteFault(absl::Status status);
-  void Tick(size_t lane);
-  void WriteImage(const std::shared_ptr<Slot>& slot, Image image);
-  void QueueImage(const std::shared_ptr<Slot>& slot);
-  void NextImage();
+
+  // ---- jobs that have ended ----
   void TellKept(uint64_t job_id);
-  void LoadValues(const std::shared_ptr<Slot>& slot);
   void Tidy(uint64_t job_id);
   void GiveBackMemory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  KvStore& store_;
-  Clock& clock_;
   Persistence persistence_;
   const PartitionHostCallbacks callbacks_;
+  JobFailures failures_;
   std::atomic<bool> draining_{false};
-  bool stopped_ = false;
-  size_t next_lane_ = 0;  // control thread
-  std::vector<Lane> lanes_;
-  std::unique_ptr<SerialExecutor> image_writer_;
-  BackupConnections backups_;
-
   mutable absl::Mutex mutex_;
   std::map<uint64_t, Job> jobs_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<Slot>> images_due_ ABSL_GUARDED_BY(mutex_);
-  bool image_under_way_ ABSL_GUARDED_BY(mutex_) = false;
   bool memory_due_ ABSL_GUARDED_BY(mutex_) = false;  // GiveBackMemory waits for its time
-  std::deque<std::shared_ptr<Slot>> backup_images_due_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::shared_ptr<Slot>> ended_images_due_ ABSL_GUARDED_BY(mutex_);  // likewise, of jobs that have ended
-  bool ended_image_ ABSL_GUARDED_BY(mutex_) = false;                            // one of them is on its way
-  absl::Time ended_image_at_ ABSL_GUARDED_BY(mutex_) =
-      absl::InfinitePast();                        // since then; or, while there is none: not before
-  int backup_images_ ABSL_GUARDED_BY(mutex_) = 0;  // on their way, or about to be
-  std::string fault_ ABSL_GUARDED_BY(mutex_);
-  struct Failure {
-    Generation generation;
-    absl::Status status;
-  };
-  std::map<uint64_t, Failure> failures_ ABSL_GUARDED_BY(mutex_);  // by job: what job_error said last
+  PartitionRunner runner_;                           // last: ends before what its callbacks use
 };
 
 }  // namespace cairn

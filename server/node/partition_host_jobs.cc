@@ -10,7 +10,6 @@
 #include "server/core/partition_config.h"
 #include "server/node/assignment_plan.h"
 #include "server/node/partition_host.h"
-#include "server/node/partition_slot.h"
 
 namespace cairn {
 
@@ -20,7 +19,7 @@ absl::Status PartitionHost::LoadHeld() {
     absl::StatusOr<Slots> slots = Load(host, {}, /*assigned=*/false);
     if (!slots.ok()) {
       LogError("job %d cannot be recovered: %s", host.job_id(), slots.status().ToString());
-      if (absl::IsDataLoss(slots.status())) (void)NoteFault(slots.status());
+      if (absl::IsDataLoss(slots.status())) (void)failures_.NoteFault(slots.status());
       continue;
     }
     LogInfo("job %d: %d partitions recovered, generation %d", host.job_id(), slots->size(), host.generation());
@@ -33,14 +32,14 @@ absl::Status PartitionHost::LoadHeld() {
 
 std::vector<v1::HeldPartitions> PartitionHost::Held() const {
   std::vector<v1::HeldPartitions> out;
-  std::vector<std::vector<std::shared_ptr<const Slot>>> slots;  // of each: the store is asked after the lock
+  std::vector<std::vector<std::shared_ptr<const PartitionSlot>>> slots;  // of each: the store is asked after the lock
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [id, job] : jobs_) {
       v1::HeldPartitions& held = out.emplace_back();
       held.set_job_id(id);
       held.set_generation(job.generation.value);
-      std::vector<std::shared_ptr<const Slot>>& of_job = slots.emplace_back();
+      std::vector<std::shared_ptr<const PartitionSlot>>& of_job = slots.emplace_back();
       for (const auto& [partition, slot] : job.slots) {
         if (!slot->failed) of_job.push_back(slot);  // else it does not have what it was in sync with
       }
@@ -52,7 +51,7 @@ std::vector<v1::HeldPartitions> PartitionHost::Held() const {
   return out;
 }
 
-void PartitionHost::DescribeHeld(const Slot& slot, v1::HeldPartition* held) const {
+void PartitionHost::DescribeHeld(const PartitionSlot& slot, v1::HeldPartition* held) const {
   const uint64_t version = slot.version.load();
   held->set_partition(slot.config.partition.value);
   held->set_version(version);
@@ -92,18 +91,18 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
   TakeOut(host.job_id(), plan.gone, present);
   TakeOut(host.job_id(), plan.ahead, present);
   if (plan.back_to) CAIRN_RETURN_IF_ERROR(RollBack(host, plan));
-  CAIRN_RETURN_IF_ERROR(NoteFault(persistence_.SetHostedJob(plan.stored)));
+  CAIRN_RETURN_IF_ERROR(failures_.NoteFault(persistence_.SetHostedJob(plan.stored)));
   std::set<std::string> backups;
   for (const v1::PartitionRange& range : host.partitions()) {
     for (const v1::BackupRoute& route : range.backups()) backups.insert(route.address());
   }
   {
     absl::MutexLock lock(&mutex_);
-    jobs_[host.job_id()].backups.insert(backups.begin(),
-                                        backups.end());  // those of before, too, until the roles are given
-    failures_.erase(host.job_id());  // not after Load: what fails as it gets its role is said again to a coordinator
-                                     // that comes back
+    // Those of before, too, until the roles are given.
+    jobs_[host.job_id()].backups.insert(backups.begin(), backups.end());
   }
+  // Not after Load: what fails as it gets its role is said again to a coordinator that comes back.
+  failures_.Remove(JobId(host.job_id()));
   KeepConnections();
   absl::StatusOr<Slots> loaded = Load(host, present, /*assigned=*/true);
   if (!loaded.ok()) {
@@ -133,14 +132,14 @@ absl::StatusOr<v1::PartitionsReady> PartitionHost::Host(const v1::HostPartitions
 // Out of memory: of nobody's use from here on.
 void PartitionHost::TakeOut(uint64_t job_id, const std::vector<uint32_t>& partitions, Slots& present) {
   if (partitions.empty()) return;
-  std::vector<std::shared_ptr<Slot>> gone;
+  std::vector<PartitionSlotPtr> gone;
   for (const uint32_t partition : partitions) gone.push_back(std::move(present.extract(partition).mapped()));
   {
     absl::MutexLock lock(&mutex_);
     auto job = jobs_.find(job_id);
     if (job != jobs_.end()) job->second.slots = present;
   }
-  Remove(gone);
+  runner_.Remove(gone);
 }
 
 absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, const AssignmentPlan& plan) {
@@ -155,124 +154,86 @@ absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, const Assig
   return absl::OkStatus();
 }
 
-void PartitionHost::FiguresStored(JobId job, int32_t epochs) {
-  std::shared_ptr<Slot> slot;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = jobs_.find(job.value);
-    if (found == jobs_.end()) return;
-    const auto first = found->second.slots.find(0);
-    if (first == found->second.slots.end()) return;
-    slot = first->second;
-  }
-  lanes_[slot->lane].executor->Post([this, slot, epochs] { Run(slot, FiguresStoredEvent{epochs}); });
-}
-
-// Slots for all of host's partitions: those present get the new generation, the others are recovered or initialized, in
-// parallel on their executors.
-absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present,
-                                                         bool assigned) {
+// Slots for all of host's partitions; those present stay.
+absl::StatusOr<PartitionHost::Slots> PartitionHost::MakeSlots(const v1::HostPartitions& host, const Slots& present) {
   const std::string where = absl::StrFormat("job %d", host.job_id());
   absl::StatusOr<Graph> built = Graph::Build(host.spec().model());
   if (!built.ok()) return Annotate(built.status(), where);
   const auto graph = std::make_shared<const Graph>(*std::move(built));
-  const Generation generation(host.generation());
-
   Slots slots;
-  std::map<uint32_t, AssignEvent> roles;
   for (const v1::PartitionRange& range : host.partitions()) {
-    roles[range.partition()] = {
-        generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(), host.ended()};
-    auto it = present.find(range.partition());
+    const auto it = present.find(range.partition());
     if (it != present.end()) {
       slots.insert(*it);
       continue;
     }
     absl::StatusOr<PartitionConfig> config =
-        MakePartitionConfig(host.spec(), graph, range, JobId(host.job_id()), generation);
+        MakePartitionConfig(host.spec(), graph, range, JobId(host.job_id()), Generation(host.generation()));
     if (!config.ok()) return Annotate(config.status(), where);
     config->ended = config->keep = host.ended();
-    slots.emplace(range.partition(), NewSlot(*std::move(config)));
-  }
-
-  absl::Mutex failed_mutex;
-  absl::Status failed;
-  absl::BlockingCounter left(static_cast<int>(slots.size()));
-  for (const auto& [partition, slot] : slots) {
-    Lane& lane = lanes_[slot->lane];
-    lane.executor->Post([&, slot = slot] {
-      if (slot->core == nullptr) {
-        slot->config.generation = generation;
-        absl::StatusOr<PartitionState> state = persistence_.Open(slot->config);
-        slot->status = state.status();
-        if (absl::IsDataLoss(state.status())) (void)NoteFault(state.status());
-        if (state.ok()) {
-          slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
-          slot->version = slot->core->version();
-          slot->backup = slot->config.backup;
-          slot->at_rest = slot->core->at_rest();
-          slot->failed = false;
-          if (std::find(lane.slots.begin(), lane.slots.end(), slot) == lane.slots.end()) lane.slots.push_back(slot);
-        } else {
-          absl::MutexLock lock(&failed_mutex);
-          failed = state.status();
-        }
-      }
-      if (assigned) {
-        Run(slot, roles.at(slot->config.partition.value));
-      }
-      left.DecrementCount();
-    });
-  }
-  left.Wait();
-  if (!failed.ok()) {
-    std::vector<std::shared_ptr<Slot>> loaded;
-    for (const auto& [partition, slot] : slots) {
-      if (!present.contains(partition)) loaded.push_back(slot);
-    }
-    Remove(loaded);
-    return failed;
+    slots.emplace(range.partition(), runner_.NewSlot(*std::move(config)));
   }
   return slots;
 }
 
-std::shared_ptr<PartitionHost::Slot> PartitionHost::NewSlot(PartitionConfig config) {
-  auto slot = std::make_shared<Slot>();
-  slot->config = std::move(config);
-  slot->lane = next_lane_++ % lanes_.size();
-  return slot;
-}
-
-// Ends the slots' cores. After it nothing of theirs is written any more.
-void PartitionHost::Remove(const std::vector<std::shared_ptr<Slot>>& slots) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].executor->RunAndWait([&] {
-      for (const auto& slot : slots) {
-        if (slot->lane != i) continue;
-        slot->status = absl::NotFoundError(absl::StrCat(slot->config.Name(), " is not on this ps any more"));
-        EndCore(*slot);
-        std::erase(lanes_[i].slots, slot);
-        TendBackupImages(slot);
+// Those present get the new generation, the others are recovered or initialized, in parallel on their lanes.
+absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartitions& host, const Slots& present,
+                                                         bool assigned) {
+  const Generation generation(host.generation());
+  CAIRN_ASSIGN_OR_RETURN(Slots slots, MakeSlots(host, present));
+  std::map<uint32_t, AssignEvent> roles;
+  for (const v1::PartitionRange& range : host.partitions()) {
+    roles[range.partition()] = {
+        generation, range.backup(), {range.backups().begin(), range.backups().end()}, host.keep(), host.ended()};
+  }
+  absl::Mutex failed_mutex;
+  absl::Status failed;
+  absl::BlockingCounter left(static_cast<int>(slots.size()));
+  for (const auto& [partition, slot] : slots) {
+    runner_.Post(slot, [&, slot = slot] {
+      const absl::Status opened = runner_.Open(slot, generation);
+      if (absl::IsDataLoss(opened)) (void)failures_.NoteFault(opened);
+      if (!opened.ok()) {
+        absl::MutexLock lock(&failed_mutex);
+        failed = opened;
       }
+      if (assigned) runner_.Run(slot, roles.at(slot->config.partition.value));
+      left.DecrementCount();
     });
   }
-  image_writer_->RunAndWait([] {});
+  left.Wait();
+  if (failed.ok()) return slots;
+  std::vector<PartitionSlotPtr> loaded;
+  for (const auto& [partition, slot] : slots) {
+    if (!present.contains(partition)) loaded.push_back(slot);
+  }
+  runner_.Remove(loaded);
+  return failed;
+}
+
+void PartitionHost::KeepConnections() {
+  std::set<std::string> addresses;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, job] : jobs_) addresses.insert(job.backups.begin(), job.backups.end());
+  }
+  runner_.KeepBackups(addresses);
 }
 
 absl::Status PartitionHost::Drop(JobId job) {
   Slots slots;
+  failures_.Remove(job);
   {
     absl::MutexLock lock(&mutex_);
-    failures_.erase(job.value);
     auto it = jobs_.find(job.value);
     if (it != jobs_.end()) {
       slots = std::move(it->second.slots);
       jobs_.erase(it);
     }
   }
-  std::vector<std::shared_ptr<Slot>> gone;
+  std::vector<PartitionSlotPtr> gone;
   for (const auto& [partition, slot] : slots) gone.push_back(slot);
-  if (!gone.empty()) Remove(gone);
+  if (!gone.empty()) runner_.Remove(gone);
   KeepConnections();
   return persistence_.DropJob(job);
 }

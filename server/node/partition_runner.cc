@@ -1,0 +1,177 @@
+#include "server/node/partition_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/log.h"
+#include "common/base/thread_priority.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kTickInterval = absl::Seconds(1);
+
+}  // namespace
+
+PartitionRunner::PartitionRunner(Persistence& persistence, Clock& clock, int threads,
+                                 PartitionRunnerCallbacks callbacks)
+    : persistence_(persistence), clock_(clock), callbacks_(std::move(callbacks)), backups_(clock) {
+  lanes_.resize(static_cast<size_t>(std::max(threads, 1)));
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].executor = std::make_unique<SerialExecutor>(absl::StrFormat("partitions-%d", i));
+    lanes_[i].executor->PostAfter(kTickInterval, [this, i] { Tick(i); });
+  }
+  image_writer_ = std::make_unique<SerialExecutor>("images");
+  image_writer_->Post(LowerThreadPriority);  // an image that is written later delays no step
+}
+
+PartitionRunner::~PartitionRunner() { Stop(); }
+
+void PartitionRunner::Drain() {
+  draining_ = true;
+  for (Lane& lane : lanes_) lane.executor->RunAndWait([] {});
+}
+
+void PartitionRunner::Stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  draining_ = true;
+  backups_.Close();
+  image_writer_->Stop();  // first: what it posts to the lanes yet is run by them
+  for (Lane& lane : lanes_) lane.executor->Stop();
+}
+
+// ---- slots ----
+
+PartitionSlotPtr PartitionRunner::NewSlot(PartitionConfig config) {
+  auto slot = std::make_shared<PartitionSlot>();
+  slot->config = std::move(config);
+  slot->lane = next_lane_++ % lanes_.size();
+  return slot;
+}
+
+void PartitionRunner::Post(const PartitionSlotPtr& slot, std::function<void()> task) {
+  executor_of(*slot).Post(std::move(task));
+}
+
+absl::Status PartitionRunner::Open(const PartitionSlotPtr& slot, Generation generation) {
+  if (slot->core != nullptr) return absl::OkStatus();
+  slot->config.generation = generation;
+  absl::StatusOr<PartitionState> state = persistence_.Open(slot->config);
+  slot->status = state.status();
+  if (!state.ok()) return state.status();
+  slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
+  slot->version = slot->core->version();
+  slot->backup = slot->config.backup;
+  slot->at_rest = slot->core->at_rest();
+  slot->failed = false;
+  std::vector<PartitionSlotPtr>& slots = lanes_[slot->lane].slots;
+  if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
+  return absl::OkStatus();
+}
+
+void PartitionRunner::Remove(const std::vector<PartitionSlotPtr>& slots) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].executor->RunAndWait([&] {
+      for (const PartitionSlotPtr& slot : slots) {
+        if (slot->lane != i) continue;
+        slot->status = absl::NotFoundError(absl::StrCat(slot->config.Name(), " is not on this ps any more"));
+        EndCore(*slot);
+        std::erase(lanes_[i].slots, slot);
+        TendBackupImages(slot);
+      }
+    });
+  }
+  image_writer_->RunAndWait([] {});
+}
+
+// slot.status says why. Who waits for an answer of the core gets that one: a chief whose checkpoint has begun would
+// wait for ever.
+void PartitionRunner::EndCore(PartitionSlot& slot) {
+  if (slot.core == nullptr) return;
+  for (PartitionReply& reply : slot.core->End(slot.status)) callbacks_.reply(reply.client, std::move(reply.frame));
+  slot.core.reset();
+}
+
+// ---- events ----
+
+void PartitionRunner::Deliver(PartitionSlotPtr slot, uint64_t client, Frame frame, Credit credit) {
+  SerialExecutor& executor = executor_of(*slot);
+  executor.Post([this, slot = std::move(slot), client, frame = std::move(frame), credit = std::move(credit)]() mutable {
+    if (slot->core == nullptr) {
+      Refuse(client, frame, slot->status);
+      return;
+    }
+    Run(slot, FrameEvent{client, std::move(frame)});
+  });
+}
+
+void PartitionRunner::OnClientGone(uint64_t client) {
+  for (Lane& lane : lanes_) {
+    lane.executor->Post([this, &lane, client] {
+      for (const PartitionSlotPtr& slot : lane.slots) Run(slot, ClientGoneEvent{client});
+    });
+  }
+}
+
+void PartitionRunner::Refuse(uint64_t client, const Frame& frame, const absl::Status& status) {
+  Frame error;
+  error.kind = v1::ExchangeFrame::ERROR;
+  error.request_id = frame.request_id;
+  error.job = frame.job;
+  error.partition = frame.partition;
+  error.status = status;
+  callbacks_.reply(client, std::move(error));
+}
+
+void PartitionRunner::Tick(size_t lane) {
+  const TickEvent tick{backups_.Peers()};
+  for (const PartitionSlotPtr& slot : lanes_[lane].slots) Run(slot, tick);
+  lanes_[lane].executor->PostAfter(kTickInterval, [this, lane] { Tick(lane); });
+}
+
+void PartitionRunner::Run(const PartitionSlotPtr& slot, PartitionEvent event) {
+  if (slot->core == nullptr) return;
+  // Who sent the frame, should the store fail.
+  uint64_t client = 0;
+  Frame request;
+  if (const FrameEvent* f = std::get_if<FrameEvent>(&event)) {
+    client = f->client;
+    request.request_id = f->frame.request_id;
+    request.job = f->frame.job;
+    request.partition = f->frame.partition;
+  }
+  slot->image_turn = std::holds_alternative<TakeImageEvent>(event);
+
+  const absl::Status stored = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(),
+                                       [&](PartitionEffects& effects) { CarryOut(slot, effects); });
+  if (!stored.ok()) {
+    StorageFailed(slot, stored);
+    if (client != 0) Refuse(client, request, slot->status);
+    return;
+  }
+  slot->version.store(slot->core->version());
+  slot->backup.store(slot->core->config().backup);
+  const bool was_in_memory = slot->in_memory.exchange(slot->core->in_memory());
+  if (std::exchange(slot->image_turn, false)) NextImage();  // there was none to take
+  if (slot->core->image_due() && !std::exchange(slot->image_queued, true) && store_turns_.Queue(slot)) NextImage();
+  TendBackupImages(slot);
+  if (!slot->at_rest.exchange(slot->core->at_rest()) && slot->at_rest) callbacks_.at_rest(*slot);
+  if (was_in_memory && !slot->in_memory && slot->core->config().keep) callbacks_.kept(*slot);
+}
+
+// Its core is ahead of the store, or cannot be had from it.
+void PartitionRunner::StorageFailed(const PartitionSlotPtr& slot, const absl::Status& status) {
+  const Generation generation = slot->core->generation();
+  slot->status = absl::UnavailableError(absl::StrCat(slot->config.Name(), ": storage failed: ", status.message()));
+  slot->failed = true;  // before anybody hears of it
+  EndCore(*slot);
+  LogError("%s", slot->status.message());
+  if (std::exchange(slot->image_turn, false)) NextImage();
+  TendBackupImages(slot);
+  callbacks_.storage_failed(*slot, generation, status);
+}
+
+}  // namespace cairn
