@@ -118,7 +118,7 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
   const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
-    const std::map<NodeName, double>& stragglers = job.stragglers.stragglers();
+    const std::map<NodeName, double>& stragglers = job.workers.stragglers.stragglers();
     std::vector<WorkerCapacity> by_speed = workers;
     for (WorkerCapacity& w : by_speed)
       w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
@@ -132,12 +132,13 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
 
 // One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
 void Assignments::RelieveStragglers(Job& job) {
-  if (!job.running() || !job.synchronous() || job.awaiting_ready || step_.now() < job.stragglers_at) return;
-  job.stragglers_at = step_.now() + kStragglerLook;
-  if (job.stragglers.Look(step_.now())) step_.Raise(SlotsChanged{});  // it takes its share again
-  const std::map<NodeName, double>& stragglers = job.stragglers.stragglers();
-  if (stragglers.empty() || step_.now() < job.relieve_at) return;
-  job.relieve_at = step_.now() + kStragglerInterval;
+  if (!job.running() || !job.synchronous() || job.hosting.awaiting_ready || step_.now() < job.workers.stragglers_at)
+    return;
+  job.workers.stragglers_at = step_.now() + kStragglerLook;
+  if (job.workers.stragglers.Look(step_.now())) step_.Raise(SlotsChanged{});  // it takes its share again
+  const std::map<NodeName, double>& stragglers = job.workers.stragglers.stragglers();
+  if (stragglers.empty() || step_.now() < job.workers.relieve_at) return;
+  job.workers.relieve_at = step_.now() + kStragglerInterval;
   std::vector<NodeName> owners = job.owners();
   const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
   const double before = WorstLoad(owners, workers, stragglers);
@@ -161,7 +162,7 @@ void Assignments::RelieveStragglers(Job& job) {
 }
 
 void Assignments::ForgetSpeedOf(const NodeName& worker) {
-  for (auto& [id, job] : jobs_.all()) job.stragglers.Forget(worker);
+  for (auto& [id, job] : jobs_.all()) job.workers.stragglers.Forget(worker);
 }
 
 // why: for the user, where nothing is wrong with the workers that had them.
@@ -178,7 +179,7 @@ void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const
     bool finished = !chief.empty();
     for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r)
       finished = finished && (owners[r] != chief || job.progress->finished()[r]);
-    job.late_chief_since = finished ? step_.now() : absl::InfiniteFuture();
+    job.checkpoints.late_chief_since = finished ? step_.now() : absl::InfiniteFuture();
   }
   if (chief != job.status.chief()) NoteFormerChief(job);
   job.status.set_chief(chief);
@@ -226,7 +227,7 @@ void Assignments::TellMoves(Job& job, const ReplicaMoves& moves, const std::stri
 
 // To every worker that, as far as we know, runs something else than it should.
 void Assignments::Send(Job& job) {
-  if (!job.running() || job.awaiting_ready) return;
+  if (!job.running() || job.hosting.awaiting_ready) return;
   const std::vector<int32_t> none;
   std::map<NodeName, std::vector<int32_t>> wanted;
   for (const v1::ReplicaPlacement& r : job.status.replicas()) wanted[r.worker()].push_back(r.replica());
@@ -234,7 +235,7 @@ void Assignments::Send(Job& job) {
     const auto its = wanted.find(node->name);
     const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
     auto known = node->running.find(job.id());
-    if (known != node->running.end() && known->second.generation < job.rollback_generation) {
+    if (known != node->running.end() && known->second.generation < job.hosting.rollback_generation) {
       step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it begins anew
       node->running.erase(known);
       known = node->running.end();

@@ -41,8 +41,8 @@ const ClusterNode* Candidates::UsablePs(const Job& job, const NodeName& name) co
 }
 
 bool Candidates::LeftOut(const Job& job, const ClusterNode& node) const {
-  auto it = job.left_out.find(node.name);
-  return it != job.left_out.end() && it->second.incarnation == node.incarnation;
+  auto it = job.workers.left_out.find(node.name);
+  return it != job.workers.left_out.end() && it->second.incarnation == node.incarnation;
 }
 
 // It is to hold no partitions: drained by a user, or its store failed.
@@ -175,7 +175,7 @@ bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
     if (p.primary() != ps) return true;
     return std::any_of(p.backups().begin(), p.backups().end(), [&](const v1::BackupPlacement& b) {
       const ClusterNode* node = UsablePs(job, b.node());
-      return Complete(b) && node != nullptr && !job.returned.contains({p.partition(), b.node()});
+      return Complete(b) && node != nullptr && !job.copies.returned.contains({p.partition(), b.node()});
     });
   });
 }
@@ -183,7 +183,7 @@ bool Candidates::OthersServe(const Job& job, const NodeName& ps) const {
 // A ps without which some partition is not served; empty: all are.
 NodeName Candidates::MissingPs(const Job& job) const {
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
-    if (UsablePs(job, p.primary()) == nullptr || job.returned.contains({p.partition(), p.primary()}))
+    if (UsablePs(job, p.primary()) == nullptr || job.copies.returned.contains({p.partition(), p.primary()}))
       return p.primary();
   }
   return {};
@@ -202,7 +202,7 @@ std::vector<ClusterNode*> Candidates::Askable(v1::Role role, const Job* job, boo
   std::vector<ClusterNode*> good;
   for (ClusterNode* node : all) {
     const bool silent = step_.now() - node->last_heard > 2 * options_.heartbeat_interval;
-    const bool slow = job != nullptr && job->stragglers.stragglers().contains(node->name);
+    const bool slow = job != nullptr && job->workers.stragglers.stragglers().contains(node->name);
     if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
   }
   return good.empty() ? all : good;

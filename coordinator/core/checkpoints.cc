@@ -60,7 +60,7 @@ int CheckpointsMax(const Job& job) { return job.status.spec().checkpoints().keep
 void NoteFailedCheckpoint(Job& job, int64_t step) {
   const int64_t end = job.status.epochs_open() * job.status.steps_per_epoch(),
                 begin = end - job.status.steps_per_epoch();
-  if (step > begin && step <= end) job.checkpoint_failed_step = std::max(job.checkpoint_failed_step, step);
+  if (step > begin && step <= end) job.checkpoints.failed_step = std::max(job.checkpoints.failed_step, step);
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint that does not fit it; ignored", job->id(), node.name);
   }
   if (node.name != job->status.chief()) return OnFormerChiefsCheckpoint(*job, node, report);
-  if (report.has_checkpoint()) job->late_chief_since = absl::InfiniteFuture();
+  if (report.has_checkpoint()) job->checkpoints.late_chief_since = absl::InfiniteFuture();
   auto& known = *job->status.mutable_checkpoints();
   for (const int64_t step : report.deleted_steps()) {
     known.erase(
@@ -85,20 +85,20 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
       return report.has_checkpoint() && !k.best() && k.step() >= report.checkpoint().step();
     });
     if (newer) {  // it, or a later one, was written: by a chief before, or while other replicas were still behind
-      job->checkpoint_heard = step_.now();
+      job->checkpoints.heard = step_.now();
       return;
     }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
     step_.Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // that of this step does not come any more
       NoteFailedCheckpoint(*job, report.checkpoint().step());
-      job->checkpoint_heard = step_.now();
+      job->checkpoints.heard = step_.now();
     }
   } else if (report.has_checkpoint()) {
     const v1::CheckpointInfo& info = report.checkpoint();
     // A chief says again which was the best in its time; the copy is of a later one now.
     const bool outdated =
-        info.best() && info.step() != job->best_asked_step &&
+        info.best() && info.step() != job->checkpoints.best_asked_step &&
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.best() && k.step() != info.step(); });
     if (outdated) return;
     NoteWritten(*job, info);
@@ -113,7 +113,7 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
 // its successor knows better. The step is not believed to push out others, and before it does so at the chief, that one
 // looks for it on the disk.
 void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, const v1::CheckpointReport& report) {
-  const auto& former = job.former_chiefs;
+  const auto& former = job.checkpoints.former_chiefs;
   if (std::find(former.begin(), former.end(), node.name) == former.end()) {
     return step_.Warn("job %d: worker \"%s\" reports a checkpoint, but it is not the chief; ignored", job.id(),
                       node.name);
@@ -140,7 +140,7 @@ void Checkpoints::NoteWritten(Job& job, v1::CheckpointInfo info) {
   std::stable_sort(known.begin(), known.end(),
                    [](const auto& a, const auto& b) { return a.written_unix_ms() < b.written_unix_ms(); });
   if (news) step_.Log("job %d: checkpoint %s", job.id(), info.path());
-  if (!again && !info.best()) job.checkpoint_heard = step_.now();
+  if (!again && !info.best()) job.checkpoints.heard = step_.now();
   if (news && !info.best() && job.active()) files_.SaveAtStep(job, info.step());
 }
 
@@ -154,13 +154,16 @@ void Checkpoints::Changed(Job& job) {
 // ---- the best one ----
 void Checkpoints::ConsiderBest(Job& job) {
   if (job.status.spec().checkpoints().save_best().empty()) return;
-  const bool asked = job.best_asked.worker == job.status.chief() && step_.now() < job.best_asked.until;
+  const bool asked =
+      job.checkpoints.best_asked.worker == job.status.chief() && step_.now() < job.checkpoints.best_asked.until;
   double monitored = NAN;
   const int64_t best = RestoresBest(job.status.spec()) != nullptr ? BestOfStopping(job, &monitored)
                                                                   : BestByFigure(job, asked, &monitored);
-  const int64_t to_keep = best >= 0 ? best : asked && !IsKept(job, job.best_asked_step) ? job.best_asked_step : -1;
+  const int64_t to_keep = best >= 0                                                ? best
+                          : asked && !IsKept(job, job.checkpoints.best_asked_step) ? job.checkpoints.best_asked_step
+                                                                                   : -1;
   const bool news = NoteCompared(job, to_keep);
-  const bool mark = best >= 0 && !(asked && job.best_asked_step == best);
+  const bool mark = best >= 0 && !(asked && job.checkpoints.best_asked_step == best);
   const ClusterNode* chief = TrainingChief(job);
   if (chief == nullptr || (!news && !mark)) return;
   // It may have been given the job before another one wrote the checkpoint: it is told of it first.
@@ -170,7 +173,7 @@ void Checkpoints::ConsiderBest(Job& job) {
 
 // Early stopping knows which epoch is the best: it is not only by the figure that that is decided.
 int64_t Checkpoints::BestOfStopping(const Job& job, double* monitored) const {
-  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
   const v1::CheckpointInfo* info = best < 0 || best >= job.status.epochs_size() ? nullptr : CheckpointOf(job, best);
   if (info == nullptr || IsKept(job, info->step())) return -1;
   const v1::EarlyStopping& stopping = *RestoresBest(job.status.spec());
@@ -186,7 +189,8 @@ int64_t Checkpoints::BestByFigure(const Job& job, bool asked, double* monitored)
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
     if (info.best()) best = info.monitored();
   }
-  if (asked && (std::isnan(best) || better(job.best_asked_monitored, best))) best = job.best_asked_monitored;
+  if (asked && (std::isnan(best) || better(job.checkpoints.best_asked_monitored, best)))
+    best = job.checkpoints.best_asked_monitored;
   int64_t step = -1;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
     const int epoch = EpochOf(job, info);
@@ -217,7 +221,7 @@ bool Checkpoints::NoteCompared(Job& job, int64_t to_keep) const {
 // null: none is there, or it has not been given the job as it is. Assignments::Send comes back to it.
 const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
   const ClusterNode* chief = nodes_.Find(job.status.chief());
-  if (chief == nullptr || !chief->connected() || !job.running() || job.awaiting_ready) return nullptr;
+  if (chief == nullptr || !chief->connected() || !job.running() || job.hosting.awaiting_ready) return nullptr;
   const auto given = chief->running.find(job.id());
   const bool as_it_is = given != chief->running.end() && given->second.chief.value_or(false) &&
                         given->second.generation == job.status.generation() &&
@@ -228,9 +232,9 @@ const ClusterNode* Checkpoints::TrainingChief(const Job& job) const {
 // Asked again and again until it reports the best one: its disk may have been full, and what is not kept is removed as
 // the oldest later.
 void Checkpoints::SendMarkBest(Job& job, const ClusterNode& chief, int64_t step, double monitored) {
-  job.best_asked = {chief.name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
-  job.best_asked_step = step;
-  job.best_asked_monitored = monitored;
+  job.checkpoints.best_asked = {chief.name, step_.now() + kMarkAgainAfter, absl::InfinitePast()};
+  job.checkpoints.best_asked_step = step;
+  job.checkpoints.best_asked_monitored = monitored;
   v1::CoordinatorMessage message;
   v1::MarkBest& mark = *message.mutable_mark_best();
   mark.set_job_id(job.id());

@@ -112,7 +112,7 @@ void ClusterCore::OnTick() {
   for (uint64_t id : jobs_.ByUrgency()) {
     Job* job = jobs_.Find(id);
     if (job == nullptr || job->finished()) continue;  // it may end and be forgotten on the way
-    if (job->returned.empty() || !copies_.Settle(*job)) copies_.Repair(*job);
+    if (job->copies.returned.empty() || !copies_.Settle(*job)) copies_.Repair(*job);
     assignments_.RelieveStragglers(*job);
     if (job->active()) files_.Tick(*job);
     if (job->running()) runs_.Advance(*job);

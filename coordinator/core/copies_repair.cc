@@ -38,12 +38,13 @@ void Copies::OnBackupReport(const ClusterNode& node, const v1::BackupReport& rep
   }
   v1::PartitionPlacement& p = *job->status.mutable_partitions(static_cast<int>(report.partition()));
   if (p.primary() != node.name || FindBackup(p, report.node()) == nullptr) return;
-  job->repair_due = true;  // the next Tick deals with all of them together
+  job->copies.repair_due = true;  // the next Tick deals with all of them together
   if (report.lost().empty()) {
-    job->caught_up.insert({report.partition(), report.node()});
+    job->copies.caught_up.insert({report.partition(), report.node()});
     links_.NoteReached(node.name, report.node());
   } else {
-    job->lost[{report.partition(), report.node()}] = {std::string(CutUtf8(report.lost(), kLostTextMax)), report.busy()};
+    job->copies.lost[{report.partition(), report.node()}] = {std::string(CutUtf8(report.lost(), kLostTextMax)),
+                                                             report.busy()};
   }
 }
 
@@ -76,11 +77,12 @@ bool Copies::Recruit(Job& job) {
       return candidates_.Draining(h) ||
              (h != p.primary() && (candidates_.UsablePs(job, h) == nullptr || links_.Cut(p.primary(), h, step_.now())));
     });
-    const auto move = job.moves.find(p.partition());
-    const bool moves = move != job.moves.end() && !links_.Cut(p.primary(), move->second, step_.now()) &&
+    const auto move = job.copies.moves.find(p.partition());
+    const bool moves = move != job.copies.moves.end() && !links_.Cut(p.primary(), move->second, step_.now()) &&
                        std::find(holders.begin(), holders.end(), move->second) == holders.end();
-    const auto shift = job.shifts.find(p.partition());
-    const bool shifts = shift != job.shifts.end() && !links_.Cut(p.primary(), shift->second.second, step_.now()) &&
+    const auto shift = job.copies.shifts.find(p.partition());
+    const bool shifts = shift != job.copies.shifts.end() &&
+                        !links_.Cut(p.primary(), shift->second.second, step_.now()) &&
                         std::find(holders.begin(), holders.end(), shift->second.second) == holders.end();
     if (static_cast<int>(holders.size() - leaving) >= wanted && !moves && !shifts) continue;
     if ((leaving > 0 || moves || shifts) && syncing >= kMovingMax) continue;
@@ -99,7 +101,7 @@ bool Copies::Recruit(Job& job) {
     v1::BackupPlacement& b = *p.add_backups();
     b.set_node(target);
     b.set_address(nodes_.Find(target)->address);
-    job.returned.erase({p.partition(), target});
+    job.copies.returned.erase({p.partition(), target});
     for (PsLoad& load : loads) {
       if (load.name == target) load.bytes += BytesOf(p);
     }
@@ -113,16 +115,16 @@ bool Copies::Recruit(Job& job) {
 
 // What time, reports and wishes bring: copies in sync are noted, planned moves are made, superfluous copies go.
 void Copies::Repair(Job& job) {
-  if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.awaiting_ready)) return;
-  if (!job.repair_due && step_.now() < job.balance_at) return;
-  job.repair_due = false;
+  if (job.queued() || job.status.partitions_size() == 0 || (job.active() && job.hosting.awaiting_ready)) return;
+  if (!job.copies.repair_due && step_.now() < job.copies.balance_at) return;
+  job.copies.repair_due = false;
   bool stored = !job.active() && EndFormers(job);
   bool raised = TakeLostAway(job, &stored);
-  const std::set<std::pair<uint32_t, NodeName>> reported = std::exchange(job.caught_up, {});
+  const std::set<std::pair<uint32_t, NodeName>> reported = std::exchange(job.copies.caught_up, {});
   for (const auto& [partition, name] : reported) {
     v1::BackupPlacement* b = FindBackup(*job.status.mutable_partitions(static_cast<int>(partition)), name);
     const ClusterNode* node = candidates_.UsablePs(job, name);
-    if (b == nullptr || b->in_sync() || node == nullptr || job.returned.contains({partition, name})) continue;
+    if (b == nullptr || b->in_sync() || node == nullptr || job.copies.returned.contains({partition, name})) continue;
     b->set_in_sync(true);
     stored = true;
   }
@@ -136,7 +138,7 @@ void Copies::Repair(Job& job) {
   stored = Recruit(job) || stored;
   if (raised) return hosting_.NewGeneration(job);
   if (!stored) return;
-  job.repair_due = true;
+  job.copies.repair_due = true;
   jobs_.Save(job);
   hosting_.HostAll(job, false);
 }
@@ -144,7 +146,8 @@ void Copies::Repair(Job& job) {
 // Its copies are to be looked at: a ps came back or was lost, or they are not where they should be.
 bool Copies::EndedAndDue(const Job& job) const {
   if (!job.finished() || job.status.partitions_size() == 0) return false;
-  return job.settle_due || job.renew_due || !job.returned.empty() || job.repair_due || step_.now() >= job.balance_at;
+  return job.copies.settle_due || job.copies.renew_due || !job.copies.returned.empty() || job.copies.repair_due ||
+         step_.now() >= job.copies.balance_at;
 }
 
 // Ended jobs whose copies are to be looked at, a few at a time, in turn: nobody waits for them, and there may be many.
@@ -162,9 +165,9 @@ void Copies::TendEnded() {
 }
 
 void Copies::TendEndedJob(Job& job) {
-  const bool settle = std::exchange(job.settle_due, false);
-  if ((settle || !job.returned.empty()) && Settle(job)) return;
-  if (std::exchange(job.renew_due, false)) return hosting_.NewGeneration(job);
+  const bool settle = std::exchange(job.copies.settle_due, false);
+  if ((settle || !job.copies.returned.empty()) && Settle(job)) return;
+  if (std::exchange(job.copies.renew_due, false)) return hosting_.NewGeneration(job);
   if (settle) hosting_.HostAll(job, false);
   Repair(job);
 }
@@ -173,20 +176,20 @@ void Copies::TendEndedJob(Job& job) {
 // is not needed any more. `there`: ps that can have copies.
 bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
   if (candidates_.UsablePs(job, p.primary()) == nullptr) return false;
-  const auto move = job.moves.find(p.partition());
+  const auto move = job.copies.moves.find(p.partition());
   const bool drained = candidates_.Draining(p.primary());
-  if (drained || move != job.moves.end()) {
+  if (drained || move != job.copies.moves.end()) {
     NodeName heir;
     for (const v1::BackupPlacement& b : p.backups()) {
       const ClusterNode* node = candidates_.UsablePs(job, b.node());
       if (!b.in_sync() || node == nullptr || !node->connected() || node->leaving()) continue;
-      const bool wished = move != job.moves.end() && move->second == b.node();
+      const bool wished = move != job.copies.moves.end() && move->second == b.node();
       if (wished || (drained && heir.empty())) heir = b.node();
     }
     if (heir.empty()) return false;
     step_.Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
-    job.moves.erase(p.partition());
-    job.version[p.partition()] = 0;  // as in a promotion
+    job.copies.moves.erase(p.partition());
+    job.hosting.versions[p.partition()] = 0;  // as in a promotion
     MakePrimary(job, p, heir, true);
     return true;
   }
@@ -204,13 +207,13 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     in_sync += b.in_sync();
   }
   if (in_sync < wanted) return false;
-  if (const auto shift = job.shifts.find(p.partition()); shift != job.shifts.end()) {
+  if (const auto shift = job.copies.shifts.find(p.partition()); shift != job.copies.shifts.end()) {
     const v1::BackupPlacement* to = FindBackup(p, shift->second.second);
     if (to == nullptr || !to->in_sync()) return false;
     const NodeName from = shift->second.first;
     step_.Log("job %d: a backup of partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), from,
               to->node());
-    job.shifts.erase(shift);
+    job.copies.shifts.erase(shift);
     return RemoveBackups(p, [&](const v1::BackupPlacement& b) { return b.node() == from; });
   }
   return RemoveBackups(p, [&](const v1::BackupPlacement& b) {
@@ -224,18 +227,18 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
 
 // Where nothing else is under way, a primary moves to a ps that has less; and where they are even, a backup.
 void Copies::PlanMoves(Job& job) {
-  std::erase_if(job.moves, [&](const auto& move) {
+  std::erase_if(job.copies.moves, [&](const auto& move) {
     const ClusterNode* to = candidates_.UsablePs(job, move.second);
     return to == nullptr || to->leaving();
   });
-  std::erase_if(job.shifts, [&](const auto& shift) {
+  std::erase_if(job.copies.shifts, [&](const auto& shift) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(shift.first));
     const auto& [from, to] = shift.second;
     return FindBackup(p, from) == nullptr || p.primary() == to || candidates_.UsablePs(job, to) == nullptr ||
            candidates_.Draining(to) || candidates_.Draining(from) || links_.Cut(p.primary(), to, step_.now());
   });
-  if (step_.now() < job.balance_at) return;
-  job.balance_at = step_.now() + kBalanceAfter;
+  if (step_.now() < job.copies.balance_at) return;
+  job.copies.balance_at = step_.now() + kBalanceAfter;
   if (!job.running()) return;
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     for (const v1::BackupPlacement& b : p.backups()) {
@@ -256,16 +259,16 @@ void Copies::PlanMoves(Job& job) {
     c.primary = p.primary();
     for (const v1::BackupPlacement& b : p.backups()) c.backups.push_back(b.node());
   }
-  while (static_cast<int>(job.moves.size()) < kMovingMax) {
+  while (static_cast<int>(job.copies.moves.size()) < kMovingMax) {
     const std::optional<PrimaryMove> move = NextPrimaryMove(bytes, copies, loads);
-    if (!move || job.moves.contains(static_cast<uint32_t>(move->partition))) break;
-    job.moves[static_cast<uint32_t>(move->partition)] = move->to;
+    if (!move || job.copies.moves.contains(static_cast<uint32_t>(move->partition))) break;
+    job.copies.moves[static_cast<uint32_t>(move->partition)] = move->to;
     copies[move->partition].primary = move->to;
   }
-  while (job.moves.empty() && static_cast<int>(job.shifts.size()) < kMovingMax) {
+  while (job.copies.moves.empty() && static_cast<int>(job.copies.shifts.size()) < kMovingMax) {
     const std::optional<BackupMove> move = NextBackupMove(bytes, copies, loads);
-    if (!move || job.shifts.contains(static_cast<uint32_t>(move->partition))) break;
-    job.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};
+    if (!move || job.copies.shifts.contains(static_cast<uint32_t>(move->partition))) break;
+    job.copies.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};
     std::replace(copies[move->partition].backups.begin(), copies[move->partition].backups.end(), move->from, move->to);
   }
 }

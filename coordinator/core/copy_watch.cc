@@ -29,15 +29,15 @@ std::string NamesText(const std::set<NodeName>& names) {
 }  // namespace
 
 void CopyWatch::Look(Job& job) {
-  Job::Lack lack;
+  JobCopyWatch::Lack lack;
   const int wanted = job.queued() ? 0 : job.status.spec().backups();
   const int possible = std::min(wanted, std::max(0, static_cast<int>(candidates_.PsThere(job)) - 1));
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     const v1::PartitionPlacement& p = job.status.partitions(i);
     const auto has_all = [&](const NodeName& name) {
-      return candidates_.UsablePs(job, name) != nullptr && !job.returned.contains({p.partition(), name});
+      return candidates_.UsablePs(job, name) != nullptr && !job.copies.returned.contains({p.partition(), name});
     };
-    const bool loading = job.awaiting_ready && !job.ready[static_cast<size_t>(i)];
+    const bool loading = job.hosting.awaiting_ready && !job.hosting.ready[static_cast<size_t>(i)];
     if (loading || !has_all(p.primary())) ++lack.behind[p.primary()];
     int in_sync = 0;
     for (const v1::BackupPlacement& b : p.backups()) {
@@ -48,7 +48,7 @@ void CopyWatch::Look(Job& job) {
     lack.partitions += in_sync < wanted;
     lack.mendable += in_sync < possible && has_all(p.primary());
   }
-  job.lack = std::move(lack);
+  job.copy_watch.lack = std::move(lack);
 }
 
 // Who fills the copies that are missing, or what a user can do for it.
@@ -72,7 +72,8 @@ std::string CopyWatch::MendText(const Job& job) {
 }
 
 std::string CopyWatch::DegradedText(const Job& job) {
-  const std::string lacking = absl::StrFormat("%d of %d partitions", job.lack.partitions, job.status.partitions_size());
+  const std::string lacking =
+      absl::StrFormat("%d of %d partitions", job.copy_watch.lack.partitions, job.status.partitions_size());
   const std::string what = job.active()
                                ? absl::StrCat(lacking, " lack a backup in sync")
                                : absl::StrCat("the weights of ", lacking, " are on fewer ps than was asked for");
@@ -80,8 +81,8 @@ std::string CopyWatch::DegradedText(const Job& job) {
 }
 
 void CopyWatch::UpdateDegraded(Job& job) {
-  if (job.lack.partitions == 0) {
-    job.lacking_since = absl::InfiniteFuture();
+  if (job.copy_watch.lack.partitions == 0) {
+    job.copy_watch.lacking_since = absl::InfiniteFuture();
     if (!job.status.has_degraded()) return;
     if (job.status.partitions_size() == 0) return job.status.clear_degraded();  // there is nothing left to be kept
     const absl::Duration lasted = step_.now() - absl::FromUnixMillis(job.status.degraded().since_unix_ms());
@@ -90,12 +91,12 @@ void CopyWatch::UpdateDegraded(Job& job) {
                absl::StrCat("every partition has its backups in sync again, after ",
                             absl::FormatDuration(absl::Trunc(lasted, absl::Milliseconds(100)))));
   }
-  job.lacking_since = std::min(job.lacking_since, step_.now());
-  if (!job.status.has_degraded() && step_.now() - job.lacking_since < kDegradedAfter) return;
+  job.copy_watch.lacking_since = std::min(job.copy_watch.lacking_since, step_.now());
+  if (!job.status.has_degraded() && step_.now() - job.copy_watch.lacking_since < kDegradedAfter) return;
   const bool news = !job.status.has_degraded();
   v1::Degraded degraded = job.status.degraded();
-  if (news) degraded.set_since_unix_ms(absl::ToUnixMillis(job.lacking_since));
-  degraded.set_partitions(job.lack.partitions);
+  if (news) degraded.set_since_unix_ms(absl::ToUnixMillis(job.copy_watch.lacking_since));
+  degraded.set_partitions(job.copy_watch.lack.partitions);
   degraded.set_text(DegradedText(job));
   if (!news && degraded.text() == job.status.degraded().text()) return;
   *job.status.mutable_degraded() = std::move(degraded);
@@ -119,7 +120,7 @@ void CopyWatch::Tick() {
     if (job == nullptr) continue;
     Look(*job);
     UpdateDegraded(*job);
-    const bool waits = job->lacking_since != absl::InfiniteFuture() && !job->status.has_degraded();
+    const bool waits = job->copy_watch.lacking_since != absl::InfiniteFuture() && !job->status.has_degraded();
     if (waits) due_.insert(id);
     readiness_due_ = true;
   }
@@ -136,12 +137,12 @@ void CopyWatch::TellReadiness() {
       lack = absl::StrFormat("nothing was heard yet of ps \"%s\", since the coordinator was started", name);
   }
   for (const auto& [id, job] : jobs_.all()) {
-    for (const auto& [name, partitions] : job.lack.behind) {
+    for (const auto& [name, partitions] : job.copy_watch.lack.behind) {
       std::string& why = behind[name];
       if (why.empty()) why = absl::StrFormat("%d partitions of job %d are not up to date on it yet", partitions, id);
     }
-    if (lack.empty() && job.lack.mendable > 0)
-      lack = absl::StrFormat("%d partitions of job %d lack a backup in sync", job.lack.mendable, id);
+    if (lack.empty() && job.copy_watch.lack.mendable > 0)
+      lack = absl::StrFormat("%d partitions of job %d lack a backup in sync", job.copy_watch.lack.mendable, id);
   }
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
     const auto own = behind.find(ps->name);

@@ -18,14 +18,14 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress) continue;
     const int64_t step = job.progress->step();
-    std::erase_if(job.ends, [step](const auto& e) { return e.second.step != step; });
+    std::erase_if(job.workers.ends, [step](const auto& e) { return e.second.step != step; });
     if (!copies_.WaitText(job).empty()) continue;  // it stands still for another reason
-    const auto known = job.ends.find(worker);
-    if (!gone && known != job.ends.end() && known->second.gone) {
+    const auto known = job.workers.ends.find(worker);
+    if (!gone && known != job.workers.ends.end() && known->second.gone) {
       known->second.gone = false;
       jobs_.Save(job);
     } else if (!job.ReplicasOf(worker).empty()) {
-      Job::Ends& ends = job.ends[worker];
+      JobWorkers::Ends& ends = job.workers.ends[worker];
       ends = {step, ends.times + 1, gone};
       jobs_.Save(job);
     }
@@ -37,7 +37,7 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
 void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
-    Job::Ends& ends = job.ends[worker.name];
+    JobWorkers::Ends& ends = job.workers.ends[worker.name];
     if (ends.step != job.progress->step()) ends = {job.progress->step()};
     ++ends.times;
     const std::string why = absl::StrFormat("worker \"%s\": %s", worker.name, worker.fault);
@@ -46,7 +46,7 @@ void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
       continue;
     }
     jobs_.TellWarning(job, "goes on without %s", why);
-    job.left_out[worker.name] = {worker.incarnation, why};
+    job.workers.left_out[worker.name] = {worker.incarnation, why};
     step_.Raise(ReasonDue{job.id()});
     jobs_.Changed(job);
     jobs_.Save(job);
@@ -57,8 +57,8 @@ void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
 // replicas once more.
 void CrashLoops::LeaveOutWhoEnds(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
-    const auto ends = job.ends.find(worker.name);
-    if (ends == job.ends.end() || ends->second.times < kEndsMax || !job.running()) continue;
+    const auto ends = job.workers.ends.find(worker.name);
+    if (ends == job.workers.ends.end() || ends->second.times < kEndsMax || !job.running()) continue;
     const std::string why = absl::StrFormat(
         "worker \"%s\": it ended %d times at step %d; its log, or the system's (out of memory?), says why", worker.name,
         ends->second.times, ends->second.step);
@@ -68,7 +68,7 @@ void CrashLoops::LeaveOutWhoEnds(const ClusterNode& worker) {
     }
     if (!candidates_.OthersMayWork(job, worker.name)) continue;
     jobs_.TellWarning(job, "goes on without %s", why);
-    job.left_out[worker.name] = {worker.incarnation, why};
+    job.workers.left_out[worker.name] = {worker.incarnation, why};
     step_.Raise(SlotsChanged{});
     step_.Raise(ReasonDue{job.id()});
     jobs_.Save(job);

@@ -106,9 +106,10 @@ std::string Endings::ShortfallText(const Job& job, const std::string& variable) 
             &text);
   const v1::MetricSums validation =
       job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();
-  if (!job.has_best && !std::isfinite(validation.loss())) AddText("the last validation's loss is not finite", &text);
-  AddText(job.file_missing, &text);
-  if (job.files_missing > 1) absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.files_missing - 1);
+  if (!job.decisions.has_best && !std::isfinite(validation.loss()))
+    AddText("the last validation's loss is not finite", &text);
+  AddText(job.files.first_missing, &text);
+  if (job.files.missing > 1) absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.files.missing - 1);
   if (!job.status.checkpoint_error().empty()) {
     AddText(absl::StrCat("the last checkpoint was not written: ", job.status.checkpoint_error()), &text);
   }
@@ -118,7 +119,7 @@ std::string Endings::ShortfallText(const Job& job, const std::string& variable) 
 // All steps are done and the digest is taken.
 void Endings::EndComplete(Job& job, const std::string& variable_not_finite) {
   std::string reason = ShortfallText(job, variable_not_finite);
-  const bool plain = reason.empty() && (job.has_best || !job.status.has_not_finite_step());
+  const bool plain = reason.empty() && (job.decisions.has_best || !job.status.has_not_finite_step());
   AddText(LastingText(job), &reason);
   End(job, plain ? v1::SUCCEEDED : v1::ENDED_WITH_ERRORS, std::move(reason));
 }
@@ -140,9 +141,9 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   const bool keep_weights = job.ran();
   if (!keep_weights) job.status.clear_partitions();
   job.progress.reset();
-  job.checked.reset();
-  job.awaiting_ready = false;
-  job.finalize_worker.clear();
+  job.queueing.checked.reset();
+  job.hosting.awaiting_ready = false;
+  job.end.worker.clear();
   if (state == v1::SUCCEEDED) RemoveBackup(job);
   if (keep_weights && !IsComplete(state)) {  // they can be exported, also after a restart of their ps
     hosting_.NewGeneration(job);

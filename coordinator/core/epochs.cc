@@ -37,8 +37,8 @@ void Epochs::DecideEpochs(Job& job) {
       AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
     }
     if (FilesHoldUp(job, epoch)) return;
-    job.checkpoint_wanted_since = absl::InfiniteFuture();
-    job.checkpoint_heard = absl::InfinitePast();
+    job.checkpoints.wanted_since = absl::InfiniteFuture();
+    job.checkpoints.heard = absl::InfinitePast();
     Decide(job, epoch);
   }
 }
@@ -47,40 +47,40 @@ void Epochs::DecideEpochs(Job& job) {
 bool Epochs::CheckpointMayCome(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
   if (job.progress->step() < end) {  // the steps are done once more, and then the checkpoint is written
-    job.checkpoint_wanted_since = absl::InfiniteFuture();
+    job.checkpoints.wanted_since = absl::InfiniteFuture();
     return true;
   }
-  job.checkpoint_wanted_since = std::min(job.checkpoint_wanted_since, step_.now());
-  const int64_t failed = job.checkpoint_failed_step;
+  job.checkpoints.wanted_since = std::min(job.checkpoints.wanted_since, step_.now());
+  const int64_t failed = job.checkpoints.failed_step;
   if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
-  if (!job.synchronous() && job.checkpoint_heard != absl::InfinitePast() &&
-      step_.now() - std::max(job.checkpoint_heard, job.checkpoint_wanted_since) >= kLastCheckpointWait) {
+  if (!job.synchronous() && job.checkpoints.heard != absl::InfinitePast() &&
+      step_.now() - std::max(job.checkpoints.heard, job.checkpoints.wanted_since) >= kLastCheckpointWait) {
     return false;
   }
   // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its
   // place may be at it.
   const std::vector<bool>& finished = job.progress->finished();
   const bool over = std::all_of(finished.begin(), finished.end(), [](bool f) { return f; });
-  return step_.now() - job.checkpoint_wanted_since < (over ? kEndTimeout : kCheckpointWait);
+  return step_.now() - job.checkpoints.wanted_since < (over ? kEndTimeout : kCheckpointWait);
 }
 
 // A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been
 // lost with its own. The others were reported as done long before.
 bool Epochs::LastCheckpointMayCome(const Job& job) const {
-  if (job.late_chief_since == absl::InfiniteFuture()) return false;
+  if (job.checkpoints.late_chief_since == absl::InfiniteFuture()) return false;
   const auto& known = job.status.checkpoints();
   const bool there = std::any_of(known.begin(), known.end(),
                                  [&](const auto& k) { return !k.best() && k.step() >= job.status.total_steps(); });
-  return !there && step_.now() - job.late_chief_since < kEndTimeout;
+  return !there && step_.now() - job.checkpoints.late_chief_since < kEndTimeout;
 }
 
 // Asks for the model files of this epoch, before another one begins. True: that one has to wait, for these or for those
 // of before.
 bool Epochs::FilesHoldUp(Job& job, int epoch) {
   const float rate = RateAt(job, (epoch + 1) * job.status.steps_per_epoch() - 1);
-  auto callbacks = job.callbacks;  // nothing is decided yet
+  auto callbacks = job.decisions.callbacks;  // nothing is decided yet
   const EpochDecision decision = DecideEpoch(job.status, epoch, rate, &callbacks);
-  if (std::exchange(job.saves_of_epoch, epoch) != epoch && !decision.saves.empty())
+  if (std::exchange(job.files.of_epoch, epoch) != epoch && !decision.saves.empty())
     AddSavesOf(job, epoch, decision.saves);
   return !decision.stop && !decision.failed && files_.SavesHoldUp(job);
 }
@@ -110,18 +110,18 @@ void Epochs::AddSavesOf(Job& job, int epoch, const std::vector<std::string>& pat
 void Epochs::Decide(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch();
   const float rate = RateAt(job, end - 1);
-  EpochDecision decision = DecideEpoch(job.status, epoch, rate, &job.callbacks);
+  EpochDecision decision = DecideEpoch(job.status, epoch, rate, &job.decisions.callbacks);
   for (v1::CallbackNote& note : decision.notes) {
     step_.Log("job %d: epoch %d: %s: %s", job.id(), epoch + 1, note.callback(), note.text());
     AddNote(job, std::move(note));
   }
   if (HasReduceRate(job.status.spec())) {
-    while (static_cast<int>(job.learning_rates.size()) <= epoch) job.learning_rates.push_back(rate);
-    job.learning_rates.resize(static_cast<size_t>(epoch) + 1);
-    job.learning_rates.push_back(decision.learning_rate.value_or(rate));
+    while (static_cast<int>(job.decisions.learning_rates.size()) <= epoch) job.decisions.learning_rates.push_back(rate);
+    job.decisions.learning_rates.resize(static_cast<size_t>(epoch) + 1);
+    job.decisions.learning_rates.push_back(decision.learning_rate.value_or(rate));
   }
   if (decision.stop) {
-    job.stopped_early = true;
+    job.decisions.stopped_early = true;
     job.status.set_total_steps(std::min(job.status.total_steps(), end));
     job.progress->EndAfter(epoch + 1);
   } else {
@@ -142,8 +142,8 @@ void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report)
   Job* job = jobs_.Find(report.job_id());
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
   if (job->status.partitions(0).primary() != node.name) return;     // it was the primary
-  if (job->awaiting_ready) return;  // a ps that came back may be behind; asked again when that is settled
-  if (report.generation() < std::max(job->rollback_generation, job->restored_in))
+  if (job->hosting.awaiting_ready) return;  // a ps that came back may be behind; asked again when that is settled
+  if (report.generation() < std::max(job->hosting.rollback_generation, job->restoring.filled_in))
     return;  // of before the job fell back
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
   if (!news.ok()) {

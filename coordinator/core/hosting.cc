@@ -45,7 +45,7 @@ void Hosting::PlaceAnew(Job& job) {
     range.set_begin(p.begin());
     range.set_end(p.end());
   }
-  job.returned.clear();
+  job.copies.returned.clear();
   const std::vector<PartitionCopies> placed = PlacePartitions(ranges, std::move(loads), job.status.spec().backups());
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
@@ -57,32 +57,33 @@ void Hosting::PlaceAnew(Job& job) {
       b.set_address(nodes_.Find(name)->address);
     }
   }
-  job.version.assign(placed.size(), 0);
+  job.hosting.versions.assign(placed.size(), 0);
   NewGeneration(job);
 }
 
 void Hosting::NewGeneration(Job& job, uint64_t at_least) {
-  if (!job.finalize_worker.empty()) {  // its answer will be of this generation
-    job.finalize_worker.clear();
-    job.finalize_at = step_.now();
+  if (!job.end.worker.empty()) {  // its answer will be of this generation
+    job.end.worker.clear();
+    job.end.at = step_.now();
   }
   // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back
   // meanwhile, it is decided anew (FallBack).
-  const bool goes_back = job.rolling_back && !job.recovered;
+  const bool goes_back = job.hosting.rolling_back && !job.hosting.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
-  if (goes_back) job.rollback_generation = job.status.generation();
-  job.caught_up.clear();
-  job.lost.clear();
-  job.repair_due = true;
+  if (goes_back) job.hosting.rollback_generation = job.status.generation();
+  job.copies.caught_up.clear();
+  job.copies.lost.clear();
+  job.copies.repair_due = true;
   jobs_.Save(job);
   step_.Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
             absl::StrJoin(job.primaries(), ", "));
-  job.awaiting_ready = !job.finished();  // of an ended job nobody waits for that: it has what it has on its disks
-  job.ready.assign(job.status.partitions_size(), false);
-  job.version.resize(job.status.partitions_size(), 0);
-  if (!job.restore_from.empty())
-    job.version.assign(job.version.size(), 0);  // some may be filled from the checkpoint already
-  job.at.assign(job.status.partitions_size(), {});
+  job.hosting.awaiting_ready =
+      !job.finished();  // of an ended job nobody waits for that: it has what it has on its disks
+  job.hosting.ready.assign(job.status.partitions_size(), false);
+  job.hosting.versions.resize(job.status.partitions_size(), 0);
+  if (!job.restoring.from.empty())
+    job.hosting.versions.assign(job.hosting.versions.size(), 0);  // some may be filled from the checkpoint already
+  job.hosting.held.assign(job.status.partitions_size(), {});
   HostAll(job, true);
   step_.Raise(ReasonDue{job.id()});
 }
@@ -92,7 +93,7 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
 // taken.
 void Hosting::HostAll(Job& job, bool anew) {
   for (ClusterNode* ps : nodes_.Connected(v1::PS)) {
-    const bool unsettled = std::any_of(job.returned.begin(), job.returned.end(), [&](const auto& r) {
+    const bool unsettled = std::any_of(job.copies.returned.begin(), job.copies.returned.end(), [&](const auto& r) {
       if (r.first.second != ps->name) return false;
       v1::PartitionPlacement& p = *job.status.mutable_partitions(static_cast<int>(r.first.first));
       const v1::BackupPlacement* backup = FindBackup(p, ps->name);
@@ -119,10 +120,11 @@ void Hosting::Host(const Job& job, ClusterNode& ps, bool anew) {
 // Whether the partition is this ps' to serve.
 bool Hosting::MarkReady(Job& job, const NodeName& ps, const v1::HeldPartition& held) {
   const uint32_t partition = held.partition();
-  if (partition >= job.ready.size() || job.status.partitions(static_cast<int>(partition)).primary() != ps) return false;
-  job.ready[partition] = true;
-  job.version[partition] = std::max(job.version[partition], held.version());
-  job.at[partition] = held;
+  if (partition >= job.hosting.ready.size() || job.status.partitions(static_cast<int>(partition)).primary() != ps)
+    return false;
+  job.hosting.ready[partition] = true;
+  job.hosting.versions[partition] = std::max(job.hosting.versions[partition], held.version());
+  job.hosting.held[partition] = held;
   return true;
 }
 

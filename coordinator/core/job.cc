@@ -72,37 +72,37 @@ std::vector<NodeName> Job::primaries() const {
 v1::StoredJob Job::ToStored() const {
   v1::StoredJob stored;
   *stored.mutable_status() = status;
-  stored.set_request_key(request_key);
+  stored.set_request_key(queueing.request_key);
   stored.set_assignment(assignment);
-  stored.set_rollback_generation(rollback_generation);
-  stored.set_rollback_to(rollback_to);
-  stored.set_rolling_back(rolling_back);
-  stored.set_recovered(recovered);
-  stored.mutable_restore_from()->Assign(restore_from.begin(), restore_from.end());
-  *stored.mutable_callbacks() = callbacks;
-  stored.mutable_learning_rates()->Assign(learning_rates.begin(), learning_rates.end());
-  stored.set_stopped_early(stopped_early);
-  stored.set_summaries_written(summaries_written);
-  for (const v1::SaveModel& save : saves) *stored.add_saves() = save;
-  stored.mutable_former_chiefs()->Assign(former_chiefs.begin(), former_chiefs.end());
-  stored.set_files_missing(files_missing);
-  stored.set_file_missing(file_missing);
-  stored.set_restores_best(restores_best);
-  stored.set_has_best(has_best);
-  for (const auto& [worker, e] : ends) {
-    v1::StoredEnd& end = *stored.add_ends();
-    end.set_worker(worker);
-    end.set_step(e.step);
-    end.set_times(e.times);
-    end.set_gone(e.gone);
+  stored.set_rollback_generation(hosting.rollback_generation);
+  stored.set_rollback_to(hosting.rollback_to);
+  stored.set_rolling_back(hosting.rolling_back);
+  stored.set_recovered(hosting.recovered);
+  stored.mutable_restore_from()->Assign(restoring.from.begin(), restoring.from.end());
+  *stored.mutable_callbacks() = decisions.callbacks;
+  stored.mutable_learning_rates()->Assign(decisions.learning_rates.begin(), decisions.learning_rates.end());
+  stored.set_stopped_early(decisions.stopped_early);
+  stored.set_summaries_written(summaries.written);
+  for (const v1::SaveModel& save : files.saves) *stored.add_saves() = save;
+  stored.mutable_former_chiefs()->Assign(checkpoints.former_chiefs.begin(), checkpoints.former_chiefs.end());
+  stored.set_files_missing(files.missing);
+  stored.set_file_missing(files.first_missing);
+  stored.set_restores_best(decisions.restores_best);
+  stored.set_has_best(decisions.has_best);
+  for (const auto& [worker, e] : workers.ends) {
+    v1::StoredEnd& stored_end = *stored.add_ends();
+    stored_end.set_worker(worker);
+    stored_end.set_step(e.step);
+    stored_end.set_times(e.times);
+    stored_end.set_gone(e.gone);
   }
-  for (const auto& [node, l] : left_out) {
+  for (const auto& [node, l] : workers.left_out) {
     v1::StoredLeftOut& out = *stored.add_left_out();
     out.set_node(node);
     out.set_incarnation(l.incarnation);
     out.set_why(l.why);
   }
-  stored.mutable_final_versions()->Assign(final_versions.begin(), final_versions.end());
+  stored.mutable_final_versions()->Assign(end.versions.begin(), end.versions.end());
   if (progress) {
     for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
     for (bool finished : progress->finished()) stored.add_replica_finished(finished);
@@ -136,9 +136,10 @@ void AddEvent(Job& job, absl::Time now, bool warning, std::string_view text) {
 
 void NoteFormerChief(Job& job) {
   if (job.status.chief().empty()) return;
-  std::erase(job.former_chiefs, job.status.chief());
-  job.former_chiefs.push_back(job.status.chief());
-  if (job.former_chiefs.size() > kFormerChiefsKept) job.former_chiefs.erase(job.former_chiefs.begin());
+  std::erase(job.checkpoints.former_chiefs, job.status.chief());
+  job.checkpoints.former_chiefs.push_back(job.status.chief());
+  if (job.checkpoints.former_chiefs.size() > kFormerChiefsKept)
+    job.checkpoints.former_chiefs.erase(job.checkpoints.former_chiefs.begin());
 }
 
 std::string SavedNote(const std::string& path) { return absl::StrCat("saved ", path); }
@@ -162,8 +163,8 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   host.set_keep(job.finalizing() || job.finished());
   host.set_ended(job.finished());
   *host.mutable_spec() = job.status.spec();
-  if (anew && job.synchronous() && job.rollback_generation == job.status.generation())
-    host.set_rollback_to(job.rollback_to);
+  if (anew && job.synchronous() && job.hosting.rollback_generation == job.status.generation())
+    host.set_rollback_to(job.hosting.rollback_to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
     if (p.primary() != ps && !backup) continue;
@@ -200,7 +201,7 @@ v1::CoordinatorMessage MakeAssignReplicas(const Job& job, const NodeName& worker
   if (assign.chief()) *assign.mutable_checkpoints() = job.status.checkpoints();
   assign.set_restored_step(job.status.restored_step());
   assign.set_epochs_open(job.status.epochs_open());
-  assign.mutable_learning_rates()->Assign(job.learning_rates.begin(), job.learning_rates.end());
+  assign.mutable_learning_rates()->Assign(job.decisions.learning_rates.begin(), job.decisions.learning_rates.end());
   assign.set_submitted_unix_ms(job.status.submitted_unix_ms());
   return message;
 }
@@ -211,7 +212,7 @@ v1::CoordinatorMessage MakeFinalize(const Job& job) {
   finalize.set_job_id(job.id());
   *finalize.mutable_spec() = job.status.spec();
   FillRoutes(job, finalize.mutable_routes());
-  finalize.mutable_versions()->Assign(job.final_versions.begin(), job.final_versions.end());
+  finalize.mutable_versions()->Assign(job.end.versions.begin(), job.end.versions.end());
   finalize.set_generation(job.status.generation());
   return message;
 }
@@ -225,52 +226,53 @@ v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
 // Something that the job asked for is given up, such as a file.
 void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text) {
   AddNote(job, epoch, callback, text);
-  if (job.files_missing++ == 0)
-    job.file_missing = absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax));
+  if (job.files.missing++ == 0)
+    job.files.first_missing = absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax));
 }
 
 // What nodes hold and run is learned again from their Hello.
 Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   Job job;
   job.status = stored.status();
-  job.request_key = stored.request_key();
+  job.queueing.request_key = stored.request_key();
   job.assignment = stored.assignment();
-  job.restore_from.assign(stored.restore_from().begin(), stored.restore_from().end());
-  job.rollback_generation = stored.rollback_generation();
-  job.rollback_to = stored.rollback_to();
-  job.rolling_back = stored.rolling_back();
-  job.recovered = stored.recovered();
-  job.callbacks = stored.callbacks();
-  job.learning_rates.assign(stored.learning_rates().begin(), stored.learning_rates().end());
-  job.stopped_early = stored.stopped_early();
-  job.summaries_written = stored.summaries_written();
-  job.saves.assign(stored.saves().begin(), stored.saves().end());
-  job.former_chiefs.assign(stored.former_chiefs().begin(), stored.former_chiefs().end());
-  job.files_missing = stored.files_missing();
-  job.file_missing = stored.file_missing();
-  job.restores_best = stored.restores_best();
-  job.has_best = stored.has_best();
-  for (const v1::StoredEnd& e : stored.ends()) job.ends[e.worker()] = {e.step(), e.times(), e.gone()};
-  for (const v1::StoredLeftOut& l : stored.left_out()) job.left_out[l.node()] = {l.incarnation(), l.why()};
-  job.final_versions.assign(stored.final_versions().begin(), stored.final_versions().end());
+  job.restoring.from.assign(stored.restore_from().begin(), stored.restore_from().end());
+  job.hosting.rollback_generation = stored.rollback_generation();
+  job.hosting.rollback_to = stored.rollback_to();
+  job.hosting.rolling_back = stored.rolling_back();
+  job.hosting.recovered = stored.recovered();
+  job.decisions.callbacks = stored.callbacks();
+  job.decisions.learning_rates.assign(stored.learning_rates().begin(), stored.learning_rates().end());
+  job.decisions.stopped_early = stored.stopped_early();
+  job.summaries.written = stored.summaries_written();
+  job.files.saves.assign(stored.saves().begin(), stored.saves().end());
+  job.checkpoints.former_chiefs.assign(stored.former_chiefs().begin(), stored.former_chiefs().end());
+  job.files.missing = stored.files_missing();
+  job.files.first_missing = stored.file_missing();
+  job.decisions.restores_best = stored.restores_best();
+  job.decisions.has_best = stored.has_best();
+  for (const v1::StoredEnd& e : stored.ends()) job.workers.ends[e.worker()] = {e.step(), e.times(), e.gone()};
+  for (const v1::StoredLeftOut& l : stored.left_out()) job.workers.left_out[l.node()] = {l.incarnation(), l.why()};
+  job.end.versions.assign(stored.final_versions().begin(), stored.final_versions().end());
   for (const v1::StepValidation& v : job.status.validations()) {
-    job.validations_written = std::max(job.validations_written, v.step());
+    job.summaries.validations_written = std::max(job.summaries.validations_written, v.step());
   }
-  job.version.assign(job.status.partitions_size(), 0);
-  job.at.resize(job.status.partitions_size());
-  if (job.status.has_degraded()) job.lacking_since = absl::FromUnixMillis(job.status.degraded().since_unix_ms());
+  job.hosting.versions.assign(job.status.partitions_size(), 0);
+  job.hosting.held.resize(job.status.partitions_size());
+  if (job.status.has_degraded())
+    job.copy_watch.lacking_since = absl::FromUnixMillis(job.status.degraded().since_unix_ms());
   if (job.active()) {
     job.progress.emplace(job.status, std::vector<int64_t>(stored.replica_step().begin(), stored.replica_step().end()),
                          std::vector<bool>(stored.replica_finished().begin(), stored.replica_finished().end()), now);
     const int64_t epoch_start = stored.epoch_started_unix_ms();
     job.progress->GoesOn(now, epoch_start > 0 ? std::optional(absl::FromUnixMillis(epoch_start)) : std::nullopt);
-    job.checkpoint_heard = now;  // what was said before is not known
+    job.checkpoints.heard = now;  // what was said before is not known
     // Nor whether the chief has that role since all its steps were done: one that has written before says so again.
     const bool asked = job.running() && job.status.spec().has_checkpoints() && job.status.checkpoint_error().empty();
-    if (asked) job.late_chief_since = now;
+    if (asked) job.checkpoints.late_chief_since = now;
     // What the nodes hold and run is learned from their Hello.
-    job.awaiting_ready = true;
-    job.ready.assign(job.status.partitions_size(), false);
+    job.hosting.awaiting_ready = true;
+    job.hosting.ready.assign(job.status.partitions_size(), false);
   }
   return job;
 }

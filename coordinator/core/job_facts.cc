@@ -26,7 +26,7 @@ bool HasReduceRate(const v1::JobSpec& spec) {
 
 float RateAt(const Job& job, int64_t step) {
   EpochRates rates(job.status.spec(), job.status.steps_per_epoch());
-  rates.Decide(job.learning_rates);
+  rates.Decide(job.decisions.learning_rates);
   return rates.At(std::max<int64_t>(step, 0));
 }
 
@@ -38,23 +38,26 @@ void OpenEpochs(Job& job, int done) {
   while (job.status.epochs_open() < done + 1) {
     const int epoch = job.status.epochs_open();
     if (HasReduceRate(job.status.spec()))
-      job.learning_rates.push_back(RateAt(job, epoch * job.status.steps_per_epoch()));
+      job.decisions.learning_rates.push_back(RateAt(job, epoch * job.status.steps_per_epoch()));
     job.status.set_epochs_open(epoch + 1);
   }
 }
 
 bool Undecided(const Job& job) {
-  return job.status.epochs_open() > 0 && !job.stopped_early && job.status.epochs_open() <= job.progress->epochs();
+  return job.status.epochs_open() > 0 && !job.decisions.stopped_early &&
+         job.status.epochs_open() <= job.progress->epochs();
 }
 
 // What tells a worker's assignment from one before or after a decision.
-int64_t EpochsCode(const Job& job) { return job.stopped_early ? -job.status.total_steps() : job.status.epochs_open(); }
+int64_t EpochsCode(const Job& job) {
+  return job.decisions.stopped_early ? -job.status.total_steps() : job.status.epochs_open();
+}
 
 // ---- the end ----
 
 // Why the job ended before its last epoch; empty: it did not.
 std::string StopText(const Job& job) {
-  if (!job.stopped_early) return "";
+  if (!job.decisions.stopped_early) return "";
   for (int i = job.status.notes_size() - 1; i >= 0; --i) {
     const v1::CallbackNote& note = job.status.notes(i);
     if (note.callback() != "early_stopping" || !absl::EndsWith(note.text(), kStopNote)) continue;
@@ -77,7 +80,7 @@ const v1::CheckpointInfo* CheckpointOf(const Job& job, int epoch) {
 
 // That of the best epoch, the copy that is kept where there is one; null: none is there.
 const v1::CheckpointInfo* BestCheckpoint(const Job& job) {
-  const int best = BestEpoch(job.status.spec(), job.callbacks);
+  const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
   if (best < 0) return nullptr;
   const v1::CheckpointInfo* info = CheckpointOf(job, best);
   const int64_t step = info != nullptr ? info->step() : (best + 1) * job.status.steps_per_epoch();
@@ -105,7 +108,8 @@ std::string NotFiniteText(const Job& job) {
   const int64_t step = job.status.not_finite_step();
   const std::string since =
       absl::StrFormat("since step %d (epoch %d)", step, step / std::max<int64_t>(1, job.status.steps_per_epoch()) + 1);
-  if (job.has_best) return absl::StrCat("the loss was not finite ", since, ", the weights are those of the best epoch");
+  if (job.decisions.has_best)
+    return absl::StrCat("the loss was not finite ", since, ", the weights are those of the best epoch");
   return absl::StrCat("warning: the loss is not finite ", since,
                       ": the weights are of no use; lower optimizer.learning_rate, or check the data");
 }

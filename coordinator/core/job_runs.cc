@@ -42,34 +42,34 @@ JobRuns::JobRuns(const Ground& ground, const Parts& parts)
       epochs_(parts.epochs) {}
 
 void JobRuns::AllReady(Job& job) {
-  if (!job.active() || !job.awaiting_ready) return;
-  if (!std::all_of(job.ready.begin(), job.ready.end(), [](bool r) { return r; })) return;
-  if (job.recovered) {
+  if (!job.active() || !job.hosting.awaiting_ready) return;
+  if (!std::all_of(job.hosting.ready.begin(), job.hosting.ready.end(), [](bool r) { return r; })) return;
+  if (job.hosting.recovered) {
     if (job.synchronous() ? rollback_.FallBack(job) : rollback_.GoOnFromWhatIsLeft(job)) return;
-    job.recovered = false;
+    job.hosting.recovered = false;
     jobs_.Save(job);
-  } else if (std::exchange(job.rolling_back, false)) {
+  } else if (std::exchange(job.hosting.rolling_back, false)) {
     jobs_.Save(job);
   }
-  job.awaiting_ready = false;
+  job.hosting.awaiting_ready = false;
   step_.Raise(CopiesChanged{job.id()});
   if (copies_.EndFormers(job)) {  // before the workers push in this generation
     jobs_.Save(job);
     hosting_.HostAll(job, false);
   }
   if (job.progress) job.progress->Restart(step_.now());
-  if (job.starting() && !job.restore_from.empty() && job.restored_in != job.status.generation()) {
-    job.restore_worker.clear();
+  if (job.starting() && !job.restoring.from.empty() && job.restoring.filled_in != job.status.generation()) {
+    job.restoring.worker.clear();
     restores_.TryRestore(job);
     return step_.Raise(ReasonDue{job.id()});
   }
-  if (job.starting() && std::exchange(job.restores_best, false)) {
-    job.has_best = true;
-    job.restore_from.clear();
+  if (job.starting() && std::exchange(job.decisions.restores_best, false)) {
+    job.decisions.has_best = true;
+    job.restoring.from.clear();
     return BeginFinalizing(job);
   }
   if (job.starting()) {
-    job.restore_from.clear();
+    job.restoring.from.clear();
     jobs_.Transition(job, v1::RUNNING);
     if (job.status.started_unix_ms() == 0) job.status.set_started_unix_ms(absl::ToUnixMillis(step_.now()));
     // A copy of its own: emplace ends what it was told of before it makes the new one.
@@ -123,34 +123,34 @@ void JobRuns::BeginFinalizing(Job& job) {
 // Once for each end: a partition that comes back at another version is not what the job ends with, and the digest is
 // refused.
 void JobRuns::NoteFinalVersions(Job& job) {
-  if (!job.final_versions.empty()) return;
+  if (!job.end.versions.empty()) return;
   std::vector<uint64_t> versions;
-  for (const v1::HeldPartition& at : job.at) versions.push_back(at.version());
-  job.final_versions = std::move(versions);
+  for (const v1::HeldPartition& at : job.hosting.held) versions.push_back(at.version());
+  job.end.versions = std::move(versions);
   jobs_.Save(job);
 }
 
 void JobRuns::TryFinalize(Job& job) {
-  if (!job.finalize_worker.empty()) {
-    if (step_.now() < job.finalize_at) return;
-    return FinalizeFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.finalize_worker));
+  if (!job.end.worker.empty()) {
+    if (step_.now() < job.end.at) return;
+    return FinalizeFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.end.worker));
   }
-  if (job.awaiting_ready || !candidates_.MissingPs(job).empty()) {
-    job.finalize_attempts = 0;  // those failed because of the ps; it is waited for
+  if (job.hosting.awaiting_ready || !candidates_.MissingPs(job).empty()) {
+    job.end.attempts = 0;  // those failed because of the ps; it is waited for
     return;
   }
-  if (std::any_of(job.at.begin(), job.at.end(), [](const auto& at) { return at.in_memory(); }))
+  if (std::any_of(job.hosting.held.begin(), job.hosting.held.end(), [](const auto& at) { return at.in_memory(); }))
     return;  // the reason says so
   NoteFinalVersions(job);
-  if (step_.now() < job.finalize_at) return;
+  if (step_.now() < job.end.at) return;
   const std::vector<ClusterNode*> workers = candidates_.Askable(v1::WORKER, &job);
   if (workers.empty()) return;
-  const ClusterNode* worker = workers[job.finalize_attempts % workers.size()];
+  const ClusterNode* worker = workers[job.end.attempts % workers.size()];
   const auto chief =
       std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
-  if (job.finalize_attempts == 0 && chief != workers.end()) worker = *chief;
-  job.finalize_worker = worker->name;
-  job.finalize_at = step_.now() + options_.finalize_timeout;
+  if (job.end.attempts == 0 && chief != workers.end()) worker = *chief;
+  job.end.worker = worker->name;
+  job.end.at = step_.now() + options_.finalize_timeout;
   step_.Send(*worker, MakeFinalize(job));
 }
 
@@ -158,9 +158,9 @@ void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& repl
   Job* job = jobs_.Find(reply.job_id());
   if (job == nullptr || !job->finalizing()) return;
   if (reply.generation() != 0 && reply.generation() != job->status.generation()) return;  // superseded
-  if (job->awaiting_ready || job->final_versions.empty()) return;                         // likewise
+  if (job->hosting.awaiting_ready || job->end.versions.empty()) return;                   // likewise
   if (!reply.error().empty() || reply.digest().empty()) {
-    if (job->finalize_worker != node.name) return;  // an answer that was given up
+    if (job->end.worker != node.name) return;  // an answer that was given up
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
   }
   job->status.set_digest(std::string(CutUtf8(reply.digest(), 64)));
@@ -169,10 +169,10 @@ void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& repl
 
 void JobRuns::FinalizeFailed(Job& job, const std::string& why) {
   jobs_.TellWarning(job, "the digest was not taken: %s", why);
-  job.finalize_worker.clear();
+  job.end.worker.clear();
   // Doubling: the attempts together last longer than it takes to see that a ps is gone.
-  job.finalize_at = step_.now() + kFinalizeAgainAfter * (1 << std::min(job.finalize_attempts, 6));
-  if (++job.finalize_attempts < options_.finalize_attempts_max) return;
+  job.end.at = step_.now() + kFinalizeAgainAfter * (1 << std::min(job.end.attempts, 6));
+  if (++job.end.attempts < options_.finalize_attempts_max) return;
   endings_.End(job, v1::FAILED,
                absl::StrCat("all steps are done, but the digest of the weights could not be taken: ", why));
 }
@@ -184,8 +184,9 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
     Job* job = jobs_.Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
     // Of before the job fell back, or was filled from a checkpoint.
-    if (progress.generation() < std::max(job->rollback_generation, job->restored_in)) continue;
-    if (!job->ReplicasOf(node.name).empty()) job->stragglers.Heard(node.name, progress.replica_ms(), step_.now());
+    if (progress.generation() < std::max(job->hosting.rollback_generation, job->restoring.filled_in)) continue;
+    if (!job->ReplicasOf(node.name).empty())
+      job->workers.stragglers.Heard(node.name, progress.replica_ms(), step_.now());
     if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
         IsLossScale(progress.loss_scale()))
       job->status.set_loss_scale(progress.loss_scale());
@@ -197,8 +198,8 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
 
 void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
   Job* job = jobs_.Find(report.job_id());
-  if (job == nullptr || !job->running() || !job->progress) return;                         // it ended meanwhile
-  if (report.generation() < std::max(job->rollback_generation, job->restored_in)) return;  // likewise
+  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
+  if (report.generation() < std::max(job->hosting.rollback_generation, job->restoring.filled_in)) return;  // likewise
   absl::StatusOr<bool> counted = job->progress->Count(report, job->status, step_.now());
   if (!counted.ok()) {
     return step_.Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
@@ -212,9 +213,9 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
 
 void JobRuns::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
-    if (!job.finalizing() || job.finalize_worker != worker) continue;
-    job.finalize_worker.clear();
-    job.finalize_at = step_.now();
+    if (!job.finalizing() || job.end.worker != worker) continue;
+    job.end.worker.clear();
+    job.end.at = step_.now();
     TryFinalize(job);
   }
 }

@@ -51,7 +51,7 @@ JobTable::JobTable(const CoordinatorOptions& options, const StoredState& stored,
 // What is derived from its spec is not stored. A newer version may refuse what an older one took.
 void JobTable::CheckAgain(Job& job) {
   if (auto checked = CheckJob(job.status.spec()); checked.ok()) {
-    job.checked = std::make_shared<const CheckedJob>(*std::move(checked));
+    job.queueing.checked = std::make_shared<const CheckedJob>(*std::move(checked));
   } else {
     Transition(job, v1::FAILED);
     job.status.set_reason(std::string(checked.status().message()));

@@ -144,8 +144,8 @@ v1::NodeStatus Nodes::StatusOf(const NodeName& name) const {
 std::set<NodeName> Nodes::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_.all()) {
-    for (const auto& [copy, returned] : job.returned) names.insert(copy.second);
-    for (const NodeName& ps : job.untold) {
+    for (const auto& [copy, returned] : job.copies.returned) names.insert(copy.second);
+    for (const NodeName& ps : job.hosting.untold) {
       if (job.active() && job.UsesPs(ps)) names.insert(ps);
     }
   }

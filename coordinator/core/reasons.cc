@@ -23,7 +23,8 @@ constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // both togethe
 
 std::string LeftOutText(const Job& job) {
   std::string text;
-  for (const auto& [name, left_out] : job.left_out) absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
+  for (const auto& [name, left_out] : job.workers.left_out)
+    absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
   return text.empty() ? text : text + ")";
 }
 
@@ -50,8 +51,8 @@ std::string Reasons::QueuedReason(const Job& job) const {
   }
   if (!job.has_data()) {
     if (workers == 0) return "waits for a worker to look at the data: none is alive";
-    return job.inspecting ? "a worker is looking at the data"
-                          : "waits for a worker to look at the data; see the workers' logs";
+    return job.queueing.inspecting ? "a worker is looking at the data"
+                                   : "waits for a worker to look at the data; see the workers' logs";
   }
   if (ps <= job.status.spec().backups()) {
     if (ps == 0) return absl::StrCat("waits for a ps: none is alive that may work", nodes_.FaultsText());
@@ -70,16 +71,17 @@ std::string Reasons::QueuedReason(const Job& job) const {
 std::string Reasons::Reason(const Job& job) const {
   if (job.queued()) return QueuedReason(job);
   if (std::string reason = copies_.WaitText(job); !reason.empty()) return reason;
-  if (job.awaiting_ready) {
+  if (job.hosting.awaiting_ready) {
     if (std::string text = UnheardText(nodes_, job.status); !text.empty()) return text;
     return absl::StrFormat("partitions are being loaded: %d of %d are ready",
-                           std::count(job.ready.begin(), job.ready.end(), true), job.ready.size());
+                           std::count(job.hosting.ready.begin(), job.hosting.ready.end(), true),
+                           job.hosting.ready.size());
   }
-  if (job.starting() && !job.restore_from.empty()) {
-    if (step_.now() < job.restore_not_before)
+  if (job.starting() && !job.restoring.from.empty()) {
+    if (step_.now() < job.restoring.not_before)
       return "the checkpoint could not be restored, it is tried again in a moment; see the log";
-    if (job.restore_worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
-    return absl::StrFormat("worker \"%s\" restores %s", job.restore_worker, job.restore_from.front());
+    if (job.restoring.worker.empty()) return "waits for a worker to restore the checkpoint: none is alive";
+    return absl::StrFormat("worker \"%s\" restores %s", job.restoring.worker, job.restoring.from.front());
   }
   if (job.finalizing()) {
     if (std::string reason = KeepReason(job); !reason.empty()) return reason;
@@ -92,23 +94,24 @@ std::string Reasons::Reason(const Job& job) const {
     if (std::string text = candidates_.NobodyFitsText(job); !text.empty()) return text;
     return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
   }
-  if (job.running() && step_.now() - job.checkpoint_wanted_since >= kStalledAfter) {
+  if (job.running() && step_.now() - job.checkpoints.wanted_since >= kStalledAfter) {
     return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log",
                            job.status.chief(), job.status.epochs_open());
   }
-  if (job.running() && step_.now() - job.saves_waited_since >= kStalledAfter) {
+  if (job.running() && step_.now() - job.files.waited_since >= kStalledAfter) {
     return absl::StrFormat(
         "epoch %d waits for %d model files to be written, before their checkpoints are removed (checkpoints.keep_max "
         "is %d); see the "
         "workers' logs",
-        job.status.epochs_open() + 1, job.saves.size(), job.status.spec().checkpoints().keep_max());
+        job.status.epochs_open() + 1, job.files.saves.size(), job.status.spec().checkpoints().keep_max());
   }
-  if (job.running() && job.files_until != absl::InfiniteFuture()) {
+  if (job.running() && job.files.until != absl::InfiniteFuture()) {
     return absl::StrFormat(
         "all steps are done; %d model files and the summaries of %d epochs are not written yet, it waits at most a "
         "minute for them: see "
         "its notes and the workers' logs",
-        job.saves.size(), WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries_written : 0);
+        job.files.saves.size(),
+        WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries.written : 0);
   }
   if (job.running() && step_.now() - job.progress->last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
@@ -126,7 +129,7 @@ std::string Reasons::Reason(const Job& job) const {
 std::string Reasons::KeepReason(const Job& job) const {
   std::map<NodeName, std::pair<int, uint64_t>> writing;  // partitions, bytes of their values
   for (int i = 0; i < job.status.partitions_size(); ++i) {
-    if (!job.at[i].in_memory()) continue;
+    if (!job.hosting.held[i].in_memory()) continue;
     const v1::PartitionPlacement& p = job.status.partitions(i);
     auto& [partitions, bytes] = writing[p.primary()];
     ++partitions;
@@ -151,7 +154,7 @@ std::string Reasons::WarningText(const Job& job) const {
   if (const std::string evaluators = evaluations_.EvaluatorsText(job); !evaluators.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", evaluators);
   }
-  for (const auto& [name, left_out] : job.left_out) {
+  for (const auto& [name, left_out] : job.workers.left_out) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr || !candidates_.LeftOut(job, *node) || !job.active()) continue;
     absl::StrAppend(&text, text.empty() ? "" : "; ", "goes on without ", left_out.why);
@@ -164,11 +167,11 @@ void Reasons::UpdateQueued() {
   std::map<std::tuple<Needs, bool, bool>, std::string> known;
   for (auto& [id, job] : jobs_.all()) {
     if (!job.queued()) continue;
-    if (!job.left_out.empty()) {
+    if (!job.workers.left_out.empty()) {
       Set(job, QueuedReason(job));
       continue;
     }
-    const auto [it, news] = known.try_emplace({NeedsOf(job), job.has_data(), job.inspecting});
+    const auto [it, news] = known.try_emplace({NeedsOf(job), job.has_data(), job.queueing.inspecting});
     if (news) it->second = QueuedReason(job);
     Set(job, it->second);
   }
@@ -181,12 +184,12 @@ void Reasons::Update(Job& job) {
 void Reasons::Set(Job& job, std::string reason) {
   if (reason != job.status.reason()) {
     job.status.set_reason(std::move(reason));
-    job.reason_since = step_.now();
-    job.reason_logged = false;
+    job.reason.since = step_.now();
+    job.reason.logged = false;
     return jobs_.Changed(job);
   }
-  if (reason.empty() || job.reason_logged || step_.now() - job.reason_since < kReasonLoggedAfter) return;
-  job.reason_logged = true;
+  if (reason.empty() || job.reason.logged || step_.now() - job.reason.since < kReasonLoggedAfter) return;
+  job.reason.logged = true;
   if (job.queued()) return step_.Log("job %d: %s", job.id(), reason);
   step_.Warn("job %d: %s", job.id(), reason);
 }

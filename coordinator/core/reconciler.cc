@@ -59,7 +59,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
     return endings_.End(*job, v1::FAILED, message);
   jobs_.TellWarning(*job, "goes on without %s", message);
-  job->left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  job->workers.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
   step_.Raise(SlotsChanged{});
   step_.Raise(ReasonDue{job->id()});
   jobs_.Save(*job);
@@ -68,7 +68,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
 // The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
 void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
-  job.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  job.workers.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
   jobs_.Save(job);
   if (!job.active()) return step_.Warn("job %d: %s", job.id(), message);
   // One that was started goes on with fewer copies: it is filled from a checkpoint just now.
@@ -140,14 +140,15 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
                         "directory is another cluster's, or damaged; start it with an empty one",
                         node.name, job.id(), held_generation, generation));
   }
-  if (anew) job.untold.insert(node.name);
+  if (anew) job.hosting.untold.insert(node.name);
   if (anew && job.ran()) copies_.NoteReturned(job, node, held);
   if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return hosting_.NewGeneration(job, held_generation);
-  const bool restarted = anew || (!admission.was_alive && (!job.awaiting_ready || held_generation != generation));
+  const bool restarted =
+      anew || (!admission.was_alive && (!job.hosting.awaiting_ready || held_generation != generation));
   if (job.finished()) {
-    job.settle_due = true;
-    job.renew_due = job.renew_due || moved || (restarted && !anew);
+    job.copies.settle_due = true;
+    job.copies.renew_due = job.copies.renew_due || moved || (restarted && !anew);
     return;
   }
   // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
@@ -157,14 +158,14 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
     if (moved) jobs_.Save(job);
     return;
   }
-  if (job.ran() || !job.restore_from.empty() ? moved || restarted : anew && job.HasBackups())
+  if (job.ran() || !job.restoring.from.empty() ? moved || restarted : anew && job.HasBackups())
     return hosting_.NewGeneration(job);
   if (moved) jobs_.Save(job);
   int covered = 0;
   const bool to_be_kept =
       job.finalizing() && held != nullptr &&
       std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
-  if (!job.untold.contains(node.name) && held_generation == generation && held != nullptr) {
+  if (!job.hosting.untold.contains(node.name) && held_generation == generation && held != nullptr) {
     for (const v1::HeldPartition& p : held->partitions()) covered += hosting_.MarkReady(job, node.name, p);
   }
   const bool complete = covered == job.PartitionsOn(node.name);
@@ -181,7 +182,7 @@ void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::Hel
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
     const v1::BackupPlacement* backup = FindBackup(p, node.name);
     if (p.primary() != node.name && (backup == nullptr || !Complete(*backup))) continue;
-    if (job.returned.contains({p.partition(), node.name})) continue;  // it was given no role yet
+    if (job.copies.returned.contains({p.partition(), node.name})) continue;  // it was given no role yet
     const bool named = held != nullptr && std::any_of(held->partitions().begin(), held->partitions().end(),
                                                       [&](const auto& h) { return h.partition() == p.partition(); });
     if (named) continue;
@@ -189,7 +190,7 @@ void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::Hel
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name,
         p.partition());
     jobs_.TellWarning(job, "goes on without %s", why);
-    job.left_out[node.name] = {node.incarnation, why};
+    job.workers.left_out[node.name] = {node.incarnation, why};
     jobs_.Save(job);
     return;
   }
@@ -199,16 +200,16 @@ void Reconciler::OnPartitionsReady(const ClusterNode& node, const v1::Partitions
   Job* job = jobs_.Find(ready.job_id());
   if (job == nullptr) return step_.Send(node, MakeDropJob(ready.job_id()));
   if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
-  job->untold.erase(node.name);
+  job->hosting.untold.erase(node.name);
   for (const v1::HeldPartition& p : ready.partitions()) {
-    const bool serves = p.partition() < job->version.size() &&
+    const bool serves = p.partition() < job->hosting.versions.size() &&
                         job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
     // While it is filled from a checkpoint any version is right.
-    if (serves && job->restore_from.empty() && p.version() < job->version[p.partition()]) {
+    if (serves && job->restoring.from.empty() && p.version() < job->hosting.versions[p.partition()]) {
       return endings_.End(
           *job, v1::FAILED,
           absl::StrFormat("ps \"%s\" loaded version %d of partition %d, but version %d was reached; see its log",
-                          node.name, p.version(), p.partition(), job->version[p.partition()]));
+                          node.name, p.version(), p.partition(), job->hosting.versions[p.partition()]));
     }
     hosting_.MarkReady(*job, node.name, p);
   }
@@ -224,7 +225,7 @@ void Reconciler::OnPsLost(const NodeName& ps) {
     Job& job = jobs_.At(id);
     if (job.queued() || !job.UsesPs(ps)) continue;
     if (job.finished()) {
-      job.settle_due = true;
+      job.copies.settle_due = true;
       ++ended;
       continue;
     }
@@ -269,7 +270,8 @@ void Reconciler::TellRestart(const ClusterNode& worker) {
     const std::vector<int32_t> replicas = job.ReplicasOf(worker.name);
     if (!job.running() || replicas.empty() || !candidates_.MayWork(job, worker)) continue;
     // One that dies again and again is noted by CrashLoops.
-    if (const auto ends = job.ends.find(worker.name); ends != job.ends.end() && ends->second.times > kRestartsTold)
+    if (const auto ends = job.workers.ends.find(worker.name);
+        ends != job.workers.ends.end() && ends->second.times > kRestartsTold)
       continue;
     jobs_.TellWarning(job, "worker \"%s\" was started anew, and takes up its replicas %s again", worker.name,
                       ReplicaListText(replicas));

@@ -30,8 +30,8 @@ constexpr size_t kPathMax = 4096 + 64;
 // early_stopping with restore_best_weights: the partitions are filled from the best epoch's checkpoint. False: the
 // weights are those that the job ends with.
 bool Restores::RestoreBest(Job& job) {
-  const int best = BestEpoch(job.status.spec(), job.callbacks);
-  if (best < 0 || best + 1 >= job.progress->epochs() || job.best_given_up) return false;
+  const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
+  if (best < 0 || best + 1 >= job.progress->epochs() || job.decisions.best_given_up) return false;
   const v1::CheckpointInfo* info = BestCheckpoint(job);
   if (info == nullptr) {
     NoteShortfall(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
@@ -39,12 +39,12 @@ bool Restores::RestoreBest(Job& job) {
   }
   AddNote(job, best, "early_stopping", "the best epoch; its weights are restored");
   jobs_.Tell(job, "ends with the weights of epoch %d, from %s", best + 1, info->path());
-  job.restore_from = BestPaths(job);
-  job.restores_best = true;
-  job.restore_worker.clear();
-  job.restore_attempts = 0;
+  job.restoring.from = BestPaths(job);
+  job.decisions.restores_best = true;
+  job.restoring.worker.clear();
+  job.restoring.attempts = 0;
   jobs_.Transition(job, v1::STARTING);
-  job.version.assign(job.version.size(), 0);
+  job.hosting.versions.assign(job.hosting.versions.size(), 0);
   hosting_.NewGeneration(job);
   return true;
 }
@@ -52,28 +52,28 @@ bool Restores::RestoreBest(Job& job) {
 // The best epoch's weights cannot be read. The job ends with those of its last epoch where the partitions have them
 // still, else it goes on from another checkpoint. False: there is none.
 bool Restores::EndWithoutBest(Job& job, const std::string& why) {
-  const std::string path = job.restore_from.front();
+  const std::string path = job.restoring.from.front();
   const uint64_t updates_of_each = static_cast<uint64_t>(job.status.total_steps());
   const int32_t units = job.synchronous() ? 1 : job.status.spec().replicas() / LocalSyncOf(job.status.spec());
   const uint64_t last = updates_of_each * static_cast<uint64_t>(units);
-  const bool there =
-      std::all_of(job.at.begin(), job.at.end(), [&](const v1::HeldPartition& at) { return at.version() == last; });
+  const bool there = std::all_of(job.hosting.held.begin(), job.hosting.held.end(),
+                                 [&](const v1::HeldPartition& at) { return at.version() == last; });
   std::vector<std::string> others = CheckpointsToGoOnFrom(job);
   std::erase(others, path);
   if (!there && others.empty()) return false;
   NoteShortfall(
-      job, std::max(0, BestEpoch(job.status.spec(), job.callbacks)), "early_stopping",
+      job, std::max(0, BestEpoch(job.status.spec(), job.decisions.callbacks)), "early_stopping",
       absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
   step_.Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
-  job.restores_best = false;
-  job.best_given_up = true;
-  job.restore_attempts = 0;
-  job.restore_from.clear();
+  job.decisions.restores_best = false;
+  job.decisions.best_given_up = true;
+  job.restoring.attempts = 0;
+  job.restoring.from.clear();
   if (there) {
     jobs_.Transition(job, v1::FINALIZING);
-    job.version.assign(job.version.size(), last);  // an attempt that came half way is seen by it
+    job.hosting.versions.assign(job.hosting.versions.size(), last);  // an attempt that came half way is seen by it
   } else {
-    job.restore_from = std::move(others);
+    job.restoring.from = std::move(others);
   }
   hosting_.NewGeneration(job);
   return true;
@@ -81,32 +81,32 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
 
 // All partitions of a job that starts are ready to be filled.
 void Restores::TryRestore(Job& job) {
-  if (!job.starting() || job.restore_from.empty() || job.awaiting_ready) return;
-  if (!job.restore_worker.empty()) {
-    if (step_.now() >= job.restore_until)
-      RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restore_worker), true);
+  if (!job.starting() || job.restoring.from.empty() || job.hosting.awaiting_ready) return;
+  if (!job.restoring.worker.empty()) {
+    if (step_.now() >= job.restoring.until)
+      RestoreFailed(job, absl::StrFormat("worker \"%s\" did not answer", job.restoring.worker), true);
     return;
   }
-  if (step_.now() < job.restore_not_before) return;
+  if (step_.now() < job.restoring.not_before) return;
   RefreshRestoreFrom(job);
   const std::vector<ClusterNode*> workers = candidates_.Askable(v1::WORKER, &job);
   if (workers.empty()) return;  // the reason says so
-  const ClusterNode* worker = workers[static_cast<size_t>(job.restore_attempts) % workers.size()];
+  const ClusterNode* worker = workers[static_cast<size_t>(job.restoring.attempts) % workers.size()];
   const auto chief =
       std::find_if(workers.begin(), workers.end(), [&](auto* w) { return w->name == job.status.chief(); });
-  if (job.restore_attempts == 0 && chief != workers.end()) worker = *chief;
-  job.restore_worker = worker->name;
-  job.restore_request = step_.NextRequestId();
-  job.restore_until = step_.now() + kRestoreTimeout;
+  if (job.restoring.attempts == 0 && chief != workers.end()) worker = *chief;
+  job.restoring.worker = worker->name;
+  job.restoring.request = step_.NextRequestId();
+  job.restoring.until = step_.now() + kRestoreTimeout;
   v1::CoordinatorMessage message;
   v1::Restore& restore = *message.mutable_restore();
-  restore.set_request_id(job.restore_request);
+  restore.set_request_id(job.restoring.request);
   restore.set_job_id(job.id());
   restore.set_generation(job.status.generation());
   *restore.mutable_spec() = job.status.spec();
   FillRoutes(job, restore.mutable_routes());
-  restore.set_path(job.restore_from.front());
-  restore.mutable_fallbacks()->Assign(job.restore_from.begin() + 1, job.restore_from.end());
+  restore.set_path(job.restoring.from.front());
+  restore.mutable_fallbacks()->Assign(job.restoring.from.begin() + 1, job.restoring.from.end());
   restore.set_weights_only(!job.status.spec().initial_weights().empty() && job.status.checkpoints_size() == 0);
   restore.set_steps_per_epoch(job.status.steps_per_epoch());
   step_.Send(*worker, std::move(message));
@@ -117,20 +117,20 @@ void Restores::TryRestore(Job& job) {
 void Restores::RefreshRestoreFrom(Job& job) {
   if (job.status.started_unix_ms() == 0) return;  // from what the user named
   std::vector<std::string> from;
-  if (!job.restores_best) {
+  if (!job.decisions.restores_best) {
     from = CheckpointsToGoOnFrom(job);
   } else {
     from = BestPaths(job);
   }
-  if (from.empty() || from == job.restore_from) return;
-  job.restore_from = std::move(from);
-  job.restore_attempts = 0;
+  if (from.empty() || from == job.restoring.from) return;
+  job.restoring.from = std::move(from);
+  job.restoring.attempts = 0;
 }
 
 void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply) {
   Job* job = jobs_.Find(reply.job_id());
-  if (job == nullptr || !job->starting() || job->awaiting_ready || job->restore_worker != node.name ||
-      job->restore_request != reply.request_id()) {
+  if (job == nullptr || !job->starting() || job->hosting.awaiting_ready || job->restoring.worker != node.name ||
+      job->restoring.request != reply.request_id()) {
     return;  // superseded
   }
   if (!reply.error().empty()) {
@@ -148,7 +148,7 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
     jobs_.TellWarning(*job, "passed over: %s", CutUtf8(skipped, kErrorTextMax));
   }
   const int64_t step = *std::min_element(steps.begin(), steps.end());
-  const v1::CheckpointInfo* best = job->restores_best && job->synchronous() ? BestCheckpoint(*job) : nullptr;
+  const v1::CheckpointInfo* best = job->decisions.restores_best && job->synchronous() ? BestCheckpoint(*job) : nullptr;
   if (best != nullptr && step != best->step()) {
     // A chief that was has put its own in the place of the best: what is in that place is another one.
     auto& known = *job->status.mutable_checkpoints();
@@ -161,12 +161,12 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
                          false);
   }
   jobs_.Tell(*job, "restored from %s: goes on from step %d", CutUtf8(reply.path(), kPathMax), step);
-  job->version.assign(job->version.size(), 0);  // they may have been further
-  if (job->restores_best) {                     // all that it has done stays done
-    job->restore_worker.clear();
+  job->hosting.versions.assign(job->hosting.versions.size(), 0);  // they may have been further
+  if (job->decisions.restores_best) {                             // all that it has done stays done
+    job->restoring.worker.clear();
     hosting_.BeginCopiesAnew(*job);
     hosting_.NewGeneration(*job);
-    job->restored_in = job->status.generation();
+    job->restoring.filled_in = job->status.generation();
     return;
   }
   job->status.set_restored_from(std::string(CutUtf8(reply.path(), kPathMax)));
@@ -181,37 +181,38 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
   }
   OpenEpochs(*job, passed);
   job->progress.emplace(job->status, std::move(steps), std::vector<bool>{}, step_.now());
-  job->checkpoint_wanted_since = job->files_until = absl::InfiniteFuture();  // of epochs that are done once more
+  job->checkpoints.wanted_since = job->files.until = absl::InfiniteFuture();  // of epochs that are done once more
   hosting_.BeginCopiesAnew(*job);
-  job->restore_worker.clear();
+  job->restoring.worker.clear();
   // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before
   // does not count.
-  job->rollback_generation = job->status.generation();
-  job->version.assign(job->version.size(), 0);  // what was left on a disk may have been ahead
+  job->hosting.rollback_generation = job->status.generation();
+  job->hosting.versions.assign(job->hosting.versions.size(), 0);  // what was left on a disk may have been ahead
   hosting_.NewGeneration(*job);
-  job->restored_in = job->status.generation();
+  job->restoring.filled_in = job->status.generation();
 }
 
 // `silent`: it may still be at work, and is fenced.
 void Restores::RestoreFailed(Job& job, const std::string& why, bool silent) {
   jobs_.TellWarning(job, "not restored: %s", why);
-  job.restore_worker.clear();
+  job.restoring.worker.clear();
   const size_t workers = std::max<size_t>(1, nodes_.Connected(v1::WORKER).size());
   const bool each_once = !silent && job.status.started_unix_ms() == 0;  // what a user named is there or not
   const size_t most = each_once ? std::min<size_t>(options_.attempts_max, workers) : options_.attempts_max;
-  if (static_cast<size_t>(++job.restore_attempts) >= most) {
-    if (job.restores_best && EndWithoutBest(job, why)) return;
+  if (static_cast<size_t>(++job.restoring.attempts) >= most) {
+    if (job.decisions.restores_best && EndWithoutBest(job, why)) return;
     return endings_.End(job, v1::FAILED, absl::StrCat("the job's partitions could not be restored: ", why));
   }
-  if (!each_once) job.restore_not_before = step_.now() + kRestoreAgainAfter * (1 << std::min(job.restore_attempts, 6));
+  if (!each_once)
+    job.restoring.not_before = step_.now() + kRestoreAgainAfter * (1 << std::min(job.restoring.attempts, 6));
   hosting_.NewGeneration(job);
 }
 
 // The worker that restores is gone: another one does it.
 void Restores::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
-    if (!job.starting() || job.restore_worker != worker) continue;
-    job.restore_worker.clear();
+    if (!job.starting() || job.restoring.worker != worker) continue;
+    job.restoring.worker.clear();
     hosting_.NewGeneration(job);
   }
 }
@@ -220,30 +221,30 @@ void Restores::ReleaseWorker(const NodeName& worker) {
 // False: there is no checkpoint.
 bool Restores::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
-  std::vector<std::string> from = job.has_best ? BestPaths(job) : std::vector<std::string>();
+  std::vector<std::string> from = job.decisions.has_best ? BestPaths(job) : std::vector<std::string>();
   const bool best = !from.empty();
   if (!best) from = CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;
   jobs_.TellWarning(job, "%s; it goes on from checkpoint %s", why, from.front());
-  job.restore_from = std::move(from);
-  job.restores_best = best;
-  job.has_best = false;
-  job.restore_worker.clear();
-  job.restore_attempts = 0;
+  job.restoring.from = std::move(from);
+  job.decisions.restores_best = best;
+  job.decisions.has_best = false;
+  job.restoring.worker.clear();
+  job.restoring.attempts = 0;
   jobs_.Transition(job, v1::STARTING);
-  job.recovered = job.rolling_back = false;
-  job.final_versions.clear();
-  job.finalize_worker.clear();
-  job.finalize_attempts = 0;
-  job.finalize_at = step_.now();
-  job.returned.clear();
-  job.moves.clear();
-  job.shifts.clear();
+  job.hosting.recovered = job.hosting.rolling_back = false;
+  job.end.versions.clear();
+  job.end.worker.clear();
+  job.end.attempts = 0;
+  job.end.at = step_.now();
+  job.copies.returned.clear();
+  job.copies.moves.clear();
+  job.copies.shifts.clear();
   jobs_.Save(job);
   const uint64_t before = job.status.generation();
   hosting_.PlaceAnew(job);
   if (job.status.generation() == before) {  // nowhere else to go: all ps are drained, say
-    job.version.assign(job.version.size(), 0);
+    job.hosting.versions.assign(job.hosting.versions.size(), 0);
     hosting_.NewGeneration(job);
   }
   step_.Raise(SlotsChanged{});

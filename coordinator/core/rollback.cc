@@ -29,11 +29,12 @@ std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t mo
 // Whether a job that is about to end has still all that it ends with.
 bool AllCameBack(const Job& job) {
   if (!job.finalizing()) return false;
-  const bool at_last_step = job.synchronous() && !job.has_best;
-  for (size_t i = 0; i < job.at.size(); ++i) {
-    const bool known = i < job.final_versions.size();
+  const bool at_last_step = job.synchronous() && !job.decisions.has_best;
+  for (size_t i = 0; i < job.hosting.held.size(); ++i) {
+    const bool known = i < job.end.versions.size();
     if (!known && !at_last_step) return false;
-    if (job.at[i].version() != (known ? job.final_versions[i] : static_cast<uint64_t>(job.status.total_steps())))
+    if (job.hosting.held[i].version() !=
+        (known ? job.end.versions[i] : static_cast<uint64_t>(job.status.total_steps())))
       return false;
   }
   return true;
@@ -44,10 +45,10 @@ bool AllCameBack(const Job& job) {
 // Steps are to be done again.
 void Rollback::BackToRunning(Job& job) {
   jobs_.Transition(job, v1::RUNNING);
-  job.final_versions.clear();
-  job.finalize_worker.clear();
-  job.finalize_attempts = 0;
-  job.finalize_at = step_.now();
+  job.end.versions.clear();
+  job.end.worker.clear();
+  job.end.attempts = 0;
+  job.end.at = step_.now();
   step_.Raise(SlotsChanged{});
 }
 
@@ -55,13 +56,13 @@ void Rollback::BackToRunning(Job& job) {
 // the job can go on from, and a new generation takes them to one, or the job failed.
 bool Rollback::FallBack(Job& job) {
   uint64_t least = UINT64_MAX, most = 0;
-  for (const v1::HeldPartition& at : job.at) {
+  for (const v1::HeldPartition& at : job.hosting.held) {
     least = std::min(least, at.version());
     most = std::max(most, at.version());
   }
-  job.recovered = job.rolling_back = false;
+  job.hosting.recovered = job.hosting.rolling_back = false;
   if (AllCameBack(job)) return false;
-  if (job.has_best) {
+  if (job.decisions.has_best) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
     if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
     if (!restores_.RestoreInstead(job, kNotTheBest))
@@ -74,7 +75,7 @@ bool Rollback::FallBack(Job& job) {
   std::optional<uint64_t> to = least;
   for (bool lowered = true; lowered && to;) {
     lowered = false;
-    for (const v1::HeldPartition& at : job.at) {
+    for (const v1::HeldPartition& at : job.hosting.held) {
       const std::optional<uint64_t> reached = ReachableUpTo(at, *to);
       if (reached == to) continue;
       to = reached;
@@ -98,12 +99,12 @@ bool Rollback::FallBack(Job& job) {
   const std::string from = step > static_cast<int64_t>(*to) ? absl::StrFormat("from step %d to %d", step, *to)
                                                             : absl::StrFormat("to step %d", *to);
   jobs_.TellWarning(job, "falls back %s: what came after was in the memory of ps that died", from);
-  job.rollback_to = *to;
-  job.rollback_generation = job.status.generation() + 1;
-  job.rolling_back = true;
-  job.version.assign(job.version.size(), *to);
+  job.hosting.rollback_to = *to;
+  job.hosting.rollback_generation = job.status.generation() + 1;
+  job.hosting.rolling_back = true;
+  job.hosting.versions.assign(job.hosting.versions.size(), *to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), step_.now());
-  job.files_until = absl::InfiniteFuture();
+  job.files.until = absl::InfiniteFuture();
   if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) BackToRunning(job);
   hosting_.BeginCopiesAnew(job);
   hosting_.NewGeneration(job);
@@ -114,7 +115,7 @@ bool Rollback::FallBack(Job& job) {
 // anew from what the partitions hold. True: a new generation was begun, or the job ended.
 bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job)) return false;
-  if (job.has_best) {
+  if (job.decisions.has_best) {
     if (!restores_.RestoreInstead(job, kNotTheBest))
       endings_.End(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
@@ -122,14 +123,14 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   jobs_.TellWarning(
       job,
       "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
-  job.rollback_generation = job.status.generation();
+  job.hosting.rollback_generation = job.status.generation();
   if (job.progress) job.progress->RollBack(0, step_.now());
-  job.checkpoint_heard = absl::InfinitePast();
-  job.files_until = absl::InfiniteFuture();
+  job.checkpoints.heard = absl::InfinitePast();
+  job.files.until = absl::InfiniteFuture();
   if (!job.finalizing()) return false;
   BackToRunning(job);
-  job.recovered = false;
-  job.rollback_generation = job.status.generation() + 1;
+  job.hosting.recovered = false;
+  job.hosting.rollback_generation = job.status.generation() + 1;
   hosting_.NewGeneration(job);  // in which the ps do not keep what they have
   return true;
 }

@@ -48,12 +48,12 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   if (absl::Status status = LayOut(job); !status.ok())
     return endings_.End(job, v1::FAILED, std::string(status.message()));
   jobs_.Transition(job, v1::STARTING);
-  job.checked.reset();
+  job.queueing.checked.reset();
   OpenEpochs(job, 0);
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step_.now());
   const v1::JobSpec& spec = job.status.spec();
   if (!spec.resume_from().empty() || !spec.initial_weights().empty()) {
-    job.restore_from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
+    job.restoring.from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
   }
   const double waited_s = absl::ToDoubleSeconds(step_.now() - absl::FromUnixMillis(job.status.submitted_unix_ms()));
   jobs_.Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s),
@@ -69,7 +69,7 @@ absl::Status Schedule::LayOut(Job& job) {
   const StepPlan plan = StepPlan::Of(spec, static_cast<int64_t>(job.status.data().train_examples()));
   job.status.set_steps_per_epoch(plan.steps_per_epoch);
   job.status.set_total_steps(plan.total_steps);
-  const int64_t space = job.checked->graph.space_size();
+  const int64_t space = job.queueing.checked->graph.space_size();
   const int64_t partitions = (space * 4 + spec.partition_bytes() - 1) / spec.partition_bytes();
   const std::string advice = absl::StrFormat(
       "partition_bytes: %d makes %d partitions, too many to be named in one message; use a larger value",
@@ -113,7 +113,7 @@ void Schedule::Run(bool all) {
   const bool waited = std::exchange(someone_waits_, nodes_.Settling() || StartQueued());
   if (!all && (someone_waits_ || !waited)) return;
   for (auto& [id, job] : jobs_.all()) {  // nodes may have come, gone, or be drained
-    job.repair_due = true;
+    job.copies.repair_due = true;
     step_.Raise(CopiesChanged{id});
   }
   std::vector<const Job*> running;
@@ -147,10 +147,10 @@ bool Schedule::StartQueued() {
   std::set<Needs> too_large;  // for this cluster, whoever else runs
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.At(id);
-    if (job.left_out.empty() && too_large.contains(NeedsOf(job))) continue;
+    if (job.workers.left_out.empty() && too_large.contains(NeedsOf(job))) continue;
     const size_t needed = WorkersNeeded(job);
     if (candidates_.PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) {
-      if (job.left_out.empty()) too_large.insert(NeedsOf(job));
+      if (job.workers.left_out.empty()) too_large.insert(NeedsOf(job));
       continue;
     }
     std::vector<WorkerCapacity> free = OfOneDevice(FreeWorkers(job), PreferredDevices(job), needed);
@@ -158,7 +158,7 @@ bool Schedule::StartQueued() {
       StartJob(job, std::move(free));
     } else if (candidates_.MostOfOneDevice(job, /*free=*/false) >= needed) {
       return true;  // later jobs do not overtake it
-    } else if (job.left_out.empty()) {
+    } else if (job.workers.left_out.empty()) {
       too_large.insert(NeedsOf(job));  // others need not wait
     }
   }
@@ -189,7 +189,7 @@ void Schedule::ResolveDefaults(Job& job) {
     if (total > 0) spec.set_replicas(static_cast<int32_t>(std::min(total, most)));
   }
   if (const size_t ps = nodes_.Connected(v1::PS).size(); spec.partition_bytes() == 0 && ps > 0) {
-    spec.set_partition_bytes(DefaultPartitionBytes(job.checked->graph.space_size(), static_cast<int>(ps)));
+    spec.set_partition_bytes(DefaultPartitionBytes(job.queueing.checked->graph.space_size(), static_cast<int>(ps)));
   }
   if (const size_t ps = nodes_.Connected(v1::PS).size(); ps > 0) ResolveBackups(static_cast<int>(ps), &spec);
 }

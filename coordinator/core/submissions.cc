@@ -55,7 +55,7 @@ void Submissions::OnSubmit(const SubmitJob& event) {
   }
   if (!event.request_key.empty()) {
     for (const auto& [id, job] : jobs_.all()) {
-      if (job.request_key != event.request_key) continue;
+      if (job.queueing.request_key != event.request_key) continue;
       step_.Emit(Reply{event.reply, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), event.job.get())});
       return;
     }
@@ -102,8 +102,8 @@ void Submissions::StartInspection(Inspection inspection) {
     checked = submissions_.at(inspection.submission).checked.get();
   } else {
     Job& job = jobs_.At(inspection.job);
-    job.inspecting = true;
-    checked = job.checked.get();
+    job.queueing.inspecting = true;
+    checked = job.queueing.checked.get();
   }
   inspection.worker = worker->name;
   inspection.tried.insert(worker->name);
@@ -137,8 +137,8 @@ void Submissions::NoWorkerForInspection(const Inspection& inspection) {
   }
   if (inspection.submission == 0) {
     Job& job = jobs_.At(inspection.job);
-    job.inspecting = false;
-    job.inspect_after = step_.now() + kInspectAgainAfter;
+    job.queueing.inspecting = false;
+    job.queueing.inspect_after = step_.now() + kInspectAgainAfter;
     return;
   }
   Submission submission = std::move(submissions_.extract(inspection.submission).mapped());
@@ -170,9 +170,9 @@ void Submissions::OnDataInfo(const ClusterNode& node, const v1::DataInfoReply& r
     submission = std::move(submissions_.extract(inspection.submission).mapped());
   } else {
     job = jobs_.Find(inspection.job);
-    job->inspecting = false;
+    job->queueing.inspecting = false;
   }
-  const CheckedJob& checked = job != nullptr ? *job->checked : *submission.checked;
+  const CheckedJob& checked = job != nullptr ? *job->queueing.checked : *submission.checked;
   absl::Status status =
       reply.error().empty()
           ? CheckDataInfo(checked, reply.info())
@@ -196,7 +196,7 @@ void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
   for (const auto& [name, why] : inspection.failed) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr) continue;
-    job.left_out[name] = {node->incarnation, BlindText(name, why)};
+    job.workers.left_out[name] = {node->incarnation, BlindText(name, why)};
     jobs_.TellWarning(job, "goes on without %s", BlindText(name, why));
   }
 }
@@ -213,14 +213,14 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
     *job.status.mutable_data() = reply->info();
     TakeFacts(reply->checkpoint(), *job.status.mutable_spec());
   }
-  job.request_key = std::move(submission.request_key);
-  job.checked = std::move(submission.checked);
+  job.queueing.request_key = std::move(submission.request_key);
+  job.queueing.checked = std::move(submission.checked);
   if (inspection != nullptr && !inspection->failed.empty()) {
-    auto checked = std::make_shared<CheckedJob>(*job.checked);
+    auto checked = std::make_shared<CheckedJob>(*job.queueing.checked);
     for (const auto& [name, why] : inspection->failed) {
       checked->warnings.push_back(absl::StrCat("goes on without ", BlindText(name, why)));
     }
-    job.checked = std::move(checked);
+    job.queueing.checked = std::move(checked);
     LeaveOutBlind(job, *inspection);
   }
   schedule_.ResolveDefaults(job);
@@ -230,7 +230,7 @@ void Submissions::Accept(Submission submission, const v1::DataInfoReply* reply, 
   step_.Log("job %d: \"%s\" queued (%d parameters, priority %d)", job.id(), job.status.spec().name(),
             job.status.parameters(), job.status.spec().priority());
   for (ReplyToken token : submission.replies) {
-    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.checked.get())});
+    step_.Emit(Reply{token, absl::OkStatus(), SubmitResponseOf(jobs_.StatusOf(job), job.queueing.checked.get())});
   }
   step_.Raise(QueueChanged{});
 }
@@ -261,7 +261,8 @@ void Submissions::Tick() {
   StartAnew([&](const Inspection& inspection) { return step_.now() >= inspection.deadline; });
   if (nodes_.Connected(v1::WORKER).empty()) return;
   for (auto& [id, job] : jobs_.all()) {
-    if (!job.queued() || job.has_data() || job.inspecting || step_.now() < job.inspect_after) continue;
+    if (!job.queued() || job.has_data() || job.queueing.inspecting || step_.now() < job.queueing.inspect_after)
+      continue;
     Inspection inspection;
     inspection.job = id;
     StartInspection(std::move(inspection));

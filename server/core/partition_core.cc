@@ -32,7 +32,7 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
 
 PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
   copy_.Begin(now);
-  if (resting_.Wants(event, replication_.CheckServes().ok())) {
+  if (resting_.Wants(event, replication_.serves())) {
     resting_.Defer(std::move(event), waiting_.max());
   } else {
     Dispatch(std::move(event));

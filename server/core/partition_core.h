@@ -2,7 +2,7 @@
 // what backups get; as a backup, what it takes. docs/architecture.md#the-walk-of-one-gradient
 //
 // Not thread-safe: one strand drives it. No I/O, no threads, no clock. It dispatches events to its parts, from the
-// ground up:
+// ground up, the left column first:
 //
 //   CopyContext      configuration, state, effects      OpenStep          the barrier of the next update, its clipping
 //   StoredImages     images in the store                WaitingRequests   requests without an answer

@@ -75,7 +75,7 @@ struct PartitionConfig {
   uint32_t backup_replicas = 0;  // kSynchronous: a step closes without the gradients of so many
   bool backup = false;           // this copy follows a primary
   bool keep = false;   // the job trains no more: what this copy is at goes to the disk, synced, where it is not there
-  bool ended = false;  // it has ended: of this copy the values alone are kept, on the disk (partition_core_rest.cc)
+  bool ended = false;  // it has ended: of this copy the values alone are kept, on the disk (resting_values.h)
   ImageOptions image;
   std::function<void(absl::Span<float>)> initialize;  // fills in the values of version 0
 

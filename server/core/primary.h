@@ -2,9 +2,10 @@
 // worker restores (IMAGE).
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Each (replica, sequence) makes one update; a repeated one is answered with the present values.
+//   1. Each (replica, sequence) counts in one update; a repeated one is answered with the present values.
 //   2. A request of another generation changes nothing.
-//   3. Errors are answered by whom they are returned to; nothing was changed then.
+//   3. Errors are answered by whom they are returned to. RESOURCE_EXHAUSTED may be of a push that counts all the same:
+//      there are too many that wait for an answer; it is repeated.
 #pragma once
 
 #include <cstdint>

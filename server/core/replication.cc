@@ -23,6 +23,7 @@ absl::Status Replication::CheckServes() const {
 }
 
 void Replication::Assign(const AssignEvent& event, bool newer, bool missed) {
+  assigned_ = true;
   if (newer) fenced_ = false;
   std::vector<BackupLink> links;
   for (const v1::BackupRoute& route : event.backups) {
@@ -48,8 +49,9 @@ bool Replication::Kept(uint64_t version) const {
 }
 
 bool Replication::Settled() {
-  settled_ = settled_ || Kept(copy_.state.version);
-  return settled_;
+  const bool settled = settled_ || Kept(copy_.state.version);
+  settled_ = settled && assigned_;
+  return settled;
 }
 
 // ---- links ----

@@ -2,8 +2,9 @@
 //
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. What was accepted is kept when this store and every backup that is waited for (BackupLink::required) have it.
-//   2. A new primary answers nobody before what it began with is kept (Settled): it may hold updates that the last
-//      primary never acknowledged; shown before, they would be lost with this copy.
+//   2. A new primary, one that was started anew too, answers nobody before what it began with is kept (Settled): it may
+//      hold updates that were never acknowledged; shown before, they would be lost with this copy. Which backups that
+//      takes is known from the first assignment on.
 //   3. A backup that nothing gets across to is reported as lost after a bounded time, and waited for all the same: only
 //      the coordinator takes it away, by an assignment of a higher generation where the backup was in sync.
 //   4. A primary that a backup of a higher generation refused answers nobody until a newer assignment comes (fenced).
@@ -43,7 +44,8 @@ class Replication {
   bool Kept(uint64_t version) const;
   bool Settled();
   bool was_settled() const { return settled_; }
-  absl::Status CheckServes() const;  // this copy answers clients
+  bool serves() const { return !copy_.config.backup && !fenced_; }  // this copy answers clients
+  absl::Status CheckServes() const;
   bool fenced() const { return fenced_; }
   bool WantsImage(absl::Time now) const;
   bool sending_image() const;
@@ -58,6 +60,7 @@ class Replication {
   Updates& updates_;
   std::vector<BackupLink> links_;
   uint64_t next_request_id_ = 1;  // over all links
+  bool assigned_ = false;         // in this life
   bool settled_ = false;
   bool fenced_ = false;
   absl::Time ticked_ = absl::InfiniteFuture();  // when links were last looked at

@@ -2,7 +2,7 @@
 //
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. Versions have no gaps: those under way follow that of the state, in order.
-//   2. An update is applied when it is in the store, never before (SNAPSHOT jobs have no log: at once), and in order.
+//   2. Updates are applied in order. When one may be is not decided here (PartitionCore::Advance, Replication::Kept).
 //   3. Each (replica, sequence) is accepted once; what is accepted stays, whatever role the copy has next.
 #pragma once
 

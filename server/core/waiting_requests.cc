@@ -47,13 +47,19 @@ absl::Status WaitingRequests::AnswerOrWait(WaitingRequest request) {
     return absl::OkStatus();
   }
   if (copy_.config.ended && WaitsForTraining(request)) return copy_.CheckTrains();
-  if (waiting_.size() >= max()) {
+  if (waiting_.size() >= max() && !AnsweredAtOnce(request)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(copy_.config.Name(), ": ", waiting_.size(), " requests wait already; retry"));
   }
   request.since = copy_.now;
   waiting_.push_back(std::move(request));
   return absl::OkStatus();
+}
+
+bool WaitingRequests::AnsweredAtOnce(const WaitingRequest& request) const {
+  const bool pushed =
+      std::holds_alternative<WaitingPush>(request.what) || std::holds_alternative<WaitingClip>(request.what);
+  return pushed && !updates_.empty() && replication_.Kept(updates_.accepted_version());
 }
 
 void WaitingRequests::Release() {

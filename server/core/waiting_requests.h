@@ -1,7 +1,8 @@
 // WaitingRequests: the requests of clients that have no answer yet, of each kind what it waits for, and the answers.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
-//   1. Each request gets one answer. One that waits is answered by Release as soon as it is ready.
+//   1. Each request of a client that stays gets one answer (a snapshot's has several frames). One that waits is
+//      answered by Release as soon as it is ready.
 //   2. What an answer shows is kept (Replication::Settled), and its payload is shared: nobody writes to it.
 //   3. Their number is bounded, and a request that changes nothing waits for a bounded time.
 #pragma once
@@ -55,7 +56,7 @@ class WaitingRequests {
   // Those that are ready.
   void Release();
   void FailAll(const absl::Status& why);
-  // Those that wait for updates that are not made any more.
+  // Fails pushes, snapshots, and pulls that wait for updates that are not made any more.
   void EndTraining();
   void OnTick();
   void OnClientGone(uint64_t client);
@@ -77,8 +78,10 @@ class WaitingRequests {
 
   bool Ready(const WaitingRequest& request);
   bool ClockReached(uint64_t clock_min) const;
-  // For updates beyond those that are under way.
+  // A push or snapshot; or a pull for updates beyond those that are under way.
   bool WaitsForTraining(const WaitingRequest& request) const;
+  // A push, when all that is under way is kept: it is applied at the end of this Step (SNAPSHOT).
+  bool AnsweredAtOnce(const WaitingRequest& request) const;
   void Answer(const WaitingRequest& request);
   Frame MakeValues(uint64_t request_id, const Shown& shown);
 

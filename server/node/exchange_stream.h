@@ -1,9 +1,9 @@
 // ExchangeStream: one call of the Exchange RPC. docs/architecture.md#the-walk-of-one-gradient
 //
-// Thread rule: Send, End and the release of credits from any thread; the rest on gRPC's. It lives until OnDone has run
-// and nobody holds a reference (the service's map, credits, senders). gRPC's rule: no operation may be started after
-// Finish; Finish is started once, when nobody writes. What it sends and when it reads is decided by OutgoingFrames,
-// StreamFlow and SnapshotPacer.
+// Thread rule: Send, End and the release of credits from any thread; gRPC's callbacks on its own. It lives until OnDone
+// has run and nobody holds a reference (the service's map, credits, senders). gRPC's rule: no operation may be started
+// after Finish; Finish is started once, when nobody writes. What it sends and when it reads is decided by
+// OutgoingFrames, StreamFlow and SnapshotPacer.
 #pragma once
 
 #include <grpcpp/grpcpp.h>

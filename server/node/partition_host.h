@@ -7,8 +7,8 @@
 //   2. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
 //   3. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
 //      on.
-//   4. Of a job that trains no more `kept` is told once for each assignment, when all that this ps serves of it is on
-//      the disk.
+//   4. Of a job that trains no more `kept` is told once for each assignment and each ReportAgain, when all that this ps
+//      serves of it is on the disk.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,9 @@
 // PartitionRunner: drives the cores of a ps' partitions, spread over a few threads: their events, their persistence,
 // their images and their links to backups. Which partitions there are is PartitionHost's.
 //
-// Thread rule: Deliver, OnClientGone, Post and PostToDisk from any thread; Remove, KeepBackups, Drain and Stop from one
-// control thread (they block); the others on the lane of the slot. Callbacks run on the runner's threads. Invariants:
+// Thread rule: Deliver, Refuse, OnClientGone, Post and PostToDisk from any thread; NewSlot, Remove, KeepBackups, Drain
+// and Stop from one control thread (the last four block); Open and Run on the lane of the slot. Callbacks run on the
+// runner's threads, `reply` on that of Refuse's caller too. Invariants:
 //   1. A core is touched by its one lane alone. Frames of one client for one partition are handled in order.
 //   2. A reply leaves after what it speaks of was persisted (RunEvent).
 //   3. Whose image is written or sent is decided by ImageTurns. Values of ended jobs are loaded for one partition after

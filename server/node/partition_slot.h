@@ -1,7 +1,8 @@
 // One partition of a ps, as PartitionRunner and PartitionHost share it.
 //
-// Thread rule: lane never changes; version, backup, in_memory, at_rest and failed are read anywhere; the rest belongs
-// to the slot's lane.
+// Thread rule: lane never changes, and of config only the generation, which the lane writes before it makes a core and
+// nobody else reads; version, backup, in_memory, at_rest and failed are read anywhere; the rest belongs to the slot's
+// lane.
 #pragma once
 
 #include <atomic>

@@ -82,14 +82,14 @@ TEST(Restores, TheNewestCheckpointTakesThePlaceOfLostWeights) {
   *job.status.add_checkpoints() = Checkpoint(7);
   EXPECT_TRUE(parts.restores.RestoreInstead(job, "its ps is gone"));
   EXPECT_EQ(job.state(), v1::STARTING);
-  EXPECT_EQ(job.restore_from.front(), "/runs/a/step-7");
+  EXPECT_EQ(job.restoring.from.front(), "/runs/a/step-7");
 }
 
 TEST(Rollback, PartitionsThatAreOneUpdateApartGoOn) {
   LossParts parts(2, 1);
   Job& job = parts.AddRunning(2, 0);
-  job.at[0].set_version(4);
-  job.at[1].set_version(5);
+  job.hosting.held[0].set_version(4);
+  job.hosting.held[1].set_version(5);
   EXPECT_FALSE(parts.rollback.FallBack(job));
 }
 
@@ -97,15 +97,15 @@ TEST(Rollback, WithoutALogAllGoBackToAVersionThatAllHave) {
   LossParts parts(2, 1);
   Job& job = parts.AddRunning(2, 0);
   job.status.mutable_spec()->set_durability(v1::SNAPSHOT);
-  job.at[0].set_version(8);
-  job.at[0].set_version_min(8);
-  job.at[0].add_versions(4);
-  job.at[1].set_version(6);
-  job.at[1].set_version_min(6);
-  job.at[1].add_versions(4);
+  job.hosting.held[0].set_version(8);
+  job.hosting.held[0].set_version_min(8);
+  job.hosting.held[0].add_versions(4);
+  job.hosting.held[1].set_version(6);
+  job.hosting.held[1].set_version_min(6);
+  job.hosting.held[1].add_versions(4);
   EXPECT_TRUE(parts.rollback.FallBack(job));
-  EXPECT_EQ(job.rollback_to, 4u);
-  EXPECT_TRUE(job.rolling_back);
+  EXPECT_EQ(job.hosting.rollback_to, 4u);
+  EXPECT_TRUE(job.hosting.rolling_back);
   EXPECT_EQ(job.status.generation(), 2u);
 }
 
@@ -149,11 +149,11 @@ TEST(CrashLoops, AWorkerThatDiesAtOneStepIsLeftOutAtTheThirdTime) {
   LossParts parts(1, 2);
   Job& job = parts.AddRunning(1, 0);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(job.left_out.empty());
+    EXPECT_TRUE(job.workers.left_out.empty());
     parts.crash_loops.NoteEnd("worker-0", false);
     parts.crash_loops.LeaveOutWhoEnds(*parts.nodes.Find("worker-0"));
   }
-  EXPECT_TRUE(job.left_out.contains("worker-0"));
+  EXPECT_TRUE(job.workers.left_out.contains("worker-0"));
   EXPECT_GT(parts.CountRaised<SlotsChanged>(), 0);
 }
 

@@ -64,9 +64,9 @@ struct CoreParts {
         backup.set_in_sync(true);
       }
     }
-    job.version.assign(static_cast<size_t>(partitions), 3);
-    job.at.resize(static_cast<size_t>(partitions));
-    job.ready.assign(static_cast<size_t>(partitions), true);
+    job.hosting.versions.assign(static_cast<size_t>(partitions), 3);
+    job.hosting.held.resize(static_cast<size_t>(partitions));
+    job.hosting.ready.assign(static_cast<size_t>(partitions), true);
     job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step.now());
     jobs.Save(job);
     TakeEffects();

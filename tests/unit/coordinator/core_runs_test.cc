@@ -46,10 +46,10 @@ struct RunParts : CoreParts {
 TEST(Assignments, AWorkerIsToldOnceAndNobodyBeforeThePrimariesAreReady) {
   RunParts parts(1, 2);
   Job& job = parts.AddRunning(1, 0);
-  job.awaiting_ready = true;
+  job.hosting.awaiting_ready = true;
   parts.assignments.Send(job);
   EXPECT_TRUE(Only<SendCommand>(parts.TakeEffects()).empty());
-  job.awaiting_ready = false;
+  job.hosting.awaiting_ready = false;
   parts.assignments.Send(job);
   EXPECT_EQ(parts.CountRaised<AssignmentsSent>(), 1);
   EXPECT_EQ(Only<SendCommand>(parts.TakeEffects()).size(), 1u);
@@ -150,7 +150,7 @@ TEST(Reasons, SaysWhatIsWaitedForAndClearsIt) {
 TEST(Submissions, TheSameKeyGetsTheSameJob) {
   RunParts parts(1, 0);
   Job& job = parts.AddRunning(1, 0);
-  job.request_key = "k";
+  job.queueing.request_key = "k";
   SubmitJob event;
   event.reply = ReplyToken(1);
   event.request_key = "k";
@@ -166,13 +166,13 @@ TEST(JobRuns, NoDigestIsTakenWhileLastValuesAreInMemory) {
   RunParts parts(1, 1);
   Job& job = parts.AddRunning(1, 0);
   parts.jobs.Transition(job, v1::FINALIZING);
-  job.at[0].set_version(10);
-  job.at[0].set_in_memory(true);
+  job.hosting.held[0].set_version(10);
+  job.hosting.held[0].set_in_memory(true);
   parts.runs.TryFinalize(job);
   EXPECT_TRUE(Only<SendCommand>(parts.TakeEffects()).empty());
-  job.at[0].set_in_memory(false);
+  job.hosting.held[0].set_in_memory(false);
   parts.runs.TryFinalize(job);
-  EXPECT_EQ(job.final_versions, std::vector<uint64_t>{10});
+  EXPECT_EQ(job.end.versions, std::vector<uint64_t>{10});
   const Effects effects = parts.TakeEffects();
   EXPECT_EQ(Only<Store>(effects).size(), 1u);
   EXPECT_EQ(Only<SendCommand>(effects).size(), 1u);
