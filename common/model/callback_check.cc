@@ -8,23 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/bad.h"
 #include "common/model/given.h"
 #include "common/model/job_check.h"
+#include "common/model/limits.h"
 #include "common/model/model_file_name.h"
 #include "common/model/path_template.h"
 #include "common/model/schedule_check.h"
 
 namespace cairn {
 namespace {
-
-constexpr int kCallbacksMax = 32;
-constexpr size_t kPathBytesMax = 4096;
-constexpr int64_t kSaveStepsMax = int64_t{1} << 40;
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 std::vector<std::string> FigureNames(const v1::JobSpec& spec) {
   std::vector<std::string> names{"loss"};

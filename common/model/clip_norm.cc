@@ -11,6 +11,7 @@
 #include "common/base/decimal.h"
 #include "common/base/digest.h"
 #include "common/base/words.h"
+#include "common/model/limits.h"
 #include "common/tensor/vectorize.h"
 
 namespace cairn {
@@ -31,12 +32,11 @@ CAIRN_VECTORIZED bool AllFinite(const float* __restrict numbers, int64_t n) {
 }
 
 // How many records so many bytes hold, with or without a factor for each; 0: they hold none. A partition has
-// kRecordsMax at most, so that no number of bytes means both.
+// kClipRecordsMax at most, so that no number of bytes means both.
 size_t RecordsIn(size_t bytes) {
-  constexpr size_t kRecordsMax = 8;
-  static_assert(kRecordsMax * sizeof(double) < kNormRecordBytes);
+  static_assert(kClipRecordsMax * sizeof(double) < kNormRecordBytes);
   for (size_t each : {kNormRecordBytes, kNormRecordBytes + sizeof(double)}) {
-    if (bytes % each == 0 && bytes / each <= kRecordsMax) return bytes / each;
+    if (bytes % each == 0 && bytes / each <= kClipRecordsMax) return bytes / each;
   }
   return 0;
 }

@@ -5,22 +5,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/base/limits.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 namespace {
 
-constexpr int kAugmentationsMax = 64;
-constexpr int32_t kPrefetchMax = 1024;
 constexpr int32_t kPrefetchDefault = 2;
-constexpr size_t kPathBytesMax = 4096;
-constexpr size_t kFeatureNameBytesMax = 4096;
-constexpr int kDimensionsMax = 8;
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 // ---- augmentation ----
 
@@ -153,7 +145,8 @@ absl::Status CheckTfRecord(const v1::Data& data, const Shape& input) {
     }
     numbers *= d;
   }
-  if (shape.size() > kDimensionsMax) return Bad("data.tfrecord.shape: more than ", kDimensionsMax, " sizes; use fewer");
+  if (shape.size() > kFeatureDimensionsMax)
+    return Bad("data.tfrecord.shape: more than ", kFeatureDimensionsMax, " sizes; use fewer");
   if (numbers != NumElements(input)) {
     return Bad("data.tfrecord.shape: ", ToString(shape), " has ", numbers, " numbers, the model's input ",
                ToString(input), " has ", NumElements(input), "; make them equal, or leave shape away");
@@ -179,10 +172,6 @@ absl::Status CheckData(v1::Data* data, const Shape& input) {
 }
 
 // ---- loss ----
-
-bool IsCategorical(v1::Loss::Kind kind) {
-  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
-}
 
 absl::Status CheckSmoothing(const v1::Loss& loss) {
   const float s = loss.label_smoothing();

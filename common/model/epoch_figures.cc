@@ -5,12 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/exact_sum.h"
 #include "common/base/limits.h"
+#include "common/model/limits.h"
 #include "common/tensor/frame.h"
 
 namespace cairn {
 namespace {
-
-constexpr uint64_t kExamplesMax = uint64_t{1} << 48;
 
 // Of one epoch in a list, at most: numbers of ten bytes, sums of twice eight, and what is before each.
 constexpr size_t EpochBytes(int metrics) { return 112 + 16 * static_cast<size_t>(metrics); }
@@ -69,8 +68,8 @@ absl::Status CheckFigures(const v1::EpochFigures& figures, int metrics) {
     return bad(figures.train().metrics_size(), " metrics, the job has ", metrics);
   if (figures.train().metrics_rest_size() > metrics)
     return bad(figures.train().metrics_rest_size(), " rests of metrics, the job has ", metrics);
-  if (figures.train().examples() > kExamplesMax) return bad(figures.train().examples(), " examples");
-  if (figures.replica_steps() > kExamplesMax) return bad(figures.replica_steps(), " steps of replicas");
+  if (figures.train().examples() > kEpochExamplesMax) return bad(figures.train().examples(), " examples");
+  if (figures.replica_steps() > kEpochExamplesMax) return bad(figures.replica_steps(), " steps of replicas");
   return absl::OkStatus();
 }
 

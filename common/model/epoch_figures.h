@@ -16,10 +16,6 @@
 
 namespace cairn {
 
-// Those of all epochs that a partition keeps because the coordinator has not stored them yet: 26 epochs of kMetricsMax
-// metrics, 128 of one. An image's header has room for them beside the table of sequences.
-inline constexpr size_t kFiguresBytesMax = size_t{16} << 10;
-
 using EpochList = google::protobuf::RepeatedPtrField<v1::EpochFigures>;
 
 // `to` has `metrics` metrics after it.

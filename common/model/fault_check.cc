@@ -6,20 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/job_check.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kPathBytesMax = 4096;
 constexpr int32_t kKeepMaxDefault = 3;
-constexpr int32_t kKeepMaxMax = 10'000;
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 bool Replicates(v1::Durability durability) {
   return durability == v1::REPLICATED || durability == v1::LOGGED_AND_REPLICATED;
@@ -93,8 +88,8 @@ absl::Status CheckCheckpoints(v1::JobSpec* spec) {
     return Bad("checkpoints.dir: longer than ", kPathBytesMax, " bytes; use a shorter one");
   }
   if (c.every_steps() == 0 && c.every_epochs() == 0 && c.every_minutes() == 0) c.set_every_epochs(1);
-  if (c.keep_max() > kKeepMaxMax) {
-    return Bad("checkpoints.keep_max: ", c.keep_max(), " is not within 1 .. ", kKeepMaxMax, "; use 3, say");
+  if (c.keep_max() > kCheckpointsKeptMax) {
+    return Bad("checkpoints.keep_max: ", c.keep_max(), " is not within 1 .. ", kCheckpointsKeptMax, "; use 3, say");
   }
   if (!c.has_keep_max()) c.set_keep_max(kKeepMaxDefault);
   if (!v1::Checkpoints::Mode_IsValid(c.mode())) {

@@ -15,44 +15,10 @@
 #include "cairn/v1/job.pb.h"
 #include "cairn/v1/model.pb.h"
 #include "common/base/status.h"
+#include "common/model/layer_kind.h"
 #include "common/tensor/buffer.h"
 
 namespace cairn {
-
-enum class LayerKind {
-  kInput,
-  kRescaling,
-  kConv2D,
-  kDepthwiseConv2D,
-  kBatchNormalization,
-  kActivation,
-  kMaxPooling2D,
-  kAveragePooling2D,
-  kGlobalAveragePooling2D,
-  kAdd,
-  kConcatenate,
-  kFlatten,
-  kDense,
-  kDropout,
-  kZeroPadding2D,
-  kLayerNormalization,
-  kGroupNormalization,
-  kEmbedding,
-  kGlobalAveragePooling1D,
-  kMaxPooling1D,
-  kAveragePooling1D,
-  kConv1D,
-  kSeparableConv2D,
-  kConv2DTranspose,
-  kUpSampling2D,
-  kSpatialDropout2D,
-  kReshape,
-  kPermute,
-  kMultiply,
-  kAverage,
-  kMaximum,
-  kMultiHeadAttention,
-};
 
 enum class VariableKind {
   kTrainable,

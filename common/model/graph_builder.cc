@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -10,72 +9,15 @@
 #include "absl/strings/string_view.h"
 #include "common/base/limits.h"
 #include "common/model/call_mode.h"
-#include "common/model/graph_shapes.h"
+#include "common/model/layer_type.h"
+#include "common/model/limits.h"
 #include "common/model/nearest.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kNameBytesMax = 128;
-
-std::optional<LayerKind> KindOf(const v1::Layer& layer) {
-  switch (layer.kind_case()) {
-    case v1::Layer::kInput: return LayerKind::kInput;
-    case v1::Layer::kRescaling: return LayerKind::kRescaling;
-    case v1::Layer::kConv2D: return LayerKind::kConv2D;
-    case v1::Layer::kDepthwiseConv2D: return LayerKind::kDepthwiseConv2D;
-    case v1::Layer::kBatchNormalization: return LayerKind::kBatchNormalization;
-    case v1::Layer::kActivation: return LayerKind::kActivation;
-    case v1::Layer::kMaxPooling2D: return LayerKind::kMaxPooling2D;
-    case v1::Layer::kAveragePooling2D: return LayerKind::kAveragePooling2D;
-    case v1::Layer::kGlobalAveragePooling2D: return LayerKind::kGlobalAveragePooling2D;
-    case v1::Layer::kAdd: return LayerKind::kAdd;
-    case v1::Layer::kConcatenate: return LayerKind::kConcatenate;
-    case v1::Layer::kFlatten: return LayerKind::kFlatten;
-    case v1::Layer::kDense: return LayerKind::kDense;
-    case v1::Layer::kDropout: return LayerKind::kDropout;
-    case v1::Layer::kZeroPadding2D: return LayerKind::kZeroPadding2D;
-    case v1::Layer::kLayerNormalization: return LayerKind::kLayerNormalization;
-    case v1::Layer::kGroupNormalization: return LayerKind::kGroupNormalization;
-    case v1::Layer::kEmbedding: return LayerKind::kEmbedding;
-    case v1::Layer::kGlobalAveragePooling1D: return LayerKind::kGlobalAveragePooling1D;
-    case v1::Layer::kMaxPooling1D: return LayerKind::kMaxPooling1D;
-    case v1::Layer::kAveragePooling1D: return LayerKind::kAveragePooling1D;
-    case v1::Layer::kConv1D: return LayerKind::kConv1D;
-    case v1::Layer::kSeparableConv2D: return LayerKind::kSeparableConv2D;
-    case v1::Layer::kConv2DTranspose: return LayerKind::kConv2DTranspose;
-    case v1::Layer::kUpSampling2D: return LayerKind::kUpSampling2D;
-    case v1::Layer::kSpatialDropout2D: return LayerKind::kSpatialDropout2D;
-    case v1::Layer::kReshape: return LayerKind::kReshape;
-    case v1::Layer::kPermute: return LayerKind::kPermute;
-    case v1::Layer::kMultiply: return LayerKind::kMultiply;
-    case v1::Layer::kAverage: return LayerKind::kAverage;
-    case v1::Layer::kMaximum: return LayerKind::kMaximum;
-    case v1::Layer::kMultiHeadAttention: return LayerKind::kMultiHeadAttention;
-    case v1::Layer::KIND_NOT_SET: break;
-  }
-  return std::nullopt;
-}
-
-// How many inputs a layer of a kind takes, and what they are.
-struct Arity {
-  int min = 1, max = 1;
-};
-
-Arity ArityOf(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kAdd:
-    case LayerKind::kConcatenate:
-    case LayerKind::kMultiply:
-    case LayerKind::kAverage:
-    case LayerKind::kMaximum: return {2, kLayersMax};
-    case LayerKind::kMultiHeadAttention: return {2, 3};
-    default: return {};
-  }
-}
-
 // A name that was not checked, as a message may hold it.
-std::string Shown(const std::string& name) { return absl::CEscape(name.substr(0, kNameBytesMax)); }
+std::string Shown(const std::string& name) { return absl::CEscape(name.substr(0, kLayerNameBytesMax)); }
 
 absl::Status LayerError(const std::string& name, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat("layer \"", name, "\": ", message));
@@ -112,22 +54,22 @@ absl::StatusOr<Graph> GraphBuilder::Build() {
 absl::Status GraphBuilder::CreateNodes() {
   for (const v1::Layer& layer : model_.layers()) {
     const int id = static_cast<int>(graph_.nodes_.size());
-    const std::optional<LayerKind> kind = KindOf(layer);
-    if (!kind.has_value()) {
+    const LayerType* const type = FindLayerType(layer.kind_case());
+    if (type == nullptr) {
       return PlaceError(
           id, absl::StrCat("layer ", layer.name().empty() ? "" : absl::StrCat("\"", Shown(layer.name()), "\" "),
                            "has no type; set one, such as conv2d { ... } or dense { ... }"));
     }
-    if (id == 0 && *kind != LayerKind::kInput) {
-      return PlaceError(0, absl::StrCat("the first layer is a ", LayerTypeName(*kind),
+    if (id == 0 && type->kind != LayerKind::kInput) {
+      return PlaceError(0, absl::StrCat("the first layer is a ", type->name,
                                         "; put an input layer before it, such as { input { shape: [28, 28, 1] } }"));
     }
-    if (id > 0 && *kind == LayerKind::kInput) {
+    if (id > 0 && type->kind == LayerKind::kInput) {
       return PlaceError(id, "a second input layer; a model has one input, as its first layer");
     }
     Node& node = graph_.nodes_.emplace_back();
     node.id = id;
-    node.kind = *kind;
+    node.kind = type->kind;
     node.layer = layer;
     node.trainable = !layer.has_trainable() || layer.trainable();
     if (!layer.name().empty()) CAIRN_RETURN_IF_ERROR(CheckName(id, layer.name()));
@@ -139,8 +81,8 @@ absl::Status GraphBuilder::CreateNodes() {
 
 absl::Status GraphBuilder::CheckName(int id, const std::string& name) {
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
-  if (!plain || name.find_first_of("/\"\\") != std::string::npos || name.size() > kNameBytesMax) {
-    return PlaceError(id, absl::StrCat("name has more than ", kNameBytesMax,
+  if (!plain || name.find_first_of("/\"\\") != std::string::npos || name.size() > kLayerNameBytesMax) {
+    return PlaceError(id, absl::StrCat("name has more than ", kLayerNameBytesMax,
                                        " characters, or a space, '/', '\"', '\\' or one outside ASCII; use letters, "
                                        "digits, '_', '-' and '.'"));
   }
@@ -197,23 +139,23 @@ absl::Status GraphBuilder::ConnectInputs(Node* node) {
     return LayerError(node->name, "an input layer takes no inputs; leave `inputs` away");
   }
   if (layer->inputs().empty()) layer->add_inputs(graph_.nodes_[node->id - 1].name);
-  const Arity arity = ArityOf(node->kind);
+  const LayerType& type = TypeOf(node->kind);
   const int given = layer->inputs_size();
-  if (node->kind == LayerKind::kMultiHeadAttention && (given < arity.min || given > arity.max)) {
+  if (node->kind == LayerKind::kMultiHeadAttention && (given < type.inputs_min || given > type.inputs_max)) {
     return LayerError(node->name, absl::StrCat("has ", given, given == 1 ? " input" : " inputs",
                                                ", but a multi_head_attention takes a query, a value and, if it is not "
                                                "the value, a key; for self-attention name one layer twice, as inputs: "
                                                "[\"x\", \"x\"]"));
   }
-  if (given > arity.max) {
-    return LayerError(node->name, absl::StrCat("has ", given, " inputs, but a ", LayerTypeName(node->kind),
-                                               " takes one; join them by add or concatenate"));
+  if (given > type.inputs_max) {
+    return LayerError(node->name, absl::StrCat("has ", given, " inputs, but a ", type.name, " takes ",
+                                               type.inputs_max == 1 ? "one; join them by add or concatenate"
+                                                                    : absl::StrCat(type.inputs_max)));
   }
-  if (given < arity.min) {
-    const std::string type = LayerTypeName(node->kind);
-    return LayerError(node->name,
-                      absl::StrCat(type[0] == 'a' ? "an " : "a ", type,
-                                   " joins two or more layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
+  if (given < type.inputs_min) {
+    return LayerError(node->name, absl::StrCat(type.name[0] == 'a' ? "an " : "a ", type.name, " joins two",
+                                               type.inputs_max > 2 ? " or more" : "",
+                                               " layers; name them, as inputs: [\"conv2d\", \"conv2d_1\"]"));
   }
   std::vector<std::string> names(layer->inputs().begin(), layer->inputs().end());
   if (node->kind == LayerKind::kMultiHeadAttention) {

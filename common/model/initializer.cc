@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/decimal.h"
 #include "common/base/random.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 // divides by it.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 constexpr double kTruncatedAt = 2.0;
-// A redraw is needed with probability 0.0455: after so many the chance is below 1e-80.
-constexpr uint32_t kRedrawsMax = 64;
 
 enum class Law { kConstant, kUniform, kNormal, kTruncatedNormal };
 
@@ -113,7 +112,7 @@ class Drawer {
   static bool Outside(double draw) { return std::abs(draw) > kTruncatedAt; }
 
   void Redraw(uint64_t block, Draws* draws) const {
-    for (uint32_t attempt = 1; attempt <= kRedrawsMax; ++attempt) {
+    for (uint32_t attempt = 1; attempt <= kInitializerRedrawsMax; ++attempt) {
       if (std::none_of(draws->begin(), draws->end(), Outside)) return;
       const Draws again = Normals(Bits(block, attempt));
       for (int i = 0; i < 4; ++i) {

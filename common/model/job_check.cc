@@ -6,12 +6,14 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
+#include "common/model/limits.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/step_check.h"
 #include "common/model/strategy_check.h"
@@ -19,14 +21,7 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kJobNameBytesMax = 63;
-constexpr size_t kPathBytesMax = 4096;
 constexpr int32_t kTopKDefault = 5;
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 absl::Status NotNegative(const char* field, int64_t value, const char* what_to_do) {
   if (value >= 0) return absl::OkStatus();

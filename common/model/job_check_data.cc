@@ -1,5 +1,6 @@
 // A job against the data that a worker found: shapes, labels, counts.
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/model/callback_check.h"
 #include "common/model/data_check.h"
 #include "common/model/job_check.h"
@@ -8,11 +9,6 @@
 
 namespace cairn {
 namespace {
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 absl::Status CheckShape(const CheckedJob& job, const v1::DataInfo& data) {
   const Shape &input = job.graph.input_shape(), expected = ExampleShape(job.spec.data(), input);

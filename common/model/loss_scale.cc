@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/given.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 

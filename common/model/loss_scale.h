@@ -14,10 +14,9 @@
 #include "cairn/v1/storage.pb.h"
 #include "common/base/status.h"
 #include "common/model/clip_norm.h"
+#include "common/model/limits.h"
 
 namespace cairn {
-
-inline constexpr float kLossScaleMax = 1 << 24;
 
 struct LossScaleRule {
   float initial = 1 << 15;

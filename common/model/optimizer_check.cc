@@ -1,18 +1,14 @@
 #include "common/model/optimizer_check.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
+#include "common/model/number_check.h"
 #include "common/model/schedule_check.h"
 
 namespace cairn {
 namespace {
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 absl::Status InUnitInterval(const char* field, float value, float usual) {
   if (value >= 0 && value < 1) return absl::OkStatus();
@@ -20,14 +16,11 @@ absl::Status InUnitInterval(const char* field, float value, float usual) {
 }
 
 absl::Status Positive(const char* field, float value, float usual) {
-  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
-  return Bad("optimizer.", field, ": ", value, value > 0 ? " is not finite" : " is not positive",
-             "; use a number such as ", usual);
+  return CheckPositive(absl::StrCat("optimizer.", field), value, usual);
 }
 
 absl::Status NotNegative(const char* field, float value, float usual) {
-  if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
-  return Bad("optimizer.", field, ": ", value, " is negative or not finite; use a number such as ", usual);
+  return CheckNotNegative(absl::StrCat("optimizer.", field), value, usual);
 }
 
 absl::Status ResolveSgd(const v1::Sgd& sgd, std::vector<std::string>* warnings) {

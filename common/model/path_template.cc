@@ -9,17 +9,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/bad.h"
+#include "common/model/limits.h"
 
 namespace cairn {
 namespace {
-
-constexpr int kWidthMax = 64;
-constexpr int kPrecisionMax = 17;
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 // Digits at the beginning of `text`, taken away from it; -1: there are none.
 int TakeNumber(absl::string_view& text) {
@@ -46,11 +40,11 @@ absl::StatusOr<PathTemplate::Piece> PathTemplate::ParseName(absl::string_view in
     left.remove_prefix(1);
   }
   piece.width = std::max(0, TakeNumber(left));
-  bool good = piece.width <= kWidthMax;
+  bool good = piece.width <= kTemplateWidthMax;
   if (!left.empty() && left[0] == '.') {
     left.remove_prefix(1);
     piece.precision = TakeNumber(left);
-    good = good && piece.precision >= 0 && piece.precision <= kPrecisionMax;
+    good = good && piece.precision >= 0 && piece.precision <= kTemplatePrecisionMax;
   }
   if (!left.empty()) {
     piece.type = left[0];

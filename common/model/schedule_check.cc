@@ -3,12 +3,11 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/limits.h"
+#include "common/model/number_check.h"
 
 namespace cairn {
 namespace {
-
-// A bound on steps, so that sums of two and multiples stay exact.
-constexpr int64_t kScheduleStepsMax = int64_t{1} << 40;
 
 // Of one schedule; `kind` is its field's name.
 class Checker {
@@ -29,12 +28,10 @@ class Checker {
     return absl::OkStatus();
   }
   absl::Status Positive(const char* field, float value, float usual) const {
-    if (value > 0 && std::isfinite(value)) return absl::OkStatus();
-    return Bad(field, ": ", value, value > 0 ? " is not finite" : " is not positive", "; use a number such as ", usual);
+    return CheckPositive(prefix_ + field, value, usual);
   }
   absl::Status NotNegative(const std::string& field, float value, float usual) const {
-    if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
-    return Bad(field, ": ", value, " is negative or not finite; use a number such as ", usual);
+    return CheckNotNegative(prefix_ + field, value, usual);
   }
   absl::Status Fraction(const char* field, float value) const {
     if (value >= 0 && value <= 1) return absl::OkStatus();

@@ -1,17 +1,13 @@
 #include "common/model/step_check.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/model/given.h"
 #include "common/model/loss_scale.h"
 
 namespace cairn {
 namespace {
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 absl::Status ResolveComputeType(v1::JobSpec* spec) {
   switch (spec->compute_dtype()) {

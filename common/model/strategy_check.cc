@@ -3,16 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/model/fault_check.h"
 #include "common/model/given.h"
 
 namespace cairn {
 namespace {
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 absl::Status CheckCentralStorage(const v1::JobSpec& spec) {
   if (spec.strategy() != v1::CENTRAL_STORAGE) return absl::OkStatus();

@@ -6,16 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/model/data_check.h"
 
 namespace cairn {
 namespace {
 
 // keras.config.epsilon(): probabilities are clipped to [epsilon, 1 - epsilon] before a logarithm.
 constexpr double kEpsilon = 1e-7;
-
-bool IsCategorical(v1::Loss::Kind kind) {
-  return kind == v1::Loss::SPARSE_CATEGORICAL_CROSSENTROPY || kind == v1::Loss::CATEGORICAL_CROSSENTROPY;
-}
 
 template <typename Real>
 int64_t ArgMax(absl::Span<const Real> x) {

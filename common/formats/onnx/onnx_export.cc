@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/formats/limits.h"
 #include "common/formats/onnx/fold_batch_norm.h"
 
 namespace cairn {

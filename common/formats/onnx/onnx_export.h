@@ -12,14 +12,14 @@
 
 #include "absl/types/span.h"
 #include "common/base/status.h"
-#include "common/formats/onnx/onnx_writer.h"
+#include "common/formats/limits.h"
 #include "common/model/graph.h"
+#include "common/model/onnx/onnx_writer.h"
 #include "onnx/onnx.pb.h"
 
 namespace cairn {
 
 inline constexpr char kOnnxModelKey[] = "cairn.model";
-inline constexpr int64_t kOnnxBytesMax = (int64_t{2} << 30) - 1;  // of one protobuf message
 inline constexpr int64_t kOnnxOpset = 13;
 
 struct OnnxExportOptions {

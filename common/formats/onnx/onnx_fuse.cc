@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/formats/onnx/onnx_attributes.h"
-#include "common/formats/onnx/onnx_tensor.h"
+#include "common/model/onnx/onnx_attributes.h"
+#include "common/model/onnx/onnx_tensor.h"
 
 namespace cairn {
 namespace {

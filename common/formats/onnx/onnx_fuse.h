@@ -12,7 +12,7 @@
 // A missing scale or bias is an input "". A value that somebody else uses too keeps its operators.
 #pragma once
 
-#include "common/formats/onnx/onnx_graph.h"
+#include "common/model/onnx/onnx_graph.h"
 
 namespace cairn {
 

@@ -8,13 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
-#include "common/formats/onnx/axis_order.h"
+#include "common/formats/limits.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "common/formats/onnx/onnx_fuse.h"
-#include "common/formats/onnx/onnx_graph.h"
-#include "common/formats/onnx/onnx_importer.h"
-#include "common/formats/onnx/onnx_tensor.h"
 #include "common/model/graph.h"
+#include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_graph.h"
+#include "common/model/onnx/onnx_importer.h"
+#include "common/model/onnx/onnx_tensor.h"
 
 namespace cairn {
 namespace {

@@ -14,23 +14,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "cairn/v1/model.pb.h"
 #include "common/base/status.h"
-#include "common/tensor/buffer.h"
+#include "common/model/onnx/onnx_variable.h"
 #include "onnx/onnx.pb.h"
 
 namespace cairn {
-
-struct OnnxVariable {
-  std::string name;  // "conv2d/kernel"
-  Shape shape;       // Keras'
-  std::vector<float> values;
-};
-
-struct ImportedOnnx {
-  v1::Model model;
-  std::vector<OnnxVariable> variables;  // all that the model's graph has
-};
 
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, DATA_LOSS (not an ONNX file); the caller adds the file's name.
 absl::StatusOr<ImportedOnnx> ParseOnnx(absl::string_view bytes);

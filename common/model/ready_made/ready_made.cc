@@ -4,14 +4,11 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/model/limits.h"
 #include "common/model/ready_made/models.h"
 
 namespace cairn {
 namespace {
-
-constexpr size_t kShownBytesMax = 64;
-constexpr int32_t kClassesMax = 1 << 24;
-constexpr int32_t kSideMax = 1 << 16;
 
 struct Entry {
   v1::Model (*make)(const std::vector<int32_t>& input_shape, int32_t classes);
@@ -52,9 +49,9 @@ absl::Status CheckShape(const ReadyMadeInfo& info, bool pictures, const std::vec
                pictures ? "" : " or [features]", "; give it such a shape or leave it away");
   }
   for (const int32_t side : shape) {
-    if (side > 0 && side <= kSideMax) continue;
-    return Bad("input_shape", side, " is outside 1 .. ", kSideMax, "; use a shape such as [", info.input_shape[0], ", ",
-               info.input_shape[1], ", ", info.input_shape[2], "]");
+    if (side > 0 && side <= kReadyMadeSideMax) continue;
+    return Bad("input_shape", side, " is outside 1 .. ", kReadyMadeSideMax, "; use a shape such as [",
+               info.input_shape[0], ", ", info.input_shape[1], ", ", info.input_shape[2], "]");
   }
   return absl::OkStatus();
 }
@@ -75,15 +72,15 @@ absl::StatusOr<v1::Model> MakeReadyMade(const v1::ReadyMade& wanted) {
     if (shape.empty()) shape = info.input_shape;
     CAIRN_RETURN_IF_ERROR(CheckShape(info, kEntries[i].pictures, shape));
     const int32_t classes = wanted.has_classes() ? wanted.classes() : info.classes;
-    if (classes < 2 || classes > kClassesMax) {
-      return Bad("classes", wanted.classes(), " is outside 2 .. ", kClassesMax,
+    if (classes < 2 || classes > kReadyMadeClassesMax) {
+      return Bad("classes", wanted.classes(), " is outside 2 .. ", kReadyMadeClassesMax,
                  "; use the number of classes of the data");
     }
     return kEntries[i].make(shape, classes);
   }
   if (wanted.name().empty()) return Bad("name", "missing; use one of ", names);
-  return Bad("name", "\"", absl::CEscape(wanted.name().substr(0, kShownBytesMax)), "\" is not known; use one of ",
-             names);
+  return Bad("name", "\"", absl::CEscape(wanted.name().substr(0, kModelNameShownBytesMax)),
+             "\" is not known; use one of ", names);
 }
 
 }  // namespace cairn

@@ -72,6 +72,47 @@ inline std::vector<LayerCase> FeatureCases() {
       {"UpSamplingBilinear", Between("layers { up_sampling2d { interpolation: BILINEAR } }", "[3, 2, 2]")},
       {"UpSamplingBilinearOdd",
        Between("layers { up_sampling2d { size: [3, 1] interpolation: BILINEAR } }", "[3, 2, 2]")},
+      {"Cropping", Between("layers { cropping2d { cropping: [1, 2, 0, 1] } }")},
+      {"CroppingShared",
+       Between("layers { name: 'c' inputs: 'first' cropping2d { cropping: 1 } } layers { name: 'd' inputs: 'first' "
+               "max_pooling2d { pool_size: 3 strides: 1 } } layers { inputs: ['c', 'd'] add {} }")},
+      {"PReLU", Between("layers { prelu { alpha_initializer { kind: RANDOM_NORMAL stddev: 0.5 } } }")},
+      {"PReLUOfChannels", Between("layers { prelu { shared_axes: [1, 2] alpha_initializer { kind: RANDOM_NORMAL "
+                                  "stddev: 0.5 } alpha_regularizer { l2: 0.1 } } }")},
+      {"PReLUShared", Along("layers { name: 'p' inputs: 'first' prelu { shared_axes: 1 alpha_initializer { kind: "
+                            "RANDOM_NORMAL stddev: 0.5 } } } layers { inputs: ['first', "
+                            "'p'] add {} }")},
+      {"PReLUOfOne", features + "layers { dense { units: 6 } } layers { prelu { shared_axes: 1 alpha_initializer { "
+                                "kind: RANDOM_NORMAL stddev: 0.5 } } } layers { "
+                                "dense { units: 3 activation: SOFTMAX } }"},
+      {"PReLUFlattened",
+       Between("layers { flatten {} } layers { prelu { alpha_initializer { kind: RANDOM_NORMAL stddev: 0.5 } } }")},
+      {"DotOfRows",
+       features +
+           "layers { name: 'a' dense { units: 6 } } layers { name: 'b' inputs: 'input_layer' dense { units: 6 } } "
+           "layers { inputs: ['a', 'b'] dot { axes: 1 } } layers { dense { units: 3 activation: SOFTMAX } }"},
+      {"DotNormalized",
+       features +
+           "layers { name: 'a' dense { units: 6 } } layers { name: 'b' inputs: 'input_layer' dense { units: 6 } } "
+           "layers { inputs: ['a', 'b'] dot { axes: -1 normalize: true } } layers { dense { units: 3 activation: "
+           "SOFTMAX } }"},
+      {"DotOfSequences", Along("layers { name: 'a' conv1d { filters: 4 kernel_size: 3 } } layers { inputs: ['first', "
+                               "'a'] dot { axes: 2 } }")},
+      {"DotOverSteps",
+       Along(
+           "layers { name: 'a' conv1d { filters: 3 kernel_size: 1 } } layers { inputs: ['a', 'first'] dot { axes: [1, "
+           "1] normalize: true } }")},
+      {"DotMixed",
+       Along("layers { name: 'a' permute { dims: [2, 1] } } layers { inputs: ['first', 'a'] dot { axes: [2, "
+             "1] } }")},
+      {"DotOfImageAndRow",
+       Between("layers { name: 'r' inputs: 'first' global_average_pooling2d {} } layers { inputs: ['first', 'r'] dot { "
+               "axes: [3, 1] } }")},
+      {"DotOverColumns",
+       Between("layers { name: 'p' inputs: 'first' reshape { target_shape: [6, 15] } } layers { name: 'q' "
+               "global_average_pooling1d {} } layers { name: 'r' dense { units: 6 } } layers { inputs: ['first', 'r'] "
+               "dot { axes: [2, 1] normalize: true } }")},
+      {"DotWithItself", Along("layers { inputs: ['first', 'first'] dot { axes: 2 } }")},
       {"SpatialDropout", Between("layers { spatial_dropout2d { rate: 0.4 } }")},
       {"Reshape",
        Between("layers { reshape { target_shape: [-1, 6] } } layers { conv1d { filters: 2 kernel_size: 3 } }")},

@@ -139,6 +139,46 @@ def multiply(spec, xs, _v, _c):
     return math.prod(wide), backward
 
 
+def prelu(spec, xs, v, _c):
+    """He et al. 2015, equation 1."""
+    x, alpha = xs[0], v["alpha"]
+    shared = (0, *spec.get("shared_axes", []))
+
+    def backward(dy):
+        v.add("alpha", (dy * np.minimum(x, 0)).sum(axis=shared, keepdims=True)[0])
+        return [dy * np.where(x > 0, 1, np.where(x < 0, alpha, 0))]
+
+    return np.maximum(x, 0) + alpha * np.minimum(x, 0), backward
+
+
+def dot(spec, xs, _v, _c):
+    """keras.layers.Dot: tensordot of each example, of vectors of length 1 where they are normalized."""
+    axes = [a - 1 for a in spec["axes"]]
+    lengths = [
+        np.maximum(np.sqrt((x * x).sum(axis=a + 1, keepdims=True)), 1e-7) if spec["normalize"] else 1.0
+        for x, a in zip(xs, axes)
+    ]
+    unit = [x / length for x, length in zip(xs, lengths)]
+    y = np.stack([np.tensordot(a, b, axes=[[axes[0]], [axes[1]]]) for a, b in zip(*unit)])
+
+    def backward(dy):
+        others = [x.ndim - 2 for x in xs]  # axes that are left of an example
+        dy = dy.reshape(y.shape)
+        gradients = []
+        for k, (x, a) in enumerate(zip(unit, axes)):
+            other, at = unit[1 - k], axes[1 - k]
+            summed = list(range(others[0], sum(others))) if k == 0 else list(range(others[0]))
+            of_other = [axis for axis in range(other.ndim - 1) if axis != at]
+            d = np.stack([np.tensordot(g, o, axes=[summed, of_other]) for g, o in zip(dy, other)])
+            d = np.moveaxis(d, -1, a + 1)
+            if spec["normalize"]:
+                d = (d - x * (d * x).sum(axis=a + 1, keepdims=True)) / lengths[k]
+            gradients.append(d)
+        return gradients
+
+    return y.reshape(len(y), -1) if y.ndim == 1 else y, backward
+
+
 def concatenate(spec, xs, _v, _c):
     cuts = np.cumsum([x.shape[-1] for x in xs])[:-1]
     return np.concatenate(xs, axis=-1), lambda dy: np.split(dy, cuts, axis=-1)

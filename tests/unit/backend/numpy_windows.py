@@ -254,6 +254,15 @@ def up_sampling2d(spec, xs, _v, _c):
     )
 
 
+def cropping2d(spec, xs, _v, _c):
+    top, bottom, left, right = spec["cropping"]
+    h, w = xs[0].shape[1:3]
+    return (
+        xs[0][:, top : h - bottom, left : w - right],
+        lambda dy: [np.pad(dy, ((0, 0), (top, bottom), (left, right), (0, 0)))],
+    )
+
+
 def zero_padding2d(spec, xs, _v, _c):
     top, bottom, left, right = spec["padding"]
     h, w = xs[0].shape[1:3]

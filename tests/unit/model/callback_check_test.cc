@@ -20,11 +20,7 @@ const char kGood[] = R"(
   optimizer { sgd {} }
 )";
 
-v1::JobSpec With(const std::string& change) {
-  v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
-  spec.MergeFrom(FromText<v1::JobSpec>(change));
-  return spec;
-}
+v1::JobSpec With(const std::string& change) { return ChangedJob(kGood, change); }
 
 v1::JobSpec Checked(const std::string& change) {
   const auto job = CheckJob(With(change));

@@ -68,6 +68,13 @@ std::vector<ShapeCase> ShapeCases() {
        {{"kernel", {1, 1, 6, 3}}}},
       {"[4, 5, 3]", "up_sampling2d {}", "up_sampling2d", {8, 10, 3}, {}},
       {"[4, 5, 3]", "up_sampling2d { size: [1, 3] interpolation: BILINEAR }", "up_sampling2d", {4, 15, 3}, {}},
+      {"[4, 5, 3]", "cropping2d {}", "cropping2d", {4, 5, 3}, {}},
+      {"[4, 5, 3]", "cropping2d { cropping: 1 }", "cropping2d", {2, 3, 3}, {}},
+      {"[4, 5, 3]", "cropping2d { cropping: [1, 2] }", "cropping2d", {2, 1, 3}, {}},
+      {"[4, 5, 3]", "cropping2d { cropping: [3, 0, 1, 2] }", "cropping2d", {1, 2, 3}, {}},
+      {"[4, 5, 3]", "prelu {}", "p_re_lu", {4, 5, 3}, {{"alpha", {4, 5, 3}}}},
+      {"[4, 5, 3]", "prelu { shared_axes: [1, 2] }", "p_re_lu", {4, 5, 3}, {{"alpha", {1, 1, 3}}}},
+      {"[6]", "prelu { shared_axes: 1 }", "p_re_lu", {6}, {{"alpha", {1}}}},
       {"[4, 5, 3]", "spatial_dropout2d { rate: 0.5 }", "spatial_dropout2d", {4, 5, 3}, {}},
       {"[4, 5, 3]", "reshape { target_shape: [20, 3] }", "reshape", {20, 3}, {}},
       {"[4, 5, 3]", "reshape { target_shape: [-1, 6] }", "reshape", {10, 6}, {}},
@@ -253,6 +260,14 @@ TEST(GraphLayers, BadFieldsAreRefused) {
       {"[4, 4, 2]", "up_sampling2d { size: [2, -2] }", "layer \"up_sampling2d\": size -2 is not positive"},
       {"[4000, 4000, 2]", "up_sampling2d { size: 1000000 }", "has too many numbers"},
       {"[4, 2]", "up_sampling2d {}", "it needs [height, width, channels]"},
+      {"[4, 2]", "cropping2d {}", "it needs [height, width, channels]"},
+      {"[4, 4, 2]", "cropping2d { cropping: -1 }", "layer \"cropping2d\": cropping -1 is outside 0 .. "},
+      {"[4, 4, 2]", "cropping2d { cropping: [1, 2, 3] }", "cropping has 3 numbers; give one, two (height, width)"},
+      {"[4, 4, 2]", "cropping2d { cropping: [0, 0, 3, 1] }", "cropping 3 and 1 leave nothing of the 4 columns"},
+      {"[4, 2]", "prelu { shared_axes: 3 }", "shared_axes names axis 3 of its input [4,2]; use 1 .. 2"},
+      {"[4, 2]", "prelu { shared_axes: 0 }", "shared_axes names axis 0"},
+      {"[4, 2]", "prelu { shared_axes: [1, 1] }", "shared_axes names axis 1 twice"},
+      {"[4, 2]", "prelu { alpha_regularizer { l1: -1 } }", "alpha_regularizer"},
       {"[4, 4, 2]", "spatial_dropout2d { rate: 1 }", "layer \"spatial_dropout2d\": rate 1 is outside [0, 1)"},
       {"[4]", "spatial_dropout2d { rate: 0.5 }", "it needs [height, width, channels]"},
       {"[4, 4]", "reshape {}", "layer \"reshape\": target_shape is missing"},
@@ -310,6 +325,63 @@ TEST(GraphLayers, InputsThatDoNotFitTogetherAreRefused) {
     const auto graph = Graph::Build(FromText<v1::Model>(branches + "layers { " + layer + " }"));
     ASSERT_FALSE(graph.ok());
     EXPECT_THAT(std::string(graph.status().message()), testing::HasSubstr(message));
+  }
+}
+
+Graph DotGraph(const std::string& first, const std::string& second, const std::string& dot, absl::Status* status) {
+  const auto model = FromText<v1::Model>(absl::StrCat(
+      "layers { name: 'x' input { shape: 60 } } layers { name: 'a' inputs: 'x' reshape { target_shape: ", first,
+      " } } layers { name: 'b' inputs: 'x' reshape { target_shape: ", second, " } } layers { name: 'd' inputs: ['a', ",
+      "'b'] ", dot, " }"));
+  absl::StatusOr<Graph> graph = Graph::Build(model);
+  *status = graph.status();
+  return graph.ok() ? *std::move(graph) : Graph();
+}
+
+// keras.layers.Dot: the other axes of the first input, then those of the second.
+TEST(GraphLayers, DotHasTheOtherAxesOfBoth) {
+  const struct {
+    const char *first, *second, *dot;
+    Shape output;
+  } cases[] = {
+      {"[60]", "[60]", "dot { axes: 1 }", {1}},
+      {"[12, 5]", "[12, 5]", "dot { axes: 2 }", {12, 12}},
+      {"[12, 5]", "[12, 5]", "dot { axes: 1 }", {5, 5}},
+      {"[12, 5]", "[5, 12]", "dot { axes: [2, 1] }", {12, 12}},
+      {"[12, 5]", "[5, 12]", "dot { axes: [-2, -1] normalize: true }", {5, 5}},
+      {"[60]", "[1, 60]", "dot { axes: [-1, -1] }", {1}},
+      {"[3, 4, 5]", "[60, 1]", "dot { axes: [1, 2] }", {}},
+  };
+  for (const auto& c : cases) {
+    absl::Status status;
+    const Graph graph = DotGraph(c.first, c.second, c.dot, &status);
+    if (c.output.empty()) {
+      EXPECT_THAT(status.message(),
+                  testing::HasSubstr("have 3 and 1 numbers along axes 1 and 2; name axes of one size"));
+      continue;
+    }
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(graph.output().output, c.output) << c.dot;
+  }
+}
+
+TEST(GraphLayers, DotSaysWhatIsWrong) {
+  const struct {
+    const char *first, *dot, *error;
+  } cases[] = {
+      {"[12, 5]", "dot {}", "layer \"d\": axes has 0 numbers; give one for both inputs"},
+      {"[12, 5]", "dot { axes: [1, 2, 1] }", "axes has 3 numbers"},
+      {"[12, 5]", "dot { axes: 0 }", "axes: its input [12,5] has no axis 0; use 1 .. 2"},
+      {"[12, 5]", "dot { axes: 3 }", "has no axis 3"},
+      {"[12, 5]", "dot { axes: -3 }", "has no axis -3"},
+      {"[12, 5]", "dot { axes: -2147483648 }", "has no axis -2147483648"},
+      {"[12, 5]", "dot { axes: [1, 2] }", "have 12 and 5 numbers along axes 1 and 2; name axes of one size"},
+      {"[3, 4, 5]", "dot { axes: 3 }", "its output [3,4,3,4] has 4 dimensions; at most 3 are supported"},
+  };
+  for (const auto& c : cases) {
+    absl::Status status;
+    DotGraph(c.first, c.first, c.dot, &status);
+    EXPECT_THAT(status.message(), testing::HasSubstr(c.error));
   }
 }
 

@@ -19,12 +19,7 @@ const char kGood[] = R"(
   optimizer { sgd {} }
 )";
 
-// The good job with `change` merged over it.
-v1::JobSpec With(const std::string& change) {
-  v1::JobSpec spec = FromText<v1::JobSpec>(kGood);
-  spec.MergeFrom(FromText<v1::JobSpec>(change));
-  return spec;
-}
+v1::JobSpec With(const std::string& change) { return ChangedJob(kGood, change); }
 
 void ExpectRefused(const v1::JobSpec& spec, const std::string& message) {
   const absl::StatusOr<CheckedJob> job = CheckJob(spec);

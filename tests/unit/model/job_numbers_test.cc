@@ -94,6 +94,7 @@ const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
                                             "ActivationLayer.alpha",
                                             "Dropout.rate",
                                             "ZeroPadding2D.padding",
+                                            "Cropping2D.cropping",
                                             "SpatialDropout2D.rate",
                                             "MultiHeadAttention.dropout",
                                             "ModelCheckpoint.initial_value_threshold",
@@ -107,7 +108,8 @@ const std::set<std::string> kZeroIsTaken = {"JobSpec.staleness_bound",
                                             "ReduceLrOnPlateau.min_lr",
                                             "TensorBoard.histogram_freq"};
 
-const std::set<std::string> kNegativeIsTaken = {"JobSpec.priority",
+const std::set<std::string> kNegativeIsTaken = {"Dot.axes",
+                                                "JobSpec.priority",
                                                 "TfRecord.label_offset",
                                                 "RandomRotation.factor",
                                                 "RandomRotation.fill_value",
@@ -131,7 +133,7 @@ const std::set<std::string> kNegativeIsTaken = {"JobSpec.priority",
                                                 "ModelCheckpoint.initial_value_threshold",
                                                 "EarlyStopping.baseline"};
 
-const std::set<std::string> kNegativeStandsForAnother = {"GroupNormalization.groups",
+const std::set<std::string> kNegativeStandsForAnother = {"Dot.axes", "GroupNormalization.groups",
                                                          "Reshape.target_shape"};  // as in Keras
 
 const std::set<std::string> kInfinityIsTaken = {"ModelCheckpoint.initial_value_threshold"};
@@ -146,20 +148,17 @@ constexpr char kPictures[] = R"(
                       kernel_initializer { kind: VARIANCE_SCALING scale: 2 } bias_initializer { kind: CONSTANT value: 0.5 }
                       kernel_regularizer { l1: 0.1 l2: 0.1 } } }
     layers { batch_normalization { momentum: 0.9 epsilon: 0.01 } }
-    layers { activation { activation: LEAKY_RELU negative_slope: 0.1 } }
-    layers { activation { activation: ELU alpha: 0.5 } }
+    layers { activation { activation: LEAKY_RELU negative_slope: 0.1 } } layers { activation { activation: ELU alpha: 0.5 } }
     layers { depthwise_conv2d { kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
     layers { separable_conv2d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 depth_multiplier: 1 padding: SAME } }
     layers { conv2d_transpose { filters: 8 kernel_size: 3 strides: 1 padding: SAME } }
     layers { group_normalization { groups: 4 epsilon: 0.01 } }
-    layers { max_pooling2d { pool_size: 2 strides: 2 } }
-    layers { average_pooling2d { pool_size: 2 strides: 2 } }
-    layers { up_sampling2d { size: 2 } }
-    layers { zero_padding2d { padding: 1 } }
+    layers { max_pooling2d { pool_size: 2 strides: 2 } } layers { average_pooling2d { pool_size: 2 strides: 2 } }
+    layers { up_sampling2d { size: 2 } } layers { zero_padding2d { padding: 1 } }
+    layers { cropping2d { cropping: 1 } } layers { prelu { shared_axes: 1 } }
     layers { spatial_dropout2d { rate: 0.1 } }
     layers { reshape { target_shape: [8, -1] } }
-    layers { permute { dims: [2, 1] } }
-    layers { flatten {} }
+    layers { permute { dims: [2, 1] } } layers { flatten {} }
     layers { layer_normalization { epsilon: 0.01 } }
     layers { dense { units: 8 kernel_initializer { kind: RANDOM_UNIFORM minval: -0.1 maxval: 0.1 } } }
     layers { dropout { rate: 0.1 } }
@@ -193,10 +192,9 @@ constexpr char kSequences[] = R"(
     layers { name: "in" input { shape: 16 } }
     layers { embedding { input_dim: 100 output_dim: 8 } }
     layers { conv1d { filters: 8 kernel_size: 3 strides: 1 dilation_rate: 1 padding: SAME } }
-    layers { max_pooling1d { pool_size: 2 strides: 2 } }
-    layers { name: "x" average_pooling1d { pool_size: 2 strides: 2 } }
-    layers { multi_head_attention { num_heads: 2 key_dim: 4 value_dim: 4 dropout: 0.1 } inputs: ["x", "x"] }
-    layers { global_average_pooling1d {} }
+    layers { max_pooling1d { pool_size: 2 strides: 2 } } layers { name: "x" average_pooling1d { pool_size: 2 strides: 2 } }
+    layers { name: "m" multi_head_attention { num_heads: 2 key_dim: 4 value_dim: 4 dropout: 0.1 } inputs: ["x", "x"] }
+    layers { dot { axes: 2 } inputs: ["m", "x"] } layers { global_average_pooling1d {} }
     layers { dense { units: 4 activation: SOFTMAX } }
   }
   data { path: "/data" format: TFRECORD tfrecord { shape: 16 label_offset: 1 } }

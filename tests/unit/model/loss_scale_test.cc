@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/model/limits.h"
+
 namespace cairn {
 namespace {
 

@@ -16,6 +16,13 @@ Message FromText(const std::string& text) {
   return message;
 }
 
+// The job with `change` merged over it.
+inline v1::JobSpec ChangedJob(const std::string& job, const std::string& change) {
+  v1::JobSpec spec = FromText<v1::JobSpec>(job);
+  spec.MergeFrom(FromText<v1::JobSpec>(change));
+  return spec;
+}
+
 // keras.io's "Simple MNIST convnet".
 inline std::string MnistConvnet() {
   return R"(

@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "worker/backend/cudnn/layer.h"
 #include "worker/backend/fusion.h"
+#include "worker/backend/layer_check.h"
+#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -25,6 +28,16 @@ constexpr int64_t kArenaAlignment = 256;
 
 }  // namespace
 
+const Layer* FindLayer(LayerKind kind) {
+  for (const absl::Span<const Layer> family :
+       {ConvolutionLayers(), DenseLayers(), MergingLayers(), NormalizationLayers(), OtherLayers()}) {
+    for (const Layer& layer : family) {
+      if (layer.kind == kind) return &layer;
+    }
+  }
+  return nullptr;
+}
+
 absl::StatusOr<std::unique_ptr<Plan>> LowerGraph(const Graph& graph, const LoweringOptions& options, Machine& machine) {
   return Builder(graph, options, machine).Build();
 }
@@ -35,10 +48,11 @@ Builder::Builder(const Graph& graph, const LoweringOptions& options, Machine& ma
 }
 
 absl::StatusOr<std::unique_ptr<Plan>> Builder::Build() {
+  CAIRN_RETURN_IF_ERROR(CheckLayers(graph_, "cudnn", [](LayerKind kind) { return FindLayer(kind) != nullptr; }));
   MakeValues();
   for (const Node& node : graph_.nodes()) {
     current_ = &node;
-    if (!joined_[node.id]) Fail(Lower(node));
+    if (!joined_[node.id]) FindLayer(node.kind)->lower(*this, node);
     if (!error_.ok()) return error_;
   }
   CAIRN_RETURN_IF_ERROR(LowerLoss());
@@ -121,7 +135,7 @@ bool Builder::BiasGoesToNormalization(const Node& node) const {
 // Whether a max pooling may read beyond its picture what a ZeroPadding2D would have put there: all of its windows lie
 // within that.
 bool Builder::TakesZeros(const Node& node) const {
-  if (node.kind != LayerKind::kMaxPooling2D || node.window.kernel[0] * node.window.kernel[1] > kMaxPoolingPlaces)
+  if (node.kind != LayerKind::kMaxPooling2D || node.window.kernel[0] * node.window.kernel[1] > kPoolingPlacesMax)
     return false;
   const Shape& in = graph_.nodes()[node.inputs[0]].output;
   for (int i = 0; i < 2; ++i) {
@@ -171,50 +185,6 @@ Activation Builder::JoinedActivation(const Node& node) const {
   const Node& next = graph_.nodes()[consumers_[node.id][0]];
   if (next.kind != LayerKind::kActivation || !joined_[next.id]) return own;
   return ActivationOf(next);
-}
-
-// ---- forward ----
-
-absl::Status Builder::Lower(const Node& node) {
-  Value* const out = node_values_[node.id];
-  Value* const in = node.inputs.empty() ? nullptr : node_values_[node.inputs[0]];
-  std::vector<Value*> all;
-  for (int input : node.inputs) all.push_back(node_values_[input]);
-  switch (node.kind) {
-    case LayerKind::kInput: LowerInput(node); break;
-    case LayerKind::kRescaling: LowerRescaling(node, in, out); break;
-    case LayerKind::kActivation: LowerActivation(node, in, out); break;
-    case LayerKind::kConv2D:
-    case LayerKind::kConv1D:
-    case LayerKind::kDepthwiseConv2D:
-    case LayerKind::kSeparableConv2D:
-    case LayerKind::kConv2DTranspose: LowerConvolution(node, in, out); break;
-    case LayerKind::kDense: LowerDense(node, in, out); break;
-    case LayerKind::kMultiHeadAttention: LowerAttention(node); break;
-    case LayerKind::kEmbedding: LowerEmbedding(node, in, out); break;
-    case LayerKind::kBatchNormalization: LowerBatchNormalization(node, in, out); break;
-    case LayerKind::kLayerNormalization:
-    case LayerKind::kGroupNormalization: LowerGroupNormalization(node, in, out); break;
-    case LayerKind::kMaxPooling2D:
-    case LayerKind::kAveragePooling2D:
-    case LayerKind::kMaxPooling1D:
-    case LayerKind::kAveragePooling1D: LowerPooling(node, in, out); break;
-    case LayerKind::kGlobalAveragePooling2D:
-    case LayerKind::kGlobalAveragePooling1D: LowerGlobalAverage(node, in, out); break;
-    case LayerKind::kUpSampling2D: LowerUpSampling(node, in, out); break;
-    case LayerKind::kZeroPadding2D: LowerZeroPadding(node, in, out); break;
-    case LayerKind::kPermute: LowerPermute(node, in, out); break;
-    case LayerKind::kDropout:
-    case LayerKind::kSpatialDropout2D: LowerDropout(node, in, out); break;
-    case LayerKind::kAdd: LowerSum(std::move(all), 1, out); break;
-    case LayerKind::kAverage: LowerSum(std::move(all), 1.0f / static_cast<float>(node.inputs.size()), out); break;
-    case LayerKind::kMaximum: LowerMaximum(std::move(all), out); break;
-    case LayerKind::kMultiply: LowerMultiply(node, out); break;
-    case LayerKind::kConcatenate: LowerConcatenate(node, out); break;
-    case LayerKind::kFlatten:
-    case LayerKind::kReshape: CAIRN_CHECK(false, "always joined");
-  }
-  return absl::OkStatus();
 }
 
 // ---- the loss ----

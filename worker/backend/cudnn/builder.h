@@ -28,8 +28,6 @@
 
 namespace cairn::cudnn {
 
-inline constexpr int64_t kMaxPoolingPlaces = 256;  // of a window; a place in it fits a byte
-
 struct Activation {
   v1::Activation kind = v1::LINEAR;
   float alpha = 0;  // LEAKY_RELU's slope, ELU's alpha; not negative
@@ -52,6 +50,17 @@ struct Value {
   DType type = DType::kFloat32;
 };
 
+// Axes of tensors in another order: the examples, then up to three axes; missing ones stand first with the size 1.
+struct Permutation {
+  struct Axes {
+    int64_t dims[4] = {1, 1, 1, 1};
+    int64_t strides[4] = {0, 0, 0, 0};  // in the other tensor
+  };
+  Axes forward, backward;
+};
+// order: for each axis of the result the one it is of `from`, counted from 1 (keras.layers.Permute).
+Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const int32_t> order);
+
 struct LoweringOptions {
   int64_t examples = 0;
   int64_t label_size = 1;  // numbers of an example's label
@@ -70,7 +79,7 @@ class Builder {
   // Errors: UNIMPLEMENTED names the layer and what it cannot do.
   absl::StatusOr<std::unique_ptr<Plan>> Build();
 
- private:
+  // ---- for layers (layer.h) ----
   using Fn = std::function<kernels::Error(const Run&)>;
   using Refs = std::initializer_list<Ref>;
   struct Sink {
@@ -78,9 +87,17 @@ class Builder {
     bool add = false;
   };
 
-  // ---- builder.cc: values and the order of things ----
-  void MakeValues();
-  bool JoinsProducer(const Node& node) const;
+  // ---- values and the order of things ----
+  Value* Out(const Node& node) const { return node_values_[node.id]; }
+  Value* In(const Node& node, size_t input = 0) const { return node_values_[node.inputs[input]]; }
+  Value* ValueAt(int node) const { return node_values_[node]; }
+  const Node& NodeAt(int node) const { return graph_.nodes()[node]; }
+  const Node& current() const { return *current_; }                 // that is being lowered
+  bool Joined(const Node& node) const { return joined_[node.id]; }  // lowered with another node
+  const LoweringOptions& options() const { return options_; }
+  Machine& machine() { return machine_; }
+  kernels::Window WindowOf(const Node& node) const;  // with the pads of a ZeroPadding2D before it
+  const Shape& ShapeOf(const Node& node, size_t input = 0) const { return graph_.nodes()[node.inputs[input]].output; }
   bool TakenByNormalization(const Node& node) const;  // an Add that a batch normalization before it computes
   bool TakesZeros(const Node& node) const;            // a max pooling, of a ZeroPadding2D
   // A batch normalization that the other one of its Add computes.
@@ -92,10 +109,6 @@ class Builder {
     return BiasGoesToNormalization(node) ? nullptr : Find(node, "bias");
   }
   const Node* OnlyReader(const Node& node) const;  // null: none, or several
-  absl::Status Lower(const Node& node);
-  absl::Status LowerLoss();
-  void LowerBackward();
-  void MakeSegments();
   void Backward(std::function<void()> fn) { backward_.push_back({current_, std::move(fn)}); }
   Activation ActivationOf(const Node& node) const;
   Activation JoinedActivation(const Node& node) const;  // its own, or that of the Activation layer that joined it
@@ -108,7 +121,7 @@ class Builder {
   DType type() const { return options_.precision.type; }
   int64_t examples() const { return options_.examples; }
 
-  // ---- emit.cc: buffers, steps, what several layers are made of ----
+  // ---- buffers, steps, what several layers are made of ----
   Ref New(int64_t bytes);
   Ref NewNumbers(int64_t numbers, DType type) { return New(numbers * SizeOf(type)); }
   Ref NewLike(const Value& v) { return NewNumbers(v.numbers, v.type); }
@@ -136,32 +149,10 @@ class Builder {
   Ref EmitActivation(const Activation& f, const Ref& y, const Ref& bias, int64_t columns, Value* out);
   // Turns out's gradient into that of what stood before f, in place.
   void EmitActivationBackward(const Activation& f, const Ref& before, int64_t columns, Value* out);
+  void EmitPermute(const Permutation::Axes& axes, const Ref& from, const Ref& to, DType type, bool add);
   void EmitColumnSums(const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type);
 
-  // ---- dense.cc ----
-  void LowerDense(const Node& node, Value* in, Value* out);
-  // y = x * kernel (+ bias), with f. Both ways.
-  void LowerProjection(const Variable* kernel, const Variable* bias, int64_t in_columns, int64_t out_columns,
-                       const Activation& f, Value* in, Value* out);
-  void LowerAttention(const Node& node);
-
-  // ---- convolution.cc ----
-  void LowerConvolution(const Node& node, Value* in, Value* out);
-  void LowerDepthwise(const kernels::Window& w, const Variable* kernel, const Variable* bias, const Activation& f,
-                      Value* in, Value* out);
-  kernels::Window WindowOf(const Node& node) const;  // with the pads of a ZeroPadding2D before it
-  // y(w.out) of x(w.in) and so on, through padded copies where the padding is uneven.
-  void EmitForward(const kernels::Window& w, const Ref& x, const Ref& kernel, const Ref& y);
-  // + bias, then relu, in one launch; false, and nothing done, where the machine has no such launch.
-  bool EmitFused(const kernels::Window& w, bool relu, const Ref& x, const Ref& kernel, const Ref& bias, const Ref& y);
-  void EmitBackwardData(const kernels::Window& w, const Ref& dy, const Ref& kernel, const Ref& dx, bool add);
-  void EmitBackwardFilter(const kernels::Window& w, const Ref& x, const Ref& dy, const Ref& dkernel);
-  void EmitConvolution(const Convolution& c, const Ref& first, const Ref& second, const Ref& to, const Ref& bias = {});
-  Ref EmitPad(const kernels::Window& w, const kernels::Window& padded, const Ref& x);
-  // What a pointwise window with strides reads of the value, for all that read the same.
-  Value* Thinned(const kernels::Window& w, Value* in);
-
-  // ---- normalization.cc ----
+  // ---- what layers keep for others ----
   // One of the two that a launch may normalize.
   struct Normalization {
     Value* in = nullptr;  // null: there is none
@@ -171,30 +162,18 @@ class Builder {
     kernels::Normalized At(const Run& r) const;
     std::vector<Ref> Reads() const { return {x, mean, variance, scale, offset}; }
   };
-  Normalization EmitStatistics(const Node& node, Value* in, Value* out);
-  // other: b's node, null where there is none.
-  void LowerNormalizationBackward(const Node& node, const Node* other, Normalization a, Normalization b,
-                                  Value* residual, bool relu, const Ref& passed, Value* out);
-  void LowerBatchNormalization(const Node& node, Value* in, Value* out);
-  void LowerGroupNormalization(const Node& node, Value* in, Value* out);
+  std::map<int, Normalization>& postponed() { return postponed_; }  // of the nodes NormalizedByOther
+  // What a pointwise window with strides reads of the value, for all that read the same; null: not made yet.
+  Value*& ThinnedAt(Value* in, int64_t row_stride, int64_t column_stride) {
+    return thinned_[{in, row_stride, column_stride}];
+  }
 
-  // ---- layers.cc: the others ----
-  void LowerInput(const Node& node);
-  void LowerActivation(const Node& node, Value* in, Value* out);
-  void LowerRescaling(const Node& node, Value* in, Value* out);
-  void LowerPooling(const Node& node, Value* in, Value* out);
-  void LowerGlobalAverage(const Node& node, Value* in, Value* out);
-  void LowerZeroPadding(const Node& node, Value* in, Value* out);
-  void LowerUpSampling(const Node& node, Value* in, Value* out);
-  void LowerPermute(const Node& node, Value* in, Value* out);
-  void LowerDropout(const Node& node, Value* in, Value* out);
-  void LowerEmbedding(const Node& node, Value* in, Value* out);
-
-  // ---- joins.cc ----
-  void LowerSum(std::vector<Value*> in, float factor, Value* out);
-  void LowerMaximum(std::vector<Value*> in, Value* out);
-  void LowerMultiply(const Node& node, Value* out);
-  void LowerConcatenate(const Node& node, Value* out);
+ private:
+  void MakeValues();
+  bool JoinsProducer(const Node& node) const;
+  absl::Status LowerLoss();
+  void LowerBackward();
+  void MakeSegments();
 
   const Graph& graph_;
   const LoweringOptions options_;

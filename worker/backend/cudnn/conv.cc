@@ -8,11 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "worker/backend/cudnn/stopwatch.h"
+#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
-
-constexpr size_t kCandidatesMax = 12;  // of a choice by time
 
 const char* KindOf(const Convolution& c) {
   return c.kind == Convolution::kForward        ? "convolution "

@@ -199,6 +199,36 @@ void Builder::EmitActivationBackward(const Activation& f, const Ref& before, int
   });
 }
 
+Permutation PermutationOf(int64_t examples, const Shape& from, absl::Span<const int32_t> order) {
+  const size_t rank = from.size(), lead = 4 - rank;
+  Permutation p;
+  p.forward.dims[0] = p.backward.dims[0] = examples;
+  p.forward.strides[0] = p.backward.strides[0] = NumElements(from);
+  Shape to;
+  for (const int32_t axis : order) to.push_back(from[static_cast<size_t>(axis) - 1]);
+  const auto stride_of = [&](const Shape& shape, size_t axis) {
+    int64_t stride = 1;
+    for (size_t i = axis + 1; i < rank; ++i) stride *= shape[i];
+    return stride;
+  };
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const size_t other = static_cast<size_t>(order[axis]) - 1;
+    p.forward.dims[lead + axis] = to[axis];
+    p.forward.strides[lead + axis] = stride_of(from, other);
+    p.backward.dims[lead + other] = from[other];
+    p.backward.strides[lead + other] = stride_of(to, axis);
+  }
+  return p;
+}
+
+void Builder::EmitPermute(const Permutation::Axes& axes, const Ref& from, const Ref& to, DType t, bool add) {
+  std::vector<Ref> reads = {from};
+  if (add) reads.push_back(to);
+  Emit(add ? "permute add" : "permute", std::move(reads), {to}, [=](const Run& r) {
+    return kernels::Permute(r.stream(), axes.dims, axes.strides, r.At<>(from), r.At<>(to), t, add);
+  });
+}
+
 void Builder::EmitColumnSums(const Ref& x, int64_t rows, int64_t columns, const Ref& sums, DType type) {
   const Ref scratch = Scratch(kernels::ColumnSumsScratch(rows, columns));
   Emit(absl::StrCat("column sums ", rows, "x", columns), {x}, {sums, scratch}, [=](const Run& r) {

@@ -4,12 +4,12 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // of tensors, as kernels.h has it
-constexpr int64_t kWorkspaceBytesMax = int64_t{1} << 30;
 
 using Dims = std::array<int64_t, 4>;
 
@@ -304,7 +304,8 @@ absl::StatusOr<Engine> MakeEngine(const EngineTarget& target, Descriptor config,
   CAIRN_RETURN_IF_ERROR(engine.execution.Finalize());
   CAIRN_ASSIGN_OR_RETURN(engine.workspace_bytes,
                          Number(engine.execution, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64));
-  if (engine.workspace_bytes > kWorkspaceBytesMax) return absl::UnimplementedError("needs too large a workspace");
+  if (engine.workspace_bytes > kConvolutionWorkspaceBytesMax)
+    return absl::UnimplementedError("needs too large a workspace");
   engine.config = std::move(config);
   return engine;
 }

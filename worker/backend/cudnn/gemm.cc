@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "worker/backend/cudnn/stopwatch.h"
+#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
 
-constexpr int64_t kWorkspaceBytesMax = int64_t{32} << 20;  // what NVIDIA advises for Hopper
 constexpr int kCandidates = 16;
 constexpr uint32_t kAlignment = 64;
 
@@ -144,7 +144,7 @@ absl::StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> Gemm::Candidates(co
   CAIRN_RETURN_IF_ERROR(FromCublas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, void (*)(cublasLtMatmulPreference_t)> owner(
       preference, [](cublasLtMatmulPreference_t p) { cublasLtMatmulPreferenceDestroy(p); });
-  const uint64_t bytes_max = kWorkspaceBytesMax;
+  const uint64_t bytes_max = kProductWorkspaceBytesMax;
   CAIRN_RETURN_IF_ERROR(
       FromCublas(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes_max,
                                                       sizeof(bytes_max)),
@@ -196,7 +196,7 @@ size_t Gemm::Choose(const Product& p, ProductDescriptors& d,
     CAIRN_ASSIGN_OR_RETURN(a, watch.Memory(p.batch * p.m * p.k * in));
     CAIRN_ASSIGN_OR_RETURN(b, watch.Memory(p.batch * p.k * p.n * in));
     CAIRN_ASSIGN_OR_RETURN(c, watch.Memory(p.batch * p.m * p.n * SizeOf(p.out)));
-    CAIRN_ASSIGN_OR_RETURN(workspace, watch.Memory(kWorkspaceBytesMax));
+    CAIRN_ASSIGN_OR_RETURN(workspace, watch.Memory(kProductWorkspaceBytesMax));
     CAIRN_ASSIGN_OR_RETURN(bias, watch.Memory(p.n * in));
     return p.bias ? d.SetBias(bias) : absl::OkStatus();
   };

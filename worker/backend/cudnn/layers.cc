@@ -1,6 +1,8 @@
 // The layers that have a launch of their own each.
 #include "absl/strings/str_cat.h"
 #include "worker/backend/cudnn/builder.h"
+#include "worker/backend/cudnn/layer.h"
+#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
@@ -13,260 +15,302 @@ std::vector<Ref> With(std::vector<Ref> reads, bool add, const Ref& sum) {
 
 const char* Adds(bool add) { return add ? " add" : ""; }
 
-}  // namespace
-
 // The batch's own numbers where they will do; else a copy, with the Rescaling behind it.
-void Builder::LowerInput(const Node& node) {
-  Value* const out = node_values_[node.id];
+void LowerInput(Builder& builder, const Node& node) {
+  Value* const out = builder.ValueAt(node.id);
   const Ref inputs{Ref::kInputs};
   float scale = 1, offset = 0;
-  const Node* next = consumers_[node.id].size() == 1 ? &graph_.nodes()[consumers_[node.id][0]] : nullptr;
-  if (next != nullptr && next->kind == LayerKind::kRescaling && joined_[next->id]) {
+  const Node* const next = builder.OnlyReader(node);
+  if (next != nullptr && next->kind == LayerKind::kRescaling && builder.Joined(*next)) {
     scale = next->layer.rescaling().scale();
     offset = next->layer.rescaling().offset();
   }
-  const bool bytes = options_.inputs == Element::kByte;
+  const bool bytes = builder.options().inputs == Element::kByte;
   out->data = inputs;
   if (!bytes && scale == 1 && offset == 0 && out->type == DType::kFloat32) return;
-  const Ref y = NewLike(*out);
+  const Ref y = builder.NewLike(*out);
   const int64_t n = out->numbers;
   const DType t = out->type;
   out->data = y;
   if (bytes) {
-    return Emit(absl::StrCat("copy u8 ", Name(t), " * ", scale, " + ", offset), {inputs}, {y}, [=](const Run& r) {
-      return kernels::AffineOfBytes(r.stream(), n, scale, offset, r.At<uint8_t>(inputs), r.At<>(y), t);
-    });
+    return builder.Emit(
+        absl::StrCat("copy u8 ", Name(t), " * ", scale, " + ", offset), {inputs}, {y}, [=](const Run& r) {
+          return kernels::AffineOfBytes(r.stream(), n, scale, offset, r.At<uint8_t>(inputs), r.At<>(y), t);
+        });
   }
-  Emit(absl::StrCat("copy f32 ", Name(t), " * ", scale, " + ", offset), {inputs}, {y}, [=](const Run& r) {
+  builder.Emit(absl::StrCat("copy f32 ", Name(t), " * ", scale, " + ", offset), {inputs}, {y}, [=](const Run& r) {
     return kernels::Affine(r.stream(), n, scale, offset, r.At<>(inputs), DType::kFloat32, r.At<>(y), t, false);
   });
 }
 
-void Builder::LowerRescaling(const Node& node, Value* in, Value* out) {
+void LowerRescaling(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
   const float scale = node.layer.rescaling().scale(), offset = node.layer.rescaling().offset();
   const DType t = out->type;
   const int64_t n = out->numbers;
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
-  Emit(absl::StrCat("copy * ", scale, " + ", offset), {x}, {y},
-       [=](const Run& r) { return kernels::Affine(r.stream(), n, scale, offset, r.At<>(x), t, r.At<>(y), t, false); });
+  builder.Emit(absl::StrCat("copy * ", scale, " + ", offset), {x}, {y}, [=](const Run& r) {
+    return kernels::Affine(r.stream(), n, scale, offset, r.At<>(x), t, r.At<>(y), t, false);
+  });
   if (!in->needs_gradient) return;
-  Backward([=, this] {
+  builder.Backward([=, &builder] {
     const Ref dy = out->gradient;
-    const Sink dx = GradientSink(in);
-    Emit(absl::StrCat("copy * ", scale, Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
+    const Builder::Sink dx = builder.GradientSink(in);
+    builder.Emit(absl::StrCat("copy * ", scale, Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
       return kernels::Affine(r.stream(), n, scale, 0, r.At<>(dy), t, r.At<>(dx.ref), t, dx.add);
     });
   });
 }
 
-void Builder::LowerActivation(const Node& node, Value* in, Value* out) {
-  const Activation f = ActivationOf(node);
+void LowerActivation(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
+  const Activation f = builder.ActivationOf(node);
   const DType t = out->type;
   const int64_t n = out->numbers, columns = node.output.back();
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
   if (f.softmax()) {
-    Emit("softmax", {x}, {y},
-         [=](const Run& r) { return kernels::Softmax(r.stream(), n / columns, columns, 0, r.At<>(x), r.At<>(y), t); });
+    builder.Emit("softmax", {x}, {y}, [=](const Run& r) {
+      return kernels::Softmax(r.stream(), n / columns, columns, 0, r.At<>(x), r.At<>(y), t);
+    });
   } else {
-    Emit(v1::Activation_Name(f.kind), {x}, {y}, [=](const Run& r) {
+    builder.Emit(v1::Activation_Name(f.kind), {x}, {y}, [=](const Run& r) {
       return kernels::BiasActivation(r.stream(), f.act(), f.alpha, 1, n, r.At<>(x), nullptr, r.At<>(y), t);
     });
   }
   if (!in->needs_gradient) return;
-  Backward([=, this] {
+  builder.Backward([=, &builder] {
     const Ref dy = out->gradient, before = f.needs_input() ? x : Ref{}, after = f.needs_input() ? Ref{} : y;
-    const Sink dx = GradientSink(in);
+    const Builder::Sink dx = builder.GradientSink(in);
     if (f.softmax()) {
-      return Emit(absl::StrCat("softmax backward", Adds(dx.add)), With({y, dy}, dx.add, dx.ref), {dx.ref},
-                  [=](const Run& r) {
-                    return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(dy),
-                                                    r.At<>(dx.ref), t, dx.add);
-                  });
+      return builder.Emit(absl::StrCat("softmax backward", Adds(dx.add)), With({y, dy}, dx.add, dx.ref), {dx.ref},
+                          [=](const Run& r) {
+                            return kernels::SoftmaxBackward(r.stream(), n / columns, columns, r.At<>(y), r.At<>(dy),
+                                                            r.At<>(dx.ref), t, dx.add);
+                          });
     }
-    Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward", Adds(dx.add)),
-         With({before, after, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-           return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(after),
-                                              r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-         });
+    builder.Emit(absl::StrCat(v1::Activation_Name(f.kind), " backward", Adds(dx.add)),
+                 With({before, after, dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
+                   return kernels::ActivationBackward(r.stream(), f.act(), f.alpha, n, r.At<>(before), r.At<>(after),
+                                                      r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+                 });
   });
 }
 
-void Builder::LowerPooling(const Node& node, Value* in, Value* out) {
-  const kernels::Window w = WindowOf(node);
+void LowerPooling(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
+  const kernels::Window w = builder.WindowOf(node);
   const bool max = node.kind == LayerKind::kMaxPooling2D || node.kind == LayerKind::kMaxPooling1D;
-  const bool small = w.kernel[0] * w.kernel[1] <= kMaxPoolingPlaces;
-  const Node& producer = graph_.nodes()[node.inputs[0]];
-  const bool zeros = producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id];
+  const bool small = w.kernel[0] * w.kernel[1] <= kPoolingPlacesMax;
+  const Node& producer = builder.NodeAt(node.inputs[0]);
+  const bool zeros = producer.kind == LayerKind::kZeroPadding2D && builder.Joined(producer);
   const DType t = out->type;
-  const Ref x = Read(*in, t), y = NewLike(*out);
-  const Ref argmax = max && small && in->needs_gradient ? New(out->numbers) : Ref{};
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
+  const Ref argmax = max && small && in->needs_gradient ? builder.New(out->numbers) : Ref{};
   const std::string text = ToString(Convolution{Convolution::kForward, w});
   out->data = y;
-  Emit(absl::StrCat(max ? "max pooling " : "average pooling ", text), {x}, {y, argmax}, [=](const Run& r) {
+  builder.Emit(absl::StrCat(max ? "max pooling " : "average pooling ", text), {x}, {y, argmax}, [=](const Run& r) {
     return max ? kernels::MaxPooling(r.stream(), w, zeros, r.At<>(x), r.At<>(y), r.At<uint8_t>(argmax), t)
                : kernels::AveragePooling(r.stream(), w, r.At<>(x), r.At<>(y), t);
   });
   if (!in->needs_gradient) return;
-  Backward([=, this] {
+  builder.Backward([=, &builder] {
     const Ref dy = out->gradient, searched = max && !small ? x : Ref{};
-    const Sink dx = GradientSink(in);
-    Emit(absl::StrCat(max ? "max pooling backward " : "average pooling backward ", text, Adds(dx.add)),
-         With({dy, argmax, searched}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-           if (!max) return kernels::AveragePoolingBackward(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-           if (searched)
-             return kernels::MaxPoolingBackwardSearch(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-           return kernels::MaxPoolingBackward(r.stream(), w, r.At<uint8_t>(argmax), r.At<>(dy), r.At<>(dx.ref), t,
-                                              dx.add);
-         });
+    const Builder::Sink dx = builder.GradientSink(in);
+    builder.Emit(absl::StrCat(max ? "max pooling backward " : "average pooling backward ", text, Adds(dx.add)),
+                 With({dy, argmax, searched}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
+                   if (!max)
+                     return kernels::AveragePoolingBackward(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+                   if (searched)
+                     return kernels::MaxPoolingBackwardSearch(r.stream(), w, r.At<>(x), r.At<>(dy), r.At<>(dx.ref), t,
+                                                              dx.add);
+                   return kernels::MaxPoolingBackward(r.stream(), w, r.At<uint8_t>(argmax), r.At<>(dy), r.At<>(dx.ref),
+                                                      t, dx.add);
+                 });
   });
 }
 
-void Builder::LowerGlobalAverage(const Node& node, Value* in, Value* out) {
+void LowerGlobalAverage(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
-  const int64_t channels = node.output.back(), n = examples(), positions = in->numbers / channels / n;
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const int64_t channels = node.output.back(), n = builder.examples(), positions = in->numbers / channels / n;
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
-  Emit(absl::StrCat("global average ", n, "x", positions, "x", channels), {x}, {y}, [=](const Run& r) {
+  builder.Emit(absl::StrCat("global average ", n, "x", positions, "x", channels), {x}, {y}, [=](const Run& r) {
     return kernels::GlobalAverage(r.stream(), n, positions, channels, r.At<>(x), r.At<>(y), t);
   });
   if (!in->needs_gradient) return;
-  Backward([=, this] {
+  builder.Backward([=, &builder] {
     const Ref dy = out->gradient;
-    const Sink dx = GradientSink(in);
-    Emit(absl::StrCat("global average backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
-         [=](const Run& r) {
-           return kernels::GlobalAverageBackward(r.stream(), n, positions, channels, r.At<>(dy), r.At<>(dx.ref), t,
-                                                 dx.add);
-         });
+    const Builder::Sink dx = builder.GradientSink(in);
+    builder.Emit(absl::StrCat("global average backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
+                 [=](const Run& r) {
+                   return kernels::GlobalAverageBackward(r.stream(), n, positions, channels, r.At<>(dy), r.At<>(dx.ref),
+                                                         t, dx.add);
+                 });
   });
 }
 
-void Builder::LowerZeroPadding(const Node& node, Value* in, Value* out) {
-  const kernels::Window w = WindowOf(node);
+void LowerZeroPadding(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
+  const kernels::Window w = builder.WindowOf(node);
   const DType t = out->type;
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
-  Emit("pad", {x}, {y}, [=](const Run& r) { return kernels::Pad(r.stream(), w, r.At<>(x), r.At<>(y), t); });
+  builder.Emit("pad", {x}, {y}, [=](const Run& r) { return kernels::Pad(r.stream(), w, r.At<>(x), r.At<>(y), t); });
   if (!in->needs_gradient) return;
-  Backward([=, this] {
+  builder.Backward([=, &builder] {
     const Ref dy = out->gradient;
-    const Sink dx = GradientSink(in);
-    Emit(absl::StrCat("crop", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
-         [=](const Run& r) { return kernels::Crop(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add); });
+    const Builder::Sink dx = builder.GradientSink(in);
+    builder.Emit(absl::StrCat("crop", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
+                 [=](const Run& r) { return kernels::Crop(r.stream(), w, r.At<>(dy), r.At<>(dx.ref), t, dx.add); });
   });
 }
 
-void Builder::LowerUpSampling(const Node& node, Value* in, Value* out) {
-  const kernels::Window w = WindowOf(node);
+void LowerUpSampling(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
+  const kernels::Window w = builder.WindowOf(node);
   const bool bilinear = node.layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR;
   const DType t = out->type;
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   const char* text = bilinear ? "up-sampling bilinear" : "up-sampling nearest";
   out->data = y;
-  Emit(text, {x}, {y},
-       [=](const Run& r) { return kernels::UpSampling(r.stream(), w, bilinear, r.At<>(x), r.At<>(y), t); });
+  builder.Emit(text, {x}, {y},
+               [=](const Run& r) { return kernels::UpSampling(r.stream(), w, bilinear, r.At<>(x), r.At<>(y), t); });
   if (!in->needs_gradient) return;
-  Backward([=, this] {
+  builder.Backward([=, &builder] {
     const Ref dy = out->gradient;
-    const Sink dx = GradientSink(in);
-    Emit(absl::StrCat(text, " backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-      return kernels::UpSamplingBackward(r.stream(), w, bilinear, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-    });
+    const Builder::Sink dx = builder.GradientSink(in);
+    builder.Emit(absl::StrCat(text, " backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref},
+                 [=](const Run& r) {
+                   return kernels::UpSamplingBackward(r.stream(), w, bilinear, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
+                 });
   });
 }
 
-void Builder::LowerPermute(const Node& node, Value* in, Value* out) {
-  // The examples, then up to three axes; missing ones stand first with the size 1.
-  struct Axes {
-    int64_t dims[4] = {1, 1, 1, 1};
-    int64_t strides[4] = {0, 0, 0, 0};  // in the other tensor
-  };
-  const Shape& from = graph_.nodes()[node.inputs[0]].output;
-  const size_t rank = from.size(), lead = 4 - rank;
-  Axes forward, backward;
-  forward.dims[0] = backward.dims[0] = examples();
-  forward.strides[0] = backward.strides[0] = NumElements(from);
-  const auto stride_of = [&](const Shape& shape, size_t axis) {
-    int64_t stride = 1;
-    for (size_t i = axis + 1; i < rank; ++i) stride *= shape[i];
-    return stride;
-  };
-  for (size_t axis = 0; axis < rank; ++axis) {
-    const size_t other = static_cast<size_t>(node.layer.permute().dims(static_cast<int>(axis))) - 1;
-    forward.dims[lead + axis] = node.output[axis];
-    forward.strides[lead + axis] = stride_of(from, other);
-    backward.dims[lead + other] = from[other];
-    backward.strides[lead + other] = stride_of(node.output, axis);
-  }
+void LowerPermute(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
+  const Permutation p = PermutationOf(builder.examples(), builder.ShapeOf(node), node.layer.permute().dims());
   const DType t = out->type;
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
-  Emit("permute", {x}, {y}, [=](const Run& r) {
-    return kernels::Permute(r.stream(), forward.dims, forward.strides, r.At<>(x), r.At<>(y), t, false);
-  });
+  builder.EmitPermute(p.forward, x, y, t, false);
   if (!in->needs_gradient) return;
-  Backward([=, this] {
-    const Ref dy = out->gradient;
-    const Sink dx = GradientSink(in);
-    Emit(absl::StrCat("permute backward", Adds(dx.add)), With({dy}, dx.add, dx.ref), {dx.ref}, [=](const Run& r) {
-      return kernels::Permute(r.stream(), backward.dims, backward.strides, r.At<>(dy), r.At<>(dx.ref), t, dx.add);
-    });
+  builder.Backward([=, &builder] {
+    const Builder::Sink dx = builder.GradientSink(in);
+    builder.EmitPermute(p.backward, out->gradient, dx.ref, t, dx.add);
   });
 }
 
 // Backward draws the same mask again.
-void Builder::LowerDropout(const Node& node, Value* in, Value* out) {
+void LowerDropout(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
   const bool spatial = node.kind == LayerKind::kSpatialDropout2D;
   const float rate = spatial ? node.layer.spatial_dropout2d().rate() : node.layer.dropout().rate();
   const DType t = out->type;
   const int id = node.id;
-  const int64_t n = out->numbers, channels = node.output.back(), images = examples(), positions = n / channels / images;
+  const int64_t n = out->numbers, channels = node.output.back(), images = builder.examples(),
+                positions = n / channels / images;
   const Ref key{Ref::kKey};
-  const auto emit = [=, this](const char* text, const Ref& from, const Ref& to, bool add) {
-    Emit(absl::StrCat(spatial ? "spatial dropout " : "dropout ", rate, text, Adds(add)), With({from, key}, add, to),
-         {to}, [=](const Run& r) {
-           const kernels::StepKey* step = r.At<kernels::StepKey>(key);
-           return spatial ? kernels::SpatialDropout(r.stream(), images, positions, channels, step, id, rate,
-                                                    r.At<>(from), r.At<>(to), t, add)
-                          : kernels::Dropout(r.stream(), n, step, id, rate, r.At<>(from), r.At<>(to), t, add);
-         });
+  const auto emit = [=, &builder](const char* text, const Ref& from, const Ref& to, bool add) {
+    builder.Emit(absl::StrCat(spatial ? "spatial dropout " : "dropout ", rate, text, Adds(add)),
+                 With({from, key}, add, to), {to}, [=](const Run& r) {
+                   const kernels::StepKey* step = r.At<kernels::StepKey>(key);
+                   return spatial ? kernels::SpatialDropout(r.stream(), images, positions, channels, step, id, rate,
+                                                            r.At<>(from), r.At<>(to), t, add)
+                                  : kernels::Dropout(r.stream(), n, step, id, rate, r.At<>(from), r.At<>(to), t, add);
+                 });
   };
-  const Ref x = Read(*in, t), y = NewLike(*out);
+  const Ref x = builder.Read(*in, t), y = builder.NewLike(*out);
   out->data = y;
   emit("", x, y, false);
   if (!in->needs_gradient) return;
-  Backward([=, this] {
-    const Sink dx = GradientSink(in);
+  builder.Backward([=, &builder] {
+    const Builder::Sink dx = builder.GradientSink(in);
     emit(" backward", out->gradient, dx.ref, dx.add);
   });
 }
 
-void Builder::LowerEmbedding(const Node& node, Value* in, Value* out) {
+void LowerEmbedding(Builder& builder, const Node& node) {
+  Value *const in = builder.In(node), *const out = builder.Out(node);
   const DType t = out->type;
-  const bool frozen = Frozen(node);
+  const bool frozen = builder.Frozen(node);
   const int64_t count = in->numbers, rows = node.layer.embedding().input_dim(), width = node.output.back();
-  const Variable* embeddings = Find(node, "embeddings");
+  const Variable* embeddings = builder.Find(node, "embeddings");
   if (in->data.place != Ref::kInputs) {
-    return Fail(
+    return builder.Fail(
         absl::UnimplementedError("on a GPU an Embedding takes the model's inputs themselves, which are checked on the "
                                  "host before; use --device=cpu"));
   }
-  const Ref ids = in->data, table = ValueOf(embeddings), y = NewLike(*out);
+  const Ref ids = in->data, table = builder.ValueOf(embeddings), y = builder.NewLike(*out);
   out->data = y;
-  Emit(absl::StrCat("embedding ", rows, "x", width), {ids, table}, {y}, [=](const Run& r) {
+  builder.Emit(absl::StrCat("embedding ", rows, "x", width), {ids, table}, {y}, [=](const Run& r) {
     return kernels::Embedding(r.stream(), count, width, r.At<float>(ids), r.At<float>(table), r.At<>(y), t);
   });
-  if (!training() || frozen) return;
-  Backward([=, this] {
-    const Ref dy = out->gradient, scratch = Scratch(kernels::EmbeddingScratch(count, rows)),
-              gradient = GradientOf(embeddings);
-    Emit(absl::StrCat("embedding backward ", rows, "x", width), {ids, dy}, {gradient, scratch}, [=](const Run& r) {
-      return kernels::EmbeddingBackward(r.stream(), count, rows, width, r.At<float>(ids), r.At<>(dy),
-                                        r.At<float>(gradient), r.At<float>(scratch), t);
-    });
+  if (!builder.training() || frozen) return;
+  builder.Backward([=, &builder] {
+    const Ref dy = out->gradient, scratch = builder.Scratch(kernels::EmbeddingScratch(count, rows)),
+              gradient = builder.GradientOf(embeddings);
+    builder.Emit(absl::StrCat("embedding backward ", rows, "x", width), {ids, dy}, {gradient, scratch},
+                 [=](const Run& r) {
+                   return kernels::EmbeddingBackward(r.stream(), count, rows, width, r.At<float>(ids), r.At<>(dy),
+                                                     r.At<float>(gradient), r.At<float>(scratch), t);
+                 });
   });
 }
+
+// Names for what stands there: the node has joined the one before it.
+void LowerNothing(Builder&, const Node&) {}
+
+// As the padding the other way round: from images of w.out, the input, to those of w.in.
+void LowerCropping(Builder& b, const Node& node) {
+  Value *const in = b.In(node), *const out = b.Out(node);
+  const DType t = out->type;
+  kernels::Window w;
+  w.examples = b.examples();
+  for (size_t i = 0; i < 3; ++i) {
+    w.in[i] = node.output[i];
+    w.out[i] = b.ShapeOf(node)[i];
+  }
+  for (int i = 0; i < 2; ++i) w.pad[i] = node.window.pad_begin[i];
+  const Ref x = b.Read(*in, t), y = b.NewLike(*out);
+  out->data = y;
+  b.Emit("crop", {x}, {y}, [=](const Run& r) { return kernels::Crop(r.stream(), w, r.At<>(x), r.At<>(y), t, false); });
+  if (!in->needs_gradient) return;
+  b.Backward([=, &b] {
+    const Ref dy = out->gradient;
+    const Builder::Sink dx = b.GradientSink(in);
+    const Ref padded = dx.add ? b.NewLike(*in) : dx.ref;
+    b.Emit("pad", {dy}, {padded},
+           [=](const Run& r) { return kernels::Pad(r.stream(), w, r.At<>(dy), r.At<>(padded), t); });
+    if (dx.add) b.EmitConvert(padded, t, dx.ref, t, in->numbers, true);
+  });
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kInput, LowerInput},
+    {LayerKind::kRescaling, LowerRescaling},
+    {LayerKind::kActivation, LowerActivation},
+    {LayerKind::kEmbedding, LowerEmbedding},
+    {LayerKind::kMaxPooling2D, LowerPooling},
+    {LayerKind::kAveragePooling2D, LowerPooling},
+    {LayerKind::kMaxPooling1D, LowerPooling},
+    {LayerKind::kAveragePooling1D, LowerPooling},
+    {LayerKind::kGlobalAveragePooling2D, LowerGlobalAverage},
+    {LayerKind::kGlobalAveragePooling1D, LowerGlobalAverage},
+    {LayerKind::kUpSampling2D, LowerUpSampling},
+    {LayerKind::kCropping2D, LowerCropping},
+    {LayerKind::kZeroPadding2D, LowerZeroPadding},
+    {LayerKind::kPermute, LowerPermute},
+    {LayerKind::kDropout, LowerDropout},
+    {LayerKind::kSpatialDropout2D, LowerDropout},
+    {LayerKind::kFlatten, LowerNothing},
+    {LayerKind::kReshape, LowerNothing},
+};
+
+}  // namespace
+
+absl::Span<const Layer> OtherLayers() { return kLayers; }
 
 }  // namespace cairn::cudnn

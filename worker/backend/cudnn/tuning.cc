@@ -18,14 +18,13 @@
 #include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/base/log.h"
+#include "worker/backend/limits.h"
 
 namespace cairn::cudnn {
 namespace {
 
 constexpr char kFormat[] = "cairn cudnn tuning 1";
 // A model has some hundred shapes. Beyond this nothing is added.
-constexpr size_t kEntriesMax = 20000;
-constexpr uintmax_t kFileBytesMax = 16 << 20;
 
 bool OneField(const std::string& text) { return !text.empty() && text.find_first_of("\t\n\r") == std::string::npos; }
 
@@ -52,7 +51,7 @@ absl::StatusOr<std::string> TuningFile::Read(const std::string& path) {
   if (status.type() == std::filesystem::file_type::not_found) return absl::NotFoundError("no such file");
   if (error) return absl::UnavailableError(error.message());
   if (status.type() != std::filesystem::file_type::regular) return absl::InvalidArgumentError("is no regular file");
-  if (const uintmax_t bytes = std::filesystem::file_size(path, error); error || bytes > kFileBytesMax) {
+  if (const uintmax_t bytes = std::filesystem::file_size(path, error); error || bytes > kTuningFileBytesMax) {
     return absl::InvalidArgumentError(error ? error.message()
                                             : absl::StrCat("has ", bytes, " bytes, more than any such file"));
   }
@@ -80,8 +79,8 @@ absl::StatusOr<TuningFile::Entries> TuningFile::Parse(const std::string& text) {
         !absl::SimpleAtod(fields[2], &microseconds)) {
       return absl::InvalidArgumentError("has a line that is not a key, a choice and a time");
     }
-    if (entries.size() >= kEntriesMax)
-      return absl::InvalidArgumentError(absl::StrCat("has more than ", kEntriesMax, " lines"));
+    if (entries.size() >= kTuningEntriesMax)
+      return absl::InvalidArgumentError(absl::StrCat("has more than ", kTuningEntriesMax, " lines"));
     entries[fields[0]] = {fields[1], microseconds};
   }
   return entries;
@@ -126,14 +125,14 @@ std::optional<std::string> TuningFile::Find(const std::string& key) const {
 void TuningFile::Put(const std::string& key, const std::string& choice, double microseconds) {
   CAIRN_CHECK(OneField(key) && OneField(choice), "keys and names are texts of our own, of one line");
   absl::MutexLock lock(&mutex_);
-  if (entries_.size() >= kEntriesMax && !entries_.contains(key)) return;
+  if (entries_.size() >= kTuningEntriesMax && !entries_.contains(key)) return;
   entries_[key] = {choice, microseconds};
   if (path_.empty() || unwritable_) return;
   // What other workers measured since.
   if (const absl::StatusOr<std::string> text = Read(path_); text.ok()) {
     const absl::StatusOr<Entries> others = Parse(*text);
     for (const auto& entry : others.ok() ? *others : Entries()) {
-      if (entries_.size() < kEntriesMax) entries_.insert(entry);
+      if (entries_.size() < kTuningEntriesMax) entries_.insert(entry);
     }
   }
   if (const absl::Status written = Write(Text(entries_)); !written.ok()) {

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "worker/backend/onednn/elementwise.h"
+#include "worker/backend/onednn/layer.h"
 
 namespace cairn::onednn {
 namespace {
@@ -108,6 +109,88 @@ class SoftmaxOp : public Op {
   Sink sink_;
 };
 
+// y = x where x > 0, else alpha * x; channels last. Axes that share an alpha have the stride 0 in it. The gradient of
+// alpha is added up in the order of the numbers.
+class PReluOp : public Op {
+ public:
+  PReluOp(PlanBuilder& b, const Node& node, Value* in, Value* out) : in_(in), out_(out), examples_(b.examples()) {
+    const Variable& alpha = b.graph().variables()[node.variables[0]];
+    const Desc desc = MakeDesc({alpha.size}, Tag::x);
+    size_ = NumElements(node.output);
+    places_.resize(size_);
+    for (int64_t i = 0; i < size_; ++i) places_[i] = PlaceOf(i, node.output, alpha.shape);
+    numbers_ = alpha.size;
+    alpha_ = b.ValueOf(alpha, desc);
+    if (b.Trains(alpha)) gradient_ = b.GradientOf(alpha, desc);
+    source_ = b.Read(in->data, PlainDesc(examples_, node.output));
+    out->data = b.New(source_.tensor->desc);
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    b.Use(source_.tensor);
+    b.Use(out_->gradient);
+    if (in_->needs_gradient) sink_ = b.WriteGradient(in_, source_.tensor->desc);
+  }
+
+  void Forward(const Run& run) override {
+    source_.Prepare(run);
+    const float *x = source_.tensor->data(), *alpha = static_cast<const float*>(alpha_.get_data_handle());
+    float* y = out_->data->data();
+    ForEach([&](int64_t i, int64_t place) { y[i] = x[i] > 0 ? x[i] : alpha[place] * x[i]; });
+  }
+
+  void BackwardVariables(const Run&) override {
+    if (!gradient_) return;
+    const float *x = source_.tensor->data(), *dy = out_->gradient->data();
+    std::vector<double> sums(numbers_, 0.0);
+    ForEach([&](int64_t i, int64_t place) {
+      if (x[i] < 0) sums[place] += dy[i] * x[i];
+    });
+    std::copy(sums.begin(), sums.end(), static_cast<float*>(gradient_.get_data_handle()));
+  }
+
+  // As of relu(x) - alpha * relu(-x), the gradient at 0 is 0.
+  void BackwardInputs(const Run& run) override {
+    if (sink_.tensor == nullptr) return;
+    const float *x = source_.tensor->data(), *dy = out_->gradient->data(),
+                *alpha = static_cast<const float*>(alpha_.get_data_handle());
+    float* dx = sink_.tensor->data();
+    ForEach([&](int64_t i, int64_t place) { dx[i] = x[i] > 0 ? dy[i] : x[i] < 0 ? dy[i] * alpha[place] : 0.0f; });
+    sink_.Finish(run);
+  }
+
+ private:
+  static int64_t PlaceOf(int64_t i, const Shape& shape, const Shape& alpha) {
+    int64_t place = 0, stride = 1;
+    for (size_t axis = shape.size(); axis-- > 0; i /= shape[axis]) {
+      if (alpha[axis] != 1) place += i % shape[axis] * stride;
+      stride *= alpha[axis];
+    }
+    return place;
+  }
+
+  // fn(number, place of its alpha), in order.
+  template <typename Fn>
+  void ForEach(Fn fn) const {
+    for (int64_t n = 0; n < examples_; ++n) {
+      for (int64_t i = 0; i < size_; ++i) fn(n * size_ + i, places_[i]);
+    }
+  }
+
+  Value* const in_;
+  Value* const out_;
+  const int64_t examples_;
+  int64_t size_ = 0, numbers_ = 0;  // of an example, of alpha
+  std::vector<int64_t> places_;     // of alpha, for each number of an example
+  memory alpha_, gradient_;
+  Source source_;
+  Sink sink_;
+};
+
+std::unique_ptr<Op> MakePRelu(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<PReluOp>(b, node, in, out);
+}
+
 }  // namespace
 
 void AppendActivation(const Activation& activation, dnnl::primitive_attr* attributes) {
@@ -130,5 +213,21 @@ std::unique_ptr<Op> MakeActivation(PlanBuilder& b, const Activation& activation,
 std::unique_ptr<Op> MakeSoftmax(PlanBuilder& b, Value* in, Value* out) {
   return std::make_unique<SoftmaxOp>(b, in, out);
 }
+
+namespace {
+
+void CompileActivation(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  const Activation activation = b.ActivationOf(node);
+  b.AddOp({}, out, activation.elementwise() ? MakeActivation(b, activation, in[0], out) : MakeSoftmax(b, in[0], out));
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kActivation, CompileActivation},
+    {LayerKind::kPReLU, CompileOne<MakePRelu>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> ActivationLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -151,5 +152,38 @@ std::unique_ptr<Op> MakeAttention(PlanBuilder& b, const Node& node, Value* query
                                   Value* out) {
   return std::make_unique<AttentionOp>(b, node, query, key, value, out);
 }
+
+namespace {
+
+// Three projections, what mixes them, and the projection of that.
+void CompileAttention(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
+  const int64_t steps = node.output[0], keys = b.graph().nodes()[node.inputs.back()].output[0];
+  const int each = mha.use_bias() ? 2 : 1;  // variables of a projection
+  const auto project = [&](int number, Shape output, Value* from, Value* to) {
+    std::vector<int> ids(node.variables.begin() + number * each, node.variables.begin() + (number + 1) * each);
+    const Projection projection{&b.graph().variables()[ids[0]], each == 2 ? &b.graph().variables()[ids[1]] : nullptr,
+                                output[1], output};
+    b.AddOp(std::move(ids), to, MakeDense(b, projection, {}, from, to));
+    return to;
+  };
+  const int64_t key_width = int64_t{mha.num_heads()} * mha.key_dim();
+  const int64_t value_width = int64_t{mha.num_heads()} * mha.value_dim();
+  const auto inner = [&] { return b.NewInnerValue(out->needs_gradient); };
+  Value* query = project(0, {steps, key_width}, in[0], inner());
+  Value* key = project(1, {keys, key_width}, in.back(), inner());
+  Value* value = project(2, {keys, value_width}, in[1], inner());
+  Value* heads = inner();
+  b.AddOp({}, heads, MakeAttention(b, node, query, key, value, heads));
+  project(3, {steps, node.output[1]}, heads, out);
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kMultiHeadAttention, CompileAttention},
+};
+
+}  // namespace
+
+absl::Span<const Layer> AttentionLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -5,9 +5,21 @@
 
 #include "common/base/check.h"
 #include "worker/backend/fusion.h"
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
+
+const Layer* FindLayer(LayerKind kind) {
+  for (const absl::Span<const Layer> family :
+       {ActivationLayers(), AttentionLayers(), DotLayers(), ElementwiseLayers(), EmbeddingLayers(), KernelLayers(),
+        LayoutLayers(), MergingLayers(), NormalizationLayers(), PoolingLayers()}) {
+    for (const Layer& layer : family) {
+      if (layer.kind == kind) return &layer;
+    }
+  }
+  return nullptr;
+}
 
 Desc MakeDesc(const dnnl::memory::dims& dims, Tag tag) { return Desc(dims, dnnl::memory::data_type::f32, tag); }
 
@@ -159,6 +171,11 @@ Value* PlanBuilder::NewInnerValue(bool needs_gradient) {
   return value;
 }
 
+const Node* PlanBuilder::JoinedPadding(const Node& node) const {
+  const Node& producer = graph_.nodes()[node.inputs[0]];
+  return producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id] ? &producer : nullptr;
+}
+
 // ---- compiling the nodes ----
 
 void PlanBuilder::AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op) {
@@ -176,62 +193,19 @@ void PlanBuilder::CompileNode(const Node& node) {
   std::vector<Value*> in;
   for (int input : node.inputs) in.push_back(FlatIfNeeded(node, input));
   Value* out = node_values_[node.id];
-  // The activation of an Activation layer that joined this node.
-  Activation activation = ActivationOf(node);
-  bool relu = false;
-  if (consumers_[node.id].size() == 1) {
-    const Node& next = graph_.nodes()[consumers_[node.id][0]];
-    if (next.kind == LayerKind::kActivation && joined_[next.id]) {
-      const Activation joined = ActivationOf(next);
-      relu = joined.kind == v1::RELU;
-      if (activation.linear() && AppliesActivation(node.kind)) activation = joined;
-    }
-  }
-  if (AppliesActivation(node.kind)) return CompileKernel(node, activation, in[0], out);
-  if (node.kind == LayerKind::kInput) return CompileInput(node);
-  if (node.kind == LayerKind::kMultiHeadAttention) return CompileAttention(node, in, out);
-  AddOp(node.variables, out, MakeOp(node, activation, relu, in, out));
+  FindLayer(node.kind)->compile(*this, node, in, out);
 }
 
-std::unique_ptr<Op> PlanBuilder::MakeOp(const Node& node, const Activation& activation, bool relu,
-                                        const std::vector<Value*>& in, Value* out) {
-  switch (node.kind) {
-    case LayerKind::kActivation:
-      if (!activation.elementwise()) return MakeSoftmax(*this, in[0], out);
-      return MakeActivation(*this, activation, in[0], out);
-    case LayerKind::kRescaling: return MakeRescaling(*this, node, in[0], out);
-    case LayerKind::kBatchNormalization: return MakeBatchNormalization(*this, node, relu, in[0], out);
-    case LayerKind::kLayerNormalization: return MakeLayerNormalization(*this, node, in[0], out);
-    case LayerKind::kGroupNormalization: return MakeGroupNormalization(*this, node, in[0], out);
-    case LayerKind::kMaxPooling2D:
-    case LayerKind::kAveragePooling2D:
-    case LayerKind::kMaxPooling1D:
-    case LayerKind::kAveragePooling1D: return MakePooling(*this, node, in[0], out);
-    case LayerKind::kGlobalAveragePooling2D:
-    case LayerKind::kGlobalAveragePooling1D: return MakeGlobalAveragePooling(*this, node, in[0], out);
-    case LayerKind::kUpSampling2D: return MakeUpSampling(*this, node, in[0], out);
-    case LayerKind::kAdd:
-    case LayerKind::kAverage: return MakeSum(*this, node, in, out);
-    case LayerKind::kMaximum: return MakeMaximum(*this, in, out);
-    case LayerKind::kMultiply: return MakeMultiply(*this, node, in, out);
-    case LayerKind::kConcatenate: return MakeConcatenate(*this, node, in, out);
-    case LayerKind::kDropout: return MakeDropout(*this, node, in[0], out);
-    case LayerKind::kSpatialDropout2D: return MakeSpatialDropout(*this, node, in[0], out);
-    case LayerKind::kZeroPadding2D: return MakeZeroPadding(*this, node, in[0], out);
-    case LayerKind::kReshape: return MakePlain(*this, node.output, in[0], out);
-    case LayerKind::kPermute: return MakePermute(*this, node, in[0], out);
-    case LayerKind::kEmbedding: return MakeEmbedding(*this, node, in[0], out);
-    case LayerKind::kInput:
-    case LayerKind::kFlatten:  // always joined
-    case LayerKind::kConv2D:
-    case LayerKind::kConv1D:
-    case LayerKind::kDepthwiseConv2D:
-    case LayerKind::kSeparableConv2D:
-    case LayerKind::kConv2DTranspose:
-    case LayerKind::kDense:
-    case LayerKind::kMultiHeadAttention: break;  // compiled elsewhere
-  }
-  CAIRN_CHECK(false, "a layer kind without an operation");
+const Node* PlanBuilder::JoinedActivationLayer(const Node& node) const {
+  if (consumers_[node.id].size() != 1) return nullptr;
+  const Node& next = graph_.nodes()[consumers_[node.id][0]];
+  return next.kind == LayerKind::kActivation && joined_[next.id] ? &next : nullptr;
+}
+
+Activation PlanBuilder::ActivationWithJoined(const Node& node) const {
+  const Activation own = ActivationOf(node);
+  const Node* const next = JoinedActivationLayer(node);
+  return next != nullptr && own.linear() ? ActivationOf(*next) : own;
 }
 
 void PlanBuilder::CompileInput(const Node& node) {
@@ -251,67 +225,6 @@ void PlanBuilder::CompileInput(const Node& node) {
                       (graph_.nodes()[id].kind == LayerKind::kZeroPadding2D && joined_[id]);
   }
   AddOp({}, out, MakeInput(*this, node, scale, offset, channels_first, out));
-}
-
-// The layer without its activation where that is an operation of its own, then the activation.
-void PlanBuilder::CompileKernel(const Node& node, Activation activation, Value* in, Value* out) {
-  if (Fusible(activation)) return CompileLinear(node, activation, in, out);
-  Value* target = NewInnerValue(out->needs_gradient);
-  CompileLinear(node, {}, in, target);
-  AddOp({}, out,
-        activation.elementwise() ? MakeActivation(*this, activation, target, out) : MakeSoftmax(*this, target, out));
-}
-
-void PlanBuilder::CompileLinear(const Node& node, const Activation& activation, Value* in, Value* out) {
-  const std::vector<int>& ids = node.variables;
-  const Variable* kernel = &graph_.variables()[ids[0]];
-  const Variable* bias = FindVariable(node, "bias");
-  if (node.kind == LayerKind::kDense && node.output.size() < 3) {
-    return AddOp(ids, out, MakeDense(*this, {kernel, bias, kernel->shape[1], node.output}, activation, in, out));
-  }
-  Convolution convolution{Convolution::kForward, kernel, bias, node.window, node.output};
-  const Node& producer = graph_.nodes()[node.inputs[0]];
-  if (producer.kind == LayerKind::kZeroPadding2D && joined_[producer.id]) {
-    for (int i = 0; i < 2; ++i) {
-      convolution.window.pad_begin[i] += producer.window.pad_begin[i];
-      convolution.window.pad_end[i] += producer.window.pad_end[i];
-    }
-  }
-  if (node.kind == LayerKind::kConv2DTranspose) convolution.kind = Convolution::kTransposed;
-  if (node.kind == LayerKind::kDepthwiseConv2D) convolution.kind = Convolution::kDepthwise;
-  if (node.kind != LayerKind::kSeparableConv2D) {
-    return AddOp(ids, out, MakeConvolution(*this, convolution, activation, in, out));
-  }
-  convolution.kind = Convolution::kDepthwise;
-  convolution.bias = nullptr;
-  convolution.output[2] = kernel->shape[2] * kernel->shape[3];
-  Value* between = NewInnerValue(out->needs_gradient);
-  AddOp({ids[0]}, between, MakeConvolution(*this, convolution, {}, in, between));
-  const Convolution pointwise{Convolution::kForward, &graph_.variables()[ids[1]], bias, Window{}, node.output};
-  AddOp({ids.begin() + 1, ids.end()}, out, MakeConvolution(*this, pointwise, activation, between, out));
-}
-
-// Three projections, what mixes them, and the projection of that.
-void PlanBuilder::CompileAttention(const Node& node, const std::vector<Value*>& in, Value* out) {
-  const v1::MultiHeadAttention& mha = node.layer.multi_head_attention();
-  const int64_t steps = node.output[0], keys = graph_.nodes()[node.inputs.back()].output[0];
-  const int each = mha.use_bias() ? 2 : 1;  // variables of a projection
-  const auto project = [&](int number, Shape output, Value* from, Value* to) {
-    std::vector<int> ids(node.variables.begin() + number * each, node.variables.begin() + (number + 1) * each);
-    const Projection projection{&graph_.variables()[ids[0]], each == 2 ? &graph_.variables()[ids[1]] : nullptr,
-                                output[1], output};
-    AddOp(std::move(ids), to, MakeDense(*this, projection, {}, from, to));
-    return to;
-  };
-  const int64_t key_width = int64_t{mha.num_heads()} * mha.key_dim();
-  const int64_t value_width = int64_t{mha.num_heads()} * mha.value_dim();
-  const auto inner = [&] { return NewInnerValue(out->needs_gradient); };
-  Value* query = project(0, {steps, key_width}, in[0], inner());
-  Value* key = project(1, {keys, key_width}, in.back(), inner());
-  Value* value = project(2, {keys, value_width}, in[1], inner());
-  Value* heads = inner();
-  AddOp({}, heads, MakeAttention(*this, node, query, key, value, heads));
-  project(3, {steps, node.output[1]}, heads, out);
 }
 
 // The input's value; a plain vector where it is a flattened image and the node's operation needs the order of its

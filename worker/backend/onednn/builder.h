@@ -95,25 +95,27 @@ class PlanBuilder {
   Sink WriteGradient(Value* value, const Desc& wanted);
 
   Activation ActivationOf(const Node& node) const;  // LINEAR where the loss does it
+  // Of the Activation layer that the node's operation computes, too, if its own is LINEAR.
+  Activation ActivationWithJoined(const Node& node) const;
+  const Node* JoinedActivationLayer(const Node& node) const;  // null: none
+  // Whether an operation may apply it to its own output: backward must be able to take the derivative from there.
+  bool Fusible(const Activation& activation) const;
+  // The ZeroPadding2D before the node whose pads its window takes; null: none.
+  const Node* JoinedPadding(const Node& node) const;
+
+  // variables: whose gradients it computes; out: what it writes.
+  void AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op);
+  Value* NewInnerValue(bool needs_gradient);  // one that no node has: between two operations of one node
+  void CompileInput(const Node& node);
 
  private:
   Call CallOf(const dnnl::primitive& primitive, const Desc& scratchpad,
               std::vector<std::pair<int, dnnl::memory>> arguments);
   void MakeValues();
   bool JoinsProducer(const Node& node);
-  bool Fusible(const Activation& activation) const;
   Value* NewValue(bool needs_gradient);
-  Value* NewInnerValue(bool needs_gradient);  // one that no node has: between two operations of one node
   void CompileNode(const Node& node);
-  std::unique_ptr<Op> MakeOp(const Node& node, const Activation& activation, bool relu, const std::vector<Value*>& in,
-                             Value* out);
-  void CompileInput(const Node& node);
-  void CompileKernel(const Node& node, Activation activation, Value* in, Value* out);
-  void CompileLinear(const Node& node, const Activation& activation, Value* in, Value* out);
-  void CompileAttention(const Node& node, const std::vector<Value*>& in, Value* out);
   Value* FlatIfNeeded(const Node& node, int input);
-  // variables: whose gradients it computes; out: what it writes.
-  void AddOp(std::vector<int> variables, const Value* out, std::unique_ptr<Op> op);
   void NoteReads(Plan::Step& step);
   void PlanVariables();
   void PlaceTensors();

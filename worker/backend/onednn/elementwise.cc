@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "worker/backend/onednn/image_layout.h"
+#include "worker/backend/onednn/layer.h"
 
 namespace cairn::onednn {
 
@@ -117,5 +118,17 @@ std::unique_ptr<Op> MakeDropout(PlanBuilder& b, const Node& node, Value* in, Val
 std::unique_ptr<Op> MakeSpatialDropout(PlanBuilder& b, const Node& node, Value* in, Value* out) {
   return std::make_unique<SpatialDropoutOp>(b, node, in, out);
 }
+
+namespace {
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kRescaling, CompileOne<MakeRescaling>},
+    {LayerKind::kDropout, CompileOne<MakeDropout>},
+    {LayerKind::kSpatialDropout2D, CompileOne<MakeSpatialDropout>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> ElementwiseLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -77,5 +78,15 @@ class EmbeddingOp : public Op {
 std::unique_ptr<Op> MakeEmbedding(PlanBuilder& b, const Node& node, Value* in, Value* out) {
   return std::make_unique<EmbeddingOp>(b, node, in, out);
 }
+
+namespace {
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kEmbedding, CompileOne<MakeEmbedding>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> EmbeddingLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

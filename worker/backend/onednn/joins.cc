@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -263,7 +264,7 @@ std::unique_ptr<Op> MakeSum(PlanBuilder& b, const Node& node, const std::vector<
   return std::make_unique<SumOp>(b, scale, in, out);
 }
 
-std::unique_ptr<Op> MakeMaximum(PlanBuilder& b, const std::vector<Value*>& in, Value* out) {
+std::unique_ptr<Op> MakeMaximum(PlanBuilder& b, const Node&, const std::vector<Value*>& in, Value* out) {
   return std::make_unique<MaximumOp>(b, in, out);
 }
 
@@ -273,5 +274,19 @@ std::unique_ptr<Op> MakeMultiply(PlanBuilder& b, const Node& node, const std::ve
   }
   return std::make_unique<MultiplyOp>(b, in, out);
 }
+
+namespace {
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kAdd, CompileAll<MakeSum>},
+    {LayerKind::kAverage, CompileAll<MakeSum>},
+    {LayerKind::kMaximum, CompileAll<MakeMaximum>},
+    {LayerKind::kMultiply, CompileAll<MakeMultiply>},
+    {LayerKind::kConcatenate, CompileAll<MakeConcatenate>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> MergingLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -234,6 +235,49 @@ class ZeroPaddingOp : public Op {
   Sink sink_;
 };
 
+// A window of the input, channels last; its pads are what is cut off.
+class CroppingOp : public Op {
+ public:
+  CroppingOp(PlanBuilder& b, const Node& node, Value* in, Value* out)
+      : in_(in), out_(out), offsets_{0, 0, node.window.pad_begin[0], node.window.pad_begin[1]} {
+    source_ = b.Read(in->data, PlainDesc(b.examples(), b.graph().nodes()[node.inputs[0]].output));
+    out->data = b.New(PlainDesc(b.examples(), node.output));
+    forward_ = b.Reorder(b.Use(source_.tensor, Inner(source_.tensor)), b.Use(out->data));
+  }
+
+  void CompileBackward(PlanBuilder& b) override {
+    if (!in_->needs_gradient) return;
+    sink_ = b.WriteGradient(in_, source_.tensor->desc);
+    backward_ = b.Reorder(b.Use(out_->gradient), b.Use(sink_.tensor, Inner(sink_.tensor)));
+  }
+
+  void Forward(const Run& run) override {
+    source_.Prepare(run);
+    forward_(run);
+  }
+
+  void BackwardInputs(const Run& run) override {
+    if (!backward_) return;
+    std::memset(sink_.tensor->data(), 0, sink_.tensor->bytes);
+    backward_(run);
+    sink_.Finish(run);
+  }
+
+ private:
+  Desc Inner(Tensor* tensor) const { return tensor->desc.submemory_desc(out_->data->desc.dims(), offsets_); }
+
+  Value* const in_;
+  Value* const out_;
+  const memory::dims offsets_;
+  Source source_;
+  Call forward_, backward_;
+  Sink sink_;
+};
+
+std::unique_ptr<Op> MakeCropping(PlanBuilder& b, const Node& node, Value* in, Value* out) {
+  return std::make_unique<CroppingOp>(b, node, in, out);
+}
+
 }  // namespace
 
 std::unique_ptr<Op> MakePlain(PlanBuilder& b, const Shape& shape, Value* in, Value* out) {
@@ -255,5 +299,27 @@ std::unique_ptr<Op> MakeUpSampling(PlanBuilder& b, const Node& node, Value* in, 
 std::unique_ptr<Op> MakeZeroPadding(PlanBuilder& b, const Node& node, Value* in, Value* out) {
   return std::make_unique<ZeroPaddingOp>(b, node, in, out);
 }
+
+namespace {
+
+void CompileInput(PlanBuilder& b, const Node& node, const std::vector<Value*>&, Value*) { b.CompileInput(node); }
+
+void CompileReshape(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  b.AddOp({}, out, MakePlain(b, node.output, in[0], out));
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kInput, CompileInput},
+    {LayerKind::kFlatten, CompileReshape},
+    {LayerKind::kReshape, CompileReshape},
+    {LayerKind::kPermute, CompileOne<MakePermute>},
+    {LayerKind::kUpSampling2D, CompileOne<MakeUpSampling>},
+    {LayerKind::kCropping2D, CompileOne<MakeCropping>},
+    {LayerKind::kZeroPadding2D, CompileOne<MakeZeroPadding>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> LayoutLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -1,3 +1,4 @@
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -135,5 +136,23 @@ void AddScaleAndShift(PlanBuilder& b, const Variable* gamma, const Variable* bet
 std::unique_ptr<Op> MakeBatchNormalization(PlanBuilder& b, const Node& node, bool relu, Value* in, Value* out) {
   return std::make_unique<BatchNormalizationOp>(b, node, relu, in, out);
 }
+
+namespace {
+
+void CompileBatchNormalization(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out) {
+  const Node* const next = b.JoinedActivationLayer(node);
+  const bool relu = next != nullptr && b.ActivationOf(*next).kind == v1::RELU;
+  b.AddOp(node.variables, out, MakeBatchNormalization(b, node, relu, in[0], out));
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kBatchNormalization, CompileBatchNormalization},
+    {LayerKind::kLayerNormalization, CompileOne<MakeLayerNormalization>},
+    {LayerKind::kGroupNormalization, CompileOne<MakeGroupNormalization>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> NormalizationLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -6,6 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "dnnl.hpp"
+#include "worker/backend/layer_check.h"
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/program.h"
 
 namespace cairn {
@@ -67,6 +69,8 @@ class OnednnBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                    const ProgramOptions& options) override {
     CAIRN_RETURN_IF_ERROR(CheckCompute(options.compute));
+    CAIRN_RETURN_IF_ERROR(
+        CheckLayers(*graph, "onednn", [](LayerKind kind) { return onednn::FindLayer(kind) != nullptr; }));
     return onednn::MakeProgram(std::move(graph), options);
   }
 };

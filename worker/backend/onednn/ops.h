@@ -75,7 +75,7 @@ std::unique_ptr<Op> MakeSpatialDropout(PlanBuilder& b, const Node& node, Value* 
 
 // joins.cc
 std::unique_ptr<Op> MakeSum(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out);
-std::unique_ptr<Op> MakeMaximum(PlanBuilder& b, const std::vector<Value*>& in, Value* out);
+std::unique_ptr<Op> MakeMaximum(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out);
 std::unique_ptr<Op> MakeMultiply(PlanBuilder& b, const Node& node, const std::vector<Value*>& in, Value* out);
 
 // layout.cc. Plain: to PlainDesc(shape), the numbers in the same order; also a Reshape.

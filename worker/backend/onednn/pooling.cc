@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "worker/backend/onednn/image_layout.h"
+#include "worker/backend/onednn/layer.h"
 #include "worker/backend/onednn/ops.h"
 
 namespace cairn::onednn {
@@ -139,5 +140,20 @@ std::unique_ptr<Op> MakePooling(PlanBuilder& b, const Node& node, Value* in, Val
 std::unique_ptr<Op> MakeGlobalAveragePooling(PlanBuilder& b, const Node& node, Value* in, Value* out) {
   return std::make_unique<GlobalAverageOp>(b, node, in, out);
 }
+
+namespace {
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kMaxPooling2D, CompileOne<MakePooling>},
+    {LayerKind::kAveragePooling2D, CompileOne<MakePooling>},
+    {LayerKind::kMaxPooling1D, CompileOne<MakePooling>},
+    {LayerKind::kAveragePooling1D, CompileOne<MakePooling>},
+    {LayerKind::kGlobalAveragePooling2D, CompileOne<MakeGlobalAveragePooling>},
+    {LayerKind::kGlobalAveragePooling1D, CompileOne<MakeGlobalAveragePooling>},
+};
+
+}  // namespace
+
+absl::Span<const Layer> PoolingLayers() { return kLayers; }
 
 }  // namespace cairn::onednn

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "dnnl.hpp"
+#include "worker/backend/limits.h"
 #include "worker/backend/onednn/builder.h"
 #include "worker/backend/onednn/plan.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 // Training and evaluation on full batches and on one or two short ones each.
 constexpr size_t kPlansKept = 6;
-constexpr int kThreadsMax = 1024;
 
 // The number of OpenMP threads of the calling thread, put back at the end: oneDNN and our loops ask for it.
 class ThreadCount {
@@ -215,9 +215,9 @@ absl::StatusOr<std::unique_ptr<Program>> MakeProgram(std::shared_ptr<const Graph
   if (options.batch_max < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch_max: ", options.batch_max, " is not positive"));
   }
-  if (options.threads < 1 || options.threads > kThreadsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("threads: ", options.threads, " is outside 1 .. ", kThreadsMax, "; use 1 for each core at most"));
+  if (options.threads < 1 || options.threads > kComputeThreadsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("threads: ", options.threads, " is outside 1 .. ",
+                                                   kComputeThreadsMax, "; use 1 for each core at most"));
   }
   auto program = std::make_unique<OnednnProgram>(std::move(graph), options);
   CAIRN_RETURN_IF_ERROR(program->Prepare());

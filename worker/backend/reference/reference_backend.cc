@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker/backend/layer_check.h"
+#include "worker/backend/reference/reference_layer.h"
 #include "worker/backend/reference/reference_net.h"
 
 namespace cairn {
@@ -80,6 +82,8 @@ class ReferenceBackend : public Backend {
   std::string fingerprint() const override { return "reference-1"; }
   absl::StatusOr<std::unique_ptr<Program>> Compile(std::shared_ptr<const Graph> graph,
                                                    const ProgramOptions& options) override {
+    CAIRN_RETURN_IF_ERROR(
+        CheckLayers(*graph, "reference", [](LayerKind kind) { return reference::FindLayer(kind) != nullptr; }));
     if (options.batch_max < 1) return absl::InvalidArgumentError("batch_max must be at least 1");
     return std::make_unique<ReferenceProgram>(std::move(graph), options);
   }

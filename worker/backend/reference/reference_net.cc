@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/model/call_mode.h"
 
 namespace cairn {
 
@@ -85,7 +86,9 @@ absl::Status ReferenceNet::Forward(const Batch& batch, const StepInfo* training,
     const Node& node = graph_->nodes()[id];
     Activations& here = nodes_[id];
     here.before.assign(examples_ * NumElements(node.output), 0.0);
-    CAIRN_RETURN_IF_ERROR(ForwardNode(node, training, values));
+    const StepInfo* const step = InfersAlways(node) ? nullptr : training;
+    const reference::Pass pass(*graph_, node, examples_, step, values, {}, {}, &nodes_);
+    CAIRN_RETURN_IF_ERROR(reference::FindLayer(node.kind)->forward(pass));
     here.output.assign(here.before.size(), 0.0);
     reference::Activate(node.activation, AlphaOf(node), node.output.back(), here.before, absl::MakeSpan(here.output));
   }
@@ -105,7 +108,8 @@ void ReferenceNet::Backward(absl::Span<const double> values, absl::Span<double> 
       reference::ActivateBackward(node.activation, AlphaOf(node), node.output.back(), here.before, here.output,
                                   here.gradient, absl::MakeSpan(before));
     }
-    BackwardNode(node, before, values, gradients);
+    const reference::Pass pass(*graph_, node, examples_, nullptr, values, gradients, before, &nodes_);
+    reference::FindLayer(node.kind)->backward(pass);
   }
   for (const Variable& v : graph_->variables()) {
     if (v.kind != VariableKind::kFrozen) continue;

@@ -79,6 +79,18 @@ struct SoftmaxRow {
   }
 };
 
+// The sum of a * b over a row, by all threads of its block.
+template <int kThreads, class B>
+CAIRN_DEVICE float RowDot(B& block, int64_t begin, int64_t columns, const In& a, const In& b) {
+  float* values = block.template Shared<float>();
+  block.ForEachThread([&](int thread) {
+    float sum = 0;
+    for (int64_t c = thread; c < columns; c += kThreads) sum += At(a, begin + c) * At(b, begin + c);
+    values[thread] = sum;
+  });
+  return block.Reduce(values, [](float x, float y) { return x + y; });
+}
+
 template <int threads>
 struct SoftmaxRowBackward {
   static constexpr int kThreads = threads;
@@ -89,14 +101,8 @@ struct SoftmaxRowBackward {
   Out dx;
   template <class B>
   CAIRN_DEVICE void operator()(B& block) const {
-    float* values = block.template Shared<float>();
     const int64_t begin = block.index() * columns;
-    block.ForEachThread([&](int thread) {
-      float sum = 0;
-      for (int64_t c = thread; c < columns; c += kThreads) sum += At(y, begin + c) * At(dy, begin + c);
-      values[thread] = sum;
-    });
-    const float dot = block.Reduce(values, [](float a, float b) { return a + b; });
+    const float dot = RowDot<kThreads>(block, begin, columns, y, dy);
     block.ForEachThread([&](int thread) {
       for (int64_t c = thread; c < columns; c += kThreads) {
         const int64_t i = begin + c;
@@ -106,8 +112,50 @@ struct SoftmaxRowBackward {
   }
 };
 
-// Rows up to this long are one warp's.
-constexpr int64_t kWarpColumnsMax = 512;
+template <int threads>
+struct UnitRow {
+  static constexpr int kThreads = threads;
+  static constexpr int kSharedBytes = threads * 4;
+  int64_t columns;
+  float shortest;
+  In x;
+  Out y;
+  float* lengths;
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    const int64_t begin = block.index() * columns;
+    const float squares = RowDot<kThreads>(block, begin, columns, x, x);
+    const float length = fmaxf(sqrtf(squares), shortest);
+    block.ForEachThread([&](int thread) {
+      if (thread == 0) lengths[block.index()] = length;
+      for (int64_t c = thread; c < columns; c += kThreads) Set(y, begin + c, At(x, begin + c) / length);
+    });
+  }
+};
+
+template <int threads>
+struct UnitRowBackward {
+  static constexpr int kThreads = threads;
+  static constexpr int kSharedBytes = threads * 4;
+  int64_t columns;
+  float shortest;
+  bool add;
+  In y, dy;
+  Out dx;
+  const float* lengths;
+  template <class B>
+  CAIRN_DEVICE void operator()(B& block) const {
+    const int64_t begin = block.index() * columns;
+    const float dot = RowDot<kThreads>(block, begin, columns, y, dy);
+    const float length = lengths[block.index()], along = length > shortest ? dot : 0.0f;
+    block.ForEachThread([&](int thread) {
+      for (int64_t c = thread; c < columns; c += kThreads) {
+        const int64_t i = begin + c;
+        SetOrAdd(dx, i, (At(dy, i) - At(y, i) * along) / length, add);
+      }
+    });
+  }
+};
 
 }  // namespace
 
@@ -136,6 +184,22 @@ Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* 
   if (columns <= kWarpColumnsMax)
     return Launch(stream, rows, SoftmaxRowBackward<32>{columns, add, {y, type}, {dy, type}, {dx, type}});
   return Launch(stream, rows, SoftmaxRowBackward<kBlockThreads>{columns, add, {y, type}, {dy, type}, {dx, type}});
+}
+
+Error UnitRows(Stream stream, int64_t rows, int64_t columns, float shortest, const void* x, void* y, float* lengths,
+               DType type) {
+  if (columns <= kWarpColumnsMax)
+    return Launch(stream, rows, UnitRow<32>{columns, shortest, {x, type}, {y, type}, lengths});
+  return Launch(stream, rows, UnitRow<kBlockThreads>{columns, shortest, {x, type}, {y, type}, lengths});
+}
+
+Error UnitRowsBackward(Stream stream, int64_t rows, int64_t columns, float shortest, const void* y,
+                       const float* lengths, const void* dy, void* dx, DType type, bool add) {
+  if (columns <= kWarpColumnsMax)
+    return Launch(stream, rows,
+                  UnitRowBackward<32>{columns, shortest, add, {y, type}, {dy, type}, {dx, type}, lengths});
+  return Launch(stream, rows,
+                UnitRowBackward<kBlockThreads>{columns, shortest, add, {y, type}, {dy, type}, {dx, type}, lengths});
 }
 
 }  // namespace cairn::cudnn::kernels

@@ -164,9 +164,6 @@ struct GroupGradientSums {
   }
 };
 
-// Groups up to this large are one warp's.
-constexpr int64_t kWarpCountMax = 1024;
-
 // Eight channels side by side are of one group.
 ColumnShape Shape(int64_t rows, int64_t channels, int64_t groups) {
   return ShapeOfColumns(1, rows, channels, Wide(channels / groups));

@@ -21,6 +21,8 @@
 
 #include <cstdint>
 
+#include "worker/backend/cudnn/kernels/limits.h"
+
 struct CUstream_st;
 
 namespace cairn::cudnn::kernels {
@@ -98,6 +100,13 @@ Error Softmax(Stream stream, int64_t rows, int64_t columns, int64_t causal_queri
 Error SoftmaxBackward(Stream stream, int64_t rows, int64_t columns, const void* y, const void* dy, void* dx, DType type,
                       bool add);
 
+// y = x / length of each row; a length below `shortest` counts as that. lengths: [rows], as they count. y may be x.
+Error UnitRows(Stream stream, int64_t rows, int64_t columns, float shortest, const void* x, void* y, float* lengths,
+               DType type);
+// dx = (dy - y * sum(y * dy)) / length, of shorter rows dy / shortest; dx may be dy where not `add`.
+Error UnitRowsBackward(Stream stream, int64_t rows, int64_t columns, float shortest, const void* y,
+                       const float* lengths, const void* dy, void* dx, DType type, bool add);
+
 // ---- sums over rows (reduce.cu) ----
 
 // sums[c] = sum over rows of x[r][c].
@@ -110,7 +119,6 @@ Error MarkNonFinite(Stream stream, int64_t n, const void* x, DType type, int32_t
 
 // ---- joins (joins.cu) ----
 
-inline constexpr int kJoinMax = 8;  // inputs of one launch; a program chains longer joins
 struct Inputs {
   int count = 0;
   const void* x[kJoinMax] = {};
@@ -252,7 +260,6 @@ Error ConvolutionBackwardFilter(Stream stream, const Window& w, const void* x, c
 
 // ---- losses and metrics (loss.cu): the formulas of worker/backend/loss.h in float32 ----
 
-inline constexpr int kMetricsMax = 32;
 struct LossArguments {
   int32_t kind = 0;      // v1::Loss::Kind
   bool softmax = false;  // LossPlan

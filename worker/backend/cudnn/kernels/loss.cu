@@ -222,9 +222,6 @@ struct LossOfExample {
   }
 };
 
-// Examples with up to this many outputs are one warp's.
-constexpr int64_t kWarpOutputsMax = 512;
-
 }  // namespace
 
 Error Loss(Stream stream, const LossArguments& a, const float* outputs, const float* labels, const float* class_weights,

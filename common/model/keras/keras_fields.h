@@ -1,0 +1,61 @@
+// What several of Keras' layers have in their configs: kernels, biases, initializers, regularizers. Of the
+// layers' files and of augmentations.
+//
+// Free functions; any thread. What Cairn lacks is refused by the config (KerasConfig::Refuse), which names the layer.
+#pragma once
+
+#include "cairn/v1/model.pb.h"
+#include "common/model/keras/keras_config.h"
+
+namespace cairn::keras {
+
+inline constexpr char kLeaveAway[] = "leave it away";
+
+inline void NoConstraints(KerasConfig& c) {
+  for (const char* key : {"kernel_constraint", "bias_constraint", "depthwise_constraint", "pointwise_constraint",
+                          "beta_constraint", "gamma_constraint", "embeddings_constraint"}) {
+    c.Only(key, nullptr, kLeaveAway);
+  }
+}
+
+// get: the layer's mutable field; called where the key holds a regularizer that does something.
+template <typename Get>
+void Regularizer(KerasConfig& c, const char* key, Get get) {
+  v1::Regularizer regularizer;
+  c.Regularizer(key, &regularizer);
+  if (regularizer.l1() != 0 || regularizer.l2() != 0) *get() = regularizer;
+}
+
+template <typename Layer>
+void Kernel(KerasConfig& c, Layer* layer) {
+  if (c.Has("kernel_initializer")) c.Initializer("kernel_initializer", layer->mutable_kernel_initializer());
+  Regularizer(c, "kernel_regularizer", [&] { return layer->mutable_kernel_regularizer(); });
+}
+
+template <typename Layer>
+void Bias(KerasConfig& c, Layer* layer) {
+  bool use_bias = true;
+  c.Bool("use_bias", &use_bias);
+  layer->set_use_bias(use_bias);
+  if (!use_bias) {
+    c.Ignore("bias_initializer");
+    c.Ignore("bias_regularizer");
+  }
+  if (use_bias && c.Has("bias_initializer")) c.Initializer("bias_initializer", layer->mutable_bias_initializer());
+  if (use_bias) Regularizer(c, "bias_regularizer", [&] { return layer->mutable_bias_regularizer(); });
+}
+
+inline void ChannelsLast(KerasConfig& c) {
+  c.Only("data_format", "channels_last", "build the model with channels_last");
+}
+
+template <typename Layer>
+void BiasAndActivation(KerasConfig& c, Layer* layer) {
+  v1::Activation activation = v1::ACTIVATION_UNSPECIFIED;
+  c.Activation("activation", &activation);
+  layer->set_activation(activation);
+  Bias(c, layer);
+  NoConstraints(c);
+}
+
+}  // namespace cairn::keras

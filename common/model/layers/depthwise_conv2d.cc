@@ -1,0 +1,67 @@
+// DepthwiseConv2D.
+#include "common/model/layers/table.h"
+#include "common/model/layers/windows.h"
+
+namespace cairn::layers {
+namespace {
+
+absl::Status InferDepthwiseConv2D(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
+  const Shape& input = inputs[0];
+  v1::DepthwiseConv2D* conv = node->layer.mutable_depthwise_conv2d();
+  CAIRN_RETURN_IF_ERROR(ReadConvWindow(input, conv, node));
+  CAIRN_RETURN_IF_ERROR(ReadMultiplier(conv));
+  node->output[2] = input[2] * conv->depth_multiplier();
+  CAIRN_RETURN_IF_ERROR(ReadActivation(conv, node));
+  CAIRN_RETURN_IF_ERROR(ResolveInitializer("depthwise_initializer", v1::Initializer::GLOROT_UNIFORM,
+                                           conv->mutable_depthwise_initializer()));
+  CAIRN_RETURN_IF_ERROR(
+      AddVariable(*node, "kernel", {node->window.kernel[0], node->window.kernel[1], input[2], conv->depth_multiplier()},
+                  conv->depthwise_initializer(), variables));
+  CAIRN_RETURN_IF_ERROR(RegularizeDepthwise(*conv, variables));
+  return AddBias(*node, node->output[2], conv, variables);
+}
+
+void ReadDepthwiseConv2D(KerasConfig& c, v1::Layer* layer) {
+  v1::DepthwiseConv2D* conv = layer->mutable_depthwise_conv2d();
+  Windowed(c, conv);
+  c.Ints("dilation_rate", conv->mutable_dilation_rate());
+  DepthMultiplier(c, conv);
+  keras::BiasAndActivation(c, conv);
+}
+
+void WriteDepthwiseConv2D(const Node& node, KerasWriter& c) {
+  const v1::DepthwiseConv2D& conv = node.layer.depthwise_conv2d();
+  c.Window(conv);
+  c["depth_multiplier"] = conv.depth_multiplier();
+  c.ChannelsLast();
+  c.Ints("dilation_rate", conv.dilation_rate());
+  c.ActivationAndBias(conv);
+  c.Initializer("depthwise_initializer", conv.depthwise_initializer());
+  c.Initializer("bias_initializer", conv.bias_initializer());
+  c.Regularizer("depthwise_regularizer", conv.has_depthwise_regularizer(), conv.depthwise_regularizer());
+  c.BiasRegularizer(conv);
+  c.Nulls({"depthwise_constraint", "bias_constraint"});
+}
+
+std::optional<TorchPlace> PlaceKernel(const Graph&, const Variable& v, absl::string_view name) {
+  const Shape& s = v.shape;
+  if (name != "kernel") return std::nullopt;
+  return TorchPlace{"weight", s, {2, 3, 0, 1}, {s[2] * s[3], 1, s[0], s[1]}};
+}
+
+constexpr KerasClass kKeras[] = {{"DepthwiseConv2D", ReadDepthwiseConv2D}};
+
+}  // namespace
+
+constinit const LayerType kDepthwiseConv2DLayer = {
+    .kind = LayerKind::kDepthwiseConv2D,
+    .field = v1::Layer::kDepthwiseConv2D,
+    .name = "depthwise_conv2d",
+    .infer = InferDepthwiseConv2D,
+    .keras = kKeras,
+    .write_keras = WriteDepthwiseConv2D,
+    .write_onnx = WriteOnnxConvolution,
+    .torch = PlaceKernel,
+};
+
+}  // namespace cairn::layers

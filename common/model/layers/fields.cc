@@ -1,0 +1,244 @@
+#include "common/model/layers/fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "common/model/layer_type.h"
+#include "common/model/limits.h"
+
+namespace cairn::layers {
+namespace {
+
+absl::Status CheckWindowNumber(const char* field, int64_t number) {
+  if (number <= 0) return Bad(field, " ", number, " is not positive; use 1 or more");
+  if (number > kWindowMax) return Bad(field, " ", number, " is too large; the limit is ", kWindowMax);
+  return absl::OkStatus();
+}
+
+// keras.initializers.compute_fans.
+void ComputeFans(const Shape& shape, int64_t* fan_in, int64_t* fan_out) {
+  if (shape.size() < 2) {
+    *fan_in = *fan_out = NumElements(shape);
+    return;
+  }
+  int64_t receptive_field = 1;
+  for (size_t i = 0; i + 2 < shape.size(); ++i) receptive_field *= shape[i];
+  *fan_in = shape[shape.size() - 2] * receptive_field;
+  *fan_out = shape.back() * receptive_field;
+}
+
+// Every argument belongs to the kind, and is a number.
+absl::Status CheckArguments(const char* field, const v1::Initializer& i) {
+  const auto kind = i.kind();
+  const bool normal = kind == v1::Initializer::RANDOM_NORMAL || kind == v1::Initializer::TRUNCATED_NORMAL;
+  struct Argument {
+    const char* name;
+    bool given, fits;
+    const char* kinds;
+    float value;
+  };
+  const bool uniform = kind == v1::Initializer::RANDOM_UNIFORM, scaling = kind == v1::Initializer::VARIANCE_SCALING;
+  const Argument arguments[] = {
+      {"value", i.value() != 0, kind == v1::Initializer::CONSTANT, "CONSTANT", i.value()},
+      {"minval", i.has_minval(), uniform, "RANDOM_UNIFORM", i.minval()},
+      {"maxval", i.has_maxval(), uniform, "RANDOM_UNIFORM", i.maxval()},
+      {"mean", i.has_mean(), normal, "RANDOM_NORMAL or TRUNCATED_NORMAL", i.mean()},
+      {"stddev", i.has_stddev(), normal, "RANDOM_NORMAL or TRUNCATED_NORMAL", i.stddev()},
+      {"scale", i.has_scale(), scaling, "VARIANCE_SCALING", i.scale()},
+      {"mode", i.mode() != v1::Initializer::FAN_MODE_UNSPECIFIED, scaling, "VARIANCE_SCALING", 0},
+      {"distribution", i.distribution() != v1::Initializer::DISTRIBUTION_UNSPECIFIED, scaling, "VARIANCE_SCALING", 0},
+  };
+  for (const Argument& a : arguments) {
+    if (a.given && !a.fits) {
+      return Bad(field, ".", a.name, " is only for kind ", a.kinds, "; set that kind or leave the ", a.name, " away");
+    }
+    if (!std::isfinite(a.value)) return Bad(field, ".", a.name, " is not finite; use a number");
+  }
+  if (!v1::Initializer::FanMode_IsValid(i.mode())) {
+    return Bad(field, ".mode ", static_cast<int>(i.mode()), " is not known; use FAN_IN, FAN_OUT or FAN_AVG");
+  }
+  if (!v1::Initializer::Distribution_IsValid(i.distribution())) {
+    return Bad(field, ".distribution ", static_cast<int>(i.distribution()),
+               " is not known; use DISTRIBUTION_UNIFORM, say");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadPair(const char* field, int64_t fallback, Numbers* numbers, int64_t pair[2]) {
+  if (numbers->size() > 2) return Bad(field, " has ", numbers->size(), " numbers; give one, or height and width");
+  if (numbers->empty()) {
+    if (fallback == 0) return Bad(field, " is missing; give one number, or height and width");
+    numbers->Add(static_cast<int32_t>(fallback));
+  }
+  if (numbers->size() == 1) {
+    const int32_t both = numbers->Get(0);
+    numbers->Add(both);
+  }
+  for (int i = 0; i < 2; ++i) {
+    pair[i] = numbers->Get(i);
+    CAIRN_RETURN_IF_ERROR(CheckWindowNumber(field, pair[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int32_t> ReadOne(const char* field, int32_t fallback, bool given, int32_t value) {
+  if (!given && fallback == 0) return Bad(field, " is missing; give a number such as 3");
+  const int32_t number = given ? value : fallback;
+  CAIRN_RETURN_IF_ERROR(CheckWindowNumber(field, number));
+  return number;
+}
+
+absl::Status NeedPositive(const char* field, int64_t value, const char* example) {
+  if (value > 0) return absl::OkStatus();
+  return Bad(field, " ", value, " is not positive; use a number such as ", example);
+}
+
+absl::Status NeedRate(const char* field, float rate) {
+  if (rate >= 0 && rate < 1) return absl::OkStatus();
+  return Bad(field, " ", rate, " is outside [0, 1); use a number such as 0.5");
+}
+
+absl::Status NeedEpsilon(float epsilon) {
+  if (epsilon > 0 && std::isfinite(epsilon)) return absl::OkStatus();
+  return Bad("epsilon ", epsilon, " is not positive; use a number such as 0.001");
+}
+
+absl::Status ResolveActivation(v1::Activation* activation) {
+  if (!v1::Activation_IsValid(*activation)) {
+    return Bad("activation ", static_cast<int>(*activation),
+               " is not known; use LINEAR, RELU, RELU6, LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SOFTPLUS, SIGMOID, "
+               "TANH or SOFTMAX");
+  }
+  if (*activation == v1::ACTIVATION_UNSPECIFIED) *activation = v1::LINEAR;
+  return absl::OkStatus();
+}
+
+absl::Status ResolvePadding(v1::Padding* padding) {
+  if (!v1::Padding_IsValid(*padding)) {
+    return Bad("padding ", static_cast<int>(*padding), " is not known; use VALID or SAME");
+  }
+  if (*padding == v1::PADDING_UNSPECIFIED) *padding = v1::VALID;
+  return absl::OkStatus();
+}
+
+absl::Status ResolveInitializer(const char* field, v1::Initializer::Kind fallback, v1::Initializer* initializer) {
+  if (!v1::Initializer::Kind_IsValid(initializer->kind())) {
+    return Bad(field, ".kind ", static_cast<int>(initializer->kind()), " is not known; use GLOROT_UNIFORM, say");
+  }
+  if (initializer->kind() == v1::Initializer::INITIALIZER_UNSPECIFIED) initializer->set_kind(fallback);
+  CAIRN_RETURN_IF_ERROR(CheckArguments(field, *initializer));
+  const auto bad = [&](const auto&... what) { return Bad(field, ".", what...); };
+  v1::Initializer& i = *initializer;
+  switch (i.kind()) {
+    case v1::Initializer::RANDOM_UNIFORM:
+      if (!i.has_minval()) i.set_minval(-0.05f);
+      if (!i.has_maxval()) i.set_maxval(0.05f);
+      if (i.minval() < i.maxval()) return absl::OkStatus();
+      return bad("minval ", i.minval(), " is not below maxval ", i.maxval(), "; give both, the smaller one as minval");
+    case v1::Initializer::RANDOM_NORMAL:
+    case v1::Initializer::TRUNCATED_NORMAL:
+      if (!i.has_mean()) i.set_mean(0);
+      if (!i.has_stddev()) i.set_stddev(0.05f);
+      if (i.stddev() >= 0) return absl::OkStatus();
+      return bad("stddev ", i.stddev(), " is negative; use a number such as 0.05");
+    case v1::Initializer::VARIANCE_SCALING:
+      if (!i.has_scale()) i.set_scale(1);
+      if (i.mode() == v1::Initializer::FAN_MODE_UNSPECIFIED) i.set_mode(v1::Initializer::FAN_IN);
+      if (i.distribution() == v1::Initializer::DISTRIBUTION_UNSPECIFIED) {
+        i.set_distribution(v1::Initializer::DISTRIBUTION_TRUNCATED_NORMAL);
+      }
+      if (i.scale() > 0) return absl::OkStatus();
+      return bad("scale ", i.scale(), " is not positive; use a number such as 2");
+    default: return absl::OkStatus();
+  }
+}
+
+absl::Status Regularize(const char* field, bool given, const v1::Regularizer& regularizer,
+                        std::vector<Variable>* variables) {
+  if (!given) return absl::OkStatus();
+  for (const auto& [name, factor] : {std::pair("l1", regularizer.l1()), std::pair("l2", regularizer.l2())}) {
+    if (!(factor >= 0 && std::isfinite(factor))) {
+      return Bad(field, ".", name, " ", factor, " is not a number from 0; use one such as 0.0001");
+    }
+  }
+  if (regularizer.l1() == 0 && regularizer.l2() == 0) {
+    return Bad(field, ": neither l1 nor l2 is above 0; give one, as { l2: 0.0001 }, or leave it away");
+  }
+  variables->back().l1 = regularizer.l1();
+  variables->back().l2 = regularizer.l2();
+  return absl::OkStatus();
+}
+
+v1::Initializer OfKind(v1::Initializer::Kind kind) {
+  v1::Initializer initializer;
+  initializer.set_kind(kind);
+  return initializer;
+}
+
+absl::Status NeedImage(const Shape& input) {
+  if (input.size() == 3) return absl::OkStatus();
+  return Bad(
+      "its input is ", ToString(input),
+      "; it needs [height, width, channels], so place it before the Flatten or GlobalAveragePooling2D and give the "
+      "input layer a shape such as [28,28,1]");
+}
+
+absl::Status NeedSequence(const Shape& input) {
+  if (input.size() == 2) return absl::OkStatus();
+  return Bad("its input is ", ToString(input),
+             "; it needs [steps, features], so place it after an Embedding or a Reshape, or give the input layer a "
+             "shape such as [100,16]");
+}
+
+absl::Status NeedOneShape(absl::Span<const Shape> inputs) {
+  for (const Shape& input : inputs) {
+    if (input != inputs[0]) {
+      return Bad("its inputs have different shapes, ", ToString(inputs[0]), " and ", ToString(input),
+                 "; make them equal, by a 1x1 Conv2D on one of them, say");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddVariable(const Node& node, const char* name, Shape shape, const v1::Initializer& initializer,
+                         std::vector<Variable>* variables) {
+  int64_t size = 1;
+  for (int64_t dim : shape) size = SaturatingMultiply(size, dim);
+  if (size > kParametersMax) {
+    return Bad(name, " ", ToString(shape), " has too many parameters; a model may have ", kParametersMax);
+  }
+  Variable& variable = variables->emplace_back();
+  variable.name = absl::StrCat(node.name, "/", name);
+  variable.shape = std::move(shape);
+  variable.size = size;
+  variable.initializer = initializer;
+  ComputeFans(variable.shape, &variable.fan_in, &variable.fan_out);
+  return absl::OkStatus();
+}
+
+absl::Status SlideWindow(const char* what, const Shape& input, v1::Padding padding, Window* window, Shape* output) {
+  int64_t extent[2];
+  for (int i = 0; i < 2; ++i) {
+    extent[i] = (window->kernel[i] - 1) * window->dilation[i] + 1;
+    if (padding == v1::SAME) {
+      (*output)[i] = (input[i] + window->strides[i] - 1) / window->strides[i];
+      const int64_t pads = std::max<int64_t>(0, ((*output)[i] - 1) * window->strides[i] + extent[i] - input[i]);
+      window->pad_begin[i] = pads / 2;
+      window->pad_end[i] = pads - pads / 2;
+    }
+  }
+  if (padding == v1::SAME) return absl::OkStatus();
+  if (extent[0] > input[0] || extent[1] > input[1]) {
+    const bool dilated = window->dilation[0] > 1 || window->dilation[1] > 1;
+    return Bad(what, " [", extent[0], ",", extent[1], "]", dilated ? " (dilated)" : "", " is larger than its input ",
+               ToString(input), "; use a smaller one, padding: SAME, or fewer poolings before it");
+  }
+  for (int i = 0; i < 2; ++i) (*output)[i] = (input[i] - extent[i]) / window->strides[i] + 1;
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::layers

@@ -1,0 +1,79 @@
+// LayerNormalization over the last axis (Ba et al. 2016).
+#include "common/model/layers/normalization.h"
+#include "common/model/layers/table.h"
+
+namespace cairn::layers {
+namespace {
+
+absl::Status InferLayerNormalization(absl::Span<const Shape> inputs, Node* node, std::vector<Variable>* variables) {
+  const Shape& input = inputs[0];
+  v1::LayerNormalization* norm = node->layer.mutable_layer_normalization();
+  if (!norm->has_epsilon()) norm->set_epsilon(0.001f);
+  CAIRN_RETURN_IF_ERROR(NeedEpsilon(norm->epsilon()));
+  return AddScaleAndCenter(*node, input.back(), norm, variables);
+}
+
+void ReadLayerNormalization(KerasConfig& c, v1::Layer* layer) {
+  v1::LayerNormalization* ln = layer->mutable_layer_normalization();
+  c.Only("rms_scaling", false, keras::kLeaveAway);
+  Scaled(c, ln);
+}
+
+void WriteLayerNormalization(const Node& node, KerasWriter& c) {
+  c["axis"] = -1;
+  c.ScaleAndCenter(node.layer.layer_normalization());
+}
+
+void WriteOnnx(const Node& node, OnnxWriter& w) {
+  const auto mean_of = [&](const std::string& value) {
+    const std::string mean = w.Op("ReduceMean", {value});
+    w.Ints("axes", {-1});
+    w.Int("keepdims", 1);
+    return mean;
+  };
+  const std::string x = w.In(node, 0, Channels::kLast);
+  const std::string centered = w.Op("Sub", {x, mean_of(x)});
+  const std::string variance = mean_of(w.Op("Pow", {centered, w.Scalar("two", 2)}));
+  const std::string epsilon = w.Scalar("epsilon", node.layer.layer_normalization().epsilon());
+  const std::string y = w.Op("Div", {centered, w.Op("Sqrt", {w.Op("Add", {variance, epsilon})})});
+  w.SetOutput(node, w.ScaleAndCenter(node, y, {node.output.back()}), Channels::kLast);
+}
+
+absl::Status ImportLayerNormalization(OnnxImporter& importer) {
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, importer.ViewOf(0));
+  OnnxAttributes attributes(importer.node());
+  CAIRN_ASSIGN_OR_RETURN(const int axis, importer.AxisOf(attributes.Int("axis", -1), x));
+  v1::Layer layer;
+  v1::LayerNormalization* norm = layer.mutable_layer_normalization();
+  norm->set_epsilon(attributes.Float("epsilon", 1e-5f));
+  attributes.Ignore("stash_type");
+  CAIRN_RETURN_IF_ERROR(attributes.Finish());
+  if (axis + 1 != static_cast<int>(x.dims.size()))
+    return OnnxImporter::Lacks("it normalizes its input ", ToString(x.dims),
+                               " over more than, or others than, the last axis");
+  std::vector<OnnxVariable> variables;
+  CAIRN_RETURN_IF_ERROR(importer.ReadScaleAndBias(x.dims.back(), norm, &variables));
+  CAIRN_ASSIGN_OR_RETURN(const int from, importer.Place(x));
+  CAIRN_ASSIGN_OR_RETURN(const int id,
+                         importer.AddLayer(LayerKind::kLayerNormalization, layer, {from}, std::move(variables), 1));
+  importer.SetView(OnnxView::Of(id, importer.LayerShape(id)));
+  return absl::OkStatus();
+}
+
+constexpr KerasClass kKeras[] = {{"LayerNormalization", ReadLayerNormalization}};
+constexpr OnnxOperator kOnnx[] = {{"LayerNormalization", ImportLayerNormalization}};
+
+}  // namespace
+
+constinit const LayerType kLayerNormalizationLayer = {
+    .kind = LayerKind::kLayerNormalization,
+    .field = v1::Layer::kLayerNormalization,
+    .name = "layer_normalization",
+    .infer = InferLayerNormalization,
+    .keras = kKeras,
+    .write_keras = WriteLayerNormalization,
+    .write_onnx = WriteOnnx,
+    .onnx = kOnnx,
+};
+
+}  // namespace cairn::layers

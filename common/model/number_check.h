@@ -1,0 +1,23 @@
+// Checks of one number of a job. `field` is its whole name, `usual` a number to use instead.
+//
+// Pure functions. Errors: INVALID_ARGUMENT.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "common/base/bad.h"
+
+namespace cairn {
+
+inline absl::Status CheckPositive(const std::string& field, float value, float usual) {
+  if (value > 0 && std::isfinite(value)) return absl::OkStatus();
+  return Bad(field, ": ", value, value > 0 ? " is not finite" : " is not positive", "; use a number such as ", usual);
+}
+
+inline absl::Status CheckNotNegative(const std::string& field, float value, float usual) {
+  if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
+  return Bad(field, ": ", value, " is negative or not finite; use a number such as ", usual);
+}
+
+}  // namespace cairn

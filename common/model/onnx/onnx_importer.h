@@ -1,0 +1,155 @@
+// OnnxImporter: any ONNX graph of operators that Cairn has layers for, operator by operator.
+//
+// Each value is a view of a layer's output (onnx_view.h): transpositions and reshapes become layers only where they
+// must. A product or sum with a constant becomes part of the convolution or dense layer before it where nobody else
+// takes that one's output.
+//
+// Used once, on one thread. Invariant: shapes_[i] is the output of model_.layers(i); variables_ are those of the
+// layers.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "cairn/v1/model.pb.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+#include "common/model/onnx/onnx_attributes.h"
+#include "common/model/onnx/onnx_graph.h"
+#include "common/model/onnx/onnx_tensor.h"
+#include "common/model/onnx/onnx_variable.h"
+#include "common/model/onnx/onnx_view.h"
+
+namespace cairn {
+
+class OnnxImporter {
+ public:
+  // graph: checked and put together.
+  explicit OnnxImporter(const OnnxGraph& graph) : graph_(graph) {}
+
+  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED; begin with the node, `node "conv1" (Conv): `, where one is at fault.
+  absl::StatusOr<ImportedOnnx> Import();
+
+  // ---- for layers: OnnxOperator::read ----
+  const onnx::NodeProto& node() const { return *node_; }  // the operator at hand
+  int64_t opset() const { return graph_.opset; }
+  // The value of an input that no constant is. Errors: a constant.
+  absl::StatusOr<OnnxView> ViewOf(int input) const;
+  bool HasInput(int input) const { return input < node_->input_size() && !node_->input(input).empty(); }
+  bool IsConstant(int input) const;
+  absl::StatusOr<OnnxTensor> ConstantOf(int input, const char* what) const;
+  absl::StatusOr<std::vector<float>> FloatsOf(int input, const char* what, int64_t count) const;
+  absl::StatusOr<std::vector<int64_t>> IntsOf(int input, const char* what) const;
+  absl::StatusOr<std::vector<int64_t>> AxesGiven()
+      const;  // as an attribute (before opset 13) or as input 1; none: empty
+  void SetView(OnnxView view) { views_[node_->output(0)] = std::move(view); }
+  // Adds a layer, named after the node (or `weight`, the name of its weights), and infers its shape. Variables' names
+  // lack the layer's.
+  absl::StatusOr<int> AddLayer(LayerKind kind, v1::Layer layer, const std::vector<int>& inputs,
+                               std::vector<OnnxVariable> variables = {}, int weight_input = -1);
+  // A layer whose output has the view's numbers as it has them.
+  absl::StatusOr<int> Place(const OnnxView& view);
+  // The same with the view's axes in this order.
+  absl::StatusOr<int> PlaceInOrder(const OnnxView& view, const std::vector<int>& order);
+  absl::StatusOr<OnnxView> TransposedView(const OnnxView& view, const std::vector<int>& order);
+  // [channels, height, width] or [channels, steps] with the channels last.
+  absl::StatusOr<int> PlaceChannelsLast(const OnnxView& view);
+  static std::vector<int> ChannelsLast(size_t rank);
+  static std::vector<int> AxisLast(size_t rank, int axis);
+  static std::vector<int> AxisFirst(size_t rank, int axis);
+  // The view's axes in the order in which the layer has them, where it has them as they are; else as they are.
+  static std::vector<int> OrderOf(const OnnxView& view);
+  // An axis as ONNX counts them, batch included and negative from the end, as the view's. Errors: the batch; none.
+  absl::StatusOr<int> AxisOf(int64_t axis, const OnnxView& view) const;
+  // The value as one row of numbers, in the order of a layer's output; `order` becomes the value's place of each of
+  // them.
+  absl::StatusOr<int> PlaceRow(const OnnxView& x, std::vector<int64_t>* order);
+  const v1::Layer& LayerAt(int layer) const { return model_.layers(layer); }
+  LayerKind KindOf(int layer) const { return kinds_[static_cast<size_t>(layer)]; }
+  const cairn::Shape& LayerShape(int layer) const { return shapes_[static_cast<size_t>(layer)]; }
+  // The operator's output is the layer's own, which may take a factor or a bias that follows into its variables.
+  void MarkFoldable(int layer) { open_[node_->output(0)] = layer; }
+  // Inputs 1 and 2, gamma and beta of so many channels, each of which may be missing.
+  template <typename Norm>
+  absl::Status ReadScaleAndBias(int64_t channels, Norm* norm, std::vector<OnnxVariable>* variables) const {
+    norm->set_scale(HasInput(1));
+    norm->set_center(HasInput(2));
+    if (HasInput(1)) {
+      CAIRN_ASSIGN_OR_RETURN(std::vector<float> gamma, FloatsOf(1, "scale", channels));
+      variables->push_back({"gamma", {channels}, std::move(gamma)});
+    }
+    if (HasInput(2)) {
+      CAIRN_ASSIGN_OR_RETURN(std::vector<float> beta, FloatsOf(2, "bias", channels));
+      variables->push_back({"beta", {channels}, std::move(beta)});
+    }
+    return absl::OkStatus();
+  }
+  template <typename... Args>
+  static absl::Status Bad(const Args&... args) {
+    return absl::InvalidArgumentError(absl::StrCat(args...));
+  }
+  template <typename... Args>
+  static absl::Status Lacks(const Args&... args) {
+    return absl::UnimplementedError(absl::StrCat(args...));
+  }
+
+ private:
+  using Node = onnx::NodeProto;
+  using Handler = absl::Status (OnnxImporter::*)();
+  enum class Order { kAsIs, kPicture, kSequence };  // of the graph's input; the last two: channels first
+
+  // ---- onnx_importer.cc ----
+  static Handler HandlerOf(const std::string& type);  // of operators that are no layer; null: none
+  absl::Status TakeInput();
+  absl::StatusOr<Shape> InputDims() const;
+  Order OrderOfInput(const Shape& dims) const;
+  absl::Status TakeNode();
+  absl::Status TakeOutput();
+  absl::Status Identity();
+  absl::Status Cast();
+
+  // ---- onnx_importer_arrange.cc ----
+  std::string NameFor(LayerKind kind, int weight_input) const;
+  absl::Status Transpose();
+  absl::Status Reshape();
+  absl::Status Flatten();
+  absl::Status Squeeze();
+  absl::Status Unsqueeze();
+  absl::Status ShapeOf();
+  absl::Status FoldConstants();  // Gather, Concat, Unsqueeze, ... of constants: what shapes are made of
+  absl::Status SetDims(const OnnxView& view, const std::vector<int64_t>& target, bool zero_copies);
+
+  // ---- onnx_importer_joins.cc ----
+  absl::Status Binary();  // Add, Sub, Mul, Div
+  absl::Status Join();    // Sum, Mean, Max too
+  absl::Status WithConstant(int constant_input);
+  // x * scale + offset: one number for all, one for each index of `axis`.
+  absl::Status ByOne(const std::string& value, float scale, float offset);
+  absl::Status ByChannel(const std::string& value, int axis, std::vector<float> scale, std::vector<float> offset);
+  // False: the layer that gives `value` cannot take them.
+  bool FoldInto(const std::string& value, absl::Span<const float> scale, absl::Span<const float> offset);
+  absl::Status JoinLayers(LayerKind kind, const std::vector<OnnxView>& views);
+
+  bool UsedOnce(const std::string& value) const;
+
+  const OnnxGraph& graph_;
+  const Node* node_ = nullptr;  // at hand
+  v1::Model model_;
+  std::vector<LayerKind> kinds_;      // by layer
+  std::vector<cairn::Shape> shapes_;  // by layer
+  std::vector<OnnxVariable> variables_;
+  std::set<std::string> names_;
+  std::map<std::string, OnnxView> views_;
+  std::map<std::string, OnnxTensor> folded_;  // constants that were computed
+  int64_t folded_numbers_ = 0;
+  std::map<std::string, int> open_;    // values that are a layer's own, which still may take a factor or a bias
+  std::map<std::string, int> placed_;  // by what Place was asked for
+  Order order_ = Order::kAsIs;
+};
+
+}  // namespace cairn

@@ -1,0 +1,210 @@
+// Sums and products, of layers' outputs and with constants; concatenation.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/onnx/axis_order.h"
+#include "common/model/onnx/onnx_importer.h"
+
+namespace cairn {
+namespace {
+
+bool AllAre(absl::Span<const float> values, float value) {
+  return std::all_of(values.begin(), values.end(), [&](float v) { return v == value; });
+}
+
+}  // namespace
+
+absl::Status OnnxImporter::Binary() {
+  if (node_->input_size() != 2) return Bad("it has ", node_->input_size(), " inputs; 2 are needed");
+  for (int i = 0; i < 2; ++i) {
+    if (HasInput(i) && IsConstant(i)) return WithConstant(i);
+  }
+  const std::string& type = node_->op_type();
+  if (type == "Sub" || type == "Div")
+    return Lacks("of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger");
+  return Join();
+}
+
+absl::Status OnnxImporter::Join() {
+  CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
+  std::vector<OnnxView> views;
+  for (int i = 0; i < node_->input_size(); ++i) {
+    CAIRN_ASSIGN_OR_RETURN(OnnxView view, ViewOf(i));
+    views.push_back(std::move(view));
+  }
+  if (views.size() == 1) {
+    SetView(views[0]);
+    return absl::OkStatus();
+  }
+  const std::string& type = node_->op_type();
+  return JoinLayers(type == "Mul"    ? LayerKind::kMultiply
+                    : type == "Mean" ? LayerKind::kAverage
+                    : type == "Max"  ? LayerKind::kMaximum
+                                     : LayerKind::kAdd,
+                    views);
+}
+
+absl::Status OnnxImporter::JoinLayers(LayerKind kind, const std::vector<OnnxView>& views) {
+  v1::Layer layer;
+  switch (kind) {
+    case LayerKind::kMultiply: layer.mutable_multiply(); break;
+    case LayerKind::kAverage: layer.mutable_average(); break;
+    case LayerKind::kMaximum: layer.mutable_maximum(); break;
+    default: layer.mutable_add();
+  }
+  const OnnxView* largest = &views[0];
+  bool alike = true;
+  for (const OnnxView& view : views) {
+    if (view.dims.size() != views[0].dims.size())
+      return Lacks("its inputs ", ToString(views[0].dims), " and ", ToString(view.dims),
+                   " differ in the number of their axes");
+    if (NumElements(view.dims) > NumElements(largest->dims)) largest = &view;
+    alike = alike && view.grid == views[0].grid && view.axes == views[0].axes && view.dims == views[0].dims &&
+            LayerShape(view.layer) == LayerShape(views[0].layer);
+  }
+  std::vector<int> inputs;
+  if (alike) {
+    for (const OnnxView& view : views) inputs.push_back(view.layer);
+    CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(kind, layer, inputs));
+    SetView({id, views[0].grid, views[0].axes, views[0].dims});
+    return absl::OkStatus();
+  }
+  // As the largest one lies.
+  const std::vector<int> order = OrderOf(*largest);
+  for (const OnnxView& view : views) {
+    CAIRN_ASSIGN_OR_RETURN(const int input, PlaceInOrder(view, order));
+    inputs.push_back(input);
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(kind, layer, inputs));
+  SetView(OnnxView::Of(id, LayerShape(id), order));
+  return absl::OkStatus();
+}
+
+// A constant of one number, or of one for each index of one axis, most often the channels.
+absl::Status OnnxImporter::WithConstant(int constant_input) {
+  const int value_input = 1 - constant_input;
+  CAIRN_ASSIGN_OR_RETURN(const OnnxView x, ViewOf(value_input));
+  CAIRN_ASSIGN_OR_RETURN(OnnxTensor constant, ConstantOf(constant_input, "constant"));
+  CAIRN_RETURN_IF_ERROR(OnnxAttributes(*node_).Finish());
+  if (constant.whole) constant.floats.assign(constant.ints.begin(), constant.ints.end());
+  const std::string& type = node_->op_type();
+  if (type == "Div" && constant_input == 0) return Lacks("a constant divided by a layer's output");
+  const size_t count = constant.floats.size();
+  std::vector<float> scale(count, type == "Sub" && constant_input == 0 ? -1.0f : 1.0f), offset(count, 0.0f);
+  for (size_t i = 0; i < count; ++i) {
+    const float c = constant.floats[i];
+    if (type == "Add") offset[i] = c;
+    if (type == "Sub") offset[i] = constant_input == 0 ? c : -c;
+    if (type == "Mul") scale[i] = c;
+    if (type == "Div") scale[i] = 1 / c;
+  }
+  const std::string& value = node_->input(value_input);
+  const int beyond = static_cast<int>(constant.dims.size()) -
+                     static_cast<int>(x.dims.size());  // axes before the value's; 1: the batch
+  int axis = -1, axes = 0;
+  for (int i = 0; i < static_cast<int>(constant.dims.size()); ++i) {
+    if (constant.dims[static_cast<size_t>(i)] == 1) continue;
+    axis = i - beyond;
+    ++axes;
+  }
+  if (beyond > 1 || axes > 1 ||
+      (axes == 1 && (axis < 0 || x.dims[static_cast<size_t>(axis)] != static_cast<int64_t>(count)))) {
+    return Lacks("a constant ", ToString(constant.dims), " with an input ", ToString(x.dims),
+                 "; one number, or one for each channel, is read");
+  }
+  return axes == 0 ? ByOne(value, scale[0], offset[0]) : ByChannel(value, axis, std::move(scale), std::move(offset));
+}
+
+absl::Status OnnxImporter::ByOne(const std::string& value, float scale, float offset) {
+  OnnxView x = views_.at(value);
+  const size_t last = static_cast<size_t>(LayerShape(x.layer).back());
+  const auto open = open_.find(value);
+  const bool may = open != open_.end() && UsedOnce(value);
+  if (may && kinds_[static_cast<size_t>(x.layer)] == LayerKind::kRescaling) {
+    v1::Rescaling* rescaling = model_.mutable_layers(x.layer)->mutable_rescaling();
+    rescaling->set_scale(rescaling->scale() * scale);
+    rescaling->set_offset(rescaling->offset() * scale + offset);
+  } else if (!may || !FoldInto(value, std::vector<float>(last, scale), std::vector<float>(last, offset))) {
+    v1::Layer layer;
+    layer.mutable_rescaling()->set_scale(scale);
+    layer.mutable_rescaling()->set_offset(offset);
+    CAIRN_ASSIGN_OR_RETURN(x.layer, AddLayer(LayerKind::kRescaling, layer, {x.layer}));
+  }
+  open_[node_->output(0)] = x.layer;
+  SetView(std::move(x));
+  return absl::OkStatus();
+}
+
+absl::Status OnnxImporter::ByChannel(const std::string& value, int axis, std::vector<float> scale,
+                                     std::vector<float> offset) {
+  OnnxView x = views_.at(value);
+  const std::vector<int> order = AxisLast(x.dims.size(), axis);
+  const std::optional<OnnxView> last = x.Transposed(order);
+  const bool of_layer = last.has_value() && last->InPlace() && last->dims == LayerShape(x.layer);
+  if (of_layer && open_.contains(value) && UsedOnce(value) && FoldInto(value, scale, offset)) {
+    open_[node_->output(0)] = x.layer;
+    SetView(std::move(x));
+    return absl::OkStatus();
+  }
+  // A 1x1 convolution of each channel by itself, on a picture.
+  CAIRN_ASSIGN_OR_RETURN(int from, PlaceInOrder(x, order));
+  const Shape shape = LayerShape(from);
+  Shape picture = shape;
+  while (picture.size() < 3) picture.insert(picture.begin(), 1);
+  CAIRN_ASSIGN_OR_RETURN(from, Place(OnnxView::Of(from, picture)));
+  v1::Layer layer;
+  v1::DepthwiseConv2D* conv = layer.mutable_depthwise_conv2d();
+  conv->add_kernel_size(1);
+  const int64_t channels = picture.back();
+  const bool biased = !AllAre(offset, 0);
+  conv->set_use_bias(biased);
+  std::vector<OnnxVariable> variables = {{"kernel", {1, 1, channels, 1}, std::move(scale)}};
+  if (biased) variables.push_back({"bias", {channels}, std::move(offset)});
+  CAIRN_ASSIGN_OR_RETURN(const int id, AddLayer(LayerKind::kDepthwiseConv2D, layer, {from}, std::move(variables)));
+  open_[node_->output(0)] = id;
+  SetView({id, shape, InverseOrder(order), x.dims});
+  return absl::OkStatus();
+}
+
+bool OnnxImporter::FoldInto(const std::string& value, absl::Span<const float> scale, absl::Span<const float> offset) {
+  const int id = open_.at(value);
+  v1::Layer* layer = model_.mutable_layers(id);
+  const LayerKind kind = kinds_[static_cast<size_t>(id)];
+  size_t inner = 1;  // numbers of a kernel from one output channel to the next
+  switch (kind) {
+    case LayerKind::kConv2D:
+      layer->mutable_conv2d()->set_use_bias(layer->conv2d().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kConv1D:
+      layer->mutable_conv1d()->set_use_bias(layer->conv1d().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kDepthwiseConv2D:
+      layer->mutable_depthwise_conv2d()->set_use_bias(layer->depthwise_conv2d().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kConv2DTranspose:
+      layer->mutable_conv2d_transpose()->set_use_bias(layer->conv2d_transpose().use_bias() || !AllAre(offset, 0));
+      break;
+    case LayerKind::kDense:
+      layer->mutable_dense()->set_use_bias(layer->dense().use_bias() || !AllAre(offset, 0));
+      break;
+    default: return false;
+  }
+  OnnxVariable *kernel = nullptr, *bias = nullptr;
+  for (OnnxVariable& v : variables_) {
+    if (v.name == absl::StrCat(layer->name(), "/kernel")) kernel = &v;
+    if (v.name == absl::StrCat(layer->name(), "/bias")) bias = &v;
+  }
+  if (kind == LayerKind::kConv2DTranspose) inner = static_cast<size_t>(kernel->shape[3]);
+  const size_t channels = scale.size();
+  for (size_t i = 0; i < kernel->values.size(); ++i) kernel->values[i] *= scale[i / inner % channels];
+  if (bias != nullptr) {
+    for (size_t i = 0; i < channels; ++i) bias->values[i] = bias->values[i] * scale[i] + offset[i];
+  } else if (!AllAre(offset, 0)) {
+    variables_.push_back(
+        {absl::StrCat(layer->name(), "/bias"), {static_cast<int64_t>(channels)}, {offset.begin(), offset.end()}});
+  }
+  return true;
+}
+
+}  // namespace cairn

@@ -1,0 +1,178 @@
+#include "common/model/onnx/onnx_writer.h"
+
+#include <bit>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/model/layer_type.h"
+#include "common/model/onnx/axis_order.h"
+
+namespace cairn {
+
+static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
+
+void SetFloats(const Shape& dims, absl::Span<const float> values, onnx::TensorProto* tensor) {
+  tensor->set_data_type(onnx::TensorProto::FLOAT);
+  tensor->mutable_dims()->Assign(dims.begin(), dims.end());
+  tensor->set_raw_data(values.data(), values.size() * sizeof(float));
+}
+
+void OnnxWriter::WriteGraph() {
+  for (const Node& node : graph_.nodes()) {
+    layer_ = node.name;
+    TypeOf(node.kind).write_onnx(node, *this);
+  }
+  WriteModelOutput(graph_.output());
+}
+
+std::string OnnxWriter::Unique(std::string name) {
+  const int count = names_[name]++;
+  return count == 0 ? name : Unique(absl::StrCat(name, "_", count));
+}
+
+std::string OnnxWriter::Op(const char* type, const Names& inputs) {
+  onnx::NodeProto* node = out_->add_node();
+  node->set_op_type(type);
+  node->set_name(Unique(absl::StrCat(layer_, "/", type)));
+  node->add_output(absl::StrCat(node->name(), ":0"));
+  for (const std::string& input : inputs) node->add_input(input);
+  return node->output(0);
+}
+
+onnx::AttributeProto* OnnxWriter::Attribute(const char* name, onnx::AttributeProto::AttributeType type) {
+  onnx::AttributeProto* attribute = out_->mutable_node(out_->node_size() - 1)->add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(type);
+  return attribute;
+}
+
+void OnnxWriter::Int(const char* name, int64_t value) { Attribute(name, onnx::AttributeProto::INT)->set_i(value); }
+
+void OnnxWriter::Ints(const char* name, const std::vector<int64_t>& values) {
+  Attribute(name, onnx::AttributeProto::INTS)->mutable_ints()->Assign(values.begin(), values.end());
+}
+
+void OnnxWriter::Float(const char* name, float value) { Attribute(name, onnx::AttributeProto::FLOAT)->set_f(value); }
+
+void OnnxWriter::Text(const char* name, const char* value) {
+  Attribute(name, onnx::AttributeProto::STRING)->set_s(value);
+}
+
+std::string OnnxWriter::Numbers(const char* name, const Shape& dims, const std::vector<float>& values) {
+  onnx::TensorProto* tensor = out_->add_initializer();
+  tensor->set_name(Unique(absl::StrCat(layer_, "/", name)));
+  SetFloats(dims, values, tensor);
+  return tensor->name();
+}
+
+std::string OnnxWriter::Whole(const char* name, const std::vector<int64_t>& values) {
+  onnx::TensorProto* tensor = out_->add_initializer();
+  tensor->set_name(Unique(absl::StrCat(layer_, "/", name)));
+  tensor->set_data_type(onnx::TensorProto::INT64);
+  tensor->add_dims(static_cast<int64_t>(values.size()));
+  tensor->set_raw_data(values.data(), values.size() * sizeof(int64_t));
+  return tensor->name();
+}
+
+std::string OnnxWriter::VariableOf(const Node& node, const std::string& name, const std::vector<int>& axes,
+                                   const Shape& dims) {
+  for (const int id : node.variables) {
+    const Variable& v = graph_.variables()[static_cast<size_t>(id)];
+    if (v.name != absl::StrCat(node.name, "/", name)) continue;
+    onnx::TensorProto* tensor = out_->add_initializer();
+    tensor->set_name(Unique(v.name));
+    places_.push_back({tensor->name(), id, axes.empty() ? SameOrder(v.shape.size()) : axes});
+    if (space_.empty()) {
+      SetFloats(dims, {}, tensor);
+    } else {
+      const auto values = space_.subspan(static_cast<size_t>(v.offset), static_cast<size_t>(v.size));
+      SetFloats(dims, InOrder(values, v.shape, places_.back().axes), tensor);
+    }
+    return tensor->name();
+  }
+  return "";
+}
+
+std::string OnnxWriter::VariableOf(const Node& node, const std::string& name) {
+  for (const int id : node.variables) {
+    const Variable& v = graph_.variables()[static_cast<size_t>(id)];
+    if (v.name == absl::StrCat(node.name, "/", name)) return VariableOf(node, name, {}, v.shape);
+  }
+  return "";
+}
+
+std::string OnnxWriter::Transpose(const std::string& value, const std::vector<int64_t>& axes) {
+  const std::string transposed = Op("Transpose", {value});
+  Ints("perm", axes);
+  return transposed;
+}
+
+std::string OnnxWriter::Reshape(const std::string& value, const Shape& dims) {
+  std::vector<int64_t> shape = {0};  // the batch, as it is
+  shape.insert(shape.end(), dims.begin(), dims.end());
+  return Op("Reshape", {value, Whole("shape", shape)});
+}
+
+std::string OnnxWriter::In(const Node& node, size_t input, Channels channels) {
+  Output& output = outputs_[node.inputs[input]];
+  const size_t rank = ShapeOf(node, input).size();
+  std::string& wanted = channels == Channels::kFirst && rank > 1 ? output.first : output.last;
+  if (wanted.empty()) {
+    const bool first = &wanted == &output.first;
+    if (rank == 3) {
+      wanted = first ? Transpose(output.last, {0, 3, 1, 2}) : Transpose(output.first, {0, 2, 3, 1});
+    } else {
+      wanted = Transpose(first ? output.last : output.first, {0, 2, 1});
+    }
+  }
+  return wanted;
+}
+
+Channels OnnxWriter::Has(const Node& node, size_t input) const {
+  return outputs_.at(node.inputs[input]).first.empty() ? Channels::kLast : Channels::kFirst;
+}
+
+void OnnxWriter::SetOutput(const Node& node, std::string value, Channels channels) {
+  Output& output = outputs_[node.id];
+  (channels == Channels::kFirst && node.output.size() > 1 ? output.first : output.last) = std::move(value);
+}
+
+namespace {
+
+void SetValueInfo(const std::string& name, const Shape& shape, onnx::ValueInfoProto* info) {
+  info->set_name(name);
+  onnx::TypeProto::Tensor* type = info->mutable_type()->mutable_tensor_type();
+  type->set_elem_type(onnx::TensorProto::FLOAT);
+  type->mutable_shape()->add_dim()->set_dim_param("batch");
+  for (const int64_t dim : shape) type->mutable_shape()->add_dim()->set_dim_value(dim);
+}
+
+}  // namespace
+
+void OnnxWriter::WriteInput(const Node& node) {
+  SetValueInfo(Unique(node.name), node.output, out_->add_input());
+  SetOutput(node, node.name, Channels::kLast);
+}
+
+// The model's output is called as its layer.
+void OnnxWriter::WriteModelOutput(const Node& node) {
+  Output& output = outputs_[node.id];
+  if (output.last.empty()) {
+    output.last = node.output.size() == 3 ? Transpose(output.first, {0, 2, 3, 1}) : Transpose(output.first, {0, 2, 1});
+  }
+  const std::string name = Unique(node.name);
+  SetValueInfo(name, node.output, out_->add_output());
+  if (output.last == out_->input(0).name()) {
+    Op("Identity", {output.last});
+    out_->mutable_node(out_->node_size() - 1)->set_output(0, name);
+    return;
+  }
+  for (onnx::NodeProto& op : *out_->mutable_node()) {
+    if (op.output(0) == output.last) op.set_output(0, name);
+    for (std::string& value : *op.mutable_input()) {
+      if (value == output.last) value = name;
+    }
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,20 @@
+// Whether a backend has all layers of a graph: what is compiled afterwards has a row for each.
+#pragma once
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+
+namespace cairn {
+
+// has: whether there is a row for the kind. Errors: UNIMPLEMENTED names the first layer that there is none for.
+inline absl::Status CheckLayers(const Graph& graph, const char* backend, bool (*has)(LayerKind kind)) {
+  for (const Node& node : graph.nodes()) {
+    if (has(node.kind)) continue;
+    return absl::UnimplementedError(absl::StrCat("layer \"", node.name, "\": ", LayerTypeName(node.kind),
+                                                 " is not computed by the backend ", backend));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

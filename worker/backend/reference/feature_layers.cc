@@ -1,0 +1,168 @@
+// Layers on the last axis: dense, embedding, attention, normalizations.
+#include "worker/backend/dropout.h"
+#include "worker/backend/embedding.h"
+#include "worker/backend/reference/reference_layer.h"
+
+namespace cairn::reference {
+namespace {
+
+absl::Status Project(const Pass& p) {
+  Dense(p.shape().back(), p.node().output.back(), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
+  return absl::OkStatus();
+}
+
+void ProjectBackward(const Pass& p) {
+  DenseBackward(p.shape().back(), p.node().output.back(), p.x(), p.variable("kernel"), p.dy(), p.dx(),
+                p.gradient("kernel"), p.gradient("bias"));
+}
+
+// Kept: mean and variance of the batch, where it is normalized by them. A frozen layer keeps to the moving statistics.
+absl::Status NormalizeBatch(const Pass& p) {
+  std::vector<std::vector<double>>& kept = p.here().kept;
+  kept.clear();
+  if (p.training() != nullptr && p.node().trainable) {
+    BatchStatistics statistics = Statistics(p.shape().back(), p.x());
+    kept = {std::move(statistics.mean), std::move(statistics.variance)};
+  }
+  const In mean = kept.empty() ? p.variable("moving_mean") : In(kept[0]);
+  const In variance = kept.empty() ? p.variable("moving_variance") : In(kept[1]);
+  BatchNormalization(p.x(), mean, variance, p.node().layer.batch_normalization().epsilon(), p.variable("gamma"),
+                     p.variable("beta"), p.y());
+  return absl::OkStatus();
+}
+
+void NormalizeBatchBackward(const Pass& p) {
+  const float epsilon = p.node().layer.batch_normalization().epsilon();
+  if (p.here().kept.empty()) {
+    return ConstantBatchNormalizationBackward(p.x(), p.variable("moving_mean"), p.variable("moving_variance"), epsilon,
+                                              p.variable("gamma"), p.dy(), p.dx(), p.gradient("gamma"),
+                                              p.gradient("beta"));
+  }
+  const BatchStatistics statistics{p.here().kept[0], p.here().kept[1]};
+  BatchNormalizationBackward(p.x(), statistics, epsilon, p.variable("gamma"), p.dy(), p.dx(), p.gradient("gamma"),
+                             p.gradient("beta"));
+  const Out mean = p.gradient("moving_mean"), variance = p.gradient("moving_variance");
+  for (size_t c = 0; c < mean.size(); ++c) {
+    mean[c] = static_cast<double>(p.examples()) * statistics.mean[c];
+    variance[c] = static_cast<double>(p.examples()) * statistics.variance[c];
+  }
+}
+
+// Each row is an example of its own, in one group.
+absl::Status NormalizeLayer(const Pass& p) {
+  GroupNormalization(static_cast<int64_t>(p.x().size()) / p.shape().back(), p.shape().back(), 1,
+                     p.node().layer.layer_normalization().epsilon(), p.x(), p.variable("gamma"), p.variable("beta"),
+                     p.y());
+  return absl::OkStatus();
+}
+
+void NormalizeLayerBackward(const Pass& p) {
+  GroupNormalizationBackward(static_cast<int64_t>(p.x().size()) / p.shape().back(), p.shape().back(), 1,
+                             p.node().layer.layer_normalization().epsilon(), p.x(), p.variable("gamma"), p.dy(), p.dx(),
+                             p.gradient("gamma"), p.gradient("beta"));
+}
+
+absl::Status NormalizeGroups(const Pass& p) {
+  const v1::GroupNormalization& norm = p.node().layer.group_normalization();
+  GroupNormalization(p.examples(), p.shape().back(), norm.groups(), norm.epsilon(), p.x(), p.variable("gamma"),
+                     p.variable("beta"), p.y());
+  return absl::OkStatus();
+}
+
+void NormalizeGroupsBackward(const Pass& p) {
+  const v1::GroupNormalization& norm = p.node().layer.group_normalization();
+  GroupNormalizationBackward(p.examples(), p.shape().back(), norm.groups(), norm.epsilon(), p.x(), p.variable("gamma"),
+                             p.dy(), p.dx(), p.gradient("gamma"), p.gradient("beta"));
+}
+
+absl::Status Embed(const Pass& p) {
+  const std::vector<double>& ids = p.x();
+  const In table = p.variable("embeddings");
+  const int64_t rows = p.node().layer.embedding().input_dim(), width = p.node().output.back();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const float id = static_cast<float>(ids[i]);
+    const int64_t row = EmbeddingRow(id, rows);
+    if (row < 0) return BadEmbeddingId(p.node(), static_cast<int64_t>(i) / NumElements(p.shape()), id);
+    for (int64_t c = 0; c < width; ++c) p.y()[i * width + c] = table[row * width + c];
+  }
+  return absl::OkStatus();
+}
+
+// The ids have no gradient.
+void EmbedBackward(const Pass& p) {
+  const Out table = p.gradient("embeddings");
+  const int64_t width = p.node().output.back();
+  for (size_t i = 0; i < p.dy().size(); ++i) {
+    table[static_cast<int64_t>(p.x()[i / width]) * width + i % width] += p.dy()[i];
+  }
+}
+
+// Inputs: query, value and, if it is not the value, key. Kept: the projections, the softmax, and the heads before the
+// last projection.
+enum Kept { kQuery, kKey, kValue, kWeights, kHeads, kKeptCount };
+
+AttentionShape AttentionOf(const Pass& p) {
+  const v1::MultiHeadAttention& mha = p.node().layer.multi_head_attention();
+  return {p.examples(),  p.shape(0)[0],   p.shape(1)[0],        mha.num_heads(),
+          mha.key_dim(), mha.value_dim(), mha.use_causal_mask()};
+}
+
+absl::Status Attend(const Pass& p) {
+  const AttentionShape a = AttentionOf(p);
+  std::vector<std::vector<double>>& kept = p.here().kept;
+  kept.assign(kKeptCount, {});
+  const auto project = [&](size_t input, int64_t width, const char* kernel, const char* bias, Kept to) {
+    const int64_t in = p.shape(input)[1];
+    kept[to].assign(static_cast<int64_t>(p.x(input).size()) / in * width, 0.0);
+    Dense(in, width, p.x(input), p.variable(kernel), p.variable(bias), absl::MakeSpan(kept[to]));
+  };
+  project(0, a.heads * a.key_dim, "query/kernel", "query/bias", kQuery);
+  project(p.inputs() - 1, a.heads * a.key_dim, "key/kernel", "key/bias", kKey);
+  project(1, a.heads * a.value_dim, "value/kernel", "value/bias", kValue);
+  std::vector<float>& mask = p.here().mask;
+  mask.assign(a.scores(), 1.0f);
+  const float rate = p.node().layer.multi_head_attention().dropout();
+  if (p.training() != nullptr && rate > 0) {
+    DropoutMask(*p.training(), p.node().id, rate).Fill(0, absl::MakeSpan(mask));
+  }
+  kept[kWeights].assign(a.scores(), 0.0);
+  kept[kHeads].assign(p.examples() * a.queries * a.heads * a.value_dim, 0.0);
+  Attention(a, kept[kQuery], kept[kKey], kept[kValue], mask, absl::MakeSpan(kept[kWeights]),
+            absl::MakeSpan(kept[kHeads]));
+  Dense(a.heads * a.value_dim, p.shape(0)[1], kept[kHeads], p.variable("attention_output/kernel"),
+        p.variable("attention_output/bias"), p.y());
+  return absl::OkStatus();
+}
+
+void AttendBackward(const Pass& p) {
+  const AttentionShape a = AttentionOf(p);
+  const std::vector<std::vector<double>>& kept = p.here().kept;
+  std::vector<double> dheads(kept[kHeads].size(), 0.0), dquery(kept[kQuery].size(), 0.0), dkey(kept[kKey].size(), 0.0),
+      dvalue(kept[kValue].size(), 0.0);
+  DenseBackward(a.heads * a.value_dim, p.shape(0)[1], kept[kHeads], p.variable("attention_output/kernel"), p.dy(),
+                absl::MakeSpan(dheads), p.gradient("attention_output/kernel"), p.gradient("attention_output/bias"));
+  AttentionBackward(a, kept[kQuery], kept[kKey], kept[kValue], p.here().mask, kept[kWeights], dheads,
+                    absl::MakeSpan(dquery), absl::MakeSpan(dkey), absl::MakeSpan(dvalue));
+  const auto project = [&](size_t input, int64_t width, const char* kernel, const char* bias, In to) {
+    DenseBackward(p.shape(input)[1], width, p.x(input), p.variable(kernel), to, p.dx(input), p.gradient(kernel),
+                  p.gradient(bias));
+  };
+  project(0, a.heads * a.key_dim, "query/kernel", "query/bias", dquery);
+  project(p.inputs() - 1, a.heads * a.key_dim, "key/kernel", "key/bias", dkey);
+  project(1, a.heads * a.value_dim, "value/kernel", "value/bias", dvalue);
+}
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kDense, Project, ProjectBackward},
+    {LayerKind::kBatchNormalization, NormalizeBatch, NormalizeBatchBackward},
+    {LayerKind::kLayerNormalization, NormalizeLayer, NormalizeLayerBackward},
+    {LayerKind::kGroupNormalization, NormalizeGroups, NormalizeGroupsBackward},
+    {LayerKind::kEmbedding, Embed, EmbedBackward},
+    {LayerKind::kMultiHeadAttention, Attend, AttendBackward},
+};
+
+}  // namespace
+
+absl::Span<const Layer> FeatureLayers() { return kLayers; }
+
+}  // namespace cairn::reference

@@ -1,0 +1,101 @@
+// How the reference computes a kind of layers: a row of its table, in the file of the layer's family. A row is given a
+// Pass: one node, for the batch at hand.
+//
+// Rows are constants; a pass is for one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/status.h"
+#include "common/model/graph.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/reference/reference_ops.h"
+
+namespace cairn::reference {
+
+// One node's numbers for the batch at hand.
+struct Activations {
+  std::vector<double> before;  // before the activation, where the layer has one
+  std::vector<double> output;
+  std::vector<double> gradient;  // with regard to `output`; the last node's of a fused loss: to `before`
+  // What the layer's way back needs of its way forward.
+  std::vector<float> mask;
+  std::vector<std::vector<double>> kept;
+};
+
+class Pass {
+ public:
+  // training: null for evaluation, and for a layer that is computed as in inference. values, gradients: the parameter
+  // space; no gradients on the way forward. dy: with regard to `before`; none on the way forward.
+  Pass(const Graph& graph, const Node& node, int64_t examples, const StepInfo* training, In values, Out gradients,
+       In dy, std::vector<Activations>* nodes)
+      : graph_(graph),
+        node_(node),
+        examples_(examples),
+        training_(training),
+        values_(values),
+        gradients_(gradients),
+        dy_(dy),
+        nodes_(*nodes) {}
+
+  const Node& node() const { return node_; }
+  int64_t examples() const { return examples_; }
+  const StepInfo* training() const { return training_; }
+  size_t inputs() const { return node_.inputs.size(); }
+  const Shape& shape(size_t input = 0) const { return graph_.nodes()[node_.inputs[input]].output; }
+  // Of the first input; a sequence as an image of height 1 where the layer has a window.
+  Geometry geometry() const { return {examples_, shape(), node_.output, node_.window}; }
+  Geometry sequence() const;
+
+  const std::vector<double>& x(size_t input = 0) const { return nodes_[node_.inputs[input]].output; }
+  Out dx(size_t input = 0) const { return absl::MakeSpan(nodes_[node_.inputs[input]].gradient); }  // is added to
+  Out y() const { return absl::MakeSpan(here().before); }  // zeros before; the layer without its activation
+  In dy() const { return dy_; }
+  Activations& here() const { return nodes_[node_.id]; }
+
+  // The variable called `name` of the node, its gradient (added to); empty where the node has none such.
+  In variable(const char* name) const { return Find(name, values_); }
+  Out gradient(const char* name) const { return Find(name, gradients_); }
+
+ private:
+  template <typename Number>
+  absl::Span<Number> Find(absl::string_view name, absl::Span<Number> space) const {
+    for (int v : node_.variables) {
+      const Variable& variable = graph_.variables()[v];
+      if (absl::string_view(variable.name).substr(node_.name.size() + 1) == name) {
+        return space.subspan(variable.offset, variable.size);
+      }
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+  const int64_t examples_;
+  const StepInfo* const training_;
+  const In values_;
+  const Out gradients_;
+  const In dy_;
+  std::vector<Activations>& nodes_;
+};
+
+struct Layer {
+  LayerKind kind;
+  // Into y: the node without its activation. Errors: a batch that the layer cannot take.
+  absl::Status (*forward)(const Pass& pass);
+  void (*backward)(const Pass& pass);
+};
+
+// The families.
+absl::Span<const Layer> PlainLayers();
+absl::Span<const Layer> WindowLayers();
+absl::Span<const Layer> FeatureLayers();
+absl::Span<const Layer> MergingLayers();
+
+// Null: the reference has none.
+const Layer* FindLayer(LayerKind kind);
+
+}  // namespace cairn::reference

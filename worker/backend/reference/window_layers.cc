@@ -1,0 +1,140 @@
+// Layers with a window over pictures and sequences: convolutions, poolings, pads, up-sampling.
+#include "worker/backend/reference/reference_layer.h"
+
+namespace cairn::reference {
+namespace {
+
+bool IsSequence(const Pass& p) { return p.shape().size() == 2; }
+
+// A sequence is an image of height 1.
+Geometry ImageOf(const Pass& p) { return IsSequence(p) ? p.sequence() : p.geometry(); }
+
+absl::Status Convolve(const Pass& p) {
+  Conv2D(ImageOf(p), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
+  return absl::OkStatus();
+}
+
+void ConvolveBackward(const Pass& p) {
+  Conv2DBackward(ImageOf(p), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"), p.gradient("bias"));
+}
+
+absl::Status ConvolveDepthwise(const Pass& p) {
+  DepthwiseConv2D(p.geometry(), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
+  return absl::OkStatus();
+}
+
+void ConvolveDepthwiseBackward(const Pass& p) {
+  DepthwiseConv2DBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"),
+                          p.gradient("bias"));
+}
+
+absl::Status ConvolveTransposed(const Pass& p) {
+  Conv2DTranspose(p.geometry(), p.x(), p.variable("kernel"), p.variable("bias"), p.y());
+  return absl::OkStatus();
+}
+
+void ConvolveTransposedBackward(const Pass& p) {
+  Conv2DTransposeBackward(p.geometry(), p.x(), p.variable("kernel"), p.dy(), p.dx(), p.gradient("kernel"),
+                          p.gradient("bias"));
+}
+
+// The two convolutions of a SeparableConv2D. Kept: what stands between them.
+Geometry DepthwiseOf(const Pass& p) {
+  Geometry g = p.geometry();
+  g.output[2] = g.input[2] * p.node().layer.separable_conv2d().depth_multiplier();
+  return g;
+}
+
+Geometry PointwiseOf(const Pass& p) { return {p.examples(), DepthwiseOf(p).output, p.node().output, Window{}}; }
+
+absl::Status ConvolveSeparably(const Pass& p) {
+  const Geometry depthwise = DepthwiseOf(p);
+  p.here().kept = {std::vector<double>(p.examples() * NumElements(depthwise.output), 0.0)};
+  std::vector<double>& between = p.here().kept[0];
+  DepthwiseConv2D(depthwise, p.x(), p.variable("depthwise_kernel"), {}, absl::MakeSpan(between));
+  Conv2D(PointwiseOf(p), between, p.variable("pointwise_kernel"), p.variable("bias"), p.y());
+  return absl::OkStatus();
+}
+
+void ConvolveSeparablyBackward(const Pass& p) {
+  const std::vector<double>& between = p.here().kept[0];
+  std::vector<double> dbetween(between.size(), 0.0);
+  Conv2DBackward(PointwiseOf(p), between, p.variable("pointwise_kernel"), p.dy(), absl::MakeSpan(dbetween),
+                 p.gradient("pointwise_kernel"), p.gradient("bias"));
+  DepthwiseConv2DBackward(DepthwiseOf(p), p.x(), p.variable("depthwise_kernel"), dbetween, p.dx(),
+                          p.gradient("depthwise_kernel"), {});
+}
+
+absl::Status PoolMax(const Pass& p) {
+  MaxPooling2D(ImageOf(p), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void PoolMaxBackward(const Pass& p) { MaxPooling2DBackward(ImageOf(p), p.x(), p.dy(), p.dx()); }
+
+absl::Status PoolAverage(const Pass& p) {
+  AveragePooling2D(ImageOf(p), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void PoolAverageBackward(const Pass& p) { AveragePooling2DBackward(ImageOf(p), p.dy(), p.dx()); }
+
+absl::Status PoolAll(const Pass& p) {
+  GlobalAveragePooling2D(ImageOf(p), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void PoolAllBackward(const Pass& p) { GlobalAveragePooling2DBackward(ImageOf(p), p.dy(), p.dx()); }
+
+absl::Status Pad(const Pass& p) {
+  ZeroPadding2D(p.geometry(), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void PadBackward(const Pass& p) { ZeroPadding2DBackward(p.geometry(), p.dy(), p.dx()); }
+
+// The other way round: from the images of the input into those of the output.
+Geometry CropOf(const Pass& p) { return {p.examples(), p.node().output, p.shape(), p.node().window}; }
+
+absl::Status Crop(const Pass& p) {
+  ZeroPadding2DBackward(CropOf(p), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void CropBackward(const Pass& p) {
+  std::vector<double> dx(p.x().size(), 0.0);
+  ZeroPadding2D(CropOf(p), p.dy(), absl::MakeSpan(dx));
+  for (size_t i = 0; i < dx.size(); ++i) p.dx()[i] += dx[i];
+}
+
+bool IsBilinear(const Pass& p) { return p.node().layer.up_sampling2d().interpolation() == v1::UpSampling2D::BILINEAR; }
+
+absl::Status UpSample(const Pass& p) {
+  UpSampling2D(p.geometry(), IsBilinear(p), p.x(), p.y());
+  return absl::OkStatus();
+}
+
+void UpSampleBackward(const Pass& p) { UpSampling2DBackward(p.geometry(), IsBilinear(p), p.dy(), p.dx()); }
+
+constexpr Layer kLayers[] = {
+    {LayerKind::kConv2D, Convolve, ConvolveBackward},
+    {LayerKind::kConv1D, Convolve, ConvolveBackward},
+    {LayerKind::kDepthwiseConv2D, ConvolveDepthwise, ConvolveDepthwiseBackward},
+    {LayerKind::kSeparableConv2D, ConvolveSeparably, ConvolveSeparablyBackward},
+    {LayerKind::kConv2DTranspose, ConvolveTransposed, ConvolveTransposedBackward},
+    {LayerKind::kMaxPooling2D, PoolMax, PoolMaxBackward},
+    {LayerKind::kMaxPooling1D, PoolMax, PoolMaxBackward},
+    {LayerKind::kAveragePooling2D, PoolAverage, PoolAverageBackward},
+    {LayerKind::kAveragePooling1D, PoolAverage, PoolAverageBackward},
+    {LayerKind::kGlobalAveragePooling2D, PoolAll, PoolAllBackward},
+    {LayerKind::kGlobalAveragePooling1D, PoolAll, PoolAllBackward},
+    {LayerKind::kZeroPadding2D, Pad, PadBackward},
+    {LayerKind::kCropping2D, Crop, CropBackward},
+    {LayerKind::kUpSampling2D, UpSample, UpSampleBackward},
+};
+
+}  // namespace
+
+absl::Span<const Layer> WindowLayers() { return kLayers; }
+
+}  // namespace cairn::reference
