@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/leader_finder.h"
+#include "client/limits.h"
 #include "common/base/clock.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/byte_buffer.h"
@@ -25,13 +26,9 @@ namespace cairn {
 namespace {
 
 constexpr BackoffOptions kBackoff = {.initial = absl::Milliseconds(100), .max = absl::Seconds(2)};
-// A list of jobs with their models.
-constexpr int kAnswerBytesMax = 64 << 20;
 // Of several coordinators one is elected within the lease of the one that died, 3 s by default.
 constexpr absl::Duration kElectionPatience = absl::Seconds(15);
 constexpr int kRedirectsInARow = 2;
-// A watch's stream is opened anew after this long, so that a peer that vanished silently is noticed.
-constexpr absl::Duration kWatchStreamMax = absl::Seconds(30);
 
 ChannelOptions Options() {
   ChannelOptions options;

@@ -28,6 +28,11 @@ struct PsConnectionOptions {
       false;  // an ERROR comes as its frame, not as its status: a status then means that the stream is gone
 };
 
+// Of a ps' answer: the same request may succeed later, there or at whoever serves then.
+inline bool IsRetryable(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
 // One connection to one ps. Thread-safe.
 //   1. Every request's `done` runs exactly once, with VALUES, ACK or the error, on a gRPC thread and never inside Send.
 //      Those of different partitions may run at the same time.

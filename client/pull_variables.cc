@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "client/limits.h"
 #include "client/parameter_client.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
@@ -20,10 +21,6 @@ namespace {
 
 // A ps that refuses for this long without a partition in between is gone, or at another address by now: who asked gets
 // new routes and asks anew. Longer than the coordinator takes to see that a ps is lost.
-constexpr absl::Duration kRefusedMax = absl::Seconds(5);
-constexpr size_t kVersionTextsMax = 8;
-
-bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
 
 // One PullVariables. Replies arrive on gRPC threads; each writes its own range of `values`.
 class Puller {
@@ -100,7 +97,7 @@ class Puller {
       absl::Status transient;
       for (const Part& part : parts_) {
         if (part.pulled) continue;
-        if (!Retryable(part.status)) return part.status;
+        if (!IsRetryable(part.status)) return part.status;
         transient = part.status;
       }
       if (transient.ok()) return transient;

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.grpc.pb.h"
 #include "client/leader_finder.h"
+#include "client/limits.h"
 #include "common/base/executor.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/byte_buffer.h"
@@ -23,14 +24,12 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kQueueBytesMax = size_t{8} << 20;
 // From opening the stream to Welcome.
 constexpr absl::Duration kWelcomeTimeout = absl::Seconds(5);
 // Of several coordinators one is elected within seconds; nodes should be there soon after.
 constexpr absl::Duration kBackoffMaxOfSeveral = absl::Milliseconds(500);
 // What a Welcome may name; beyond, a coordinator that talks nonsense would make us spin or be taken for dead.
 constexpr int kHeartbeatMsMin = 10;
-constexpr int kHeartbeatMsMax = 60'000;
 
 }  // namespace
 
@@ -64,7 +63,7 @@ class SessionClient::Impl {
   void Send(v1::NodeMessage message) {
     MakeUtf8(&message);  // an error may name a file whose name is not
     const size_t bytes = message.ByteSizeLong();
-    const bool fits = queued_bytes_.fetch_add(bytes) + bytes <= kQueueBytesMax;
+    const bool fits = queued_bytes_.fetch_add(bytes) + bytes <= kSessionClientQueueBytesMax;
     executor_.Post([this, fits, bytes, message = std::move(message)]() mutable {
       if (stream_ == nullptr || !fits) {
         queued_bytes_ -= bytes;

@@ -1,6 +1,7 @@
 #include "client/bench/bench_job.h"
 
 #include "absl/strings/str_format.h"
+#include "client/limits.h"
 #include "common/base/limits.h"
 #include "common/model/graph.h"
 #include "common/model/step_plan.h"

@@ -14,7 +14,6 @@ struct BenchJobOptions {
   bool logged = false;  // the ps keeps every update in its log before it answers
 };
 inline constexpr int64_t kBenchBytesUnit = int64_t{16} << 10;
-inline constexpr int64_t kBenchBytesMax = int64_t{1} << 30;
 
 // The same for server and client. Errors: INVALID_ARGUMENT names the field.
 absl::StatusOr<v1::HostPartitions> MakeBenchJob(const BenchJobOptions& options);

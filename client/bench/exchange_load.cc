@@ -7,6 +7,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "client/bench/bench_job.h"
+#include "client/limits.h"
 
 namespace cairn {
 

@@ -87,7 +87,7 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
     json.update(CountsJson(graph));
     for (const Node& node : graph.nodes()) {
       Json layer = {{"name", node.name},
-                    {"type", KerasClass(node)},
+                    {"type", KerasClassOf(node)},
                     {"output_shape", node.output},
                     {"parameters", ParametersOf(graph, node)},
                     {"inputs", Json::array()}};
@@ -99,7 +99,7 @@ absl::Status ShowModel(const Globals& globals, const ModelsOptions& options) {
   }
   std::vector<std::vector<std::string>> rows = {{"LAYER", "TYPE", "OUTPUT", "PARAMETERS", "TAKES"}};
   for (const Node& node : graph.nodes()) {
-    rows.push_back({node.name, KerasClass(node), ToString(node.output), Count(ParametersOf(graph, node)),
+    rows.push_back({node.name, KerasClassOf(node), ToString(node.output), Count(ParametersOf(graph, node)),
                     InputsText(graph, node)});
   }
   const int64_t other = graph.parameters() - graph.trainable_parameters();

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/text_hints.h"
+#include "client/limits.h"
 #include "common/base/text.h"
 #include "common/formats/expand_model.h"
 #include "common/formats/keras_archive.h"
@@ -24,9 +25,6 @@
 
 namespace cairn {
 namespace {
-
-constexpr size_t kErrorsShownMax = 5;
-constexpr size_t kJobFileBytesMax = size_t{4} << 20;  // what a control message may hold
 
 class Errors : public google::protobuf::io::ErrorCollector {
  public:

@@ -19,13 +19,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "client/limits.h"
 
 namespace cairn {
 namespace {
 
-constexpr int kDaemonsMax = 64;
 constexpr absl::Duration kBackoffMin = absl::Milliseconds(200);
-constexpr absl::Duration kBackoffMax = absl::Seconds(10);
 // A daemon that lived this long starts again at once the next time.
 constexpr absl::Duration kHealthyAfter = absl::Seconds(30);
 constexpr absl::Duration kStopPatience = absl::Seconds(8);
@@ -59,9 +58,9 @@ absl::Status LocalClusterOptions::Validate() const {
     if (value >= low && value <= high) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrFormat("%s %d: must be %d to %d", flag, value, low, high));
   };
-  CAIRN_RETURN_IF_ERROR(in_range(ps, 1, kDaemonsMax, "--ps"));
-  CAIRN_RETURN_IF_ERROR(in_range(workers, 1, kDaemonsMax, "--workers"));
-  CAIRN_RETURN_IF_ERROR(in_range(evaluators, 0, kDaemonsMax, "--evaluators"));
+  CAIRN_RETURN_IF_ERROR(in_range(ps, 1, kLocalDaemonsMax, "--ps"));
+  CAIRN_RETURN_IF_ERROR(in_range(workers, 1, kLocalDaemonsMax, "--workers"));
+  CAIRN_RETURN_IF_ERROR(in_range(evaluators, 0, kLocalDaemonsMax, "--evaluators"));
   CAIRN_RETURN_IF_ERROR(in_range(port, 0, 65535, "--port"));
   CAIRN_RETURN_IF_ERROR(in_range(http, -1, 65535, "--http"));
   CAIRN_RETURN_IF_ERROR(in_range(slots, 0, 1024, "--slots"));
@@ -153,14 +152,14 @@ void LocalCluster::Tick(absl::Time now) {
         if (now - daemon.started >= kHealthyAfter) daemon.backoff = kBackoffMin;
         daemon.start_again = now + daemon.backoff;
         absl::StrAppend(&line, "; starting it again in ", absl::FormatDuration(daemon.backoff));
-        daemon.backoff = std::min(daemon.backoff * 2, kBackoffMax);
+        daemon.backoff = std::min(daemon.backoff * 2, kRestartBackoffMax);
       }
       tell_(line);
     } else if (!daemon.process.running() && now >= daemon.start_again) {
       const absl::Status status = StartDaemon(daemon, now);
       tell_(status.ok() ? absl::StrFormat("%s started again, pid %d", daemon.name, daemon.process.pid())
                         : absl::StrFormat("%s cannot be started again: %s", daemon.name, status.message()));
-      if (!status.ok()) daemon.start_again = now + kBackoffMax;
+      if (!status.ok()) daemon.start_again = now + kRestartBackoffMax;
     }
   }
 }

@@ -187,6 +187,9 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
       ->needs(output)
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
+}
+
+void AddData(CLI::App& app, Invocation& call) {
   CLI::App* data = app.add_subcommand("data", "Data sets on this machine");
   data->require_subcommand(1);
   data->fallthrough();
@@ -214,6 +217,9 @@ void AddOtherCommands(CLI::App& app, Invocation& call) {
              [&call] { return RunDataInfo(call.globals, call.path); })
       ->add_option("PATH", call.path, "File or directory")
       ->required();
+}
+
+void AddVersion(CLI::App& app, Invocation& call) {
   AddCommand(app, "version", "Print the version", call, [] {
     absl::PrintF("cairn %s\n", CAIRN_VERSION);
     return kExitOk;
@@ -282,6 +288,8 @@ int Main(int argc, char** argv) {
   AddJobCommands(app, call);
   AddModels(app, call);
   AddOtherCommands(app, call);
+  AddData(app, call);
+  AddVersion(app, call);
   AddBench(app, call);
   try {
     app.parse(argc, argv);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/job_file.h"
+#include "client/limits.h"
 #include "common/base/text.h"
 #include "common/model/nearest.h"
 
@@ -28,7 +29,6 @@ using google::protobuf::Reflection;
 
 constexpr int kAppend = -2;
 constexpr int kNoIndex = -1;
-constexpr size_t kStepsMax = 32;  // deeper than any job
 
 struct Step {
   std::string field;
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Step>> ParsePath(const std::string& path) {
     CAIRN_ASSIGN_OR_RETURN(Step step, ParseStep(absl::StrReplaceAll(part, {{"[+]", "[..]"}})));
     steps.push_back(std::move(step));
   }
-  if (steps.size() > kStepsMax) return absl::InvalidArgumentError("the path is longer than any field's");
+  if (steps.size() > kFieldPathStepsMax) return absl::InvalidArgumentError("the path is longer than any field's");
   return steps;
 }
 

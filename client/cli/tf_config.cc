@@ -8,14 +8,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/limits.h"
+#include "common/rpc/channel.h"
 
 namespace cairn {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr size_t kTextBytesMax = size_t{1} << 20;
-constexpr int kIndexMax = 4095;
 
 template <typename... Args>
 absl::Status Bad(const Args&... args) {
@@ -27,8 +26,6 @@ bool IsType(const std::string& type) {
 }
 
 std::string TypeOf(const std::string& type) { return type == "master" ? "chief" : type; }
-
-std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 absl::Status CheckAddress(const std::string& field, const Json& value) {
   if (!value.is_string()) return Bad(field, ": is no text; give host:port");
@@ -54,7 +51,7 @@ absl::Status ReadType(const std::string& type, const Json& entries, TfConfig& co
     if (entries.is_object() && (!absl::SimpleAtoi(key, &index) || index < 0)) {
       return Bad(field, ": \"", key, "\" is no index");
     }
-    if (index > kIndexMax) return Bad(field, ": index ", index, " is more than ", kIndexMax);
+    if (index > kTfConfigIndexMax) return Bad(field, ": index ", index, " is more than ", kTfConfigIndexMax);
     CAIRN_RETURN_IF_ERROR(CheckAddress(absl::StrCat(field, "[", index, "]"), value));
     into[index] = value.get<std::string>();
   }
@@ -107,10 +104,11 @@ absl::Status ReadTask(const Json& json, TfConfig& config) {
     if (!number) return Bad("task.index: is no number");
     if (index->is_number_integer()) {
       const int64_t value = index->get<int64_t>();
-      if (value < 0 || value > kIndexMax) return Bad("task.index: ", value, " is not within 0 .. ", kIndexMax);
+      if (value < 0 || value > kTfConfigIndexMax)
+        return Bad("task.index: ", value, " is not within 0 .. ", kTfConfigIndexMax);
       config.task_index = static_cast<int>(value);
     }
-    if (config.task_index < 0) return Bad("task.index: ", config.task_index, " is not within 0 .. ", kIndexMax);
+    if (config.task_index < 0) return Bad("task.index: ", config.task_index, " is not within 0 .. ", kTfConfigIndexMax);
   } else if (config.task_type != "chief" && config.task_type != "evaluator") {
     return Bad("task.index: is missing");
   }
@@ -160,7 +158,7 @@ std::string FirstWorkerBeside(const TfConfig& config) {
 }  // namespace
 
 absl::StatusOr<TfConfig> ParseTfConfig(const std::string& text) {
-  if (text.size() > kTextBytesMax) return Bad("is longer than ", kTextBytesMax, " bytes");
+  if (text.size() > kTfConfigBytesMax) return Bad("is longer than ", kTfConfigBytesMax, " bytes");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Bad("is no JSON");
   if (!json.is_object()) return Bad("is no JSON object with cluster and task");

@@ -4,7 +4,7 @@
 //   record := length:u64 Masked(length):u32 data Masked(data):u32        little-endian
 //   Masked(x): the CRC-32C of x's bytes, masked
 //
-// Pure functions; any thread. With SSE 4.2 a few bytes a nanosecond.
+// Pure functions; any thread. The sum is ISA-L's: tens of bytes a nanosecond where the processor has the instructions.
 #pragma once
 
 #include <cstddef>

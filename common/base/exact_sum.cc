@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/numeric/int128.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 namespace {

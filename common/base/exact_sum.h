@@ -12,7 +12,6 @@
 namespace cairn {
 
 inline constexpr double kExactSumUnit = 0x1p-46;
-inline constexpr double kExactSumMax = 0x1p60;
 
 // A pure function; applied twice it does what it does once.
 inline double RoundForSum(double term) {

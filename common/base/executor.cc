@@ -6,14 +6,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 
 namespace cairn {
-namespace {
-
-constexpr absl::Duration kDelayMax = absl::Hours(24 * 365);  // beyond, a time would not fit into the clock's
-
-}  // namespace
-
 SerialExecutor::SerialExecutor(std::string name) {
   thread_ = std::thread([this, name = name.substr(0, 15)] {
     pthread_setname_np(pthread_self(), name.c_str());
@@ -41,8 +36,8 @@ void SerialExecutor::Post(std::function<void()> fn) {
 }
 
 void SerialExecutor::PostAfter(absl::Duration delay, std::function<void()> fn) {
-  const SteadyTime at =
-      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::clamp(delay, absl::ZeroDuration(), kDelayMax));
+  const SteadyTime at = std::chrono::steady_clock::now() +
+                        absl::ToChronoNanoseconds(std::clamp(delay, absl::ZeroDuration(), absl::Hours(kDelayHoursMax)));
   std::lock_guard lock(mutex_);
   if (stopping_) return;
   timers_.emplace(at, std::move(fn));

@@ -1,4 +1,6 @@
-// SerialExecutor: one thread that runs closures in the order posted. What a core is driven by.
+// Executor: runs closures in the order posted, never two at once. What a core is driven by. Drivers are handed one, so
+// that the simulator (tests/sim) can give them its own.
+// SerialExecutor: one with a thread of its own.
 //
 // Thread rule: Post and PostAfter from any thread, also from its own. The destructor (or Stop) runs what was posted,
 // drops timers that are not due, and joins; after it, Post drops its closure.
@@ -24,18 +26,27 @@
 
 namespace cairn {
 
-class SerialExecutor {
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual void Post(std::function<void()> fn) = 0;
+  virtual void PostAfter(absl::Duration delay, std::function<void()> fn) = 0;
+  // Runs fn there, after what was posted before, and waits for it. Not from a closure of this executor.
+  virtual void RunAndWait(std::function<void()> fn) = 0;
+  virtual void Stop() = 0;
+};
+
+class SerialExecutor final : public Executor {
  public:
   explicit SerialExecutor(std::string name);  // the thread's name, at most 15 characters are shown
-  ~SerialExecutor();
+  ~SerialExecutor() override;
   SerialExecutor(const SerialExecutor&) = delete;
   SerialExecutor& operator=(const SerialExecutor&) = delete;
 
-  void Post(std::function<void()> fn);
-  void PostAfter(absl::Duration delay, std::function<void()> fn);
-  void Stop();
-  // Runs fn there and waits for it. Not from the executor's own thread.
-  void RunAndWait(std::function<void()> fn);
+  void Post(std::function<void()> fn) override;
+  void PostAfter(absl::Duration delay, std::function<void()> fn) override;
+  void RunAndWait(std::function<void()> fn) override;
+  void Stop() override;
   bool OnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:

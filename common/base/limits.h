@@ -71,6 +71,37 @@ inline constexpr int kBackupImagesMax = 4;
 static_assert(kBackupQueueBytesMax >= kBackupImagesMax * 4 * static_cast<size_t>(kPartitionBytesMax),
               "images with two slots and the previous values");
 
+// ---- what common/ has of its own ----
+
+// A delay; a later time would not fit into the clock's.
+inline constexpr int kDelayHoursMax = 24 * 365;
+// Sums of figures are exact below this.
+inline constexpr double kExactSumMax = 0x1p60;
+// An update's training figures: of one epoch, with kMetricsMax metrics.
+inline constexpr size_t kFrameFiguresBytesMax = 1024;
+// Of a status in a frame; the rest is cut.
+inline constexpr size_t kStatusMessageBytesMax = 4096;
+// Of any job: 2^shift is exact in float32, and so are 65504 * 2^shift and 2^(-24 - shift).
+inline constexpr int kFloat16ShiftMax = 60;
+inline constexpr size_t kCoordinatorsMax = 16;
+// sockaddr_un has room for them and a zero.
+inline constexpr size_t kUnixSocketPathBytesMax = 107;
+// Requests of several frames that are put together at the same time on one stream.
+inline constexpr size_t kAssemblerJoinsMax = 256;
+// Of certificates, dozens; of a whole system's authorities.
+inline constexpr size_t kTlsFileBytesMax = size_t{1} << 20;
+inline constexpr int kHttpThreadsMax = 256;
+// Of a request, without its body.
+inline constexpr size_t kHttpHeadBytesMax = 16 << 10;
+// Connections that wait for a thread.
+inline constexpr size_t kHttpQueueMax = 64;
+// Dead files kept to be written over: their pages are allocated and mostly in memory, which halves the cost of a write.
+inline constexpr size_t kValueLogSparesMax = 4;
+// Numbers of files stay below this: a larger one, in a file's name or in a place, is not ours.
+inline constexpr uint64_t kValueLogSegmentsMax = uint64_t{1} << 48;
+// Larger whole numbers are no double.
+inline constexpr uint64_t kJsonWholeMax = uint64_t{1} << 53;
+
 static_assert(kPartitionBytesDefault % (kSpaceAlignment * 4) == 0);
 static_assert(kImageHeaderBytesMax >= 10 * kReplicasMax + 1024 && 2 * kImageHeaderBytesMax <= kFrameHeaderBytesMax);
 static_assert(kPartitionBytesMax <= static_cast<int64_t>(kStreamQueueBytesMax), "a whole partition must fit the queue");

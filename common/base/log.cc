@@ -55,6 +55,8 @@ absl::Status InitLog(const LogOptions& options) {
   return absl::OkStatus();
 }
 
+void SilenceLog() { spdlog::default_logger_raw()->set_level(spdlog::level::off); }
+
 bool LogEnabled(LogLevel level) { return spdlog::default_logger_raw()->should_log(ToSpdlog(level)); }
 
 void LogWrite(LogLevel level, std::string_view text) {
@@ -62,6 +64,7 @@ void LogWrite(LogLevel level, std::string_view text) {
 }
 
 void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
+  spdlog::default_logger_raw()->set_level(spdlog::level::err);  // also after SilenceLog
   LogError("%s:%d: check failed: %s: %s", file, line, condition, message);
   std::abort();
 }

@@ -22,6 +22,9 @@ struct LogOptions {
 };
 
 absl::Status InitLog(const LogOptions& options);
+// Nothing is written from here on but why the process aborts: for the simulator, whose thousands of nodes are no
+// daemons.
+void SilenceLog();
 bool LogEnabled(LogLevel level);
 void LogWrite(LogLevel level, std::string_view text);
 

@@ -1,4 +1,4 @@
-// 64-bit words in bytes, little-endian, whatever the machine's order.
+// Numbers as bytes, in an order that is given, whatever the machine's own is. At most 8 bytes each.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,27 @@
 
 namespace cairn {
 
-inline void AppendWord(uint64_t word, std::string* out) {
-  for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<char>(word >> shift));
+inline void AppendLittleEndian(uint64_t value, int bytes, std::string* out) {
+  for (int i = 0; i < bytes; ++i) out->push_back(static_cast<char>(value >> (8 * i)));
+}
+inline uint64_t ReadLittleEndian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  return value;
 }
 
-// at + 8 <= bytes.size().
-inline uint64_t WordAt(std::string_view bytes, size_t at) {
-  uint64_t word = 0;
-  for (size_t i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[at + i])) << 8 * i;
-  return word;
+inline void AppendBigEndian(uint64_t value, int bytes, std::string* out) {
+  for (int i = bytes; i-- > 0;) out->push_back(static_cast<char>(value >> (8 * i)));
 }
+inline uint64_t ReadBigEndian(std::string_view bytes) {
+  uint64_t value = 0;
+  for (const char byte : bytes) value = value << 8 | static_cast<uint8_t>(byte);
+  return value;
+}
+
+// 64 bits, little-endian.
+inline void AppendWord(uint64_t word, std::string* out) { AppendLittleEndian(word, 8, out); }
+// at + 8 <= bytes.size().
+inline uint64_t WordAt(std::string_view bytes, size_t at) { return ReadLittleEndian(bytes.substr(at, 8)); }
 
 }  // namespace cairn

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/data/limits.h"
 #include "common/model/data_check.h"
 
 namespace cairn {
 namespace {
-
-constexpr float kValueMax = 255;  // pixels are 0 .. 255, Keras' default value_range
 
 struct Range {
   float low = 0, high = 0;
@@ -61,12 +60,12 @@ void Crop(const v1::RandomCrop& crop, const PictureShape3& shape, const PictureS
   const int64_t left = draws.Below(shape.width + 2 * crop.padding() - crop.width() + 1) - crop.padding();
   float* before = Scratch(shape.size());
   std::memcpy(before, numbers, static_cast<size_t>(shape.size()) * sizeof(float));
-  CropAndResize(shape, top, left, crop.height(), crop.width(), to, before, numbers);
+  CropAndResize(shape, {top, left, crop.height(), crop.width()}, to, before, numbers);
 }
 
 void Brighten(const v1::RandomBrightness& brightness, const PictureShape3& shape, AugmentDraws& draws, float* numbers) {
-  const float delta = Draw(draws, RangeOf(brightness.factor())) * kValueMax;
-  for (int64_t i = 0; i < shape.size(); ++i) numbers[i] = std::clamp(numbers[i] + delta, 0.0f, kValueMax);
+  const float delta = Draw(draws, RangeOf(brightness.factor())) * kPixelMax;
+  for (int64_t i = 0; i < shape.size(); ++i) numbers[i] = std::clamp(numbers[i] + delta, 0.0f, kPixelMax);
 }
 
 // (x - mean) f + mean, with the mean of each channel.
@@ -82,7 +81,7 @@ void Contrast(const v1::RandomContrast& contrast, const PictureShape3& shape, Au
   for (double sum : sums) means.push_back(static_cast<float>(sum / static_cast<double>(pixels)));
   for (int64_t i = 0; i < pixels; ++i, numbers += channels) {
     for (int64_t c = 0; c < channels; ++c) {
-      numbers[c] = std::clamp((numbers[c] - means[c]) * factor + means[c], 0.0f, kValueMax);
+      numbers[c] = std::clamp((numbers[c] - means[c]) * factor + means[c], 0.0f, kPixelMax);
     }
   }
 }

@@ -15,15 +15,13 @@
 #include "common/base/random.h"
 #include "common/data/augment.h"
 #include "common/data/dataset.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 namespace {
 
 // Small batches are decoded several at a wake-up: as many as these bytes hold, at most so many.
 constexpr int64_t kAheadBytes = int64_t{1} << 20;
-constexpr int64_t kAheadSmallMax = 32;
-// All that is decoded ahead, for all replicas. Beyond, Get decodes by itself.
-constexpr int64_t kAheadBytesMax = int64_t{512} << 20;
 // A batch takes seconds at most; what takes longer hangs in the file system.
 constexpr absl::Duration kDecodeTimeout = absl::Minutes(5);
 

@@ -11,14 +11,13 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 namespace {
 
 // A deflate stream holds at most 1032 times its own size (zlib's technical notes); the rest is for tiny files.
-constexpr uint64_t kDeflateRatioMax = 1032;
 constexpr uint64_t kDeflateSlack = 1024;
-constexpr size_t kReadBytesMax = size_t{1} << 30;  // gzread's length is a 32-bit number
 
 absl::Status OpenError(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(path + ": no such file");
@@ -70,7 +69,7 @@ absl::StatusOr<ByteReader> ByteReader::Open(const std::string& path) {
 absl::StatusOr<size_t> ByteReader::ReadSome(void* out, size_t bytes) {
   size_t done = 0;
   while (done < bytes) {
-    const unsigned part = static_cast<unsigned>(std::min(bytes - done, kReadBytesMax));
+    const unsigned part = static_cast<unsigned>(std::min(bytes - done, kGzipReadBytesMax));
     const int n = gzread(file_->gz, static_cast<uint8_t*>(out) + done, part);
     int code = Z_OK;
     const char* text = gzerror(file_->gz, &code);

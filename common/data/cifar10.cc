@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/log.h"
 #include "common/data/byte_reader.h"
+#include "common/data/limits.h"
 #include "common/data/table.h"
 
 namespace cairn {
@@ -22,7 +23,6 @@ constexpr int kClasses = 10;
 constexpr int kTrainFiles = 5;  // of the whole data set
 constexpr char kTrainPrefix[] = "data_batch_", kSuffix[] = ".bin";
 constexpr char kUnpacked[] = "cifar-10-batches-bin";  // the folder that the archive unpacks to
-constexpr uint64_t kFileBytesMax = uint64_t{1} << 31;
 
 struct Records {
   std::string pixels;
@@ -31,7 +31,7 @@ struct Records {
 
 absl::Status AppendFile(const std::string& path, Records* out) {
   CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
-  CAIRN_ASSIGN_OR_RETURN(const std::string bytes, reader.ReadToEnd(kFileBytesMax));
+  CAIRN_ASSIGN_OR_RETURN(const std::string bytes, reader.ReadToEnd(kCifar10FileBytesMax));
   if (bytes.empty() || bytes.size() % kRecord != 0) {
     return absl::DataLossError(absl::StrFormat(
         "%s: has %d bytes, not a whole number of CIFAR-10 records of %d; fetch it again", path, bytes.size(), kRecord));

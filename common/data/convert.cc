@@ -1,10 +1,6 @@
 #include "common/data/convert.h"
 
-#include <zlib.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -13,7 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "common/base/crc32c.h"
 #include "common/data/byte_reader.h"
+#include "common/data/gzip_file.h"
 #include "common/data/image_folder.h"
+#include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/record_files.h"
 #include "common/data/table.h"
@@ -100,34 +98,29 @@ class ExampleMaker {
 class RecordWriter {
  public:
   RecordWriter(const std::string& path, bool gzip)
-      : path_(path), part_(path + ".part"), file_(gzopen(part_.c_str(), gzip ? "wb6" : "wbT")) {}
+      : path_(path), part_(path + ".part"), file_(part_, gzip ? "wb6" : "wbT", path) {}
   ~RecordWriter() {
-    if (file_ == nullptr) return;
-    gzclose(file_);
     std::error_code ignored;
-    fs::remove(part_, ignored);
+    if (!whole_) fs::remove(part_, ignored);
   }
   absl::Status Write(const std::string& record) {
     frame_.clear();
     AppendRecord(record, &frame_);
-    const bool written = file_ != nullptr && gzwrite(file_, frame_.data(), static_cast<unsigned>(frame_.size())) ==
-                                                 static_cast<int>(frame_.size());
-    return written ? absl::OkStatus() : Error();
+    return file_.Write(frame_.data(), frame_.size());
   }
   absl::Status Close() {
-    const int code = file_ == nullptr ? Z_ERRNO : gzclose(file_);
-    file_ = nullptr;
+    CAIRN_RETURN_IF_ERROR(file_.Close());
     std::error_code error;
-    if (code == Z_OK) fs::rename(part_, path_, error);
-    return code == Z_OK && !error ? absl::OkStatus() : Error();
+    fs::rename(part_, path_, error);
+    whole_ = !error;
+    if (whole_) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, error.message()));
   }
 
  private:
-  absl::Status Error() const {
-    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, std::strerror(errno)));
-  }
   const std::string path_, part_;
-  gzFile file_;
+  GzipFile file_;
+  bool whole_ = false;
   std::string frame_;
 };
 

@@ -14,8 +14,6 @@
 
 namespace cairn {
 
-inline constexpr int kConvertShardsMax = 10'000;
-
 struct ConvertOptions {
   // A folder (train.tfrecord, validation.tfrecord, test.tfrecord; made if needed), or a file's name with
   // .tfrecord[s][.gz], for one split.

@@ -1,7 +1,7 @@
 // CSV with numeric features and one label column.
 //
-// Labels: all integers >= 0 below kClassesMax: class numbers, as they stand. Other numbers: numbers (regression). Text,
-// beside integers too: classes, numbered in the sorted order of their names in the training split.
+// Labels: all integers >= 0 below kCsvClassesMax: class numbers, as they stand. Other numbers: numbers (regression).
+// Text, beside integers too: classes, numbered in the sorted order of their names in the training split.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,16 +16,13 @@
 #include "absl/strings/str_join.h"
 #include "common/data/byte_reader.h"
 #include "common/data/csv_parser.h"
+#include "common/data/limits.h"
 #include "common/data/table.h"
 
 namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kCsvBytesMax = uint64_t{8} << 30;
-constexpr size_t kColumnsMax = 1 << 20;
-constexpr size_t kClassesMax = 1000;
 
 class FloatTable : public ExampleTable {
  public:
@@ -167,7 +164,7 @@ absl::StatusOr<CsvFile> ReadCsv(const std::string& path, const v1::Data& data) {
   CAIRN_ASSIGN_OR_RETURN(more, next(&fields));
   if (!more) fields.clear();
   file.columns = first.size();
-  if (file.columns < 2 || file.columns > kColumnsMax) {
+  if (file.columns < 2 || file.columns > kCsvColumnsMax) {
     return absl::DataLossError(absl::StrFormat(
         "%s: line %d has %d columns; at least one feature and a label are needed, with commas between them", path,
         first_line, file.columns));
@@ -211,7 +208,7 @@ struct LabelKinds {
   std::string largest, first_other, first_text;
 };
 
-bool IsClassNumber(double value) { return value >= 0 && value < kClassesMax && value == std::floor(value); }
+bool IsClassNumber(double value) { return value >= 0 && value < kCsvClassesMax && value == std::floor(value); }
 
 std::string DescribeLabel(const CsvFile& file, size_t row) {
   return absl::StrFormat("%s: line %d has label %s", file.path, file.lines[row], ShortText(file.labels[row]));
@@ -242,10 +239,10 @@ LabelKinds InspectLabels(const Files& files) {
 // Names of the classes, sorted, from the training split.
 absl::StatusOr<std::vector<std::string>> TextClasses(const CsvFile& train) {
   const std::set<std::string> names(train.labels.begin(), train.labels.end());
-  if (names.size() > kClassesMax) {
+  if (names.size() > kCsvClassesMax) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: %s, the label, holds more than %d different texts; is another column the label? (data.label_column)",
-        train.path, ColumnName(train, train.label), kClassesMax));
+        train.path, ColumnName(train, train.label), kCsvClassesMax));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }
@@ -341,7 +338,7 @@ absl::StatusOr<LoadedData> LoadCsv(const v1::Data& data) {
     }
     CAIRN_ASSIGN_OR_RETURN(loaded.class_names, TextClasses(train));
     loaded.classes = static_cast<int32_t>(loaded.class_names.size());
-  } else if (kinds.integers && kinds.min >= 0 && kinds.max < kClassesMax) {
+  } else if (kinds.integers && kinds.min >= 0 && kinds.max < kCsvClassesMax) {
     loaded.classes = static_cast<int32_t>(kinds.max) + 1;
     loaded.deciding_label = kinds.largest;
   } else {

@@ -7,15 +7,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/data/image_folder.h"
+#include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/table.h"
 
 namespace cairn {
 namespace {
 
-constexpr int64_t kSampledExamplesMax = 2000;
-constexpr int64_t kSampledPicturesMax = 200;  // each is a file to open and decode
-constexpr int64_t kClassesShownMax = 100;
 constexpr std::array<const char*, 3> kSplitNames = {"train", "validation", "test"};
 
 template <typename T>

@@ -12,6 +12,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/data/glyphs.h"
+#include "common/data/limits.h"
 #include "common/data/tf_example.h"
 
 namespace cairn {

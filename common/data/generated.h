@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 
@@ -16,7 +17,6 @@ absl::Status WriteColourGlyphs(const std::string& dir, int64_t train_count, int6
 // Texts as numbers of words: train.tfrecord and test.tfrecord with "x" (int64_list of 10 to kTextWordsMax words, 1 ..
 // kTextVocabulary - 1) and "y" (which of kTextTopics topics). A word in five is of its topic's own vocabulary, the
 // others are common to all.
-inline constexpr int kTextWordsMax = 64;
 inline constexpr int kTextVocabulary = 2000;
 inline constexpr int kTextTopics = 4;
 absl::Status WriteTexts(const std::string& dir, int64_t train_count, int64_t test_count, uint64_t seed);

@@ -1,12 +1,8 @@
 #include "common/data/glyphs.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -15,6 +11,9 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/random.h"
+#include "common/base/words.h"
+#include "common/data/gzip_file.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 namespace {
@@ -210,40 +209,9 @@ void DrawClutter(Draws& draws, Canvas* canvas) {
 
 constexpr int64_t kChunk = 4096;  // pictures drawn at a time
 
-class GzipFile {
- public:
-  explicit GzipFile(const std::string& path) : path_(path), gz_(gzopen(path.c_str(), "wb1")) {}
-  ~GzipFile() {
-    if (gz_ != nullptr) gzclose(gz_);
-  }
-  absl::Status Write(const void* data, size_t bytes) {
-    const bool written = gz_ != nullptr && gzwrite(gz_, data, static_cast<unsigned>(bytes)) == static_cast<int>(bytes);
-    return written ? absl::OkStatus() : Error();
-  }
-  absl::Status Close() {
-    const int code = gz_ == nullptr ? Z_ERRNO : gzclose(gz_);
-    gz_ = nullptr;
-    return code == Z_OK ? absl::OkStatus() : Error();
-  }
-
- private:
-  absl::Status Error() const {
-    return absl::UnavailableError(absl::StrFormat("%s: cannot be written: %s", path_, std::strerror(errno)));
-  }
-  const std::string path_;
-  gzFile gz_;
-};
-
-std::array<uint8_t, 4> BigEndian(uint32_t v) {
-  return {static_cast<uint8_t>(v >> 24), static_cast<uint8_t>(v >> 16), static_cast<uint8_t>(v >> 8),
-          static_cast<uint8_t>(v)};
-}
-
 absl::Status WriteHeader(GzipFile* file, std::vector<uint32_t> dims) {
-  std::vector<uint8_t> header = {0, 0, 0x08, static_cast<uint8_t>(dims.size())};
-  for (uint32_t d : dims) {
-    for (uint8_t byte : BigEndian(d)) header.push_back(byte);
-  }
+  std::string header = {0, 0, 0x08, static_cast<char>(dims.size())};
+  for (uint32_t d : dims) AppendBigEndian(d, 4, &header);
   return file->Write(header.data(), header.size());
 }
 
@@ -262,8 +230,8 @@ void DrawChunk(uint64_t seed, uint32_t split, int64_t first, int64_t count, uint
 }
 
 absl::Status WriteSplit(const std::string& dir, const char* prefix, uint32_t split, int64_t count, uint64_t seed) {
-  GzipFile images(absl::StrFormat("%s/%s-images-idx3-ubyte.gz", dir, prefix));
-  GzipFile labels(absl::StrFormat("%s/%s-labels-idx1-ubyte.gz", dir, prefix));
+  GzipFile images(absl::StrFormat("%s/%s-images-idx3-ubyte.gz", dir, prefix), "wb1");
+  GzipFile labels(absl::StrFormat("%s/%s-labels-idx1-ubyte.gz", dir, prefix), "wb1");
   const uint32_t n = static_cast<uint32_t>(count);
   CAIRN_RETURN_IF_ERROR(WriteHeader(&images, {n, kGlyphSide, kGlyphSide}));
   CAIRN_RETURN_IF_ERROR(WriteHeader(&labels, {n}));

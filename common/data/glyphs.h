@@ -10,13 +10,13 @@
 
 #include "absl/types/span.h"
 #include "common/base/status.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 
 inline constexpr int kGlyphSide = 28;
 inline constexpr int kGlyphPixels = kGlyphSide * kGlyphSide;
 inline constexpr int kGlyphClasses = 10;
-inline constexpr int64_t kGlyphsMax = 10'000'000;  // of one split
 
 // Draws picture `index` of split 0 (train) or 1 (test) and returns its class.
 int DrawGlyph(uint64_t seed, uint32_t split, uint32_t index, absl::Span<uint8_t> pixels);

@@ -8,14 +8,15 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "common/base/words.h"
 #include "common/data/byte_reader.h"
+#include "common/data/limits.h"
 #include "common/data/table.h"
 
 namespace cairn {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
-constexpr int64_t kExampleBytesMax = int64_t{1} << 28;
 
 struct IdxArray {
   Shape dims;
@@ -36,10 +37,6 @@ std::string FindPart(const std::string& dir, const std::string& split, const std
   return "";
 }
 
-uint32_t BigEndian(const uint8_t* p) {
-  return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]};
-}
-
 absl::StatusOr<IdxArray> ReadIdx(const std::string& path) {
   CAIRN_ASSIGN_OR_RETURN(ByteReader reader, ByteReader::Open(path));
   uint8_t magic[4];
@@ -55,13 +52,14 @@ absl::StatusOr<IdxArray> ReadIdx(const std::string& path) {
   IdxArray array;
   uint64_t total = 1;
   for (int d = 0; d < magic[3]; ++d) {
-    uint8_t size[4];
-    CAIRN_RETURN_IF_ERROR(reader.ReadExactly(size, 4));
-    array.dims.push_back(BigEndian(size));
+    char bytes[4];
+    CAIRN_RETURN_IF_ERROR(reader.ReadExactly(bytes, 4));
+    const uint64_t size = ReadBigEndian({bytes, 4});
+    array.dims.push_back(static_cast<int64_t>(size));
     if (array.dims.back() == 0) {
       return absl::DataLossError(absl::StrFormat("%s: empty: its header says %s", path, ToString(array.dims)));
     }
-    if (__builtin_mul_overflow(total, uint64_t{BigEndian(size)}, &total)) total = UINT64_MAX;
+    if (__builtin_mul_overflow(total, size, &total)) total = UINT64_MAX;
   }
   // Before anything is allocated: can the file hold this?
   if (total > reader.bytes_max()) {
@@ -100,9 +98,9 @@ absl::StatusOr<IdxSplit> ReadSplit(const std::string& images_path, const std::st
   split.shape.assign(images.dims.begin() + 1, images.dims.end());
   if (split.shape.size() == 2) split.shape.push_back(1);
   const int64_t example_size = NumElements(split.shape);
-  if (example_size > kExampleBytesMax) {
+  if (example_size > kIdxExampleBytesMax) {
     return absl::DataLossError(absl::StrFormat("%s: one example has %d numbers; at most %d are read", images_path,
-                                               example_size, kExampleBytesMax));
+                                               example_size, kIdxExampleBytesMax));
   }
   std::vector<uint8_t> values(labels.bytes.data(), labels.bytes.data() + labels.bytes.size());
   const auto largest = std::max_element(values.begin(), values.end());

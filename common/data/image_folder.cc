@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/data/decoded_table.h"
+#include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/table.h"
 
@@ -14,9 +15,6 @@ namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int32_t kClassesMax = 100'000;
-constexpr int32_t kSideMax = 8192;
 
 struct Entry {
   std::string name;
@@ -106,10 +104,10 @@ class PictureSource : public ExampleSource {
 }  // namespace
 
 absl::StatusOr<Shape> PictureShape(const v1::Data& data, const Shape& input_shape) {
-  if (data.image_height() < 0 || data.image_width() < 0 || data.image_height() > kSideMax ||
-      data.image_width() > kSideMax) {
+  if (data.image_height() < 0 || data.image_width() < 0 || data.image_height() > kImageFolderSideMax ||
+      data.image_width() > kImageFolderSideMax) {
     return absl::InvalidArgumentError(absl::StrFormat("data.image_height, data.image_width: %dx%d; use 1 to %d",
-                                                      data.image_height(), data.image_width(), kSideMax));
+                                                      data.image_height(), data.image_width(), kImageFolderSideMax));
   }
   Shape shape = {data.image_height(), data.image_width(), 3};
   if (input_shape.size() == 3) {
@@ -153,9 +151,9 @@ absl::StatusOr<ImageFolderFiles> ListImageFolder(const std::string& path) {
     }
   }
   CAIRN_ASSIGN_OR_RETURN(files.class_names, SubDirs(train.empty() ? path : train));
-  if (files.class_names.size() > kClassesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: %d class folders; at most %d are read", path, files.class_names.size(), kClassesMax));
+  if (files.class_names.size() > kImageFolderClassesMax) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: %d class folders; at most %d are read", path,
+                                                      files.class_names.size(), kImageFolderClassesMax));
   }
   for (int s : {kTrainSplit, kValidationSplit, kTestSplit}) {
     const std::string dir = s == kTrainSplit && train.empty() ? path : SplitDir(path, s);

@@ -27,8 +27,8 @@ class MiddleCrop : public Dataset {
     static thread_local std::vector<float> picture;
     picture.resize(static_cast<size_t>(from_.size()));
     CAIRN_RETURN_IF_ERROR(examples_->Read(split, index, picture.data(), label));
-    CropAndResize(from_, (from_.height - height_) / 2, (from_.width - width_) / 2, height_, width_, to_, picture.data(),
-                  example);
+    CropAndResize(from_, {(from_.height - height_) / 2, (from_.width - width_) / 2, height_, width_}, to_,
+                  picture.data(), example);
     return absl::OkStatus();
   }
 

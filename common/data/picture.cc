@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "common/data/byte_reader.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 namespace {

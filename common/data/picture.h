@@ -24,8 +24,6 @@ struct PictureSize {
 };
 
 // A picture above this is refused: a header of a few bytes may claim anything.
-inline constexpr int64_t kPicturePixelsMax = int64_t{1} << 26;
-inline constexpr uint64_t kPictureFileBytesMax = uint64_t{256} << 20;
 
 // Whether the name ends as a JPEG's or PNG's does. What it is, is told from its bytes.
 bool HasPictureName(const std::string& path);

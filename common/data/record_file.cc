@@ -8,13 +8,11 @@
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/data/byte_reader.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 namespace {
 
-// Of all RecordFiles together: a data set may have thousands of shards, a process a thousand descriptors. The others
-// are opened for each record.
-constexpr int kFilesHeldOpenMax = 256;
 std::atomic<int> files_held_open{0};
 
 std::shared_ptr<const FileReader> HoldOpen(std::shared_ptr<const FileReader> file) {

@@ -20,9 +20,6 @@
 
 namespace cairn {
 
-inline constexpr uint64_t kRecordBytesMax = uint64_t{256} << 20;
-inline constexpr int64_t kRecordsMax = int64_t{1} << 28;  // of one file: 2 GiB of places
-
 class RecordFile {
  public:
   // A record's bytes are [begin, end) of the window. An error is annotated with the file and the record, and ends Open.

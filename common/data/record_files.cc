@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "common/data/limits.h"
 #include "common/data/table.h"
 
 namespace cairn {
@@ -19,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kNoSplit = -1;
-constexpr int kShardsMax = 100'000;
 
 struct ShardName {
   std::string stem;  // what all shards have in common

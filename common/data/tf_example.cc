@@ -1,17 +1,22 @@
 #include "common/data/tf_example.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "absl/strings/str_format.h"
+#include "common/data/limits.h"
 
 namespace cairn {
 namespace {
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
-constexpr size_t kVarintBytesMax = 10;
-constexpr size_t kNameBytesMax = 4096;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+using google::protobuf::io::StringOutputStream;
 
 absl::Status Malformed(const char* what) {
   return absl::DataLossError(absl::StrFormat("not a tf.train.Example: %s", what));
@@ -58,14 +63,10 @@ class Fields {
   absl::Status Varint(uint64_t* value) {
     const size_t room = static_cast<size_t>(std::min<uint64_t>(kVarintBytesMax, end_ - at_));
     CAIRN_ASSIGN_OR_RETURN(const absl::string_view bytes, window_.At(at_, room));
-    *value = 0;
-    for (size_t i = 0; i < room; ++i) {
-      const uint64_t byte = static_cast<uint8_t>(bytes[i]);
-      *value |= (byte & 0x7f) << (7 * i);
-      if (byte < 0x80) {
-        at_ += i + 1;
-        return absl::OkStatus();
-      }
+    CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(room));
+    if (in.ReadVarint64(value)) {
+      at_ += static_cast<uint64_t>(in.CurrentPosition());
+      return absl::OkStatus();
     }
     return Malformed(room == kVarintBytesMax ? "a number of more than ten bytes" : "it ends within a number");
   }
@@ -102,17 +103,15 @@ absl::Status ReadEntry(ByteWindow& window, uint64_t begin, uint64_t end,
     if (field.number == 2) CAIRN_RETURN_IF_ERROR(ReadFeature(window, field.begin, field.end, &place));
   }
   const uint64_t size = name.end - name.begin;
-  if (size > kNameBytesMax) return Malformed("a feature's name of more than 4096 bytes");
+  if (size > kTfFeatureNameBytesMax) return Malformed("a feature's name of more than 4096 bytes");
   CAIRN_ASSIGN_OR_RETURN(const absl::string_view text, window.At(name.begin, static_cast<size_t>(size)));
   return visit(text, place);
 }
 
 float ToFloat(const char* bytes) {
   uint32_t bits = 0;
-  for (int i = 3; i >= 0; --i) bits = bits << 8 | static_cast<uint8_t>(bytes[i]);
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
+  CodedInputStream::ReadLittleEndian32FromArray(reinterpret_cast<const uint8_t*>(bytes), &bits);
+  return std::bit_cast<float>(bits);
 }
 
 // false: `take` wants no more.
@@ -141,36 +140,45 @@ absl::StatusOr<bool> PackedInts(ByteWindow& window, uint64_t begin, uint64_t end
   return true;
 }
 
-void AppendVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
+void AppendField(uint32_t number, absl::string_view bytes, std::string* out) {
+  StringOutputStream stream(out);
+  CodedOutputStream coded(&stream);
+  coded.WriteTag(number << 3 | kLengthDelimited);
+  coded.WriteVarint64(bytes.size());
+  coded.WriteRaw(bytes.data(), static_cast<int>(bytes.size()));
 }
 
-void AppendField(uint32_t number, absl::string_view bytes, std::string* out) {
-  out->push_back(static_cast<char>(number << 3 | kLengthDelimited));
-  AppendVarint(bytes.size(), out);
-  out->append(bytes.data(), bytes.size());
+std::string PackFloats(const std::vector<float>& numbers) {
+  std::string packed;
+  StringOutputStream stream(&packed);
+  CodedOutputStream coded(&stream);
+  for (const float number : numbers) coded.WriteLittleEndian32(std::bit_cast<uint32_t>(number));
+  coded.Trim();
+  return packed;
+}
+
+std::string PackInts(const std::vector<int64_t>& numbers) {
+  std::string packed;
+  StringOutputStream stream(&packed);
+  CodedOutputStream coded(&stream);
+  for (const int64_t number : numbers) coded.WriteVarint64(static_cast<uint64_t>(number));
+  coded.Trim();
+  return packed;
 }
 
 std::string WriteFeature(const FeatureValue& value) {
-  std::string list, packed, feature;
+  std::string list, feature;
   switch (value.kind) {
     case FeatureKind::kBytes:
       AppendField(1, value.bytes, &list);
       AppendField(1, list, &feature);
       break;
     case FeatureKind::kFloats:
-      for (float number : value.floats) {
-        uint32_t bits;
-        std::memcpy(&bits, &number, 4);
-        for (int i = 0; i < 4; ++i) packed.push_back(static_cast<char>(bits >> (8 * i)));
-      }
-      AppendField(1, packed, &list);
+      AppendField(1, PackFloats(value.floats), &list);
       AppendField(2, list, &feature);
       break;
     case FeatureKind::kInts:
-      for (int64_t number : value.ints) AppendVarint(static_cast<uint64_t>(number), &packed);
-      AppendField(1, packed, &list);
+      AppendField(1, PackInts(value.ints), &list);
       AppendField(3, list, &feature);
       break;
     case FeatureKind::kEmpty: break;

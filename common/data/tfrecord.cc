@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/text.h"
 #include "common/data/decoded_table.h"
+#include "common/data/limits.h"
 #include "common/data/picture.h"
 #include "common/data/record_decoder.h"
 #include "common/data/record_file.h"
@@ -25,11 +26,6 @@
 
 namespace cairn {
 namespace {
-
-constexpr int32_t kClassesMax = 100'000;
-constexpr int32_t kFloatClassesMax = 1000;  // whole numbers below it in a float_list are class numbers, as in CSV
-constexpr size_t kFeaturesShownMax = 20;
-constexpr int64_t kNumbersMax = int64_t{1} << 26;  // of one example
 
 using Encoding = v1::TfRecord::Encoding;
 
@@ -69,7 +65,7 @@ absl::StatusOr<Features> ReadFeatures(absl::string_view record) {
 std::string Describe(const Features& features) {
   std::vector<std::string> texts;
   for (const auto& [name, feature] : features) {
-    if (texts.size() == kFeaturesShownMax) {
+    if (texts.size() == kTfRecordFeaturesShownMax) {
       texts.push_back("...");
       break;
     }
@@ -139,7 +135,7 @@ Shape KnownShape(const v1::TfRecord& asked, const Shape& input_shape, const Feat
 int64_t CountNumbers(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t d : shape) {
-    if (d < 1 || d > kNumbersMax / count) return 0;
+    if (d < 1 || d > kTfRecordNumbersMax / count) return 0;
     count *= d;
   }
   return count;
@@ -160,7 +156,7 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
   const Feature& input = features.at(spec.input);
   CAIRN_ASSIGN_OR_RETURN(spec.encoding, ChooseEncoding(asked, spec.input, input));
   for (int32_t d : asked.shape()) {
-    if (d < 1 || d > kNumbersMax)
+    if (d < 1 || d > kTfRecordNumbersMax)
       return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %d; use 1 and more", d));
   }
   if (spec.encoding == v1::TfRecord::JPEG_OR_PNG) {
@@ -188,8 +184,8 @@ absl::StatusOr<RecordSpec> Resolve(const v1::Data& data, const Shape& input_shap
   }
   spec.example_size = CountNumbers(spec.shape);
   if (spec.example_size == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers", ToString(spec.shape), kNumbersMax));
+    return absl::InvalidArgumentError(absl::StrFormat("data.tfrecord.shape: %s; an example has 1 to %d numbers",
+                                                      ToString(spec.shape), kTfRecordNumbersMax));
   }
   return spec;
 }
@@ -287,7 +283,7 @@ class RecordSource : public ExampleSource {
     kinds->max = std::max<double>(kinds->max, value);
     if (!measure) return absl::OkStatus();
     int64_t count = 0;
-    CAIRN_RETURN_IF_ERROR(WalkNumbers(window, input, [&](double) { return ++count <= kNumbersMax; }));
+    CAIRN_RETURN_IF_ERROR(WalkNumbers(window, input, [&](double) { return ++count <= kTfRecordNumbersMax; }));
     *numbers_max = std::max(*numbers_max, count);
     return absl::OkStatus();
   }
@@ -362,7 +358,7 @@ absl::StatusOr<LoadedData> LoadTfRecord(const v1::Data& data, const Shape& input
   }
   loaded.shape = measure ? Shape{std::max<int64_t>(1, numbers_max)} : spec->shape;
   loaded.element = spec->decodes_to_bytes() ? Element::kByte : Element::kFloat;
-  const double classes_max = kinds.ints ? kClassesMax : kFloatClassesMax;
+  const double classes_max = kinds.ints ? kTfRecordClassesMax : kTfRecordFloatClassesMax;
   if (kinds.whole && kinds.min >= 0 && kinds.max < classes_max) loaded.classes = static_cast<int32_t>(kinds.max) + 1;
   loaded.deciding_label = DescribeDecidingLabel(sources, kinds, classes_max, loaded.classes > 0);
   for (int s = 0; s < 3; ++s) {

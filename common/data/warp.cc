@@ -39,15 +39,22 @@ Tap MakeTap(v1::FillMode mode, float at, int64_t size) {
   return {Beyond(mode, low, size), Beyond(mode, low + 1, size), at - floor};
 }
 
+// The four pixels around a place, and how far it is from the first of them.
+struct Corners {
+  const float* top;     // row
+  const float* bottom;  // the next one
+  int64_t low, high;    // numbers before the left and the right pixel in a row
+  float x_share, y_share;
+};
+
 // Bilinear: first along the rows, then between them.
 template <int kChannels>
-inline void Blend(const float* top, const float* bottom, int64_t low, int64_t high, float x_share, float y_share,
-                  int64_t channels, float* out) {
+inline void Blend(const Corners& at, int64_t channels, float* out) {
   const int64_t count = kChannels > 0 ? kChannels : channels;
   for (int64_t c = 0; c < count; ++c) {
-    const float above = top[low + c] + (top[high + c] - top[low + c]) * x_share;
-    const float below = bottom[low + c] + (bottom[high + c] - bottom[low + c]) * x_share;
-    out[c] = above + (below - above) * y_share;
+    const float above = at.top[at.low + c] + (at.top[at.high + c] - at.top[at.low + c]) * at.x_share;
+    const float below = at.bottom[at.low + c] + (at.bottom[at.high + c] - at.bottom[at.low + c]) * at.x_share;
+    out[c] = above + (below - above) * at.y_share;
   }
 }
 
@@ -67,8 +74,9 @@ void BlendFilled(const PictureShape3& shape, const Tap& x, const Tap& y, float f
 template <int kChannels>
 void BlendTaps(const PictureShape3& shape, const Tap& x, const Tap& y, float fill, const float* in, float* out) {
   if (x.low < 0 || x.high < 0 || y.low < 0 || y.high < 0) return BlendFilled(shape, x, y, fill, in, out);
-  Blend<kChannels>(in + y.low * shape.row(), in + y.high * shape.row(), x.low * shape.channels, x.high * shape.channels,
-                   x.share, y.share, shape.channels, out);
+  Blend<kChannels>({in + y.low * shape.row(), in + y.high * shape.row(), x.low * shape.channels,
+                    x.high * shape.channels, x.share, y.share},
+                   shape.channels, out);
 }
 
 // Rows and columns apart: between two rows first, which is one loop over whole rows, then along the row that comes out.
@@ -117,8 +125,9 @@ void WarpAny(const PictureShape3& shape, const Affine2& affine, v1::FillMode mod
         const int32_t column = static_cast<int32_t>(x_in), row = static_cast<int32_t>(y_in);
         const float* top = in + row * shape.row();
         const int64_t low = column * shape.channels;
-        Blend<kChannels>(top, top + shape.row(), low, low + shape.channels, x_in - static_cast<float>(column),
-                         y_in - static_cast<float>(row), shape.channels, out);
+        Blend<kChannels>({top, top + shape.row(), low, low + shape.channels, x_in - static_cast<float>(column),
+                          y_in - static_cast<float>(row)},
+                         shape.channels, out);
       } else {
         BlendTaps<kChannels>(shape, MakeTap(mode, x_in, shape.width), MakeTap(mode, y_in, shape.height), fill, in, out);
       }
@@ -196,23 +205,23 @@ void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_m
   }
 }
 
-void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width,
-                   const PictureShape3& to, const float* in, float* out) {
-  const auto taps = [](int64_t begin, int64_t part, int64_t part_out, int64_t size) {
-    std::vector<Tap> made(static_cast<size_t>(part_out));
-    const float scale = static_cast<float>(part) / static_cast<float>(part_out);
-    for (int64_t i = 0; i < part_out; ++i) {
+void CropAndResize(const PictureShape3& shape, const PicturePart& part, const PictureShape3& to, const float* in,
+                   float* out) {
+  const auto taps = [](int64_t begin, int64_t length, int64_t length_out, int64_t size) {
+    std::vector<Tap> made(static_cast<size_t>(length_out));
+    const float scale = static_cast<float>(length) / static_cast<float>(length_out);
+    for (int64_t i = 0; i < length_out; ++i) {
       const float at = (static_cast<float>(i) + 0.5f) * scale - 0.5f, floor = std::floor(at);
       const auto inside = [&](int64_t p) {  // of the part, then of the picture
-        return Beyond(v1::FILL_CONSTANT, begin + std::clamp<int64_t>(p, 0, part - 1), size);
+        return Beyond(v1::FILL_CONSTANT, begin + std::clamp<int64_t>(p, 0, length - 1), size);
       };
       const int64_t low = static_cast<int64_t>(floor);
       made[i] = {inside(low), inside(low + 1), at - floor};
     }
     return made;
   };
-  const std::vector<Tap> rows = taps(top, height, to.height, shape.height);
-  const std::vector<Tap> columns = taps(left, width, to.width, shape.width);
+  const std::vector<Tap> rows = taps(part.top, part.height, to.height, shape.height);
+  const std::vector<Tap> columns = taps(part.left, part.width, to.width, shape.width);
   switch (shape.channels) {
     case 1: return WarpSeparate<1>(shape, rows, columns, 0, in, out);
     case 3: return WarpSeparate<3>(shape, rows, columns, 0, in, out);

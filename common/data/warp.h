@@ -39,10 +39,15 @@ Affine2 Translation(float down, float right);
 void Warp(const PictureShape3& shape, const Affine2& affine, v1::FillMode fill_mode, float fill_value, const float* in,
           float* out);
 
-// The part of `in` that begins at (top, left), which may be outside (zeros there), height x width, resized to the size
-// of `to` (bilinear, half-pixel centers) where that is another.
-void CropAndResize(const PictureShape3& shape, int64_t top, int64_t left, int64_t height, int64_t width,
-                   const PictureShape3& to, const float* in, float* out);
+// Where a part of a picture lies; it may be outside.
+struct PicturePart {
+  int64_t top = 0, left = 0;
+  int64_t height = 0, width = 0;
+};
+
+// The part of `in` (zeros outside), resized to the size of `to` (bilinear, half-pixel centers) where that is another.
+void CropAndResize(const PictureShape3& shape, const PicturePart& part, const PictureShape3& to, const float* in,
+                   float* out);
 
 // Of `turns` of a full turn, within 2^-50.
 void SinCos(double turns, double* sine, double* cosine);

@@ -18,11 +18,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/formats/limits.h"
+#include "common/formats/plain_file.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kMessageBytesMax = 16 << 10;
 constexpr int kClockPerProcessor = 10;
 
 absl::Status NoRoom(const char* what) {
@@ -45,15 +46,6 @@ void Limit(int resource, uint64_t value) {
   (void)setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
-void WriteAll(int fd, const void* data, size_t size) {
-  for (size_t at = 0; at < size;) {
-    const ssize_t n = ::write(fd, static_cast<const char*>(data) + at, size - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    at += static_cast<size_t>(n);
-  }
-}
-
 // The child: it ends here. What it says is a code of 4 bytes and the message.
 [[noreturn]] void Child(int out, pid_t parent, const ApartLimits& limits, size_t address_space,
                         absl::FunctionRef<absl::Status()> work) {
@@ -70,8 +62,9 @@ void WriteAll(int fd, const void* data, size_t size) {
   if (address_space > 0) Limit(RLIMIT_AS, address_space + limits.memory_bytes_max);
   const absl::Status status = work();
   const int32_t code = status.raw_code();
-  WriteAll(kOut, &code, sizeof(code));
-  WriteAll(kOut, status.message().data(), std::min(status.message().size(), kMessageBytesMax));
+  // Nothing is allocated: the memory may be at its limit.
+  if (WriteAll(kOut, {reinterpret_cast<const char*>(&code), sizeof(code)}, "the answer").ok())
+    WriteAll(kOut, status.message().substr(0, kApartMessageBytesMax), "the answer").IgnoreError();
   _exit(0);
 }
 

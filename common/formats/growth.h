@@ -4,11 +4,12 @@
 
 #include <cstdint>
 
+#include "common/formats/limits.h"
+
 namespace cairn {
 
 inline constexpr uint64_t kGrowthFreeBytes = uint64_t{64}
                                              << 20;  // small ones are not suspected: zeros shrink a thousandfold
-inline constexpr uint64_t kGrowthMax = 100;
 
 constexpr bool GrowsTooMuch(uint64_t stored_bytes, uint64_t bytes) {
   return bytes > kGrowthFreeBytes && bytes / kGrowthMax > stored_bytes;

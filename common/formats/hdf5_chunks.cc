@@ -8,19 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/formats/hdf5_filters.h"
+#include "common/formats/limits.h"
 
 namespace cairn {
 namespace {
 
 // Chunks of a small array that may grow are larger than it is.
 constexpr uint64_t kChunkBytesFree = uint64_t{1} << 20;
-constexpr int kFiltersMax = 8;
 
 using Bytes = std::vector<uint8_t>;
-
-absl::Status Damaged(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(what, "; the file is damaged"));
-}
 
 class ChunkReader {
  public:
@@ -51,23 +47,24 @@ class ChunkReader {
   absl::Status LookAtChunks() {
     const int rank = static_cast<int>(shape_.size());
     chunk_.resize(shape_.size());
-    if (rank == 0 || H5Pget_chunk(plist_, rank, chunk_.data()) != rank) return Damaged("its chunks have another rank");
+    if (rank == 0 || H5Pget_chunk(plist_, rank, chunk_.data()) != rank)
+      return DamagedHdf5("its chunks have another rank");
     element_bytes_ = H5Tget_size(type_);
     chunk_bytes_ = element_bytes_;
     const uint64_t bytes_max = out_.size() * element_bytes_ + kChunkBytesFree;
     for (const hsize_t side : chunk_) {
       if (side == 0 || __builtin_mul_overflow(chunk_bytes_, static_cast<uint64_t>(side), &chunk_bytes_) ||
           chunk_bytes_ > bytes_max) {
-        return Damaged("its chunks are larger than it is itself");
+        return DamagedHdf5("its chunks are larger than it is itself");
       }
     }
-    if (H5Pget_fill_value(plist_, H5T_NATIVE_FLOAT, &fill_) < 0) return Damaged("its fill value cannot be read");
+    if (H5Pget_fill_value(plist_, H5T_NATIVE_FLOAT, &fill_) < 0) return DamagedHdf5("its fill value cannot be read");
     return absl::OkStatus();
   }
 
   absl::Status LookAtFilters() {
     const int count = H5Pget_nfilters(plist_);
-    if (count < 0 || count > kFiltersMax) return Damaged("its filters cannot be read");
+    if (count < 0 || count > kHdf5FiltersMax) return DamagedHdf5("its filters cannot be read");
     for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
       unsigned flags = 0, value = 0, config = 0;
       size_t values = 1;
@@ -75,7 +72,7 @@ class ChunkReader {
       switch (filter) {
         case H5Z_FILTER_SHUFFLE:
           if (values < 1 || value != element_bytes_)
-            return Damaged("its bytes are shuffled by another size than its numbers have");
+            return DamagedHdf5("its bytes are shuffled by another size than its numbers have");
           filters_.push_back(Hdf5Filter::kShuffle);
           break;
         case H5Z_FILTER_DEFLATE: filters_.push_back(Hdf5Filter::kDeflate); break;
@@ -94,13 +91,13 @@ class ChunkReader {
     hsize_t size = 0;
     haddr_t place = HADDR_UNDEF;
     if (H5Dget_chunk_info_by_coord(dataset_, at.data(), nullptr, &place, &size) < 0)
-      return Damaged("its chunks cannot be found");
-    if (size > StoredChunkBytesMax(chunk_bytes_)) return Damaged("a chunk is stored in more bytes than it has");
+      return DamagedHdf5("its chunks cannot be found");
+    if (size > StoredChunkBytesMax(chunk_bytes_)) return DamagedHdf5("a chunk is stored in more bytes than it has");
     Bytes bytes(size);
     if (place == HADDR_UNDEF || size == 0) return Bytes();
     uint32_t skipped = 0;
     if (H5Dread_chunk(dataset_, H5P_DEFAULT, at.data(), &skipped, bytes.data()) < 0)
-      return Damaged("a chunk cannot be read");
+      return DamagedHdf5("a chunk cannot be read");
     return UndoHdf5Filters(std::move(bytes), filters_, skipped, element_bytes_, chunk_bytes_);
   }
 
@@ -110,7 +107,7 @@ class ChunkReader {
     if (!bytes.empty()) {
       bytes.resize(count * std::max(element_bytes_, sizeof(float)));  // converted in place
       if (H5Tconvert(type_, H5T_NATIVE_FLOAT, count, bytes.data(), nullptr, H5P_DEFAULT) < 0) {
-        return Damaged("its numbers cannot be converted to float32");
+        return DamagedHdf5("its numbers cannot be converted to float32");
       }
     }
     Place(at, bytes);

@@ -16,14 +16,13 @@
 #include "common/formats/growth.h"
 #include "common/formats/hdf5_chunks.h"
 #include "common/formats/hdf5_handle.h"
+#include "common/formats/limits.h"
 
 namespace cairn {
 namespace {
 
 static_assert(sizeof(hid_t) <= sizeof(int64_t));
 
-constexpr int kDimensionsMax = 8;
-constexpr size_t kLibraryBytesMax = size_t{256} << 20;       // what it may take beside the file and the numbers
 constexpr uint64_t kBytesPerSecondMin = uint64_t{10} << 20;  // of a slow processor, inflating
 constexpr int kReadSeconds = 10;
 constexpr size_t kGrowBytes = size_t{4} << 20;  // of a file that is made in memory
@@ -91,7 +90,7 @@ absl::Status CheckPlainLayout(hid_t plist) {
 absl::StatusOr<Shape> ShapeOf(hid_t dataset) {
   const Hdf5Handle space(H5Dget_space(dataset), H5Sclose);
   const int rank = space.ok() ? H5Sget_simple_extent_ndims(space.get()) : -1;
-  if (rank < 0 || rank > kDimensionsMax) return absl::DataLossError("its shape cannot be read");
+  if (rank < 0 || rank > kHdf5DimensionsMax) return absl::DataLossError("its shape cannot be read");
   std::vector<hsize_t> dims(static_cast<size_t>(rank));
   if (rank > 0 && H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr) < 0) {
     return absl::DataLossError("its shape cannot be read");
@@ -226,7 +225,7 @@ absl::StatusOr<Buffer> ReadHdf5(const Buffer& bytes, const std::string& where, i
   }
   CAIRN_ASSIGN_OR_RETURN(Buffer numbers_read, AllocateShared(size));
   ApartLimits limits;
-  limits.memory_bytes_max = kLibraryBytesMax + 2 * bytes.size() + 4 * size;
+  limits.memory_bytes_max = kHdf5LibraryBytesMax + 2 * bytes.size() + 4 * size;
   limits.processor_max = absl::Seconds(kReadSeconds + static_cast<int64_t>((bytes.size() + size) / kBytesPerSecondMin));
   const absl::Span<float> out = numbers_read.mutable_floats();
   const Library library;  // no other thread is inside it while the process is forked

@@ -13,15 +13,11 @@ constexpr size_t kChecksumBytes = 4;
 
 using Bytes = std::vector<uint8_t>;
 
-absl::Status Damaged(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(what, "; the file is damaged"));
-}
-
 absl::StatusOr<Bytes> Inflate(const Bytes& in, size_t size_max) {
   Bytes out(size_max);
   uLongf size = out.size();
   if (uncompress(out.data(), &size, in.data(), in.size()) != Z_OK) {
-    return Damaged(absl::StrCat("a compressed chunk does not give at most ", size_max, " bytes"));
+    return DamagedHdf5(absl::StrCat("a compressed chunk does not give at most ", size_max, " bytes"));
   }
   out.resize(size);
   return out;
@@ -48,16 +44,20 @@ uint32_t Fletcher32(const Bytes& bytes, size_t size) {
 }
 
 absl::Status CheckFletcher32(Bytes& bytes) {
-  if (bytes.size() < kChecksumBytes) return Damaged("a chunk is shorter than its checksum");
+  if (bytes.size() < kChecksumBytes) return DamagedHdf5("a chunk is shorter than its checksum");
   const size_t size = bytes.size() - kChecksumBytes;
   uint32_t stored = 0;
   std::memcpy(&stored, bytes.data() + size, sizeof(stored));
-  if (stored != Fletcher32(bytes, size)) return Damaged("the checksum of a chunk is wrong");
+  if (stored != Fletcher32(bytes, size)) return DamagedHdf5("the checksum of a chunk is wrong");
   bytes.resize(size);
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status DamagedHdf5(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(what, "; the file is damaged"));
+}
 
 absl::StatusOr<Bytes> UndoHdf5Filters(Bytes stored, const std::vector<Hdf5Filter>& filters, uint32_t skipped,
                                       size_t element_bytes, uint64_t chunk_bytes) {
@@ -73,7 +73,7 @@ absl::StatusOr<Bytes> UndoHdf5Filters(Bytes stored, const std::vector<Hdf5Filter
     }
   }
   if (stored.size() != chunk_bytes)
-    return Damaged(absl::StrCat("a chunk holds ", stored.size(), " bytes, not ", chunk_bytes));
+    return DamagedHdf5(absl::StrCat("a chunk holds ", stored.size(), " bytes, not ", chunk_bytes));
   return stored;
 }
 

@@ -12,11 +12,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/base/status.h"
 
 namespace cairn {
 
 enum class Hdf5Filter { kShuffle, kDeflate, kFletcher32 };
+
+// DATA_LOSS: what is wrong, and that the file is damaged.
+absl::Status DamagedHdf5(absl::string_view what);
 
 // What may stand in a file for a chunk of so many bytes: one that is compressed and did not shrink is a little longer.
 constexpr uint64_t StoredChunkBytesMax(uint64_t chunk_bytes) { return chunk_bytes + chunk_bytes / 64 + 1024; }

@@ -10,12 +10,14 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/formats/keras_class.h"
-#include "common/formats/keras_config.h"
 #include "common/formats/keras_model.h"
 #include "common/formats/keras_weights.h"
+#include "common/formats/limits.h"
 #include "common/formats/plain_file.h"
 #include "common/formats/zip_file.h"
 #include "common/model/call_mode.h"
+#include "common/model/keras/keras_config.h"
+#include "common/model/layer_type.h"
 
 namespace cairn {
 namespace {
@@ -23,7 +25,6 @@ namespace {
 constexpr char kConfig[] = "config.json";
 constexpr char kMetadata[] = "metadata.json";
 constexpr char kVersion[] = "keras_version";
-constexpr size_t kMetadataBytesMax = size_t{64} << 10;
 constexpr char kWeights[] = "model.weights.h5";
 constexpr char kKerasVersion[] = "3.0.0";  // whose format this is
 
@@ -40,17 +41,6 @@ OrderedJson TensorJson(const Node& node) {
   tensor["config"]["dtype"] = "float32";
   tensor["config"]["keras_history"] = {node.name, 0, 0};
   return tensor;
-}
-
-bool Merges(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kAdd:
-    case LayerKind::kConcatenate:
-    case LayerKind::kMultiply:
-    case LayerKind::kAverage:
-    case LayerKind::kMaximum: return true;
-    default: return false;
-  }
 }
 
 // How a Functional model calls the layer: a list of tensors for one that merges, query, value and key for attention.
@@ -71,7 +61,7 @@ OrderedJson InboundNodes(const Graph& graph, const Node& node) {
   if (node.layer.multi_head_attention().use_causal_mask()) keywords["use_causal_mask"] = true;
   if (InfersAlways(node)) keywords["training"] = false;
   OrderedJson call = OrderedJson::object();
-  call["args"] = Merges(node.kind) ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
+  call["args"] = TypeOf(node.kind).merges ? OrderedJson::array({std::move(tensors)}) : std::move(tensors);
   call["kwargs"] = std::move(keywords);
   return OrderedJson::array({std::move(call)});
 }
@@ -92,7 +82,7 @@ OrderedJson BuildConfig(const Graph& graph, const Node& node) {
 
 absl::StatusOr<OrderedJson> LayerJson(const Graph& graph, const Node& node) {
   CAIRN_ASSIGN_OR_RETURN(OrderedJson config, KerasLayerConfig(node));
-  OrderedJson layer = KerasObject("keras.layers", KerasClass(node), std::move(config));
+  OrderedJson layer = KerasObject("keras.layers", KerasClassOf(node), std::move(config));
   if (!node.variables.empty()) layer["build_config"] = BuildConfig(graph, node);
   return layer;
 }
@@ -172,9 +162,9 @@ absl::StatusOr<std::string> ReadKerasArchiveConfig(const std::string& path) {
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   CAIRN_ASSIGN_OR_RETURN(const Buffer bytes, ReadZipMember(path, kConfig, kKerasJsonBytesMax));
-  const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kMetadataBytesMax);
+  const absl::StatusOr<Buffer> beside = ReadZipMember(path, kMetadata, kKerasMetadataBytesMax);
   if (!beside.ok()) return text(bytes);  // it only says more of the model
-  const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kMetadataBytesMax);
+  const absl::StatusOr<Json> metadata = ParseBoundedJson(text(*beside), kKerasMetadataBytesMax);
   absl::StatusOr<Json> model = ParseBoundedJson(text(bytes), kKerasJsonBytesMax);
   if (!metadata.ok() || !model.ok() || !metadata->is_object() || !model->is_object()) return text(bytes);
   const auto version = metadata->find(kVersion);

@@ -1,7 +1,7 @@
 #include "common/formats/keras_augmentation.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/formats/keras_layer_parts.h"
+#include "common/model/keras/keras_fields.h"
 
 namespace cairn {
 namespace {

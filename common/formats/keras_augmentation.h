@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cairn/v1/data.pb.h"
-#include "common/formats/keras_config.h"
+#include "common/model/keras/keras_config.h"
 
 namespace cairn {
 

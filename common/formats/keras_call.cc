@@ -6,31 +6,19 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/formats/limits.h"
+#include "common/model/layer_type.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kInputsMax = 1024;
-
 // The arguments of a class's call() in their order, as far as a position may stand for one of them.
 std::vector<std::string> PositionalArguments(const std::string& type) {
-  if (type == "MultiHeadAttention") {
-    return {"query",
-            "value",
-            "key",
-            "query_mask",
-            "value_mask",
-            "key_mask",
-            "attention_mask",
-            "return_attention_scores",
-            "training",
-            "use_causal_mask"};
-  }
-  if (type == "BatchNormalization" || IsKerasModel(type)) return {"inputs", "training", "mask"};
-  if (type == "Softmax" || type == "GlobalAveragePooling1D") return {"inputs", "mask"};
-  if (type == "Dense" || type == "Dropout" || type == "SpatialDropout2D") return {"inputs", "training"};
+  if (IsKerasModel(type)) return {"inputs", "training", "mask"};
   if (absl::StartsWith(type, "Random")) return {"data", "training"};
-  return {"inputs"};
+  const KerasClass* const keras = FindKerasClass(type).keras;
+  return absl::StrSplit(keras != nullptr ? keras->call : "inputs", ',');
 }
 
 class Reader {
@@ -107,7 +95,7 @@ class Reader {
       }
       return absl::OkStatus();
     }
-    if (call_.inputs.size() >= kInputsMax) return Bad(absl::StrCat("more than ", kInputsMax, " inputs"));
+    if (call_.inputs.size() >= kKerasInputsMax) return Bad(absl::StrCat("more than ", kKerasInputsMax, " inputs"));
     call_.inputs.push_back(std::move(name));
     return absl::OkStatus();
   }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/formats/keras_config.h"
+#include "common/model/keras/keras_config.h"
 
 namespace cairn {
 

@@ -3,24 +3,19 @@
 // Free functions; any thread.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/base/status.h"
 #include "common/model/graph.h"
+#include "common/model/keras/keras_writer.h"
 
 namespace cairn {
 
-using OrderedJson = nlohmann::ordered_json;
-
 // "Conv2D"; of an Activation layer the class that has its argument, such as "LeakyReLU".
-std::string KerasClass(const Node& node);
+std::string KerasClassOf(const Node& node);
 
 // What layer.get_config() would give, beginning with name, trainable and dtype. Errors: UNIMPLEMENTED names the layer
 // and what Keras' format cannot say of it.
 absl::StatusOr<OrderedJson> KerasLayerConfig(const Node& node);
-
-// {"module": ..., "class_name": ..., "config": ..., "registered_name": null}
-OrderedJson KerasObject(const char* module, const std::string& class_name, OrderedJson config);
 
 }  // namespace cairn

@@ -15,7 +15,7 @@
 // A free function; any thread.
 #pragma once
 
-#include "common/formats/keras_config.h"
+#include "common/model/keras/keras_config.h"
 
 namespace cairn {
 

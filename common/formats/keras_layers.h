@@ -9,7 +9,7 @@
 #include "cairn/v1/data.pb.h"
 #include "cairn/v1/model.pb.h"
 #include "common/base/status.h"
-#include "common/formats/keras_config.h"
+#include "common/model/keras/keras_config.h"
 
 namespace cairn {
 
@@ -23,9 +23,5 @@ struct KerasLayer {
 // `type`: Keras' class_name. The layer has its name and no inputs. Errors: INVALID_ARGUMENT names the layer and the
 // option, or the type.
 absl::StatusOr<KerasLayer> ReadKerasLayer(const std::string& type, const std::string& name, const Json& config);
-
-// Shape of `batch_shape` or `batch_input_shape` ([null, 28, 28, 1]) without the batch. Errors do not name the
-// layer.
-absl::StatusOr<v1::InputLayer> ReadBatchShape(const Json& batch_shape);
 
 }  // namespace cairn

@@ -8,24 +8,19 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/bad.h"
 #include "common/base/limits.h"
 #include "common/formats/keras_call.h"
-#include "common/formats/keras_config.h"
 #include "common/formats/keras_dialect.h"
 #include "common/formats/keras_layers.h"
 #include "common/formats/keras_order.h"
+#include "common/formats/limits.h"
 #include "common/model/call_mode.h"
 #include "common/model/graph.h"
+#include "common/model/keras/keras_shape.h"
 
 namespace cairn {
 namespace {
-
-constexpr int kNestingMax = 8;  // models in models
-
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
 
 std::string TextOf(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
@@ -73,7 +68,7 @@ class Converter {
   // Returns the name of its last layer.
   absl::StatusOr<std::string> ConvertModel(const Json& model, const std::string& path,
                                            const std::optional<std::string>& input, int nesting) {
-    if (nesting > kNestingMax) return Bad("models inside models, more than ", kNestingMax, " deep");
+    if (nesting > kKerasNestingMax) return Bad("models inside models, more than ", kKerasNestingMax, " deep");
     const Json& config = model["config"];
     const Json* list = config.is_array() ? &config : nullptr;  // the oldest Sequential
     if (config.is_object() && config.contains("layers")) list = &config["layers"];
@@ -141,7 +136,7 @@ class Converter {
     const Json* config = first.config;
     // The first layer of a model that is the first layer.
     const Json* nested = first.json;
-    for (int depth = 0; depth < kNestingMax && IsKerasModel(TextOf(*nested, "class_name")); ++depth) {
+    for (int depth = 0; depth < kKerasNestingMax && IsKerasModel(TextOf(*nested, "class_name")); ++depth) {
       const Json& layers = (*nested)["config"].is_object() && (*nested)["config"].contains("layers")
                                ? (*nested)["config"]["layers"]
                                : *nested;

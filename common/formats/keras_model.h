@@ -17,8 +17,6 @@
 
 namespace cairn {
 
-inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;  // ResNet-152's is less than 1 MiB
-
 struct KerasModel {
   v1::Model model;
   // What the model's head says of the data: `augmentation`, of RandomFlip and the like, which stand before everything

@@ -9,16 +9,10 @@
 #include "common/formats/keras_class.h"
 #include "common/formats/keras_order.h"
 #include "common/model/call_mode.h"
+#include "common/model/layer_type.h"
 
 namespace cairn {
 namespace {
-
-// The layers inside a MultiHeadAttention: their names, and the attributes that hold them.
-struct Sublayer {
-  const char *name, *attribute;
-};
-constexpr Sublayer kSublayers[] = {
-    {"query", "query_dense"}, {"key", "key_dense"}, {"value", "value_dense"}, {"attention_output", "output_dense"}};
 
 // One group of variables.
 struct Vars {
@@ -39,7 +33,7 @@ std::vector<Vars> VarsOf(const Graph& graph, const Node& node, const std::string
     }
     const std::string owner = local.substr(0, slash);
     std::string attribute = owner;
-    for (const Sublayer& sublayer : kSublayers) {
+    for (const KerasSublayer& sublayer : TypeOf(node.kind).sublayers) {
       if (owner == sublayer.name) attribute = sublayer.attribute;
     }
     const std::string group = absl::StrCat(path, "/", attribute);
@@ -118,7 +112,7 @@ std::vector<std::string> KerasLayerPaths(const Graph& graph) {
   for (const int id : KerasOrder(graph)) {
     const Node& node = graph.nodes()[static_cast<size_t>(id)];
     if (sequential && node.kind == LayerKind::kInput) continue;
-    paths[static_cast<size_t>(id)] = container.PathOf(KerasClass(node));
+    paths[static_cast<size_t>(id)] = container.PathOf(KerasClassOf(node));
   }
   return paths;
 }

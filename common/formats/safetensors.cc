@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
+#include "common/formats/limits.h"
 #include "common/formats/plain_file.h"
 #include "common/tensor/dtype.h"
 
@@ -28,7 +29,6 @@ static_assert(std::endian::native == std::endian::little, "tensor bytes are writ
 
 constexpr char kMetadataKey[] = "__metadata__";
 constexpr size_t kLengthBytes = 8;
-constexpr int kHeaderDepthMax = 3;  // {"name": {"shape": [
 
 // ---- writing ----
 
@@ -106,7 +106,7 @@ absl::StatusOr<json> ParseHeader(absl::string_view text) {
   std::string error;
   const auto on_event = [&](int depth, json::parse_event_t event, json& value) {
     const bool opens = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
-    if (opens && depth >= kHeaderDepthMax) error = "is nested too deeply";
+    if (opens && depth >= kSafetensorsHeaderDepthMax) error = "is nested too deeply";
     if (event == json::parse_event_t::key && depth == 1 && !keys.insert(value.get<std::string>()).second) {
       error = absl::StrFormat("names \"%s\" twice", value.get<std::string>());
     }

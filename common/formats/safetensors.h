@@ -25,8 +25,6 @@
 
 namespace cairn {
 
-inline constexpr size_t kSafetensorsHeaderBytesMax = size_t{100} << 20;  // the reference implementation's limit
-
 // A float32 tensor to be written. values.size() == NumElements(shape).
 struct SafetensorView {
   std::string name;  // not empty, unique, not "__metadata__"

@@ -8,12 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
 
 namespace cairn {
 namespace {
 
-constexpr size_t kReadAhead = 4096;
 // What a client sends behind a request that was answered (a refused body) is read so long before the connection ends:
 // else the answer could be lost on its way.
 constexpr absl::Duration kLinger = absl::Milliseconds(200);
@@ -27,12 +26,7 @@ int PollMs(absl::Duration left) {
 }  // namespace
 
 Connection::Connection(int fd, SSL* ssl, const ConnectionLimits& limits, Clock* clock)
-    : fd_(fd),
-      ssl_(ssl),
-      limits_(limits),
-      clock_(clock),
-      deadline_(clock->Now() + limits.head_timeout),
-      head_left_(limits.head_bytes_max) {
+    : fd_(fd), ssl_(ssl), limits_(limits), clock_(clock), deadline_(clock->Now() + limits.head_timeout) {
   if (ssl_ != nullptr) SSL_set_fd(ssl_, fd_);
 }
 
@@ -44,7 +38,7 @@ Connection::~Connection() {
   }
   shutdown(fd_, SHUT_WR);
   deadline_ = std::min(deadline_, clock_->Now() + kLinger);
-  char dropped[kReadAhead];
+  char dropped[4096];
   for (int i = 0; i < kLingerReads && Wait(POLLIN) && recv(fd_, dropped, sizeof(dropped), MSG_DONTWAIT) > 0; ++i) {
   }
   close(fd_);
@@ -88,24 +82,24 @@ bool Connection::WaitForTls(int result) const {
   }
 }
 
-ssize_t Connection::Receive(char* to, size_t size) {
+size_t Connection::Receive(char* to, size_t size) {
   while (clock_->Now() < deadline_) {
     if (ssl_ != nullptr) {
       ERR_clear_error();
       const int got = SSL_read(ssl_, to, static_cast<int>(size));
-      if (got > 0) return got;
+      if (got > 0) return static_cast<size_t>(got);
       if (!WaitForTls(got)) return 0;
       continue;
     }
     const ssize_t got = recv(fd_, to, size, MSG_DONTWAIT);
-    if (got >= 0) return got;
+    if (got >= 0) return static_cast<size_t>(got);
     if (errno == EINTR) continue;
     if ((errno != EAGAIN && errno != EWOULDBLOCK) || !Wait(POLLIN)) return 0;
   }
   return 0;
 }
 
-ssize_t Connection::Send(const char* from, size_t size) {
+ssize_t Connection::SendSome(const char* from, size_t size) {
   while (clock_->Now() < deadline_) {
     if (ssl_ != nullptr) {
       ERR_clear_error();
@@ -122,28 +116,13 @@ ssize_t Connection::Send(const char* from, size_t size) {
   return -1;
 }
 
-ssize_t Connection::read(char* to, size_t size) {
-  if (taken_ == ahead_.size()) {
-    ahead_.resize(std::min(kReadAhead, head_left_));
-    taken_ = 0;
-    const ssize_t got = ahead_.empty() ? 0 : Receive(ahead_.data(), ahead_.size());
-    ahead_.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    head_left_ -= ahead_.size();
-    if (ahead_.empty()) return 0;
-  }
-  const size_t part = std::min(size, ahead_.size() - taken_);
-  std::memcpy(to, ahead_.data() + taken_, part);
-  taken_ += part;
-  return static_cast<ssize_t>(part);
-}
-
-ssize_t Connection::write(const char* from, size_t size) {
+bool Connection::Send(const char* from, size_t size) {
   for (size_t done = 0; done < size;) {
-    const ssize_t sent = Send(from + done, size - done);
-    if (sent < 0) return -1;
+    const ssize_t sent = SendSome(from + done, size - done);
+    if (sent < 0) return false;
     done += static_cast<size_t>(sent);
   }
-  return static_cast<ssize_t>(size);
+  return true;
 }
 
 }  // namespace cairn

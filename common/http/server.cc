@@ -1,5 +1,7 @@
 #include "common/http/server.h"
 
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <exception>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -17,8 +20,10 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/http/connection.h"
+#include "common/http/protocol.h"
 #include "common/http/relief.h"
 #include "common/http/tls_context.h"
 #include "common/rpc/channel.h"
@@ -28,25 +33,8 @@ namespace cairn {
 namespace {
 
 constexpr int kBacklog = 128;
-constexpr int kThreadsMax = 256;
 constexpr int kRelieveEveryMs = 50;
 constexpr absl::Duration kAfterError = absl::Milliseconds(50);  // no descriptor is left
-
-// What a browser may do with any of our answers: show it, load what it names from here alone, be framed by nobody.
-const std::pair<const char*, const char*> kHeaders[] = {
-    {"Content-Security-Policy",
-     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri "
-     "'none'; form-action 'none'; "
-     "frame-ancestors 'none'"},
-    {"X-Content-Type-Options", "nosniff"},
-    {"X-Frame-Options", "DENY"},
-    {"Referrer-Policy", "no-referrer"},
-    {"Cross-Origin-Resource-Policy", "same-origin"},
-    {"Cache-Control", "no-store"},
-};
-
-// The request's only header when it reaches our handler: which thread's it is.
-constexpr char kSlotHeader[] = "slot";
 
 struct HostPort {
   std::string host;  // as in the flag
@@ -59,55 +47,49 @@ absl::StatusOr<HostPort> Parse(const std::string& flag) {
   const std::string listen = port_alone ? absl::StrCat("127.0.0.1:", flag) : flag;
   CAIRN_RETURN_IF_ERROR(ParseAddress(listen).status());
   HostPort out;
-  const size_t colon = listen.rfind(':');
-  out.host = listen.substr(0, colon);
-  if (absl::SimpleAtoi(listen.substr(colon + 1), &out.port)) return out;
+  out.host = HostOf(listen);
+  if (absl::SimpleAtoi(listen.substr(out.host.size() + 1), &out.port)) return out;
   return absl::InvalidArgumentError(absl::StrCat("address \"", listen, "\": the port is no number"));
-}
-
-HttpRequest ToRequest(const httplib::Request& request) {
-  HttpRequest out;
-  out.path = request.path;
-  const bool plain =
-      std::all_of(request.target.begin(), request.target.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
-  out.target = plain ? request.target : "/";
-  for (const auto& [name, value] : request.params) out.query.emplace(name, value);
-  return out;
 }
 
 // gRPC says the same of the same files; this is of the pages.
 void LogTls(bool warning, const std::string& text) { LogTlsNotice(warning, absl::StrCat("http: ", text)); }
 
-// Of httplib: how requests are read, answers written, and an address bound.
-class Protocol : public httplib::Server {
- public:
-  Protocol() {
-    // Its default would let another process share the port.
-    set_socket_options([](socket_t socket) {
-      const int on = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    });
+// A socket that listens there, on a port that no other process shares; -1: it cannot be.
+int Listen(const HostPort& at) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  const std::string host(absl::StripSuffix(absl::StripPrefix(at.host, "["), "]"));
+  if (getaddrinfo(host.c_str(), absl::StrCat(at.port).c_str(), &hints, &found) != 0) return -1;
+  int fd = -1;
+  for (const addrinfo* one = found; one != nullptr && fd < 0; one = one->ai_next) {
+    fd = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol);
+    if (fd < 0) continue;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, one->ai_addr, one->ai_addrlen) == 0 && listen(fd, kBacklog) == 0) continue;
+    close(fd);
+    fd = -1;
   }
+  freeaddrinfo(found);
+  return fd;
+}
 
-  // The listening socket's port; 0: it cannot be bound.
-  int Bind(const HostPort& at, int* socket) {
-    const std::string host(absl::StripSuffix(absl::StripPrefix(at.host, "["), "]"));
-    int port = at.port;
-    if (port == 0) {
-      port = std::max(0, bind_to_any_port(host));
-    } else if (!bind_to_port(host, port)) {
-      port = 0;
-    }
-    if (port == 0) return 0;
-    *socket = svr_sock_;
-    return ::listen(*socket, kBacklog) == 0 ? port : 0;
-  }
+int PortOf(int fd) {
+  sockaddr_storage at{};
+  socklen_t size = sizeof(at);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
+  // The port stands at the same place for both families.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&at)->sin_port);
+}
 
-  void Answer(Connection& connection, const std::function<void(httplib::Request&)>& setup) {
-    bool closed = true;
-    process_request(connection, /*close_connection=*/true, closed, setup);
-  }
-};
+HttpAnswer Refusal(const absl::Status& why) {
+  HttpAnswer answer;
+  answer.status = absl::IsResourceExhausted(why) ? 431 : 400;
+  answer.body = absl::StrCat(why.message(), "\n");
+  return answer;
+}
 
 }  // namespace
 
@@ -116,14 +98,9 @@ class HttpServer::Impl {
   Impl(const HttpServerOptions& options, Handler handler)
       : options_(options),
         clock_(options.clock != nullptr ? options.clock : &steady_clock_),
-        limits_{options.head_timeout, options.answer_timeout, kHeadBytesMax},
+        limits_{options.head_timeout, options.answer_timeout},
         handler_(std::move(handler)),
-        slots_(static_cast<size_t>(std::clamp(options.threads, 1, kThreadsMax))) {
-    protocol_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      Route(request, response);
-      return httplib::Server::HandlerResponse::Handled;
-    });
-  }
+        slots_(static_cast<size_t>(std::clamp(options.threads, 1, kHttpThreadsMax))) {}
 
   ~Impl() {
     Stop();
@@ -135,12 +112,12 @@ class HttpServer::Impl {
     if (!options_.tls_dir.empty()) {
       CAIRN_ASSIGN_OR_RETURN(tls_, TlsContext::Read(options_.tls_dir, options_.tls_refresh, clock_->Now(), LogTls));
     }
-    const int port = protocol_.Bind(address_, &listening_);
-    if (port == 0) {
+    listening_ = Listen(address_);
+    if (listening_ < 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen on \"", options_.listen,
                                                  "\": it is in use, or not on this host; choose another"));
     }
-    address_.port = port;
+    address_.port = PortOf(listening_);
     wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_ < 0) return absl::ErrnoToStatus(errno, "http: eventfd");
     for (size_t i = 0; i < slots_.size(); ++i) threads_.emplace_back([this, i] { Work(i); });
@@ -203,7 +180,7 @@ class HttpServer::Impl {
       slots_[slot].broken = true;
       slots_[slot].connection->Break();
     }
-    return queue_.size() >= kQueueMax ? Load::kFull : Load::kWaiting;
+    return queue_.size() >= kHttpQueueMax ? Load::kFull : Load::kWaiting;
   }
 
   // ---- the threads that serve ----
@@ -232,15 +209,7 @@ class HttpServer::Impl {
     }
     Connection connection(fd, ssl, limits_, clock_);
     Enter(slot, &connection, Stage::kHead);
-    if (connection.Handshake()) {
-      protocol_.Answer(connection, [&](httplib::Request& request) {
-        // No ranges, no encodings (brotli at its best takes seconds for a page), no waiting for a body.
-        request.ranges.clear();
-        request.headers = {{kSlotHeader, absl::StrCat(slot)}};
-        connection.BeginAnswer();
-        Enter(slot, &connection, Stage::kHandler);
-      });
-    }
+    if (connection.Handshake()) Converse(slot, connection);
     Enter(slot, nullptr, Stage::kLeave);
   }
 
@@ -252,36 +221,39 @@ class HttpServer::Impl {
     if (connection != nullptr && stopping_ && stage != Stage::kHandler) connection->Break();
   }
 
-  void Route(const httplib::Request& request, httplib::Response& response) {
-    size_t slot = 0;
-    if (!absl::SimpleAtoi(request.get_header_value(kSlotHeader), &slot) || slot >= slots_.size()) return;
-    Connection* connection = nullptr;
-    {
-      absl::MutexLock lock(&mutex_);
-      connection = slots_[slot].connection;
-    }
-    HttpAnswer answer = Answer(request, *connection);
-    response.status = answer.status;
-    for (const auto& [name, value] : kHeaders) response.set_header(name, value);
-    for (const auto& [name, value] : answer.headers) response.set_header(name, value);
-    response.set_content(std::move(answer.body), answer.content_type);
-    Enter(slot, connection, Stage::kAnswer);
+  // One request and its answer.
+  void Converse(size_t slot, Connection& connection) {
+    const absl::StatusOr<RequestHead> head = ReadHead(connection);
+    if (absl::IsUnavailable(head.status())) return;
+    connection.BeginAnswer();
+    Enter(slot, &connection, Stage::kHandler);
+    HttpAnswer answer = head.ok() ? Answer(*head, connection) : Refusal(head.status());
+    Enter(slot, &connection, Stage::kAnswer);
+    WriteAnswer(connection, std::move(answer), !head.ok() || head->method != "HEAD");
   }
 
-  HttpAnswer Answer(const httplib::Request& request, const Connection& connection) {
+  HttpAnswer Answer(const RequestHead& head, const Connection& connection) {
     HttpAnswer answer;
-    if (request.method != "GET" && request.method != "HEAD") {
+    if (head.method != "GET" && head.method != "HEAD") {
       answer.status = 405;
       answer.headers = {{"Allow", "GET, HEAD"}};
       answer.body = "only GET and HEAD are answered here\n";
-    } else if (!connection.Trusted() && std::find(options_.open_paths.begin(), options_.open_paths.end(),
-                                                  request.path) == options_.open_paths.end()) {
+      return answer;
+    }
+    const HttpRequest request = ParseTarget(head.target);
+    if (!connection.Trusted() &&
+        std::find(options_.open_paths.begin(), options_.open_paths.end(), request.path) == options_.open_paths.end()) {
       answer.status = 403;
       answer.body = "show a certificate that this cluster's ca.crt signed (--tls-dir)\n";
-    } else {
-      answer = handler_(ToRequest(request));
+      return answer;
     }
-    return answer;
+    try {
+      return handler_(request);
+    } catch (const std::exception& error) {  // a page does not end a daemon
+      answer.status = 500;
+      answer.body = absl::StrCat(error.what(), "\n");
+      return answer;
+    }
   }
 
   const HttpServerOptions options_;
@@ -291,7 +263,6 @@ class HttpServer::Impl {
   const Handler handler_;
   HostPort address_;
   std::unique_ptr<TlsContext> tls_;
-  Protocol protocol_;
   int listening_ = -1;
   int wake_ = -1;
   absl::Mutex mutex_;

@@ -1,9 +1,10 @@
 // HttpServer: pages for people, probes and Prometheus, beside a daemon's gRPC: HTTP/1.1, GET and HEAD, one request a
-// connection. httplib reads the requests and writes the answers; the sockets, and all that bounds them, are here.
+// connection. Boost.Beast reads the requests and writes the answers; the sockets, and all that bounds them, are here.
 //
 // Thread-safe. Invariants:
 //   1. After Start the port is bound by this process alone. After Stop nothing listens and no handler runs.
-//   2. At most `threads` connections are served and kQueueMax wait; a request's head and an answer each have a bound in
+//   2. At most `threads` connections are served and kHttpQueueMax wait; a request's head and an answer each have a
+//      bound in
 //      bytes or time. Where no thread is free, connections that have kept one waiting for them longest are ended first:
 //      who sends nothing, or slowly, keeps nobody out.
 //   3. With TLS, only `open_paths` are answered to who shows no certificate that ca.crt signed: Kubernetes' probes have
@@ -19,6 +20,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 
 namespace cairn {
@@ -49,9 +51,6 @@ struct HttpServerOptions {
 
 class HttpServer {
  public:
-  static constexpr size_t kHeadBytesMax = 16 << 10;
-  static constexpr size_t kQueueMax = 64;
-
   // On several threads at once; should answer within seconds. GET and HEAD alone reach it.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 

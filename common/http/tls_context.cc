@@ -1,37 +1,24 @@
 #include "common/http/tls_context.h"
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/pem.h"
 
 namespace cairn {
 namespace {
 
-using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
-using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
-using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
-
-Memory Open(const std::string& pem) {
-  return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
-}
-
-// The next one; PEM of other kinds is passed over. Null: none is left.
-Certificate Next(BIO* pem) { return Certificate(PEM_read_bio_X509(pem, nullptr, nullptr, nullptr), X509_free); }
-
-// A key with a pass phrase is none: nobody is there to type it.
-int NoPassPhrase(char*, int, int, void*) { return -1; }
-
 bool UseIdentity(SSL_CTX* context, const std::string& pem) {
-  const Memory certificates = Open(pem), keys = Open(pem);
-  if (SSL_CTX_use_certificate(context, Next(certificates.get()).get()) != 1) return false;
-  while (const Certificate between = Next(certificates.get())) {
-    if (SSL_CTX_add1_chain_cert(context, between.get()) != 1) return false;
+  const std::vector<Certificate> chain = ReadCertificates(pem);
+  if (chain.empty() || SSL_CTX_use_certificate(context, chain[0].get()) != 1) return false;
+  for (size_t i = 1; i < chain.size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1) return false;
   }
-  const Key key(PEM_read_bio_PrivateKey(keys.get(), nullptr, NoPassPhrase, nullptr), EVP_PKEY_free);
+  const PrivateKey key = ReadPrivateKey(pem);
   return key != nullptr && SSL_CTX_use_PrivateKey(context, key.get()) == 1 && SSL_CTX_check_private_key(context) == 1;
 }
 
@@ -39,8 +26,7 @@ bool UseAuthorities(SSL_CTX* context, const std::string& pem) {
   X509_STORE* const store = SSL_CTX_get_cert_store(context);
   X509_STORE_set_flags(store,
                        X509_V_FLAG_PARTIAL_CHAIN);  // as gRPC: ca.crt may hold an authority that another one signed
-  const Memory certificates = Open(pem);
-  while (const Certificate authority = Next(certificates.get())) {
+  for (const Certificate& authority : ReadCertificates(pem)) {
     if (X509_STORE_add_cert(store, authority.get()) != 1 || SSL_CTX_add_client_CA(context, authority.get()) != 1)
       return false;
   }

@@ -18,6 +18,8 @@ namespace cairn {
 using Figures = std::vector<std::pair<std::string, double>>;
 Figures MeanFigures(const v1::JobSpec& spec, const v1::MetricSums& sums);
 
+inline bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
+
 std::string Thousands(uint64_t number);                     // "7,120"
 std::string CountText(int64_t number, const char* thing);   // "1 slot", "2 slots"
 std::string ShortDuration(absl::Duration d);                // "8.4s", "3m12s", "2h05m"

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/limits.h"
 #include "common/report/figures.h"
 
 namespace cairn {
@@ -28,9 +29,7 @@ double Shortest(float value) {
   return value;
 }
 
-// Of the numbers that a double can hold.
-constexpr uint64_t kWholeMax = uint64_t{1} << 53;
-Json Whole(uint64_t value) { return value <= kWholeMax ? Json(value) : Json(absl::StrCat(value)); }
+Json Whole(uint64_t value) { return value <= kJsonWholeMax ? Json(value) : Json(absl::StrCat(value)); }
 
 class Writer {
  public:

@@ -1,26 +1,18 @@
 #include "common/report/metric_families.h"
 
 #include <dirent.h>
+#include <prometheus/text_serializer.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 
 namespace cairn {
 namespace {
-
-std::string Number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return absl::StrFormat("%.17g", value);
-}
 
 double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
@@ -52,24 +44,29 @@ int OpenFiles() {
 
 }  // namespace
 
-void MetricFamilies::Add(const char* type, const char* name, const char* help, const MetricLabels& labels,
-                         double value) {
-  const auto [place, fresh] = places_.try_emplace(name, texts_.size());
-  if (fresh) texts_.push_back(absl::StrFormat("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type));
-  std::string& text = texts_[place->second];
-  absl::StrAppend(&text, name);
-  const char* before = "{";
-  for (const auto& [label, is] : labels) {
-    absl::StrAppend(&text, std::exchange(before, ","), label, "=\"",
-                    absl::StrReplaceAll(is, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
-  }
-  absl::StrAppend(&text, labels.empty() ? " " : "} ", Number(value), "\n");
+prometheus::MetricFamily& MetricFamilies::FamilyOf(const char* name, const char* help, prometheus::MetricType type) {
+  const auto [place, fresh] = places_.try_emplace(name, families_.size());
+  if (fresh) families_.push_back({name, help, type, {}});
+  return families_[place->second];
+}
+
+void MetricFamilies::Add(const char* name, const char* help, const MetricLabels& labels, double value) {
+  prometheus::ClientMetric metric;
+  metric.label = labels;
+  metric.gauge.value = value;
+  FamilyOf(name, help, prometheus::MetricType::Gauge).metric.push_back(std::move(metric));
+}
+
+void MetricFamilies::AddCounter(const char* name, const char* help, const MetricLabels& labels, double value) {
+  prometheus::ClientMetric metric;
+  metric.label = labels;
+  metric.counter.value = value;
+  FamilyOf(name, help, prometheus::MetricType::Counter).metric.push_back(std::move(metric));
 }
 
 std::string MetricFamilies::Text() const {
-  std::string all;
-  for (const std::string& text : texts_) absl::StrAppend(&all, text);
-  return all;
+  // prometheus-cpp 1.0 writes "Nan"; the format has "NaN". In labels, a line's end is escaped.
+  return absl::StrReplaceAll(prometheus::TextSerializer().Serialize(families_), {{" Nan\n", " NaN\n"}});
 }
 
 void AddProcessMetrics(MetricFamilies& out) {

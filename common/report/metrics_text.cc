@@ -44,7 +44,8 @@ void AddFigures(MetricFamilies& out, const v1::JobStatus& job, const MetricLabel
   for (const auto& [figure, value] : MeanFigures(job.spec(), sums)) {
     if (!told.insert(figure).second) continue;
     MetricLabels labels = which;
-    labels.insert(labels.end(), {{"split", split}, {"figure", figure}});
+    labels.push_back({"split", split});
+    labels.push_back({"figure", figure});
     out.Add("cairn_job_figure", "Loss and metrics: train, of the running epoch so far; validation, of the last one",
             labels, value);
   }
@@ -63,7 +64,7 @@ void AddCopies(MetricFamilies& out, const v1::JobStatus& job) {
 void AddJob(MetricFamilies& out, const v1::JobStatus& job) {
   const MetricLabels which = LabelsOf(job);
   MetricLabels state = which;
-  state.emplace_back("state", StateText(job.state()));
+  state.push_back({"state", StateText(job.state())});
   out.Add("cairn_job_state", "1, with the state that the job is in as a label", state, 1);
   out.Add("cairn_job_submitted_timestamp_seconds", "Unix time", which, job.submitted_unix_ms() / 1e3);
   if (job.state() == v1::QUEUED) return;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 namespace {
@@ -79,11 +80,11 @@ absl::StatusOr<std::optional<Frame>> FrameAssembler::Add(DecodedFrame chunk) {
       CopyPayload(chunk, absl::MakeSpan(chunk.frame.payload.mutable_data(), total));
       return std::optional<Frame>(std::move(chunk.frame));
     }
-    if (joins_.size() >= kJoinsMax || total > bytes_max_ - bytes_joining_) {
+    if (joins_.size() >= kAssemblerJoinsMax || total > bytes_max_ - bytes_joining_) {
       return absl::ResourceExhaustedError(absl::StrFormat(
           "request %d of %d bytes: %d bytes in %d unfinished requests are open on this stream, at most %d "
           "and %d; finish them first",
-          id, total, bytes_joining_, joins_.size(), bytes_max_, kJoinsMax));
+          id, total, bytes_joining_, joins_.size(), bytes_max_, kAssemblerJoinsMax));
     }
     it = joins_.emplace(id, Join{std::move(chunk.frame)}).first;
     it->second.dropped = shared_ != nullptr && !shared_->TryTake(total);

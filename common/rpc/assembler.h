@@ -1,7 +1,7 @@
 // FrameSplitter and FrameAssembler: whole frames to chunks of at most kFramePayloadBytesMax and back.
 //
 // Not thread-safe: one of each belongs to one direction of one stream. Invariants of the assembler:
-//   1. The tensors being joined take at most bytes_max together, and are at most kJoinsMax.
+//   1. The tensors being joined take at most bytes_max together, and are at most kAssemblerJoinsMax.
 //   2. It returns only frames whose payload is complete: payload_offset == 0 and payload_total == payload.size().
 //   3. Chunks of one request must agree in every field that says what they are, and come in order, without gaps.
 #pragma once
@@ -56,8 +56,6 @@ class ByteBudget {
 
 class FrameAssembler {
  public:
-  static constexpr size_t kJoinsMax = 256;
-
   // `shared`: what is being joined is taken from there as well; it outlives the assembler.
   explicit FrameAssembler(size_t bytes_max, size_t tensor_bytes_max = kPartitionBytesMax, ByteBudget* shared = nullptr)
       : bytes_max_(bytes_max), tensor_bytes_max_(tensor_bytes_max), shared_(shared) {}

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/base/limits.h"
 #include "common/rpc/credentials.h"
 
 namespace cairn {

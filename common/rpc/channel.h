@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 
 namespace grpc {
@@ -20,9 +21,10 @@ struct Address {
 };
 // Errors: INVALID_ARGUMENT.
 absl::StatusOr<Address> ParseAddress(const std::string& address);
+// Of "host:port"; with its brackets, if it has them.
+inline std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 // "host:port,host:port": where coordinators listen, at most kCoordinatorsMax. Errors: INVALID_ARGUMENT.
-inline constexpr size_t kCoordinatorsMax = 16;
 absl::StatusOr<std::vector<std::string>> ParseCoordinators(const std::string& addresses);
 // Trailing metadata of a coordinator's UNAVAILABLE: the leader's "host:port".
 inline constexpr char kLeaderMetadata[] = "cairn-leader";

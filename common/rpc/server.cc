@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/limits.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 
 namespace grpc {
@@ -24,7 +25,6 @@ struct RpcServerOptions {
   std::string unix_socket;             // path, or empty; at most kUnixSocketPathBytesMax
   int receive_bytes_max = 4 << 20;     // of one message
 };
-inline constexpr size_t kUnixSocketPathBytesMax = 107;
 
 // The name under which a node's health service says whether it may be counted on: a ps' copies are in sync.
 inline constexpr char kReadyService[] = "ready";

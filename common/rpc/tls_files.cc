@@ -1,7 +1,6 @@
 #include "common/rpc/tls_files.h"
 
 #include <fcntl.h>
-#include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
 #include <sys/mman.h>
@@ -15,23 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/limits.h"
+#include "common/rpc/pem.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kFileBytesMax = size_t{1} << 20;  // of certificates, dozens; of a whole system's authorities
-
-template <auto Free>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 using File = std::unique_ptr<FILE, Freer<fclose>>;
-using Memory = std::unique_ptr<BIO, Freer<BIO_free>>;
 
 struct Paths {
   explicit Paths(const std::string& directory)
@@ -46,29 +35,21 @@ absl::Status Wrong(const std::string& path, const std::string& what) {
 absl::StatusOr<std::string> Read(const std::string& path) {
   const File file(fopen(path.c_str(), "re"));
   if (file == nullptr) return Wrong(path, std::string(absl::ErrnoToStatus(errno, "cannot be read").message()));
-  std::string text(kFileBytesMax + 1, '\0');
+  std::string text(kTlsFileBytesMax + 1, '\0');
   text.resize(fread(text.data(), 1, text.size(), file.get()));
   if (ferror(file.get()) != 0) return Wrong(path, std::string(absl::ErrnoToStatus(errno, "cannot be read").message()));
-  if (text.size() > kFileBytesMax) return Wrong(path, "is longer than 1 MiB; is it PEM?");
+  if (text.size() > kTlsFileBytesMax) return Wrong(path, "is longer than 1 MiB; is it PEM?");
   return text;
 }
 
-Memory Open(const std::string& text) { return Memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
-
 absl::StatusOr<std::vector<Certificate>> Certificates(const std::string& path, const std::string& text) {
-  const Memory memory = Open(text);
-  std::vector<Certificate> out;
-  while (X509* read = PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr)) out.emplace_back(read);
+  std::vector<Certificate> out = ReadCertificates(text);
   if (out.empty()) return Wrong(path, "holds no certificate in PEM (-----BEGIN CERTIFICATE-----)");
   return out;
 }
 
-// A key with a pass phrase is none: nobody is there to type it.
-int NoPassPhrase(char*, int, int, void*) { return -1; }
-
 absl::Status CheckKey(const Paths& paths, const std::string& text, X509* certificate) {
-  const Memory memory = Open(text);
-  const Key key(PEM_read_bio_PrivateKey(memory.get(), nullptr, NoPassPhrase, nullptr));
+  const PrivateKey key = ReadPrivateKey(text);
   if (key == nullptr) return Wrong(paths.key, "holds no private key in PEM that can be read without a pass phrase");
   if (X509_check_private_key(certificate, key.get()) == 1) return absl::OkStatus();
   return Wrong(paths.key, absl::StrCat("is not the key of ", paths.certificate));

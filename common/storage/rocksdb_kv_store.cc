@@ -30,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
+#include "common/base/words.h"
 #include "common/storage/kv_store.h"
 #include "common/storage/value_log.h"
 
@@ -104,15 +105,6 @@ rocksdb::Options MakeOptions(const std::string& directory) {
   return o;
 }
 
-void AppendNumber(std::string& out, uint64_t v) {
-  for (int shift = 0; shift < 64; shift += 8) out.push_back(static_cast<char>(v >> shift));
-}
-uint64_t ReadNumber(const char* in) {
-  uint64_t v = 0;
-  for (int i = 7; i >= 0; --i) v = v << 8 | static_cast<uint8_t>(in[i]);
-  return v;
-}
-
 struct Stored {
   std::optional<ValueLog::Place> place;
   std::string_view head;
@@ -121,8 +113,7 @@ std::optional<Stored> ParseStored(std::string_view bytes) {
   if (bytes.empty()) return std::nullopt;
   if (bytes[0] == 0) return Stored{std::nullopt, bytes.substr(1)};
   if (bytes[0] != 1 || bytes.size() < kPlaceBytes) return std::nullopt;
-  const char* p = bytes.data() + 1;
-  return Stored{ValueLog::Place{ReadNumber(p), ReadNumber(p + 8), ReadNumber(p + 16)}, bytes.substr(kPlaceBytes)};
+  return Stored{ValueLog::Place{WordAt(bytes, 1), WordAt(bytes, 9), WordAt(bytes, 17)}, bytes.substr(kPlaceBytes)};
 }
 
 class RocksDbKvStore : public KvStore {
@@ -257,9 +248,9 @@ class RocksDbKvStore : public KvStore {
     std::string out;
     if (place) {
       out.push_back(1);
-      AppendNumber(out, place->segment);
-      AppendNumber(out, place->offset);
-      AppendNumber(out, place->size);
+      AppendWord(place->segment, &out);
+      AppendWord(place->offset, &out);
+      AppendWord(place->size, &out);
       out += put.head;
     } else {
       out.push_back(0);

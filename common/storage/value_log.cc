@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 namespace {
@@ -103,7 +104,7 @@ absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& dire
     uint64_t number = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
     if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() - std::strlen(kSuffix) ||
-        !name.ends_with(kSuffix) || number == 0 || number >= kSegmentsMax) {
+        !name.ends_with(kSuffix) || number == 0 || number >= kValueLogSegmentsMax) {
       continue;
     }
     log->segments_[number];
@@ -116,7 +117,7 @@ absl::StatusOr<std::unique_ptr<ValueLog>> ValueLog::Open(const std::string& dire
 std::string ValueLog::PathOf(uint64_t segment) const { return absl::StrCat(directory_, "/", segment, kSuffix); }
 
 absl::Status ValueLog::Retain(const Place& place) {
-  if (place.segment == 0 || place.segment >= kSegmentsMax || place.size == 0 ||
+  if (place.segment == 0 || place.segment >= kValueLogSegmentsMax || place.size == 0 ||
       place.offset > std::numeric_limits<uint64_t>::max() - place.size) {
     return absl::DataLossError(absl::StrCat("value log ", directory_, ": a place at byte ", place.offset, " of file ",
                                             place.segment, " was never written"));
@@ -138,7 +139,7 @@ void ValueLog::Sweep() {
 
 void ValueLog::Retire(uint64_t segment) {
   segments_.erase(segment);
-  if (spares_.size() < kSparesMax) {
+  if (spares_.size() < kValueLogSparesMax) {
     spares_.push_back(segment);
   } else {
     unlink(PathOf(segment).c_str());

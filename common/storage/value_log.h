@@ -35,12 +35,6 @@ class ValueLog {
  public:
   // Large enough that rotation costs nothing, small enough that few live bytes do not hold much dead space.
   static constexpr uint64_t kSegmentBytes = uint64_t{32} << 20;
-  // Dead files kept to be written over: their pages are allocated and mostly in memory, which halves the cost of a
-  // write.
-  static constexpr size_t kSparesMax = 4;
-
-  // Numbers of files stay below this: a larger one, in a file's name or in a place, is not ours.
-  static constexpr uint64_t kSegmentsMax = uint64_t{1} << 48;
 
   // kLater: what nobody waits for, and what lives longer. kLasting: the same, and what stays.
   enum class Urgency { kNow, kLater, kLasting };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/tensor/block_int8.h"
 #include "common/tensor/vectorize.h"
 

@@ -19,9 +19,6 @@ size_t SizeOf(v1::DataType type);
 // Bytes of so many numbers; 0 for a type that is not known.
 size_t BytesOf(v1::DataType type, size_t numbers);
 
-// Of any job: 2^shift is exact in float32, and so are 65504 * 2^shift and 2^(-24 - shift).
-inline constexpr int kFloat16ShiftMax = 60;
-
 // In which type a job with this wire_dtype sends values: its own, but BFLOAT16 where gradients are INT8.
 inline v1::DataType ValuesTypeOf(v1::DataType wire) { return wire == v1::INT8 ? v1::BFLOAT16 : wire; }
 

@@ -15,9 +15,6 @@
 
 namespace cairn {
 
-// An update's training figures: of one epoch, with kMetricsMax metrics.
-inline constexpr size_t kFrameFiguresBytesMax = 1024;
-
 struct Frame {
   using Kind = v1::ExchangeFrame::Kind;
 

@@ -1,9 +1,14 @@
 #include "common/tensor/frame_codec.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
@@ -12,6 +17,8 @@
 
 namespace cairn {
 namespace {
+
+using google::protobuf::io::ZeroCopyInputStream;
 
 // The letters of the grammar are the comments below.
 enum Field : uint32_t {
@@ -51,16 +58,10 @@ enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFix
 
 class Writer {
  public:
-  explicit Writer(std::string* out) : out_(out) {}
+  explicit Writer(std::string* out) : stream_(out), out_(&stream_) {}
 
-  void Tag(uint32_t field, WireType type) { Varint(field << 3 | type); }
-  void Varint(uint64_t v) {
-    char bytes[10];
-    int n = 0;
-    for (; v >= 0x80; v >>= 7) bytes[n++] = static_cast<char>(v | 0x80);
-    bytes[n++] = static_cast<char>(v);
-    out_->append(bytes, n);
-  }
+  void Tag(uint32_t field, WireType type) { out_.WriteTag(field << 3 | type); }
+  void Varint(uint64_t v) { out_.WriteVarint64(v); }
   void Number(uint32_t field, uint64_t v) {
     if (v == 0) return;
     Tag(field, kVarint);
@@ -71,104 +72,60 @@ class Writer {
   void Fixed64(uint32_t field, uint64_t v) {
     if (v == 0) return;
     Tag(field, kFixed64);
-    for (int shift = 0; shift < 64; shift += 8) out_->push_back(static_cast<char>(v >> shift));
+    out_.WriteLittleEndian64(v);
   }
   // proto3 leaves a float out where its bits are zero, so that -0.0 is kept.
   void Float(uint32_t field, float v) {
     const uint32_t bits = std::bit_cast<uint32_t>(v);
     if (bits == 0) return;
     Tag(field, kFixed32);
-    for (int shift = 0; shift < 32; shift += 8) out_->push_back(static_cast<char>(bits >> shift));
+    out_.WriteLittleEndian32(bits);
   }
   void Bytes(uint32_t field, std::string_view bytes) {
     if (bytes.empty()) return;
     Tag(field, kLengthDelimited);
     Varint(bytes.size());
-    out_->append(bytes);
+    out_.WriteRaw(bytes.data(), static_cast<int>(bytes.size()));
   }
 
  private:
-  std::string* out_;
+  google::protobuf::io::StringOutputStream stream_;
+  google::protobuf::io::CodedOutputStream out_;  // the string is whole when this has ended
 };
 
 // ---- reading ----
 
-// A cursor over slices laid end to end.
+// A cursor over a stream of `size` bytes, at most kFrameBytesMax.
 class Reader {
  public:
-  explicit Reader(absl::Span<const ByteSpan> slices) : slices_(slices) {
-    for (ByteSpan s : slices) remaining_ += s.size();
-    Settle();
-  }
+  Reader(ZeroCopyInputStream* stream, size_t size) : in_(stream), size_(size) {}
 
-  size_t position() const { return position_; }
-  size_t remaining() const { return remaining_; }
+  size_t position() const { return static_cast<size_t>(in_.CurrentPosition()); }
+  size_t remaining() const { return size_ - position(); }
 
-  bool Byte(uint8_t* out) {
-    if (remaining_ == 0) return false;
-    *out = slices_[slice_][offset_];
-    Advance(1);
-    return true;
-  }
-  // At most ten bytes, as protobuf reads it: bits beyond 64 are dropped.
-  bool Varint(uint64_t* out) {
-    uint64_t v = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      uint8_t b;
-      if (!Byte(&b)) return false;
-      if (shift < 64) v |= static_cast<uint64_t>(b & 0x7f) << shift;
-      if (b < 0x80) {
-        *out = v;
-        return true;
-      }
-    }
-    return false;
-  }
-  // Of sizeof(T) bytes.
-  template <typename T>
-  bool Fixed(T* out) {
-    T v = 0;
-    for (size_t shift = 0; shift < 8 * sizeof(T); shift += 8) {
-      uint8_t b;
-      if (!Byte(&b)) return false;
-      v |= static_cast<T>(b) << shift;
-    }
-    *out = v;
-    return true;
-  }
-  bool Skip(size_t n) {
-    return Take(n, [](ByteSpan) {});
-  }
-  // Calls use(span) for the pieces of the next n bytes.
+  // At most ten bytes; bits beyond 64 are dropped.
+  bool Varint(uint64_t* out) { return in_.ReadVarint64(out); }
+  bool Fixed(uint32_t* out) { return in_.ReadLittleEndian32(out); }
+  bool Fixed(uint64_t* out) { return in_.ReadLittleEndian64(out); }
+  // n <= remaining().
+  void Skip(size_t n) { in_.Skip(static_cast<int>(n)); }
+  // Calls use(span) for the pieces of the next n bytes, n <= remaining().
   template <typename Use>
-  bool Take(size_t n, Use use) {
-    if (n > remaining_) return false;
+  void Take(size_t n, Use use) {
     while (n > 0) {
-      const ByteSpan piece = slices_[slice_].subspan(offset_, std::min(n, slices_[slice_].size() - offset_));
-      use(piece);
-      n -= piece.size();
-      Advance(piece.size());
+      const void* data = nullptr;
+      int size = 0;
+      CAIRN_CHECK(in_.GetDirectBufferPointer(&data, &size), "ExchangeFrame: more was taken than remained");
+      const size_t part = std::min(n, static_cast<size_t>(size));
+      use(ByteSpan(static_cast<const uint8_t*>(data), part));
+      in_.Skip(static_cast<int>(part));
+      n -= part;
     }
-    return true;
   }
 
  private:
-  void Advance(size_t n) {  // within the present slice
-    offset_ += n;
-    position_ += n;
-    remaining_ -= n;
-    Settle();
-  }
-  // Invariant: offset_ lies inside slices_[slice_], or nothing remains.
-  void Settle() {
-    while (slice_ < slices_.size() && offset_ == slices_[slice_].size()) {
-      ++slice_;
-      offset_ = 0;
-    }
-  }
-
-  absl::Span<const ByteSpan> slices_;
-  size_t slice_ = 0, offset_ = 0, position_ = 0, remaining_ = 0;
+  google::protobuf::io::CodedInputStream in_;
+  const size_t size_;
 };
 
 absl::Status Malformed(size_t position, std::string_view what) {
@@ -279,12 +236,7 @@ absl::Status ReadField(Reader* in, DecodedFrame* out, StatusFields* status) {
   }
 }
 
-}  // namespace
-
-std::string EncodeFrameHeader(const Frame& f) {
-  std::string out;
-  out.reserve(128);
-  Writer w(&out);
+void WriteHeader(const Frame& f, Writer& w) {
   w.Signed(kKind, f.kind);                                                // (A)
   w.Number(kRequestId, f.request_id);                                     // (B)
   w.Number(kJobId, f.job.value);                                          // (C)
@@ -323,16 +275,31 @@ std::string EncodeFrameHeader(const Frame& f) {
     w.Tag(kPayload, kLengthDelimited);
     w.Varint(f.payload.size());
   }
+}
+
+}  // namespace
+
+std::string EncodeFrameHeader(const Frame& f) {
+  std::string out;
+  out.reserve(128);
+  {
+    Writer w(&out);
+    WriteHeader(f, w);
+  }
   return out;
 }
 
 absl::StatusOr<DecodedFrame> DecodeFrame(absl::Span<const ByteSpan> slices) {
   DecodedFrame out;
   StatusFields status;
-  Reader in(slices);
-  if (in.remaining() > kFrameBytesMax) {
-    return Malformed(0, absl::StrFormat("%d bytes, more than %d,", in.remaining(), kFrameBytesMax));
-  }
+  size_t size = 0;
+  for (ByteSpan s : slices) size += s.size();
+  if (size > kFrameBytesMax) return Malformed(0, absl::StrFormat("%d bytes, more than %d,", size, kFrameBytesMax));
+  std::deque<google::protobuf::io::ArrayInputStream> parts;
+  std::vector<ZeroCopyInputStream*> streams;
+  for (ByteSpan s : slices) streams.push_back(&parts.emplace_back(s.data(), static_cast<int>(s.size())));
+  google::protobuf::io::ConcatenatingInputStream stream(streams.data(), static_cast<int>(streams.size()));
+  Reader in(&stream, size);
   while (in.remaining() > 0) CAIRN_RETURN_IF_ERROR(ReadField(&in, &out, &status));
   if (status.code != 0) {
     out.frame.status = absl::Status(static_cast<absl::StatusCode>(status.code), status.message);

@@ -41,6 +41,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/tensor/frame.h"
 
@@ -51,7 +52,6 @@ using ByteSpan = absl::Span<const uint8_t>;
 // The bytes before frame.payload. frame.status is written where it is not OK; its message is cut at
 // kStatusMessageBytesMax.
 std::string EncodeFrameHeader(const Frame& frame);
-inline constexpr size_t kStatusMessageBytesMax = 4096;
 
 struct DecodedFrame {
   Frame frame;  // payload is empty

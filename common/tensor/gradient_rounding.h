@@ -19,6 +19,7 @@
 
 #include "absl/types/span.h"
 #include "cairn/v1/types.pb.h"
+#include "common/base/limits.h"
 
 namespace cairn {
 

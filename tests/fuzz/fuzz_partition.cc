@@ -10,6 +10,7 @@
 
 #include "common/storage/kv_store.h"
 #include "common/tensor/frame_codec.h"
+#include "server/core/dense_partition.h"
 #include "server/core/partition_core.h"
 #include "server/storage/persistence.h"
 #include "tests/fuzz/partition_seed.h"
@@ -113,7 +114,7 @@ class Partition {
     f.learning_rate = 0.5f;
     f.dtype = v1::FLOAT32;
     f.reply_dtype = v1::FLOAT32;
-    f.ema_overwrite = config_.optimizer.ema && in.Below(4) == 0;
+    f.ema_overwrite = DenseKind::Of(config_).optimizer.ema && in.Below(4) == 0;
     if (config_.loss_scale) {
       f.loss_scale = core_->state().loss_scale.scale;
       if (in.Below(8) == 0) f.loss_scale = static_cast<float>(in.Edge());
@@ -214,8 +215,8 @@ class Partition {
       const bool same = state->version == before.version;
       CAIRN_CHECK(!same || state->sequences == before.sequences, "other sequences");
       CAIRN_CHECK(!same || state->loss_scale == before.loss_scale, "another loss scale");
-      CAIRN_CHECK(!same || std::memcmp(state->values.data(), before.values.data(), before.values.size()) == 0,
-                  "other values");
+      const Buffer &now = DenseContents::Of(*state).values(), &then = DenseContents::Of(before).values();
+      CAIRN_CHECK(!same || std::memcmp(now.data(), then.data(), then.size()) == 0, "other values");
     }
     sent_.clear();
     core_ = std::make_unique<PartitionCore>(config_, *std::move(state));

@@ -178,8 +178,8 @@ constexpr char kKeras2[] = R"({"class_name": "Functional", "config": {"name": "m
   "input_layers": [["i", 0, 0]], "output_layers": [["s", 0, 0]]}, "keras_version": "2.12.0", "backend": "tensorflow"})";
 
 // As it is written, and as somebody else's, who left no description of the model; a field of each altered.
-void Onnx(Seeds& seeds, const v1::Model& every) {
-  for (const v1::Model& model : {SmallJob(false).model(), every}) {
+void Onnx(Seeds& seeds, const v1::Model& every, const v1::Model& newer) {
+  for (const v1::Model& model : {SmallJob(false).model(), every, newer}) {
     const Graph graph = GraphOf(model);
     const std::vector<float> space(static_cast<size_t>(graph.space_size()), 0.5f);
     absl::StatusOr<onnx::ModelProto> exported = ExportOnnx(graph, space, {.model_name = "m"});
@@ -195,10 +195,11 @@ void Onnx(Seeds& seeds, const v1::Model& every) {
 
 void KerasModels(Seeds& seeds) {
   const TempFolder temp;
-  v1::Model every;
+  v1::Model every, newer;
   CAIRN_CHECK(google::protobuf::TextFormat::ParseFromString(EveryLayer(), &every), "every layer");
+  CAIRN_CHECK(google::protobuf::TextFormat::ParseFromString(NewerLayers(), &newer), "newer layers");
   std::set<std::string> words;
-  for (const v1::Model& model : {SmallJob(false).model(), every}) {
+  for (const v1::Model& model : {SmallJob(false).model(), every, newer}) {
     const Graph graph = GraphOf(model);
     const std::vector<float> space(static_cast<size_t>(graph.space_size()), 0.5f);
     MustBeOk(WriteKerasArchive(temp / "m.keras", "m", graph, space));
@@ -213,7 +214,7 @@ void KerasModels(Seeds& seeds) {
     seeds.Add("keras_weights", ByteSink().Byte(0).Raw(ReadFile(temp / "m.keras")));
     seeds.Add("keras_weights", ByteSink().Byte(1).Raw(ReadFile(temp / "m.weights.h5")));
   }
-  Onnx(seeds, every);
+  Onnx(seeds, every, newer);
   AddJson(seeds, "keras_json", "", kKeras2);
   WriteDictionary(seeds.folder() + "/keras_json.dict", words);
   // element_bytes - 1, elements, skipped, filters: none; shuffle and deflate; the three; deflate left out.

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "common/base/limits.h"
+
 namespace cairn {
 namespace {
 

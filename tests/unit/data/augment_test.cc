@@ -156,10 +156,10 @@ TEST(CropAndResize, PartsAndPadding) {
   const PictureShape3 s{4, 4, 1};
   std::vector<float> in(16), out(16);
   std::iota(in.begin(), in.end(), 1.0f);
-  CropAndResize(s, -1, 2, 4, 4, s, in.data(), out.data());
+  CropAndResize(s, {-1, 2, 4, 4}, s, in.data(), out.data());
   EXPECT_THAT(out, ElementsAre(0, 0, 0, 0, 3, 4, 0, 0, 7, 8, 0, 0, 11, 12, 0, 0));
   // A part of 2x2, enlarged: bilinear with half-pixel centers, its border repeated.
-  CropAndResize(s, 1, 1, 2, 2, s, in.data(), out.data());  // 6 7 / 10 11
+  CropAndResize(s, {1, 1, 2, 2}, s, in.data(), out.data());  // 6 7 / 10 11
   EXPECT_THAT(out, ElementsAre(6, 6.25f, 6.75f, 7, 7, 7.25f, 7.75f, 8, 9, 9.25f, 9.75f, 10, 10, 10.25f, 10.75f, 11));
 }
 

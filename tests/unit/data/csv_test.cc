@@ -98,6 +98,14 @@ TEST(Csv, ATextAmongNumbersIsAClassThatIsNamed) {
   EXPECT_EQ((*Open(dir / "e.csv"))->info().classes(), 2);
 }
 
+TEST(Csv, AQuoteWithinAFieldIsPartOfIt) {
+  TempFolder dir;
+  WriteFile(dir / "d.csv", "1,5\" disk\n2,\"a \"\"b\"\"\"\n");
+  const auto dataset = Open(dir / "d.csv");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT((*dataset)->info().class_names(), ElementsAre("5\" disk", "a \"b\""));
+}
+
 TEST(Csv, SplitFilesOfAFolder) {
   TempFolder dir;
   WriteFile(dir / "train.csv", "a,label\n1,dog\n2,cat\n");

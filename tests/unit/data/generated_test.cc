@@ -9,6 +9,7 @@
 #include <map>
 
 #include "common/data/dataset.h"
+#include "common/data/limits.h"
 #include "tests/unit/data/data_files.h"
 
 namespace cairn {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "common/data/dataset.h"
+#include "common/data/limits.h"
 #include "tests/unit/data/data_files.h"
 
 namespace cairn {

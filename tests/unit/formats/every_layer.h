@@ -1,4 +1,5 @@
-// A model with one of every kind of layer.
+// A model with one of every kind of layer that Cairn had when Keras 3.3 and 3.9 wrote it
+// (keras_3_3_every_layer.json, keras_3_9_every_layer.json); later ones are in NewerLayers.
 #pragma once
 
 #include <string>
@@ -43,6 +44,19 @@ inline std::string EveryLayer() {
     layers { name: "flat" flatten {} }
     layers { name: "drop" dropout { rate: 0.2 } }
     layers { name: "out" dense { units: 3 activation: SOFTMAX kernel_initializer { kind: RANDOM_NORMAL } } })";
+}
+
+inline std::string NewerLayers() {
+  return R"(
+    name: "newer"
+    layers { name: "image" input { shape: [8, 8, 3] } }
+    layers { name: "crop" cropping2d { cropping: [0, 1, 2, 1] } }
+    layers { name: "prelu" prelu { shared_axes: [1, 2] alpha_initializer { kind: CONSTANT value: 0.25 } } }
+    layers { name: "rows" reshape { target_shape: [5, 21] } }
+    layers { name: "other" inputs: "rows" dense { units: 21 } }
+    layers { name: "dot" inputs: ["rows", "other"] dot { axes: [2, 2] normalize: true } }
+    layers { name: "flat" flatten {} }
+    layers { name: "out" dense { units: 3 activation: SOFTMAX } })";
 }
 
 }  // namespace cairn

@@ -60,6 +60,9 @@ const std::map<std::string, Kind>& Kinds() {
       {"multiply", {image, "multiply {}", "'x', 'x'"}},
       {"average", {image, "average {}", "'x', 'x'"}},
       {"maximum", {image, "maximum {}", "'x', 'x'"}},
+      {"cropping2d", {image, "cropping2d { cropping: 1 }"}},
+      {"prelu", {image, "prelu {}"}},
+      {"dot", {sequence, "dot { axes: 2 }", "'x', 'x'"}},
       {"multi_head_attention", {sequence, "multi_head_attention { num_heads: 2 key_dim: 3 }", "'x', 'x'"}},
   };
   return kinds;
@@ -151,6 +154,10 @@ std::vector<std::unique_ptr<Message>> Altered(const Message& base, const FieldDe
       numbers({-1, 2});
     } else if (name == "dims") {
       numbers({1, 2});
+    } else if (name == "axes") {
+      numbers({1});
+      numbers({1, 1});
+      numbers({-1, 2});
     } else if (name == "padding") {
       numbers({2});
       numbers({0, 3});

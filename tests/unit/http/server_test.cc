@@ -16,12 +16,14 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/limits.h"
 #include "common/http/relief.h"
 
 namespace cairn {
@@ -115,6 +117,11 @@ TEST(HttpServer, HeadHasTheLengthAndNoBody) {
   EXPECT_TRUE(absl::EndsWith(answer, "\r\n\r\n"));
 }
 
+TEST(HttpServer, AHandlerThatThrowsEndsItsAnswerAlone) {
+  const auto server = Start({}, [](const HttpRequest&) -> HttpAnswer { throw std::runtime_error("no such page"); });
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(Get(server->port(), "/"), StartsWith("HTTP/1.1 500 "));
+}
+
 TEST(HttpServer, OnlyGetAndHead) {
   std::atomic<int> asked{0};
   const auto server = Start({}, [&](const HttpRequest&) {
@@ -136,15 +143,17 @@ TEST(HttpServer, RequestsThatAreNoneAreAnsweredOrEnded) {
   for (const std::string& bad :
        {std::string("\r\n\r\n"), std::string("GET /\r\n\r\n"), std::string("HELLO / HTTP/1.1\r\n\r\n"),
         std::string("GET / HTTP/9\r\n\r\n"), std::string("\x16\x03\x01\x02", 4) + std::string(300, '\0') + "\r\n\r\n",
-        "GET /" + std::string(HttpServer::kHeadBytesMax, 'a') + " HTTP/1.1\r\n\r\n",
-        "GET / HTTP/1.1\r\nA: " + std::string(2 * HttpServer::kHeadBytesMax, 'a') + "\r\n\r\n"}) {
+        "GET /" + std::string(kHttpHeadBytesMax, 'a') + " HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: " + std::string(2 * kHttpHeadBytesMax, 'a') + "\r\n\r\n"}) {
     const std::string answer = Fetch(server->port(), bad);
     EXPECT_TRUE(answer.empty() || absl::StartsWith(answer, "HTTP/1.1 4")) << answer;
   }
+  EXPECT_THAT(Get(server->port(), "/%zz%2"), HasSubstr("path=/%zz%2;"));
+  EXPECT_THAT(Get(server->port(), "/" + std::string(kHttpHeadBytesMax, 'a')), StartsWith("HTTP/1.1 431 "));
   // Headers without an end: the bound ends them, however many there are.
   const Socket endless(server->port());
   std::string text = "GET / HTTP/1.1\r\n";
-  while (text.size() < 4 * HttpServer::kHeadBytesMax) absl::StrAppend(&text, "A: b\r\n");
+  while (text.size() < 4 * kHttpHeadBytesMax) absl::StrAppend(&text, "A: b\r\n");
   endless.Send(text);
   EXPECT_THAT(endless.ReadAll(), Not(HasSubstr(" 200 ")));
   EXPECT_THAT(Get(server->port(), "/"), HasSubstr(" 200 "));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/limits.h"
 #include "common/rpc/backoff.h"
 #include "common/rpc/channel.h"
 
@@ -209,11 +210,11 @@ TEST(FrameAssembler, WhatIsBegunIsBounded) {
   EXPECT_EQ(assembler.bytes_joining(), 1000u);
 
   FrameAssembler many(1 << 30);
-  for (uint64_t id = 0; id < FrameAssembler::kJoinsMax; ++id) {
+  for (uint64_t id = 0; id < kAssemblerJoinsMax; ++id) {
     f.request_id = id;
     ASSERT_TRUE(many.Add(Received(f)).ok());
   }
-  f.request_id = FrameAssembler::kJoinsMax;
+  f.request_id = kAssemblerJoinsMax;
   EXPECT_TRUE(absl::IsResourceExhausted(many.Add(Received(f)).status()));
 }
 

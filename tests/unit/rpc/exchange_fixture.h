@@ -115,7 +115,7 @@ class TestPs {
  public:
   explicit TestPs(KvStore& store, const std::string& unix_socket = "", const std::string& listen = "127.0.0.1:0",
                   size_t received_bytes_max = kReceivedBytesMax)
-      : host_(store, clock_, 2,
+      : host_(store, ProcessEnvironment(clock_, 2),
               {.reply = [this](uint64_t client, Frame f) { exchange_.Send(client, std::move(f)); },
                .job_error = [](JobId, Generation, const absl::Status&) {},
                .backup_report = [this](v1::BackupReport) { ++reports_; }}),

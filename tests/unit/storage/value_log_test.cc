@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/limits.h"
 #include "common/storage/kv_store.h"
 
 namespace cairn {
@@ -46,13 +47,13 @@ class FileSizeLimit {
 TEST_F(ValueLogTest, PlacesThatWereNeverWrittenAreRefused) {
   const auto log = *ValueLog::Open(directory_);
   const ValueLog::Place places[] = {
-      {0, 0, 8}, {UINT64_MAX, 0, 8}, {ValueLog::kSegmentsMax, 0, 8}, {1, 0, 0}, {1, UINT64_MAX - 3, 8}};
+      {0, 0, 8}, {UINT64_MAX, 0, 8}, {kValueLogSegmentsMax, 0, 8}, {1, 0, 0}, {1, UINT64_MAX - 3, 8}};
   for (const ValueLog::Place& place : places) {
     const absl::Status status = log->Retain(place);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << place.segment << " " << place.offset << " " << place.size;
     EXPECT_TRUE(absl::StrContains(status.message(), directory_)) << status;
   }
-  EXPECT_TRUE(log->Retain({ValueLog::kSegmentsMax - 1, 0, 8}).ok());
+  EXPECT_TRUE(log->Retain({kValueLogSegmentsMax - 1, 0, 8}).ok());
 }
 
 // The number after the highest one is 0, which stands for "no file": bodies went where nothing could be read from.

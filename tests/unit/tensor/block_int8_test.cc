@@ -7,10 +7,11 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "tests/unit/tensor/same_bits.h"
 
 namespace cairn {
 namespace {
@@ -40,10 +41,6 @@ std::vector<float> Numbers(uint32_t seed, size_t blocks) {
     }
   }
   return numbers;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 std::vector<uint8_t> Packed(const std::vector<float>& numbers) {

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
 #include "common/tensor/block_int8.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/summation_tree.h"
+#include "tests/unit/tensor/same_bits.h"
 
 namespace cairn {
 namespace {
@@ -34,10 +34,6 @@ bool IsAverage(size_t i) { return (i >= 16 && i < 48) || (i >= 96 && i < 128) ||
 std::vector<float> Rounded(GradientRounding rounding, std::vector<float> numbers) {
   RoundGradient(rounding, kNode, absl::MakeSpan(numbers));
   return numbers;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 TEST(GradientRounding, TheSumOverManyExamplesFitsIntoFloat16) {

@@ -325,6 +325,35 @@ def tf_text():
     )
 
 
+def torch_cut():
+    """Slices with negative ends and of one axis, slopes for each channel and one for all, a product of two layers."""
+    b = Builder(15)
+    x = b.conv("input", "conv", 4, 3, (3, 3))
+    x = b.op("PRelu", x, b.weight("prelu.weight", 4, 1, 1))
+    x = b.op("Slice", x, *(b.constant(np.array(n)) for n in ([0, 1], [-1, 5], [2, -1])))
+    x = b.op("Slice", x, *(b.constant(np.array(n)) for n in ([1], [2**62], [1])))
+    x = b.op("PRelu", x, b.weight("all.weight", 1))
+    rows = b.op("Reshape", x, b.constant(np.array([0, 3, -1])))
+    x = b.op("MatMul", rows, b.op("Transpose", rows, perm=[0, 2, 1]))
+    return b.graph("torch_cut", b.op("Flatten", x), [3, 8, 9], True, [9])
+
+
+def torch_slopes():
+    """A slope for each feature of a sequence, which stays as it is."""
+    b = Builder(16)
+    x = b.op("MatMul", "input", b.weight("first", 5, 6))
+    x = b.op("PRelu", x, b.weight("slopes", 6))
+    x = b.op("MatMul", x, b.weight("second", 6, 2))
+    return b.graph(
+        "torch_slopes",
+        b.op("Sigmoid", x),
+        [4, 5],
+        False,
+        [4, 2],
+        layers=["input_layer", "dense", "p_re_lu", "dense", "activation"],
+    )
+
+
 def graphs():
     return [
         make()
@@ -343,5 +372,7 @@ def graphs():
             torch_mlp,
             tf_cnn,
             tf_text,
+            torch_cut,
+            torch_slopes,
         )
     ]

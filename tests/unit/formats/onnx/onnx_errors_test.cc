@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/formats/onnx/onnx_export.h"
 #include "tests/unit/formats/onnx/onnx_cases.h"
+#include "tests/unit/formats/onnx/small_model.h"
 
 namespace cairn {
 namespace {
@@ -16,90 +17,6 @@ using onnx::AttributeProto;
 using onnx::ModelProto;
 using onnx::NodeProto;
 using onnx::TensorProto;
-
-void AddTensor(const std::string& name, const std::vector<int64_t>& dims, ModelProto* model) {
-  TensorProto* tensor = model->mutable_graph()->add_initializer();
-  tensor->set_name(name);
-  tensor->set_data_type(TensorProto::FLOAT);
-  int64_t count = 1;
-  for (const int64_t dim : dims) {
-    tensor->add_dims(dim);
-    count *= dim;
-  }
-  for (int64_t i = 0; i < count; ++i) tensor->add_float_data(0.01f * static_cast<float>(i % 7));
-}
-
-NodeProto* AddNode(const std::string& type, const std::string& name, const std::vector<std::string>& inputs,
-                   ModelProto* model) {
-  NodeProto* node = model->mutable_graph()->add_node();
-  node->set_op_type(type);
-  node->set_name(name);
-  for (const std::string& input : inputs) node->add_input(input);
-  node->add_output(name + "_out");
-  return node;
-}
-
-void SetInts(const std::string& name, const std::vector<int64_t>& values, NodeProto* node) {
-  AttributeProto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(AttributeProto::INTS);
-  for (const int64_t value : values) attribute->add_ints(value);
-}
-
-void SetInt(const std::string& name, int64_t value, NodeProto* node) {
-  AttributeProto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(AttributeProto::INT);
-  attribute->set_i(value);
-}
-
-void SetText(const std::string& name, const std::string& value, NodeProto* node) {
-  AttributeProto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(AttributeProto::STRING);
-  attribute->set_s(value);
-}
-
-// [batch, 3, 8, 8] -> conv1 (4 filters, 3x3) -> relu1 -> flat -> fc (5).
-ModelProto Small() {
-  ModelProto model;
-  model.set_ir_version(7);
-  model.add_opset_import()->set_version(13);
-  onnx::ValueInfoProto* input = model.mutable_graph()->add_input();
-  input->set_name("x");
-  input->mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::FLOAT);
-  onnx::TensorShapeProto* shape = input->mutable_type()->mutable_tensor_type()->mutable_shape();
-  shape->add_dim()->set_dim_param("batch");
-  for (const int64_t dim : {3, 8, 8}) shape->add_dim()->set_dim_value(dim);
-  AddTensor("w1", {4, 3, 3, 3}, &model);
-  AddTensor("b1", {4}, &model);
-  AddTensor("w2", {5, 144}, &model);
-  AddTensor("b2", {5}, &model);
-  AddNode("Conv", "conv1", {"x", "w1", "b1"}, &model);
-  AddNode("Relu", "relu1", {"conv1_out"}, &model);
-  AddNode("Flatten", "flat", {"relu1_out"}, &model);
-  SetInt("transB", 1, AddNode("Gemm", "fc", {"flat_out", "w2", "b2"}, &model));
-  model.mutable_graph()->add_output()->set_name("fc_out");
-  return model;
-}
-
-NodeProto* Find(const std::string& name, ModelProto* model) {
-  for (NodeProto& node : *model->mutable_graph()->mutable_node()) {
-    if (node.name() == name) return &node;
-  }
-  return nullptr;
-}
-
-TensorProto* Tensor(int i, ModelProto* model) { return model->mutable_graph()->mutable_initializer(i); }
-
-// Puts an operator between relu1 and flat.
-NodeProto* Insert(const std::string& type, const std::vector<std::string>& more, ModelProto* model) {
-  std::vector<std::string> inputs = {"relu1_out"};
-  inputs.insert(inputs.end(), more.begin(), more.end());
-  NodeProto* node = AddNode(type, "new", inputs, model);
-  Find("flat", model)->set_input(0, "new_out");
-  return node;
-}
 
 struct BadFile {
   std::string name;
@@ -304,8 +221,45 @@ std::vector<BadFile> BadFiles() {
        },
        "node \"new\" (BatchNormalization): attribute \"training_mode\" is 1; export the model for inference"},
       {"ProductOfLayers", [](ModelProto* m) { Insert("MatMul", {"relu1_out"}, m); },
-       "node \"new\" (MatMul): a product of two layers' outputs; Cairn has it within MultiHeadAttention alone, which "
+       "node \"new\" (MatMul): a product of two layers' outputs, of which one is [4,6,6]; [rows,size] and "
+       "[size,columns] are multiplied, and others within MultiHeadAttention alone, which "
        "is read from files that Cairn wrote"},
+      {"SliceWithFewerAxes",
+       [](ModelProto* m) {
+         Slice({{1, 0}, {3, 9}, {3}}, m);
+       },
+       "node \"new\" (Slice): its starts, ends, axes and steps have 2, 2, 1 and 2 numbers"},
+      {"SliceInSteps",
+       [](ModelProto* m) {
+         Slice({{0}, {6}, {2}, {2}}, m);
+       },
+       "node \"new\" (Slice): it goes in steps of 2; 1 is read"},
+      {"SliceOfOneAxisTwice",
+       [](ModelProto* m) {
+         Slice({{1, 2}, {6, 6}, {2, -2}}, m);
+       },
+       "node \"new\" (Slice): it names axis -2 twice"},
+      {"SliceOfNothing",
+       [](ModelProto* m) {
+         Slice({{-1}, {INT64_MIN}, {3}}, m);
+       },
+       "node \"new\" (Slice): it leaves nothing of axis 3"},
+      {"SliceOfTheBatch",
+       [](ModelProto* m) {
+         Slice({{1}, {INT64_MAX}, {0}}, m);
+       },
+       "node \"new\" (Slice): it works along the batch, axis 0"},
+      {"SliceOfThreeAxes",
+       [](ModelProto* m) {
+         Slice({{1, 1, 1}, {4, 5, 5}, {1, 2, 3}}, m);
+       },
+       "node \"new\" (Slice): it cuts 3 axes of its input [4,6,6]; one or two of a picture's three are cut here"},
+      {"SlopesOfOtherShape",
+       [](ModelProto* m) {
+         AddTensor("slope", {3, 1, 1}, m);
+         Insert("PRelu", {"slope"}, m);
+       },
+       "node \"new\" (PRelu): slope [3,1,1] on an input [4,6,6]; one number for each index of some axes is read"},
       {"DifferenceOfLayers", [](ModelProto* m) { Insert("Sub", {"conv1_out"}, m); },
        "node \"new\" (Sub): of two layers' outputs; Cairn adds, averages and multiplies them, and takes the larger"},
       {"ConstantOfTwoAxes",

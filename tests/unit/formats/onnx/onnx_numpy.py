@@ -4,6 +4,7 @@ for where onnxruntime cannot be had, and as a second opinion where it can.
     outputs = run(onnx.load(path), x)
 """
 
+import functools
 import math
 
 import numpy as np
@@ -139,6 +140,13 @@ def layer_norm(a, x, scale, bias=0.0):
     return (x - mean) / np.sqrt(variance + a.get("epsilon", 1e-5)) * scale + bias
 
 
+def slice_of(a, x, starts, ends, axes):
+    cut = [slice(None)] * x.ndim
+    for start, end, axis in zip(starts, ends, axes):
+        cut[int(axis)] = slice(int(start), int(end))
+    return x[tuple(cut)]
+
+
 OPERATORS = {
     "Relu": lambda a, x: np.maximum(x, 0),
     "LeakyRelu": lambda a, x: np.where(x > 0, x, a.get("alpha", 0.01) * x),
@@ -160,7 +168,7 @@ OPERATORS = {
     "Div": lambda a, x, y: x / y,
     "Sum": lambda a, *xs: sum(xs),
     "Mean": lambda a, *xs: sum(xs) / len(xs),
-    "Max": lambda a, *xs: np.maximum.reduce(xs),
+    "Max": lambda a, *xs: functools.reduce(np.maximum, xs),
     "Concat": lambda a, *xs: np.concatenate(xs, axis=a["axis"]),
     "MatMul": lambda a, x, y: x @ y,
     "Gemm": gemm,
@@ -179,6 +187,9 @@ OPERATORS = {
     "ReduceMean": lambda a, x: x.mean(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1))),
     "Pad": lambda a, x, pads: pad(x, pads),
     "Resize": resize,
+    "Slice": slice_of,
+    "PRelu": lambda a, x, slope: np.maximum(x, 0) + slope * np.minimum(x, 0),
+    "ReduceL2": lambda a, x: np.sqrt((x * x).sum(axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 1)))),
     "BatchNormalization": batch_norm,
     "InstanceNormalization": instance_norm,
     "LayerNormalization": layer_norm,

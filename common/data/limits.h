@@ -1,0 +1,67 @@
+// Every limit of data sets: what is larger is refused by name, its reason, and how the limits depend on one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn {
+
+// ---- files ----
+
+// A deflate stream holds at most so many times its own size (zlib's technical notes).
+inline constexpr uint64_t kDeflateRatioMax = 1032;
+// gzread's length is a 32-bit number.
+inline constexpr size_t kGzipReadBytesMax = size_t{1} << 30;
+inline constexpr uint64_t kCifar10FileBytesMax = uint64_t{1} << 31;
+inline constexpr uint64_t kCsvBytesMax = uint64_t{8} << 30;
+inline constexpr size_t kCsvColumnsMax = 1 << 20;
+inline constexpr size_t kCsvClassesMax = 1000;
+inline constexpr int64_t kIdxExampleBytesMax = int64_t{1} << 28;
+
+// ---- pictures ----
+
+// A header of a few bytes may claim anything.
+inline constexpr int64_t kPicturePixelsMax = int64_t{1} << 26;
+inline constexpr uint64_t kPictureFileBytesMax = uint64_t{256} << 20;
+inline constexpr int32_t kImageFolderClassesMax = 100'000;
+inline constexpr int32_t kImageFolderSideMax = 8192;
+// Keras' default value_range.
+inline constexpr float kPixelMax = 255;
+
+// ---- records ----
+
+inline constexpr uint64_t kRecordBytesMax = uint64_t{256} << 20;
+// Of one file: 2 GiB of places.
+inline constexpr int64_t kRecordsMax = int64_t{1} << 28;
+// Of all RecordFiles together: a data set may have thousands of shards, a process a thousand descriptors. The others
+// are opened for each record.
+inline constexpr int kFilesHeldOpenMax = 256;
+inline constexpr int kShardsMax = 100'000;
+inline constexpr size_t kTfFeatureNameBytesMax = 4096;
+inline constexpr size_t kVarintBytesMax = 10;
+inline constexpr int32_t kTfRecordClassesMax = 100'000;
+// Whole numbers below it in a float_list are class numbers, as in CSV.
+inline constexpr int32_t kTfRecordFloatClassesMax = 1000;
+inline constexpr size_t kTfRecordFeaturesShownMax = 20;
+// Of one example.
+inline constexpr int64_t kTfRecordNumbersMax = int64_t{1} << 26;
+
+// ---- what is made, looked at, read ahead ----
+
+inline constexpr int kConvertShardsMax = 10'000;
+// Of one split.
+inline constexpr int64_t kGlyphsMax = 10'000'000;
+inline constexpr int kTextWordsMax = 64;
+inline constexpr int64_t kSampledExamplesMax = 2000;
+// Each is a file to open and decode.
+inline constexpr int64_t kSampledPicturesMax = 200;
+inline constexpr int64_t kClassesShownMax = 100;
+// Small batches are decoded several at a wake-up, at most so many.
+inline constexpr int64_t kAheadSmallMax = 32;
+// All that is decoded ahead, for all replicas. Beyond, Get decodes by itself.
+inline constexpr int64_t kAheadBytesMax = int64_t{512} << 20;
+
+static_assert(kSampledPicturesMax <= kSampledExamplesMax);
+static_assert(kConvertShardsMax <= kShardsMax, "what is written is read");
+
+}  // namespace cairn

@@ -1,0 +1,46 @@
+// Every limit of files of models and weights: what is larger is not read, whatever it says, its reason, and how the
+// limits depend on one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn {
+
+// ---- Keras ----
+
+// ResNet-152's is less than 1 MiB.
+inline constexpr size_t kKerasJsonBytesMax = size_t{16} << 20;
+// Models in models.
+inline constexpr int kKerasNestingMax = 8;
+// Of one call.
+inline constexpr size_t kKerasInputsMax = 1024;
+inline constexpr size_t kKerasMetadataBytesMax = size_t{64} << 10;
+
+// ---- ONNX ----
+
+// Of one protobuf message.
+inline constexpr int64_t kOnnxBytesMax = (int64_t{2} << 30) - 1;
+
+// ---- safetensors ----
+
+// The reference implementation's limit.
+inline constexpr size_t kSafetensorsHeaderBytesMax = size_t{100} << 20;
+// {"name": {"shape": [
+inline constexpr int kSafetensorsHeaderDepthMax = 3;
+
+// ---- HDF5 ----
+
+inline constexpr int kHdf5DimensionsMax = 8;
+// What the library may take beside the file and the numbers.
+inline constexpr size_t kHdf5LibraryBytesMax = size_t{256} << 20;
+inline constexpr int kHdf5FiltersMax = 8;
+
+// ---- all ----
+
+// Numbers of a trained model hardly shrink.
+inline constexpr uint64_t kGrowthMax = 100;
+// What a process of its own says of an error.
+inline constexpr size_t kApartMessageBytesMax = 16 << 10;
+
+}  // namespace cairn

@@ -1,0 +1,106 @@
+#include "common/http/protocol.h"
+
+#include <uriparser/Uri.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_range.hpp>
+#include <boost/beast/http.hpp>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/limits.h"
+
+namespace cairn {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+
+// What a browser may do with any of our answers: show it, load what it names from here alone, be framed by nobody.
+const std::pair<const char*, const char*> kHeaders[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri "
+     "'none'; form-action 'none'; "
+     "frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"X-Frame-Options", "DENY"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cache-Control", "no-store"},
+};
+
+// A % that is no escape stays.
+std::string Unescape(absl::string_view text, bool plus_is_space) {
+  std::string out(text);
+  const char* end = uriUnescapeInPlaceExA(out.data(), plus_is_space ? URI_TRUE : URI_FALSE, URI_BR_DONT_TOUCH);
+  out.resize(static_cast<size_t>(end - out.data()));
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<RequestHead> ReadHead(Connection& connection) {
+  http::request_parser<http::empty_body> parser;
+  parser.header_limit(kHttpHeadBytesMax);
+  parser.body_limit(std::numeric_limits<uint64_t>::max());  // it is not read; Beast 1.74 takes none for 0
+  std::string unread;
+  while (!parser.is_header_done()) {
+    char part[4096];
+    const size_t got = connection.Receive(part, sizeof(part));
+    if (got == 0) return absl::UnavailableError("the connection has ended");
+    unread.append(part, got);
+    beast::error_code error;
+    unread.erase(0, parser.put(boost::asio::buffer(unread), error));
+    if (error == http::error::header_limit) return absl::ResourceExhaustedError("the request's head is too long");
+    if (error && error != http::error::need_more)
+      return absl::InvalidArgumentError(absl::StrCat("no HTTP request: ", error.message()));
+  }
+  const auto& head = parser.get();
+  return RequestHead{std::string(head.method_string()), std::string(head.target())};
+}
+
+HttpRequest ParseTarget(const std::string& target) {
+  HttpRequest out;
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(target, absl::MaxSplits('?', 1));
+  out.path = Unescape(parts.first, false);
+  const bool plain = std::all_of(target.begin(), target.end(), [](unsigned char c) { return absl::ascii_isgraph(c); });
+  out.target = plain ? target : "/";
+  for (const absl::string_view pair : absl::StrSplit(parts.second, '&', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> words = absl::StrSplit(pair, absl::MaxSplits('=', 1));
+    if (!words.first.empty()) out.query.emplace(Unescape(words.first, true), Unescape(words.second, true));
+  }
+  return out;
+}
+
+bool WriteAnswer(Connection& connection, HttpAnswer answer, bool with_body) {
+  http::response<http::string_body> response(static_cast<http::status>(answer.status), 11);
+  response.set(http::field::content_type, answer.content_type);
+  response.body() = std::move(answer.body);
+  response.prepare_payload();
+  response.keep_alive(false);
+  for (const auto& [name, value] : kHeaders) response.set(name, value);
+  for (const auto& [name, value] : answer.headers) response.set(name, value);
+  http::response_serializer<http::string_body> bytes(response);
+  bytes.split(!with_body);
+  beast::error_code error;
+  while (!error && !(with_body ? bytes.is_done() : bytes.is_header_done())) {
+    size_t written = 0;
+    bytes.next(error, [&](beast::error_code& failed, const auto& buffers) {
+      for (const boost::asio::const_buffer part : beast::buffers_range_ref(buffers)) {
+        if (!connection.Send(static_cast<const char*>(part.data()), part.size())) {
+          failed = http::error::end_of_stream;
+          return;
+        }
+        written += part.size();
+      }
+    });
+    if (!error) bytes.consume(written);
+  }
+  return !error;
+}
+
+}  // namespace cairn
