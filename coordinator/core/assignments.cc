@@ -118,7 +118,7 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
   const std::vector<WorkerCapacity> workers = ByUnits(WorkersFor(job, may_grow), group);
   std::vector<NodeName> owners = AdoptOrphans(before, workers);
   if (may_grow && !workers.empty()) {
-    const std::map<NodeName, double>& stragglers = job.workers.stragglers.stragglers();
+    const std::map<NodeName, double>& stragglers = job.stragglers.watch.stragglers();
     std::vector<WorkerCapacity> by_speed = workers;
     for (WorkerCapacity& w : by_speed)
       w.slots = std::max(1, static_cast<int32_t>(w.slots * kSpeedUnits / FactorOf(stragglers, w.name)));
@@ -132,13 +132,13 @@ void Assignments::Rebalance(Job& job, bool may_grow) {
 
 // One replica of the worst straggler goes to a worker that has it done sooner. Who computes a replica changes no bit.
 void Assignments::RelieveStragglers(Job& job) {
-  if (!job.running() || !job.synchronous() || job.hosting.awaiting_ready || step_.now() < job.workers.stragglers_at)
+  if (!job.running() || !job.synchronous() || job.hosting.awaiting_ready || step_.now() < job.stragglers.looked_at)
     return;
-  job.workers.stragglers_at = step_.now() + kStragglerLook;
-  if (job.workers.stragglers.Look(step_.now())) step_.Raise(SlotsChanged{});  // it takes its share again
-  const std::map<NodeName, double>& stragglers = job.workers.stragglers.stragglers();
-  if (stragglers.empty() || step_.now() < job.workers.relieve_at) return;
-  job.workers.relieve_at = step_.now() + kStragglerInterval;
+  job.stragglers.looked_at = step_.now() + kStragglerLook;
+  if (job.stragglers.watch.Look(step_.now())) step_.Raise(SlotsChanged{});  // it takes its share again
+  const std::map<NodeName, double>& stragglers = job.stragglers.watch.stragglers();
+  if (stragglers.empty() || step_.now() < job.stragglers.relieve_at) return;
+  job.stragglers.relieve_at = step_.now() + kStragglerInterval;
   std::vector<NodeName> owners = job.owners();
   const std::vector<WorkerCapacity> workers = WorkersFor(job, /*may_change_device=*/false);
   const double before = WorstLoad(owners, workers, stragglers);
@@ -162,7 +162,7 @@ void Assignments::RelieveStragglers(Job& job) {
 }
 
 void Assignments::ForgetSpeedOf(const NodeName& worker) {
-  for (auto& [id, job] : jobs_.all()) job.workers.stragglers.Forget(worker);
+  for (auto& [id, job] : jobs_.all()) job.stragglers.watch.Forget(worker);
 }
 
 // why: for the user, where nothing is wrong with the workers that had them.
@@ -178,8 +178,8 @@ void Assignments::SetOwners(Job& job, const std::vector<NodeName>& owners, const
   if (chief != job.status.chief() && job.running() && job.progress && job.status.spec().has_checkpoints()) {
     bool finished = !chief.empty();
     for (int32_t r = 0; r < static_cast<int32_t>(owners.size()); ++r)
-      finished = finished && (owners[r] != chief || job.progress->finished()[r]);
-    job.checkpoints.late_chief_since = finished ? step_.now() : absl::InfiniteFuture();
+      finished = finished && (owners[r] != chief || job.progress->replicas().finished()[r]);
+    job.checkpoints.NameChief(finished, step_.now());
   }
   if (chief != job.status.chief()) NoteFormerChief(job);
   job.status.set_chief(chief);
@@ -235,7 +235,7 @@ void Assignments::Send(Job& job) {
     const auto its = wanted.find(node->name);
     const std::vector<int32_t>& replicas = its == wanted.end() ? none : its->second;
     auto known = node->running.find(job.id());
-    if (known != node->running.end() && known->second.generation < job.hosting.rollback_generation) {
+    if (known != node->running.end() && known->second.generation < job.rollback.generation) {
       step_.Send(*node, MakeDropJob(job.id()));  // it is ahead of the weights: it begins anew
       node->running.erase(known);
       known = node->running.end();

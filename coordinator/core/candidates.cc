@@ -41,8 +41,8 @@ const ClusterNode* Candidates::UsablePs(const Job& job, const NodeName& name) co
 }
 
 bool Candidates::LeftOut(const Job& job, const ClusterNode& node) const {
-  auto it = job.workers.left_out.find(node.name);
-  return it != job.workers.left_out.end() && it->second.incarnation == node.incarnation;
+  auto it = job.left_out.nodes.find(node.name);
+  return it != job.left_out.nodes.end() && it->second.incarnation == node.incarnation;
 }
 
 // It is to hold no partitions: drained by a user, or its store failed.
@@ -202,7 +202,7 @@ std::vector<ClusterNode*> Candidates::Askable(v1::Role role, const Job* job, boo
   std::vector<ClusterNode*> good;
   for (ClusterNode* node : all) {
     const bool silent = step_.now() - node->last_heard > 2 * options_.heartbeat_interval;
-    const bool slow = job != nullptr && job->workers.stragglers.stragglers().contains(node->name);
+    const bool slow = job != nullptr && job->stragglers.watch.stragglers().contains(node->name);
     if (!node->leaving() && !silent && !slow && (job == nullptr || !LeftOut(*job, *node))) good.push_back(node);
   }
   return good.empty() ? all : good;

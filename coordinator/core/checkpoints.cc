@@ -15,6 +15,7 @@
 #include "common/model/strategy_check.h"
 #include "coordinator/core/callbacks.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {

@@ -8,6 +8,7 @@
 #include "common/base/overloaded.h"
 #include "common/base/text.h"
 #include "common/model/role_text.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 

@@ -12,12 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "common/base/limits.h"
 #include "common/model/fault_check.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/partition_copies.h"
 
 namespace cairn {
 namespace {
-
-constexpr size_t kNamesInReasonMax = 3;
 
 std::vector<NodeName> PrimariesOf(const Job& job) {
   std::vector<NodeName> names;
@@ -91,7 +90,7 @@ Copies::SettleResult Copies::SettlePartition(Job& job, v1::PartitionPlacement& p
   }
   if (heir.empty()) return SettleFromDisk(job, p);
   // It has all that was acknowledged. The last primary may have named an update more, which nobody had confirmed.
-  job.hosting.versions[p.partition()] = 0;
+  job.hosting.SetVersion(p.partition(), 0);
   MakePrimary(job, p, heir);
   return SettleResult::kChanged;
 }
@@ -105,12 +104,12 @@ uint64_t Copies::LeastVersion(const Job& job, uint32_t partition) const {
   if (!job.active() || !LogsBeforeReply(job.status.spec().durability())) return 0;
   if (job.finalizing()) {  // all is acknowledged, and nobody sends an update again
     if (partition < job.end.versions.size()) return job.end.versions[partition];
-    if (job.synchronous() && !job.decisions.has_best) return static_cast<uint64_t>(job.status.total_steps());
+    if (job.synchronous() && !job.best.restored) return static_cast<uint64_t>(job.status.total_steps());
   }
   const uint64_t unsettled = job.synchronous() ? 1 : static_cast<uint64_t>(std::max(1, job.status.spec().replicas()));
   uint64_t least = job.hosting.versions[partition] - std::min(job.hosting.versions[partition], unsettled);
   // A report may run ahead of the update by what is in flight. The best epoch's weights are of a step before.
-  if (job.synchronous() && job.progress && !job.decisions.has_best)
+  if (job.synchronous() && job.progress && !job.best.restored)
     least = std::max<uint64_t>(least, std::max<int64_t>(0, job.progress->step() - 2));
   return least;
 }
@@ -156,8 +155,8 @@ Copies::SettleResult Copies::SettleFromDisk(Job& job, v1::PartitionPlacement& p)
   }
   // Another may know more.
   if (!logs && away && step_.now() - since < options_.copies_grace) return SettleResult::kSame;
-  job.hosting.versions[p.partition()] = best->version();
-  job.hosting.recovered = true;
+  job.hosting.SetVersion(p.partition(), best->version());
+  job.rollback.NeedsCheck();
   if (best_name == p.primary()) {
     job.copies.returned.erase({p.partition(), best_name});
     for (v1::BackupPlacement& b : *p.mutable_backups()) {

@@ -9,6 +9,7 @@
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "coordinator/core/copies.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/partition_copies.h"
 
 namespace cairn {
@@ -16,16 +17,11 @@ namespace {
 
 // Copies of one job that are being brought up to date at the same time: lost ones are replaced soon, moves take their
 // time.
-constexpr int kSyncingMax = 32;
-constexpr int kMovingMax = 4;
 // Copies of all ended jobs together that are being brought up to date: in the cluster, and with an end on one ps.
-constexpr int kEndedSyncingMax = 32;
-constexpr int kEndedSyncingPerPsMax = 8;
 // Ended jobs that are looked at in one Tick, where ps came or went.
 constexpr int kEndedPerTick = 4;
 // Between a ps' arrival and the first move to it, and between looks at the balance of a job.
 constexpr absl::Duration kBalanceAfter = absl::Seconds(2);
-constexpr size_t kLostTextMax = 200;
 
 }  // namespace
 
@@ -53,8 +49,8 @@ bool Copies::MayRecruit(const NodeName& ps, const std::map<NodeName, int>& more)
   int all = 0;
   for (const auto& [name, copies] : more) all += copies;
   const auto own = more.find(ps);
-  return jobs_.usage().EndedSyncing() + all / 2 < kEndedSyncingMax &&
-         jobs_.usage().EndedSyncingOn(ps) + (own == more.end() ? 0 : own->second) < kEndedSyncingPerPsMax;
+  return jobs_.usage().EndedSyncing() + all / 2 < kEndedCopiesSyncingMax &&
+         jobs_.usage().EndedSyncingOn(ps) + (own == more.end() ? 0 : own->second) < kEndedCopiesSyncingPerPsMax;
 }
 
 // Adds copies where there are too few. `true`: something was added.
@@ -69,7 +65,7 @@ bool Copies::Recruit(Job& job) {
   bool loaded = false, added = false;
   std::map<NodeName, int> recruited;  // of each ps, here
   for (v1::PartitionPlacement& p : *job.status.mutable_partitions()) {
-    if (syncing >= kSyncingMax) break;
+    if (syncing >= kCopiesSyncingMax) break;
     if (candidates_.UsablePs(job, p.primary()) == nullptr || (job.finished() && !MayRecruit(p.primary(), recruited)))
       continue;
     const std::vector<NodeName> holders = HoldersOf(p);
@@ -85,7 +81,7 @@ bool Copies::Recruit(Job& job) {
                         !links_.Cut(p.primary(), shift->second.second, step_.now()) &&
                         std::find(holders.begin(), holders.end(), shift->second.second) == holders.end();
     if (static_cast<int>(holders.size() - leaving) >= wanted && !moves && !shifts) continue;
-    if ((leaving > 0 || moves || shifts) && syncing >= kMovingMax) continue;
+    if ((leaving > 0 || moves || shifts) && syncing >= kPartitionsMovingMax) continue;
     if (!std::exchange(loaded, true)) loads = candidates_.PsLoads(job);
     std::vector<std::string> hosts;
     for (const NodeName& holder : holders) {
@@ -189,7 +185,7 @@ bool Copies::Move(Job& job, v1::PartitionPlacement& p, size_t there) {
     if (heir.empty()) return false;
     step_.Log("job %d: partition %d moves from ps \"%s\" to \"%s\"", job.id(), p.partition(), p.primary(), heir);
     job.copies.moves.erase(p.partition());
-    job.hosting.versions[p.partition()] = 0;  // as in a promotion
+    job.hosting.SetVersion(p.partition(), 0);  // as in a promotion
     MakePrimary(job, p, heir, true);
     return true;
   }
@@ -259,13 +255,13 @@ void Copies::PlanMoves(Job& job) {
     c.primary = p.primary();
     for (const v1::BackupPlacement& b : p.backups()) c.backups.push_back(b.node());
   }
-  while (static_cast<int>(job.copies.moves.size()) < kMovingMax) {
+  while (static_cast<int>(job.copies.moves.size()) < kPartitionsMovingMax) {
     const std::optional<PrimaryMove> move = NextPrimaryMove(bytes, copies, loads);
     if (!move || job.copies.moves.contains(static_cast<uint32_t>(move->partition))) break;
     job.copies.moves[static_cast<uint32_t>(move->partition)] = move->to;
     copies[move->partition].primary = move->to;
   }
-  while (job.copies.moves.empty() && static_cast<int>(job.copies.shifts.size()) < kMovingMax) {
+  while (job.copies.moves.empty() && static_cast<int>(job.copies.shifts.size()) < kPartitionsMovingMax) {
     const std::optional<BackupMove> move = NextBackupMove(bytes, copies, loads);
     if (!move || job.copies.shifts.contains(static_cast<uint32_t>(move->partition))) break;
     job.copies.shifts[static_cast<uint32_t>(move->partition)] = {move->from, move->to};

@@ -11,16 +11,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/limits.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
 
 constexpr absl::Duration kDegradedAfter = absl::Seconds(1);
-constexpr size_t kNamesMax = 5;
 
 std::string NamesText(const std::set<NodeName>& names) {
   std::vector<NodeName> shown(names.begin(), names.end());
-  const size_t more = shown.size() - std::min(shown.size(), kNamesMax);
+  const size_t more = shown.size() - std::min(shown.size(), kDegradedNamesMax);
   shown.resize(shown.size() - more);
   return absl::StrCat("\"", absl::StrJoin(shown, "\", \""), "\"",
                       more > 0 ? absl::StrFormat(" and %d more", more) : "");

@@ -5,27 +5,22 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
-namespace {
-
-constexpr int kEndsMax = 3;  // at one step
-
-}  // namespace
-
 // `gone`: it was declared dead, and is not counted once more when it comes back.
 void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress) continue;
     const int64_t step = job.progress->step();
-    std::erase_if(job.workers.ends, [step](const auto& e) { return e.second.step != step; });
+    std::erase_if(job.crash_loops.ends, [step](const auto& e) { return e.second.step != step; });
     if (!copies_.WaitText(job).empty()) continue;  // it stands still for another reason
-    const auto known = job.workers.ends.find(worker);
-    if (!gone && known != job.workers.ends.end() && known->second.gone) {
+    const auto known = job.crash_loops.ends.find(worker);
+    if (!gone && known != job.crash_loops.ends.end() && known->second.gone) {
       known->second.gone = false;
       jobs_.Save(job);
     } else if (!job.ReplicasOf(worker).empty()) {
-      JobWorkers::Ends& ends = job.workers.ends[worker];
+      JobCrashLoops::Ends& ends = job.crash_loops.ends[worker];
       ends = {step, ends.times + 1, gone};
       jobs_.Save(job);
     }
@@ -37,16 +32,16 @@ void CrashLoops::NoteEnd(const NodeName& worker, bool gone) {
 void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.running() || !job.progress || job.ReplicasOf(worker.name).empty()) continue;
-    JobWorkers::Ends& ends = job.workers.ends[worker.name];
+    JobCrashLoops::Ends& ends = job.crash_loops.ends[worker.name];
     if (ends.step != job.progress->step()) ends = {job.progress->step()};
     ++ends.times;
     const std::string why = absl::StrFormat("worker \"%s\": %s", worker.name, worker.fault);
-    if (ends.times >= kEndsMax && !candidates_.OthersMayWork(job, worker.name)) {
+    if (ends.times >= kCrashesAtOneStepMax && !candidates_.OthersMayWork(job, worker.name)) {
       endings_.End(job, v1::FAILED, absl::StrFormat("%s (%d times at step %d)", why, ends.times, ends.step));
       continue;
     }
     jobs_.TellWarning(job, "goes on without %s", why);
-    job.workers.left_out[worker.name] = {worker.incarnation, why};
+    job.left_out.Add(worker.name, worker.incarnation, why);
     step_.Raise(ReasonDue{job.id()});
     jobs_.Changed(job);
     jobs_.Save(job);
@@ -57,18 +52,18 @@ void CrashLoops::LeaveOutWhoLostDevice(const ClusterNode& worker) {
 // replicas once more.
 void CrashLoops::LeaveOutWhoEnds(const ClusterNode& worker) {
   for (auto& [id, job] : jobs_.all()) {
-    const auto ends = job.workers.ends.find(worker.name);
-    if (ends == job.workers.ends.end() || ends->second.times < kEndsMax || !job.running()) continue;
+    const auto ends = job.crash_loops.ends.find(worker.name);
+    if (ends == job.crash_loops.ends.end() || ends->second.times < kCrashesAtOneStepMax || !job.running()) continue;
     const std::string why = absl::StrFormat(
         "worker \"%s\": it ended %d times at step %d; its log, or the system's (out of memory?), says why", worker.name,
         ends->second.times, ends->second.step);
-    if (ends->second.times == kEndsMax) {
+    if (ends->second.times == kCrashesAtOneStepMax) {
       AddNote(job, std::max(0, job.status.epochs_size() - 1), "worker", why);
       jobs_.Save(job);
     }
     if (!candidates_.OthersMayWork(job, worker.name)) continue;
     jobs_.TellWarning(job, "goes on without %s", why);
-    job.workers.left_out[worker.name] = {worker.incarnation, why};
+    job.left_out.Add(worker.name, worker.incarnation, why);
     step_.Raise(SlotsChanged{});
     step_.Raise(ReasonDue{job.id()});
     jobs_.Save(job);

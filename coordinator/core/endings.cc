@@ -17,6 +17,7 @@
 #include "common/model/strategy_check.h"
 #include "coordinator/core/callbacks.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/partition_copies.h"
 
 namespace cairn {
@@ -106,7 +107,7 @@ std::string Endings::ShortfallText(const Job& job, const std::string& variable) 
             &text);
   const v1::MetricSums validation =
       job.status.epochs().empty() ? v1::MetricSums() : job.status.epochs().rbegin()->validation();
-  if (!job.decisions.has_best && !std::isfinite(validation.loss()))
+  if (!job.best.restored && !std::isfinite(validation.loss()))
     AddText("the last validation's loss is not finite", &text);
   AddText(job.files.first_missing, &text);
   if (job.files.missing > 1) absl::StrAppendFormat(&text, " (and %d more, see its notes)", job.files.missing - 1);
@@ -119,7 +120,7 @@ std::string Endings::ShortfallText(const Job& job, const std::string& variable) 
 // All steps are done and the digest is taken.
 void Endings::EndComplete(Job& job, const std::string& variable_not_finite) {
   std::string reason = ShortfallText(job, variable_not_finite);
-  const bool plain = reason.empty() && (job.decisions.has_best || !job.status.has_not_finite_step());
+  const bool plain = reason.empty() && (job.best.restored || !job.status.has_not_finite_step());
   AddText(LastingText(job), &reason);
   End(job, plain ? v1::SUCCEEDED : v1::ENDED_WITH_ERRORS, std::move(reason));
 }
@@ -141,9 +142,9 @@ void Endings::End(Job& job, v1::JobState state, std::string reason) {
   const bool keep_weights = job.ran();
   if (!keep_weights) job.status.clear_partitions();
   job.progress.reset();
-  job.queueing.checked.reset();
-  job.hosting.awaiting_ready = false;
-  job.end.worker.clear();
+  job.queueing.Leave();
+  job.hosting.EndWait();
+  job.end.Forget();
   if (state == v1::SUCCEEDED) RemoveBackup(job);
   if (keep_weights && !IsComplete(state)) {  // they can be exported, also after a restart of their ps
     hosting_.NewGeneration(job);

@@ -37,8 +37,8 @@ void Epochs::DecideEpochs(Job& job) {
       AddNote(job, epoch, "checkpoints", "there is no checkpoint of this epoch's end; see checkpoint_error");
     }
     if (FilesHoldUp(job, epoch)) return;
-    job.checkpoints.wanted_since = absl::InfiniteFuture();
-    job.checkpoints.heard = absl::InfinitePast();
+    job.decisions.checkpoint_wanted_since = absl::InfiniteFuture();
+    job.checkpoints.ForgetWord();
     Decide(job, epoch);
   }
 }
@@ -47,21 +47,21 @@ void Epochs::DecideEpochs(Job& job) {
 bool Epochs::CheckpointMayCome(Job& job, int epoch) {
   const int64_t end = (epoch + 1) * job.status.steps_per_epoch(), begin = end - job.status.steps_per_epoch();
   if (job.progress->step() < end) {  // the steps are done once more, and then the checkpoint is written
-    job.checkpoints.wanted_since = absl::InfiniteFuture();
+    job.decisions.checkpoint_wanted_since = absl::InfiniteFuture();
     return true;
   }
-  job.checkpoints.wanted_since = std::min(job.checkpoints.wanted_since, step_.now());
+  job.decisions.checkpoint_wanted_since = std::min(job.decisions.checkpoint_wanted_since, step_.now());
   const int64_t failed = job.checkpoints.failed_step;
   if (job.synchronous() ? failed == end : failed > begin && failed <= end) return false;
   if (!job.synchronous() && job.checkpoints.heard != absl::InfinitePast() &&
-      step_.now() - std::max(job.checkpoints.heard, job.checkpoints.wanted_since) >= kLastCheckpointWait) {
+      step_.now() - std::max(job.checkpoints.heard, job.decisions.checkpoint_wanted_since) >= kLastCheckpointWait) {
     return false;
   }
   // A chief reports its last step when it is done with the checkpoint of it, or has given that up. One that took its
   // place may be at it.
-  const std::vector<bool>& finished = job.progress->finished();
+  const std::vector<bool>& finished = job.progress->replicas().finished();
   const bool over = std::all_of(finished.begin(), finished.end(), [](bool f) { return f; });
-  return step_.now() - job.checkpoints.wanted_since < (over ? kEndTimeout : kCheckpointWait);
+  return step_.now() - job.decisions.checkpoint_wanted_since < (over ? kEndTimeout : kCheckpointWait);
 }
 
 // A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have been
@@ -80,7 +80,7 @@ bool Epochs::FilesHoldUp(Job& job, int epoch) {
   const float rate = RateAt(job, (epoch + 1) * job.status.steps_per_epoch() - 1);
   auto callbacks = job.decisions.callbacks;  // nothing is decided yet
   const EpochDecision decision = DecideEpoch(job.status, epoch, rate, &callbacks);
-  if (std::exchange(job.files.of_epoch, epoch) != epoch && !decision.saves.empty())
+  if (std::exchange(job.decisions.files_of_epoch, epoch) != epoch && !decision.saves.empty())
     AddSavesOf(job, epoch, decision.saves);
   return !decision.stop && !decision.failed && files_.SavesHoldUp(job);
 }
@@ -143,7 +143,7 @@ void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report)
   if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
   if (job->status.partitions(0).primary() != node.name) return;     // it was the primary
   if (job->hosting.awaiting_ready) return;  // a ps that came back may be behind; asked again when that is settled
-  if (report.generation() < std::max(job->hosting.rollback_generation, job->restoring.filled_in))
+  if (report.generation() < std::max(job->rollback.generation, job->restoring.filled_in))
     return;  // of before the job fell back
   const absl::StatusOr<bool> news = job->progress->TakeFigures(report, job->status, step_.now());
   if (!news.ok()) {

@@ -5,8 +5,8 @@
 // Invariants:
 //   1. A shard counts once: with its first answer.
 //   2. Evaluate: all shards are handed out at once, at most evaluate_shards_max. Predict: a shard's outputs are one
-//      block of at most kBlockBytesMax, and only shards below `delivered` + kWindowMax are handed out, so that no more
-//      blocks than these are ever held for a slow reader.
+//      block of at most kEvaluationBlockBytesMax, and only shards below `delivered` + kEvaluationWindowMax are
+//      handed out, so that no more blocks than these are ever held for a slow reader.
 //   3. Predict: the reader has at most one block that it has not taken (`writing`); blocks go out in the order of
 //      shards.
 #pragma once
@@ -19,14 +19,13 @@
 
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
+#include "common/model/limits.h"
 #include "coordinator/core/events.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 
 struct Evaluation {
-  static constexpr int64_t kBlockBytesMax = int64_t{1} << 20;
-  static constexpr uint32_t kWindowMax = 64;  // 64 MiB of outputs
-
   struct Shard {
     NodeName worker;   // empty: none yet
     absl::Time until;  // then another one is asked, too

@@ -13,7 +13,9 @@
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "common/model/data_check.h"
+#include "common/model/limits.h"
 #include "coordinator/core/devices.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -21,8 +23,6 @@ namespace {
 // For a shard's first worker to answer.
 constexpr absl::Duration kShardTimeout = absl::Minutes(1);
 // An evaluation waits for a ps that went away while it ran; a restart takes less.
-constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
-constexpr size_t kPathShownMax = 200;
 
 uint64_t ExamplesOf(const v1::DataInfo& data, v1::Split split) {
   switch (split) {
@@ -197,7 +197,7 @@ void Evaluations::SendShards(uint64_t request_id, Evaluation& evaluation) {
   // Two at a time for each node: the next one waits there while one is computed.
   uint32_t end = evaluation.shards;
   if (evaluation.predict) {
-    const uint32_t window = std::clamp<uint32_t>(static_cast<uint32_t>(2 * nodes.size()), 4, Evaluation::kWindowMax);
+    const uint32_t window = std::clamp<uint32_t>(static_cast<uint32_t>(2 * nodes.size()), 4, kEvaluationWindowMax);
     end = std::min(end, evaluation.delivered + window);
   }
   for (; evaluation.next_shard < end; ++evaluation.next_shard) evaluation.open[evaluation.next_shard];

@@ -5,6 +5,7 @@
 #include "common/base/limits.h"
 #include "common/model/step_plan.h"
 #include "coordinator/core/evaluations.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 
@@ -12,10 +13,10 @@ absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) 
   const v1::JobSpec& spec = job.status.spec();
   CAIRN_ASSIGN_OR_RETURN(const Graph graph, Graph::Build(spec.model()));
   const int64_t bytes = NumElements(graph.output().output) * static_cast<int64_t>(sizeof(float));
-  if (bytes > Evaluation::kBlockBytesMax) {
+  if (bytes > kEvaluationBlockBytesMax) {
     return absl::FailedPreconditionError(
         absl::StrFormat("the outputs of one example are %d bytes (shape %s), more than the %d that one answer may hold",
-                        bytes, ToString(graph.output().output), Evaluation::kBlockBytesMax));
+                        bytes, ToString(graph.output().output), kEvaluationBlockBytesMax));
   }
   const auto examples = static_cast<int64_t>(evaluation.examples);
   const int64_t batch = std::max<int64_t>(1, (spec.batch_size() + spec.replicas() - 1) / std::max(1, spec.replicas()));
@@ -23,7 +24,7 @@ absl::Status Evaluations::CutPrediction(const Job& job, Evaluation& evaluation) 
       static_cast<int64_t>(std::max<size_t>(1, candidates_.Askable(v1::WORKER, &job, /*computes=*/true).size()));
   // Whole batches, and at least two shards a worker, as far as the block allows.
   int64_t shard = (examples / (2 * workers) / batch + 1) * batch;
-  const int64_t most = Evaluation::kBlockBytesMax / bytes;
+  const int64_t most = kEvaluationBlockBytesMax / bytes;
   if (shard > most) shard = most >= batch ? most / batch * batch : most;
   const int64_t shards = (examples + shard - 1) / shard;
   if (shards > INT32_MAX) {
@@ -44,7 +45,7 @@ void Evaluations::OnPredicted(const ClusterNode& node, const v1::PredictBlock& b
   for (int32_t side : block.output_shape()) numbers *= static_cast<uint64_t>(std::max(side, 0));
   if (static_cast<int64_t>(block.first_example()) != places.begin ||
       static_cast<int64_t>(block.examples()) != places.size() || block.outputs().size() != numbers * sizeof(float) ||
-      block.outputs().size() > static_cast<size_t>(Evaluation::kBlockBytesMax)) {
+      block.outputs().size() > static_cast<size_t>(kEvaluationBlockBytesMax)) {
     return step_.Warn("job %d: worker \"%s\" sent outputs that do not fit shard %d; ignored", evaluation.job, node.name,
                       block.shard());
   }

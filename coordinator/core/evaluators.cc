@@ -6,6 +6,7 @@
 #include "coordinator/core/devices.h"
 #include "coordinator/core/evaluations.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 // An evaluator that does not answer: the checkpoint is tried again, or a newer one.
 constexpr absl::Duration kEvaluatorTimeout = absl::Hours(1);
 // A checkpoint that could not be evaluated so often is passed over.
-constexpr int kFailuresMax = 3;
 
 bool Evaluated(const v1::JobStatus& status, int64_t step) {
   return std::any_of(status.validations().begin(), status.validations().end(),
@@ -37,8 +37,8 @@ void Evaluations::FollowCheckpoints(Job& job) {
   if (evaluations_.size() >= static_cast<size_t>(options_.evaluations_max)) return;
   const v1::CheckpointInfo* next = nullptr;
   for (const v1::CheckpointInfo& info : job.status.checkpoints()) {
-    const auto failures = job.checkpoints.evaluator_failures.find(info.step());
-    const bool given_up = failures != job.checkpoints.evaluator_failures.end() && failures->second >= kFailuresMax;
+    const auto failures = job.evaluations.failures.find(info.step());
+    const bool given_up = failures != job.evaluations.failures.end() && failures->second >= kEvaluatorFailuresMax;
     if (info.best() || given_up || Evaluated(job.status, info.step())) continue;
     if (next == nullptr || info.step() < next->step()) next = &info;
   }
@@ -64,7 +64,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
     const bool there =
         std::any_of(known.begin(), known.end(), [&](const auto& k) { return k.path() == evaluation.weights; });
     if (!there) return;
-    ++job->checkpoints.evaluator_failures[evaluation.step];
+    ++job->evaluations.failures[evaluation.step];
     return step_.Warn("job %d: %s was not evaluated: %s", job->id(), evaluation.weights, status.message());
   }
   if (Evaluated(job->status, evaluation.step)) return;
@@ -73,7 +73,7 @@ void Evaluations::OnCheckpointEvaluated(const Evaluation& evaluation, const absl
   *validation.mutable_sums() = evaluation.result.sums();
   validation.set_checkpoint(evaluation.weights);
   AddStepValidation(std::move(validation), job->status);
-  job->checkpoints.evaluator_failures.erase(evaluation.step);
+  job->evaluations.failures.erase(evaluation.step);
   jobs_.Save(*job);
 }
 

@@ -45,7 +45,7 @@ void Hosting::PlaceAnew(Job& job) {
     range.set_begin(p.begin());
     range.set_end(p.end());
   }
-  job.copies.returned.clear();
+  job.copies.ForgetReturned();
   const std::vector<PartitionCopies> placed = PlacePartitions(ranges, std::move(loads), job.status.spec().backups());
   for (int i = 0; i < job.status.partitions_size(); ++i) {
     v1::PartitionPlacement& p = *job.status.mutable_partitions(i);
@@ -62,18 +62,13 @@ void Hosting::PlaceAnew(Job& job) {
 }
 
 void Hosting::NewGeneration(Job& job, uint64_t at_least) {
-  if (!job.end.worker.empty()) {  // its answer will be of this generation
-    job.end.worker.clear();
-    job.end.at = step_.now();
-  }
+  job.end.AskAnew(step_.now());  // the answer will be of this generation
   // A ps that has not heard of the one that takes the partitions back goes back with this one. Where others came back
   // meanwhile, it is decided anew (FallBack).
-  const bool goes_back = job.hosting.rolling_back && !job.hosting.recovered;
+  const bool goes_back = job.rollback.under_way && !job.rollback.recovered;
   job.status.set_generation(std::max(job.status.generation(), at_least) + 1);
-  if (goes_back) job.hosting.rollback_generation = job.status.generation();
-  job.copies.caught_up.clear();
-  job.copies.lost.clear();
-  job.copies.repair_due = true;
+  if (goes_back) job.rollback.RefuseBefore(job.status.generation());
+  job.copies.BeginGeneration();
   jobs_.Save(job);
   step_.Log("job %d: generation %d: partitions go to %s", job.id(), job.status.generation(),
             absl::StrJoin(job.primaries(), ", "));
@@ -81,8 +76,7 @@ void Hosting::NewGeneration(Job& job, uint64_t at_least) {
       !job.finished();  // of an ended job nobody waits for that: it has what it has on its disks
   job.hosting.ready.assign(job.status.partitions_size(), false);
   job.hosting.versions.resize(job.status.partitions_size(), 0);
-  if (!job.restoring.from.empty())
-    job.hosting.versions.assign(job.hosting.versions.size(), 0);  // some may be filled from the checkpoint already
+  if (!job.restoring.from.empty()) job.hosting.SetVersions(0);  // some may be filled from the checkpoint already
   job.hosting.held.assign(job.status.partitions_size(), {});
   HostAll(job, true);
   step_.Raise(ReasonDue{job.id()});

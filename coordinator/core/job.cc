@@ -6,12 +6,11 @@
 #include "absl/strings/str_format.h"
 #include "common/base/text.h"
 #include "common/model/fault_check.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kNoteTextMax = 1000;
-constexpr size_t kEventTextMax = 500;
 constexpr size_t kFormerChiefsKept = 16;
 
 }  // namespace
@@ -74,10 +73,10 @@ v1::StoredJob Job::ToStored() const {
   *stored.mutable_status() = status;
   stored.set_request_key(queueing.request_key);
   stored.set_assignment(assignment);
-  stored.set_rollback_generation(hosting.rollback_generation);
-  stored.set_rollback_to(hosting.rollback_to);
-  stored.set_rolling_back(hosting.rolling_back);
-  stored.set_recovered(hosting.recovered);
+  stored.set_rollback_generation(rollback.generation);
+  stored.set_rollback_to(rollback.to);
+  stored.set_rolling_back(rollback.under_way);
+  stored.set_recovered(rollback.recovered);
   stored.mutable_restore_from()->Assign(restoring.from.begin(), restoring.from.end());
   *stored.mutable_callbacks() = decisions.callbacks;
   stored.mutable_learning_rates()->Assign(decisions.learning_rates.begin(), decisions.learning_rates.end());
@@ -87,16 +86,16 @@ v1::StoredJob Job::ToStored() const {
   stored.mutable_former_chiefs()->Assign(checkpoints.former_chiefs.begin(), checkpoints.former_chiefs.end());
   stored.set_files_missing(files.missing);
   stored.set_file_missing(files.first_missing);
-  stored.set_restores_best(decisions.restores_best);
-  stored.set_has_best(decisions.has_best);
-  for (const auto& [worker, e] : workers.ends) {
+  stored.set_restores_best(best.restoring);
+  stored.set_has_best(best.restored);
+  for (const auto& [worker, e] : crash_loops.ends) {
     v1::StoredEnd& stored_end = *stored.add_ends();
     stored_end.set_worker(worker);
     stored_end.set_step(e.step);
     stored_end.set_times(e.times);
     stored_end.set_gone(e.gone);
   }
-  for (const auto& [node, l] : workers.left_out) {
+  for (const auto& [node, l] : left_out.nodes) {
     v1::StoredLeftOut& out = *stored.add_left_out();
     out.set_node(node);
     out.set_incarnation(l.incarnation);
@@ -104,8 +103,8 @@ v1::StoredJob Job::ToStored() const {
   }
   stored.mutable_final_versions()->Assign(end.versions.begin(), end.versions.end());
   if (progress) {
-    for (int64_t step : progress->replica_step()) stored.add_replica_step(step);
-    for (bool finished : progress->finished()) stored.add_replica_finished(finished);
+    for (int64_t step : progress->replicas().next()) stored.add_replica_step(step);
+    for (bool finished : progress->replicas().finished()) stored.add_replica_finished(finished);
     if (progress->epoch_start()) stored.set_epoch_started_unix_ms(absl::ToUnixMillis(*progress->epoch_start()));
   }
   return stored;
@@ -163,8 +162,8 @@ v1::CoordinatorMessage MakeHostPartitions(const Job& job, const NodeName& ps, bo
   host.set_keep(job.finalizing() || job.finished());
   host.set_ended(job.finished());
   *host.mutable_spec() = job.status.spec();
-  if (anew && job.synchronous() && job.hosting.rollback_generation == job.status.generation())
-    host.set_rollback_to(job.hosting.rollback_to);
+  if (anew && job.synchronous() && job.rollback.generation == job.status.generation())
+    host.set_rollback_to(job.rollback.to);
   for (const v1::PartitionPlacement& p : job.status.partitions()) {
     const bool backup = std::any_of(p.backups().begin(), p.backups().end(), [&](auto& b) { return b.node() == ps; });
     if (p.primary() != ps && !backup) continue;
@@ -226,8 +225,7 @@ v1::CoordinatorMessage MakeDropJob(uint64_t job_id) {
 // Something that the job asked for is given up, such as a file.
 void NoteShortfall(Job& job, int epoch, const char* callback, const std::string& text) {
   AddNote(job, epoch, callback, text);
-  if (job.files.missing++ == 0)
-    job.files.first_missing = absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax));
+  job.files.NoteMissing(absl::StrFormat("epoch %d: %s: %s", epoch + 1, callback, CutUtf8(text, kErrorTextMax)));
 }
 
 // What nodes hold and run is learned again from their Hello.
@@ -237,10 +235,10 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   job.queueing.request_key = stored.request_key();
   job.assignment = stored.assignment();
   job.restoring.from.assign(stored.restore_from().begin(), stored.restore_from().end());
-  job.hosting.rollback_generation = stored.rollback_generation();
-  job.hosting.rollback_to = stored.rollback_to();
-  job.hosting.rolling_back = stored.rolling_back();
-  job.hosting.recovered = stored.recovered();
+  job.rollback.generation = stored.rollback_generation();
+  job.rollback.to = stored.rollback_to();
+  job.rollback.under_way = stored.rolling_back();
+  job.rollback.recovered = stored.recovered();
   job.decisions.callbacks = stored.callbacks();
   job.decisions.learning_rates.assign(stored.learning_rates().begin(), stored.learning_rates().end());
   job.decisions.stopped_early = stored.stopped_early();
@@ -249,10 +247,10 @@ Job LoadJob(const v1::StoredJob& stored, absl::Time now) {
   job.checkpoints.former_chiefs.assign(stored.former_chiefs().begin(), stored.former_chiefs().end());
   job.files.missing = stored.files_missing();
   job.files.first_missing = stored.file_missing();
-  job.decisions.restores_best = stored.restores_best();
-  job.decisions.has_best = stored.has_best();
-  for (const v1::StoredEnd& e : stored.ends()) job.workers.ends[e.worker()] = {e.step(), e.times(), e.gone()};
-  for (const v1::StoredLeftOut& l : stored.left_out()) job.workers.left_out[l.node()] = {l.incarnation(), l.why()};
+  job.best.restoring = stored.restores_best();
+  job.best.restored = stored.has_best();
+  for (const v1::StoredEnd& e : stored.ends()) job.crash_loops.ends[e.worker()] = {e.step(), e.times(), e.gone()};
+  for (const v1::StoredLeftOut& l : stored.left_out()) job.left_out.nodes[l.node()] = {l.incarnation(), l.why()};
   job.end.versions.assign(stored.final_versions().begin(), stored.final_versions().end());
   for (const v1::StepValidation& v : job.status.validations()) {
     job.summaries.validations_written = std::max(job.summaries.validations_written, v.step());

@@ -20,7 +20,6 @@
 
 namespace cairn {
 
-inline constexpr size_t kErrorTextMax = 4000;  // bytes of what a node says of a failure
 inline constexpr int kNotesKept = 100;
 inline constexpr int kEventsKept = 100;
 // A job that has done all its steps waits so long for its files.
@@ -34,11 +33,17 @@ struct Job {
   JobReason reason;
   JobQueueing queueing;
   JobHosting hosting;
+  JobRollback rollback;
+  JobReconciling reconciling;
   JobCopies copies;
   JobCopyWatch copy_watch;
-  JobWorkers workers;
+  JobStragglers stragglers;
+  JobCrashLoops crash_loops;
+  JobLeftOut left_out;
   JobRestoring restoring;
+  JobBest best;
   JobCheckpoints checkpoints;
+  JobEvaluations evaluations;
   JobDecisions decisions;
   JobFiles files;
   JobSummaries summaries;

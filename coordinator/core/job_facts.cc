@@ -108,7 +108,7 @@ std::string NotFiniteText(const Job& job) {
   const int64_t step = job.status.not_finite_step();
   const std::string since =
       absl::StrFormat("since step %d (epoch %d)", step, step / std::max<int64_t>(1, job.status.steps_per_epoch()) + 1);
-  if (job.decisions.has_best)
+  if (job.best.restored)
     return absl::StrCat("the loss was not finite ", since, ", the weights are those of the best epoch");
   return absl::StrCat("warning: the loss is not finite ", since,
                       ": the weights are of no use; lower optimizer.learning_rate, or check the data");

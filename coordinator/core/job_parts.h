@@ -1,8 +1,9 @@
 // What the parts of the core keep of one job (component.h). Job holds one of each.
 //
-// Each struct is of the parts that its comment names. Another part changes in it only what its own decision makes void:
-// a new generation clears what was said in the one before, a fall back what was learned beyond it. What is marked
-// "stored" survives a restart of the coordinator (StoredJob); the rest is learned again from the nodes, or begins anew.
+// Each struct has one owner, the part that its comment names first: it alone writes the fields. Where the decision of
+// another part makes something void (a new generation, a fall back), that part says so by a function of the struct.
+// LoadJob fills all of them. What is marked "stored" survives a restart of the coordinator (StoredJob); the rest is
+// learned again from the nodes, or begins anew.
 #pragma once
 
 #include <cstdint>
@@ -38,29 +39,56 @@ struct JobReason {
   bool logged = false;
 };
 
-// Submissions, Schedule: QUEUED.
+// Submissions: QUEUED.
 struct JobQueueing {
   std::string request_key;  // stored
   // Needed to check the data and to cut the parameter space.
   std::shared_ptr<const CheckedJob> checked;
   bool inspecting = false;  // a worker is looking at the data
   absl::Time inspect_after = absl::InfinitePast();
+
+  // The job starts, or ended.
+  void Leave() { checked.reset(); }
 };
 
-// Hosting, Rollback: what each ps was told, and has answered, of the present generation.
+// Hosting: what each ps was told, and has answered, of the present generation.
 struct JobHosting {
   bool awaiting_ready = false;          // HostPartitions of this generation is not answered by every ps yet
   std::vector<bool> ready;              // by partition, in this generation
   std::vector<uint64_t> versions;       // by partition: the highest that its ps has named
   std::vector<v1::HeldPartition> held;  // by partition, with `ready`: what its primary said
+
+  // Every ps has answered, or nobody waits for that any more.
+  void EndWait() { awaiting_ready = false; }
+  // All partitions go on from there; versions that were named before mean nothing.
+  void SetVersions(uint64_t version) { versions.assign(versions.size(), version); }
+  // Another copy serves the partition: what the one before it has named means nothing.
+  void SetVersion(uint32_t partition, uint64_t version) { versions[partition] = version; }
+};
+
+// Rollback: whether its partitions go back to an earlier version. Stored (StoredJob.rollback_generation and so on).
+struct JobRollback {
+  uint64_t generation = 0;  // the last one that took them back: what is said of earlier ones does not count
+  uint64_t to = 0;
+  bool under_way = false;
+  bool recovered = false;  // a partition was taken up from its disk: to be checked
+
+  // It is to be checked, when all are there, to which version they go back.
+  void NeedsCheck() { recovered = true; }
+  // It was checked, or is void.
+  void EndCheck() { recovered = false; }
+  // Every ps has said that its partitions are there. False: none was under way.
+  bool End() { return std::exchange(under_way, false); }
+  // What was said in generations before this one does not count any more.
+  void RefuseBefore(uint64_t present) { generation = present; }
+  void Forget() { recovered = under_way = false; }
+};
+
+// Reconciler: what ps said in Hello.
+struct JobReconciling {
   // Ps whose process was started anew and has not answered a HostPartitions of the present generation: what it names in
   // Hello is its disk's.
   std::set<NodeName> untold;
-  // Stored: see StoredJob.
-  uint64_t rollback_generation = 0;
-  uint64_t rollback_to = 0;
-  bool rolling_back = false;
-  bool recovered = false;
 };
 
 // Copies: in every state once there are partitions.
@@ -80,6 +108,25 @@ struct JobCopies {
   // generation.
   bool settle_due = false, renew_due = false;
   absl::Time balance_at = absl::InfinitePast();
+
+  // What was reported in the generation before is void.
+  void BeginGeneration() {
+    caught_up.clear();
+    lost.clear();
+    repair_due = true;
+  }
+  void RepairLater() { repair_due = true; }
+  void SettleLater(bool renew) {
+    settle_due = true;
+    renew_due = renew_due || renew;
+  }
+  // Where copies are is decided anew; disks that came back do not matter.
+  void ForgetReturned() { returned.clear(); }
+  void BeginAnew() {
+    returned.clear();
+    moves.clear();
+    shifts.clear();
+  }
 };
 
 // CopyWatch: what its copies lacked when they were looked at last.
@@ -93,24 +140,32 @@ struct JobCopyWatch {
   absl::Time lacking_since = absl::InfiniteFuture();
 };
 
-// Assignments, CrashLoops, Candidates: its workers.
-struct JobWorkers {
-  StragglerWatch stragglers;
-  absl::Time stragglers_at = absl::InfinitePast();  // when they were looked at
-  absl::Time relieve_at = absl::InfinitePast();     // not relieved before
-  // Nodes that cannot work for it; stored.
-  struct LeftOut {
-    uint64_t incarnation = 0;  // a restart may have mended it
-    std::string why;
-  };
-  std::map<NodeName, LeftOut> left_out;
-  // How often a worker's process ended at the present step.
+// Assignments: workers that are slower than the others.
+struct JobStragglers {
+  StragglerWatch watch;
+  absl::Time looked_at = absl::InfinitePast();
+  absl::Time relieve_at = absl::InfinitePast();  // not relieved before
+};
+
+// CrashLoops: how often a worker's process ended at the present step. Stored.
+struct JobCrashLoops {
   struct Ends {
     int64_t step = 0;
     int times = 0;
     bool gone = false;  // not back since the last time
   };
-  std::map<NodeName, Ends> ends;  // stored
+  std::map<NodeName, Ends> ends;
+};
+
+// Candidates: nodes that cannot work for it. Stored.
+struct JobLeftOut {
+  struct Node {
+    uint64_t incarnation = 0;  // a restart may have mended it
+    std::string why;
+  };
+  std::map<NodeName, Node> nodes;
+
+  void Add(const NodeName& node, uint64_t incarnation, std::string why) { nodes[node] = {incarnation, std::move(why)}; }
 };
 
 // Restores: STARTING with partitions to be filled.
@@ -122,29 +177,62 @@ struct JobRestoring {
   absl::Time not_before = absl::InfinitePast();
   int attempts = 0;
   uint64_t filled_in = 0;  // the generation in which all partitions are filled
+
+  void FillFrom(std::string checkpoint) { from = {std::move(checkpoint)}; }
+  // Another worker is asked; an answer of the one that was counts for nothing.
+  void AskAnew() { worker.clear(); }
+  void End() { from.clear(); }
+};
+
+// Restores: the weights of the best epoch in place of the last one's, at the end. Stored but for the last.
+struct JobBest {
+  bool restoring = false;  // all steps are done; JobRestoring.from names the weights that it ends with
+  bool restored = false;   // the weights are not those of its last step
+  bool given_up = false;   // they could not be read: they are not tried again
+
+  // All partitions are filled. False: they were not filled for that.
+  bool End() {
+    restored = restored || restoring;
+    return std::exchange(restoring, false);
+  }
 };
 
 // Checkpoints: what the chief was asked, and said.
 struct JobCheckpoints {
-  std::vector<NodeName> former_chiefs;        // stored; the newest: they may still say that they wrote one
-  std::map<int64_t, int> evaluator_failures;  // by step: how often an evaluator could not evaluate one (Evaluations)
+  std::vector<NodeName> former_chiefs;  // stored; the newest: they may still say that they wrote one
   Asked best_asked;
   int64_t best_asked_step = 0;  // of the last MarkBest
   double best_asked_monitored = 0;
-  absl::Time wanted_since = absl::InfiniteFuture();  // that an epoch's decision waits for
-  absl::Time heard = absl::InfinitePast();           // the chief's last word of one, since the last decision
-  int64_t failed_step = -1;                          // that could not be written, of the epoch to be decided
+  absl::Time heard = absl::InfinitePast();  // the chief's last word of one, since the last decision
+  int64_t failed_step = -1;                 // that could not be written, of the epoch to be decided
   // Its chief has that role since then, after all its steps, and said of no checkpoint yet.
   absl::Time late_chief_since = absl::InfiniteFuture();
+
+  // An epoch was decided, or is done once more: what the chief said before does not count for the next one.
+  void ForgetWord() { heard = absl::InfinitePast(); }
+  // The job has another chief. all_done: which has done all its steps.
+  void NameChief(bool all_done, absl::Time now) { late_chief_since = all_done ? now : absl::InfiniteFuture(); }
+  // The worker is gone, which may have been asked.
+  void ReleaseWorker(const NodeName& worker) {
+    if (best_asked.worker == worker) best_asked = {};
+  }
 };
 
-// Epochs: what callbacks decided. Stored but for the last.
+// Evaluations (evaluators.cc): checkpoints that evaluators evaluate.
+struct JobEvaluations {
+  std::map<int64_t, int> failures;  // by step: how often one could not be
+};
+
+// Epochs, OpenEpochs (job_facts.h): what callbacks decided. Stored but for the last two.
 struct JobDecisions {
   google::protobuf::RepeatedPtrField<v1::StoredCallback> callbacks;
   std::vector<float> learning_rates;
   bool stopped_early = false;
-  bool restores_best = false, has_best = false;
-  bool best_given_up = false;  // its weights could not be read: they are not tried again
+  absl::Time checkpoint_wanted_since = absl::InfiniteFuture();  // that the next decision waits for
+  int files_of_epoch = -1;                                      // whose model files were asked for last
+
+  // Epochs are done once more, and their checkpoints written again.
+  void WaitAnew() { checkpoint_wanted_since = absl::InfiniteFuture(); }
 };
 
 // ModelFiles: the files of model_checkpoint.
@@ -153,11 +241,16 @@ struct JobFiles {
   int32_t missing = 0;               // that it asked for and that were given up
   std::string first_missing;         // and why
   Asked asked;
-  int of_epoch = -1;                                 // whose model files were asked for last
   int failures = 0;                                  // of the first of `saves`
   std::string error;                                 // the last of these
   absl::Time waited_since = absl::InfiniteFuture();  // by the next epoch (SavesHoldUp)
   absl::Time until = absl::InfiniteFuture();         // all steps are done: its files are waited for
+
+  // Steps are to be done again: the end is not waited for any more.
+  void WaitAnew() { until = absl::InfiniteFuture(); }
+  void NoteMissing(std::string why) {
+    if (missing++ == 0) first_missing = std::move(why);
+  }
 };
 
 // ModelFiles: TensorBoard and csv_logger.
@@ -178,6 +271,21 @@ struct JobEnd {
   NodeName worker;                       // that was asked for the digest; empty: none
   absl::Time at = absl::InfinitePast();  // with a worker: its deadline; without: not before
   int attempts = 0;
+
+  // An answer of the worker that was asked counts for nothing; one is asked now. Nothing where none was asked.
+  void AskAnew(absl::Time now) {
+    if (worker.empty()) return;
+    worker.clear();
+    at = now;
+  }
+  // Steps are to be done again.
+  void BeginAnew(absl::Time now) {
+    versions.clear();
+    worker.clear();
+    attempts = 0;
+    at = now;
+  }
+  void Forget() { worker.clear(); }
 };
 
 }  // namespace cairn

@@ -11,12 +11,12 @@
 #include "common/base/text.h"
 #include "common/model/loss_scale.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/partition_copies.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kNameTextMax = 200;  // of a variable
 constexpr absl::Duration kFinalizeAgainAfter = absl::Seconds(1);
 
 std::string FiguresText(const v1::JobSpec& spec, const v1::MetricSums& sums) {
@@ -44,14 +44,14 @@ JobRuns::JobRuns(const Ground& ground, const Parts& parts)
 void JobRuns::AllReady(Job& job) {
   if (!job.active() || !job.hosting.awaiting_ready) return;
   if (!std::all_of(job.hosting.ready.begin(), job.hosting.ready.end(), [](bool r) { return r; })) return;
-  if (job.hosting.recovered) {
+  if (job.rollback.recovered) {
     if (job.synchronous() ? rollback_.FallBack(job) : rollback_.GoOnFromWhatIsLeft(job)) return;
-    job.hosting.recovered = false;
+    job.rollback.EndCheck();
     jobs_.Save(job);
-  } else if (std::exchange(job.hosting.rolling_back, false)) {
+  } else if (job.rollback.End()) {
     jobs_.Save(job);
   }
-  job.hosting.awaiting_ready = false;
+  job.hosting.EndWait();
   step_.Raise(CopiesChanged{job.id()});
   if (copies_.EndFormers(job)) {  // before the workers push in this generation
     jobs_.Save(job);
@@ -59,21 +59,20 @@ void JobRuns::AllReady(Job& job) {
   }
   if (job.progress) job.progress->Restart(step_.now());
   if (job.starting() && !job.restoring.from.empty() && job.restoring.filled_in != job.status.generation()) {
-    job.restoring.worker.clear();
+    job.restoring.AskAnew();
     restores_.TryRestore(job);
     return step_.Raise(ReasonDue{job.id()});
   }
-  if (job.starting() && std::exchange(job.decisions.restores_best, false)) {
-    job.decisions.has_best = true;
-    job.restoring.from.clear();
+  if (job.starting() && job.best.End()) {
+    job.restoring.End();
     return BeginFinalizing(job);
   }
   if (job.starting()) {
-    job.restoring.from.clear();
+    job.restoring.End();
     jobs_.Transition(job, v1::RUNNING);
     if (job.status.started_unix_ms() == 0) job.status.set_started_unix_ms(absl::ToUnixMillis(step_.now()));
     // A copy of its own: emplace ends what it was told of before it makes the new one.
-    job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replica_step()), std::vector<bool>{},
+    job.progress.emplace(job.status, std::vector<int64_t>(job.progress->replicas().next()), std::vector<bool>{},
                          step_.now());
     jobs_.Save(job);
     step_.Log("job %d: running: steps %d to %d", job.id(), job.progress->step(), job.status.total_steps());
@@ -164,7 +163,7 @@ void JobRuns::OnFinalized(const ClusterNode& node, const v1::FinalizeReply& repl
     return FinalizeFailed(*job, absl::StrFormat("worker \"%s\": %s", node.name, CutUtf8(reply.error(), kErrorTextMax)));
   }
   job->status.set_digest(std::string(CutUtf8(reply.digest(), 64)));
-  endings_.EndComplete(*job, std::string(CutUtf8(reply.not_finite(), kNameTextMax)));
+  endings_.EndComplete(*job, std::string(CutUtf8(reply.not_finite(), kVariableNameTextMax)));
 }
 
 void JobRuns::FinalizeFailed(Job& job, const std::string& why) {
@@ -184,9 +183,8 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
     Job* job = jobs_.Find(progress.job_id());
     if (job == nullptr || !job->running() || !job->progress) continue;
     // Of before the job fell back, or was filled from a checkpoint.
-    if (progress.generation() < std::max(job->hosting.rollback_generation, job->restoring.filled_in)) continue;
-    if (!job->ReplicasOf(node.name).empty())
-      job->workers.stragglers.Heard(node.name, progress.replica_ms(), step_.now());
+    if (progress.generation() < std::max(job->rollback.generation, job->restoring.filled_in)) continue;
+    if (!job->ReplicasOf(node.name).empty()) job->stragglers.watch.Heard(node.name, progress.replica_ms(), step_.now());
     if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
         IsLossScale(progress.loss_scale()))
       job->status.set_loss_scale(progress.loss_scale());
@@ -198,8 +196,8 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
 
 void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& report) {
   Job* job = jobs_.Find(report.job_id());
-  if (job == nullptr || !job->running() || !job->progress) return;  // it ended meanwhile
-  if (report.generation() < std::max(job->hosting.rollback_generation, job->restoring.filled_in)) return;  // likewise
+  if (job == nullptr || !job->running() || !job->progress) return;                                 // it ended meanwhile
+  if (report.generation() < std::max(job->rollback.generation, job->restoring.filled_in)) return;  // likewise
   absl::StatusOr<bool> counted = job->progress->Count(report, job->status, step_.now());
   if (!counted.ok()) {
     return step_.Warn("job %d: worker \"%s\" sent a report that does not fit it (%s); ignored", job->id(), node.name,
@@ -214,8 +212,7 @@ void JobRuns::OnReplicaReport(const ClusterNode& node, const v1::ReplicaReport& 
 void JobRuns::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.finalizing() || job.end.worker != worker) continue;
-    job.end.worker.clear();
-    job.end.at = step_.now();
+    job.end.AskAnew(step_.now());
     TryFinalize(job);
   }
 }

@@ -13,11 +13,10 @@
 #include "coordinator/core/job_extract.h"
 #include "coordinator/core/job_facts.h"
 #include "coordinator/core/job_state.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
-
-constexpr size_t kJobsNamedMax = 10;  // in one message
 
 std::string WhichText(const Job& job) { return absl::StrFormat("%d (%s)", job.id(), StateText(job.state())); }
 

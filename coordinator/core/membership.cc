@@ -7,14 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "common/base/limits.h"
 #include "common/base/text.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
-
-constexpr size_t kNameMax = 63;
-constexpr size_t kTextMax = 1024;  // address, host, device, fingerprint
-constexpr int32_t kSlotsMax = 1024;
-constexpr int kComputeTypesMax = 16;
 
 v1::Device KindOf(v1::Device said) { return said == v1::DEVICE_UNSPECIFIED ? v1::CPU : said; }
 
@@ -51,17 +47,18 @@ absl::Status CheckHello(const v1::Hello& hello) {
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
   });
-  if (name.empty() || name.size() > kNameMax || !plain) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "hello.name: must be 1 to %d letters, digits, '-', '_' or '.'; give the node such a --name", kNameMax));
+  if (name.empty() || name.size() > kNodeNameBytesMax || !plain) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("hello.name: must be 1 to %d letters, digits, '-', '_' or '.'; give the node such a --name",
+                        kNodeNameBytesMax));
   }
   if (hello.role() != v1::PS && hello.role() != v1::WORKER && hello.role() != v1::EVALUATOR) {
     return absl::InvalidArgumentError(absl::StrFormat("hello.role: %d is none of PS, WORKER, EVALUATOR", hello.role()));
   }
   for (const std::string* text : {&hello.address(), &hello.host(), &hello.device(), &hello.fingerprint()}) {
-    if (text->size() > kTextMax) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("hello: address, host, device and fingerprint have at most %d bytes each", kTextMax));
+    if (text->size() > kNodeTextBytesMax) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "hello: address, host, device and fingerprint have at most %d bytes each", kNodeTextBytesMax));
     }
   }
   if (const v1::Device kind = hello.device_kind();
@@ -75,9 +72,9 @@ absl::Status CheckHello(const v1::Hello& hello) {
   if (hello.role() == v1::PS && hello.address().empty()) {
     return absl::InvalidArgumentError("hello.address: empty; a ps must say where workers reach it (--advertise)");
   }
-  if (hello.role() != v1::PS && (hello.slots() < 1 || hello.slots() > kSlotsMax)) {
+  if (hello.role() != v1::PS && (hello.slots() < 1 || hello.slots() > kNodeSlotsMax)) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("hello.slots: %d is not between 1 and %d (--slots)", hello.slots(), kSlotsMax));
+        absl::StrFormat("hello.slots: %d is not between 1 and %d (--slots)", hello.slots(), kNodeSlotsMax));
   }
   return absl::OkStatus();
 }

@@ -25,8 +25,6 @@
 
 namespace cairn {
 
-inline constexpr size_t kFaultTextMax = 500;  // of what a ps says of its store
-
 // What a worker computes of one job, as far as we know.
 struct RunningReplicas {
   uint64_t generation = 0;

@@ -10,6 +10,7 @@
 #include "common/model/callback_check.h"
 #include "coordinator/core/callbacks.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -18,12 +19,8 @@ namespace {
 constexpr absl::Duration kAnswerTimeout = absl::Minutes(5);
 constexpr absl::Duration kAskAgainAfter = absl::Seconds(2);    // after an error; doubling for a model file
 constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // of summaries after the last step: five tries
-constexpr int kSaveTriesMax = 4;                               // of a model file
 constexpr absl::Duration kStepFiguresEvery = absl::Seconds(1);
 constexpr int kEpochsInMessage = 64;
-constexpr size_t kSavesMax = 64;
-constexpr size_t kStepFiguresMax = 1000;
-constexpr size_t kTextMax = 1000;
 
 int EpochOf(const Job& job, int64_t step) {
   return static_cast<int>(std::max<int64_t>(step - 1, 0) / std::max<int64_t>(1, job.status.steps_per_epoch()));
@@ -123,10 +120,10 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
     }
     return SendSaves(*job);
   }
-  const std::string path(CutUtf8(saved.path(), kTextMax));
+  const std::string path(CutUtf8(saved.path(), kFileErrorTextMax));
   if (!saved.error().empty() && job->files.asked.worker != node.name) return;  // too late: another one is at it
   if (!saved.error().empty() && ++job->files.failures < kSaveTriesMax) {
-    job->files.error = std::string(CutUtf8(saved.error(), kTextMax));
+    job->files.error = std::string(CutUtf8(saved.error(), kFileErrorTextMax));
     const absl::Duration pause = kAskAgainAfter * (1 << (job->files.failures - 1));
     job->files.asked = {NodeName(), absl::InfinitePast(), step_.now() + pause};
     return step_.Warn("job %d: worker \"%s\" did not write %s, it is tried again in %s: %s", job->id(), node.name, path,
@@ -139,8 +136,9 @@ void ModelFiles::OnModelSaved(const ClusterNode& node, const v1::ModelSaved& sav
     step_.Log("job %d: model file %s of step %d", job->id(), path, saved.step());
   } else {
     NoteShortfall(*job, epoch, "model_checkpoint",
-                  absl::StrCat("not saved: ", std::string(CutUtf8(saved.error(), kTextMax))));
-    step_.Warn("job %d: worker \"%s\" wrote no model file: %s", job->id(), node.name, CutUtf8(saved.error(), kTextMax));
+                  absl::StrCat("not saved: ", std::string(CutUtf8(saved.error(), kFileErrorTextMax))));
+    step_.Warn("job %d: worker \"%s\" wrote no model file: %s", job->id(), node.name,
+               CutUtf8(saved.error(), kFileErrorTextMax));
   }
   job->files.saves.erase(job->files.saves.begin());
   job->files.asked = {};
@@ -207,7 +205,7 @@ void ModelFiles::OnSummariesWritten(const ClusterNode& node, const v1::Summaries
   const bool asked = job->summaries.asked.worker == node.name;  // else: too late, it is written by another one
   if (asked) job->summaries.asked = {};
   if (!written.error().empty()) {
-    job->summaries.error = std::string(CutUtf8(written.error(), kTextMax));
+    job->summaries.error = std::string(CutUtf8(written.error(), kFileErrorTextMax));
     const std::string error = absl::StrCat("not written: ", job->summaries.error);
     const auto& notes = job->status.notes();
     const bool news = std::none_of(notes.begin(), notes.end(), [&](const auto& n) { return n.text() == error; });
@@ -245,7 +243,7 @@ void ModelFiles::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (job.files.asked.worker == worker) job.files.asked = {};
     if (job.summaries.asked.worker == worker) job.summaries.asked = {};
-    if (job.checkpoints.best_asked.worker == worker) job.checkpoints.best_asked = {};
+    job.checkpoints.ReleaseWorker(worker);
     if (job.active()) Tick(job);
   }
 }

@@ -145,7 +145,7 @@ std::set<NodeName> Nodes::Unsettled() const {
   std::set<NodeName> names;
   for (const auto& [id, job] : jobs_.all()) {
     for (const auto& [copy, returned] : job.copies.returned) names.insert(copy.second);
-    for (const NodeName& ps : job.hosting.untold) {
+    for (const NodeName& ps : job.reconciling.untold) {
       if (job.active() && job.UsesPs(ps)) names.insert(ps);
     }
   }

@@ -3,17 +3,16 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
 
 // Between a loss and the next try.
 constexpr absl::Duration kTryAgainMin = absl::Seconds(10);
-constexpr absl::Duration kTryAgainMax = absl::Minutes(5);
 // A link that was not lost for so long starts with the shortest time again.
 constexpr absl::Duration kForgottenAfter = absl::Minutes(30);
-static_assert(kForgottenAfter > kTryAgainMax);
-constexpr int kDoublingsMax = 8;
+static_assert(kForgottenAfter > kLinkTryAgainMax);
 
 std::pair<NodeName, NodeName> EndsOf(const NodeName& a, const NodeName& b) {
   return a < b ? std::pair(a, b) : std::pair(b, a);
@@ -35,8 +34,8 @@ std::optional<std::string> PsLinks::NoteLoss(const NodeName& primary, const Node
   link.loss = loss;
   link.over = false;
   if (now < link.until) return std::nullopt;
-  const absl::Duration doubled = kTryAgainMin * (1 << std::min(link.losses, kDoublingsMax));
-  link.until = now + (loss.busy ? kTryAgainMin : std::min(kTryAgainMax, doubled));
+  const absl::Duration doubled = kTryAgainMin * (1 << std::min(link.losses, kLinkDoublingsMax));
+  link.until = now + (loss.busy ? kTryAgainMin : std::min(kLinkTryAgainMax, doubled));
   link.losses += !loss.busy;
   return absl::StrFormat("%s; they are tried again in %s", LossText(primary, backup, loss),
                          absl::FormatDuration(link.until - now));

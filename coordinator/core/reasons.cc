@@ -23,7 +23,7 @@ constexpr absl::Duration kReasonLoggedAfter = absl::Seconds(4);  // both togethe
 
 std::string LeftOutText(const Job& job) {
   std::string text;
-  for (const auto& [name, left_out] : job.workers.left_out)
+  for (const auto& [name, left_out] : job.left_out.nodes)
     absl::StrAppend(&text, text.empty() ? " (" : "; ", left_out.why);
   return text.empty() ? text : text + ")";
 }
@@ -94,7 +94,7 @@ std::string Reasons::Reason(const Job& job) const {
     if (std::string text = candidates_.NobodyFitsText(job); !text.empty()) return text;
     return absl::StrCat("waits for a worker: none is alive that may work", LeftOutText(job));
   }
-  if (job.running() && step_.now() - job.checkpoints.wanted_since >= kStalledAfter) {
+  if (job.running() && step_.now() - job.decisions.checkpoint_wanted_since >= kStalledAfter) {
     return absl::StrFormat("waits for worker \"%s\" to write the checkpoint of epoch %d; see its log",
                            job.status.chief(), job.status.epochs_open());
   }
@@ -113,9 +113,9 @@ std::string Reasons::Reason(const Job& job) const {
         job.files.saves.size(),
         WritesSummaries(job.status.spec()) ? job.status.epochs_size() - job.summaries.written : 0);
   }
-  if (job.running() && step_.now() - job.progress->last_advance() >= kStalledAfter) {
+  if (job.running() && step_.now() - job.progress->replicas().last_advance() >= kStalledAfter) {
     std::set<NodeName> workers;
-    const std::vector<int32_t> slowest = job.progress->Slowest();
+    const std::vector<int32_t> slowest = job.progress->replicas().Slowest();
     for (int32_t r : slowest) workers.insert(job.status.replicas(r).worker());
     const std::string warning = WarningText(job);
     return absl::StrFormat("no step was finished for a while: replicas %s are behind, on %s; see their logs%s%s",
@@ -154,7 +154,7 @@ std::string Reasons::WarningText(const Job& job) const {
   if (const std::string evaluators = evaluations_.EvaluatorsText(job); !evaluators.empty()) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", evaluators);
   }
-  for (const auto& [name, left_out] : job.workers.left_out) {
+  for (const auto& [name, left_out] : job.left_out.nodes) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr || !candidates_.LeftOut(job, *node) || !job.active()) continue;
     absl::StrAppend(&text, text.empty() ? "" : "; ", "goes on without ", left_out.why);
@@ -167,7 +167,7 @@ void Reasons::UpdateQueued() {
   std::map<std::tuple<Needs, bool, bool>, std::string> known;
   for (auto& [id, job] : jobs_.all()) {
     if (!job.queued()) continue;
-    if (!job.workers.left_out.empty()) {
+    if (!job.left_out.nodes.empty()) {
       Set(job, QueuedReason(job));
       continue;
     }

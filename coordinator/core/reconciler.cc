@@ -10,14 +10,13 @@
 #include "common/base/limits.h"
 #include "common/base/text.h"
 #include "common/model/role_text.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/partition_copies.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kLeftOutTextMax = 500;  // of what is shown as long as the job runs
 // A ps can be ahead of us where our newest state was lost, by what happened since.
-constexpr uint64_t kGenerationsAheadMax = 1 << 20;
 constexpr int kRestartsTold = 2;  // of a worker, at one step of a job
 
 // The node's address in the job's placement. Whether it was another.
@@ -59,7 +58,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
   if (!error.worker_only() || !candidates_.OthersMayWork(*job, node.name))
     return endings_.End(*job, v1::FAILED, message);
   jobs_.TellWarning(*job, "goes on without %s", message);
-  job->workers.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  job->left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   step_.Raise(SlotsChanged{});
   step_.Raise(ReasonDue{job->id()});
   jobs_.Save(*job);
@@ -68,7 +67,7 @@ void Reconciler::OnJobError(const ClusterNode& node, const v1::JobError& error) 
 // The ps, as it is, is of no use to the job: it begins or goes on with others, or fails for that reason.
 void Reconciler::LeavePsOut(Job& job, const ClusterNode& node, const std::string& message) {
   const bool others = !job.ran() || candidates_.OthersServe(job, node.name);
-  job.workers.left_out[node.name] = {node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax))};
+  job.left_out.Add(node.name, node.incarnation, std::string(CutUtf8(message, kLeftOutTextMax)));
   jobs_.Save(job);
   if (!job.active()) return step_.Warn("job %d: %s", job.id(), message);
   // One that was started goes on with fewer copies: it is filled from a checkpoint just now.
@@ -140,15 +139,14 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
                         "directory is another cluster's, or damaged; start it with an empty one",
                         node.name, job.id(), held_generation, generation));
   }
-  if (anew) job.hosting.untold.insert(node.name);
+  if (anew) job.reconciling.untold.insert(node.name);
   if (anew && job.ran()) copies_.NoteReturned(job, node, held);
   if (!anew && job.ran()) NoteLostMemory(job, node, held);
   if (held_generation > generation) return hosting_.NewGeneration(job, held_generation);
   const bool restarted =
       anew || (!admission.was_alive && (!job.hosting.awaiting_ready || held_generation != generation));
   if (job.finished()) {
-    job.copies.settle_due = true;
-    job.copies.renew_due = job.copies.renew_due || moved || (restarted && !anew);
+    job.copies.SettleLater(/*renew=*/moved || (restarted && !anew));
     return;
   }
   // One Store for the new address and the new generation: with the address alone, a restart of ours would find nothing
@@ -165,7 +163,7 @@ void Reconciler::ReconcilePsJob(Job& job, const Membership::Admission& admission
   const bool to_be_kept =
       job.finalizing() && held != nullptr &&
       std::any_of(held->partitions().begin(), held->partitions().end(), [](const auto& p) { return p.in_memory(); });
-  if (!job.hosting.untold.contains(node.name) && held_generation == generation && held != nullptr) {
+  if (!job.reconciling.untold.contains(node.name) && held_generation == generation && held != nullptr) {
     for (const v1::HeldPartition& p : held->partitions()) covered += hosting_.MarkReady(job, node.name, p);
   }
   const bool complete = covered == job.PartitionsOn(node.name);
@@ -190,7 +188,7 @@ void Reconciler::NoteLostMemory(Job& job, const ClusterNode& node, const v1::Hel
         "ps \"%s\": partition %d is not in its memory any more: its store failed (see its log); restart it", node.name,
         p.partition());
     jobs_.TellWarning(job, "goes on without %s", why);
-    job.workers.left_out[node.name] = {node.incarnation, why};
+    job.left_out.Add(node.name, node.incarnation, why);
     jobs_.Save(job);
     return;
   }
@@ -200,7 +198,7 @@ void Reconciler::OnPartitionsReady(const ClusterNode& node, const v1::Partitions
   Job* job = jobs_.Find(ready.job_id());
   if (job == nullptr) return step_.Send(node, MakeDropJob(ready.job_id()));
   if (!job->active() || ready.generation() != job->status.generation()) return;  // superseded
-  job->hosting.untold.erase(node.name);
+  job->reconciling.untold.erase(node.name);
   for (const v1::HeldPartition& p : ready.partitions()) {
     const bool serves = p.partition() < job->hosting.versions.size() &&
                         job->status.partitions(static_cast<int>(p.partition())).primary() == node.name;
@@ -225,7 +223,7 @@ void Reconciler::OnPsLost(const NodeName& ps) {
     Job& job = jobs_.At(id);
     if (job.queued() || !job.UsesPs(ps)) continue;
     if (job.finished()) {
-      job.copies.settle_due = true;
+      job.copies.SettleLater(/*renew=*/false);
       ++ended;
       continue;
     }
@@ -270,8 +268,8 @@ void Reconciler::TellRestart(const ClusterNode& worker) {
     const std::vector<int32_t> replicas = job.ReplicasOf(worker.name);
     if (!job.running() || replicas.empty() || !candidates_.MayWork(job, worker)) continue;
     // One that dies again and again is noted by CrashLoops.
-    if (const auto ends = job.workers.ends.find(worker.name);
-        ends != job.workers.ends.end() && ends->second.times > kRestartsTold)
+    if (const auto ends = job.crash_loops.ends.find(worker.name);
+        ends != job.crash_loops.ends.end() && ends->second.times > kRestartsTold)
       continue;
     jobs_.TellWarning(job, "worker \"%s\" was started anew, and takes up its replicas %s again", worker.name,
                       ReplicaListText(replicas));

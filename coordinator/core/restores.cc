@@ -1,6 +1,7 @@
 #include "coordinator/core/restores.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/model/strategy_check.h"
 #include "coordinator/core/callbacks.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -23,7 +25,6 @@ namespace {
 constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
 // After a failure; doubling. What a lost chief still had to say is here by then.
 constexpr absl::Duration kRestoreAgainAfter = absl::Milliseconds(250);
-constexpr size_t kPathMax = 4096 + 64;
 
 }  // namespace
 
@@ -31,7 +32,7 @@ constexpr size_t kPathMax = 4096 + 64;
 // weights are those that the job ends with.
 bool Restores::RestoreBest(Job& job) {
   const int best = BestEpoch(job.status.spec(), job.decisions.callbacks);
-  if (best < 0 || best + 1 >= job.progress->epochs() || job.decisions.best_given_up) return false;
+  if (best < 0 || best + 1 >= job.progress->epochs() || job.best.given_up) return false;
   const v1::CheckpointInfo* info = BestCheckpoint(job);
   if (info == nullptr) {
     NoteShortfall(job, best, "early_stopping", "its weights were to be restored, but there is no checkpoint of them");
@@ -40,11 +41,11 @@ bool Restores::RestoreBest(Job& job) {
   AddNote(job, best, "early_stopping", "the best epoch; its weights are restored");
   jobs_.Tell(job, "ends with the weights of epoch %d, from %s", best + 1, info->path());
   job.restoring.from = BestPaths(job);
-  job.decisions.restores_best = true;
-  job.restoring.worker.clear();
+  job.best.restoring = true;
+  job.restoring.AskAnew();
   job.restoring.attempts = 0;
   jobs_.Transition(job, v1::STARTING);
-  job.hosting.versions.assign(job.hosting.versions.size(), 0);
+  job.hosting.SetVersions(0);
   hosting_.NewGeneration(job);
   return true;
 }
@@ -65,13 +66,13 @@ bool Restores::EndWithoutBest(Job& job, const std::string& why) {
       job, std::max(0, BestEpoch(job.status.spec(), job.decisions.callbacks)), "early_stopping",
       absl::StrCat("its weights are not restored from ", path, ", the job ends with those of its last epoch: ", why));
   step_.Warn("job %d: %s", job.id(), job.status.notes().rbegin()->text());
-  job.decisions.restores_best = false;
-  job.decisions.best_given_up = true;
+  job.best.restoring = false;
+  job.best.given_up = true;
   job.restoring.attempts = 0;
   job.restoring.from.clear();
   if (there) {
     jobs_.Transition(job, v1::FINALIZING);
-    job.hosting.versions.assign(job.hosting.versions.size(), last);  // an attempt that came half way is seen by it
+    job.hosting.SetVersions(last);  // an attempt that came half way is seen by it
   } else {
     job.restoring.from = std::move(others);
   }
@@ -117,7 +118,7 @@ void Restores::TryRestore(Job& job) {
 void Restores::RefreshRestoreFrom(Job& job) {
   if (job.status.started_unix_ms() == 0) return;  // from what the user named
   std::vector<std::string> from;
-  if (!job.decisions.restores_best) {
+  if (!job.best.restoring) {
     from = CheckpointsToGoOnFrom(job);
   } else {
     from = BestPaths(job);
@@ -147,60 +148,65 @@ void Restores::OnRestored(const ClusterNode& node, const v1::RestoreReply& reply
   for (const std::string& skipped : reply.skipped()) {
     jobs_.TellWarning(*job, "passed over: %s", CutUtf8(skipped, kErrorTextMax));
   }
+  const std::string path(CutUtf8(reply.path(), kCheckpointPathBytesMax));
   const int64_t step = *std::min_element(steps.begin(), steps.end());
-  const v1::CheckpointInfo* best = job->decisions.restores_best && job->synchronous() ? BestCheckpoint(*job) : nullptr;
-  if (best != nullptr && step != best->step()) {
-    // A chief that was has put its own in the place of the best: what is in that place is another one.
-    auto& known = *job->status.mutable_checkpoints();
-    const int64_t wanted = best->step();
-    known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == reply.path(); }),
-                known.end());
-    return RestoreFailed(*job,
-                         absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name,
-                                         CutUtf8(reply.path(), kPathMax), step, wanted),
-                         false);
+  if (const std::optional<int64_t> wanted = DropReplacedBest(*job, reply.path(), step)) {
+    return RestoreFailed(
+        *job,
+        absl::StrFormat("worker \"%s\": %s is of step %d, the best one was of %d", node.name, path, step, *wanted),
+        false);
   }
-  jobs_.Tell(*job, "restored from %s: goes on from step %d", CutUtf8(reply.path(), kPathMax), step);
-  job->hosting.versions.assign(job->hosting.versions.size(), 0);  // they may have been further
-  if (job->decisions.restores_best) {                             // all that it has done stays done
-    job->restoring.worker.clear();
-    hosting_.BeginCopiesAnew(*job);
-    hosting_.NewGeneration(*job);
-    job->restoring.filled_in = job->status.generation();
-    return;
-  }
-  job->status.set_restored_from(std::string(CutUtf8(reply.path(), kPathMax)));
-  job->status.set_restored_step(step);
+  jobs_.Tell(*job, "restored from %s: goes on from step %d", path, step);
+  job->hosting.SetVersions(0);                                       // they may have been further
+  if (!job->best.restoring) GoOnFrom(*job, path, std::move(steps));  // else all that it has done stays done
+  job->restoring.AskAnew();
+  hosting_.BeginCopiesAnew(*job);
+  hosting_.NewGeneration(*job);
+  job->restoring.filled_in = job->status.generation();
+}
+
+// A chief that was has put its own checkpoint in the place of the best: what is in that place is another one. The step
+// of the best one; nullopt: it is what the job is filled from, or none is asked for.
+std::optional<int64_t> Restores::DropReplacedBest(Job& job, const std::string& path, int64_t step) {
+  const v1::CheckpointInfo* best = job.best.restoring && job.synchronous() ? BestCheckpoint(job) : nullptr;
+  if (best == nullptr || step == best->step()) return std::nullopt;
+  const int64_t wanted = best->step();
+  auto& known = *job.status.mutable_checkpoints();
+  known.erase(std::remove_if(known.begin(), known.end(), [&](const auto& k) { return k.path() == path; }), known.end());
+  return wanted;
+}
+
+// The job begins at the checkpoint. steps: by replica its next one.
+void Restores::GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> steps) {
+  const int64_t step = *std::min_element(steps.begin(), steps.end());
+  job.status.set_restored_from(path);
+  job.status.set_restored_step(step);
   // Epochs before have no figures here, unless they are this run's own.
-  auto& epochs = *job->status.mutable_epochs();
-  const int passed = static_cast<int>(step / std::max<int64_t>(1, job->status.steps_per_epoch()));
+  auto& epochs = *job.status.mutable_epochs();
+  const int passed = static_cast<int>(step / std::max<int64_t>(1, job.status.steps_per_epoch()));
   if (epochs.size() > passed) epochs.DeleteSubrange(passed, epochs.size() - passed);
   while (epochs.size() < passed) {
     const int epoch = epochs.size();
     epochs.Add()->set_epoch(epoch);
   }
-  OpenEpochs(*job, passed);
-  job->progress.emplace(job->status, std::move(steps), std::vector<bool>{}, step_.now());
-  job->checkpoints.wanted_since = job->files.until = absl::InfiniteFuture();  // of epochs that are done once more
-  hosting_.BeginCopiesAnew(*job);
-  job->restoring.worker.clear();
+  OpenEpochs(job, passed);
+  job.progress.emplace(job.status, std::move(steps), std::vector<bool>{}, step_.now());
+  job.decisions.WaitAnew();
+  job.files.WaitAnew();
   // Workers that have run it before are elsewhere, perhaps done with it: they begin anew, and what they say of before
   // does not count.
-  job->hosting.rollback_generation = job->status.generation();
-  job->hosting.versions.assign(job->hosting.versions.size(), 0);  // what was left on a disk may have been ahead
-  hosting_.NewGeneration(*job);
-  job->restoring.filled_in = job->status.generation();
+  job.rollback.RefuseBefore(job.status.generation());
 }
 
 // `silent`: it may still be at work, and is fenced.
 void Restores::RestoreFailed(Job& job, const std::string& why, bool silent) {
   jobs_.TellWarning(job, "not restored: %s", why);
-  job.restoring.worker.clear();
+  job.restoring.AskAnew();
   const size_t workers = std::max<size_t>(1, nodes_.Connected(v1::WORKER).size());
   const bool each_once = !silent && job.status.started_unix_ms() == 0;  // what a user named is there or not
   const size_t most = each_once ? std::min<size_t>(options_.attempts_max, workers) : options_.attempts_max;
   if (static_cast<size_t>(++job.restoring.attempts) >= most) {
-    if (job.decisions.restores_best && EndWithoutBest(job, why)) return;
+    if (job.best.restoring && EndWithoutBest(job, why)) return;
     return endings_.End(job, v1::FAILED, absl::StrCat("the job's partitions could not be restored: ", why));
   }
   if (!each_once)
@@ -212,7 +218,7 @@ void Restores::RestoreFailed(Job& job, const std::string& why, bool silent) {
 void Restores::ReleaseWorker(const NodeName& worker) {
   for (auto& [id, job] : jobs_.all()) {
     if (!job.starting() || job.restoring.worker != worker) continue;
-    job.restoring.worker.clear();
+    job.restoring.AskAnew();
     hosting_.NewGeneration(job);
   }
 }
@@ -221,30 +227,25 @@ void Restores::ReleaseWorker(const NodeName& worker) {
 // False: there is no checkpoint.
 bool Restores::RestoreInstead(Job& job, const std::string& why) {
   if (!job.active()) return false;
-  std::vector<std::string> from = job.decisions.has_best ? BestPaths(job) : std::vector<std::string>();
+  std::vector<std::string> from = job.best.restored ? BestPaths(job) : std::vector<std::string>();
   const bool best = !from.empty();
   if (!best) from = CheckpointsToGoOnFrom(job);
   if (from.empty()) return false;
   jobs_.TellWarning(job, "%s; it goes on from checkpoint %s", why, from.front());
   job.restoring.from = std::move(from);
-  job.decisions.restores_best = best;
-  job.decisions.has_best = false;
-  job.restoring.worker.clear();
+  job.best.restoring = best;
+  job.best.restored = false;
+  job.restoring.AskAnew();
   job.restoring.attempts = 0;
   jobs_.Transition(job, v1::STARTING);
-  job.hosting.recovered = job.hosting.rolling_back = false;
-  job.end.versions.clear();
-  job.end.worker.clear();
-  job.end.attempts = 0;
-  job.end.at = step_.now();
-  job.copies.returned.clear();
-  job.copies.moves.clear();
-  job.copies.shifts.clear();
+  job.rollback.Forget();
+  job.end.BeginAnew(step_.now());
+  job.copies.BeginAnew();
   jobs_.Save(job);
   const uint64_t before = job.status.generation();
   hosting_.PlaceAnew(job);
   if (job.status.generation() == before) {  // nowhere else to go: all ps are drained, say
-    job.hosting.versions.assign(job.hosting.versions.size(), 0);
+    job.hosting.SetVersions(0);
     hosting_.NewGeneration(job);
   }
   step_.Raise(SlotsChanged{});

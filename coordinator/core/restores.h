@@ -8,7 +8,10 @@
 // Not thread-safe; one core owns it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "coordinator/core/component.h"
 #include "coordinator/core/endings.h"
@@ -36,6 +39,8 @@ class Restores : Component {
   void RefreshRestoreFrom(Job& job);
   void RestoreFailed(Job& job, const std::string& why, bool silent);
   bool EndWithoutBest(Job& job, const std::string& why);
+  std::optional<int64_t> DropReplacedBest(Job& job, const std::string& path, int64_t step);
+  void GoOnFrom(Job& job, const std::string& path, std::vector<int64_t> steps);
 
   Endings& endings_;
 };

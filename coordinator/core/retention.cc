@@ -10,11 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
-
-constexpr int64_t kAgeSecondsMax = int64_t{100} * 365 * 24 * 3600;
 
 constexpr std::pair<char, int64_t> kUnits[] = {{'d', 24 * 3600}, {'h', 3600}, {'m', 60}, {'s', 1}};  // seconds
 
@@ -33,7 +32,8 @@ absl::StatusOr<absl::Duration> ParseAge(absl::string_view text) {
   for (const auto& [unit, seconds] : kUnits) {
     int64_t count = 0;
     if (text.empty() || text.back() != unit) continue;
-    if (!absl::SimpleAtoi(text.substr(0, text.size() - 1), &count) || count < 0 || count > kAgeSecondsMax / seconds)
+    if (!absl::SimpleAtoi(text.substr(0, text.size() - 1), &count) || count < 0 ||
+        count > kEndedAgeSecondsMax / seconds)
       break;
     return absl::Seconds(count * seconds);
   }

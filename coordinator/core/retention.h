@@ -13,12 +13,12 @@
 #include "cairn/v1/job_status.pb.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 
 // Jobs that have ended and are kept: beyond, none is accepted before one is deleted. A list of all of them stays within
 // what a client takes.
-inline constexpr int kEndedJobsMax = 1000;
 
 struct Retention {
   // After its end; infinite: until a user deletes it. Weights of a job that has done all its steps are never dropped

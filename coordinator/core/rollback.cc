@@ -29,7 +29,7 @@ std::optional<uint64_t> ReachableUpTo(const v1::HeldPartition& held, uint64_t mo
 // Whether a job that is about to end has still all that it ends with.
 bool AllCameBack(const Job& job) {
   if (!job.finalizing()) return false;
-  const bool at_last_step = job.synchronous() && !job.decisions.has_best;
+  const bool at_last_step = job.synchronous() && !job.best.restored;
   for (size_t i = 0; i < job.hosting.held.size(); ++i) {
     const bool known = i < job.end.versions.size();
     if (!known && !at_last_step) return false;
@@ -45,10 +45,7 @@ bool AllCameBack(const Job& job) {
 // Steps are to be done again.
 void Rollback::BackToRunning(Job& job) {
   jobs_.Transition(job, v1::RUNNING);
-  job.end.versions.clear();
-  job.end.worker.clear();
-  job.end.attempts = 0;
-  job.end.at = step_.now();
+  job.end.BeginAnew(step_.now());
   step_.Raise(SlotsChanged{});
 }
 
@@ -60,9 +57,9 @@ bool Rollback::FallBack(Job& job) {
     least = std::min(least, at.version());
     most = std::max(most, at.version());
   }
-  job.hosting.recovered = job.hosting.rolling_back = false;
+  job.rollback.Forget();
   if (AllCameBack(job)) return false;
-  if (job.decisions.has_best) {
+  if (job.best.restored) {
     const v1::CheckpointInfo* info = BestCheckpoint(job);
     if (least == most && info != nullptr && most == static_cast<uint64_t>(info->step())) return false;
     if (!restores_.RestoreInstead(job, kNotTheBest))
@@ -99,12 +96,12 @@ bool Rollback::FallBack(Job& job) {
   const std::string from = step > static_cast<int64_t>(*to) ? absl::StrFormat("from step %d to %d", step, *to)
                                                             : absl::StrFormat("to step %d", *to);
   jobs_.TellWarning(job, "falls back %s: what came after was in the memory of ps that died", from);
-  job.hosting.rollback_to = *to;
-  job.hosting.rollback_generation = job.status.generation() + 1;
-  job.hosting.rolling_back = true;
-  job.hosting.versions.assign(job.hosting.versions.size(), *to);
+  job.rollback.to = *to;
+  job.rollback.generation = job.status.generation() + 1;
+  job.rollback.under_way = true;
+  job.hosting.SetVersions(*to);
   if (job.progress) job.progress->RollBack(static_cast<int64_t>(*to), step_.now());
-  job.files.until = absl::InfiniteFuture();
+  job.files.WaitAnew();
   if (job.finalizing() && static_cast<int64_t>(*to) < job.status.total_steps()) BackToRunning(job);
   hosting_.BeginCopiesAnew(job);
   hosting_.NewGeneration(job);
@@ -115,7 +112,7 @@ bool Rollback::FallBack(Job& job) {
 // anew from what the partitions hold. True: a new generation was begun, or the job ended.
 bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   if (LogsBeforeReply(job.status.spec().durability()) || AllCameBack(job)) return false;
-  if (job.decisions.has_best) {
+  if (job.best.restored) {
     if (!restores_.RestoreInstead(job, kNotTheBest))
       endings_.End(job, v1::FAILED, absl::StrCat(kNotTheBest, kNoneLeft));
     return true;
@@ -123,14 +120,14 @@ bool Rollback::GoOnFromWhatIsLeft(Job& job) {
   jobs_.TellWarning(
       job,
       "goes on from what its ps have kept; updates that were only in the memory of ps that died are computed again");
-  job.hosting.rollback_generation = job.status.generation();
+  job.rollback.RefuseBefore(job.status.generation());
   if (job.progress) job.progress->RollBack(0, step_.now());
-  job.checkpoints.heard = absl::InfinitePast();
-  job.files.until = absl::InfiniteFuture();
+  job.checkpoints.ForgetWord();
+  job.files.WaitAnew();
   if (!job.finalizing()) return false;
   BackToRunning(job);
-  job.hosting.recovered = false;
-  job.hosting.rollback_generation = job.status.generation() + 1;
+  job.rollback.EndCheck();
+  job.rollback.RefuseBefore(job.status.generation() + 1);
   hosting_.NewGeneration(job);  // in which the ps do not keep what they have
   return true;
 }

@@ -18,6 +18,7 @@
 #include "common/model/written_paths.h"
 #include "coordinator/core/devices.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -25,7 +26,6 @@ namespace {
 // The queue is looked at when something changes that may start a job. This is the safety net.
 constexpr absl::Duration kQueueInterval = absl::Seconds(1);
 // Of a command, for what surrounds it on the way.
-constexpr int64_t kCommandBytesMax = kControlMessageBytesMax - (64 << 10);
 
 // Priority, then age.
 std::vector<uint64_t> InOrder(std::vector<const Job*> jobs) {
@@ -48,12 +48,12 @@ void Schedule::StartJob(Job& job, std::vector<WorkerCapacity> workers) {
   if (absl::Status status = LayOut(job); !status.ok())
     return endings_.End(job, v1::FAILED, std::string(status.message()));
   jobs_.Transition(job, v1::STARTING);
-  job.queueing.checked.reset();
+  job.queueing.Leave();
   OpenEpochs(job, 0);
   job.progress.emplace(job.status, std::vector<int64_t>{}, std::vector<bool>{}, step_.now());
   const v1::JobSpec& spec = job.status.spec();
   if (!spec.resume_from().empty() || !spec.initial_weights().empty()) {
-    job.restoring.from = {spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from()};
+    job.restoring.FillFrom(spec.resume_from().empty() ? spec.initial_weights() : spec.resume_from());
   }
   const double waited_s = absl::ToDoubleSeconds(step_.now() - absl::FromUnixMillis(job.status.submitted_unix_ms()));
   jobs_.Tell(job, "starts, %.1f s after it was submitted: %d replicas, %d partitions", std::max(0.0, waited_s),
@@ -89,7 +89,7 @@ absl::Status Schedule::LayOut(Job& job) {
     longest = std::max(longest, ps->name.size() + ps->address.size());
   const int64_t bytes =
       static_cast<int64_t>(MakeAssignReplicas(job, "").ByteSizeLong() + job.status.partitions_size() * (longest + 8));
-  return bytes <= kCommandBytesMax ? absl::OkStatus() : absl::InvalidArgumentError(advice);
+  return bytes <= kAssignBytesMax ? absl::OkStatus() : absl::InvalidArgumentError(advice);
 }
 
 void Schedule::Tick() {
@@ -113,7 +113,7 @@ void Schedule::Run(bool all) {
   const bool waited = std::exchange(someone_waits_, nodes_.Settling() || StartQueued());
   if (!all && (someone_waits_ || !waited)) return;
   for (auto& [id, job] : jobs_.all()) {  // nodes may have come, gone, or be drained
-    job.copies.repair_due = true;
+    job.copies.RepairLater();
     step_.Raise(CopiesChanged{id});
   }
   std::vector<const Job*> running;
@@ -147,10 +147,10 @@ bool Schedule::StartQueued() {
   std::set<Needs> too_large;  // for this cluster, whoever else runs
   for (uint64_t id : InOrder(std::move(queue))) {
     Job& job = jobs_.At(id);
-    if (job.workers.left_out.empty() && too_large.contains(NeedsOf(job))) continue;
+    if (job.left_out.nodes.empty() && too_large.contains(NeedsOf(job))) continue;
     const size_t needed = WorkersNeeded(job);
     if (candidates_.PsThere(job) < static_cast<size_t>(1 + job.status.spec().backups())) {
-      if (job.workers.left_out.empty()) too_large.insert(NeedsOf(job));
+      if (job.left_out.nodes.empty()) too_large.insert(NeedsOf(job));
       continue;
     }
     std::vector<WorkerCapacity> free = OfOneDevice(FreeWorkers(job), PreferredDevices(job), needed);
@@ -158,7 +158,7 @@ bool Schedule::StartQueued() {
       StartJob(job, std::move(free));
     } else if (candidates_.MostOfOneDevice(job, /*free=*/false) >= needed) {
       return true;  // later jobs do not overtake it
-    } else if (job.workers.left_out.empty()) {
+    } else if (job.left_out.nodes.empty()) {
       too_large.insert(NeedsOf(job));  // others need not wait
     }
   }

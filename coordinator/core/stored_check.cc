@@ -5,12 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/core/membership.h"
 
 namespace cairn {
 namespace {
-
-constexpr int64_t kStepsPerEpochMax = int64_t{1} << 41;  // examples are at most 2^40
 
 // Says what is wrong with one key's value.
 class Checker {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "coordinator/core/limits.h"
+
 namespace cairn {
 namespace {
 
@@ -68,7 +70,7 @@ void StragglerWatch::Judge(Worker& w, const Comparison& comparison, absl::Time n
     const bool fast = now - w.at > kNewsFor || comparison.factor < kFastFactor;
     w.since = fast ? std::min(w.since, now) : absl::InfiniteFuture();
     w.last_slow = now;
-    if (now - w.since < std::min(kFastForMax, kFastFor * (1 << std::min(w.times - 1, 10)))) return;
+    if (now - w.since < std::min(kStragglerFastForMax, kFastFor * (1 << std::min(w.times - 1, 10)))) return;
     w.slow = false;
   }
   w.since = absl::InfiniteFuture();

@@ -7,8 +7,8 @@
 //   2. It becomes a straggler when it has taken kSlowFactor times what the others take, and more than chance explains
 //      by the scatter of what they all say, for kSlowFor on end.
 //   3. It ceases to be one when it has taken less than kFastFactor, or has said nothing, for a time on end that doubles
-//      with every time that it was one: from kFastFor to kFastForMax. A worker that is slow again and again is tried
-//      again ever more seldom. After kForgiveAfter without being one it starts with the shortest time again.
+//      with every time that it was one: from kFastFor to kStragglerFastForMax. A worker that is slow again and again
+//      is tried again ever more seldom. After kForgiveAfter without being one it starts with the shortest time again.
 #pragma once
 
 #include <map>
@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 
@@ -25,7 +26,6 @@ class StragglerWatch {
   static constexpr double kFastFactor = 1.2;
   static constexpr absl::Duration kSlowFor = absl::Seconds(1);
   static constexpr absl::Duration kFastFor = absl::Seconds(30);
-  static constexpr absl::Duration kFastForMax = absl::Minutes(32);
   static constexpr absl::Duration kForgiveAfter = absl::Hours(1);
 
   // The worker says how long a replica's step takes it; what is no time is ignored.

@@ -15,15 +15,13 @@
 #include "common/model/fault_check.h"
 #include "common/model/written_paths.h"
 #include "coordinator/core/job_facts.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kRequestKeyMax = 128;
-constexpr size_t kRepliesOfOneKeyMax = 16;
 constexpr absl::Duration kInspectAgainAfter = absl::Seconds(5);
 // Examples x epochs stays far from the end of int64.
-constexpr uint64_t kExamplesMax = uint64_t{1} << 40;
 
 v1::SubmitResponse SubmitResponseOf(v1::JobStatus status, const CheckedJob* checked) {
   v1::SubmitResponse response;
@@ -40,7 +38,7 @@ absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) 
   if (data.train_examples() == 0)
     return absl::InvalidArgumentError("data: there are no training examples at data.path");
   for (uint64_t n : {data.train_examples(), data.validation_examples(), data.test_examples()}) {
-    if (n > kExamplesMax)
+    if (n > kDataExamplesMax)
       return absl::InvalidArgumentError(absl::StrCat("data: ", n, " examples are more than Cairn can count"));
   }
   return CheckJobAgainstData(checked, data);
@@ -49,9 +47,9 @@ absl::Status CheckDataInfo(const CheckedJob& checked, const v1::DataInfo& data) 
 }  // namespace
 
 void Submissions::OnSubmit(const SubmitJob& event) {
-  if (event.request_key.size() > kRequestKeyMax) {
-    return step_.ReplyError(
-        event.reply, absl::InvalidArgumentError(absl::StrFormat("request_key: longer than %d bytes", kRequestKeyMax)));
+  if (event.request_key.size() > kRequestKeyBytesMax) {
+    return step_.ReplyError(event.reply, absl::InvalidArgumentError(absl::StrFormat("request_key: longer than %d bytes",
+                                                                                    kRequestKeyBytesMax)));
   }
   if (!event.request_key.empty()) {
     for (const auto& [id, job] : jobs_.all()) {
@@ -196,7 +194,7 @@ void Submissions::LeaveOutBlind(Job& job, const Inspection& inspection) {
   for (const auto& [name, why] : inspection.failed) {
     const ClusterNode* node = nodes_.Find(name);
     if (node == nullptr) continue;
-    job.workers.left_out[name] = {node->incarnation, BlindText(name, why)};
+    job.left_out.Add(name, node->incarnation, BlindText(name, why));
     jobs_.TellWarning(job, "goes on without %s", BlindText(name, why));
   }
 }

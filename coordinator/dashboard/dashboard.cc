@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "common/report/json.h"
 #include "common/report/metrics_text.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/dashboard/dashboard_pages.h"
 #include "coordinator/dashboard/overview.h"
 
@@ -19,7 +20,6 @@ namespace cairn {
 namespace {
 
 constexpr char kJson[] = "application/json";
-constexpr size_t kRowsMax = 200;
 constexpr absl::string_view kJobPrefix = "/api/v1/jobs/";
 
 HttpAnswer Text(int status, absl::string_view text) {
@@ -72,7 +72,7 @@ absl::StatusOr<OverviewPart> ReadPart(const HttpRequest& request) {
   OverviewPart part;
   CAIRN_ASSIGN_OR_RETURN(part.offset, ReadNumber(request, "offset", part.offset));
   CAIRN_ASSIGN_OR_RETURN(part.limit, ReadNumber(request, "limit", part.limit));
-  part.limit = std::min(part.limit, kRowsMax);
+  part.limit = std::min(part.limit, kDashboardRowsMax);
   const auto it = request.query.find("jobs");
   const std::string jobs = it == request.query.end() ? "all" : it->second;
   if (jobs != "all" && jobs != "active" && jobs != "ended")

@@ -8,13 +8,12 @@
 #include "common/model/role_text.h"
 #include "common/model/state_text.h"
 #include "common/report/figures.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr size_t kFiguresMax = 6;  // of a row
 
 const char* NodeState(const v1::NodeStatus& node) {
   if (node.expected()) return "unknown";
@@ -51,7 +50,7 @@ Json LastFigures(const v1::JobStatus& job) {
   Json list = Json::array();
   const auto add = [&](const char* prefix, const v1::MetricSums& sums) {
     for (const auto& [name, value] : MeanFigures(job.spec(), sums)) {
-      if (list.size() < kFiguresMax) list.push_back({absl::StrCat(prefix, name), value});
+      if (list.size() < kOverviewFiguresMax) list.push_back({absl::StrCat(prefix, name), value});
     }
   };
   add("", *train);

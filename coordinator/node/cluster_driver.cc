@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/overloaded.h"
 #include "common/model/state_text.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -128,7 +129,7 @@ void ClusterDriver::SessionEnded(SessionToken session) {
 void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
   executor_.Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
     if (!MayAct()) return reply(standing_by_, {});
-    if (calls_.size() >= kCallsMax)
+    if (calls_.size() >= kDriverCallsMax)
       return reply(absl::ResourceExhaustedError("too many calls wait; try again later"), {});
     const ReplyToken token{++last_token_};
     calls_[token] = std::move(reply);
@@ -140,7 +141,7 @@ void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::sh
                             std::function<void(ReplyToken)> then) {
   executor_.Post([this, make_event = std::move(make_event), sink = std::move(sink), then = std::move(then)]() mutable {
     if (!MayAct()) return sink->Finish(standing_by_);
-    if (calls_.size() + predictions_.size() >= kCallsMax) {
+    if (calls_.size() + predictions_.size() >= kDriverCallsMax) {
       return sink->Finish(absl::ResourceExhaustedError("too many calls wait; try again later"));
     }
     const ReplyToken token{++last_token_};
@@ -172,7 +173,7 @@ void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSin
                           std::function<void(uint64_t)> then) {
   executor_.Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
     if (!MayAct()) return sink->Finish(standing_by_);
-    if (watchers_.size() >= kWatchersMax) {
+    if (watchers_.size() >= kDriverWatchersMax) {
       return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
     }
     absl::StatusOr<v1::JobStatus> status = reign_->core.GetJob(job, clock_->Now());

@@ -7,7 +7,7 @@
 // Thread rule: all methods from any thread. Sinks and reply functions are called on the executor; they must not block.
 // Invariants:
 //   1. Every reply function runs exactly once, at the latest in StandBy or Stop (UNAVAILABLE).
-//   2. At most kCallsMax calls and kWatchersMax watchers wait at a time; beyond, RESOURCE_EXHAUSTED.
+//   2. At most kDriverCallsMax calls and kDriverWatchersMax watchers wait at a time; beyond, RESOURCE_EXHAUSTED.
 //   3. When the store fails, or Leadership.valid says no, nothing more is carried out: the core is dropped, sessions,
 //   calls and watchers end, and on_failed is called once. Only another Lead makes it lead again, from the stored state.
 #pragma once
@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "coordinator/core/cluster_core.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/store/state_store.h"
 
 namespace cairn {
@@ -65,8 +66,6 @@ inline constexpr char kLeaderHttpPayload[] = "cairn-leader-http";
 
 class ClusterDriver {
  public:
-  static constexpr size_t kCallsMax = 4096;
-  static constexpr size_t kWatchersMax = 1024;
   // Of one watched job.
   static constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
 

@@ -32,7 +32,6 @@ constexpr absl::Duration kStopGrace = absl::Seconds(2);
 // errors.
 constexpr absl::Duration kPauseAfterError = absl::Seconds(2);
 
-std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 bool IsLoopback(const std::string& host) {
   return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
 }

@@ -1,7 +1,8 @@
 // CoreQuestions: reading the cluster's state from a thread that waits for the answer, as HTTP's do. JobService's calls
 // go the same way, but need no thread meanwhile.
 //
-// Thread-safe. Invariants: 1. Nobody waits longer than `patience`, and at most kWaitingMax questions wait for the core:
+// Thread-safe. Invariants: 1. Nobody waits longer than `patience`, and at most kQuestionsWaitingMax questions wait
+// for the core:
 // it is never blocked, and what is asked of it has a bound however many ask. 2. A question that nobody waits for any
 // more is still carried out, and its answer dropped.
 #pragma once
@@ -16,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/node/cluster_driver.h"
 
 namespace cairn {
@@ -23,7 +25,6 @@ namespace cairn {
 class CoreQuestions {
  public:
   static constexpr absl::Duration kPatience = absl::Seconds(3);
-  static constexpr size_t kWaitingMax = 64;
 
   // Driver and clock (thread-safe) outlive it.
   CoreQuestions(ClusterDriver* driver, Clock* clock, absl::Duration patience = kPatience)
@@ -87,7 +88,7 @@ class CoreQuestions {
     const absl::Time now = clock_->Now();
     {
       absl::MutexLock lock(&waiting_->mutex);
-      if (waiting_->since.size() >= kWaitingMax) return false;
+      if (waiting_->since.size() >= kQuestionsWaitingMax) return false;
       waiting_->since.insert(now);
     }
     const auto done = [waiting = waiting_, now] {

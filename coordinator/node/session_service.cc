@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/node/grpc_status.h"
 
 namespace cairn {

@@ -7,11 +7,10 @@
 #pragma once
 
 #include "cairn/v1/cluster.grpc.pb.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/node/cluster_driver.h"
 
 namespace cairn {
-
-inline constexpr size_t kSessionQueueBytesMax = size_t{32} << 20;
 
 class SessionService final : public v1::Coordinator::CallbackService {
  public:

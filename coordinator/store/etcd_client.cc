@@ -15,14 +15,13 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/daemon.h"
+#include "coordinator/core/limits.h"
 #include "etcd/rpc.grpc.pb.h"
 
 namespace cairn {
 namespace {
 
 // A page of a scan: see EtcdStore.
-constexpr int kAnswerBytesMax = 64 << 20;
-constexpr absl::Duration kLeaseTtlMax = absl::Hours(1);
 
 ChannelOptions Options() {
   ChannelOptions options;
@@ -30,7 +29,7 @@ ChannelOptions Options() {
   options.keepalive_interval = absl::Seconds(10);
   options.keepalive_timeout = absl::Seconds(5);
   options.connect_timeout = absl::Seconds(1);
-  options.receive_bytes_max = kAnswerBytesMax;
+  options.receive_bytes_max = kEtcdAnswerBytesMax;
   return options;
 }
 
@@ -71,8 +70,8 @@ absl::StatusOr<EtcdAddress> EtcdAddress::Parse(const std::string& text) {
     if (!parsed.ok()) return wrong(parsed.status().message());
     address.endpoints.emplace_back(endpoint);
   }
-  if (address.endpoints.size() > kEndpointsMax) {
-    return wrong(absl::StrCat("more than ", kEndpointsMax, " members"));
+  if (address.endpoints.size() > kEtcdEndpointsMax) {
+    return wrong(absl::StrCat("more than ", kEtcdEndpointsMax, " members"));
   }
   if (slash == absl::string_view::npos) return address;
   absl::string_view prefix = rest.substr(slash + 1);
@@ -179,7 +178,7 @@ absl::StatusOr<EtcdClient::Grant> EtcdClient::GrantLease(absl::Duration ttl, abs
     response.Clear();
     return member.lease->LeaseGrant(context, request, &response);
   }));
-  if (response.id() == 0 || response.ttl() <= 0 || absl::Seconds(response.ttl()) > kLeaseTtlMax) {
+  if (response.id() == 0 || response.ttl() <= 0 || absl::Seconds(response.ttl()) > kEtcdLeaseTtlMax) {
     return absl::InternalError(absl::StrFormat("etcd granted lease %d for %d s%s%s, which is none", response.id(),
                                                response.ttl(), response.error().empty() ? "" : ": ", response.error()));
   }
@@ -205,7 +204,7 @@ absl::StatusOr<absl::Duration> EtcdClient::KeepAlive(int64_t lease, absl::Durati
   if (response.id() != lease || response.ttl() <= 0) {
     return absl::NotFoundError(absl::StrFormat("etcd's lease %x is gone", lease));
   }
-  return std::min(absl::Seconds(response.ttl()), kLeaseTtlMax);
+  return std::min(absl::Seconds(response.ttl()), kEtcdLeaseTtlMax);
 }
 
 absl::Status EtcdClient::RevokeLease(int64_t lease, absl::Duration timeout) {

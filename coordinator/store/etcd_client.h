@@ -30,7 +30,6 @@ namespace cairn {
 
 // "etcd://host:port,host:port/prefix".
 struct EtcdAddress {
-  static constexpr size_t kEndpointsMax = 16;
   static constexpr char kPrefixDefault[] = "cairn";
 
   std::vector<std::string> endpoints;   // "host:port" each, at least one

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "coordinator/core/limits.h"
 
 namespace cairn {
 namespace {
@@ -97,7 +98,7 @@ absl::StatusOr<std::string> EtcdStore::Decode(std::string_view key, const std::s
   v1::EtcdValue value;
   if (!value.ParseFromString(stored)) return absl::DataLossError(absl::StrCat("etcd key \"", name, "\" is corrupt"));
   if (value.chunk_id().empty()) return std::move(*value.mutable_data());
-  if (value.bytes() > kValueBytesMax || value.chunk_id().find('/') != std::string::npos) {
+  if (value.bytes() > kEtcdValueBytesMax || value.chunk_id().find('/') != std::string::npos) {
     return absl::DataLossError(absl::StrCat("etcd key \"", name, "\" names chunks that cannot be"));
   }
   std::string whole;
@@ -200,9 +201,8 @@ absl::StatusOr<std::string> EtcdStore::WriteChunks(std::string_view value) {
   return id;
 }
 
-absl::Status EtcdStore::Write(const KvBatch& batch, bool) {
-  // The last of each key; etcd takes no key twice.
-  std::map<std::string, std::optional<std::string>> changes;
+absl::StatusOr<EtcdStore::Changes> EtcdStore::ChangesOf(const KvBatch& batch) {
+  Changes changes;
   for (const KvBatch::Op& op : batch.ops()) {
     if (const auto* put = std::get_if<KvBatch::PutOp>(&op)) {
       std::string value = put->head;
@@ -214,17 +214,22 @@ absl::Status EtcdStore::Write(const KvBatch& batch, bool) {
       return absl::InvalidArgumentError("the coordinator's store in etcd deletes no ranges");
     }
   }
-  if (changes.size() > kChangesMax) {
+  if (changes.size() > kEtcdChangesMax) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%d changes in one write to etcd, at most %d are possible", changes.size(), kChangesMax));
+        absl::StrFormat("%d changes in one write to etcd, at most %d are possible", changes.size(), kEtcdChangesMax));
   }
+  return changes;
+}
+
+absl::Status EtcdStore::Write(const KvBatch& batch, bool) {
+  CAIRN_ASSIGN_OR_RETURN(Changes changes, ChangesOf(batch));
   size_t inline_bytes = 0;
   std::vector<std::pair<size_t, std::string>> by_size;
   for (const auto& [key, value] : changes) {
     if (!value) continue;
-    if (value->size() > kValueBytesMax) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("\"%s\" is of %d bytes; at most %d can be kept in etcd", key, value->size(), kValueBytesMax));
+    if (value->size() > kEtcdValueBytesMax) {
+      return absl::InvalidArgumentError(absl::StrFormat("\"%s\" is of %d bytes; at most %d can be kept in etcd", key,
+                                                        value->size(), kEtcdValueBytesMax));
     }
     inline_bytes += value->size();
     by_size.emplace_back(value->size(), key);
@@ -232,7 +237,7 @@ absl::Status EtcdStore::Write(const KvBatch& batch, bool) {
   std::sort(by_size.rbegin(), by_size.rend());
   std::map<std::string, std::string> new_chunks;
   for (const auto& [size, key] : by_size) {
-    if (inline_bytes <= kInlineBytesMax) break;
+    if (inline_bytes <= kEtcdInlineBytesMax) break;
     CAIRN_ASSIGN_OR_RETURN(new_chunks[key], WriteChunks(*changes[key]));
     inline_bytes -= size;
   }

@@ -23,6 +23,7 @@
 #include "cairn/v1/etcd.pb.h"
 #include "common/base/limits.h"
 #include "common/storage/kv_store.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/store/election.h"
 #include "coordinator/store/etcd_client.h"
 
@@ -32,10 +33,7 @@ class EtcdStore : public KvStore {
  public:
   // etcd's default limits are 1.5 MiB a request and 128 operations a transaction.
   static constexpr size_t kChunkBytes = size_t{1} << 20;
-  static constexpr size_t kInlineBytesMax = size_t{1} << 20;  // of all values of a transaction
-  static constexpr size_t kChangesMax = 50;                   // of a batch; each is at most two operations
-  static constexpr size_t kValueBytesMax = size_t{64} << 20;
-  static_assert(kValueBytesMax > kControlMessageBytesMax, "a job, and what is known of it, fits");
+  static_assert(kEtcdValueBytesMax > kControlMessageBytesMax, "a job, and what is known of it, fits");
 
   // etcd outlives the store.
   EtcdStore(EtcdClient* etcd, std::string prefix, std::shared_ptr<const LeaderTerm> term);
@@ -53,7 +51,10 @@ class EtcdStore : public KvStore {
 
  private:
   using Ops = std::vector<etcdserverpb::RequestOp>;
+  // By key the last value, nullopt where it is deleted: etcd takes no key twice.
+  using Changes = std::map<std::string, std::optional<std::string>>;
 
+  static absl::StatusOr<Changes> ChangesOf(const KvBatch& batch);
   absl::Status Fenced(Ops ops);
   absl::StatusOr<int64_t> GuardRevision();
   absl::StatusOr<std::string> WriteChunks(std::string_view value);

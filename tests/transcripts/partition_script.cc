@@ -83,7 +83,7 @@ absl::Status PartitionScript::StartCopy(const Command& command) {
   }
   const AssignEvent event = AssignmentOf(static_cast<uint64_t>(generation), words);
   PartitionConfig config = Config(v1::LOGGED_AND_REPLICATED, event.backup);
-  config.optimizer = OptimizerRule::From(v1::Optimizer());
+  Dense(config).optimizer = OptimizerRule::From(v1::Optimizer());
   config.replicas = replicas_;
   config.generation = Generation(static_cast<uint64_t>(generation));
   ps_[command.Word(0)].copy = std::make_unique<Copy>(config, event);
@@ -180,7 +180,7 @@ void PartitionScript::Carry(const std::string& from, const PartitionEffects& eff
 void PartitionScript::Show(const std::string& name) {
   const PartitionCore& core = ps_[name].copy->core;
   absl::StrAppend(&out_, core.config().backup ? "backup" : "primary", ", generation ", core.generation().value,
-                  ", version ", core.version(), ", the first value is ", core.state().values.floats()[0],
+                  ", version ", core.version(), ", the first value is ", Dense(core.state()).values().floats()[0],
                   core.fenced() ? ", fenced" : "", ", ", core.waiting(), " requests wait\n");
 }
 

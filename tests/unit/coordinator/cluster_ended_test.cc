@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "coordinator/core/limits.h"
 #include "tests/unit/coordinator/callback_jobs.h"
 
 namespace cairn {

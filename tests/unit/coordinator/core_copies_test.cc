@@ -104,8 +104,8 @@ TEST(Rollback, WithoutALogAllGoBackToAVersionThatAllHave) {
   job.hosting.held[1].set_version_min(6);
   job.hosting.held[1].add_versions(4);
   EXPECT_TRUE(parts.rollback.FallBack(job));
-  EXPECT_EQ(job.hosting.rollback_to, 4u);
-  EXPECT_TRUE(job.hosting.rolling_back);
+  EXPECT_EQ(job.rollback.to, 4u);
+  EXPECT_TRUE(job.rollback.under_way);
   EXPECT_EQ(job.status.generation(), 2u);
 }
 
@@ -149,11 +149,11 @@ TEST(CrashLoops, AWorkerThatDiesAtOneStepIsLeftOutAtTheThirdTime) {
   LossParts parts(1, 2);
   Job& job = parts.AddRunning(1, 0);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(job.workers.left_out.empty());
+    EXPECT_TRUE(job.left_out.nodes.empty());
     parts.crash_loops.NoteEnd("worker-0", false);
     parts.crash_loops.LeaveOutWhoEnds(*parts.nodes.Find("worker-0"));
   }
-  EXPECT_TRUE(job.workers.left_out.contains("worker-0"));
+  EXPECT_TRUE(job.left_out.nodes.contains("worker-0"));
   EXPECT_GT(parts.CountRaised<SlotsChanged>(), 0);
 }
 

@@ -117,11 +117,11 @@ TEST(Candidates, APsThatIsLeftOutIsUsableAgainAsAnotherProcess) {
   Job& job = parts.AddRunning(2, 0);
   EXPECT_EQ(parts.candidates.PsThere(job), 2u);
   EXPECT_EQ(parts.candidates.MissingPs(job), "");
-  job.workers.left_out["ps-1"] = {7, "its store failed"};
+  job.left_out.nodes["ps-1"] = {7, "its store failed"};
   EXPECT_EQ(parts.candidates.UsablePs(job, "ps-1"), nullptr);
   EXPECT_EQ(parts.candidates.PsThere(job), 1u);
   EXPECT_EQ(parts.candidates.MissingPs(job), "ps-1");
-  job.workers.left_out["ps-1"].incarnation = 6;
+  job.left_out.nodes["ps-1"].incarnation = 6;
   EXPECT_NE(parts.candidates.UsablePs(job, "ps-1"), nullptr);
 }
 

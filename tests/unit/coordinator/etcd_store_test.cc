@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/store/state_store.h"
 #include "tests/unit/coordinator/fake_etcd.h"
 
@@ -146,7 +147,7 @@ TEST_F(EtcdStoreTest, ChunksOfAWriteThatDidNotEndAreDropped) {
   ASSERT_TRUE(Put(*store, "job/1", std::string(2'000'000, 'a')).ok());
   const size_t kept = etcd_.Keys("p/chunk/").size();
   etcd_.AcceptWrites(10);
-  ASSERT_FALSE(Put(*store, "job/2", std::string(EtcdStore::kValueBytesMax, 'b')).ok()) << "refused on the way";
+  ASSERT_FALSE(Put(*store, "job/2", std::string(kEtcdValueBytesMax, 'b')).ok()) << "refused on the way";
   etcd_.AcceptWrites(1'000'000);
   EXPECT_GT(etcd_.Keys("p/chunk/").size(), kept);
   auto next = Elected();
@@ -212,12 +213,11 @@ TEST_F(EtcdStoreTest, WhatEtcdRefusesIsSaidAndNotTriedAgain) {
 TEST_F(EtcdStoreTest, BatchesThatAreTooLargeAreRefusedBeforeAnythingIsWritten) {
   auto store = Elected();
   KvBatch many, range;
-  for (size_t i = 0; i <= EtcdStore::kChangesMax; ++i) many.Put(absl::StrCat("job/", i), "x");
+  for (size_t i = 0; i <= kEtcdChangesMax; ++i) many.Put(absl::StrCat("job/", i), "x");
   EXPECT_EQ(store->Write(many, true).code(), absl::StatusCode::kInvalidArgument);
   range.DeleteRange("a", "b");
   EXPECT_EQ(store->Write(range, true).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Put(*store, "job/1", std::string(EtcdStore::kValueBytesMax + 1, 'x')).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Put(*store, "job/1", std::string(kEtcdValueBytesMax + 1, 'x')).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(etcd_.Keys("p/state/"), IsEmpty());
   EXPECT_THAT(etcd_.Keys("p/chunk/"), IsEmpty());
 }

@@ -285,7 +285,7 @@ TEST(JobProgress, AClosedEpochStaysWholeWhenItIsToldAgain) {
   }
   ASSERT_EQ(progress->CloseEpochs(now, kGrace, status), 1);
   const std::string whole = status.epochs(0).SerializeAsString();
-  progress.emplace(status, std::vector<int64_t>(progress->replica_step()), std::vector<bool>{}, now);
+  progress.emplace(status, std::vector<int64_t>(progress->replicas().next()), std::vector<bool>{}, now);
   ASSERT_TRUE(progress->TakeFigures(Figures(kSteps), status, now).ok());
   for (int r = 0; r < kReplicas; ++r) {
     ASSERT_TRUE(progress->Count(Validation(r, 0), status, now).ok());
@@ -300,12 +300,12 @@ TEST(JobProgress, NobodyHasFinishedWhileTheLastEpochIsNotClosed) {
   const std::vector<int64_t> steps(kReplicas, 2 * kSteps);
   status.add_epochs();
   JobProgress open(status, steps, std::vector<bool>(kReplicas, true), absl::UnixEpoch());
-  EXPECT_EQ(open.finished(), std::vector<bool>(kReplicas, false));
+  EXPECT_EQ(open.replicas().finished(), std::vector<bool>(kReplicas, false));
   EXPECT_EQ(open.step(), 2 * kSteps) << "its steps are done";
   EXPECT_FALSE(open.Done(absl::UnixEpoch() + absl::Hours(1), status));
   status.add_epochs();
   const JobProgress closed(status, steps, std::vector<bool>(kReplicas, true), absl::UnixEpoch());
-  EXPECT_EQ(closed.finished(), std::vector<bool>(kReplicas, true));
+  EXPECT_EQ(closed.replicas().finished(), std::vector<bool>(kReplicas, true));
 }
 
 TEST(JobProgress, AJobThatIsStoppedEndsWithItsEpoch) {

@@ -1,0 +1,104 @@
+// Every limit of the coordinator, its reason, and how the limits depend on one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "common/base/limits.h"
+#include "common/model/limits.h"
+
+namespace cairn {
+
+// ---- nodes ----
+
+// As a label of Kubernetes has it.
+inline constexpr size_t kNodeNameBytesMax = 63;
+// Address, host, device, fingerprint.
+inline constexpr size_t kNodeTextBytesMax = 1024;
+inline constexpr int32_t kNodeSlotsMax = 1024;
+inline constexpr int kComputeTypesMax = 16;
+// Of what a ps says of its store.
+inline constexpr size_t kFaultTextMax = 500;
+
+// ---- jobs ----
+
+inline constexpr size_t kRequestKeyBytesMax = 128;
+inline constexpr size_t kRepliesOfOneKeyMax = 16;
+inline constexpr uint64_t kDataExamplesMax = uint64_t{1} << 40;
+inline constexpr int64_t kStepsPerEpochMax = int64_t{1} << 41;
+// A hundred years.
+inline constexpr int64_t kEndedAgeSecondsMax = int64_t{100} * 365 * 24 * 3600;
+inline constexpr int kEndedJobsMax = 1000;
+inline constexpr int64_t kAssignBytesMax = kControlMessageBytesMax - (64 << 10);
+inline constexpr int kCrashesAtOneStepMax = 3;
+inline constexpr int kEvaluatorFailuresMax = 3;
+inline constexpr absl::Duration kStragglerFastForMax = absl::Minutes(32);
+// A directory, and a checkpoint in it.
+inline constexpr size_t kCheckpointPathBytesMax = kPathBytesMax + 64;
+inline constexpr uint64_t kGenerationsAheadMax = 1 << 20;
+
+// ---- copies ----
+
+inline constexpr int kCopiesSyncingMax = 32;
+inline constexpr int kPartitionsMovingMax = 4;
+inline constexpr int kEndedCopiesSyncingMax = 32;
+inline constexpr int kEndedCopiesSyncingPerPsMax = 8;
+inline constexpr absl::Duration kLinkTryAgainMax = absl::Minutes(5);
+inline constexpr int kLinkDoublingsMax = 8;
+
+// ---- evaluation, epochs, files ----
+
+inline constexpr int64_t kEvaluationBlockBytesMax = int64_t{1} << 20;
+// Blocks: 64 MiB of outputs.
+inline constexpr uint32_t kEvaluationWindowMax = 64;
+inline constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
+inline constexpr size_t kOpenValidationsMax = 64;
+inline constexpr absl::Duration kFiguresWaitMax = absl::Seconds(3);
+// Of a model file.
+inline constexpr int kSaveTriesMax = 4;
+inline constexpr size_t kSavesMax = 64;
+inline constexpr size_t kStepFiguresMax = 1000;
+
+// ---- texts: bytes, and things named ----
+
+// What a node says of a failure.
+inline constexpr size_t kErrorTextMax = 4000;
+inline constexpr size_t kNoteTextMax = 1000;
+inline constexpr size_t kEventTextMax = 500;
+inline constexpr size_t kFileErrorTextMax = 1000;
+inline constexpr size_t kVariableNameTextMax = 200;
+inline constexpr size_t kPathShownMax = 200;
+// Shown as long as the job runs.
+inline constexpr size_t kLeftOutTextMax = 500;
+inline constexpr size_t kLostTextMax = 200;
+inline constexpr size_t kNamesInReasonMax = 3;
+inline constexpr size_t kDegradedNamesMax = 5;
+// In one message.
+inline constexpr size_t kJobsNamedMax = 10;
+
+// ---- the driver, its store and pages ----
+
+inline constexpr size_t kDriverCallsMax = 4096;
+inline constexpr size_t kDriverWatchersMax = 1024;
+inline constexpr size_t kQuestionsWaitingMax = 64;
+inline constexpr size_t kSessionQueueBytesMax = size_t{32} << 20;
+inline constexpr size_t kEtcdEndpointsMax = 16;
+inline constexpr int kEtcdAnswerBytesMax = 64 << 20;
+inline constexpr absl::Duration kEtcdLeaseTtlMax = absl::Hours(1);
+// Of all values of a transaction.
+inline constexpr size_t kEtcdInlineBytesMax = size_t{1} << 20;
+// Of a batch; each is at most two operations.
+inline constexpr size_t kEtcdChangesMax = 50;
+inline constexpr size_t kEtcdValueBytesMax = size_t{64} << 20;
+// Of a row.
+inline constexpr size_t kOverviewFiguresMax = 6;
+inline constexpr size_t kDashboardRowsMax = 200;
+
+static_assert(kEndedCopiesSyncingPerPsMax <= kEndedCopiesSyncingMax && kPartitionsMovingMax <= kCopiesSyncingMax);
+static_assert(kEventTextMax <= kNoteTextMax && kNoteTextMax <= kErrorTextMax);
+static_assert(kEtcdInlineBytesMax <= kEtcdValueBytesMax &&
+              kEtcdValueBytesMax <= static_cast<size_t>(kEtcdAnswerBytesMax));
+static_assert(kAssignBytesMax < kControlMessageBytesMax);
+
+}  // namespace cairn

@@ -1,0 +1,115 @@
+#include "coordinator/core/replica_steps.h"
+
+#include <utility>
+
+#include "common/model/fault_check.h"
+
+namespace cairn {
+namespace {
+
+// A worker's "finished" that got lost with its session is taken from its heartbeats after this long.
+constexpr absl::Duration kFinishedByHeartbeat = absl::Seconds(5);
+
+// Examples in a step of one replica, in the mean over an epoch: its last batch is short where it goes through the data
+// once.
+double StepExamples(const v1::JobStatus& status) {
+  const double steps = static_cast<double>(std::max<int64_t>(1, status.steps_per_epoch()));
+  const double batch = static_cast<double>(status.spec().batch_size()) * std::max(1, status.spec().accumulate_steps());
+  const double examples = static_cast<double>(status.data().train_examples());
+  const bool once = examples > batch * (steps - 1) && examples < batch * steps;
+  return (once ? examples / steps : batch) / std::max(1, status.spec().replicas());
+}
+
+}  // namespace
+
+ReplicaSteps::ReplicaSteps(const v1::JobStatus& status, std::vector<int64_t> next, std::vector<bool> finished,
+                           absl::Time now)
+    : total_steps_(status.total_steps()),
+      synchronous_(IsSynchronous(status.spec())),
+      step_examples_(StepExamples(status)),
+      next_(std::move(next)),
+      finished_(std::move(finished)),
+      last_advance_(now) {
+  const size_t replicas = static_cast<size_t>(status.spec().replicas());
+  next_.resize(replicas, 0);
+  reached_.resize(replicas, 0);
+  complete_since_.resize(replicas, absl::InfiniteFuture());
+  finished_.resize(replicas, false);
+  heard_.resize(replicas, true);
+  rate_.Restart(now, ExamplesDone());
+}
+
+bool ReplicaSteps::Report(int32_t replica, int64_t last_step, absl::Time now) {
+  const bool news = last_step >= next_[replica];
+  if (news) {
+    next_[replica] = last_step + 1;
+    last_advance_ = now;
+  }
+  Measure(replica, now);
+  return news;
+}
+
+bool ReplicaSteps::Finish(int32_t replica) {
+  if (finished_[replica]) return false;
+  finished_[replica] = true;
+  next_[replica] = total_steps_;
+  return true;
+}
+
+void ReplicaSteps::Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now) {
+  for (int32_t r : replicas) {
+    if (r < 0 || r >= count()) continue;
+    if (step > ReachedBy(r)) last_advance_ = now;
+    reached_[r] = std::max(reached_[r], std::min(step, total_steps_));
+    Measure(r, now);
+    if (step < total_steps_ || finished_[r]) continue;
+    complete_since_[r] = std::min(complete_since_[r], now);
+    if (now - complete_since_[r] >= kFinishedByHeartbeat) finished_[r] = true;
+  }
+}
+
+void ReplicaSteps::RollBack(int64_t step, absl::Time now) {
+  for (int32_t r = 0; r < count(); ++r) {
+    next_[r] = std::min(next_[r], step);
+    reached_[r] = std::min(reached_[r], step);
+    complete_since_[r] = absl::InfiniteFuture();
+    finished_[r] = false;
+  }
+  last_advance_ = now;
+  if (!synchronous_) heard_.assign(heard_.size(), false);  // they go on from what the partitions have
+  rate_.Restart(now, ExamplesDone());
+}
+
+int64_t ReplicaSteps::step() const {
+  int64_t step = total_steps_;
+  for (int32_t r = 0; r < count(); ++r) step = std::min(step, ReachedBy(r));
+  return step;
+}
+
+std::vector<int32_t> ReplicaSteps::Slowest() const {
+  const int64_t slowest = step();
+  std::vector<int32_t> result;
+  for (int32_t r = 0; r < count(); ++r) {
+    if (ReachedBy(r) == slowest) result.push_back(r);
+  }
+  return result;
+}
+
+bool ReplicaSteps::all_finished() const {
+  return std::all_of(finished_.begin(), finished_.end(), [](bool f) { return f; });
+}
+
+double ReplicaSteps::ExamplesDone() const {
+  int64_t steps = 0;
+  for (int32_t r = 0; r < count(); ++r) steps += ReachedBy(r);
+  return step_examples_ * static_cast<double>(steps);
+}
+
+// After the replica said where it is.
+void ReplicaSteps::Measure(int32_t replica, absl::Time now) {
+  if (heard_[replica]) return rate_.Note(now, ExamplesDone());
+  heard_[replica] = true;
+  rate_.Restart(now, ExamplesDone());
+}
+
+}  // namespace cairn
