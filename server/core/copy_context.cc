@@ -1,7 +1,5 @@
 #include "server/core/copy_context.h"
 
-#include "common/tensor/dtype.h"
-
 namespace cairn {
 
 Frame CopyContext::MakeFrame(v1::ExchangeFrame::Kind kind, uint64_t request_id) const {
@@ -38,29 +36,6 @@ absl::Status CopyContext::CheckTrains() const {
   if (!config.ended) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(config.Name(), ": the job has ended; of its state the values alone are kept"));
-}
-
-Buffer ConvertValues(const Buffer& values, v1::DataType dtype) {
-  if (dtype == v1::FLOAT32) return values;
-  Buffer out = Buffer::Allocate(values.size() / sizeof(float) * SizeOf(dtype));
-  FromFloat(values.floats(), dtype, {out.mutable_data(), out.size()});
-  return out;
-}
-
-Buffer CopyContext::ConvertedValues(v1::DataType dtype) {
-  if (dtype == v1::FLOAT32) return state.values;
-  Buffer& cached = converted_[dtype == v1::BFLOAT16 ? 0 : 1];
-  if (cached.empty()) cached = ConvertValues(state.values, dtype);
-  return cached;
-}
-
-void CopyContext::ForgetConverted() {
-  for (Buffer& b : converted_) b = {};
-}
-
-void CopyContext::ForgetPrevious() {
-  state.previous = {};
-  ForgetConverted();
 }
 
 }  // namespace cairn

@@ -1,9 +1,7 @@
 // CopyContext: what the parts of PartitionCore share: the configuration and state of the copy, and the time and effects
 // of the Step that runs.
 //
-// Not thread-safe; one core owns it. Invariants:
-//   1. Whoever changes `state` says so to what is made of it (ForgetConverted).
-//   2. Effects are of one Step: Begin drops what the one before it left.
+// Not thread-safe; one core owns it. Invariant: effects are of one Step; Begin drops what the one before it left.
 #pragma once
 
 #include <algorithm>
@@ -45,17 +43,6 @@ struct CopyContext {
   // ---- what every request is checked for ----
   absl::Status CheckGeneration(Generation generation) const;
   absl::Status CheckTrains() const;  // the job has not ended
-
-  // ---- values in the type of an answer ----
-  Buffer ConvertedValues(v1::DataType dtype);  // the present ones: one buffer for all who ask
-  void ForgetConverted();
-  // A push for the next update was accepted: nobody needs the values of version - 1 any more.
-  void ForgetPrevious();
-
- private:
-  Buffer converted_[2];  // as BFLOAT16, FLOAT16
 };
-
-Buffer ConvertValues(const Buffer& values, v1::DataType dtype);
 
 }  // namespace cairn

@@ -47,7 +47,7 @@ absl::Status Follower::CheckCanApply() const {
   if (!config.ended) return absl::OkStatus();
   if (images_.writing())
     return absl::UnavailableError(absl::StrCat(config.Name(), ": its last image is being stored; retry"));
-  if (!state.at_rest() && state.slots.size() == static_cast<size_t>(config.optimizer.slots())) return absl::OkStatus();
+  if (state.contents->trainable(config)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(config.Name(), ": the job has ended and its slots are gone; begin again with an image"));
 }
@@ -90,10 +90,7 @@ absl::Status Follower::TakeUpdate(uint64_t client, Frame& frame) {
   v1::LogEntry entry = EntryOf(frame);
   CAIRN_RETURN_IF_ERROR(CheckUpdate(frame, entry));
   Acknowledge(ack);
-  Buffer packed = std::move(frame.payload), gradient = packed;
-  if (DtypeOf(entry) != v1::FLOAT32 || reinterpret_cast<uintptr_t>(packed.data()) % alignof(float) != 0) {
-    gradient = UnpackGradient(copy_.config, entry, {packed.data(), packed.size()});
-  }
+  Buffer packed = std::move(frame.payload), gradient = copy_.config.kind->Unpack(copy_.config, entry, packed);
   updates_.Persist(updates_.AcceptReplicated(std::move(entry), std::move(gradient), std::move(packed)));
   return absl::OkStatus();
 }

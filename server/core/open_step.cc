@@ -43,20 +43,21 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Add(Frame& push) {
   const TreeNode node{static_cast<uint32_t>(push.replica_first.value), push.replica_count};
   if (pending_.Holds(node)) return std::nullopt;
 
-  copy_.ForgetPrevious();
+  copy_.state.contents->ForgetPrevious();
   terms_ = terms;
   const uint64_t examples = push.examples;
-  const GradientRounding rounding = config.RoundingOf(next);
-  pending_.Add(node, {TakeGradient(config, push), examples, std::move(figures)}, rounding);
+  const auto merge = [&](const TreeNode& parent, Buffer left, Buffer right) {
+    return config.kind->Merge(config, next, parent, std::move(left), std::move(right));
+  };
+  pending_.Add(node, {TakeGradient(config, push), examples, std::move(figures)}, merge);
   // Those who come later find the step closed, and get the present values.
   const bool closed = config.backup_replicas > 0 ? pending_.replicas_held() + config.backup_replicas >= config.replicas
                                                  : pending_.complete();
   if (!closed) return std::nullopt;
-  return Close(push, rounding);
+  return Close(push, pending_.complete() ? pending_.TakeRoot() : pending_.TakeAll(merge));
 }
 
-std::optional<OpenStep::Complete> OpenStep::Close(const Frame& push, const GradientRounding& rounding) {
-  PendingSums::Sum root = pending_.complete() ? pending_.TakeRoot() : pending_.TakeAll(rounding);
+std::optional<OpenStep::Complete> OpenStep::Close(const Frame& push, PendingSums::Sum root) {
   terms_.reset();
   v1::LogEntry entry;
   if (root.figures.replica_steps() > 0) *entry.mutable_figures() = std::move(root.figures);
@@ -67,7 +68,7 @@ std::optional<OpenStep::Complete> OpenStep::Close(const Frame& push, const Gradi
   entry.set_learning_rate(push.learning_rate);
   entry.set_ema_overwrite(push.ema_overwrite);
   entry.set_loss_scale(push.loss_scale);
-  root.gradient = AddPenalties(copy_.config, copy_.state, root.examples, std::move(root.gradient));
+  root.gradient = copy_.state.contents->AddPenalties(copy_.config, root.examples, std::move(root.gradient));
   return ClipOwn(std::move(entry), std::move(root));
 }
 
@@ -80,12 +81,11 @@ std::optional<OpenStep::Complete> OpenStep::ClipOwn(v1::LogEntry entry, PendingS
   std::vector<NormRecord> spanning;
   bool finite = true;
   for (const ClipScope& scope : config.clip_scopes) {
-    NormRecord record =
-        MeasureNorm(scope, sum.gradient.empty() ? absl::Span<const float>() : sum.gradient.floats(), sum.examples);
+    NormRecord record = config.kind->Measure(scope, sum.gradient, sum.examples);
     if (scope.whole()) {
       if (scope.id == kFiniteScope) finite = record.squares.finite();
       if (!sum.gradient.empty()) {
-        ScaleGradient(scope, ScopeFactor(scope.id, config.clip_norm, record.squares), sum.gradient.mutable_floats());
+        config.kind->Scale(scope, ScopeFactor(scope.id, config.clip_norm, record.squares), sum.gradient);
       }
     } else {
       spanning.push_back(std::move(record));
@@ -134,7 +134,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> OpenStep::Clip(const Frame& cl
   size_t i = 0;
   for (const ClipScope& scope : config.clip_scopes) {
     if (scope.whole()) continue;
-    if (!sum.gradient.empty()) ScaleGradient(scope, factors[i], sum.gradient.mutable_floats());
+    if (!sum.gradient.empty()) config.kind->Scale(scope, factors[i], sum.gradient);
     ++i;
   }
   return MakeComplete(std::move(sum.entry), std::move(sum.gradient), finite);

@@ -63,7 +63,8 @@ class OpenStep {
     size_t spanning = 0;  // records in entry.norms()
   };
 
-  std::optional<Complete> Close(const Frame& push, const GradientRounding& rounding);
+  // root: of all the gradients that the step closes with; push: the last of them.
+  std::optional<Complete> Close(const Frame& push, PendingSums::Sum root);
   std::optional<Complete> ClipOwn(v1::LogEntry entry, PendingSums::Sum sum);
   absl::Status CheckClip(const Frame& clip) const;
   absl::StatusOr<bool> FiniteBy(absl::Span<const double> factors) const;

@@ -8,6 +8,7 @@
 #include "common/model/initializer.h"
 #include "common/model/optimizer_check.h"
 #include "common/model/strategy_check.h"
+#include "server/core/dense_partition.h"
 
 namespace cairn {
 namespace {
@@ -25,46 +26,47 @@ std::vector<Segment> SegmentsOf(const Graph& graph, const v1::Optimizer& optimiz
   return segments;
 }
 
-}  // namespace
+DenseConfig DenseConfigOf(const v1::JobSpec& spec, std::shared_ptr<const Graph> graph, const PartitionConfig& c) {
+  DenseConfig dense;
+  dense.segments = SegmentsOf(*graph, spec.optimizer(), c.begin, c.end);
+  dense.optimizer = OptimizerRule::From(spec.optimizer());
+  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) dense.wire = spec.wire_dtype();
+  dense.layout = GradientLayoutOf(*graph, spec);
+  // An asynchronous push that is clipped by norm comes with its penalty's gradient in it.
+  if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
+    dense.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
+  dense.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
+    InitializeRange(*graph, seed, begin, out);
+  };
+  return dense;
+}
 
-absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std::shared_ptr<const Graph> graph,
-                                                    const v1::PartitionRange& range, JobId job, Generation generation) {
-  PartitionConfig c;
-  c.job = job;
-  c.partition = PartitionId(range.partition());
-  c.generation = generation;
-  const uint64_t space = static_cast<uint64_t>(graph->space_size());
+// Errors name the field.
+absl::Status CheckRange(const v1::PartitionRange& range, uint64_t space) {
   if (range.begin() >= range.end() || range.end() > space || range.begin() % kSpaceAlignment != 0 ||
       range.end() % kSpaceAlignment != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": range [", range.begin(), ",", range.end(),
+    return absl::InvalidArgumentError(absl::StrCat("range [", range.begin(), ",", range.end(),
                                                    ") does not fit a parameter space of ", space,
                                                    " numbers in steps of ", kSpaceAlignment));
   }
   if ((range.end() - range.begin()) * sizeof(float) > static_cast<uint64_t>(kPartitionBytesMax)) {
-    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": range [", range.begin(), ",", range.end(),
-                                                   ") is larger than ", kPartitionBytesMax, " bytes"));
-  }
-  if (spec.replicas() < 1 || spec.replicas() > kReplicasMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat(c.Name(), ": replicas: ", spec.replicas(), " is not in [1,", kReplicasMax, "]"));
+        absl::StrCat("range [", range.begin(), ",", range.end(), ") is larger than ", kPartitionBytesMax, " bytes"));
   }
-  if (spec.optimizer().kind_case() == v1::Optimizer::KIND_NOT_SET) {
-    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": optimizer: none is given"));
+  return absl::OkStatus();
+}
+
+// How many replicas there are to the ps, and what an update is made of.
+absl::Status SetMode(const v1::JobSpec& spec, PartitionConfig& c) {
+  if (spec.replicas() < 1 || spec.replicas() > kReplicasMax) {
+    return absl::InvalidArgumentError(absl::StrCat("replicas: ", spec.replicas(), " is not in [1,", kReplicasMax, "]"));
   }
-  c.begin = static_cast<int64_t>(range.begin());
-  c.end = static_cast<int64_t>(range.end());
-  c.segments = SegmentsOf(*graph, spec.optimizer(), c.begin, c.end);
-  c.optimizer = OptimizerRule::From(spec.optimizer());
   c.replicas = static_cast<uint32_t>(spec.replicas());
-  if (spec.wire_dtype() != v1::DATA_TYPE_UNSPECIFIED) c.wire = spec.wire_dtype();
-  c.seed = spec.seed();
-  c.metrics = spec.metrics_size();
-  c.layout = GradientLayoutOf(*graph, spec);
   if (spec.strategy() == v1::PARAMETER_SERVER) {
     if (const int32_t group = LocalSyncOf(spec); group > 1) {
       if (spec.replicas() % group != 0) {
         return absl::InvalidArgumentError(
-            absl::StrCat(c.Name(), ": local_sync: ", group, " does not divide the ", spec.replicas(), " replicas"));
+            absl::StrCat("local_sync: ", group, " does not divide the ", spec.replicas(), " replicas"));
       }
       c.replicas /= static_cast<uint32_t>(group);  // a group is one to the ps
     }
@@ -75,25 +77,41 @@ absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std
       c.staleness_bound = static_cast<uint64_t>(spec.staleness_bound());
     }
   }
+  if (c.mode != UpdateMode::kSynchronous) return absl::OkStatus();
+  if (spec.backup_replicas() < 0 || spec.backup_replicas() >= spec.replicas()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("backup_replicas: ", spec.backup_replicas(), " is not in [0,", spec.replicas(), ")"));
+  }
+  c.backup_replicas = static_cast<uint32_t>(spec.backup_replicas());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PartitionConfig> MakePartitionConfig(const v1::JobSpec& spec, std::shared_ptr<const Graph> graph,
+                                                    const v1::PartitionRange& range, JobId job, Generation generation) {
+  PartitionConfig c;
+  c.job = job;
+  c.partition = PartitionId(range.partition());
+  c.generation = generation;
+  CAIRN_RETURN_IF_ERROR(Annotate(CheckRange(range, static_cast<uint64_t>(graph->space_size())), c.Name()));
+  CAIRN_RETURN_IF_ERROR(Annotate(SetMode(spec, c), c.Name()));
+  if (spec.optimizer().kind_case() == v1::Optimizer::KIND_NOT_SET) {
+    return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": optimizer: none is given"));
+  }
+  c.begin = static_cast<int64_t>(range.begin());
+  c.end = static_cast<int64_t>(range.end());
+  c.seed = spec.seed();
+  c.metrics = spec.metrics_size();
   c.durability = spec.durability() == v1::DURABILITY_UNSPECIFIED ? v1::LOGGED : spec.durability();
   c.fsync = spec.fsync() && c.durability != v1::SNAPSHOT && c.durability != v1::REPLICATED;
   if (c.mode == UpdateMode::kSynchronous) {
-    if (spec.backup_replicas() < 0 || spec.backup_replicas() >= spec.replicas()) {
-      return absl::InvalidArgumentError(absl::StrCat(c.Name(), ": backup_replicas: ", spec.backup_replicas(),
-                                                     " is not in [0,", spec.replicas(), ")"));
-    }
-    c.backup_replicas = static_cast<uint32_t>(spec.backup_replicas());
     c.clip_norm = ClipNormOf(spec.optimizer());
     c.clip_scopes = StepScopesOf(*graph, spec, c.begin, c.end);
   }
   c.loss_scale = LossScaleRuleOf(spec);
-  // An asynchronous push that is clipped by norm comes with its penalty's gradient in it.
-  if (c.mode == UpdateMode::kSynchronous || ClipNormOf(spec.optimizer()) == 0)
-    c.penalties = PenaltyRangesOf(*graph, c.begin, c.end);
   c.backup = range.backup();
-  c.initialize = [graph = std::move(graph), seed = spec.seed(), begin = c.begin](absl::Span<float> out) {
-    InitializeRange(*graph, seed, begin, out);
-  };
+  c.kind = std::make_shared<const DenseKind>(DenseConfigOf(spec, std::move(graph), c));
   return c;
 }
 

@@ -16,8 +16,9 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
       figures_(copy_, updates_, replication_),
       step_(copy_, updates_, figures_),
       waiting_(copy_, updates_, replication_, step_),
-      primary_(copy_, images_, updates_, replication_, figures_, step_, waiting_),
+      primary_(copy_, updates_, replication_, figures_, step_, waiting_),
       follower_(copy_, images_, updates_),
+      restored_(copy_, images_, updates_, replication_),
       resting_(copy_) {
   const PartitionConfig& c = copy_.config;
   const PartitionState& s = copy_.state;
@@ -26,8 +27,7 @@ PartitionCore::PartitionCore(PartitionConfig config, PartitionState state)
     images_.BeginAtRest();
     return;
   }
-  CAIRN_CHECK(s.values.size() == static_cast<size_t>(c.size()) * sizeof(float), "state of another partition");
-  CAIRN_CHECK(s.slots.size() == static_cast<size_t>(c.optimizer.slots()), "state of another optimizer");
+  CAIRN_CHECK(s.contents->trainable(c), "state of another partition or optimizer");
 }
 
 PartitionEffects PartitionCore::Step(PartitionEvent event, absl::Time now) {
@@ -109,7 +109,7 @@ absl::Status PartitionCore::Handle(uint64_t client, Frame& frame) {
 absl::Status PartitionCore::OnImageTensor(uint64_t client, Frame frame) {
   CAIRN_RETURN_IF_ERROR(copy_.CheckGeneration(frame.generation));
   const bool restored = !copy_.config.backup;
-  CAIRN_ASSIGN_OR_RETURN(std::optional<Image> image, restored ? primary_.TakeRestored(client, std::move(frame))
+  CAIRN_ASSIGN_OR_RETURN(std::optional<Image> image, restored ? restored_.TakeTensor(client, std::move(frame))
                                                               : follower_.TakeImageTensor(client, std::move(frame)));
   if (!image) return absl::OkStatus();
   if (restored) {
@@ -122,7 +122,6 @@ absl::Status PartitionCore::OnImageTensor(uint64_t client, Frame frame) {
 }
 
 void PartitionCore::Adopt(Image image) {
-  copy_.ForgetConverted();
   copy_.state = StateFrom(copy_.config, image);
   updates_.StateReplaced();
   images_.StateReplaced();
@@ -134,7 +133,7 @@ void PartitionCore::Adopt(Image image) {
 
 void PartitionCore::OnReset(const ResetEvent& event) {
   if (event.version != version()) return;
-  primary_.OnReset();
+  restored_.OnReset();
   follower_.GiveAcks(event.version);
 }
 
@@ -142,7 +141,7 @@ void PartitionCore::OnClientGone(uint64_t client) {
   waiting_.OnClientGone(client);
   resting_.OnClientGone(client);
   follower_.OnClientGone(client);
-  primary_.OnClientGone(client);
+  restored_.OnClientGone(client);
 }
 
 // ---- roles ----
@@ -182,7 +181,7 @@ void PartitionCore::EndTraining() {
   images_.EndTraining();
   copy_.config.ended = true;
   waiting_.EndTraining();
-  primary_.EndTraining();
+  restored_.EndTraining();
   step_.Forget();
 }
 

@@ -4,11 +4,13 @@
 // Not thread-safe: one strand drives it. No I/O, no threads, no clock. It dispatches events to its parts, from the
 // ground up, the left column first:
 //
-//   CopyContext      configuration, state, effects      OpenStep          the barrier of the next update, its clipping
-//   StoredImages     images in the store                WaitingRequests   requests without an answer
-//   Updates          accepted, persisted, applied       Primary           the requests of clients
-//   Replication      what backups get                   Follower          what a backup takes
-//   TrainingFigures  figures of the training            RestingValues     values that are on the disk alone
+//   CopyContext      configuration, state, effects      WaitingRequests     requests without an answer
+//   StoredImages     images in the store                Primary             the requests of clients
+//   Updates          accepted, persisted, applied       Follower            what a backup takes
+//   Replication      what backups get                   RestoredCheckpoint  the state that a worker restores
+//   TrainingFigures  figures of the training            RestingValues       values that are on the disk alone
+//   OpenStep         the barrier of the next update,
+//                    its clipping
 //
 // A part calls parts before it alone (tests/lint/component_graph.py). What follows from an event for several of them is
 // done here.
@@ -49,6 +51,7 @@
 #include "server/core/primary.h"
 #include "server/core/replication.h"
 #include "server/core/resting_values.h"
+#include "server/core/restored_checkpoint.h"
 #include "server/core/stored_images.h"
 #include "server/core/training_figures.h"
 #include "server/core/updates.h"
@@ -98,7 +101,7 @@ class PartitionCore {
   // Applies, in order, what is kept.
   void Advance();
   void LetValuesRest();
-  CopyActivity activity() const { return {!updates_.empty(), follower_.receiving(), primary_.restoring()}; }
+  CopyActivity activity() const { return {!updates_.empty(), follower_.receiving(), restored_.receiving()}; }
 
   CopyContext copy_;
   StoredImages images_;
@@ -109,6 +112,7 @@ class PartitionCore {
   WaitingRequests waiting_;
   Primary primary_;
   Follower follower_;
+  RestoredCheckpoint restored_;
   RestingValues resting_;
 };
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/limits.h"
 
 namespace cairn {
@@ -18,17 +17,13 @@ absl::Status CheckReceived(const PartitionConfig& c, const v1::PartitionImage& h
   if (h.begin() != static_cast<uint64_t>(c.begin) || h.end() != static_cast<uint64_t>(c.end)) {
     return Bad(c, "it is of numbers [", h.begin(), ",", h.end(), "), the partition has [", c.begin, ",", c.end, ")");
   }
-  const uint32_t slots = static_cast<uint32_t>(c.optimizer.slots());
-  const bool final = c.ended && h.slots() == 0;
-  if (h.slots() != slots && !final) return Bad(c, "slots: ", h.slots(), ", the job's optimizer has ", slots);
+  if (const absl::Status fits = c.kind->CheckHeader(c, h, tensors); !fits.ok()) return Bad(c, fits.message());
   if (h.norms().size() > kFrameScalarsBytesMax) return Bad(c, "norms: ", h.norms().size(), " bytes");
   if (h.has_loss_scale() && !IsLossScale(h.loss_scale().scale())) return Bad(c, "loss_scale: ", h.loss_scale().scale());
   if (!h.figures().empty() && !c.keeps_figures())
     return Bad(c, "figures, but these are kept by the job's first partition");
   if (const absl::Status figures = CheckEpochList(h.figures(), c.metrics); !figures.ok())
     return Bad(c, figures.message());
-  if (tensors != h.slots() + 1 && tensors != h.slots() + 2)
-    return Bad(c, "tensors: ", tensors, " with ", h.slots(), " slots");
   if (h.sequences().last_sequence_size() != static_cast<int>(c.replicas)) {
     return Bad(c, "sequences: of ", h.sequences().last_sequence_size(), " replicas, the job has ", c.replicas);
   }
@@ -48,13 +43,12 @@ size_t Image::bytes() const {
   return n;
 }
 
-Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool with_previous) {
+Image MakeImage(const PartitionConfig& config, const PartitionState& state, const ImageParts& parts) {
   Image image;
   image.header.set_version(state.version);
   image.header.set_generation(config.generation.value);
   image.header.set_begin(static_cast<uint64_t>(config.begin));
   image.header.set_end(static_cast<uint64_t>(config.end));
-  image.header.set_slots(static_cast<uint32_t>(state.slots.size()));
   image.header.set_norms(state.norms);
   if (config.loss_scale) {
     *image.header.mutable_loss_scale() = state.loss_scale.ToProto();
@@ -62,33 +56,29 @@ Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool
   }
   *image.header.mutable_figures() = state.figures;
   for (uint64_t s : state.sequences) image.header.mutable_sequences()->add_last_sequence(s);
-  image.tensors.push_back(state.values);
-  for (const Buffer& slot : state.slots) image.tensors.push_back(slot);
-  if (with_previous && !state.previous.empty()) image.tensors.push_back(state.previous);
+  state.contents->AddTo(parts, image);
   return image;
 }
 
-PartitionState StateFrom(const PartitionConfig& config, Image image) {
-  const size_t slots = image.header.slots();
-  CAIRN_CHECK(image.tensors.size() == slots + 1 || image.tensors.size() == slots + 2, "image of another partition");
+PartitionState StateAtRest(const PartitionConfig& config, const v1::PartitionImage& header) {
   PartitionState state;
-  state.version = state.image_version = image.header.version();
-  state.values = std::move(image.tensors[0]);
-  for (size_t i = 1; i <= slots; ++i) state.slots.push_back(std::move(image.tensors[i]));
-  state.norms = image.header.norms();
-  TakeLossScale(config, image.header, state);
-  state.figures = image.header.figures();
-  if (image.tensors.size() == slots + 2) state.previous = std::move(image.tensors[slots + 1]);
-  state.sequences.assign(image.header.sequences().last_sequence().begin(),
-                         image.header.sequences().last_sequence().end());
+  state.version = state.image_version = header.version();
+  state.contents = config.kind->MakeEmpty();
+  state.norms = header.norms();
+  if (config.loss_scale) {
+    state.loss_scale = LossScale::From(*config.loss_scale, header.loss_scale());
+    state.previous_loss_scale =
+        IsLossScale(header.previous_loss_scale()) ? header.previous_loss_scale() : state.loss_scale.scale;
+  }
+  state.figures = header.figures();
+  state.sequences.assign(header.sequences().last_sequence().begin(), header.sequences().last_sequence().end());
   return state;
 }
 
-void TakeLossScale(const PartitionConfig& config, const v1::PartitionImage& header, PartitionState& state) {
-  if (!config.loss_scale) return;
-  state.loss_scale = LossScale::From(*config.loss_scale, header.loss_scale());
-  state.previous_loss_scale =
-      IsLossScale(header.previous_loss_scale()) ? header.previous_loss_scale() : state.loss_scale.scale;
+PartitionState StateFrom(const PartitionConfig& config, const Image& image) {
+  PartitionState state = StateAtRest(config, image.header);
+  state.contents = config.kind->MakeFrom(config, image);
+  return state;
 }
 
 std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image, uint64_t request_id) {
@@ -125,11 +115,11 @@ absl::StatusOr<std::optional<Image>> ImageReceiver::Add(const PartitionConfig& c
     return absl::FailedPreconditionError(
         absl::StrCat(config.Name(), ": tensor ", frame.tensor, " of an image that is not being received; begin again"));
   }
-  if (frame.tensors != tensors_ || frame.dtype != v1::FLOAT32 ||
-      frame.payload.size() != static_cast<size_t>(config.size()) * sizeof(float)) {
+  const absl::Status fits = config.kind->CheckTensor(config, frame.tensor, frame.payload.size());
+  if (frame.tensors != tensors_ || frame.dtype != v1::FLOAT32 || !fits.ok()) {
     return Bad(config, "tensor ", frame.tensor, " of ", frame.tensors, " has ", frame.payload.size(),
-               " bytes of dtype ", static_cast<int>(frame.dtype), "; expected ", tensors_, " tensors of ",
-               config.size(), " FLOAT32 numbers");
+               " bytes of dtype ", static_cast<int>(frame.dtype), "; expected ", tensors_, " tensors",
+               fits.ok() ? " of FLOAT32" : absl::StrCat(" of ", fits.message()));
   }
   if (reinterpret_cast<uintptr_t>(frame.payload.data()) % alignof(float) != 0) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());

@@ -2,11 +2,11 @@
 // checkpoint is made of.
 //
 // Not thread-safe. Invariants:
-//   1. An image shares its buffers with the state that it was made of, and nobody writes to them: an update copies a
-//      slot that is shared before it writes (ApplyEntry). Making an image copies nothing.
+//   1. An image shares its buffers with the state that it was made of, and nobody writes to them: an update copies what
+//      is shared before it writes. Making an image copies nothing.
 //   2. On the wire an image is one request: IMAGE frames with one request_id, tensor 0 .. tensors - 1 in order; the
-//      first carries the PartitionImage. Tensors: values, each slot, and where the values of version - 1 are kept
-//      (primary to backup) those.
+//      first carries the PartitionImage. Which tensors there are the partition's kind says (dense: values, each slot,
+//      and where the values of version - 1 are kept, primary to backup, those).
 //   3. A received image fits the partition's configuration: what does not gets INVALID_ARGUMENT.
 #pragma once
 
@@ -21,18 +21,11 @@
 
 namespace cairn {
 
-struct Image {
-  v1::PartitionImage header;    // without checksums
-  std::vector<Buffer> tensors;  // values, slots, perhaps the values of version - 1; nobody writes to them
-  size_t bytes() const;
-};
-
-// `with_previous`: with the values of version - 1, where they are kept.
-Image MakeImage(const PartitionConfig& config, const PartitionState& state, bool with_previous);
+Image MakeImage(const PartitionConfig& config, const PartitionState& state, const ImageParts& parts);
 // The state that the image holds; image_version is its version: Persistence::ResetTo stores it.
-PartitionState StateFrom(const PartitionConfig& config, Image image);
-// The part of it that is about the loss scale.
-void TakeLossScale(const PartitionConfig& config, const v1::PartitionImage& header, PartitionState& state);
+PartitionState StateFrom(const PartitionConfig& config, const Image& image);
+// The same, at rest: without the contents.
+PartitionState StateAtRest(const PartitionConfig& config, const v1::PartitionImage& header);
 // One IMAGE frame a tensor, to be sent in this order with one request_id.
 std::vector<Frame> ImageFrames(const PartitionConfig& config, const Image& image, uint64_t request_id);
 

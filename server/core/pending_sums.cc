@@ -1,6 +1,5 @@
 #include "server/core/pending_sums.h"
 
-#include <cstring>
 #include <utility>
 
 #include "common/base/check.h"
@@ -13,7 +12,7 @@ bool PendingSums::Holds(const TreeNode& node) const {
   return after != sums_.begin() && std::prev(after)->second.node.Contains(node);
 }
 
-bool PendingSums::Add(const TreeNode& node, Sum sum, const GradientRounding& rounding) {
+bool PendingSums::Add(const TreeNode& node, Sum sum, MergeFn merge) {
   CAIRN_CHECK(IsNode(node, replicas_), "not a node of the tree");
   if (Holds(node)) return false;
   sums_.erase(sums_.lower_bound(node.first), sums_.lower_bound(node.end()));
@@ -27,8 +26,8 @@ bool PendingSums::Add(const TreeNode& node, Sum sum, const GradientRounding& rou
     sums_.erase(it);
     const bool left = held.node.first < sibling.first;
     held.node = Parent(held.node, replicas_);
-    held.sum = left ? Merge(std::move(held.sum), std::move(other), held.node, rounding)
-                    : Merge(std::move(other), std::move(held.sum), held.node, rounding);
+    held.sum = left ? Merge(std::move(held.sum), std::move(other), held.node, merge)
+                    : Merge(std::move(other), std::move(held.sum), held.node, merge);
   }
   const uint32_t first = held.node.first;
   sums_.emplace(first, std::move(held));
@@ -48,29 +47,24 @@ uint32_t PendingSums::replicas_held() const {
   return n;
 }
 
-PendingSums::Sum PendingSums::TakeAll(const GradientRounding& rounding) {
+PendingSums::Sum PendingSums::TakeAll(MergeFn merge) {
   Sum all;
   TreeNode node;
   for (auto& [first, held] : sums_) {
     if (all.examples == 0) node.first = first;
     node.count = held.node.end() - node.first;
-    all = Merge(std::move(all), std::move(held.sum), node, rounding);
+    all = Merge(std::move(all), std::move(held.sum), node, merge);
   }
   sums_.clear();
   return all;
 }
 
-PendingSums::Sum PendingSums::Merge(Sum left, Sum right, const TreeNode& node, const GradientRounding& rounding) {
+PendingSums::Sum PendingSums::Merge(Sum left, Sum right, const TreeNode& node, MergeFn merge) {
   AddFigures(right.figures, left.figures);  // y + x has the same bits as x + y
   if (right.examples == 0) return left;
   if (left.examples == 0) return {std::move(right.gradient), right.examples, std::move(left.figures)};
-  const uint64_t examples = left.examples + right.examples;
-  v1::EpochFigures figures = std::move(left.figures);
-  // x + y and y + x have the same bits, so that either side's memory will do.
-  if (!left.gradient.unique() && right.gradient.unique()) std::swap(left, right);
-  if (!left.gradient.unique()) left.gradient = Buffer::CopyOf(left.gradient.data(), left.gradient.size());
-  SumInto(rounding, node, left.gradient.mutable_floats(), right.gradient.floats());
-  return {std::move(left.gradient), examples, std::move(figures)};
+  return {merge(node, std::move(left.gradient), std::move(right.gradient)), left.examples + right.examples,
+          std::move(left.figures)};
 }
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 
+#include "absl/functional/function_ref.h"
 #include "cairn/v1/job_status.pb.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/summation_tree.h"
@@ -19,17 +20,19 @@ namespace cairn {
 class PendingSums {
  public:
   struct Sum {
-    Buffer gradient;  // float32; empty where examples == 0
+    Buffer gradient;  // as the partition's kind sums it; empty where examples == 0
     uint64_t examples = 0;
     v1::EpochFigures figures;  // of the training; of the first partition
   };
+
+  // The gradient of a node from those of its two sides (PartitionKind::Merge).
+  using MergeFn = absl::FunctionRef<Buffer(const TreeNode& node, Buffer left, Buffer right)>;
 
   explicit PendingSums(uint32_t replicas) : replicas_(replicas) {}
 
   // IsNode(node, replicas). False: a sum that contains the node is held already, the new one is dropped. Otherwise it
   // replaces what it contains. The buffer is written to if it is unique().
-  // The sum is rounded; `rounding` is the step's.
-  bool Add(const TreeNode& node, Sum sum, const GradientRounding& rounding = {});
+  bool Add(const TreeNode& node, Sum sum, MergeFn merge);
   bool Holds(const TreeNode& node) const;  // whole, alone or as part of a larger sum
   bool complete() const { return sums_.size() == 1 && sums_.begin()->second.node == RootOf(replicas_); }
   // complete(). Empties the tree.
@@ -37,7 +40,7 @@ class PendingSums {
   uint32_t replicas_held() const;
   // The sum of what there is, in the order of the replicas: not the tree's bits where nodes are missing. Empties the
   // tree.
-  Sum TakeAll(const GradientRounding& rounding = {});
+  Sum TakeAll(MergeFn merge);
   size_t size() const { return sums_.size(); }
 
  private:
@@ -45,7 +48,7 @@ class PendingSums {
     TreeNode node;
     Sum sum;
   };
-  static Sum Merge(Sum left, Sum right, const TreeNode& node, const GradientRounding& rounding);
+  static Sum Merge(Sum left, Sum right, const TreeNode& node, MergeFn merge);
 
   uint32_t replicas_;
   std::map<uint32_t, Held> sums_;  // by first replica

@@ -61,7 +61,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> Primary::AcceptAlone(Frame& fr
         absl::StrCat(copy_.config.Name(), ": ", updates_.size(), " updates are on their way to the disk; retry"));
   }
   CAIRN_ASSIGN_OR_RETURN(v1::EpochFigures figures, figures_.Of(frame));
-  copy_.ForgetPrevious();
+  copy_.state.contents->ForgetPrevious();
   v1::LogEntry entry;
   if (figures.replica_steps() > 0) *entry.mutable_figures() = std::move(figures);
   entry.set_replica_first(static_cast<uint32_t>(replica));
@@ -74,7 +74,7 @@ absl::StatusOr<std::optional<OpenStep::Complete>> Primary::AcceptAlone(Frame& fr
   // The average takes the values' place once in a step of the job: with the last of the replicas.
   const auto behind = std::count_if(sequences.begin(), sequences.end(), [&](uint64_t s) { return s < frame.sequence; });
   entry.set_ema_overwrite(frame.ema_overwrite && behind == 1);
-  Buffer gradient = AddPenalties(copy_.config, copy_.state, frame.examples, TakeGradient(copy_.config, frame));
+  Buffer gradient = copy_.state.contents->AddPenalties(copy_.config, frame.examples, TakeGradient(copy_.config, frame));
   return OpenStep::Complete{std::move(entry), std::move(gradient)};
 }
 
@@ -94,7 +94,7 @@ absl::Status Primary::Clip(uint64_t client, const Frame& frame) {
   return waiting_.AnswerOrWait({client, frame.request_id, waits});
 }
 
-absl::Status Primary::Pull(uint64_t client, const Frame& frame) {
+absl::Status Primary::Pull(uint64_t client, Frame& frame) {
   CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/true));
   const PartitionState& state = copy_.state;
   WaitingPull waits;
@@ -111,20 +111,19 @@ absl::Status Primary::Pull(uint64_t client, const Frame& frame) {
   }
   if (frame.want_version) {
     const uint64_t want = *frame.want_version;
-    const bool previous_kept = !state.previous.empty() && want + 1 == state.version;
+    const bool previous_kept = state.contents->has_previous() && want + 1 == state.version;
     if (want < state.version && !previous_kept) {
       return absl::FailedPreconditionError(absl::StrCat("want_version ", want, " is gone: ", copy_.config.Name(),
                                                         " is at version ", state.version, "; pull anew"));
     }
     waits.want_version = want;
   }
+  CAIRN_ASSIGN_OR_RETURN(waits.asked, copy_.config.kind->TakeQuery(copy_.config, frame));
   return waiting_.AnswerOrWait({client, frame.request_id, waits});
 }
 
-// ---- checkpoints ----
-// The state goes out to a chief, or comes in from one. Both copy nothing: an image shares its buffers with the state
-// (partition_image.h), and an update copies what it would write into.
-
+// The state goes out to a chief. Nothing is copied: an image shares its buffers with the state (partition_image.h), and
+// an update copies what it would write into.
 absl::Status Primary::Snapshot(uint64_t client, const Frame& frame) {
   CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/true));
   CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());
@@ -139,26 +138,6 @@ absl::Status Primary::Snapshot(uint64_t client, const Frame& frame) {
         absl::StrCat(copy_.config.Name(), ": ", waiting, " snapshots are waited for already; retry"));
   }
   return waiting_.AnswerOrWait({client, frame.request_id, WaitingSnapshot{frame.want_version}});
-}
-
-absl::StatusOr<std::optional<Image>> Primary::TakeRestored(uint64_t client, Frame frame) {
-  CAIRN_RETURN_IF_ERROR(CheckRequest(frame, /*any_generation=*/false));
-  CAIRN_RETURN_IF_ERROR(copy_.CheckTrains());
-  if (images_.writing() || !updates_.empty()) {
-    return absl::UnavailableError(absl::StrCat(copy_.config.Name(), ": its state is being stored; retry"));
-  }
-  const uint64_t request_id = frame.request_id;
-  CAIRN_ASSIGN_OR_RETURN(std::optional<Image> image, restored_.Add(copy_.config, client, std::move(frame)));
-  if (image) restored_ack_ = {client, request_id, image->header.version()};
-  return image;
-}
-
-void Primary::OnReset() {
-  if (restored_ack_) GiveAck(copy_, *std::exchange(restored_ack_, std::nullopt));
-}
-
-void Primary::OnClientGone(uint64_t client) {
-  if (restored_.receiving() && restored_.client() == client) restored_.Forget();
 }
 
 }  // namespace cairn

@@ -1,5 +1,4 @@
-// Primary: the requests of clients at the copy that serves them: PUSH, CLIP, PULL, SNAPSHOT, and the checkpoint that a
-// worker restores (IMAGE).
+// Primary: the requests of clients at the copy that serves them: PUSH, CLIP, PULL, SNAPSHOT.
 //
 // Not thread-safe; part of PartitionCore. Invariants:
 //   1. Each (replica, sequence) counts in one update; a repeated one is answered with the present values.
@@ -12,7 +11,6 @@
 #include <optional>
 
 #include "common/base/status.h"
-#include "server/core/backup_ack.h"
 #include "server/core/open_step.h"
 #include "server/core/replication.h"
 #include "server/core/training_figures.h"
@@ -23,28 +21,14 @@ namespace cairn {
 
 class Primary {
  public:
-  Primary(CopyContext& copy, const StoredImages& images, Updates& updates, Replication& replication,
-          const TrainingFigures& figures, OpenStep& step, WaitingRequests& waiting)
-      : copy_(copy),
-        images_(images),
-        updates_(updates),
-        replication_(replication),
-        figures_(figures),
-        step_(step),
-        waiting_(waiting) {}
+  Primary(CopyContext& copy, Updates& updates, Replication& replication, const TrainingFigures& figures, OpenStep& step,
+          WaitingRequests& waiting)
+      : copy_(copy), updates_(updates), replication_(replication), figures_(figures), step_(step), waiting_(waiting) {}
 
   absl::Status Push(uint64_t client, Frame& frame);
   absl::Status Clip(uint64_t client, const Frame& frame);
-  absl::Status Pull(uint64_t client, const Frame& frame);
+  absl::Status Pull(uint64_t client, Frame& frame);
   absl::Status Snapshot(uint64_t client, const Frame& frame);
-
-  // The image with its last tensor: which state it replaces does not matter, the coordinator, which raises the
-  // generation around it, asked for it. It is acknowledged when it is in the store (OnReset).
-  absl::StatusOr<std::optional<Image>> TakeRestored(uint64_t client, Frame frame);
-  void OnReset();
-  bool restoring() const { return restored_.receiving(); }
-  void OnClientGone(uint64_t client);
-  void EndTraining() { restored_.Forget(); }
 
  private:
   absl::Status CheckRequest(const Frame& frame, bool any_generation) const;
@@ -52,14 +36,11 @@ class Primary {
   void Accept(OpenStep::Complete update);
 
   CopyContext& copy_;
-  const StoredImages& images_;
   Updates& updates_;
   Replication& replication_;
   const TrainingFigures& figures_;
   OpenStep& step_;
   WaitingRequests& waiting_;
-  ImageReceiver restored_;                 // a checkpoint that comes in
-  std::optional<BackupAck> restored_ack_;  // to be given when it is in the store
 };
 
 }  // namespace cairn

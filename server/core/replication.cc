@@ -90,7 +90,7 @@ bool Replication::sending_image() const {
 
 void Replication::SendImages() {
   if (!WantsImage(copy_.now)) return;
-  const Image image = MakeImage(copy_.config, copy_.state, /*with_previous=*/true);
+  const Image image = MakeImage(copy_.config, copy_.state, {.previous = true});
   for (BackupLink& link : links_) {
     if (!link.wants_image(copy_.now)) continue;
     const uint64_t id = next_request_id_++;
@@ -171,7 +171,7 @@ void Replication::OnTick(const TickEvent& event) {
 void Replication::Tend() {
   const PartitionState& state = copy_.state;
   const absl::Time now = copy_.now;
-  const size_t image_bytes = state.values.size() * (1 + state.slots.size());
+  const size_t image_bytes = state.contents->image_bytes();
   absl::Time wake_at = absl::InfiniteFuture();
   for (BackupLink& link : links_) {
     // Everything that a following link did not confirm is under way, where it is required; else an image is due.

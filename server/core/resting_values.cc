@@ -36,12 +36,6 @@ std::deque<PartitionEvent> RestingValues::OnLoaded(LoadedEvent event) {
   return std::exchange(deferred_, {});
 }
 
-void RestingValues::LetGo() {
-  copy_.state.values = copy_.state.previous = {};
-  copy_.state.slots.clear();
-  copy_.ForgetConverted();
-}
-
 void RestingValues::OnClientGone(uint64_t client) {
   std::erase_if(deferred_, [&](const PartitionEvent& e) {
     const auto* deferred = std::get_if<FrameEvent>(&e);

@@ -31,7 +31,7 @@ class RestingValues {
   void Defer(PartitionEvent event, size_t requests_max);
   // The events that waited for it, to be handled now.
   std::deque<PartitionEvent> OnLoaded(LoadedEvent event);
-  void LetGo();
+  void LetGo() { copy_.state.contents->Clear(); }
   void OnClientGone(uint64_t client);
   std::vector<PartitionReply> End(const absl::Status& why);
   // An image that a backup wants waits for the values.

@@ -19,8 +19,8 @@ bool StoredImages::Due(const CopyActivity& activity) const {
     return !state.at_rest() && !has_final() && !activity.updating && !activity.restoring && !failed_;
   }
   if (config.durability == v1::SNAPSHOT) return config.keep && in_memory() && !failed_;
-  const uint64_t image_bytes = state.values.size() * (1 + state.slots.size());
-  return state.version > 0 &&
+  const uint64_t image_bytes = state.contents->image_bytes();
+  return !failed_ && state.version > 0 &&
          state.log_bytes >= std::max(config.image.log_bytes_min, config.image.log_to_image_ratio * image_bytes);
 }
 
@@ -39,7 +39,7 @@ void StoredImages::Take(const CopyActivity& activity) {
   // A job that was cancelled in the middle of a step has partitions at two versions: after a restart, too, it is
   // exported at the lower one.
   const bool last = config.durability == v1::SNAPSHOT && config.keep && config.mode == UpdateMode::kSynchronous;
-  copy_.effects.image = MakeImage(config, state, /*with_previous=*/last);
+  copy_.effects.image = MakeImage(config, state, {.previous = last});
 }
 
 void StoredImages::OnApplied(const CopyActivity& activity) {
@@ -70,11 +70,7 @@ uint64_t StoredImages::TakeNote() { return std::exchange(to_note_, 0); }
 
 Image StoredImages::MakeFinal() const {
   const bool with_previous = copy_.config.mode == UpdateMode::kSynchronous && !ends_even_;
-  Image image = MakeImage(copy_.config, copy_.state, with_previous);
-  const auto slots = image.tensors.begin() + 1;
-  image.tensors.erase(slots, slots + image.header.slots());
-  image.header.set_slots(0);
-  return image;
+  return MakeImage(copy_.config, copy_.state, {.training = false, .previous = with_previous});
 }
 
 }  // namespace cairn

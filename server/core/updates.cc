@@ -8,14 +8,15 @@
 namespace cairn {
 
 const Buffer& Updates::Update::Packed(const PartitionConfig& config) {
-  if (packed.empty()) packed = PackGradient(config, entry, gradient);
+  if (packed.empty()) packed = config.kind->Pack(config, entry, gradient);
   return packed;
 }
 
 Updates::Update& Updates::Accept(v1::LogEntry entry, Buffer gradient) {
   entry.set_generation(copy_.config.generation.value);
   entry.set_version(accepted_version() + 1);
-  if (!gradient.empty() && copy_.config.log_dtype() != v1::FLOAT32) entry.set_dtype(copy_.config.log_dtype());
+  const v1::DataType dtype = copy_.config.kind->LogDtype(copy_.config);
+  if (!gradient.empty() && dtype != v1::FLOAT32) entry.set_dtype(dtype);
   return Add(std::move(entry), std::move(gradient), {});
 }
 
@@ -40,7 +41,6 @@ void Updates::ApplyNext() {
   Update update = std::move(under_way_.front());
   under_way_.pop_front();
   update.packed = {};  // the update reuses its memory
-  copy_.ForgetConverted();
   ApplyEntry(copy_.config, update.entry, std::move(update.gradient), copy_.state);
 }
 

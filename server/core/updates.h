@@ -21,7 +21,7 @@ class Updates {
  public:
   struct Update {
     v1::LogEntry entry;
-    Buffer gradient;  // float32
+    Buffer gradient;  // as the partition's kind sums it
     Buffer packed;    // Packed; empty until then
     // The gradient as it is logged and replicated.
     const Buffer& Packed(const PartitionConfig& config);

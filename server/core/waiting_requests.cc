@@ -117,7 +117,7 @@ void WaitingRequests::Answer(const WaitingRequest& request) {
   const uint64_t client = request.client, id = request.request_id;
   std::visit(Overloaded{
                  [&](const WaitingPull& w) {
-                   copy_.Reply(client, MakeValues(id, {w.replica, w.want_version, false, w.reply_dtype}));
+                   copy_.Reply(client, MakeValues(id, {w.replica, w.want_version, false, w.reply_dtype, w.asked}));
                  },
                  [&](const WaitingPush& w) {
                    copy_.Reply(client, step_.Measures(w.sequence)
@@ -128,7 +128,7 @@ void WaitingRequests::Answer(const WaitingRequest& request) {
                    copy_.Reply(client, MakeValues(id, {ReplicaId(0), std::nullopt, true, w.reply_dtype}));
                  },
                  [&](const WaitingSnapshot&) {
-                   const Image image = MakeImage(copy_.config, copy_.state, /*with_previous=*/false);
+                   const Image image = MakeImage(copy_.config, copy_.state, {});
                    for (Frame& frame : ImageFrames(copy_.config, image, id)) copy_.Reply(client, std::move(frame));
                  },
              },
@@ -149,7 +149,7 @@ Frame WaitingRequests::MakeValues(uint64_t request_id, const Shown& shown) {
   f.loss_scale = previous ? state.previous_loss_scale : state.loss_scale.scale;
   if (!shown.dtype) return f;
   f.dtype = *shown.dtype;
-  f.payload = previous ? ConvertValues(state.previous, f.dtype) : copy_.ConvertedValues(f.dtype);
+  f.payload = state.contents->Read({f.dtype, previous, shown.asked});
   f.payload_total = f.payload.size();
   return f;
 }

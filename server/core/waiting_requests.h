@@ -24,6 +24,7 @@ struct WaitingPull {
   uint64_t clock_min = 0;            // bounded staleness: until the slowest replica is there
   std::optional<uint64_t> want_version;
   v1::DataType reply_dtype = v1::FLOAT32;
+  Buffer asked;  // ValuesQuery::asked
 };
 struct WaitingPush {
   ReplicaId replica;
@@ -74,6 +75,7 @@ class WaitingRequests {
     std::optional<uint64_t> want_version;
     bool norms = false;
     std::optional<v1::DataType> dtype;
+    Buffer asked = {};
   };
 
   bool Ready(const WaitingRequest& request);

@@ -28,7 +28,7 @@ void BackupConnections::Keep(const std::set<std::string>& addresses) {
   }
 }
 
-void BackupConnections::Send(const std::string& address, std::vector<Frame> request, PsConnection::Done done) {
+void BackupConnections::Send(const std::string& address, std::vector<Frame> request, Done done) {
   std::shared_ptr<PsConnection> connection;
   {
     absl::MutexLock lock(&mutex_);

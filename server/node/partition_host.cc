@@ -1,7 +1,5 @@
 #include "server/node/partition_host.h"
 
-#include <malloc.h>
-
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -15,8 +13,13 @@ constexpr absl::Duration kGiveBackEvery = absl::Seconds(1);
 
 }  // namespace
 
-PartitionHost::PartitionHost(KvStore& store, Clock& clock, int threads, PartitionHostCallbacks callbacks)
-    : persistence_(store), callbacks_(std::move(callbacks)), runner_(persistence_, clock, threads, RunnerCallbacks()) {}
+PartitionHost::PartitionHost(KvStore& store, PartitionEnvironment environment, PartitionHostCallbacks callbacks,
+                             const ImageOptions& image)
+    : persistence_(store),
+      callbacks_(std::move(callbacks)),
+      image_(image),
+      give_back_memory_(std::move(environment.give_back_memory)),
+      runner_(persistence_, std::move(environment), RunnerCallbacks()) {}
 
 PartitionHost::~PartitionHost() { Stop(); }
 
@@ -134,7 +137,7 @@ void PartitionHost::GiveBackMemory() {
       absl::MutexLock lock(&mutex_);
       memory_due_ = false;
     }
-    malloc_trim(0);
+    give_back_memory_();
   });
 }
 

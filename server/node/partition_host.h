@@ -2,7 +2,7 @@
 // dropped. PartitionRunner drives them.
 //
 // Thread rule: OnFrame, OnClientGone and Held from any thread; LoadHeld, Host, Drop, Drain and Stop from one control
-// thread (they block). Callbacks run on the runner's threads. Invariants:
+// thread (they block). Callbacks run on the runner's executors. Invariants:
 //   1. A partition found on disk answers nobody until Host has named it in a generation: UNAVAILABLE until then.
 //   2. rollback_to is obeyed once: where the assignment's generation is newer than the one stored.
 //   3. A failure of one job's storage takes that job's partition out of service and is told by job_error; other jobs go
@@ -24,12 +24,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cairn/v1/cluster.pb.h"
-#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/model/graph.h"
 #include "common/storage/kv_store.h"
 #include "server/node/assignment_plan.h"
 #include "server/node/exchange_handler.h"
 #include "server/node/job_failures.h"
+#include "server/node/partition_environment.h"
 #include "server/node/partition_runner.h"
 #include "server/node/partition_slot.h"
 #include "server/storage/persistence.h"
@@ -47,7 +48,9 @@ struct PartitionHostCallbacks {
 
 class PartitionHost : public ExchangeHandler {
  public:
-  PartitionHost(KvStore& store, Clock& clock, int threads, PartitionHostCallbacks callbacks);
+  // image: when the store gets images; of all partitions.
+  PartitionHost(KvStore& store, PartitionEnvironment environment, PartitionHostCallbacks callbacks,
+                const ImageOptions& image = {});
   ~PartitionHost() override;
 
   // Recovers what the store holds, without serving it. A job that cannot be recovered is logged and left out: Host will
@@ -100,6 +103,8 @@ class PartitionHost : public ExchangeHandler {
   // `assigned`: the copies take up their roles; else they wait for Host.
   absl::StatusOr<Slots> Load(const v1::HostPartitions& host, const Slots& present, bool assigned);
   absl::StatusOr<Slots> MakeSlots(const v1::HostPartitions& host, const Slots& present);
+  absl::StatusOr<PartitionConfig> ConfigOf(const v1::HostPartitions& host, const std::shared_ptr<const Graph>& graph,
+                                           const v1::PartitionRange& range) const;
   void TakeOut(uint64_t job_id, const std::vector<uint32_t>& partitions, Slots& present);
   absl::Status RollBack(const v1::HostPartitions& host, const AssignmentPlan& plan);
   void DescribeHeld(const PartitionSlot& slot, v1::HeldPartition* held) const;
@@ -112,6 +117,8 @@ class PartitionHost : public ExchangeHandler {
 
   Persistence persistence_;
   const PartitionHostCallbacks callbacks_;
+  const ImageOptions image_;
+  const std::function<void()> give_back_memory_;
   JobFailures failures_;
   std::atomic<bool> draining_{false};
   mutable absl::Mutex mutex_;

@@ -4,9 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/blocking_counter.h"
 #include "common/base/log.h"
-#include "common/model/graph.h"
 #include "server/core/partition_config.h"
 #include "server/node/assignment_plan.h"
 #include "server/node/partition_host.h"
@@ -146,12 +144,19 @@ absl::Status PartitionHost::RollBack(const v1::HostPartitions& host, const Assig
   absl::StatusOr<Graph> graph = Graph::Build(host.spec().model());
   if (!graph.ok()) return Annotate(graph.status(), absl::StrFormat("job %d", host.job_id()));
   const auto shared = std::make_shared<const Graph>(*std::move(graph));
-  const auto config_of = [&](const v1::PartitionRange& range) {
-    return MakePartitionConfig(host.spec(), shared, range, JobId(host.job_id()), Generation(host.generation()));
-  };
+  const auto config_of = [&](const v1::PartitionRange& range) { return ConfigOf(host, shared, range); };
   CAIRN_RETURN_IF_ERROR(TakeBack(plan, config_of, persistence_));
   LogInfo("job %d: taken back to version %d", host.job_id(), *plan.back_to);
   return absl::OkStatus();
+}
+
+absl::StatusOr<PartitionConfig> PartitionHost::ConfigOf(const v1::HostPartitions& host,
+                                                        const std::shared_ptr<const Graph>& graph,
+                                                        const v1::PartitionRange& range) const {
+  CAIRN_ASSIGN_OR_RETURN(PartitionConfig config, MakePartitionConfig(host.spec(), graph, range, JobId(host.job_id()),
+                                                                     Generation(host.generation())));
+  config.image = image_;
+  return config;
 }
 
 // Slots for all of host's partitions; those present stay.
@@ -167,8 +172,7 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::MakeSlots(const v1::HostPart
       slots.insert(*it);
       continue;
     }
-    absl::StatusOr<PartitionConfig> config =
-        MakePartitionConfig(host.spec(), graph, range, JobId(host.job_id()), Generation(host.generation()));
+    absl::StatusOr<PartitionConfig> config = ConfigOf(host, graph, range);
     if (!config.ok()) return Annotate(config.status(), where);
     config->ended = config->keep = host.ended();
     slots.emplace(range.partition(), runner_.NewSlot(*std::move(config)));
@@ -188,7 +192,6 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
   }
   absl::Mutex failed_mutex;
   absl::Status failed;
-  absl::BlockingCounter left(static_cast<int>(slots.size()));
   for (const auto& [partition, slot] : slots) {
     runner_.Post(slot, [&, slot = slot] {
       const absl::Status opened = runner_.Open(slot, generation);
@@ -198,10 +201,9 @@ absl::StatusOr<PartitionHost::Slots> PartitionHost::Load(const v1::HostPartition
         failed = opened;
       }
       if (assigned) runner_.Run(slot, roles.at(slot->config.partition.value));
-      left.DecrementCount();
     });
   }
-  left.Wait();
+  runner_.WaitForLanes();
   if (failed.ok()) return slots;
   std::vector<PartitionSlotPtr> loaded;
   for (const auto& [partition, slot] : slots) {

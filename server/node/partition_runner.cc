@@ -4,9 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/log.h"
-#include "common/base/thread_priority.h"
 
 namespace cairn {
 namespace {
@@ -15,31 +13,36 @@ constexpr absl::Duration kTickInterval = absl::Seconds(1);
 
 }  // namespace
 
-PartitionRunner::PartitionRunner(Persistence& persistence, Clock& clock, int threads,
+PartitionRunner::PartitionRunner(Persistence& persistence, PartitionEnvironment environment,
                                  PartitionRunnerCallbacks callbacks)
-    : persistence_(persistence), clock_(clock), callbacks_(std::move(callbacks)), backups_(clock) {
-  lanes_.resize(static_cast<size_t>(std::max(threads, 1)));
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].executor = std::make_unique<SerialExecutor>(absl::StrFormat("partitions-%d", i));
-    lanes_[i].executor->PostAfter(kTickInterval, [this, i] { Tick(i); });
-  }
-  image_writer_ = std::make_unique<SerialExecutor>("images");
-  image_writer_->Post(LowerThreadPriority);  // an image that is written later delays no step
+    : persistence_(persistence),
+      clock_(*environment.clock),
+      callbacks_(std::move(callbacks)),
+      observer_(environment.observer),
+      backups_(std::move(environment.backups)),
+      lanes_(environment.lanes.size()),
+      disk_(std::move(environment.disk)) {
+  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].executor = std::move(environment.lanes[i]);
+  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i].executor->PostAfter(kTickInterval, [this, i] { Tick(i); });
 }
 
 PartitionRunner::~PartitionRunner() { Stop(); }
 
+void PartitionRunner::WaitForLanes() {
+  for (Lane& lane : lanes_) lane.executor->RunAndWait([] {});
+}
+
 void PartitionRunner::Drain() {
   draining_ = true;
-  for (Lane& lane : lanes_) lane.executor->RunAndWait([] {});
+  WaitForLanes();
 }
 
 void PartitionRunner::Stop() {
   if (stopped_) return;
   stopped_ = true;
   draining_ = true;
-  backups_.Close();
-  image_writer_->Stop();  // first: what it posts to the lanes yet is run by them
+  backups_->Close();
+  disk_->Stop();  // first: what it posts to the lanes yet is run by them
   for (Lane& lane : lanes_) lane.executor->Stop();
 }
 
@@ -62,6 +65,7 @@ absl::Status PartitionRunner::Open(const PartitionSlotPtr& slot, Generation gene
   absl::StatusOr<PartitionState> state = persistence_.Open(slot->config);
   slot->status = state.status();
   if (!state.ok()) return state.status();
+  if (observer_ != nullptr) observer_->OnRecovered(slot->config, *state);
   slot->core = std::make_unique<PartitionCore>(slot->config, *std::move(state));
   slot->version = slot->core->version();
   slot->backup = slot->config.backup;
@@ -69,6 +73,7 @@ absl::Status PartitionRunner::Open(const PartitionSlotPtr& slot, Generation gene
   slot->failed = false;
   std::vector<PartitionSlotPtr>& slots = lanes_[slot->lane].slots;
   if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
+  if (observer_ != nullptr) observer_->OnOpened(*slot);
   return absl::OkStatus();
 }
 
@@ -84,13 +89,14 @@ void PartitionRunner::Remove(const std::vector<PartitionSlotPtr>& slots) {
       }
     });
   }
-  image_writer_->RunAndWait([] {});
+  disk_->RunAndWait([] {});
 }
 
 // slot.status says why. Who waits for an answer of the core gets that one: a chief whose checkpoint has begun would
 // wait for ever.
 void PartitionRunner::EndCore(PartitionSlot& slot) {
   if (slot.core == nullptr) return;
+  if (observer_ != nullptr) observer_->OnEnding(slot);
   for (PartitionReply& reply : slot.core->End(slot.status)) callbacks_.reply(reply.client, std::move(reply.frame));
   slot.core.reset();
 }
@@ -98,7 +104,7 @@ void PartitionRunner::EndCore(PartitionSlot& slot) {
 // ---- events ----
 
 void PartitionRunner::Deliver(PartitionSlotPtr slot, uint64_t client, Frame frame, Credit credit) {
-  SerialExecutor& executor = executor_of(*slot);
+  Executor& executor = executor_of(*slot);
   executor.Post([this, slot = std::move(slot), client, frame = std::move(frame), credit = std::move(credit)]() mutable {
     if (slot->core == nullptr) {
       Refuse(client, frame, slot->status);
@@ -127,7 +133,7 @@ void PartitionRunner::Refuse(uint64_t client, const Frame& frame, const absl::St
 }
 
 void PartitionRunner::Tick(size_t lane) {
-  const TickEvent tick{backups_.Peers()};
+  const TickEvent tick{backups_->Peers()};
   for (const PartitionSlotPtr& slot : lanes_[lane].slots) Run(slot, tick);
   lanes_[lane].executor->PostAfter(kTickInterval, [this, lane] { Tick(lane); });
 }
@@ -145,13 +151,18 @@ void PartitionRunner::Run(const PartitionSlotPtr& slot, PartitionEvent event) {
   }
   slot->image_turn = std::holds_alternative<TakeImageEvent>(event);
 
-  const absl::Status stored = RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(),
-                                       [&](PartitionEffects& effects) { CarryOut(slot, effects); });
+  if (observer_ != nullptr) observer_->OnEvent(*slot, event);
+  const absl::Status stored =
+      RunEvent(*slot->core, persistence_, std::move(event), clock_.Now(), [&](PartitionEffects& effects) {
+        if (observer_ != nullptr) observer_->OnEffects(*slot, effects);
+        CarryOut(slot, effects);
+      });
   if (!stored.ok()) {
     StorageFailed(slot, stored);
     if (client != 0) Refuse(client, request, slot->status);
     return;
   }
+  if (observer_ != nullptr) observer_->OnHandled(*slot);
   slot->version.store(slot->core->version());
   slot->backup.store(slot->core->config().backup);
   const bool was_in_memory = slot->in_memory.exchange(slot->core->in_memory());

@@ -1,13 +1,14 @@
-// PartitionRunner: drives the cores of a ps' partitions, spread over a few threads: their events, their persistence,
-// their images and their links to backups. Which partitions there are is PartitionHost's.
+// PartitionRunner: drives the cores of a ps' partitions, spread over a few executors (lanes): their events, their
+// persistence, their images and their links to backups. Which partitions there are is PartitionHost's; threads, time
+// and the way to other ps are of the PartitionEnvironment that it is given.
 //
-// Thread rule: Deliver, Refuse, OnClientGone, Post and PostToDisk from any thread; NewSlot, Remove, KeepBackups, Drain
-// and Stop from one control thread (the last four block); Open and Run on the lane of the slot. Callbacks run on the
-// runner's threads, `reply` on that of Refuse's caller too. Invariants:
+// Thread rule: Deliver, Refuse, OnClientGone, Post and PostToDisk from any thread; NewSlot, WaitForLanes, Remove,
+// KeepBackups, Drain and Stop from one control thread (all but the first block); Open and Run on the lane of the slot.
+// Callbacks run on the runner's executors, `reply` on the thread of Refuse's caller too. Invariants:
 //   1. A core is touched by its one lane alone. Frames of one client for one partition are handled in order.
 //   2. A reply leaves after what it speaks of was persisted (RunEvent).
 //   3. Whose image is written or sent is decided by ImageTurns. Values of ended jobs are loaded for one partition after
-//      the other, by the thread that writes images.
+//      the other, by the executor that writes images.
 //   4. A failure of the store takes that partition out of service; others go on.
 #pragma once
 
@@ -22,9 +23,9 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/status.h"
-#include "server/node/backup_connections.h"
 #include "server/node/exchange_handler.h"
 #include "server/node/image_turns.h"
+#include "server/node/partition_environment.h"
 #include "server/node/partition_slot.h"
 #include "server/storage/persistence.h"
 
@@ -44,16 +45,16 @@ struct PartitionRunnerCallbacks {
 
 class PartitionRunner {
  public:
-  PartitionRunner(Persistence& persistence, Clock& clock, int threads, PartitionRunnerCallbacks callbacks);
+  PartitionRunner(Persistence& persistence, PartitionEnvironment environment, PartitionRunnerCallbacks callbacks);
   ~PartitionRunner();
 
   PartitionSlotPtr NewSlot(PartitionConfig config);
   void Post(const PartitionSlotPtr& slot, std::function<void()> task);
-  // On the thread that writes images.
-  void PostToDisk(std::function<void()> task) { image_writer_->Post(std::move(task)); }
-  void PostToDiskAfter(absl::Duration delay, std::function<void()> task) {
-    image_writer_->PostAfter(delay, std::move(task));
-  }
+  // Returns when all that was posted to slots has run.
+  void WaitForLanes();
+  // On the executor that writes images.
+  void PostToDisk(std::function<void()> task) { disk_->Post(std::move(task)); }
+  void PostToDiskAfter(absl::Duration delay, std::function<void()> task) { disk_->PostAfter(delay, std::move(task)); }
 
   void Deliver(PartitionSlotPtr slot, uint64_t client, Frame frame, Credit credit);
   void OnClientGone(uint64_t client);
@@ -66,18 +67,18 @@ class PartitionRunner {
   // Ends the slots' cores. After it nothing of theirs is written any more.
   void Remove(const std::vector<PartitionSlotPtr>& slots);
   // Connections to exactly these.
-  void KeepBackups(const std::set<std::string>& addresses) { backups_.Keep(addresses); }
+  void KeepBackups(const std::set<std::string>& addresses) { backups_->Keep(addresses); }
   // Opens no more links, and returns when all that was posted has run.
   void Drain();
   void Stop();  // after it nothing runs; idempotent
 
  private:
   struct Lane {  // an executor and the slots that live on it
-    std::unique_ptr<SerialExecutor> executor;
+    std::unique_ptr<Executor> executor;
     std::vector<PartitionSlotPtr> slots;  // on the executor only
   };
 
-  SerialExecutor& executor_of(const PartitionSlot& slot) { return *lanes_[slot.lane].executor; }
+  Executor& executor_of(const PartitionSlot& slot) { return *lanes_[slot.lane].executor; }
   void Tick(size_t lane);
   void StorageFailed(const PartitionSlotPtr& slot, const absl::Status& status);
   void EndCore(PartitionSlot& slot);
@@ -105,9 +106,10 @@ class PartitionRunner {
   size_t next_lane_ = 0;  // control thread
   StoreImageTurns store_turns_;
   BackupImageTurns backup_turns_;
-  BackupConnections backups_;
+  PartitionObserver* const observer_;  // null in a ps
+  const std::unique_ptr<BackupTransport> backups_;
   std::vector<Lane> lanes_;
-  std::unique_ptr<SerialExecutor> image_writer_;
+  const std::unique_ptr<Executor> disk_;
 };
 
 }  // namespace cairn

@@ -29,7 +29,7 @@ void PartitionRunner::WakeAt(const PartitionSlotPtr& slot, absl::Time at) {
   slot->wake_at = at;
   executor_of(*slot).PostAfter(at - clock_.Now(), [this, slot] {
     slot->wake_at = absl::InfiniteFuture();
-    Run(slot, TickEvent{backups_.Peers()});
+    Run(slot, TickEvent{backups_->Peers()});
   });
 }
 
@@ -37,7 +37,7 @@ void PartitionRunner::WakeAt(const PartitionSlotPtr& slot, absl::Time at) {
 
 void PartitionRunner::WriteImage(const PartitionSlotPtr& slot, Image image) {
   const bool has_turn = std::exchange(slot->image_turn, false);
-  image_writer_->Post([this, slot, has_turn, config = slot->core->config(), image = std::move(image)] {
+  disk_->Post([this, slot, has_turn, config = slot->core->config(), image = std::move(image)] {
     const absl::Status status = persistence_.WriteImage(config, image);
     const uint64_t version = image.header.version();
     Post(slot, [this, slot, version, status] {
@@ -66,12 +66,12 @@ void PartitionRunner::NextImage() {
 
 // For PartitionEffects::load.
 void PartitionRunner::LoadValues(const PartitionSlotPtr& slot) {
-  image_writer_->Post([this, slot, config = slot->core->config()] {
-    absl::StatusOr<PartitionState> state = persistence_.Recover(config);
-    executor_of(*slot).Post([this, slot, state = std::move(state)]() mutable {
+  disk_->Post([this, slot, config = slot->core->config()] {
+    auto state = std::make_shared<absl::StatusOr<PartitionState>>(persistence_.Recover(config));  // it is not copied
+    executor_of(*slot).Post([this, slot, state] {
       if (slot->core == nullptr) return;
-      if (!state.ok()) return StorageFailed(slot, state.status());
-      Run(slot, LoadedEvent{*std::move(state)});
+      if (!state->ok()) return StorageFailed(slot, state->status());
+      Run(slot, LoadedEvent{*std::move(*state)});
     });
   });
 }
@@ -86,7 +86,7 @@ void PartitionRunner::SendToBackup(const PartitionSlotPtr& slot, PeerSend send) 
       OnBackupAnswer(slot, address, epoch, std::move(answer));
     });
   };
-  backups_.Send(send.address, std::move(send.frames), std::move(done));
+  backups_->Send(send.address, std::move(send.frames), std::move(done));
 }
 
 void PartitionRunner::OnBackupAnswer(const PartitionSlotPtr& slot, const std::string& address, uint64_t epoch,

@@ -124,7 +124,7 @@ absl::Status PsNode::StartServer() {
     });
   };
   control_ = std::make_unique<SerialExecutor>("control");
-  host_ = std::make_unique<PartitionHost>(*store_, clock_, options_.threads, std::move(callbacks));
+  host_ = std::make_unique<PartitionHost>(*store_, ProcessEnvironment(clock_, options_.threads), std::move(callbacks));
   exchange_ = std::make_unique<ExchangeService>(host_.get());
   absl::StatusOr<uint64_t> cluster_id = Persistence(*store_).ClusterId();
   if (cluster_id.ok()) cluster_id_ = *cluster_id;

@@ -21,53 +21,35 @@ absl::Status Damaged(const PartitionConfig& c, const std::string& what) {
 
 // ---- images ----
 
-bool HasPrevious(const v1::PartitionImage& header) {
-  return header.xxh3_size() == static_cast<int>(header.slots()) + 2;
+ImageParts PartsOf(const PartitionConfig& c, const v1::PartitionImage& header) {
+  return c.kind->PartsOf(header, static_cast<size_t>(header.xxh3_size()));
 }
 
 absl::Status CheckHeader(const PartitionConfig& c, const v1::PartitionImage& header) {
-  if (header.begin() == static_cast<uint64_t>(c.begin) && header.end() == static_cast<uint64_t>(c.end) &&
-      (header.slots() == static_cast<uint32_t>(c.optimizer.slots()) || (c.ended && header.slots() == 0)) &&
-      header.sequences().last_sequence_size() == static_cast<int>(c.replicas) &&
-      (header.xxh3_size() == static_cast<int>(header.slots()) + 1 || HasPrevious(header))) {
-    return absl::OkStatus();
+  const int replicas = header.sequences().last_sequence_size();
+  if (header.begin() != static_cast<uint64_t>(c.begin) || header.end() != static_cast<uint64_t>(c.end) ||
+      replicas != static_cast<int>(c.replicas)) {
+    return absl::FailedPreconditionError(absl::StrCat(c.Name(), ": the stored image is of numbers [", header.begin(),
+                                                      ",", header.end(), ") and ", replicas, " replicas; the job has [",
+                                                      c.begin, ",", c.end, ") and ", c.replicas));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(c.Name(), ": the stored image is of numbers [", header.begin(), ",", header.end(), ") with ",
-                   header.slots(), " slots and ", header.sequences().last_sequence_size(), " replicas; the job has [",
-                   c.begin, ",", c.end, "), ", c.optimizer.slots(), " and ", c.replicas));
-}
-
-// Without its tensors.
-absl::StatusOr<PartitionState> StateOf(const PartitionConfig& c, const v1::PartitionImage& header) {
-  CAIRN_RETURN_IF_ERROR(CheckHeader(c, header));
-  PartitionState state;
-  state.version = state.image_version = header.version();
-  state.norms = header.norms();
-  TakeLossScale(c, header, state);
-  state.figures = header.figures();
-  state.sequences.assign(header.sequences().last_sequence().begin(), header.sequences().last_sequence().end());
-  return state;
+  const absl::Status fits = c.kind->CheckHeader(c, header, static_cast<size_t>(header.xxh3_size()));
+  if (fits.ok()) return fits;
+  return absl::FailedPreconditionError(absl::StrCat(c.Name(), ": the stored image: ", fits.message()));
 }
 
 absl::StatusOr<PartitionState> LoadImage(KvStore& store, const PartitionConfig& c, const v1::PartitionImage& header) {
-  CAIRN_ASSIGN_OR_RETURN(PartitionState state, StateOf(c, header));
+  CAIRN_RETURN_IF_ERROR(CheckHeader(c, header));
+  Image image{header, {}};
   for (int t = 0; t < header.xxh3_size(); ++t) {
     CAIRN_ASSIGN_OR_RETURN(std::optional<std::string> bytes, store.Get(TensorKey(c, header.version(), t)));
-    if (!bytes || bytes->size() != static_cast<size_t>(c.size()) * sizeof(float) ||
+    if (!bytes || !c.kind->CheckTensor(c, static_cast<size_t>(t), bytes->size()).ok() ||
         Checksum(bytes->data(), bytes->size()) != header.xxh3(t)) {
       return Damaged(c, absl::StrCat("tensor ", t, " of image ", header.version()));
     }
-    Buffer tensor = Buffer::CopyOf(bytes->data(), bytes->size());
-    if (t == 0) {
-      state.values = std::move(tensor);
-    } else if (t > static_cast<int>(header.slots())) {
-      state.previous = std::move(tensor);
-    } else {
-      state.slots.push_back(std::move(tensor));
-    }
+    image.tensors.push_back(Buffer::CopyOf(bytes->data(), bytes->size()));
   }
-  return state;
+  return StateFrom(c, image);
 }
 
 void PutImage(const PartitionConfig& c, const Image& image, KvBatch& batch) {
@@ -109,7 +91,7 @@ absl::Status ReplayEntry(const PartitionConfig& c, uint64_t version, std::string
     return Damaged(c, absl::StrCat("the gradient of log entry ", version));
   }
   CAIRN_RETURN_IF_ERROR(CheckEntry(c, state, entry, value.size()));
-  ApplyEntry(c, entry, UnpackGradient(c, entry, {reinterpret_cast<const uint8_t*>(value.data()), value.size()}), state);
+  ApplyEntry(c, entry, c.kind->Unpack(c, entry, Buffer::CopyOf(value.data(), value.size())), state);
   return absl::OkStatus();
 }
 
@@ -138,8 +120,8 @@ absl::StatusOr<uint64_t> Persistence::ClusterId() const {
 
 absl::Status Persistence::SetClusterId(uint64_t id) {
   std::string value;
-  AppendBigEndian(value, id, 8);
-  AppendBigEndian(value, Checksum(value.data(), value.size()), 8);
+  AppendBigEndian(id, 8, &value);
+  AppendBigEndian(Checksum(value.data(), value.size()), 8, &value);
   KvBatch batch;
   batch.Put(std::string(kClusterIdKey), std::move(value));
   return store_.Write(batch, /*sync=*/true);
@@ -207,7 +189,7 @@ absl::StatusOr<PartitionState> Persistence::Recover(const PartitionConfig& confi
   for (const v1::PartitionImage& header : headers) {
     if (config.durability == v1::SNAPSHOT) break;  // no log: the newest
     CAIRN_ASSIGN_OR_RETURN(found, logged(header.version() + 1));
-    found = found || HasPrevious(header);
+    found = found || PartsOf(config, header).previous;
     if (!found) continue;
     base = &header;
     break;
@@ -233,9 +215,13 @@ absl::StatusOr<PartitionState> Persistence::Open(const PartitionConfig& config) 
   bool logs = false;
   CAIRN_RETURN_IF_ERROR(
       store_.Scan(KindPrefix(config, 'l'), [&](std::string_view, std::string_view) { return !(logs = true); }));
-  if (headers.size() == 1 && headers.front().slots() == 0 && !logs) return StateOf(config, headers.front());
+  if (headers.size() == 1 && !PartsOf(config, headers.front()).training && !logs) {
+    CAIRN_RETURN_IF_ERROR(CheckHeader(config, headers.front()));
+    return StateAtRest(config, headers.front());
+  }
   if (!headers.empty() || logs || !config.backup) return Recover(config);
   PartitionState nothing;
+  nothing.contents = config.kind->MakeEmpty();
   nothing.sequences.assign(config.replicas, 0);
   return nothing;
 }
@@ -267,7 +253,9 @@ absl::StatusOr<Persistence::Reach> Persistence::ReachOf(const PartitionConfig& c
   if (config.durability == v1::SNAPSHOT && reach.version_min > 0) reach.versions.push_back(0);  // the initial values
   for (auto h = headers.rbegin(); h != headers.rend(); ++h) {
     if (h->version() > reach.version_min) continue;
-    if (HasPrevious(*h) && h->version() > 0 && !has(h->version() - 1)) reach.versions.push_back(h->version() - 1);
+    if (PartsOf(config, *h).previous && h->version() > 0 && !has(h->version() - 1)) {
+      reach.versions.push_back(h->version() - 1);
+    }
     if (h->version() < reach.version_min) reach.versions.push_back(h->version());
   }
   return reach;
@@ -353,11 +341,9 @@ absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEv
   while (!events.empty()) {
     PartitionEffects effects = core.Step(std::move(events.front()), now);
     events.pop_front();
-    std::vector<Persist> persists = std::move(effects.persists);
-    std::optional<Image> reset = std::move(effects.reset);
-    effects.persists.clear();
-    effects.reset.reset();
     carry_out(effects);
+    const std::vector<Persist> persists = std::move(effects.persists);
+    const std::optional<Image> reset = std::move(effects.reset);
     effects = {};  // with its references to gradients: the update reuses their memory
     if (reset) {
       CAIRN_RETURN_IF_ERROR(persistence.ResetTo(core.config(), *reset));

@@ -83,9 +83,10 @@ class Persistence {
   KvStore& store_;
 };
 
-// What node and simulator do with an event: steps the core, stores what it wants stored, tells it so, until there is no
-// more. `carry_out` gets the other effects of each step before anything is stored: what a backup gets is on its way
-// while the log is written. After an error the core is ahead of the store: drop it and Recover.
+// What PartitionRunner does with an event: steps the core, stores what it wants stored, tells it so, until there is no
+// more. `carry_out` gets the effects of each step before anything is stored: what a backup gets is on its way while the
+// log is written. It leaves `persists` and `reset` alone. After an error the core is ahead of the store: drop it and
+// Recover.
 absl::Status RunEvent(PartitionCore& core, Persistence& persistence, PartitionEvent event, absl::Time now,
                       const std::function<void(PartitionEffects&)>& carry_out);
 // The same, with all effects gathered in their order.

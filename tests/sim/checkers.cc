@@ -20,10 +20,10 @@ void ExactlyOnceChecker::Logged(const std::string& ps, uint32_t partition, const
                                 facts_.end.steps));
   }
   for (int32_t r = 0; r < facts_.spec.replicas(); ++r) {
-    if (facts_.synchronous || r / facts_.group == static_cast<int32_t>(entry.replica_first())) {
+    if (facts_.synchronous || r / facts_.group == static_cast<int32_t>(entry.replica_first()))
       examples += facts_.plan.Places(step, ReplicaId(r)).size();
-    }
   }
+  if (entry.examples() == 0 && LossScaleRuleOf(facts_.spec)) return;  // it was not finite, and counts as a step alone
   if (facts_.subsets != nullptr && facts_.subsets->MayCount(step, static_cast<int64_t>(entry.examples()))) return;
   if (examples != static_cast<int64_t>(entry.examples())) {
     world_.Fail(absl::StrFormat("exactly once: %s, partition %d, step %d: %d examples were counted, the step has %d",
@@ -69,7 +69,7 @@ void ReferenceChecker::Compare(const std::string& who, uint32_t partition, absl:
 
 void ReferenceChecker::Changed(const Copy& copy) {
   if (!facts_.synchronous) {
-    return Compare(copy.ps, copy.partition, copy.state.values.floats(), nullptr,
+    return Compare(copy.ps, copy.partition, copy.dense().values().floats(), nullptr,
                    facts_.reference->Sum(copy.state.sequences), copy.state.version);
   }
   if (copy.state.version > facts_.reference->steps()) {
@@ -78,18 +78,18 @@ void ReferenceChecker::Changed(const Copy& copy) {
   }
   if (facts_.subsets != nullptr) {
     const absl::Span<const float> moments =
-        copy.state.slots.empty() ? absl::Span<const float>() : copy.state.slots[0].floats();
-    if (!facts_.subsets->Allows(copy.partition, copy.state.version, copy.state.values.floats(), moments)) {
+        copy.dense().slots().empty() ? absl::Span<const float>() : copy.dense().slots()[0].floats();
+    if (!facts_.subsets->Allows(copy.partition, copy.state.version, copy.dense().values().floats(), moments)) {
       world_.Fail(absl::StrFormat("reference: %s, partition %d, version %d: no %d of %d replicas' gradients lead to it",
                                   copy.ps, copy.partition, copy.state.version,
                                   facts_.spec.replicas() - facts_.spec.backup_replicas(), facts_.spec.replicas()));
     }
     return;
   }
-  Compare(copy.ps, copy.partition, copy.state.values.floats(), &facts_.reference->AfterSteps(copy.state.version), 0,
+  Compare(copy.ps, copy.partition, copy.dense().values().floats(), &facts_.reference->AfterSteps(copy.state.version), 0,
           copy.state.version);
-  if (copy.state.previous.empty() || copy.state.version == 0) return;
-  Compare(copy.ps + " (previous)", copy.partition, copy.state.previous.floats(),
+  if (copy.dense().previous().empty() || copy.state.version == 0) return;
+  Compare(copy.ps + " (previous)", copy.partition, copy.dense().previous().floats(),
           &facts_.reference->AfterSteps(copy.state.version - 1), 0, copy.state.version - 1);
 }
 
@@ -351,9 +351,9 @@ void CheckpointChecker::WrittenPartition(const std::string& path, uint32_t parti
 
 void CheckpointChecker::Restored(const Copy& copy, const std::string& path, const CheckpointContents& contents) {
   const CheckpointManifest& m = contents.manifest;
-  bool same = Same(copy.partition, contents.values.floats(), copy.state.values.floats());
+  bool same = Same(copy.partition, contents.values.floats(), copy.dense().values().floats());
   for (size_t i = 0; i < contents.slots.size(); ++i) {
-    same = same && Same(copy.partition, contents.slots[i].floats(), copy.state.slots[i].floats());
+    same = same && Same(copy.partition, contents.slots[i].floats(), copy.dense().slots()[i].floats());
   }
   std::vector<uint64_t> sequences(static_cast<size_t>(facts_.spec.replicas()), static_cast<uint64_t>(m.step));
   if (!facts_.synchronous && copy.partition < m.partitions.size())

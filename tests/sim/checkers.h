@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "common/model/loss_scale.h"
 #include "common/model/step_plan.h"
+#include "server/core/dense_partition.h"
 #include "server/core/partition_core.h"
 #include "tests/sim/callbacks.h"
 #include "tests/sim/checkpoints.h"
@@ -45,6 +47,7 @@ struct Copy {
   uint32_t partition;
   uint64_t generation;
   const PartitionState& state;
+  const DenseContents& dense() const { return DenseContents::Of(state); }
 };
 
 // Promise 2: each (replica, step) once, in order, with all its examples.

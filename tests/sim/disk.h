@@ -50,15 +50,6 @@ class SimDisk : public KvStore {
   }
   void SetFailing(bool failing) { failing_ = failing; }
   bool failing() const { return failing_; }
-  // Another disk, empty.
-  void Replace() {
-    failing_ = false;
-    present_ = NewMemoryKvStore();
-    if (keep_history_) synced_ = NewMemoryKvStore();
-    unsynced_.clear();
-  }
-
- private:
   // Bytes of its own: a buffer may be written to once the batch is on the disk.
   static KvBatch Copy(const KvBatch& batch) {
     KvBatch copy;
@@ -74,6 +65,15 @@ class SimDisk : public KvStore {
     }
     return copy;
   }
+  // Another disk, empty.
+  void Replace() {
+    failing_ = false;
+    present_ = NewMemoryKvStore();
+    if (keep_history_) synced_ = NewMemoryKvStore();
+    unsynced_.clear();
+  }
+
+ private:
   absl::Status Flush(size_t batches) {
     for (size_t i = 0; i < batches; ++i) {
       if (absl::Status s = synced_->Write(unsynced_[i], true); !s.ok()) return s;

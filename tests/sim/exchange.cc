@@ -19,6 +19,7 @@ std::string Describe(const Frame& f) {
 void Exchange::Open() {
   if (stream_ != nullptr) return;
   stream_ = network_.Dial(dialer_, ps_->host());
+  reached_ = ps_->up() && network_.Reaches(dialer_, ps_->host());
   stream_->OnBroken(Stream::kDialer, [self = shared_from_this()] { self->Broken(); });
 }
 
@@ -33,7 +34,7 @@ void Exchange::SendAll(std::vector<Frame> frames, Done done) {
   outstanding_[++last_request_] = std::move(done);
   for (Frame& frame : frames) {
     frame.request_id = last_request_;
-    world_.Trace("%s -> %s: %s", dialer_.name, ps_->name(), Describe(frame));
+    if (world_.tracing()) world_.Trace("%s -> %s: %s", dialer_.name, ps_->name(), Describe(frame));
     const bool worker_request = frame.kind == v1::ExchangeFrame::PUSH || frame.kind == v1::ExchangeFrame::PULL ||
                                 frame.kind == v1::ExchangeFrame::CLIP;
     if (worker_request && world_.rng.Chance(network_.faults.repeated)) {
@@ -70,6 +71,15 @@ void Exchange::Broken() {
   if (on_broken_) std::exchange(on_broken_, nullptr)();
   for (auto& [id, done] : std::exchange(outstanding_, {})) {
     if (done) done(absl::UnavailableError("the stream broke"));
+  }
+}
+
+void Exchange::Cancel() {
+  const auto self = shared_from_this();
+  const auto outstanding = std::exchange(outstanding_, {});
+  Close();
+  for (const auto& [id, done] : outstanding) {
+    if (done) done(absl::CancelledError("the connection is closed"));
   }
 }
 

@@ -40,7 +40,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void Send(Frame frame, Done done);
   // One request of several frames.
   void SendAll(std::vector<Frame> frames, Done done);
-  void Close();  // outstanding requests are forgotten
+  void Close();   // outstanding requests are forgotten
+  void Cancel();  // they end with CANCELLED
+  // There is a stream to a process that listened.
+  bool connected() const { return stream_ != nullptr && reached_ && !broken_; }
   uint64_t stream_id() const { return stream_ == nullptr ? 0 : stream_->id(); }
   bool broken() const { return broken_; }
   size_t outstanding() const { return outstanding_.size(); }
@@ -58,7 +61,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Host& dialer_;
   SimPs* const ps_;
   std::shared_ptr<Stream> stream_;
-  bool broken_ = false, error_frames_ = false, leaks_ = false;
+  bool reached_ = false, broken_ = false, error_frames_ = false, leaks_ = false;
   uint64_t last_request_ = 0;
   std::map<uint64_t, Done> outstanding_;
   std::function<void()> on_broken_;

@@ -2,7 +2,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/model/fault_check.h"
 #include "common/model/job_check.h"
 #include "common/model/state_text.h"
@@ -46,7 +48,10 @@ const std::vector<PlantedBug>& AllBugs() {
                                                              PlantedBug::kStayAhead,
                                                              PlantedBug::kForgetDevice,
                                                              PlantedBug::kSayKept,
-                                                             PlantedBug::kLoseFigures};
+                                                             PlantedBug::kLoseFigures,
+                                                             PlantedBug::kPersistLate,
+                                                             PlantedBug::kLoseWakeup,
+                                                             PlantedBug::kMixStreams};
   return *all;
 }
 
@@ -83,6 +88,9 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kStayAhead: return "stay-ahead";
     case PlantedBug::kForgetDevice: return "forget-device";
     case PlantedBug::kSayKept: return "say-kept";
+    case PlantedBug::kPersistLate: return "persist-late";
+    case PlantedBug::kLoseWakeup: return "lose-wakeup";
+    case PlantedBug::kMixStreams: return "mix-streams";
   }
   return "?";
 }
@@ -105,6 +113,9 @@ SimCluster::SimCluster(const Options& options)
     network_.faults.repeated = 0.01 * static_cast<double>(rng.Between(0, 10));
   }
   network_.faults.delay_max = absl::Milliseconds(rng.Between(1, 30));
+  if (rng.Chance(0.5)) {
+    thread_load_ = {0.01 * static_cast<double>(rng.Between(1, 10)), absl::Microseconds(50), absl::Milliseconds(5)};
+  }
   power_losses_ = facts_.spec.fsync() && LogsBeforeReply(facts_.spec.durability());
   const int joining = plan_.Has(Fault::kPsJoins) ? static_cast<int>(rng.Between(1, 2)) : 0;
 
@@ -298,7 +309,8 @@ void SimCluster::Watch() {
 
 // A ps that failed is left out until it is started anew; the job's reason tells the user which.
 void SimCluster::RestartAsTold(const std::string& reason) {
-  if (world_.now() < faults_end_ || !absl::StrContains(reason, "; restart")) return;
+  const bool told = absl::StrContains(reason, "; restart") || absl::StrContains(reason, "start the ps");
+  if (world_.now() < faults_end_ || !told) return;
   for (auto& ps : ps_) {
     if (!ps->up() || ps->host().started > faults_end_ ||
         !absl::StrContains(reason, absl::StrCat("\"", ps->name(), "\"")))
@@ -349,6 +361,8 @@ Result SimCluster::Run() {
   result.virtual_seconds = world_.seconds();
   result.longest_wait_seconds = absl::ToDoubleSeconds(checkers_->progress.longest());
   result.faults = faults_;
+  const bool needs_more = options_.bug == PlantedBug::kGoOnAlone || options_.bug == PlantedBug::kSaveNewest;
+  result.idle = needs_more && !planted_acted_;
   result.summary = absl::StrFormat(
       "%s%s R=%d%s%s%s batch=%d steps=%d partitions=%d %s%s backups=%d%s, %d ps, %d workers, %d coordinators, %d "
       "faults of: %s",
@@ -366,6 +380,8 @@ Result SimCluster::Run() {
 }
 
 Result Simulate(const Options& options) {
+  if (!options.trace) SilenceLog();
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);  // there is one thread
   SimCluster cluster(options);
   return cluster.Run();
 }

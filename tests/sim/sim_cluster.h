@@ -33,6 +33,9 @@ class SimCluster {
   Checkers& checkers() { return *checkers_; }
   uint64_t job_id() const { return job_id_; }
   CheckpointDirectory& directory() { return directory_; }
+  void NotePlantedActed() { planted_acted_ = true; }
+  // Of the threads of a ps.
+  const SimExecutor::Load& thread_load() const { return thread_load_; }
 
   // ---- nodes ----
   SimCoordinator& coordinator(size_t i) { return *coordinators_[i]; }
@@ -106,10 +109,12 @@ class SimCluster {
   std::map<uint64_t, CheckpointDirectory::Found> restores_;  // by generation
   std::vector<uint64_t> digest_versions_;                    // of the last digest, by partition
 
+  SimExecutor::Load thread_load_;
   FaultPlan plan_;
   int ps_at_start_ = 0;
   bool power_losses_ = false;  // the job survives them
   absl::Time faults_end_;
+  bool planted_acted_ = false;  // Result::idle
   int faults_ = 0, submissions_ = 1, restored_ = 0;
   bool disks_lost_ = false;                 // that had the only copies
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it

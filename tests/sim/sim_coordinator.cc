@@ -139,7 +139,9 @@ bool SimCoordinator::Carry(Effect& effect) {
   if (auto* send = std::get_if<SendCommand>(&effect)) {
     auto found = sessions_.find(send->session.value);
     if (found == sessions_.end()) return true;
-    world_.Trace("%s -> %s: %s", host_.name, found->second.node, Describe(send->message));
+    if (world_.tracing()) {
+      world_.Trace("%s -> %s: %s", host_.name, found->second.node, Describe(send->message));
+    }
     const ToNode& to_node = found->second.to_node;
     found->second.stream->Send(Stream::kListener, [to_node, message = std::move(send->message)] { to_node(message); });
   } else if (auto* reply = std::get_if<Reply>(&effect)) {

@@ -64,7 +64,7 @@ void SimNode::Connect() {
   if (to.up()) {
     v1::NodeMessage message;
     *message.mutable_hello() = Hello();
-    world_.Trace("%s -> %s: %s", name(), to.host().name, Describe(message));
+    if (world_.tracing()) world_.Trace("%s -> %s: %s", name(), to.host().name, Describe(message));
     session->Send(Stream::kDialer, [&to, session, message, this] {
       to.OnHello(session, message.hello(), [this, session](const v1::CoordinatorMessage& command) {
         if (session_ == session) OnMessage(command);
@@ -101,7 +101,9 @@ void SimNode::OnMessage(const v1::CoordinatorMessage& message) {
 void SimNode::Say(v1::NodeMessage message) {
   if (session_ == nullptr || !welcome_) return;
   SimCoordinator* to = cluster_.CoordinatorOn(session_->host(Stream::kListener));
-  if (!message.has_heartbeat()) world_.Trace("%s -> %s: %s", name(), to->host().name, Describe(message));
+  if (world_.tracing() && !message.has_heartbeat()) {
+    world_.Trace("%s -> %s: %s", name(), to->host().name, Describe(message));
+  }
   session_->Send(Stream::kDialer,
                  [to, session = session_, message = std::move(message)] { to->OnMessage(session, message); });
 }

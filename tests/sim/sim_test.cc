@@ -68,17 +68,20 @@ struct Case {
 
 class Planted : public testing::TestWithParam<Case> {};
 
-TEST_P(Planted, IsFoundWithin2000Seeds) {
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+// Of runs in which it can act: a defect of links to backups does nothing where none breaks, one of model files where
+// none is written.
+TEST_P(Planted, IsFoundWithin2000Runs) {
+  int runs = 0;
+  for (uint64_t seed = 1; runs < 2000 && seed <= 20000; ++seed) {
     const Result result = Simulate({seed, false, GetParam().bug, GetParam().checker});
+    runs += !result.idle;
     if (!result.violation.empty()) {
       std::printf("%s: seed %llu: %s\n", Name(GetParam().bug), static_cast<unsigned long long>(seed),
                   result.violation.c_str());
       return;
     }
   }
-  FAIL() << Name(GetParam().bug) << " was not seen in 2000 seeds: the checker \"" << GetParam().checker
-         << "\" is blind";
+  FAIL() << Name(GetParam().bug) << " was not seen in 2000 runs: the checker \"" << GetParam().checker << "\" is blind";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -99,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{PlantedBug::kWrongFactor, "reference"}, Case{PlantedBug::kForgetScale, ""},
                     Case{PlantedBug::kSkipAlone, ""}, Case{PlantedBug::kStayAhead, ""},
                     Case{PlantedBug::kForgetDevice, "devices"}, Case{PlantedBug::kSayKept, "kept"},
-                    Case{PlantedBug::kLoseFigures, "epoch"}),
+                    Case{PlantedBug::kLoseFigures, "epoch"}, Case{PlantedBug::kPersistLate, "acknowledged"},
+                    Case{PlantedBug::kLoseWakeup, "progress"}, Case{PlantedBug::kMixStreams, "progress"}),
     [](const auto& info) {
       std::string name;
       for (const char* text : {Name(info.param.bug), info.param.checker}) {

@@ -182,6 +182,7 @@ void SimWorker::SaveModel(const v1::SaveModel& command) {
     saved.set_step(command.step());
     saved.set_path(command.path());
     const bool newest = cluster_.options().bug == PlantedBug::kSaveNewest;
+    if (newest) cluster_.NotePlantedActed();
     const auto found = cluster_.directory().Open(newest ? kCheckpointDir : PathOf(command.step()));
     if (cluster_.directory().full()) {
       cluster_.OnFileRefused();

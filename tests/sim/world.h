@@ -5,11 +5,12 @@
 // on a host that stands still.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -42,7 +43,17 @@ class World {
   double seconds() const { return absl::ToDoubleSeconds(now_ - absl::UnixEpoch()); }
   void After(absl::Duration delay, std::function<void()> fn) { At(now_ + delay, std::move(fn)); }
   void At(absl::Time when, std::function<void()> fn) {
-    queue_.emplace(std::make_pair(std::max(when, now_), ++scheduled_), std::move(fn));
+    uint32_t place;
+    if (free_.empty()) {
+      place = static_cast<uint32_t>(closures_.size());
+      closures_.push_back(std::move(fn));
+    } else {
+      place = free_.back();
+      free_.pop_back();
+      closures_[place] = std::move(fn);
+    }
+    queue_.push_back({std::max(when, now_), ++scheduled_, place});
+    std::push_heap(queue_.begin(), queue_.end(), ComesLater);
   }
 
   // What the host's own clock shows.
@@ -65,11 +76,13 @@ class World {
   // Runs events until `done` (asked after each) or until `end`. False: it was not done by then.
   bool RunUntil(absl::Time end, const std::function<bool()>& done) {
     while (!queue_.empty() && !failed()) {
-      auto first = queue_.begin();
-      if (first->first.first > end) return false;
-      now_ = first->first.first;
-      std::function<void()> fn = std::move(first->second);
-      queue_.erase(first);
+      if (queue_.front().when > end) return false;
+      std::pop_heap(queue_.begin(), queue_.end(), ComesLater);
+      const Scheduled first = queue_.back();
+      queue_.pop_back();
+      now_ = first.when;
+      const std::function<void()> fn = std::exchange(closures_[first.place], nullptr);
+      free_.push_back(first.place);
       fn();
       ++events_;
       if (done()) return true;
@@ -96,11 +109,22 @@ class World {
   Rng rng;
 
  private:
+  struct Scheduled {
+    absl::Time when;
+    uint64_t number = 0;
+    uint32_t place = 0;  // in closures_
+  };
+  static bool ComesLater(const Scheduled& a, const Scheduled& b) {
+    return a.when != b.when ? a.when > b.when : a.number > b.number;
+  }
+
   const bool trace_;
   const std::string checker_;
   absl::Time now_ = absl::UnixEpoch();
   uint64_t scheduled_ = 0, events_ = 0;
-  std::map<std::pair<absl::Time, uint64_t>, std::function<void()>> queue_;
+  std::vector<Scheduled> queue_;                 // a heap, the next one first
+  std::vector<std::function<void()>> closures_;  // of queue_; empty at the places in free_
+  std::vector<uint32_t> free_;
   std::string violation_;
 };
 

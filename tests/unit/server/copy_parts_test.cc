@@ -33,7 +33,7 @@ class Parts {
         figures(copy, updates, replication),
         step(copy, updates, figures),
         waiting(copy, updates, replication, step),
-        primary(copy, images, updates, replication, figures, step, waiting),
+        primary(copy, updates, replication, figures, step, waiting),
         follower(copy, images, updates),
         resting(copy) {
     copy.Begin(absl::FromUnixSeconds(1'000'000));
@@ -84,14 +84,20 @@ TEST(CopyContextTest, RequestsOfOtherGenerationsAreToldWhatToDo) {
   EXPECT_TRUE(absl::IsUnavailable(p.copy.CheckGeneration(Generation(6))));
 }
 
-TEST(CopyContextTest, AnswersShareOneConvertedBufferUntilTheValuesChange) {
+TEST(DenseContentsTest, AnswersShareOneConvertedBufferUntilTheValuesChange) {
   Parts p;
-  const Buffer first = p.copy.ConvertedValues(v1::BFLOAT16);
-  EXPECT_EQ(p.copy.ConvertedValues(v1::BFLOAT16).data(), first.data());
-  EXPECT_EQ(p.copy.ConvertedValues(v1::FLOAT32).data(), p.copy.state.values.data());
-  EXPECT_NE(p.copy.ConvertedValues(v1::FLOAT16).data(), first.data());
-  p.copy.ForgetConverted();
-  EXPECT_NE(p.copy.ConvertedValues(v1::BFLOAT16).data(), first.data());
+  PartitionContents& contents = *p.copy.state.contents;
+  const Buffer first = contents.Read({v1::BFLOAT16});
+  EXPECT_EQ(contents.Read({v1::BFLOAT16}).data(), first.data());
+  EXPECT_EQ(contents.Read({v1::FLOAT32}).data(), Dense(p.copy.state).values().data());
+  EXPECT_NE(contents.Read({v1::FLOAT16}).data(), first.data());
+  contents.ForgetPrevious();
+  const Buffer again = contents.Read({v1::BFLOAT16});
+  EXPECT_NE(again.data(), first.data());
+  p.Accept();
+  p.updates.OnPersisted(1);
+  p.updates.ApplyNext();
+  EXPECT_NE(contents.Read({v1::BFLOAT16}).data(), again.data());
 }
 
 TEST(UpdatesTest, VersionsHaveNoGapsAndAreAppliedInOrder) {
@@ -315,7 +321,7 @@ TEST(FollowerTest, TakesUpdatesFromTheStreamOfItsImageAlone) {
   p.copy.config.backup = true;
   Frame update = source.copy.MakeFrame(v1::ExchangeFrame::REPLICATE, 4);
   EXPECT_THAT(std::string(p.follower.TakeUpdate(7, update).message()), HasSubstr("begin with one"));
-  for (Frame& frame : ImageFrames(config, MakeImage(config, source.copy.state, true), 5)) {
+  for (Frame& frame : ImageFrames(config, MakeImage(config, source.copy.state, {.previous = true}), 5)) {
     const auto image = p.follower.TakeImageTensor(7, std::move(frame));
     ASSERT_TRUE(image.ok()) << image.status();
   }
@@ -358,10 +364,10 @@ TEST(TrainingFiguresTest, TheCoordinatorIsToldOfWhatIsSettled) {
 TEST(RestingValuesTest, RequestsWaitForOneLoadAndAreHandledInOrder) {
   Parts p;
   p.copy.config.ended = true;
-  PartitionState stored = p.copy.state;
+  const Image image = MakeImage(p.copy.config, p.copy.state, {});
   p.resting.LetGo();
   ASSERT_TRUE(p.copy.state.at_rest());
-  const PartitionEvent pull = FrameEvent{3, PullFrame(p.copy.config, 8)};
+  const FrameEvent pull{3, PullFrame(p.copy.config, 8)};
   EXPECT_TRUE(p.resting.Wants(pull, /*serves=*/true));
   EXPECT_FALSE(p.resting.Wants(pull, /*serves=*/false)) << "it is answered without the values";
   EXPECT_FALSE(p.resting.Wants(TickEvent{}, true));
@@ -374,11 +380,11 @@ TEST(RestingValuesTest, RequestsWaitForOneLoadAndAreHandledInOrder) {
   p.resting.Defer(pull, 1);
   ASSERT_EQ(p.copy.effects.replies.size(), 1u) << "too many";
   EXPECT_TRUE(absl::IsResourceExhausted(p.copy.effects.replies[0].frame.status));
-  PartitionState older = stored;
-  older.version = stored.version + 1;
-  EXPECT_TRUE(p.resting.OnLoaded({older}).empty()) << "of another version: it is loaded again";
+  LoadedEvent other{StateFrom(p.copy.config, image)};
+  ++other.state.version;
+  EXPECT_TRUE(p.resting.OnLoaded(std::move(other)).empty()) << "of another version: it is loaded again";
   EXPECT_TRUE(p.copy.effects.load);
-  const auto events = p.resting.OnLoaded({stored});
+  const auto events = p.resting.OnLoaded({StateFrom(p.copy.config, image)});
   ASSERT_EQ(events.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<FrameEvent>(events[0]));
   EXPECT_FALSE(p.copy.state.at_rest());

@@ -17,7 +17,7 @@ TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
   for (uint64_t v = 1; v <= 22; ++v) {
     PartitionEffects e = copy.Run(FrameEvent{1, PushFrame(config, 0, 1, v, 1.0f)});
     EXPECT_EQ(e.replies.size(), 1u);
-    values[v] = copy.core.state().values;
+    values[v] = Dense(copy.core.state()).values();
     ASSERT_EQ(e.image.has_value(), v % 4 == 0);
     if (!e.image) continue;
     ASSERT_TRUE(copy.persistence.WriteImage(config, *e.image).ok());
@@ -35,7 +35,7 @@ TEST(DurabilityTest, ASnapshotJobHasImagesAtCommonVersionsAndNoLog) {
     ASSERT_TRUE(state.ok()) << state.status();
     EXPECT_EQ(state->version, back);
     if (back > 0) {
-      EXPECT_TRUE(SameBits(state->values, values[back]));
+      EXPECT_TRUE(SameBits(Dense(*state).values(), values[back]));
     }
   }
   EXPECT_TRUE(absl::IsFailedPrecondition(copy.persistence.RollBack(config, 13)));
@@ -144,7 +144,7 @@ TEST(DurabilityTest, TheGradientsMemoryHoldsTheNewValues) {
       Frame push = PushFrame(config, 0, 1, v, 1.0f);
       const uint8_t* const gradient = push.payload.data();
       copy.Run(FrameEvent{1, std::move(push)});
-      EXPECT_EQ(copy.core.state().values.data(), gradient)
+      EXPECT_EQ(Dense(copy.core.state()).values().data(), gradient)
           << "it was copied: " << v1::Durability_Name(durability) << ", version " << v;
     }
   }
@@ -158,10 +158,10 @@ TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
   config.image = {.log_bytes_min = 1, .log_to_image_ratio = 2};
   Copy copy(config, {Generation(5), false, {}});
   std::map<uint64_t, Buffer> values;
-  values[0] = copy.core.state().values;
+  values[0] = Dense(copy.core.state()).values();
   for (uint64_t v = 1; v <= 40; ++v) {
     copy.Run(FrameEvent{1, PushFrame(config, 0, 1, v, static_cast<float>(rng() % 10))});
-    values[v] = copy.core.state().values;
+    values[v] = Dense(copy.core.state()).values();
     if (!copy.core.image_due() || rng() % 2 == 0) continue;
     PartitionEffects e = copy.Run(TakeImageEvent{});
     ASSERT_TRUE(copy.persistence.WriteImage(config, *e.image).ok());
@@ -182,7 +182,7 @@ TEST(DurabilityTest, ALogTakesThePartitionBackToEachVersionOfItsReach) {
     auto state = persistence.Recover(config);
     ASSERT_TRUE(state.ok()) << state.status();
     EXPECT_EQ(state->version, back);
-    EXPECT_TRUE(SameBits(state->values, values[back]));
+    EXPECT_TRUE(SameBits(Dense(*state).values(), values[back]));
   }
 }
 
@@ -193,14 +193,14 @@ TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
   Copy primary(config, {Generation(5), false, {}});
   Buffer before;
   for (uint64_t v = 1; v <= 5; ++v) {
-    before = primary.core.state().values;
+    before = Dense(primary.core.state()).values();
     primary.Run(FrameEvent{1, PushFrame(config, 0, 1, v, static_cast<float>(v))});
   }
   const PartitionState& at_five = primary.core.state();
   for (const bool with_previous : {true, false}) {
     for (const uint64_t logged : {5, 6, 7}) {
       Copy copy(config, {Generation(5), false, {}});
-      ASSERT_TRUE(copy.persistence.ResetTo(config, MakeImage(config, at_five, with_previous)).ok());
+      ASSERT_TRUE(copy.persistence.ResetTo(config, MakeImage(config, at_five, {.previous = with_previous})).ok());
       auto reset = copy.persistence.Recover(config);
       ASSERT_TRUE(reset.ok()) << reset.status();
       PartitionCore core(config, *std::move(reset));
@@ -226,8 +226,8 @@ TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
         const auto state = copy.persistence.Recover(config);
         ASSERT_TRUE(state.ok()) << state.status();
         EXPECT_EQ(state->version, 5u);
-        EXPECT_TRUE(SameBits(state->values, at_five.values));
-        EXPECT_TRUE(SameBits(state->previous, before));
+        EXPECT_TRUE(SameBits(Dense(*state).values(), Dense(at_five).values()));
+        EXPECT_TRUE(SameBits(Dense(*state).previous(), before));
       }
     }
   }
@@ -237,7 +237,7 @@ TEST(DurabilityTest, AnImageWithTheValuesBeforeItCanServeTheVersionBefore) {
 
 TEST(ImageTest, WhatDoesNotFitIsRefused) {
   const PartitionConfig c = Config(v1::REPLICATED);
-  const Image image = MakeImage(c, PartitionState::Initial(c), true);
+  const Image image = MakeImage(c, PartitionState::Initial(c), {.previous = true});
   const auto refused = [&](auto change) {
     std::vector<Frame> frames = ImageFrames(c, image, 1);
     change(frames);

@@ -164,7 +164,7 @@ TEST(Figures, AreKeptOfSoManyEpochsWhileTheCoordinatorIsAway) {
     copy.Run(FrameEvent{1, Push(config, 0, 1, static_cast<uint64_t>(epoch) + 1, wide)});
   }
   ASSERT_EQ(copy.core.state().figures.size(), most);
-  EXPECT_LE(MakeImage(config, copy.core.state(), true).header.ByteSizeLong(), kImageHeaderBytesMax);
+  EXPECT_LE(MakeImage(config, copy.core.state(), {.previous = true}).header.ByteSizeLong(), kImageHeaderBytesMax);
   wide.set_epoch(most);
   const Frame next = Push(config, 0, 1, static_cast<uint64_t>(most) + 1, wide);
   const PartitionEffects refused = copy.Run(FrameEvent{1, next});

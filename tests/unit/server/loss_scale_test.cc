@@ -15,7 +15,7 @@ PartitionConfig Scaled(UpdateMode mode, bool spans, bool backup = false) {
   v1::Optimizer optimizer;
   optimizer.mutable_adam();
   optimizer.mutable_ema()->set_momentum(0.5f);
-  c.optimizer = OptimizerRule::From(optimizer);
+  Dense(c).optimizer = OptimizerRule::From(optimizer);
   c.durability = v1::LOGGED_AND_REPLICATED;
   c.backup = backup;
   c.loss_scale = LossScaleRule{8, 2};
@@ -76,13 +76,13 @@ class LossScaleTest : public testing::Test {
     const PartitionConfig& config = primary_->core.config();
     const PartitionState recovered = primary_->persistence.Recover(config).value();
     const PartitionState followed = backup_->persistence.Recover(backup_->core.config()).value();
-    const PartitionState copied = StateFrom(config, MakeImage(config, state(), true));
+    const PartitionState copied = StateFrom(config, MakeImage(config, state(), {.previous = true}));
     for (const PartitionState* other : {&backup_->core.state(), &recovered, &followed, &copied}) {
       EXPECT_EQ(other->version, state().version);
       EXPECT_EQ(other->loss_scale, state().loss_scale);
       EXPECT_EQ(other->previous_loss_scale, state().previous_loss_scale);
-      EXPECT_TRUE(SameBits(other->values, state().values));
-      for (size_t s = 0; s < 3; ++s) EXPECT_TRUE(SameBits(other->slots[s], state().slots[s])) << s;
+      EXPECT_TRUE(SameBits(Dense(*other).values(), Dense(state()).values()));
+      for (size_t s = 0; s < 3; ++s) EXPECT_TRUE(SameBits(Dense(*other).slots()[s], Dense(state()).slots()[s])) << s;
     }
   }
 
@@ -94,14 +94,14 @@ class LossScaleTest : public testing::Test {
 TEST_F(LossScaleTest, OnePartitionDecidesAtOnce) {
   Start(UpdateMode::kSynchronous, false);
   EXPECT_EQ(Send(Push(1, 1, 8)).loss_scale, 8);
-  const PartitionState before = state();
+  const DenseContents before = Dense(state());
   Frame bad = Push(2, 1, 8);
   bad.payload.mutable_floats()[9] = INFINITY;
   const Frame answer = Send(bad);
   EXPECT_EQ(answer.version, 2u);
   EXPECT_EQ(answer.loss_scale, 4);
-  EXPECT_TRUE(SameBits(state().values, before.values));
-  for (size_t s = 0; s < 3; ++s) EXPECT_TRUE(SameBits(state().slots[s], before.slots[s]));
+  EXPECT_TRUE(SameBits(Dense(state()).values(), before.values()));
+  for (size_t s = 0; s < 3; ++s) EXPECT_TRUE(SameBits(Dense(state()).slots()[s], before.slots()[s]));
   EXPECT_EQ(state().loss_scale, (LossScale{4, 0, 1}));
   // The version before has its own.
   Frame pull = PullFrame(primary_->core.config(), 3);
@@ -114,20 +114,20 @@ TEST_F(LossScaleTest, AnUpdateThatIsLeftOutIsNoStepOfTheOptimizer) {
   Start(UpdateMode::kSynchronous, false);
   Send(Push(1, NAN, 8));
   Send(Push(2, 1, 4));
-  const Buffer after = state().values;
+  const Buffer after = Dense(state()).values();
   Start(UpdateMode::kSynchronous, false);
   Send(Push(1, 1, 8));
-  EXPECT_TRUE(SameBits(state().values, after)) << "Adam corrects its first moments as in the first step";
+  EXPECT_TRUE(SameBits(Dense(state()).values(), after)) << "Adam corrects its first moments as in the first step";
 }
 
 TEST_F(LossScaleTest, ManyPartitionsLeaveAStepOutTogether) {
   Start(UpdateMode::kSynchronous, true);
-  const Buffer initial = state().values;
+  const Buffer initial = Dense(state()).values();
   // Finite here, not elsewhere.
   EXPECT_EQ(Send(Push(1, 1, 8)).kind, v1::ExchangeFrame::NORMS);
   EXPECT_EQ(DecodeNorms(norms_).value().at(0).total, 96u);
   EXPECT_EQ(Send(Clip(1, 0)).loss_scale, 4);
-  EXPECT_TRUE(SameBits(state().values, initial));
+  EXPECT_TRUE(SameBits(Dense(state()).values(), initial));
   ExpectAllTheSame();
   // Not finite here: no factor but 0 will do.
   Send(Push(2, NAN, 4));
@@ -139,7 +139,7 @@ TEST_F(LossScaleTest, ManyPartitionsLeaveAStepOutTogether) {
     Send(Push(sequence, 1, 2));
     EXPECT_EQ(Send(Clip(sequence, 1)).loss_scale, sequence == 3 ? 2 : 4);
   }
-  EXPECT_FALSE(SameBits(state().values, initial));
+  EXPECT_FALSE(SameBits(Dense(state()).values(), initial));
   EXPECT_EQ(state().loss_scale, (LossScale{4, 0, 2}));
   ExpectAllTheSame();
 }
@@ -154,14 +154,14 @@ TEST_F(LossScaleTest, APushOfAnotherHistoryIsSentBack) {
 
 TEST_F(LossScaleTest, AnAsynchronousPushSaysThatItIsLeftOut) {
   Start(UpdateMode::kAsynchronous, false);
-  const Buffer initial = state().values;
+  const Buffer initial = Dense(state()).values();
   Frame out = Push(1, 1, 8);
   out.not_finite = true;
   ExpectError(Send(out), absl::StatusCode::kInvalidArgument, "not_finite: the gradient is left out; send examples = 0");
   out.examples = 0;
   out.payload = Buffer();
   EXPECT_EQ(Send(out).loss_scale, 4);
-  EXPECT_TRUE(SameBits(state().values, initial));
+  EXPECT_TRUE(SameBits(Dense(state()).values(), initial));
   Frame empty = out;  // a replica whose share of a short batch is empty tells nothing of the scale
   empty.not_finite = false;
   empty.sequence = 2;
@@ -169,7 +169,7 @@ TEST_F(LossScaleTest, AnAsynchronousPushSaysThatItIsLeftOut) {
   EXPECT_EQ(state().loss_scale, (LossScale{4, 0, 1}));
   EXPECT_EQ(Send(Push(3, 1, 4)).loss_scale, 4);
   EXPECT_EQ(Send(Push(4, 1, 4)).loss_scale, 8);
-  EXPECT_FALSE(SameBits(state().values, initial));
+  EXPECT_FALSE(SameBits(Dense(state()).values(), initial));
   ExpectAllTheSame();
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/limits.h"
 #include "common/model/initializer.h"
+#include "server/core/dense_partition.h"
 
 namespace cairn {
 namespace {
@@ -48,7 +49,7 @@ TEST(PartitionConfigTest, SegmentsAndInitialValuesAgreeForEveryCut) {
       const auto config = MakePartitionConfig(spec, graph, Range(begin, end), JobId(1), Generation(2));
       ASSERT_TRUE(config.ok()) << config.status();
       std::vector<int> kind(end - begin, 0);  // 0 padding, 1 trainable, 2 moving average, 3 frozen
-      for (const Segment& s : config->segments) {
+      for (const Segment& s : DenseKind::Of(*config).segments) {
         for (int64_t i = s.begin; i < s.end; ++i) kind[i] = s.frozen ? 3 : s.moving_average ? 2 : 1;
         EXPECT_EQ(s.momentum, s.moving_average ? 0.99f : 0.0f);
       }
@@ -60,9 +61,10 @@ TEST(PartitionConfigTest, SegmentsAndInitialValuesAgreeForEveryCut) {
       }
       EXPECT_EQ(kind, expected);
       const PartitionState state = PartitionState::Initial(*config);
-      EXPECT_EQ(std::vector<float>(state.values.floats().begin(), state.values.floats().end()),
+      EXPECT_EQ(std::vector<float>(DenseContents::Of(state).values().floats().begin(),
+                                   DenseContents::Of(state).values().floats().end()),
                 std::vector<float>(whole.begin() + begin, whole.begin() + end));
-      EXPECT_EQ(state.slots.size(), 1u);
+      EXPECT_EQ(DenseContents::Of(state).slots().size(), 1u);
       EXPECT_EQ(state.sequences.size(), 3u);
     }
   }

@@ -71,7 +71,7 @@ class PartitionCoreClipTest : public testing::Test {
     EXPECT_THAT(std::string(e.replies[0].frame.status.message()), HasSubstr(part));
     EXPECT_TRUE(e.persists.empty());
   }
-  float Value(int i) const { return core_->state().values.floats()[i]; }
+  float Value(int i) const { return Dense(core_->state()).values().floats()[i]; }
 
   PartitionConfig config_;
   std::unique_ptr<PartitionCore> core_;
@@ -242,13 +242,13 @@ TEST_F(PartitionCoreClipTest, RecordsOutliveTheProcessInLogAndImage) {
   const std::string norms = clipped.persists[0].entry.norms();
   clipped.persists.clear();
   Persisted(1);
-  const Buffer values = core_->state().values;
+  const Buffer values = Dense(core_->state()).values();
 
   PartitionState recovered = persistence.Recover(config_).value();
   EXPECT_EQ(recovered.norms, norms);
-  EXPECT_TRUE(SameBits(recovered.values, values));
+  EXPECT_TRUE(SameBits(Dense(recovered).values(), values));
   // By an image, as a backup or a checkpoint gets it.
-  const PartitionState copied = StateFrom(config_, MakeImage(config_, recovered, true));
+  const PartitionState copied = StateFrom(config_, MakeImage(config_, recovered, {.previous = true}));
   EXPECT_EQ(copied.norms, norms);
   core_ = std::make_unique<PartitionCore>(config_, std::move(recovered));
   EXPECT_EQ(Send(Push(0, 1, 8)).replies.at(0).frame.scalars, norms);

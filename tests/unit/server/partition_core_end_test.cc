@@ -136,7 +136,7 @@ class LastImage : public testing::Test {
     const auto recovered = persistence_.Recover(config_);
     ASSERT_TRUE(recovered.ok()) << recovered.status();
     EXPECT_EQ(recovered->version, core_.version());
-    EXPECT_TRUE(SameBits(recovered->values, core_.state().values));
+    EXPECT_TRUE(SameBits(Dense(*recovered).values(), Dense(core_.state()).values()));
   }
 
   const PartitionConfig config_;
@@ -177,7 +177,7 @@ TEST_F(LastImage, WhatWasRestoredIsWrittenOnceMoreOrSynced) {
     state.version = version;
     state.sequences.assign(1, version);
     PartitionEffects effects;
-    for (Frame& f : ImageFrames(config_, MakeImage(config_, state, false), 77)) {
+    for (Frame& f : ImageFrames(config_, MakeImage(config_, state, {}), 77)) {
       f.generation = Generation(generation);
       effects = core_.Step(FrameEvent{9, std::move(f)}, now_);
     }
@@ -195,7 +195,7 @@ TEST_F(LastImage, WhatWasRestoredIsWrittenOnceMoreOrSynced) {
 // The job was cancelled in the middle of a step: other partitions are at version 3.
 TEST_F(LastImage, ServesTheVersionBeforeAfterARestartToo) {
   Train(3);
-  const Buffer before = core_.state().values;
+  const Buffer before = Dense(core_.state()).values();
   core_.Step(ImageWrittenEvent{3, true}, now_);
   Train(1);
   Assign(6, true);
@@ -212,7 +212,7 @@ TEST_F(LastImage, ServesTheVersionBeforeAfterARestartToo) {
     ASSERT_EQ(answer.replies.size(), 1u);
     EXPECT_EQ(answer.replies[0].frame.kind, v1::ExchangeFrame::VALUES) << answer.replies[0].frame.status;
     EXPECT_EQ(answer.replies[0].frame.version, version);
-    EXPECT_TRUE(SameBits(answer.replies[0].frame.payload, version == 3 ? before : core_.state().values));
+    EXPECT_TRUE(SameBits(answer.replies[0].frame.payload, version == 3 ? before : Dense(core_.state()).values()));
   }
   // Where the job goes back to the version before, it stays as it is and serves both.
   const auto reach = persistence_.ReachOf(config_, 4);
@@ -221,7 +221,7 @@ TEST_F(LastImage, ServesTheVersionBeforeAfterARestartToo) {
   ASSERT_TRUE(persistence_.RollBack(config_, 3).ok());
   const auto back = persistence_.Recover(config_);
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_TRUE(back->version == 4 && SameBits(back->previous, before));
+  EXPECT_TRUE(back->version == 4 && SameBits(Dense(*back).previous(), before));
 }
 
 }  // namespace

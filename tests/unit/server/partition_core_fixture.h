@@ -47,7 +47,7 @@ class PartitionCoreTest : public testing::Test {
     EXPECT_THAT(std::string(e.replies[0].frame.status.message()), testing::HasSubstr(part));
     EXPECT_TRUE(e.persists.empty());
   }
-  float FirstValue() const { return core_->state().values.floats()[0]; }
+  float FirstValue() const { return Dense(core_->state()).values().floats()[0]; }
 
   PartitionConfig config_;
   std::unique_ptr<PartitionCore> core_;

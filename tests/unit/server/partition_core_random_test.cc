@@ -41,8 +41,8 @@ PartitionConfig AdamConfig(UpdateMode mode, uint32_t replicas) {
   PartitionConfig c = TestConfig(mode, replicas, 48);
   v1::Optimizer adam;
   adam.mutable_adam();
-  c.optimizer = OptimizerRule::From(adam);
-  c.segments = {{0, 17}, {32, 40, true, 0.9f}};
+  Dense(c).optimizer = OptimizerRule::From(adam);
+  Dense(c).segments = {{0, 17}, {32, 40, true, 0.9f}};
   return c;
 }
 
@@ -104,8 +104,9 @@ TEST(PartitionCoreRandomTest, SynchronousBitsAreThoseOfTheNaiveSum) {
       }
       PendingSums::Sum root = NodeSum(config, RootOf(replicas), step);
       ApplyEntry(config, Entry(step, 0, replicas, step, root.examples), std::move(root.gradient), model);
-      ASSERT_TRUE(SameBits(core.state().values, model.values));
-      for (size_t s = 0; s < model.slots.size(); ++s) ASSERT_TRUE(SameBits(core.state().slots[s], model.slots[s]));
+      ASSERT_TRUE(SameBits(Dense(core.state()).values(), Dense(model).values()));
+      const std::vector<Buffer>&slots = Dense(core.state()).slots(), &expected = Dense(model).slots();
+      for (size_t s = 0; s < expected.size(); ++s) ASSERT_TRUE(SameBits(slots[s], expected[s]));
     }
     EXPECT_EQ(sent, answered);
     EXPECT_EQ(core.waiting(), 0u);
@@ -151,7 +152,7 @@ void RunAsynchronous(UpdateMode mode) {
         log.erase(log.begin(), log.begin() + n);
         take(core.Step(PersistedEvent{version}, kNow));
         ASSERT_EQ(core.version(), version);
-        ASSERT_TRUE(SameBits(core.state().values, model.values));
+        ASSERT_TRUE(SameBits(Dense(core.state()).values(), Dense(model).values()));
         continue;
       }
       const uint32_t r = rng() % replicas;

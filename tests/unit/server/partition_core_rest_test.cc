@@ -33,7 +33,7 @@ class RestTest : public testing::TestWithParam<v1::Durability> {
       copy_.Run(FrameEvent{1, PushFrame(copy_.core.config(), 0, 1, s, static_cast<float>(s))});
     }
     ASSERT_EQ(copy_.core.version(), steps);
-    values_ = copy_.core.state().values;
+    values_ = Dense(copy_.core.state()).values();
   }
   // As the driver: the image that is due reaches the store.
   static void WriteImage(Copy& copy) {
@@ -65,15 +65,15 @@ TEST_P(RestTest, NothingButTheValuesIsKeptAndNothingInMemory) {
   copy_.Run(Ended(6));
   WriteImage(copy_);
   EXPECT_TRUE(copy_.core.at_rest());
-  EXPECT_TRUE(copy_.core.state().slots.empty());
-  EXPECT_TRUE(copy_.core.state().previous.empty());
+  EXPECT_TRUE(Dense(copy_.core.state()).slots().empty());
+  EXPECT_TRUE(Dense(copy_.core.state()).previous().empty());
   EXPECT_FALSE(copy_.core.image_due());
   EXPECT_FALSE(copy_.core.in_memory());
   EXPECT_EQ(KeysOf(*copy_.store), (std::multiset<char>{'h', 'i'}));
   const auto state = copy_.persistence.Recover(copy_.core.config());
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_EQ(state->version, 3u);
-  EXPECT_TRUE(SameBits(state->values, values_));
+  EXPECT_TRUE(SameBits(Dense(*state).values(), values_));
 }
 
 // Another partition of it may be a version behind: both are exported at that one.
@@ -164,10 +164,10 @@ TEST_P(RestTest, AProcessThatIsStartedAnewLoadsNothing) {
   End();
   PartitionConfig config = Config(GetParam());
   config.ended = config.keep = true;
-  const auto state = copy_.persistence.Open(config);
+  auto state = copy_.persistence.Open(config);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_TRUE(state->at_rest());
-  copy_.Restart(config, *state);
+  copy_.Restart(config, *std::move(state));
   EXPECT_EQ(copy_.core.version(), 3u);
   copy_.Run(Ended(7));
   EXPECT_FALSE(copy_.core.image_due());
@@ -183,10 +183,10 @@ TEST_P(RestTest, WhatTheStoreHasBesidesIsLoadedAndTidiedThen) {
   Train(3);
   PartitionConfig config = Config(GetParam());
   config.ended = config.keep = true;
-  const auto state = copy_.persistence.Open(config);
+  auto state = copy_.persistence.Open(config);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_FALSE(state->at_rest());
-  copy_.Restart(config, *state);
+  copy_.Restart(config, *std::move(state));
   End();
   EXPECT_TRUE(copy_.core.at_rest());
 }
@@ -227,10 +227,10 @@ class RestPairTest : public PairTest {
 TEST_P(RestPairTest, ANewBackupHasNothingInMemoryBeforeItsImageComes) {
   PartitionConfig config = Config(GetParam(), /*backup=*/true);
   config.ended = config.keep = true;
-  const auto state = backup_.persistence.Open(config);
+  auto state = backup_.persistence.Open(config);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_TRUE(state->at_rest());
-  backup_.Restart(config, *state);
+  backup_.Restart(config, *std::move(state));
   backup_.Run(Ended(6, /*backup=*/true));
   Push(1);
   EndPrimary();
@@ -246,7 +246,7 @@ TEST_P(RestPairTest, ANewBackupHasNothingInMemoryBeforeItsImageComes) {
 TEST_P(RestPairTest, ANewBackupGetsItsImageFromTheDisk) {
   Push(1);
   Push(2);
-  const Buffer values = primary_.core.state().values;
+  const Buffer values = Dense(primary_.core.state()).values();
   EndPrimary();
   backup_.Run(Ended(6, /*backup=*/true));
   primary_.Run(LinkUpEvent{"b:1", 1});
@@ -264,7 +264,7 @@ TEST_P(RestPairTest, ANewBackupGetsItsImageFromTheDisk) {
   EXPECT_EQ(backup_.core.version(), 2u);
   state = backup_.persistence.Recover(backup_.core.config());
   ASSERT_TRUE(state.ok()) << state.status();
-  EXPECT_TRUE(SameBits(state->values, values));
+  EXPECT_TRUE(SameBits(Dense(*state).values(), values));
 }
 
 // The primary had accepted an update when the job was cancelled; the backup has its last image already.

@@ -27,7 +27,7 @@ class SnapshotTest : public testing::Test {
     PartitionConfig c = TestConfig(UpdateMode::kSynchronous, 2);
     v1::Optimizer adam;
     adam.mutable_adam();
-    c.optimizer = OptimizerRule::From(adam);
+    Dense(c).optimizer = OptimizerRule::From(adam);
     return c;
   }
   PartitionEffects Run(PartitionEvent event, absl::Time now = kNow) {
@@ -54,9 +54,10 @@ class SnapshotTest : public testing::Test {
   std::vector<Frame> Restored(float value, uint64_t version, uint64_t generation) {
     PartitionState state = PartitionState::Initial(config_);
     state.version = version;
-    state.values = Filled(config_, value);
+    state.contents = std::make_unique<DenseContents>(std::make_shared<const DenseConfig>(Dense(config_)),
+                                                     Filled(config_, value), Dense(state).slots());
     state.sequences.assign(2, version);
-    std::vector<Frame> frames = ImageFrames(config_, MakeImage(config_, state, false), 77);
+    std::vector<Frame> frames = ImageFrames(config_, MakeImage(config_, state, {}), 77);
     for (Frame& f : frames) f.generation = Generation(generation);
     return frames;
   }
@@ -80,14 +81,14 @@ TEST_F(SnapshotTest, IsWholeAndStaysAsItWas) {
     EXPECT_EQ(f.version, 1u);
     EXPECT_EQ(f.tensor, i);
     EXPECT_EQ(f.tensors, 3u);
-    EXPECT_TRUE(SameBits(f.payload, i == 0 ? core_.state().values : core_.state().slots[i - 1]));
+    EXPECT_TRUE(SameBits(f.payload, i == 0 ? Dense(core_.state()).values() : Dense(core_.state()).slots()[i - 1]));
     before.push_back(Buffer::CopyOf(f.payload.data(), f.payload.size()));
   }
-  EXPECT_EQ(asked.replies[0].frame.payload.data(), core_.state().values.data()) << "nothing is copied";
+  EXPECT_EQ(asked.replies[0].frame.payload.data(), Dense(core_.state()).values().data()) << "nothing is copied";
   Step(2);
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_TRUE(SameBits(asked.replies[i].frame.payload, before[i])) << "training goes on beside it";
-    EXPECT_FALSE(SameBits(before[i], i == 0 ? core_.state().values : core_.state().slots[i - 1]));
+    EXPECT_FALSE(SameBits(before[i], i == 0 ? Dense(core_.state()).values() : Dense(core_.state()).slots()[i - 1]));
   }
 }
 
@@ -158,7 +159,7 @@ TEST_F(SnapshotTest, ARestoreTakesThePlaceOfEverything) {
   EXPECT_EQ(stored.replies[0].frame.kind, v1::ExchangeFrame::ACK);
   EXPECT_EQ(stored.replies[0].frame.version, 40u);
   EXPECT_EQ(core_.version(), 40u);
-  EXPECT_TRUE(SameBits(core_.state().values, Filled(config_, 2.5f)));
+  EXPECT_TRUE(SameBits(Dense(core_.state()).values(), Filled(config_, 2.5f)));
   auto recovered = persistence_.Recover(config_);
   ASSERT_TRUE(recovered.ok()) << recovered.status();
   EXPECT_EQ(recovered->version, 40u);

@@ -44,7 +44,7 @@ class TellKeptTest : public testing::Test {
  protected:
   TellKeptTest()
       : host_(
-            store_, clock_, 2,
+            store_, ProcessEnvironment(clock_, 2),
             {.reply = [this](uint64_t, Frame) { Note([this] { ++replies_; }); },
              .job_error = [](JobId, Generation, const absl::Status&) {},
              .kept =

@@ -18,7 +18,7 @@ class PenaltyTest : public testing::Test {
  protected:
   void Start(UpdateMode mode, std::vector<PenaltyRange> penalties) {
     config_ = TestConfig(mode, 2);
-    config_.penalties = std::move(penalties);
+    Dense(config_).penalties = std::move(penalties);
     core_ = std::make_unique<PartitionCore>(config_, PartitionState::Initial(config_));
   }
   PartitionEffects Send(Frame frame) { return core_->Step(FrameEvent{11, std::move(frame)}, kNow); }
@@ -60,14 +60,14 @@ TEST_F(PenaltyTest, IsClippedWithTheRest) {
 TEST_F(PenaltyTest, AnAsynchronousPushGetsThatOfTheValuesThatAreHere) {
   Start(UpdateMode::kAsynchronous, {{2, 3, 0, 0.25}});
   for (uint64_t sequence = 1; sequence <= 2; ++sequence) {
-    const float w = core_->state().values.floats()[2];
+    const float w = Dense(core_->state()).values().floats()[2];
     const Buffer gradient = Filled(config_, 8);
     const PartitionEffects effects = Send(PushFrame(config_, 1, 1, sequence, gradient));
     ASSERT_EQ(effects.persists.size(), 1u);
     EXPECT_EQ(effects.persists[0].gradient.floats()[2], 8 + 4 * (0.5f * w));
     EXPECT_EQ(gradient.floats()[2], 8) << "shared: not written to";
     core_->Step(PersistedEvent{sequence}, kNow);
-    EXPECT_EQ(core_->state().values.floats()[2], w - 0.5f * ((8 + 4 * (0.5f * w)) / 4));
+    EXPECT_EQ(Dense(core_->state()).values().floats()[2], w - 0.5f * ((8 + 4 * (0.5f * w)) / 4));
   }
   const PartitionEffects none = Send(PushFrame(config_, 1, 1, 3, Buffer(), 0));
   ASSERT_EQ(none.persists.size(), 1u);
@@ -84,7 +84,8 @@ TEST_F(PenaltyTest, WhichPartitionsHaveIt) {
     range.set_begin(16);
     range.set_end(48);
     auto graph = std::make_shared<const Graph>(Graph::Build(spec.model()).value());
-    return MakePartitionConfig(spec, graph, range, JobId(1), Generation(1)).value().penalties;
+    const auto config = MakePartitionConfig(spec, graph, range, JobId(1), Generation(1));
+    return Dense(config.value()).penalties;
   };
   ASSERT_EQ(penalties("").size(), 1u);
   EXPECT_EQ(penalties("")[0].begin, 0);

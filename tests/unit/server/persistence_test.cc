@@ -22,7 +22,7 @@ PartitionConfig SmallImages(UpdateMode mode, uint32_t replicas) {
   PartitionConfig c = TestConfig(mode, replicas);
   v1::Optimizer adam;
   adam.mutable_adam()->set_amsgrad(true);
-  c.optimizer = OptimizerRule::From(adam);
+  Dense(c).optimizer = OptimizerRule::From(adam);
   c.image = {.log_bytes_min = 1, .log_to_image_ratio = 2};
   return c;
 }
@@ -41,8 +41,8 @@ struct Expected {
   std::vector<uint64_t> sequences;
 };
 Expected Capture(const PartitionState& s) {
-  Expected e{Buffer::CopyOf(s.values.data(), s.values.size()), {}, s.sequences};
-  for (const Buffer& slot : s.slots) e.slots.push_back(Buffer::CopyOf(slot.data(), slot.size()));
+  Expected e{Buffer::CopyOf(Dense(s).values().data(), Dense(s).values().size()), {}, s.sequences};
+  for (const Buffer& slot : Dense(s).slots()) e.slots.push_back(Buffer::CopyOf(slot.data(), slot.size()));
   return e;
 }
 
@@ -73,11 +73,11 @@ TEST_P(CrashTest, RecoveryAtAnyPointGivesTheSameBits) {
       ASSERT_LE(state->version, at_most);
       if (!expected.contains(state->version)) return;  // appended, not applied yet here: checked after it is
       const Expected& e = expected[state->version];
-      ASSERT_TRUE(SameBits(state->values, e.values)) << "version " << state->version;
-      for (size_t s = 0; s < e.slots.size(); ++s) ASSERT_TRUE(SameBits(state->slots[s], e.slots[s]));
+      ASSERT_TRUE(SameBits(Dense(*state).values(), e.values)) << "version " << state->version;
+      for (size_t s = 0; s < e.slots.size(); ++s) ASSERT_TRUE(SameBits(Dense(*state).slots()[s], e.slots[s]));
       ASSERT_EQ(state->sequences, e.sequences);
       if (state->version > 0) {
-        ASSERT_TRUE(SameBits(state->previous, expected[state->version - 1].values));
+        ASSERT_TRUE(SameBits(Dense(*state).previous(), expected[state->version - 1].values));
       }
     };
 
@@ -182,7 +182,7 @@ TEST(PersistenceTest, EveryDamagedByteIsFoundAndNamed) {
       ASSERT_TRUE(copy->Write(batch, true).ok());
       const auto state = Persistence(*copy).Recover(config);
       if (state.ok()) {  // what is not needed any more is not read
-        ASSERT_TRUE(SameBits(state->values, good->values)) << "byte " << at;
+        ASSERT_TRUE(SameBits(Dense(*state).values(), Dense(*good).values())) << "byte " << at;
         continue;
       }
       ++refused;
@@ -347,7 +347,7 @@ TEST(PersistenceTest, RocksDbKeepsAPartitionAcrossReopen) {
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   PartitionConfig config = SmallImages(UpdateMode::kSynchronous, 2);
   config.end = config.begin + 16384;  // values that go to blob files
-  config.segments = {{0, 16384}};
+  Dense(config).segments = {{0, 16384}};
   auto memory = NewMemoryKvStore();
   Persistence reference_persistence(*memory);
   PartitionCore reference(config, PartitionState::Initial(config));
@@ -357,7 +357,7 @@ TEST(PersistenceTest, RocksDbKeepsAPartitionAcrossReopen) {
     Persistence persistence(**store);
     auto state = persistence.Recover(config);
     ASSERT_TRUE(state.ok()) << state.status();
-    EXPECT_TRUE(SameBits(state->values, reference.state().values));
+    EXPECT_TRUE(SameBits(Dense(*state).values(), Dense(reference.state()).values()));
     PartitionCore core(config, *std::move(state));
     Train(config, persistence, core, 17);
     Train(config, reference_persistence, reference, 17);

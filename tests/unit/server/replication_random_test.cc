@@ -46,7 +46,7 @@ class World {
       : rng_(seed), durability_(durability), config_(TestConfig(mode, mode == UpdateMode::kSynchronous ? 2 : 3)) {
     config_.durability = durability;
     config_.generation = Generation(1);
-    config_.optimizer.rule = UpdateRule::kMomentum;  // momentum 0: plain steps, and a slot that has to agree
+    Dense(config_).optimizer.rule = UpdateRule::kMomentum;  // momentum 0: plain steps, and a slot that has to agree
     config_.image = {.log_bytes_min = 800, .log_to_image_ratio = 1};
     acked_.assign(config_.replicas, 0);
     in_sync_ = {0};
@@ -390,14 +390,14 @@ class World {
       const PartitionState& s = nodes_[n].core->state();
       CheckSums(s);
       if (n == primary_ || s.version != p.version) continue;
-      EXPECT_TRUE(SameBits(s.values, p.values));
-      EXPECT_TRUE(SameBits(s.slots[0], p.slots[0]));
+      EXPECT_TRUE(SameBits(Dense(s).values(), Dense(p).values()));
+      EXPECT_TRUE(SameBits(Dense(s).slots()[0], Dense(p).slots()[0]));
       EXPECT_EQ(s.sequences, p.sequences);
     }
   }
   void CheckSums(const PartitionState& s) {
-    Buffer expected = Buffer::Allocate(s.values.size());
-    config_.initialize(expected.mutable_floats());
+    Buffer expected = Buffer::Allocate(Dense(s).values().size());
+    Dense(config_).initialize(expected.mutable_floats());
     double sum = 0;
     uint64_t updates = 0;
     for (uint32_t r = 0; r < config_.replicas; ++r) {
@@ -409,7 +409,7 @@ class World {
       updates /= config_.replicas;
     }
     EXPECT_EQ(s.version, updates);
-    EXPECT_EQ(s.values.floats()[0], static_cast<float>(expected.floats()[0] - sum));
+    EXPECT_EQ(Dense(s).values().floats()[0], static_cast<float>(expected.floats()[0] - sum));
   }
 
   std::mt19937 rng_;

@@ -17,7 +17,7 @@ TEST_P(PairTest, ClippingAndMovingAverageReachTheBackup) {
     v1::Optimizer optimizer;
     optimizer.mutable_adam();
     optimizer.mutable_ema()->set_momentum(0.5f);
-    c.optimizer = OptimizerRule::From(optimizer);
+    Dense(c).optimizer = OptimizerRule::From(optimizer);
     c.clip_norm = 1;
     c.clip_scopes = {{4, 16, 48, {{0, 16}}}};
     return c;
@@ -54,15 +54,17 @@ TEST_P(PairTest, ClippingAndMovingAverageReachTheBackup) {
     EXPECT_EQ(backup.core.state().norms, measured.replies[0].frame.scalars + clip.scalars)
         << "with the factor that was applied";
     if (sequence == 2) {
-      EXPECT_EQ(primary.core.state().values.floats()[3], primary.core.state().slots.back().floats()[3]);
+      EXPECT_EQ(Dense(primary.core.state()).values().floats()[3],
+                Dense(primary.core.state()).slots().back().floats()[3]);
     }
   }
   for (Copy* copy : {&primary, &backup}) {
     const PartitionState recovered = copy->persistence.Recover(copy->core.config()).value();
     for (const PartitionState* state : {&backup.core.state(), &recovered}) {
-      EXPECT_TRUE(SameBits(state->values, primary.core.state().values));
-      ASSERT_EQ(state->slots.size(), 3u);
-      for (size_t s = 0; s < 3; ++s) EXPECT_TRUE(SameBits(state->slots[s], primary.core.state().slots[s])) << s;
+      EXPECT_TRUE(SameBits(Dense(*state).values(), Dense(primary.core.state()).values()));
+      ASSERT_EQ(Dense(*state).slots().size(), 3u);
+      for (size_t s = 0; s < 3; ++s)
+        EXPECT_TRUE(SameBits(Dense(*state).slots()[s], Dense(primary.core.state()).slots()[s])) << s;
       EXPECT_EQ(state->norms, primary.core.state().norms);
     }
   }
@@ -83,14 +85,14 @@ TEST_P(PairTest, NothingIsAcknowledgedBeforeTheBackupConfirms) {
   const PartitionEffects done = Answer(acks);
   ASSERT_EQ(done.replies.size(), 1u);
   EXPECT_EQ(done.replies[0].frame.kind, v1::ExchangeFrame::VALUES);
-  EXPECT_TRUE(SameBits(primary_.core.state().values, backup_.core.state().values));
-  EXPECT_TRUE(SameBits(primary_.core.state().previous, backup_.core.state().previous));
+  EXPECT_TRUE(SameBits(Dense(primary_.core.state()).values(), Dense(backup_.core.state()).values()));
+  EXPECT_TRUE(SameBits(Dense(primary_.core.state()).previous(), Dense(backup_.core.state()).previous()));
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_TRUE(SameBits(primary_.core.state().slots[i], backup_.core.state().slots[i]));
+    EXPECT_TRUE(SameBits(Dense(primary_.core.state()).slots()[i], Dense(backup_.core.state()).slots()[i]));
   }
   auto recovered = backup_.persistence.Recover(backup_.core.config());
   ASSERT_TRUE(recovered.ok()) << recovered.status();
-  EXPECT_TRUE(SameBits(recovered->values, backup_.core.state().values));
+  EXPECT_TRUE(SameBits(Dense(*recovered).values(), Dense(backup_.core.state()).values()));
 }
 
 TEST_P(PairTest, ACaughtUpBackupIsReportedUntilTheCoordinatorKnows) {
@@ -111,13 +113,13 @@ TEST_P(PairTest, ACaughtUpBackupIsReportedUntilTheCoordinatorKnows) {
 TEST_P(PairTest, AnImageCarriesThePreviousValues) {
   Push(1);
   Push(2);
-  ASSERT_FALSE(primary_.core.state().previous.empty());
+  ASSERT_FALSE(Dense(primary_.core.state()).previous().empty());
   Sync();
-  EXPECT_TRUE(SameBits(backup_.core.state().previous, primary_.core.state().previous));
+  EXPECT_TRUE(SameBits(Dense(backup_.core.state()).previous(), Dense(primary_.core.state()).previous()));
   auto recovered = backup_.persistence.Recover(backup_.core.config());
   ASSERT_TRUE(recovered.ok()) << recovered.status();
   EXPECT_EQ(recovered->version, 2u);
-  EXPECT_TRUE(SameBits(recovered->previous, primary_.core.state().previous));
+  EXPECT_TRUE(SameBits(Dense(*recovered).previous(), Dense(primary_.core.state()).previous()));
 }
 
 TEST_P(PairTest, ABackupRefusesALowerGenerationAndTheSenderStopsServing) {
@@ -168,7 +170,7 @@ TEST_P(PairTest, ANewPrimaryShowsNothingThatItsBackupsInSyncDoNotHave) {
   PartitionConfig config = Config(GetParam(), true);
   Copy heir(config, AssignEvent{Generation(5), true, {}});
   Push(1);
-  for (Frame& f : ImageFrames(config, MakeImage(config, primary_.core.state(), true), 1)) {
+  for (Frame& f : ImageFrames(config, MakeImage(config, primary_.core.state(), {.previous = true}), 1)) {
     heir.Run(FrameEvent{kStream, std::move(f)});
   }
   ASSERT_EQ(heir.core.version(), 1u);

@@ -20,7 +20,7 @@ inline PartitionConfig Config(v1::Durability durability, bool backup = false) {
   PartitionConfig c = TestConfig(UpdateMode::kSynchronous, 1);
   v1::Optimizer adam;
   adam.mutable_adam();
-  c.optimizer = OptimizerRule::From(adam);
+  Dense(c).optimizer = OptimizerRule::From(adam);
   c.durability = durability;
   c.backup = backup;
   return c;

@@ -4,14 +4,26 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/storage/kv_store.h"
+#include "server/core/dense_partition.h"
 #include "server/core/partition_core.h"
 #include "server/storage/persistence.h"
 
 namespace cairn {
+
+inline const DenseKind& KindOf(const PartitionConfig& c) { return dynamic_cast<const DenseKind&>(*c.kind); }
+inline const DenseConfig& Dense(const PartitionConfig& c) { return DenseKind::Of(c); }
+// To change it, in this configuration alone.
+inline DenseConfig& Dense(PartitionConfig& c) {
+  auto kind = std::make_shared<DenseKind>(c.kind == nullptr ? DenseConfig() : DenseKind::Of(c));
+  c.kind = kind;
+  return const_cast<DenseConfig&>(kind->dense());
+}
+inline const DenseContents& Dense(const PartitionState& state) { return DenseContents::Of(state); }
 
 inline PartitionConfig TestConfig(UpdateMode mode, uint32_t replicas, int64_t size = 32) {
   PartitionConfig c;
@@ -20,11 +32,11 @@ inline PartitionConfig TestConfig(UpdateMode mode, uint32_t replicas, int64_t si
   c.generation = Generation(5);
   c.begin = 64;
   c.end = 64 + size;
-  c.segments = {{0, size - 8}};
+  Dense(c).segments = {{0, size - 8}};
   c.replicas = replicas;
   c.mode = mode;
   c.staleness_bound = mode == UpdateMode::kBoundedStaleness ? 1 : 0;
-  c.initialize = [n = size - 8](absl::Span<float> out) {
+  Dense(c).initialize = [n = size - 8](absl::Span<float> out) {
     for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(i) * 0.25f;
   };
   return c;

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "server/core/dense_partition.h"
 #include "server/core/pending_sums.h"
 
 namespace cairn {
@@ -161,6 +162,13 @@ void RandomCut(const TreeNode& node, std::mt19937& rng, std::vector<TreeNode>& o
   RandomCut(RightChild(node), rng, out);
 }
 
+struct MergeRounded {
+  GradientRounding rounding;
+  Buffer operator()(const TreeNode& node, Buffer left, Buffer right) const {
+    return MergeGradients(rounding, node, std::move(left), std::move(right));
+  }
+};
+
 TEST_P(SummationTreeTypeTest, RootIsTheSameForEveryOrderCutAndRepetition) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -187,7 +195,7 @@ TEST_P(SummationTreeTypeTest, RootIsTheSameForEveryOrderCutAndRepetition) {
         shared.push_back(gradient);
         shared_bytes.push_back(sum);
       }
-      EXPECT_EQ(pending.Add(node, {std::move(gradient), sum.examples}, rounding()), !contained);
+      EXPECT_EQ(pending.Add(node, {std::move(gradient), sum.examples}, MergeRounded{rounding()}), !contained);
       for (uint32_t r = node.first; r < node.end(); ++r) here.insert(r);
       EXPECT_EQ(pending.complete(), here.size() == replicas);
       EXPECT_LE(pending.size(), MaximalNodes(std::vector<uint32_t>(here.begin(), here.end()), replicas).size());
@@ -211,7 +219,7 @@ TEST(PendingSumsTest, MergingTakesNoNewMemory) {
   for (uint32_t r : {2u, 0u, 3u, 1u}) {
     Buffer b = Buffer::CopyOf(zeros.data(), zeros.size());
     given.insert(b.data());
-    pending.Add({r, 1}, {std::move(b), 1});
+    pending.Add({r, 1}, {std::move(b), 1}, MergeRounded{});
   }
   EXPECT_TRUE(given.contains(pending.TakeRoot().gradient.data()));
 }

@@ -16,7 +16,7 @@ class WireTypesTest : public testing::TestWithParam<v1::DataType> {
   PartitionConfig Of(uint32_t replicas, bool backup = false) {
     PartitionConfig c = Config(v1::LOGGED_AND_REPLICATED, backup);
     c.replicas = replicas;
-    c.wire = GetParam();
+    Dense(c).wire = GetParam();
     c.seed = 21;
     return c;
   }
@@ -34,8 +34,9 @@ class WireTypesTest : public testing::TestWithParam<v1::DataType> {
     std::vector<GradientSum> leaves;
     for (uint32_t r = node.first; r < node.end(); ++r) gradients.push_back(Gradient(c, r, sequence));
     for (auto& gradient : gradients) leaves.push_back({absl::MakeSpan(gradient), 4});
-    const GradientSum sum =
-        type == v1::FLOAT32 && node.count == 1 ? leaves[0] : SumSubtree(node, leaves, c.RoundingOf(sequence));
+    const GradientSum sum = type == v1::FLOAT32 && node.count == 1
+                                ? leaves[0]
+                                : SumSubtree(node, leaves, KindOf(c).RoundingOf(c, sequence));
     Buffer payload = Buffer::Allocate(BytesOf(type, sum.gradient.size()));
     FromFloat(sum.gradient, type, {payload.mutable_data(), payload.size()});
     Frame f = PushFrame(c, node.first, node.count, sequence, std::move(payload), sum.examples);
@@ -60,7 +61,7 @@ TEST_P(WireTypesTest, TheBitsAreThoseOfAnyNodesInAnyType) {
         for (const TreeNode& node : cut) ps.Run(FrameEvent{1, PushOf(config, node, sequence, sent)});
         ASSERT_EQ(ps.core.version(), sequence);
       }
-      values.push_back(ps.core.state().values);
+      values.push_back(Dense(ps.core.state()).values());
     }
   }
   for (const Buffer& v : values) EXPECT_TRUE(SameBits(v, values[0]));
@@ -111,21 +112,21 @@ TEST_P(WireTypesTest, LogAndBackupHoldTheGradientInTheJobsType) {
     EXPECT_EQ(entries, 3u);
     const PartitionState recovered = copy->persistence.Recover(copy->core.config()).value();
     for (const PartitionState* state : {&backup.core.state(), &recovered}) {
-      EXPECT_TRUE(SameBits(state->values, primary.core.state().values));
-      for (size_t s = 0; s < state->slots.size(); ++s)
-        EXPECT_TRUE(SameBits(state->slots[s], primary.core.state().slots[s])) << s;
+      EXPECT_TRUE(SameBits(Dense(*state).values(), Dense(primary.core.state()).values()));
+      for (size_t s = 0; s < Dense(*state).slots().size(); ++s)
+        EXPECT_TRUE(SameBits(Dense(*state).slots()[s], Dense(primary.core.state()).slots()[s])) << s;
     }
   }
 }
 
 TEST_P(WireTypesTest, AGradientThatIsClippedOrPenalizedIsNotOfTheTypeAnyMore) {
   PartitionConfig config = Of(1);
-  EXPECT_EQ(config.log_dtype(), GetParam());
+  EXPECT_EQ(config.kind->LogDtype(config), GetParam());
   config.clip_norm = 1;
-  EXPECT_EQ(config.log_dtype(), v1::FLOAT32);
+  EXPECT_EQ(config.kind->LogDtype(config), v1::FLOAT32);
   config.clip_norm = 0;
-  config.penalties.emplace_back();
-  EXPECT_EQ(config.log_dtype(), v1::FLOAT32);
+  Dense(config).penalties.emplace_back();
+  EXPECT_EQ(config.kind->LogDtype(config), v1::FLOAT32);
 }
 
 // As a ps stored it that knew of no types: FLOAT32, whatever the job's.
@@ -146,7 +147,7 @@ TEST_P(WireTypesTest, AnEntryWithoutATypeIsFloat32) {
   ASSERT_TRUE(recovered.ok()) << recovered.status();
   PartitionState expected = PartitionState::Initial(config);
   ApplyEntry(config, entry, Buffer::CopyOf(bytes.data(), bytes.size()), expected);
-  EXPECT_TRUE(SameBits(recovered->values, expected.values));
+  EXPECT_TRUE(SameBits(Dense(*recovered).values(), Dense(expected).values()));
 }
 
 TEST_P(WireTypesTest, AnEntryOfAnUnknownTypeOrAnotherLengthIsRefused) {
@@ -184,7 +185,7 @@ TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
     ps.Run(FrameEvent{1, std::move(push)});
   }
   ASSERT_EQ(ps.core.version(), 1u);
-  EXPECT_TRUE(SameBits(ps.core.state().values, PartitionState::Initial(config).values));
+  EXPECT_TRUE(SameBits(Dense(ps.core.state()).values(), Dense(PartitionState::Initial(config)).values()));
   EXPECT_EQ(ps.core.state().loss_scale.scale, scale / 2);
 }
 
@@ -193,7 +194,7 @@ TEST_P(WireTypesTest, WhatIsNotFiniteIsLeftOut) {
 TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
   for (const auto& [mantissa, exponent] : {std::pair{0x80, 127}, {5, 3}, {0x80, 254}}) {
     PartitionConfig config = Config(v1::LOGGED);
-    config.wire = v1::INT8;
+    Dense(config).wire = v1::INT8;
     Copy ps(config, AssignEvent{Generation(5), false, {}});
     Buffer payload = Buffer::Zeros(BytesOf(v1::INT8, 32));
     for (int i = 0; i < 32; ++i) payload.mutable_data()[i] = static_cast<uint8_t>(i % 16 == 0 ? mantissa : 127 - i);
@@ -204,7 +205,7 @@ TEST(WireTypesOfPeersTest, WhatIsInt8ButNotAsWePackItHasTheSameBitsInTheLog) {
     ps.Run(FrameEvent{1, std::move(push)});
     ASSERT_EQ(ps.core.version(), 1u);
     const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
-    EXPECT_TRUE(SameBits(recovered.values, ps.core.state().values)) << mantissa << " " << exponent;
+    EXPECT_TRUE(SameBits(Dense(recovered).values(), Dense(ps.core.state()).values())) << mantissa << " " << exponent;
   }
 }
 
@@ -233,10 +234,10 @@ struct LargeSums {
     for (const Variable& v : graph->variables()) {
       for (int64_t i = 0; i < v.size; ++i) sum[static_cast<size_t>(v.offset + i)] = 1800 * mean(v, i);
     }
-    Buffer payload = Buffer::Allocate(config.GradientBytes(config.wire));
-    PackRounded(config.RoundingOf(sequence), {0, 1}, sum, {payload.mutable_data(), payload.size()});
+    Buffer payload = Buffer::Allocate(KindOf(config).GradientBytes(config, Dense(config).wire));
+    PackRounded(KindOf(config).RoundingOf(config, sequence), {0, 1}, sum, {payload.mutable_data(), payload.size()});
     Frame f = PushFrame(config, 0, 1, sequence, std::move(payload), 1800);
-    f.dtype = config.wire;
+    f.dtype = Dense(config).wire;
     f.generation = Generation(5);
     return f;
   }
@@ -251,18 +252,19 @@ TEST_P(WireTypesTest, SumsOverABatchAreFinite) {
   const LargeSums job(GetParam());
   Copy ps(job.config, AssignEvent{Generation(5), false, {}});
   const Variable &weights = job.Of(VariableKind::kTrainable), &variance = job.Of(VariableKind::kMovingAverage);
-  const std::vector<float> before(ps.core.state().values.floats().begin(), ps.core.state().values.floats().end());
+  const std::vector<float> before(Dense(ps.core.state()).values().floats().begin(),
+                                  Dense(ps.core.state()).values().floats().end());
   Frame push =
       job.PushOf(1, [](const Variable& v, int64_t) { return v.kind == VariableKind::kMovingAverage ? 3e5f : 100; });
   push.learning_rate = 0.01f;
   ps.Run(FrameEvent{1, std::move(push)});
   ASSERT_EQ(ps.core.version(), 1u);
-  const auto after = ps.core.state().values.floats();
+  const auto after = Dense(ps.core.state()).values().floats();
   for (int64_t i = 0; i < weights.size; ++i)
     EXPECT_NEAR(after[weights.offset + i], before[weights.offset + i] - 1, 0.02);
   for (int64_t i = 0; i < variance.size; ++i) EXPECT_NEAR(after[variance.offset + i], 0.9f + 3e4f, 100);
   const PartitionState recovered = ps.persistence.Recover(ps.core.config()).value();
-  EXPECT_TRUE(SameBits(recovered.values, ps.core.state().values));
+  EXPECT_TRUE(SameBits(Dense(recovered).values(), Dense(ps.core.state()).values()));
 }
 
 // A channel of variance 1e-3 beside one of 1.
@@ -274,7 +276,7 @@ TEST_P(WireTypesTest, AStatisticBesideALargerOneIsNotNoise) {
     ps.Run(FrameEvent{1, job.PushOf(sequence, [](const Variable&, int64_t i) { return i == 3 ? 1 : 1e-3f; })});
     ASSERT_EQ(ps.core.version(), sequence);
     if (sequence < 100) continue;
-    const auto after = ps.core.state().values.floats();
+    const auto after = Dense(ps.core.state()).values().floats();
     for (int64_t i = 0; i < variance.size; ++i) {
       const float expected = i == 3 ? 1 : 1e-3f;
       EXPECT_NEAR(after[variance.offset + i], expected, 0.05f * expected) << sequence << " " << i;

@@ -1,0 +1,29 @@
+// PartitionEnvironment: the world around PartitionHost and PartitionRunner: time, threads, other ps. ProcessEnvironment
+// makes that of a ps process; the simulator makes its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/executor.h"
+#include "server/node/backup_transport.h"
+#include "server/node/partition_observer.h"
+
+namespace cairn {
+
+struct PartitionEnvironment {
+  Clock* clock = nullptr;                        // REQUIRED; outlives the host
+  std::vector<std::unique_ptr<Executor>> lanes;  // REQUIRED, at least one: partitions are spread over them
+  std::unique_ptr<Executor> disk;                // REQUIRED: writes images and reads values, beside the lanes
+  std::unique_ptr<BackupTransport> backups;      // REQUIRED
+  // Gives memory that is free in this process back to the system; may take its time.
+  std::function<void()> give_back_memory = [] {};
+  PartitionObserver* observer = nullptr;
+};
+
+// threads: how many lanes, at least one.
+PartitionEnvironment ProcessEnvironment(Clock& clock, int threads);
+
+}  // namespace cairn
