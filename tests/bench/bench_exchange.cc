@@ -78,7 +78,7 @@ int ServePs(const std::string& socket, const std::string& directory, const v1::H
   }
   RealClock clock;
   ExchangeService* exchange = nullptr;
-  PartitionHost host(*store, clock, 2,
+  PartitionHost host(*store, ProcessEnvironment(clock, 2),
                      {.reply = [&](uint64_t client, Frame f) { exchange->Send(client, std::move(f)); },
                       .job_error = [](JobId, Generation, const absl::Status& s) { LogError("%s", s.ToString()); }});
   ExchangeService service(&host);

@@ -49,6 +49,8 @@ VIOLATIONS = [
     ("worker/core/replica_core.cc", '#include "worker/backend/loss.h"', "worker/core may use only"),
     ("server/a.cc", '#include "../common/base/ids.h"', "from the root of the tree"),
     ("extra/a.cc", "", "stands in no folder of the layout"),
+    ("common/data/a.cc", "constexpr int kThingsMax = 3;", "defines kThingsMax"),
+    ("worker/core/a.h", "  static constexpr size_t kThingsMax = 3;", "defines kThingsMax"),
     ("proto/cairn/v1/a.proto", "enum Kind { FIRST = 0; }", "enum Kind begins with FIRST = 0"),
     ("proto/cairn/v1/a.proto", "enum Kind {\n  KIND_UNSPECIFIED = 1;\n}", "KIND_UNSPECIFIED = 1"),
     ("deploy/a.sh", "data=/ho" + "me/ann/data", "is a path of one machine"),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "worker/limits.h"
+
 namespace cairn {
 namespace {
 

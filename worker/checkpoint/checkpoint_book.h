@@ -14,11 +14,9 @@
 #include <vector>
 
 #include "cairn/v1/cluster.pb.h"
+#include "worker/limits.h"
 
 namespace cairn {
-
-// Where validation falls further behind, the best checkpoint may be removed before it is known to be that.
-inline constexpr size_t kComparedLaterMax = 16;
 
 class CheckpointBook {
  public:

@@ -10,7 +10,9 @@
 #include "absl/strings/str_format.h"
 #include "common/base/digest.h"
 #include "common/base/limits.h"
+#include "common/model/limits.h"
 #include "common/model/loss_scale.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
@@ -19,7 +21,6 @@ using nlohmann::ordered_json;
 
 constexpr char kFormat[] = "cairn-checkpoint";
 constexpr uint64_t kFormatVersion = 1;
-constexpr int kDepthMax = 8;
 constexpr char kChecksum[] = "xxh3_128";  // of the text without this field
 
 template <typename... Args>
@@ -237,7 +238,7 @@ absl::StatusOr<CheckpointManifest> ParseManifest(absl::string_view text) {
   if (text.size() > kManifestBytesMax) return Bad("longer than ", kManifestBytesMax, " bytes");
   bool deep = false;
   const auto on_event = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
-    deep |= depth > kDepthMax;
+    deep |= depth > kManifestDepthMax;
     return !deep;
   };
   ordered_json json = ordered_json::parse(text.begin(), text.end(), on_event, /*allow_exceptions=*/false);

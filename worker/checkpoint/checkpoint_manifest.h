@@ -22,7 +22,6 @@ namespace cairn {
 inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
-inline constexpr size_t kManifestBytesMax = size_t{256} << 20;
 
 // How a partition of the parameter space stood when it was cut.
 struct CheckpointPartition {

@@ -15,13 +15,12 @@
 #include "common/model/checkpoint_name.h"
 #include "common/model/graph.h"
 #include "common/model/optimizer_slots.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kListedMax = 1 << 16;
 
 std::string FileOf(const std::string& directory, const char* name) { return absl::StrCat(directory, "/", name); }
 
@@ -112,7 +111,7 @@ absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
                                                                       : absl::StatusCode::kFailedPrecondition,
                         absl::StrCat(directory, ": ", error.message()));
   }
-  for (; !error && it != end && listed.size() < kListedMax; it.increment(error)) {
+  for (; !error && it != end && listed.size() < kCheckpointsListedMax; it.increment(error)) {
     if (!absl::StartsWith(it->path().filename().string(), kStepPrefix)) continue;
     Listed& one = listed.emplace_back();
     one.path = it->path().string();
@@ -127,8 +126,6 @@ absl::StatusOr<std::vector<Listed>> List(const std::string& directory) {
   return listed;
 }
 
-std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
-
 absl::StatusOr<Checkpoint> ReadAccepted(const std::string& path, const AcceptsCheckpoint& accepts) {
   CAIRN_ASSIGN_OR_RETURN(Checkpoint checkpoint, ReadCheckpoint(path));
   if (accepts != nullptr) CAIRN_RETURN_IF_ERROR(accepts(checkpoint));
@@ -139,7 +136,7 @@ absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpo
                                    std::vector<std::string>& skipped) {
   if (Exists(FileOf(path, kManifestFile))) {
     absl::StatusOr<Checkpoint> checkpoint = ReadAccepted(path, accepts);
-    if (!checkpoint.ok()) skipped.push_back(TextOf(checkpoint.status()));
+    if (!checkpoint.ok()) skipped.push_back(std::string(checkpoint.status().message()));
     return checkpoint;
   }
   CAIRN_ASSIGN_OR_RETURN(const std::vector<Listed> listed, List(path));
@@ -148,7 +145,7 @@ absl::StatusOr<Checkpoint> OpenOne(const std::string& path, const AcceptsCheckpo
     absl::StatusOr<Checkpoint> checkpoint =
         one.status.ok() ? ReadAccepted(one.path, accepts) : absl::StatusOr<Checkpoint>(one.status);
     if (checkpoint.ok()) return checkpoint;
-    skipped.push_back(TextOf(checkpoint.status()));
+    skipped.push_back(std::string(checkpoint.status().message()));
     if (first.ok()) first = checkpoint.status();
   }
   if (!first.ok()) return first;
@@ -191,7 +188,7 @@ absl::StatusOr<FoundCheckpoint> OpenCheckpoint(const std::string& path, absl::Sp
   absl::StatusOr<Checkpoint> checkpoint = OpenOne(path, accepts, found.skipped);
   const absl::Status first = checkpoint.status();
   for (size_t i = 0; i < fallbacks.size() && !checkpoint.ok(); ++i) {
-    if (found.skipped.empty()) found.skipped.push_back(TextOf(first));
+    if (found.skipped.empty()) found.skipped.push_back(std::string(first.message()));
     checkpoint = OpenOne(fallbacks[i], accepts, found.skipped);
   }
   if (!checkpoint.ok()) return first;

@@ -21,6 +21,7 @@
 #include "common/base/log.h"
 #include "common/model/callback_check.h"
 #include "common/model/checkpoint_name.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {

@@ -25,10 +25,10 @@ void CentralMode::DropValues() {
 
 // The step: the version that all partitions have, or had before the present one.
 void CentralMode::OnAllFound() {
-  const uint64_t lowest = *std::min_element(versions_.begin(), versions_.end());
-  const uint64_t highest = *std::max_element(versions_.begin(), versions_.end());
+  const uint64_t lowest = *std::min_element(finder_.versions().begin(), finder_.versions().end());
+  const uint64_t highest = *std::max_element(finder_.versions().begin(), finder_.versions().end());
   // Further apart: they were asked while the job moved on.
-  if (highest > lowest + 1) return StartFinding(context_.Pause(find_attempts_++));
+  if (highest > lowest + 1) return FindAnew();
   Run(lowest);
 }
 
@@ -89,7 +89,7 @@ void CentralMode::OnValues(uint32_t partition, Reply& reply) {
   const bool gone =
       absl::IsFailedPrecondition(status) || (status.ok() && reply.frame->version != static_cast<uint64_t>(step_));
   // Our replicas were computed elsewhere and the job went on, or it was taken back.
-  if (gone) return StartFinding(context_.Pause(find_attempts_++));
+  if (gone) return FindAnew();
   if (!status.ok()) return context_.Retry(held.pull, partition, status);
   held.pull = Request();
   held.here = true;
@@ -112,7 +112,7 @@ std::vector<TreeNode> CentralMode::NodesOf(const std::vector<uint32_t>& held) co
 Frame CentralMode::MakePush(Push& push, uint32_t partition) {
   const Own& own = own_[push.own_begin];
   const bool packed = own.joint != nullptr;
-  Frame frame = context_.MakePush(partition, push.node.first, 1, step_, push.examples, own.gradient, packed);
+  Frame frame = context_.MakePush(partition, {push.node.first, 1}, step_, push.examples, own.gradient, packed);
   frame.reply_dtype = v1::DATA_TYPE_UNSPECIFIED;
   if (push.examples > 0 && (packed || context_.wire == v1::FLOAT32)) {
     frame.payload = Buffer::CopyOf(frame.payload.data(), frame.payload.size());
@@ -173,11 +173,11 @@ void CentralMode::Resend(const std::vector<char>& moved, bool raised) {
 
 void CentralMode::ResendMore() {
   for (uint32_t p = 0; p < held_.size(); ++p) {
-    if (Due(held_[p].pull)) SendPull(p);
+    if (context_.Due(held_[p].pull)) SendPull(p);
   }
   for (Own& own : own_) {
     const auto again = again_.find(own.id);
-    if (again != again_.end() && Due(again->second)) ComputeAgain(own);
+    if (again != again_.end() && context_.Due(again->second)) ComputeAgain(own);
   }
 }
 

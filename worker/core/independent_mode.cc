@@ -168,7 +168,7 @@ void IndependentMode::SendAgain(Own& own, uint32_t partition) {
   } else {
     const uint64_t examples = own.not_finite ? 0 : own.examples;
     frame =
-        context_.MakePush(partition, own.unit, 1, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
+        context_.MakePush(partition, {own.unit, 1}, own.step, examples, examples > 0 ? SumOf(own, partition) : Buffer(),
                           /*packed=*/own.joint != nullptr && own.joint->type == context_.wire);
     frame.version = own.versions[partition];
     frame.loss_scale = own.loss_scale;

@@ -16,13 +16,14 @@ void MirroredMode::ForgetValues() {
 // Partitions are at s or s + 1 when they stand still: nobody gets beyond s + 1 before all are there. What was pulled
 // from a moving job may differ by more; then the older ones are pulled again.
 void MirroredMode::OnAllFound() {
-  const uint64_t lowest = *std::min_element(versions_.begin(), versions_.end());
-  const uint64_t highest = *std::max_element(versions_.begin(), versions_.end());
+  const std::vector<uint64_t> versions = finder_.versions();
+  const uint64_t lowest = *std::min_element(versions.begin(), versions.end());
+  const uint64_t highest = *std::max_element(versions.begin(), versions.end());
   if (lowest == highest) return Run(lowest);
   const bool cut = highest == lowest + 1;
-  for (uint32_t p = 0; p < versions_.size(); ++p) {
-    if (cut ? versions_[p] == lowest : versions_[p] + 1 >= highest) continue;
-    FindAgain(p, cut ? std::optional<uint64_t>(lowest) : std::nullopt);
+  for (uint32_t p = 0; p < versions.size(); ++p) {
+    if (cut ? versions[p] == lowest : versions[p] + 1 >= highest) continue;
+    finder_.Again(p, cut ? std::optional<uint64_t>(lowest) : std::nullopt);
   }
 }
 
@@ -61,7 +62,7 @@ Frame MirroredMode::MakePush(Push& push, uint32_t partition) {
   const Buffer gradient = push.examples > 0 ? SumOf(push, partition) : Buffer();
   const bool packed =
       push.examples > 0 && own_[push.own_begin + static_cast<size_t>(push.summed_in[partition])].joint != nullptr;
-  return context_.MakePush(partition, push.node.first, push.node.count, step_, push.examples, gradient, packed);
+  return context_.MakePush(partition, push.node, step_, push.examples, gradient, packed);
 }
 
 absl::Status MirroredMode::CheckAnswer(const Frame& frame, uint32_t partition) const {

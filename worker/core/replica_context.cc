@@ -9,6 +9,7 @@
 #include "common/model/learning_rate.h"
 #include "common/model/loss_scale.h"
 #include "common/tensor/dtype.h"
+#include "worker/limits.h"
 
 namespace cairn::replica {
 namespace {
@@ -82,6 +83,13 @@ void Context::RetryAfter(Request& request, absl::Duration pause) {
   retry_earliest = std::min(retry_earliest, request.retry_at);
 }
 
+bool Context::Due(const Request& request) {
+  if (request.state != Request::State::kWaiting) return false;
+  if (request.retry_at <= now) return true;
+  retry_earliest = std::min(retry_earliest, request.retry_at);
+  return false;
+}
+
 bool Context::ResendAtOnce(const Request& request, bool moved, bool raised) const {
   return (request.state == Request::State::kSent && moved) ||
          (request.state == Request::State::kWaiting && (moved || raised));
@@ -141,7 +149,7 @@ GradientRounding Context::RoundingOf(uint32_t partition, int64_t step) const {
           &layout};
 }
 
-Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
+Frame Context::MakePush(uint32_t partition, const TreeNode& node, int64_t step, uint64_t examples,
                         const Buffer& gradient, bool packed) const {
   const Part& part = parts[partition];
   Frame frame;
@@ -149,8 +157,8 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
   frame.job = job;
   frame.partition = PartitionId(partition);
   frame.generation = generation;
-  frame.replica_first = ReplicaId(static_cast<int32_t>(first));
-  frame.replica_count = count;
+  frame.replica_first = ReplicaId(static_cast<int32_t>(node.first));
+  frame.replica_count = node.count;
   frame.sequence = static_cast<uint64_t>(step) + 1;
   frame.examples = examples;
   frame.learning_rate = rates.At(step);
@@ -163,7 +171,7 @@ Frame Context::MakePush(uint32_t partition, uint32_t first, uint32_t count, int6
     } else {
       const GradientRounding rounding = RoundingOf(partition, step);
       frame.payload = Buffer::Allocate(PackedBytes(rounding, part.numbers()));
-      PackRounded(rounding, {first, count}, gradient.floats().subspan(part.range.begin(), part.numbers()),
+      PackRounded(rounding, node, gradient.floats().subspan(part.range.begin(), part.numbers()),
                   {frame.payload.mutable_data(), frame.payload.size()});
     }
   }

@@ -36,8 +36,6 @@ struct Request {
 // Its pushes carry the figures of the training, and so wait until all their replicas are computed.
 inline constexpr uint32_t kFiguresPartition = 0;
 
-// Who sent: the token of a request names its owner (a mode's own number, below kOwnersMax) and partition.
-inline constexpr uint32_t kOwnersMax = 2048;
 struct RequestName {
   uint32_t owner = 0, partition = 0;
 };
@@ -115,6 +113,8 @@ struct Context {
   // After an error other than "gone": the request waits for its time. INVALID_ARGUMENT: the job fails.
   void Retry(Request& request, uint32_t partition, const absl::Status& status);
   void RetryAfter(Request& request, absl::Duration pause);
+  // A waiting request whose time has come; the timer is set for one that waits on.
+  bool Due(const Request& request);
   // Whether the assignment that just came makes it worth sending at once.
   bool ResendAtOnce(const Request& request, bool moved, bool raised) const;
   absl::Duration Pause(int attempt);
@@ -129,9 +129,9 @@ struct Context {
   // How the step's gradients are rounded, in the partition. Refers to this context.
   GradientRounding RoundingOf(uint32_t partition, int64_t step) const;
   // sum: the gradient, empty where examples == 0; float32, or packed: of the wire type already. Shared, not copied,
-  // where it is of the wire type. What is not rounded is rounded as replica `first`'s alone.
-  Frame MakePush(uint32_t partition, uint32_t first, uint32_t count, int64_t step, uint64_t examples,
-                 const Buffer& gradient, bool packed = false) const;
+  // where it is of the wire type. What is not rounded is rounded as the node's first replica's alone.
+  Frame MakePush(uint32_t partition, const TreeNode& node, int64_t step, uint64_t examples, const Buffer& gradient,
+                 bool packed) const;
   // Of the node's replicas in the step, which all begin now, in the type: null where the node makes no sums
   // (ReplicaCoreOptions.joins; none of INT8), or there is nothing to be added up or rounded.
   std::shared_ptr<const Joint> MakeJoint(const TreeNode& node, int64_t step, v1::DataType type);

@@ -66,6 +66,20 @@ absl::StatusOr<std::vector<replica::Part>> PartsOf(const v1::AssignReplicas& mes
   return parts;
 }
 
+// By partition, whether it is at another address than before.
+absl::StatusOr<std::vector<char>> MovedParts(const std::vector<replica::Part>& before,
+                                             const std::vector<replica::Part>& parts) {
+  if (parts.size() != before.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
+  std::vector<char> moved(parts.size(), 0);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p].range.end() != before[p].range.end()) {
+      return absl::InvalidArgumentError("assignment: the job's partitions changed");
+    }
+    moved[p] = parts[p].address != before[p].address;
+  }
+  return moved;
+}
+
 absl::StatusOr<Graph> GraphOf(const v1::JobSpec& spec, uint64_t space_size) {
   CAIRN_ASSIGN_OR_RETURN(Graph graph, Graph::Build(spec.model()));
   if (static_cast<uint64_t>(graph.space_size()) != space_size) {
@@ -178,48 +192,10 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   CAIRN_ASSIGN_OR_RETURN(std::vector<replica::Part> parts, PartsOf(message));
   const bool raised = c.assigned && message.generation() > c.generation.value;
   std::vector<char> moved(parts.size(), 0);
-  if (!c.assigned) {
-    const v1::JobSpec& spec = message.spec();
-    c.plan = StepPlan::Of(spec, static_cast<int64_t>(message.data().train_examples()));
-    // Callbacks may have ended the job after an earlier epoch.
-    const bool ends_early = message.epochs_open() > 0 && message.total_steps() > 0 &&
-                            message.total_steps() < c.plan.total_steps &&
-                            message.total_steps() % c.plan.steps_per_epoch == 0;
-    if ((c.plan.total_steps != message.total_steps() && !ends_early) ||
-        c.plan.steps_per_epoch != message.steps_per_epoch()) {
-      return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
-                                                     " steps, but the job's plan comes to ", c.plan.total_steps,
-                                                     "; coordinator and worker are of different versions"));
-    }
-    c.rates = EpochRates(spec, c.plan.steps_per_epoch);
-    c.job = JobId(message.job_id());
-    c.validation_examples = static_cast<int64_t>(message.data().validation_examples());
-    c.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
-    c.has_loss_scale = LossScaleRuleOf(spec).has_value();
-    c.spec = std::move(*message.mutable_spec());
-    c.space_bytes = parts.back().range.end() * sizeof(float);
-    for (const replica::Part& part : parts) c.ranges.push_back(part.range);
-    c.jitter = message.job_id() << 20;
-    if (c.wire == v1::FLOAT16 || c.wire == v1::INT8) {
-      CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(c.spec, c.ranges.back().end()));
-      c.layout = GradientLayoutOf(graph, c.spec);
-    }
-    if (c.spec.strategy() == v1::CENTRAL_STORAGE) {
-      mode_ = std::make_unique<replica::CentralMode>(c);
-    } else if (IsSynchronous(c.spec)) {
-      mode_ = std::make_unique<replica::MirroredMode>(c);
-    } else {
-      CAIRN_ASSIGN_OR_RETURN(auto clipping, ClippingOf(c.spec, c.ranges.back().end()));
-      mode_ = std::make_unique<replica::IndependentMode>(c, std::move(clipping));
-    }
+  if (c.assigned) {
+    CAIRN_ASSIGN_OR_RETURN(moved, MovedParts(c.parts, parts));
   } else {
-    if (parts.size() != c.parts.size()) return absl::InvalidArgumentError("assignment: the job's partitions changed");
-    for (size_t p = 0; p < parts.size(); ++p) {
-      if (parts[p].range.end() != c.parts[p].range.end()) {
-        return absl::InvalidArgumentError("assignment: the job's partitions changed");
-      }
-      moved[p] = parts[p].address != c.parts[p].address;
-    }
+    CAIRN_RETURN_IF_ERROR(BeginJob(message, parts));
   }
   if (!c.checkpoint_rule) {
     c.checkpoint_rule.emplace(c.spec, c.plan.steps_per_epoch, c.plan.total_steps, message.restored_step(), c.now);
@@ -241,6 +217,50 @@ absl::Status ReplicaCore::OnAssign(v1::AssignReplicas message) {
   c.replicas.erase(std::unique(c.replicas.begin(), c.replicas.end()), c.replicas.end());
   mode_->OnAssigned(moved, raised);
   c.FinishLater();
+  return absl::OkStatus();
+}
+
+// The first assignment: what does not change of the job. Takes the spec.
+absl::Status ReplicaCore::BeginJob(v1::AssignReplicas& message, const std::vector<replica::Part>& parts) {
+  Context& c = *context_;
+  const v1::JobSpec& spec = message.spec();
+  c.plan = StepPlan::Of(spec, static_cast<int64_t>(message.data().train_examples()));
+  // Callbacks may have ended the job after an earlier epoch.
+  const bool ends_early = message.epochs_open() > 0 && message.total_steps() > 0 &&
+                          message.total_steps() < c.plan.total_steps &&
+                          message.total_steps() % c.plan.steps_per_epoch == 0;
+  if ((c.plan.total_steps != message.total_steps() && !ends_early) ||
+      c.plan.steps_per_epoch != message.steps_per_epoch()) {
+    return absl::InvalidArgumentError(absl::StrCat("assignment: ", message.total_steps(),
+                                                   " steps, but the job's plan comes to ", c.plan.total_steps,
+                                                   "; coordinator and worker are of different versions"));
+  }
+  c.rates = EpochRates(spec, c.plan.steps_per_epoch);
+  c.job = JobId(message.job_id());
+  c.validation_examples = static_cast<int64_t>(message.data().validation_examples());
+  c.wire = spec.wire_dtype() == v1::DATA_TYPE_UNSPECIFIED ? v1::FLOAT32 : spec.wire_dtype();
+  c.has_loss_scale = LossScaleRuleOf(spec).has_value();
+  c.spec = std::move(*message.mutable_spec());
+  c.space_bytes = parts.back().range.end() * sizeof(float);
+  for (const replica::Part& part : parts) c.ranges.push_back(part.range);
+  c.jitter = message.job_id() << 20;
+  if (c.wire == v1::FLOAT16 || c.wire == v1::INT8) {
+    CAIRN_ASSIGN_OR_RETURN(const Graph graph, GraphOf(c.spec, c.ranges.back().end()));
+    c.layout = GradientLayoutOf(graph, c.spec);
+  }
+  return MakeMode();
+}
+
+absl::Status ReplicaCore::MakeMode() {
+  Context& c = *context_;
+  if (c.spec.strategy() == v1::CENTRAL_STORAGE) {
+    mode_ = std::make_unique<replica::CentralMode>(c);
+  } else if (IsSynchronous(c.spec)) {
+    mode_ = std::make_unique<replica::MirroredMode>(c);
+  } else {
+    CAIRN_ASSIGN_OR_RETURN(auto clipping, ClippingOf(c.spec, c.ranges.back().end()));
+    mode_ = std::make_unique<replica::IndependentMode>(c, std::move(clipping));
+  }
   return absl::OkStatus();
 }
 

@@ -182,6 +182,7 @@ using Effects = std::vector<Effect>;
 
 class Mode;
 struct Context;
+struct Part;
 
 }  // namespace replica
 
@@ -220,6 +221,8 @@ class ReplicaCore {
 
  private:
   absl::Status OnAssign(v1::AssignReplicas message);
+  absl::Status BeginJob(v1::AssignReplicas& message, const std::vector<replica::Part>& parts);
+  absl::Status MakeMode();
   void SetEpochs(const v1::AssignReplicas& message);
   void Dispatch(replica::Event& event);
   void OnComputed(replica::Computed& event);

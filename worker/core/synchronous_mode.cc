@@ -11,14 +11,7 @@ void SynchronousMode::OnAssigned(const std::vector<char>& moved, bool raised) {
   SetReplicas();
   if (own_.empty()) return GoIdle();
   if (phase_ == Phase::kIdle) return StartFinding(absl::ZeroDuration());
-  if (phase_ == Phase::kFinding) {
-    for (uint32_t p = 0; p < finds_.size(); ++p) {
-      if (!context_.ResendAtOnce(finds_[p], moved[p] != 0, raised)) continue;
-      finds_[p].attempt = 0;
-      SendFind(p);
-    }
-    return;
-  }
+  if (phase_ == Phase::kFinding) return finder_.Resend(moved, raised);
   for (uint32_t p = 0; p < clips_.size(); ++p) {
     if (moved[p] && norms_.Has(p) && !done_[p]) {
       SumLost(p);  // it was the former primary's
@@ -60,7 +53,7 @@ void SynchronousMode::SetReplicas() {
 
 void SynchronousMode::GoIdle() {
   phase_ = Phase::kIdle;
-  finds_.clear();
+  finder_.Stop();
   pushes_.clear();
   norms_.Clear();
   clips_.clear();
@@ -307,28 +300,17 @@ void SynchronousMode::FinishStep() {
   BeginStep();
 }
 
-bool SynchronousMode::Due(const Request& request) {
-  if (request.state != Request::State::kWaiting) return false;
-  if (request.retry_at <= context_.now) return true;
-  context_.retry_earliest = std::min(context_.retry_earliest, request.retry_at);
-  return false;
-}
-
 void SynchronousMode::ResendDue() {
-  if (phase_ == Phase::kFinding) {
-    for (uint32_t p = 0; p < finds_.size(); ++p) {
-      if (Due(finds_[p])) SendFind(p);
-    }
-  }
+  if (phase_ == Phase::kFinding) finder_.ResendDue();
   if (phase_ != Phase::kRunning) return;
   if (step_ == context_.LastOpen()) Checkpoint();  // no step may come at which it would be tried again
   for (Push& push : pushes_) {
     for (uint32_t p = 0; p < push.requests.size(); ++p) {
-      if (Due(push.requests[p])) SendPush(push, p);
+      if (context_.Due(push.requests[p])) SendPush(push, p);
     }
   }
   for (uint32_t p = 0; p < clips_.size(); ++p) {
-    if (Due(clips_[p])) SendClip(p);
+    if (context_.Due(clips_[p])) SendClip(p);
   }
   ResendMore();
 }

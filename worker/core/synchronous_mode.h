@@ -20,6 +20,7 @@
 #include "common/model/clip_norm.h"
 #include "common/tensor/summation_tree.h"
 #include "worker/core/replica_context.h"
+#include "worker/core/step_finder.h"
 
 namespace cairn::replica {
 
@@ -64,13 +65,13 @@ class SynchronousMode : public Mode {
 
   // by_layer: as Compute. spares: buffers that are kept beside a gradient for each own replica.
   SynchronousMode(Context& context, bool by_layer, size_t spares)
-      : context_(context), by_layer_(by_layer), spares_(spares) {}
+      : context_(context), finder_(context, kValuesOwner), by_layer_(by_layer), spares_(spares) {}
 
   // ---- what a mode decides ----
   // Values of another step, or none, are wanted: values_ is to be written to.
   virtual void ForgetValues() = 0;
   virtual void OnFound(const Frame& /*frame*/) {}                     // the answer to a find
-  virtual void OnAllFound() = 0;                                      // versions_ tell: Run, or find again
+  virtual void OnAllFound() = 0;                                      // finder_ tells: Run, or ask again
   virtual void OnValues(uint32_t /*partition*/, Reply& /*reply*/) {}  // owner kValuesOwner, while running
   virtual void OnWorkBegins(uint64_t /*work*/) {}
   virtual std::vector<TreeNode> NodesOf(const std::vector<uint32_t>& held) const = 0;
@@ -93,8 +94,7 @@ class SynchronousMode : public Mode {
 
   // ---- finding the step: synchronous_mode_finding.cc ----
   void StartFinding(absl::Duration pause);
-  void SendFind(uint32_t partition);
-  void FindAgain(uint32_t partition, std::optional<uint64_t> version);
+  void FindAnew();  // after a pause that grows
   void Run(uint64_t version);
 
   // ---- running ----
@@ -105,8 +105,6 @@ class SynchronousMode : public Mode {
   void TryPush(Push& push, uint32_t partition);
   void SendPush(Push& push, uint32_t partition);
   Push& PushOf(const Own& own);
-  // A waiting request whose time has come; the timer is set for one that waits on.
-  bool Due(const Request& request);
   bool AllDone() const { return done_count_ == context_.parts.size(); }
 
   static constexpr uint32_t kValuesOwner = 0;  // of requests for values; pushes have their first replica's number + 1
@@ -117,10 +115,9 @@ class SynchronousMode : public Mode {
   Buffer values_;         // of step_
   std::vector<Own> own_;  // sorted by id
   std::vector<Push> pushes_;
-  std::vector<char> done_;          // by partition: it is at step_ + 1
-  std::vector<uint64_t> versions_;  // by partition, as found
-  float loss_scale_ = 0;            // of step_, where the job has one
-  int find_attempts_ = 0;           // since the last step
+  std::vector<char> done_;  // by partition: it is at step_ + 1
+  float loss_scale_ = 0;    // of step_, where the job has one
+  StepFinder finder_;
 
  private:
   void SetReplicas();
@@ -145,10 +142,7 @@ class SynchronousMode : public Mode {
 
   const bool by_layer_;
   const size_t spares_;
-  std::vector<Request> finds_;                   // by partition
-  std::vector<std::optional<uint64_t>> wanted_;  // by partition: the version that is asked for
-  std::vector<float> found_scales_;              // by partition: the loss scale of versions_
-  size_t found_ = 0;
+  int find_attempts_ = 0;  // since the last step
   size_t done_count_ = 0;
   float next_loss_scale_ = 0;   // as the partitions that are done say, all the same
   NormBook norms_;              // of the running step

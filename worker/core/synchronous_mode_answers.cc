@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "worker/core/synchronous_mode.h"
+#include "worker/limits.h"
 
 namespace cairn::replica {
 namespace {
@@ -43,7 +44,7 @@ void SynchronousMode::OnAnswer(Request& request, Push* push, uint32_t partition,
     if (taken.ok()) known = *std::move(taken);
   }
   if (absl::IsOutOfRange(status)) {
-    StartFinding(context_.Pause(find_attempts_++));  // the job was taken back to an earlier step
+    FindAnew();  // the job was taken back to an earlier step
   } else if (push == nullptr && absl::IsAborted(status)) {
     SumLost(partition);
   } else if (!status.ok() && push == nullptr) {

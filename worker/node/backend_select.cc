@@ -14,13 +14,13 @@
 #include "absl/strings/str_split.h"
 #include "worker/backend/onednn/onednn_backend.h"
 #include "worker/backend/plugin.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
 
 constexpr char kCudnnPlugin[] = "libcairn_cudnn.so";
 constexpr char kNvidiaDriver[] = "libcuda.so.1";
-constexpr int kDevicesMax = 1024;
 
 // An opened library is never closed: its threads and the types of its errors outlive any backend.
 absl::StatusOr<std::unique_ptr<Backend>> Open(const std::string& path, const PluginOptions& options,

@@ -17,6 +17,7 @@
 #include "worker/checkpoint/path_probe.h"
 #include "worker/core/replica_core.h"
 #include "worker/core/report_book.h"
+#include "worker/limits.h"
 #include "worker/node/restorer.h"
 #include "worker/node/weights_reader.h"
 #include "worker/train/evaluate_blocks.h"
@@ -54,8 +55,6 @@ absl::Status TryToWriteAll(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
-std::string TextOf(const absl::Status& status) { return std::string(status.message()); }
-
 }  // namespace
 
 Commands::Commands(Services services)
@@ -71,7 +70,7 @@ void Commands::Stop() {
 }
 
 bool Commands::Enter() {
-  if (++waiting_ <= kCommandsMax) return true;
+  if (++waiting_ <= kWorkerCommandsMax) return true;
   --waiting_;
   return false;
 }
@@ -93,7 +92,7 @@ void Commands::Inspect(const v1::InspectData& command) {
       if (facts.ok()) *out.mutable_checkpoint() = *facts;
       status = facts.status();
     }
-    if (!status.ok()) out.set_error(TextOf(status));
+    if (!status.ok()) out.set_error(std::string(status.message()));
     // What is not on this machine may be on another, which has a disk of its own or mounts another one.
     out.set_worker_only(absl::IsNotFound(status) || absl::IsPermissionDenied(status) ||
                         absl::IsResourceExhausted(status));
@@ -123,7 +122,7 @@ void Commands::Evaluate(const v1::EvaluateShard& command) {
     if (result.ok()) {
       out = *std::move(result);
     } else {
-      out.set_error(TextOf(result.status()));
+      out.set_error(std::string(result.status().message()));
     }
     out.set_request_id(request.request_id());
     out.set_shard(request.shard());
@@ -289,7 +288,7 @@ void Commands::Finalize(const v1::Finalize& command) {
     if (result.ok()) {
       out = *std::move(result);
     } else {
-      out.set_error(TextOf(result.status()));
+      out.set_error(std::string(result.status().message()));
     }
     out.set_job_id(request.job_id());
     out.set_generation(request.generation());
@@ -311,7 +310,7 @@ void Commands::Restore(const v1::Restore& command) {
     if (result.ok()) {
       out = *std::move(result);
     } else {
-      out.set_error(TextOf(result.status()));
+      out.set_error(std::string(result.status().message()));
     }
     out.set_request_id(request.request_id());
     out.set_job_id(request.job_id());

@@ -3,8 +3,8 @@
 //
 // Thread rule: any thread. Each command runs on a thread of its own kind (data; digests and restores, which wait for no
 // data set that takes its time; evaluations), one after the other; the blocks of an evaluation are computed on the
-// slots, after training. At most kCommandsMax wait; beyond, the answer is an error. The model, data and values of the
-// last evaluation are kept for kValuesKept: the shards of one prediction come one after the other.
+// slots, after training. At most kWorkerCommandsMax wait; beyond, the answer is an error. The model, data and values
+// of the last evaluation are kept for kValuesKept: the shards of one prediction come one after the other.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
 #include "common/base/executor.h"
+#include "worker/limits.h"
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
 
 namespace cairn {
 
-inline constexpr int kCommandsMax = 64;
 // After the last shard of an evaluation.
 inline constexpr absl::Duration kValuesKept = absl::Seconds(10);
 

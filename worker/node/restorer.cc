@@ -18,17 +18,13 @@
 #include "common/rpc/backoff.h"
 #include "common/rpc/daemon.h"
 #include "worker/checkpoint/checkpoint_restore.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
 
-// Partitions on their way at the same time: they keep the network busy, and a ps' buffers small.
-constexpr int kUnderWayMax = 16;
 // Without an answer that helps for so long the command has failed. Longer than a ps needs to hear of a generation.
-constexpr absl::Duration kNoProgressMax = absl::Seconds(30);
 constexpr absl::Duration kStopPoll = absl::Milliseconds(100);
-
-bool Retryable(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsResourceExhausted(status); }
 
 absl::StatusOr<RestoredState> Read(const v1::Restore& command) {
   const std::vector<std::string> fallbacks(command.fallbacks().begin(), command.fallbacks().end());
@@ -78,9 +74,9 @@ class Sender {
         const int answers = answers_;
         const auto more = [&] { return answers_ != answers; };
         for (Part& part : parts_) {
-          if (part.done || part.under_way || under_way_ >= kUnderWayMax) continue;
+          if (part.done || part.under_way || under_way_ >= kRestoredAtOnceMax) continue;
           if (!part.status.ok()) {
-            if (!Retryable(part.status)) return part.status;
+            if (!IsRetryable(part.status)) return part.status;
             if (Steady::now() < retry_at) continue;
           }
           part.under_way = true;
@@ -96,7 +92,7 @@ class Sender {
         }
       }
       if (stop) return absl::CancelledError("the worker is stopping");
-      if (absl::FromChrono(Steady::now() - progress) > kNoProgressMax) return Stuck();
+      if (absl::FromChrono(Steady::now() - progress) > kRestoreSilentMax) return Stuck();
       if (Steady::now() >= retry_at) retry_at = Steady::now() + absl::ToChronoNanoseconds(backoff_.Next());
       for (Part* part : sending) Send(*part);
     }

@@ -10,6 +10,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/daemon.h"
 #include "worker/checkpoint/checkpoint_writer.h"
+#include "worker/limits.h"
 #include "worker/reports/model_saver.h"
 
 namespace cairn {
@@ -18,8 +19,8 @@ absl::Status WorkerOptions::Validate() const {
   if (coordinator.empty()) return absl::InvalidArgumentError("--coordinator: missing; give host:port");
   CAIRN_RETURN_IF_ERROR(Annotate(ParseCoordinators(coordinator).status(), "--coordinator"));
   if (name.empty() || name.size() > 128) return absl::InvalidArgumentError("--name: give 1 to 128 characters");
-  if (slots < 1 || slots > kSlotsMax) {
-    return absl::InvalidArgumentError(absl::StrCat("--slots: ", slots, " is not in 1..", kSlotsMax));
+  if (slots < 1 || slots > kWorkerSlotsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("--slots: ", slots, " is not in 1..", kWorkerSlotsMax));
   }
   if (decode_threads < 1 || decode_threads > 256) {
     return absl::InvalidArgumentError(absl::StrCat("--decode-threads: ", decode_threads, " is not in 1..256"));

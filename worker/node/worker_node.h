@@ -15,6 +15,7 @@
 #include "client/session_client.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "worker/limits.h"
 #include "worker/node/commands.h"
 #include "worker/node/device_watch.h"
 #include "worker/reports/summary_writer.h"
@@ -25,13 +26,11 @@
 
 namespace cairn {
 
-inline constexpr int kSlotsMax = 1024;
-
 struct WorkerOptions {
-  std::string coordinator;     // REQUIRED, "host:port"
-  std::string name;            // REQUIRED, unique in the cluster
-  int slots = 1;               // replicas computed at the same time, 1 to kSlotsMax; more than cores slows all down
-  std::string host;            // which machine this is
+  std::string coordinator;  // REQUIRED, "host:port"
+  std::string name;         // REQUIRED, unique in the cluster
+  int slots = 1;            // replicas computed at the same time, 1 to kWorkerSlotsMax; more than cores slows all down
+  std::string host;         // which machine this is
   v1::Role role = v1::WORKER;  // or EVALUATOR: evaluates checkpoints, computes no replicas
   int decode_threads = 1;      // of each job, 1 to 256; more where decoding pictures is slower than computing
   std::function<void()>

@@ -15,7 +15,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/model/fault_check.h"
-#include "common/model/job_check.h"
+#include "common/report/figures.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
@@ -25,10 +26,7 @@ namespace fs = std::filesystem;
 constexpr char kTrain[] = "train", kValidation[] = "validation";
 constexpr char kFilePrefix[] = "events.out.tfevents.";
 constexpr int kStampDigits = 10;
-constexpr int64_t kStampMax = 9'999'999'999;  // a later one would not sort after it
-constexpr char kEpochTag[] = "epoch_loss";    // of every epoch that is there
-
-bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
+constexpr char kEpochTag[] = "epoch_loss";  // of every epoch that is there
 
 tensorboard::Event EventAt(int64_t step, double now) {
   tensorboard::Event event;
@@ -37,23 +35,17 @@ tensorboard::Event EventAt(int64_t step, double now) {
   return event;
 }
 
+void AddOne(const std::string& tag, double value, int64_t step, double now, std::vector<tensorboard::Event>* events) {
+  tensorboard::Event& event = events->emplace_back(EventAt(step, now));
+  AddScalar(tag, static_cast<float>(value), event.mutable_summary());
+}
+
 // An event a figure, as tf.summary.scalar writes them.
 void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
                 const std::string& suffix, int64_t step, double now, std::vector<tensorboard::Event>* events) {
-  if (sums.examples() == 0) return;
-  const auto add = [&](const std::string& name, double value) {
-    tensorboard::Event& event = events->emplace_back(EventAt(step, now));
-    AddScalar(absl::StrCat(prefix, name, suffix), static_cast<float>(value), event.mutable_summary());
-  };
-  add("loss", sums.loss() / static_cast<double>(sums.examples()));
-  for (int m = 0; m < std::min(spec.metrics_size(), sums.metrics_size()); ++m) {
-    add(MetricName(spec, m), MetricValue(spec, m, sums));
+  for (const auto& [name, value] : MeanFigures(spec, sums)) {
+    AddOne(absl::StrCat(prefix, name, suffix), value, step, now, events);
   }
-}
-
-void AddOne(const char* tag, double value, int64_t step, double now, std::vector<tensorboard::Event>* events) {
-  tensorboard::Event& event = events->emplace_back(EventAt(step, now));
-  AddScalar(tag, static_cast<float>(value), event.mutable_summary());
 }
 
 // Of a file's name: the second in which it was begun, or one more than that of the file before; -1: of none that
@@ -61,7 +53,7 @@ void AddOne(const char* tag, double value, int64_t step, double now, std::vector
 int64_t StampOf(absl::string_view name) {
   int64_t stamp = -1;
   const bool fits = absl::ConsumePrefix(&name, kFilePrefix) && name.find('.') == kStampDigits &&
-                    absl::SimpleAtoi(name.substr(0, kStampDigits), &stamp) && stamp >= 0 && stamp < kStampMax;
+                    absl::SimpleAtoi(name.substr(0, kStampDigits), &stamp) && stamp >= 0 && stamp < kBoardStampMax;
   return fits ? stamp : -1;
 }
 

@@ -16,16 +16,14 @@
 #include "common/formats/plain_file.h"
 #include "common/model/job_check.h"
 #include "common/model/path_template.h"
+#include "common/report/figures.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {
 
 constexpr char kEnd[] = "\r\n";  // of a line, as Python's csv module writes it
 constexpr char kNone[] = "NA";   // a figure that an epoch does not have
-constexpr size_t kBytesMax =
-    size_t{64} << 20;  // of a file that is gone on with: 300,000 epochs, and no data set by mistake
-
-bool HasFigures(const v1::EpochResult& epoch) { return epoch.train().examples() > 0; }
 
 // Its callbacks put the learning rate among the figures.
 bool LogsRate(const v1::JobSpec& spec) {
@@ -36,11 +34,7 @@ bool LogsRate(const v1::JobSpec& spec) {
 
 void AddFigures(const v1::JobSpec& spec, const v1::MetricSums& sums, const std::string& prefix,
                 std::map<std::string, double>* figures) {
-  if (sums.examples() == 0) return;
-  (*figures)[absl::StrCat(prefix, "loss")] = sums.loss() / static_cast<double>(sums.examples());
-  for (int m = 0; m < std::min(spec.metrics_size(), sums.metrics_size()); ++m) {
-    (*figures)[absl::StrCat(prefix, MetricName(spec, m))] = MetricValue(spec, m, sums);
-  }
+  for (const auto& [name, value] : MeanFigures(spec, sums)) (*figures)[absl::StrCat(prefix, name)] = value;
 }
 
 std::map<std::string, double> FiguresOf(const v1::JobSpec& spec, const v1::EpochResult& epoch) {
@@ -59,7 +53,7 @@ absl::Status WriteText(const std::string& path, const std::string& text, int fla
 
 // Nothing where there is no file.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
-  const absl::StatusOr<Buffer> bytes = ReadFileBytes(path, kBytesMax);
+  const absl::StatusOr<Buffer> bytes = ReadFileBytes(path, kCsvLogBytesMax);
   if (absl::IsNotFound(bytes.status())) return std::string();
   CAIRN_RETURN_IF_ERROR(bytes.status());
   return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());

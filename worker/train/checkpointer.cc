@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/model/checkpoint_name.h"
 #include "worker/checkpoint/checkpoint_reader.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {

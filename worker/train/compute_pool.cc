@@ -6,15 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "worker/limits.h"
 #include "worker/train/penalized_program.h"
 
 namespace cairn {
 namespace {
 
-constexpr size_t kProgramsMax = 2;
 // Training tasks in a row of one slot while evaluation waits.
 constexpr int kTrainingRun = 4;
-constexpr int kPassesMax = 8;
 
 }  // namespace
 
@@ -51,7 +50,7 @@ absl::StatusOr<Program*> ProgramCache::Get(const std::shared_ptr<const JobModel>
     std::rotate(it, it + 1, entries_.end());
     return entries_.back().program.get();
   }
-  if (entries_.size() >= kProgramsMax) entries_.erase(entries_.begin());
+  if (entries_.size() >= kProgramsPerSlotMax) entries_.erase(entries_.begin());
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, backend_.Compile(model->graph, model->options));
   program = WithPenalty(std::move(program), *model->graph);
   entries_.push_back({model, std::move(program)});

@@ -167,11 +167,6 @@ TEST_F(CentralStorageTest, AStepEndsWithItsLastValidation) {
 class RoundedCentralStorageTest : public CentralStorageTest {
  protected:
   RoundedCentralStorageTest() : CentralStorageTest(Joining()) {}
-  static ReplicaCoreOptions Joining() {
-    ReplicaCoreOptions options;
-    options.joins = true;
-    return options;
-  }
   void BeginRounded(const std::vector<int>& own) {
     v1::AssignReplicas assignment = Assignment(v1::CENTRAL_STORAGE, 2, own);
     assignment.mutable_spec()->set_wire_dtype(v1::BFLOAT16);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/checkpoint/checkpoint_book.h"
+#include "worker/limits.h"
 
 namespace cairn {
 namespace {

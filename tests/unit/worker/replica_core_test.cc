@@ -78,6 +78,17 @@ TEST(ReplicaCoreTest, SynchronousBitsSurviveLossReassignmentRestartsMovesAndCras
   }
 }
 
+// Two seeds of three.
+void AddFaults(ClusterOptions* options) {
+  const uint64_t seed = options->seed;
+  if (seed % 3 == 0) return;
+  options->loss = seed % 4 < 2 ? 0.1 : 0;
+  options->reassignments = static_cast<int>(seed % 5);
+  options->ps_restarts = static_cast<int>(seed % 4);
+  options->partition_moves = static_cast<int>(seed % 3);
+  options->crashes = static_cast<int>(seed / 3 % 3);
+}
+
 // Norms span partitions: two phases. Restarts lose measured sums, crashes leave partitions updated beside others that
 // wait for their factors.
 TEST(ReplicaCoreTest, ClippingByNormGivesTheBitsOfOneComputerWhateverHappens) {
@@ -93,12 +104,7 @@ TEST(ReplicaCoreTest, ClippingByNormGivesTheBitsOfOneComputerWhateverHappens) {
     } else {
       options.clipnorm = 0.4;
     }
-    const bool faults = seed % 3 != 0;
-    options.loss = faults && seed % 4 < 2 ? 0.1 : 0;
-    options.reassignments = faults ? static_cast<int>(seed % 5) : 0;
-    options.ps_restarts = faults ? static_cast<int>(seed % 4) : 0;
-    options.partition_moves = faults ? static_cast<int>(seed % 3) : 0;
-    options.crashes = faults ? static_cast<int>(seed / 3 % 3) : 0;
+    AddFaults(&options);
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     FakeCluster cluster(options);
     const bool done = cluster.Run();
@@ -125,12 +131,7 @@ TEST(ReplicaCoreTest, StepsThatAreNotFiniteAreLeftOutByAllPartitionsWhateverHapp
     options.partitions = 1 + static_cast<int>(seed / 18 % 5);
     if (seed % 5 == 0) options.global_clipnorm = 0.5;
     if (seed % 5 == 1) options.clipnorm = 0.4;
-    const bool faults = seed % 3 != 0;
-    options.loss = faults && seed % 4 < 2 ? 0.1 : 0;
-    options.reassignments = faults ? static_cast<int>(seed % 5) : 0;
-    options.ps_restarts = faults ? static_cast<int>(seed % 4) : 0;
-    options.partition_moves = faults ? static_cast<int>(seed % 3) : 0;
-    options.crashes = faults ? static_cast<int>(seed / 3 % 3) : 0;
+    AddFaults(&options);
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     FakeCluster cluster(options);
     const bool done = cluster.Run();

@@ -43,6 +43,13 @@ inline v1::AssignReplicas Assignment(v1::Strategy strategy, int replicas, const 
   return message;
 }
 
+// Of a node whose backend adds up the gradients of its replicas.
+inline ReplicaCoreOptions Joining() {
+  ReplicaCoreOptions options;
+  options.joins = true;
+  return options;
+}
+
 using Places = std::vector<std::pair<uint64_t, uint32_t>>;  // work, partition
 
 class StrategiesTest : public ::testing::Test {

@@ -252,11 +252,6 @@ TEST_F(StrategiesTest, ASplitGroupIsRefused) {
 class JoiningTest : public StrategiesTest {
  protected:
   JoiningTest() : StrategiesTest(Joining()) {}
-  static ReplicaCoreOptions Joining() {
-    ReplicaCoreOptions options;
-    options.joins = true;
-    return options;
-  }
   // A group of two on this worker, clipped by the norm of everything.
   v1::AssignReplicas Clipped() {
     v1::AssignReplicas assignment = Assignment(v1::PARAMETER_SERVER, 4, {2, 3});

@@ -1,0 +1,77 @@
+"""Checks that each struct of coordinator/core/job_parts.h is written by its owner alone.
+
+    job_parts.py FOLDER    the folder of job_parts.h; prints what is wrong, one line each; exit 1 if anything is
+
+The comment above a struct begins with its owners: `// Rollback: ...`, `// Epochs, OpenEpochs (job_facts.h): ...`. An
+owner is a part, whose files begin with its name in snake case, or what has its file named. Others change the struct by
+its own functions. job.cc and job_table.cc load and store all of them.
+"""
+
+import os
+import re
+import sys
+
+EVERYTHING = ("job.cc", "job_table.cc")
+STRUCT = re.compile(r"((?:^//[^\n]*\n)+)^struct (Job\w+) \{", re.M)
+MEMBER = re.compile(r"^  (Job\w+) (\w+);", re.M)
+OWNER = r"[A-Z]\w*(?: \(\w+\.(?:h|cc)\))?"
+OWNERS = re.compile(r"^// (%s(?:, %s)*): " % (OWNER, OWNER))
+CHANGES = (
+    "clear|push_back|emplace_back|erase|insert|assign|resize|emplace|try_emplace|reset|swap|pop_\\w+|"
+    "mutable_\\w+|set_\\w+|Add|Clear|Swap|DeleteSubrange"
+)
+AFTER = re.compile(r"(?:\[[^\]]*\])?\s*(?:=(?!=)|\+\+|--|[-+|&]=|\.(?:%s)\()" % CHANGES)
+BEFORE = re.compile(r"(?:\+\+|--|std::erase(?:_if)?\(|std::exchange\(|std::move\()$")
+
+
+def stems(owners):
+    """Beginnings of the names of files: `JobRuns` is job_runs, `OpenEpochs (job_facts.h)` job_facts."""
+    found = []
+    for owner in owners.split(", "):
+        named = re.search(r"\((\w+)\.(?:h|cc)\)", owner)
+        found.append(named.group(1) if named else re.sub(r"(?<!^)([A-Z])", r"_\1", owner).lower())
+    return found
+
+
+def check(parts, job, files):
+    """parts, job: job_parts.h and job.h; files: by name, the .cc of the folder."""
+    problems, owners = [], {}
+    for comment, struct in STRUCT.findall(parts):
+        first = OWNERS.match(comment)
+        if first:
+            owners[struct] = stems(first.group(1))
+    members = {member: struct for struct, member in MEMBER.findall(job) if struct in owners}
+    for struct in sorted(set(re.findall(r"^struct (Job\w+) \{", parts, re.M)) - set(owners)):
+        problems.append(f"job_parts.h: {struct}: its comment names no owner")
+    if not members:
+        problems.append("job.h: it holds none of the structs of job_parts.h")
+    field = re.compile(r"\bjob(?:->|\.)(%s)\.(\w+)(?!\w*\()" % "|".join(sorted(members) or ["-"]))
+    for name, text in files.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            for match in field.finditer(line):
+                struct = members[match.group(1)]
+                if name in EVERYTHING or any(name.startswith(stem) for stem in owners[struct]):
+                    continue
+                if AFTER.match(line[match.end() :]) or BEFORE.search(line[: match.start()]):
+                    problems.append(
+                        f"{name}:{number}: writes {match.group(1)}.{match.group(2)}, which is of {owners[struct][0]}; "
+                        f"give {struct} a function that says what happened"
+                    )
+    return problems
+
+
+def main(folder):
+    def read(name):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read()
+
+    files = {name: read(name) for name in sorted(os.listdir(folder)) if name.endswith(".cc")}
+    problems = check(read("job_parts.h"), read("job.h"), files)
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""Plants writes to another part's struct and sees job_parts.py find them."""
+
+import job_parts
+
+PARTS = """
+// Rollback: where it goes back to.
+struct JobRollback {
+  uint64_t to = 0;
+  std::vector<int> held;
+
+  void Forget() { to = 0; }
+};
+
+// Epochs, OpenEpochs (job_facts.h): what was decided.
+struct JobDecisions {
+  std::vector<float> rates;
+};
+"""
+JOB = "struct Job {\n  JobRollback rollback;\n  JobDecisions decisions;\n};\n"
+GOOD = {
+    "rollback.cc": "  job.rollback.to = 3;\n",
+    "job_facts.cc": "  job.decisions.rates.push_back(1);\n",
+    "epochs.cc": "  job->decisions.rates.clear();\n  if (job.rollback.to == 3) job.rollback.Forget();\n"
+    "  for (int h : job.rollback.held) Use(h, job.rollback.held[2], job.rollback.held.size());\n",
+    "job.cc": "  job.rollback.to = stored.to();\n",
+}
+FAULTS = (
+    "job.rollback.to = 4;",
+    "job->rollback.to = 4;",
+    "++job.rollback.to;",
+    "job.rollback.to += 1;",
+    "job.rollback.held[1] = 2;",
+    "job.rollback.held.clear();",
+    "std::erase_if(job.rollback.held, same);",
+    "const auto old = std::exchange(job.rollback.held, {});",
+)
+
+
+def main():
+    assert job_parts.check(PARTS, JOB, GOOD) == [], job_parts.check(PARTS, JOB, GOOD)
+    for fault in FAULTS:
+        problems = job_parts.check(PARTS, JOB, {**GOOD, "epochs.cc": f"  {fault}\n"})
+        assert len(problems) == 1 and "is of rollback" in problems[0], (fault, problems)
+    nobody = PARTS.replace("// Rollback: where", "// Where")
+    assert any("names no owner" in p for p in job_parts.check(nobody, JOB, GOOD))
+    assert any("holds none" in p for p in job_parts.check(PARTS, "", GOOD))
+    print(f"{len(FAULTS) + 2} planted faults were found")
+
+
+if __name__ == "__main__":
+    main()
