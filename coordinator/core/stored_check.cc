@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
+#include "common/model/strategy_check.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/membership.h"
 
@@ -65,6 +66,8 @@ void CheckActive(const v1::StoredJob& stored, Checker& checker) {
   const v1::JobStatus& job = stored.status();
   const int32_t replicas = job.spec().replicas();
   checker.RequireRange(replicas, 1, kReplicasMax, "spec.replicas");
+  const int32_t group = LocalSyncOf(job.spec());
+  checker.Require(replicas % group == 0, "spec.local_sync: ", group, " does not divide the ", replicas, " replicas");
   checker.RequireRange(job.spec().epochs(), 1, INT32_MAX, "spec.epochs");
   checker.RequireRange(job.steps_per_epoch(), 1, kStepsPerEpochMax, "steps_per_epoch");
   if (!checker.ok()) return;

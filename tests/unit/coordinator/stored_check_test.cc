@@ -60,6 +60,7 @@ TEST_F(StoredCheckTest, OneWrongFieldIsNamed) {
       {"state", [](StoredState& s) { s.jobs[0].mutable_status()->set_state(static_cast<v1::JobState>(77)); }},
       {"spec.replicas", [](StoredState& s) { s.jobs[0].mutable_status()->mutable_spec()->set_replicas(-1); }},
       {"spec.replicas", [](StoredState& s) { s.jobs[0].mutable_status()->mutable_spec()->set_replicas(1 << 30); }},
+      {"spec.local_sync", [](StoredState& s) { s.jobs[0].mutable_status()->mutable_spec()->set_local_sync(1000); }},
       {"replicas", [](StoredState& s) { s.jobs[0].mutable_status()->mutable_replicas()->RemoveLast(); }},
       {"replica 9", [](StoredState& s) { s.jobs[0].mutable_status()->mutable_replicas(0)->set_replica(9); }},
       {"steps_per_epoch", [](StoredState& s) { s.jobs[0].mutable_status()->set_steps_per_epoch(0); }},
