@@ -243,6 +243,7 @@ void Assignments::Send(Job& job) {
     if (replicas.empty()) {
       if (known == node->running.end() || known->second.replicas.empty()) continue;
       known->second.replicas.clear();  // it has the job's model and data until the job ends, and is told of that
+      known->second.assignment = job.assignment;
     } else {
       const bool chief = job.status.chief() == node->name;
       // After a Hello it is not known whether the worker was told; a chief that does not know of it writes no
@@ -252,7 +253,7 @@ void Assignments::Send(Job& job) {
           known->second.replicas == replicas && told_chief == chief && known->second.epochs == EpochsCode(job)) {
         continue;
       }
-      node->running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job)};
+      node->running[job.id()] = {job.status.generation(), replicas, chief, EpochsCode(job), job.assignment};
     }
     step_.Send(*node, MakeAssignReplicas(job, node->name));
   }

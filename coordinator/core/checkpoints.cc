@@ -82,14 +82,15 @@ void Checkpoints::OnCheckpoint(const ClusterNode& node, const v1::CheckpointRepo
         known.end());
   }
   if (!report.error().empty()) {
-    const bool newer = std::any_of(known.begin(), known.end(), [&](const auto& k) {
-      return report.has_checkpoint() && !k.best() && k.step() >= report.checkpoint().step();
-    });
+    const int64_t step = report.has_checkpoint() ? report.checkpoint().step() : job->status.total_steps();
+    const bool newer =
+        std::any_of(known.begin(), known.end(), [&](const auto& k) { return !k.best() && k.step() >= step; });
     if (newer) {  // it, or a later one, was written: by a chief before, or while other replicas were still behind
       job->checkpoints.heard = step_.now();
       return;
     }
     job->status.set_checkpoint_error(std::string(CutUtf8(report.error(), kErrorTextMax)));
+    job->checkpoints.error_step = report.has_checkpoint() ? step : 0;
     step_.Warn("job %d: worker \"%s\" wrote no checkpoint: %s", job->id(), node.name, job->status.checkpoint_error());
     if (report.has_checkpoint()) {  // that of this step does not come any more
       NoteFailedCheckpoint(*job, report.checkpoint().step());
@@ -125,6 +126,7 @@ void Checkpoints::OnFormerChiefsCheckpoint(Job& job, const ClusterNode& node, co
                                  [&](const auto& k) { return !k.best() && k.step() == report.checkpoint().step(); });
   if (there || known.size() >= CheckpointsMax(job)) return;
   NoteWritten(job, report.checkpoint());
+  if (report.checkpoint().step() >= job.checkpoints.error_step) job.status.clear_checkpoint_error();
   Changed(job);
 }
 

@@ -157,13 +157,16 @@ void Epochs::OnFigures(const ClusterNode& node, const v1::FiguresReport& report)
 }
 
 // The primary drops what is stored, and reports the rest at once.
-void Epochs::SendFiguresStored(const Job& job) {
+void Epochs::SendFiguresStored(Job& job) {
   const ClusterNode* primary = nodes_.Find(job.status.partitions(0).primary());
   if (primary == nullptr) return;
+  const uint64_t question = step_.NextRequestId();
+  if (job.progress) job.progress->AskedForFigures(question, step_.now());
   v1::CoordinatorMessage message;
   v1::FiguresStored& stored = *message.mutable_figures_stored();
   stored.set_job_id(job.id());
   stored.set_epochs(job.status.epochs_size());
+  stored.set_question(question);
   step_.Send(*primary, std::move(message));
 }
 

@@ -27,7 +27,7 @@ class Epochs : Component {
   // are stored here.
   void OnFigures(const ClusterNode& node, const v1::FiguresReport& report);
   // The primary drops what is stored, and reports the rest at once.
-  void SendFiguresStored(const Job& job);
+  void SendFiguresStored(Job& job);
 
   void DecideEpochs(Job& job);
   // A chief that was named when it had done all its steps takes the last checkpoint then; the one before it may have

@@ -205,6 +205,7 @@ struct JobCheckpoints {
   double best_asked_monitored = 0;
   absl::Time heard = absl::InfinitePast();  // the chief's last word of one, since the last decision
   int64_t failed_step = -1;                 // that could not be written, of the epoch to be decided
+  int64_t error_step = 0;  // JobStatus.checkpoint_error is of this step, which is given up; 0: it may still be written
   // Its chief has that role since then, after all its steps, and said of no checkpoint yet.
   absl::Time late_chief_since = absl::InfiniteFuture();
 

@@ -53,13 +53,11 @@ void JobProgress::EndAfter(int32_t epochs) {
 
 // ---- reports ----
 
-bool JobProgress::AsksForFigures(absl::Time now, const v1::JobStatus& status) {
+bool JobProgress::WantsFigures(absl::Time now, const v1::JobStatus& status) const {
   if (!figures_.MayAsk(now)) return false;
   const int epoch = status.epochs_size();
   const absl::Time passed_at = times_.passed_at(epoch);
-  if (epoch >= epochs_ || passed_at > now || !figures_.WaitsFor(epoch, passed_at)) return false;
-  figures_.Asked(now);
-  return true;
+  return epoch < epochs_ && passed_at <= now && figures_.WaitsFor(epoch, passed_at);
 }
 
 absl::StatusOr<bool> JobProgress::Count(const v1::ReplicaReport& report, v1::JobStatus& status, absl::Time now) {

@@ -46,8 +46,10 @@ class JobProgress {
     return figures_.Take(report, status, now);
   }
   // All steps of an epoch are done, and its figures are not here: whether the first partition's primary is to be asked
-  // now. Each time once.
-  bool AsksForFigures(absl::Time now, const v1::JobStatus& status);
+  // now.
+  bool WantsFigures(absl::Time now, const v1::JobStatus& status) const;
+  // It was asked; question: as ReportedFigures::Asked.
+  void AskedForFigures(uint64_t question, absl::Time now) { figures_.Asked(question, now); }
   // A worker says that its replicas have reached `step`.
   void Reached(const std::vector<int32_t>& replicas, int64_t step, absl::Time now) {
     replicas_.Reached(replicas, step, now);

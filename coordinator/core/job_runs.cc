@@ -95,7 +95,7 @@ void JobRuns::Advance(Job& job) {
               FiguresText(spec, epoch.train()), FiguresText(spec, epoch.validation()));
   }
   if (closed > 0) jobs_.Save(job);
-  if (closed > 0 || job.progress->AsksForFigures(step_.now(), job.status)) epochs_.SendFiguresStored(job);
+  if (closed > 0 || job.progress->WantsFigures(step_.now(), job.status)) epochs_.SendFiguresStored(job);
   checkpoints_.ConsiderBest(job);
   files_.NoteStepFigures(job);
   endings_.NoteFinite(job);
@@ -188,7 +188,9 @@ void JobRuns::OnProgress(const ClusterNode& node, const google::protobuf::Repeat
     if (node.name == job->status.chief() && job->status.spec().compute_dtype() == v1::FLOAT16 &&
         IsLossScale(progress.loss_scale()))
       job->status.set_loss_scale(progress.loss_scale());
-    job->progress->Reached(job->ReplicasOf(node.name), progress.step(), step_.now());
+    const auto known = node.running.find(progress.job_id());
+    if (known != node.running.end() && known->second.Covers(progress.assignment()))
+      job->progress->Reached(known->second.replicas, progress.step(), step_.now());
     Advance(*job);
     jobs_.Changed(*job);
   }

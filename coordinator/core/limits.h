@@ -55,6 +55,8 @@ inline constexpr uint32_t kEvaluationWindowMax = 64;
 inline constexpr absl::Duration kPsAwayMax = absl::Seconds(30);
 inline constexpr size_t kOpenValidationsMax = 64;
 inline constexpr absl::Duration kFiguresWaitMax = absl::Seconds(3);
+// Of a job, unanswered: older ones are forgotten.
+inline constexpr size_t kFiguresQuestionsMax = 64;
 // Of a model file.
 inline constexpr int kSaveTriesMax = 4;
 inline constexpr size_t kSavesMax = 64;

@@ -31,6 +31,10 @@ struct RunningReplicas {
   std::vector<int32_t> replicas;  // ascending
   std::optional<bool> chief;      // unknown after Hello
   int64_t epochs = 0;             // EpochsCode; 0: of no job that waits at the end of epochs, or unknown
+  uint64_t assignment = 0;        // that it was told of last; 0: none since its Hello
+
+  // Whether what it says of this assignment is of these replicas. 0: a worker that does not say of which it is.
+  bool Covers(uint64_t said) const { return said == 0 || said >= assignment; }
 };
 
 struct ClusterNode {

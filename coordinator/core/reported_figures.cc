@@ -12,8 +12,6 @@ namespace {
 
 // Between two questions for figures.
 constexpr absl::Duration kFiguresAskedEvery = absl::Milliseconds(200);
-// An epoch whose figures its ps goes on to report without all its steps: they were pushed by a worker, or kept by a ps,
-// that knew of none.
 
 }  // namespace
 
@@ -33,13 +31,25 @@ absl::StatusOr<bool> ReportedFigures::Take(const v1::FiguresReport& report, cons
   const auto place = [](const v1::FiguresReport& r) { return std::pair(r.generation(), r.version()); };
   if (newest_ && place(report) < place(*newest_)) return false;
   newest_ = report;
-  taken_ = now;
+  NoteAnswer(report, now);
   return true;
+}
+
+void ReportedFigures::NoteAnswer(const v1::FiguresReport& report, absl::Time now) {
+  if (!report.has_answers()) {  // a ps of an earlier version: nothing tells how old its report is
+    answered_ = now;
+    return;
+  }
+  const auto answered =
+      std::find_if(asked_.begin(), asked_.end(), [&](const auto& q) { return q.first == report.answers(); });
+  if (answered == asked_.end()) return;  // of another coordinator, or answered by a later report
+  answered_ = answered->second;
+  asked_.erase(asked_.begin(), answered);
 }
 
 void ReportedFigures::Forget() {
   newest_.reset();
-  taken_ = absl::InfinitePast();
+  answered_ = absl::InfinitePast();
 }
 
 const v1::EpochFigures* ReportedFigures::Of(int epoch) const {
@@ -57,11 +67,17 @@ bool ReportedFigures::Complete(int epoch) const {
 }
 
 bool ReportedFigures::WaitsFor(int epoch, absl::Time passed_at) const {
-  // A ps that has counted for so long since has no more: the job began with one that did not count.
-  return !Complete(epoch) && taken_ - passed_at < kFiguresWaitMax;
+  return !Complete(epoch) && answered_ - passed_at < kFiguresWaitMax;
 }
 
-bool ReportedFigures::MayAsk(absl::Time now) const { return now - asked_ >= kFiguresAskedEvery; }
+bool ReportedFigures::MayAsk(absl::Time now) const {
+  return asked_.empty() || now - asked_.back().second >= kFiguresAskedEvery;
+}
+
+void ReportedFigures::Asked(uint64_t question, absl::Time now) {
+  asked_.emplace_back(question, now);
+  if (asked_.size() > kFiguresQuestionsMax) asked_.pop_front();
+}
 
 const v1::MetricSums* ReportedFigures::Newest(int* epoch) const {
   if (!newest_ || newest_->epochs().empty()) return nullptr;

@@ -2,12 +2,15 @@
 //
 // Not thread-safe; part of JobProgress. Invariants:
 //   1. The newest report replaces those before, by generation and version.
-//   2. The figures of an epoch are complete when they hold all its steps. Nothing waits for those of an epoch whose ps
-//      went on to report without them for a while: they were pushed or kept by a process that knew of none.
+//   2. The figures of an epoch are complete when they hold all its steps. Nothing waits for them where the ps was asked
+//      kFiguresWaitMax after the epoch's end, or later, and answered without them: they were pushed or kept by a process
+//      that knew of none, or were lost with all copies. A report that was under way for long is no such answer.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "cairn/v1/cluster.pb.h"
@@ -30,19 +33,22 @@ class ReportedFigures {
   bool WaitsFor(int epoch, absl::Time passed_at) const;
   // Questions are not asked all the time.
   bool MayAsk(absl::Time now) const;
-  void Asked(absl::Time now) { asked_ = now; }
+  // question: of this coordinator alone, and higher than those before.
+  void Asked(uint64_t question, absl::Time now);
   // The training's sums of the last epoch that there are any of, and which that is; null: there are none.
   const v1::MetricSums* Newest(int* epoch) const;
 
  private:
   bool Complete(int epoch) const;
+  void NoteAnswer(const v1::FiguresReport& report, absl::Time now);
 
   bool synchronous_;
   int metrics_;
   int64_t steps_per_epoch_;
   int64_t epoch_replica_steps_;  // of all replicas
   std::optional<v1::FiguresReport> newest_;
-  absl::Time taken_ = absl::InfinitePast(), asked_ = absl::InfinitePast();
+  std::deque<std::pair<uint64_t, absl::Time>> asked_;  // the last question that was answered, and those after it
+  absl::Time answered_ = absl::InfinitePast();         // when that one was asked
 };
 
 double StalenessMean(const v1::EpochFigures& figures);

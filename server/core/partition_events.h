@@ -70,6 +70,7 @@ struct LoadedEvent {  // what Persistence::Recover gave for PartitionEffects::lo
 // The coordinator has stored the figures of the epochs below `epochs`, and wants to know of the others now.
 struct FiguresStoredEvent {
   int32_t epochs = 0;
+  uint64_t question = 0;  // FiguresStored.question; 0: nobody asks, the report is sent again
 };
 struct ClientGoneEvent {  // its waiting requests are forgotten; what it contributed stays
   uint64_t client = 0;

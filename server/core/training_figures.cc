@@ -42,6 +42,7 @@ absl::StatusOr<v1::EpochFigures> TrainingFigures::Of(const Frame& push) const {
 
 void TrainingFigures::OnStored(const FiguresStoredEvent& event) {
   DropStored(event.epochs, copy_.state.figures);
+  if (event.question != 0) question_ = event.question;
   wanted_ = true;
 }
 
@@ -60,6 +61,7 @@ void TrainingFigures::Tell() {
   report.set_generation(config.generation.value);
   report.set_version(copy_.state.version);
   *report.mutable_epochs() = copy_.state.figures;
+  report.set_answers(question_);
 }
 
 }  // namespace cairn

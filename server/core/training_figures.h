@@ -31,8 +31,9 @@ class TrainingFigures {
   CopyContext& copy_;
   const Updates& updates_;
   Replication& replication_;
-  uint64_t told_ = 0;   // of which version the coordinator was told
-  bool wanted_ = true;  // it is to be told, whatever the version is
+  uint64_t told_ = 0;      // of which version the coordinator was told
+  bool wanted_ = true;     // it is to be told, whatever the version is
+  uint64_t question_ = 0;  // the newest that was asked
   absl::Time told_at_ = absl::InfinitePast();
 };
 

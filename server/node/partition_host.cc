@@ -75,7 +75,7 @@ void PartitionHost::OnFrame(uint64_t client, Frame frame, Credit credit) {
 
 void PartitionHost::OnClientGone(uint64_t client) { runner_.OnClientGone(client); }
 
-void PartitionHost::FiguresStored(JobId job, int32_t epochs) {
+void PartitionHost::FiguresStored(JobId job, int32_t epochs, uint64_t question) {
   PartitionSlotPtr slot;
   {
     absl::MutexLock lock(&mutex_);
@@ -85,7 +85,7 @@ void PartitionHost::FiguresStored(JobId job, int32_t epochs) {
     if (first == found->second.slots.end()) return;
     slot = first->second;
   }
-  runner_.Post(slot, [this, slot, epochs] { runner_.Run(slot, FiguresStoredEvent{epochs}); });
+  runner_.Post(slot, [this, slot, epochs, question] { runner_.Run(slot, FiguresStoredEvent{epochs, question}); });
 }
 
 void PartitionHost::ReportAgain() {
@@ -99,7 +99,7 @@ void PartitionHost::ReportAgain() {
   }
   for (const uint64_t job : jobs) {
     TellKept(job);
-    FiguresStored(JobId(job), 0);
+    FiguresStored(JobId(job), 0, 0);
   }
   for (const auto& [job, failure] : failures_.by_job()) {
     callbacks_.job_error(JobId(job), failure.generation, failure.status);

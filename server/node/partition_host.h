@@ -66,7 +66,7 @@ class PartitionHost : public ExchangeHandler {
   absl::Status Drop(JobId job);
 
   // The coordinator's word; the figures of the other epochs are reported again.
-  void FiguresStored(JobId job, int32_t epochs);
+  void FiguresStored(JobId job, int32_t epochs, uint64_t question);
 
   void OnFrame(uint64_t client, Frame frame, Credit credit) override;
   void OnClientGone(uint64_t client) override;

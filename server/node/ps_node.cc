@@ -230,7 +230,8 @@ void PsNode::Command(const v1::CoordinatorMessage& message) {
       session_->Send(std::move(answer));
     }
   } else if (message.has_figures_stored()) {
-    host_->FiguresStored(JobId(message.figures_stored().job_id()), message.figures_stored().epochs());
+    const v1::FiguresStored& stored = message.figures_stored();
+    host_->FiguresStored(JobId(stored.job_id()), stored.epochs(), stored.question());
   } else if (message.has_drop_job()) {
     const absl::Status status = host_->Drop(JobId(message.drop_job().job_id()));
     if (!status.ok()) LogError("job %d: cannot be dropped: %s", message.drop_job().job_id(), status.ToString());

@@ -180,7 +180,8 @@ void SimPs::Command(const v1::CoordinatorMessage& message) {
     HostJob(host);
     if (cluster_.options().bug == PlantedBug::kReportEarly) ReportEarly(host);
   } else if (message.has_figures_stored()) {
-    partitions_->FiguresStored(JobId(message.figures_stored().job_id()), message.figures_stored().epochs());
+    const v1::FiguresStored& stored = message.figures_stored();
+    partitions_->FiguresStored(JobId(stored.job_id()), stored.epochs(), stored.question());
   } else if (message.has_drop_job()) {
     const absl::Status dropped = partitions_->Drop(JobId(message.drop_job().job_id()));
     if (!dropped.ok() && !disk_->failing()) world_.Fail(dropped.ToString());

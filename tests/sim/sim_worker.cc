@@ -48,11 +48,8 @@ v1::Hello SimWorker::Hello() {
 
 v1::Heartbeat SimWorker::Heartbeat() {
   v1::Heartbeat heartbeat;
-  if (core_ != nullptr && core_->step() >= 0) {
-    v1::JobProgress* progress = heartbeat.add_progress();
-    progress->set_job_id(assignment_.job_id());
-    progress->set_generation(core_->generation().value);
-    progress->set_step(core_->step());
+  if (core_ != nullptr) {
+    if (const std::optional<v1::JobProgress> progress = core_->progress()) *heartbeat.add_progress() = *progress;
   }
   return heartbeat;
 }

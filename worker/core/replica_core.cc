@@ -281,6 +281,16 @@ int64_t ReplicaCore::step() const {
                                 [&](int32_t replica) { return context_->reports.Finished(ReplicaId(replica)); });
   return over ? step : context_->plan.total_steps - 1;
 }
+std::optional<v1::JobProgress> ReplicaCore::progress() const {
+  const int64_t reached = step();
+  if (reached < 0) return std::nullopt;
+  v1::JobProgress progress;
+  progress.set_job_id(context_->job.value);
+  progress.set_generation(context_->generation.value);
+  progress.set_assignment(context_->assignment);
+  progress.set_step(reached);
+  return progress;
+}
 Generation ReplicaCore::generation() const { return context_->generation; }
 const std::vector<int32_t>& ReplicaCore::replicas() const { return context_->replicas; }
 const std::vector<v1::PartitionRange>& ReplicaCore::ranges() const { return context_->ranges; }

@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -215,6 +216,8 @@ class ReplicaCore {
   // validation, however long it takes, and its checkpoint); -1: not known yet, or no replicas.
   int64_t step() const;
   Generation generation() const;
+  // What step() is of; without a step there is none.
+  std::optional<v1::JobProgress> progress() const;
   const std::vector<int32_t>& replicas() const;
   // Numbers of the parameter space in each partition's range; empty before the first assignment.
   const std::vector<v1::PartitionRange>& ranges() const;

@@ -97,10 +97,10 @@ void Trainer::Post(replica::Event event) {
   while (true) {
     for (replica::Event& each : batch) {
       CarryOut(core_.Step(std::move(each), services_.clock->Now()));
-      step_.store(core_.step(), std::memory_order_relaxed);
     }
     batch.clear();
     absl::MutexLock lock(&queue_mutex_);
+    reached_ = core_.progress();
     if (queue_.empty()) {
       driving_ = false;
       return;
@@ -214,15 +214,14 @@ std::optional<v1::JobError> Trainer::error() const {
 }
 
 std::optional<v1::JobProgress> Trainer::progress() const {
-  const int64_t step = step_.load(std::memory_order_relaxed);
-  if (step < 0) return std::nullopt;
-  v1::JobProgress progress;
-  progress.set_job_id(job_.value);
-  progress.set_step(step);
-  progress.set_replica_ms(replica_ms_.load(std::memory_order_relaxed));
-  progress.set_loss_scale(loss_scale_.load(std::memory_order_relaxed));
-  absl::MutexLock lock(&mutex_);
-  if (assignment_ != nullptr) progress.set_generation(assignment_->generation());
+  std::optional<v1::JobProgress> progress;
+  {
+    absl::MutexLock lock(&queue_mutex_);
+    progress = reached_;
+  }
+  if (!progress) return progress;
+  progress->set_replica_ms(replica_ms_.load(std::memory_order_relaxed));
+  progress->set_loss_scale(loss_scale_.load(std::memory_order_relaxed));
   return progress;
 }
 

@@ -107,18 +107,18 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   const TrainerServices services_;
   const std::shared_ptr<Checkpointer> checkpointer_;
   std::atomic<bool> dropped_{false};
-  std::atomic<int64_t> step_{-1};
   std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
   std::atomic<float> loss_scale_{0};         // as computed with last
   std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
   std::atomic<bool> device_trouble_{false};  // what this worker computes on cannot do it, or has too little memory
 
   // Whoever sets driving_ drives core_ until the queue is empty.
-  absl::Mutex queue_mutex_;
+  mutable absl::Mutex queue_mutex_;
   bool driving_ ABSL_GUARDED_BY(queue_mutex_) = false;
   std::vector<replica::Event> queue_ ABSL_GUARDED_BY(queue_mutex_);
-  ReplicaCore core_;  // of the driving thread
-  StepJoins joins_;   // entered by tasks, which hold this
+  std::optional<v1::JobProgress> reached_ ABSL_GUARDED_BY(queue_mutex_);  // by the events so far
+  ReplicaCore core_;                                                      // of the driving thread
+  StepJoins joins_;                                                       // entered by tasks, which hold this
 
   absl::Mutex preparing_;  // held while data is opened; taken before mutex_
   mutable absl::Mutex mutex_;

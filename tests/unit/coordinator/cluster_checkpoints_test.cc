@@ -146,6 +146,33 @@ TEST(ClusterCheckpoints, OnlyTheChiefIsBelievedAndOnlySteps) {
   EXPECT_LE(c.Job(id).checkpoints_size(), 2 + 24);
 }
 
+// The chief could not write a checkpoint at first, and was no chief any more when it had written it.
+TEST(ClusterCheckpoints, AFormerChiefsCheckpointEndsItsError) {
+  Cluster c(1, 2);
+  const uint64_t id = c.SubmitOk(SpecWithCheckpoints());
+  ASSERT_EQ(c.Job(id).chief(), "worker-0");
+  v1::NodeMessage tries;
+  tries.mutable_checkpoint()->set_job_id(id);
+  tries.mutable_checkpoint()->set_error("the stream broke; it is tried again");
+  c.Say(c.node("worker-0"), tries);
+  EXPECT_THAT(c.Job(id).checkpoint_error(), HasSubstr("the stream broke"));
+  c.BreakSession(c.node("worker-0"));
+  c.Pass(absl::Seconds(1));
+  ASSERT_EQ(c.Job(id).chief(), "worker-1");
+  c.Connect(c.node("worker-0"));
+  c.Settle();
+  v1::NodeMessage failed = Written(id, 10);
+  failed.mutable_checkpoint()->set_error("no space left on device");
+  c.Say(c.node("worker-1"), failed);
+  c.Say(c.node("worker-0"), Written(id, 5));
+  EXPECT_THAT(c.Job(id).checkpoint_error(), HasSubstr("no space left")) << "that is of a later one";
+  c.Say(c.node("worker-0"), Written(id, 10));
+  EXPECT_EQ(c.Job(id).checkpoint_error(), "");
+  c.Say(c.node("worker-0"), Written(id, c.Job(id).total_steps()));
+  c.Say(c.node("worker-1"), tries);
+  EXPECT_EQ(c.Job(id).checkpoint_error(), "") << "the last one is there";
+}
+
 TEST(ClusterCheckpoints, TheBestIsMarkedOnceForEachChief) {
   Cluster c(1, 2);
   const uint64_t id = c.SubmitOk(SpecWithCheckpoints("val_loss"));

@@ -75,11 +75,12 @@ TEST(JobProgress, TheNewestFiguresCount) {
     ASSERT_TRUE(progress.Count(Validation(r, 0), status, now).ok()) << "repeated";
   }
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "a step's figures are missing";
-  EXPECT_TRUE(progress.AsksForFigures(now, status));
-  EXPECT_FALSE(progress.AsksForFigures(now, status)) << "once";
+  EXPECT_TRUE(progress.WantsFigures(now, status));
+  progress.AskedForFigures(1, now);
+  EXPECT_FALSE(progress.WantsFigures(now, status)) << "once";
   now += absl::Hours(1);
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "its ps is away; the figures are waited for";
-  EXPECT_TRUE(progress.AsksForFigures(now, status));
+  EXPECT_TRUE(progress.WantsFigures(now, status));
   EXPECT_TRUE(*progress.TakeFigures(Figures(kSteps, 0, 2), status, now));
   ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
   double loss = 0;
@@ -87,7 +88,7 @@ TEST(JobProgress, TheNewestFiguresCount) {
   EXPECT_EQ(status.epochs(0).train().loss(), loss);
   EXPECT_EQ(status.epochs(0).train().examples(), 4u * kReplicas * kSteps);
   EXPECT_EQ(status.epochs(0).validation().examples(), 6u);
-  EXPECT_FALSE(progress.AsksForFigures(now + absl::Seconds(1), status));
+  EXPECT_FALSE(progress.WantsFigures(now + absl::Seconds(1), status));
 }
 
 TEST(JobProgress, OfAnAsynchronousJobAllStepsOfTheEpochAreCounted) {
@@ -114,6 +115,31 @@ TEST(JobProgress, OfAnAsynchronousJobAllStepsOfTheEpochAreCounted) {
   now += absl::Seconds(4);
   ASSERT_TRUE(progress.TakeFigures(report, status, now).ok());
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
+}
+
+// A report may be under way for as long as a link is slow, or its reader stands still: that its epoch was over long ago
+// when it came does not make it the last word.
+TEST(JobProgress, OnlyAnAnswerEndsTheWaitForFigures) {
+  v1::JobStatus status = Status(false);
+  status.mutable_spec()->set_strategy(v1::PARAMETER_SERVER);
+  status.mutable_data()->set_validation_examples(0);
+  const absl::Time passed = absl::FromUnixSeconds(100);
+  JobProgress progress(status, {}, {}, passed);
+  for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, passed).ok());
+  ASSERT_EQ(progress.CloseEpochs(passed, kGrace, status), 0);
+  v1::FiguresReport report = Figures(kSteps);
+  report.mutable_epochs(0)->set_replica_steps(kReplicas * kSteps - 1);
+  const auto close_after = [&](uint64_t answers, absl::Duration later) {
+    report.set_answers(answers);
+    EXPECT_TRUE(progress.TakeFigures(report, status, passed + later).ok());
+    return progress.CloseEpochs(passed + later, kGrace, status);
+  };
+  EXPECT_EQ(close_after(0, absl::Minutes(1)), 0) << "it answers nothing";
+  EXPECT_EQ(close_after(77, absl::Minutes(1)), 0) << "nor what this coordinator has asked";
+  progress.AskedForFigures(5, passed + absl::Seconds(1));
+  progress.AskedForFigures(6, passed + absl::Minutes(2));
+  EXPECT_EQ(close_after(5, absl::Minutes(2)), 0) << "asked a moment after the epoch's end";
+  EXPECT_EQ(close_after(6, absl::Minutes(2)), 1) << "its ps has no more";
 }
 
 TEST(JobProgress, FiguresThatDoNotFitAreRefused) {
@@ -253,7 +279,7 @@ TEST(JobProgress, FiguresOfStepsThatAreDoneOnceMoreAreWaitedForAnew) {
   ASSERT_TRUE(progress.TakeFigures(Figures(kSteps - 5, 0, 2), status, now).ok());
   for (int r = 0; r < kReplicas; ++r) ASSERT_TRUE(progress.Count(Report(r, kSteps - 1), status, now).ok());
   EXPECT_EQ(progress.CloseEpochs(now, kGrace, status), 0) << "five steps' figures are missing";
-  EXPECT_TRUE(progress.AsksForFigures(now, status));
+  EXPECT_TRUE(progress.WantsFigures(now, status));
   ASSERT_TRUE(progress.TakeFigures(Figures(kSteps, 0, 2), status, now).ok());
   ASSERT_EQ(progress.CloseEpochs(now, kGrace, status), 1);
   EXPECT_EQ(status.epochs(0).train().examples(), 4 * kReplicas * kSteps);

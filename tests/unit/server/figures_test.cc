@@ -112,6 +112,8 @@ TEST(Figures, GoToTheBackupWithTheImageAndWithUpdates) {
   const auto told = pass(pushed);
   ASSERT_TRUE(told);
   EXPECT_EQ(told->version(), 2u);
+  EXPECT_TRUE(told->has_answers());
+  EXPECT_EQ(told->answers(), 0u);
   EXPECT_EQ(told->epochs_size(), 2);
   ASSERT_EQ(backup.core.state().figures.size(), 2);
   for (int i = 0; i < 2; ++i) {
@@ -141,8 +143,9 @@ TEST(Figures, AreToldNowAndThenAndWhenTheyAreAskedFor) {
   EXPECT_EQ(told->epochs(0).train().examples(), 4u);
   EXPECT_FALSE(copy.Run(TickEvent{}, now + absl::Minutes(1)).figures) << "nothing is new";
   push(3, 1);
-  const auto asked = copy.Run(FiguresStoredEvent{1}, now).figures;
+  const auto asked = copy.Run(FiguresStoredEvent{1, 77}, now).figures;
   ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->answers(), 77u);
   ASSERT_EQ(asked->epochs_size(), 1) << "what is stored is dropped";
   EXPECT_EQ(asked->epochs(0).epoch(), 1);
   copy.Run(AssignEvent{Generation(5), false, {}, true}, now);
