@@ -2,9 +2,9 @@
 //
 // Not thread-safe; part of JobProgress. Invariants:
 //   1. The newest report replaces those before, by generation and version.
-//   2. The figures of an epoch are complete when they hold all its steps. Nothing waits for them where the ps was asked
-//      kFiguresWaitMax after the epoch's end, or later, and answered without them: they were pushed or kept by a process
-//      that knew of none, or were lost with all copies. A report that was under way for long is no such answer.
+//   2. The figures of an epoch are complete when they hold all its steps. The wait for them ends where the ps was asked
+//      kFiguresWaitMax after the epoch's end, or later, and answered without them: they were pushed or kept by a
+//      process that knew of none, or were lost with all copies. A report that was delayed is no such answer.
 #pragma once
 
 #include <cstdint>

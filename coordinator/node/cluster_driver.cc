@@ -23,15 +23,16 @@ absl::Status Stopping() { return NotLeading("the coordinator is stopping; try ag
 
 }  // namespace
 
-ClusterDriver::ClusterDriver(const CoordinatorOptions& options, Clock* clock, std::function<void(bool)> on_leading)
+ClusterDriver::ClusterDriver(const CoordinatorOptions& options, ClusterEnvironment environment)
     : options_(options),
-      clock_(clock),
+      clock_(environment.clock),
       tick_(std::min(options.heartbeat_interval / 2, absl::Milliseconds(100))),
-      on_leading_(std::move(on_leading)),
+      on_leading_(std::move(environment.on_leading)),
+      observer_(environment.observer),
       standing_by_(NotLeading("the coordinator is starting; try again")),
-      ticked_at_(clock->Now()),
-      executor_("cluster") {
-  executor_.Post([this] { TickAgain(); });
+      ticked_at_(clock_->Now()),
+      executor_(std::move(environment.executor)) {
+  executor_->Post([this] { TickAgain(); });
 }
 
 ClusterDriver::~ClusterDriver() { Stop(); }
@@ -49,13 +50,13 @@ void ClusterDriver::TickAgain() {
     LogWarning("the coordinator stood still for %s: what its nodes said meanwhile is read first",
                absl::FormatDuration(gap));
   }
-  executor_.PostAfter(reads_first_ ? options_.heartbeat_interval : tick_, [this] { TickAgain(); });
+  executor_->PostAfter(reads_first_ ? options_.heartbeat_interval : tick_, [this] { TickAgain(); });
 }
 
 // ---- who leads ----
 
 void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
-  executor_.Post([this, begin = std::move(begin)] {
+  executor_->Post([this, begin = std::move(begin)] {
     if (stopped_) return;
     absl::StatusOr<Leadership> leadership = begin();
     if (!leadership.ok()) {
@@ -63,12 +64,17 @@ void ClusterDriver::Lead(std::function<absl::StatusOr<Leadership>()> begin) {
       return;
     }
     reign_ = std::make_unique<Reign>(options_, *std::move(leadership), clock_->Now());
-    if (on_leading_) on_leading_(true);
+    ShowLeading();
   });
 }
 
+void ClusterDriver::ShowLeading() {
+  if (observer_ != nullptr) observer_->OnLeads(reign_ == nullptr ? nullptr : &reign_->core);
+  if (on_leading_) on_leading_(reign_ != nullptr);
+}
+
 void ClusterDriver::StandBy(const absl::Status& why) {
-  executor_.Post([this, why] {
+  executor_->Post([this, why] {
     if (!stopped_) EndAll(why);
   });
 }
@@ -88,8 +94,8 @@ void ClusterDriver::Fail(const absl::Status& status) {
 }
 
 void ClusterDriver::EndAll(const absl::Status& why) {
-  if (reign_ != nullptr && on_leading_) on_leading_(false);
-  reign_.reset();
+  const std::unique_ptr<Reign> ended = std::move(reign_);
+  if (ended != nullptr) ShowLeading();
   standing_by_ = why;
   for (auto& [token, sink] : std::exchange(sessions_, {})) sink->Close(why);
   for (auto& [token, reply] : std::exchange(calls_, {})) reply(why, {});
@@ -101,7 +107,7 @@ void ClusterDriver::EndAll(const absl::Status& why) {
 
 void ClusterDriver::SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello hello,
                                   std::function<void(SessionToken)> then) {
-  executor_.Post([this, sink = std::move(sink), hello = std::move(hello), then = std::move(then)]() mutable {
+  executor_->Post([this, sink = std::move(sink), hello = std::move(hello), then = std::move(then)]() mutable {
     if (!MayAct()) return sink->Close(standing_by_);
     const SessionToken token{++last_token_};
     sessions_[token] = std::move(sink);
@@ -111,14 +117,14 @@ void ClusterDriver::SessionOpened(std::shared_ptr<SessionSink> sink, v1::Hello h
 }
 
 void ClusterDriver::SessionSays(SessionToken session, v1::NodeMessage message, std::function<void()> then) {
-  executor_.Post([this, session, message = std::move(message), then = std::move(then)]() mutable {
+  executor_->Post([this, session, message = std::move(message), then = std::move(then)]() mutable {
     Step(NodeSays{session, std::move(message)});
     then();
   });
 }
 
 void ClusterDriver::SessionEnded(SessionToken session) {
-  executor_.Post([this, session] {
+  executor_->Post([this, session] {
     sessions_.erase(session);
     Step(SessionClosed{session});
   });
@@ -127,7 +133,7 @@ void ClusterDriver::SessionEnded(SessionToken session) {
 // ---- users ----
 
 void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn reply) {
-  executor_.Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
+  executor_->Post([this, make_event = std::move(make_event), reply = std::move(reply)]() mutable {
     if (!MayAct()) return reply(standing_by_, {});
     if (calls_.size() >= kDriverCallsMax)
       return reply(absl::ResourceExhaustedError("too many calls wait; try again later"), {});
@@ -139,7 +145,7 @@ void ClusterDriver::Call(std::function<Event(ReplyToken)> make_event, ReplyFn re
 
 void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::shared_ptr<PredictionSink> sink,
                             std::function<void(ReplyToken)> then) {
-  executor_.Post([this, make_event = std::move(make_event), sink = std::move(sink), then = std::move(then)]() mutable {
+  executor_->Post([this, make_event = std::move(make_event), sink = std::move(sink), then = std::move(then)]() mutable {
     if (!MayAct()) return sink->Finish(standing_by_);
     if (calls_.size() + predictions_.size() >= kDriverCallsMax) {
       return sink->Finish(absl::ResourceExhaustedError("too many calls wait; try again later"));
@@ -152,18 +158,18 @@ void ClusterDriver::Predict(std::function<Event(ReplyToken)> make_event, std::sh
 }
 
 void ClusterDriver::PredictionTaken(ReplyToken token) {
-  executor_.Post([this, token] { Step(cairn::PredictionTaken{token}); });
+  executor_->Post([this, token] { Step(cairn::PredictionTaken{token}); });
 }
 
 void ClusterDriver::PredictionGone(ReplyToken token) {
-  executor_.Post([this, token] {
+  executor_->Post([this, token] {
     if (predictions_.erase(token) > 0) Step(cairn::PredictionGone{token});
   });
 }
 
 void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> query,
                           std::function<void(const absl::Status&)> otherwise) {
-  executor_.Post([this, query = std::move(query), otherwise = std::move(otherwise)] {
+  executor_->Post([this, query = std::move(query), otherwise = std::move(otherwise)] {
     if (!MayAct()) return otherwise(standing_by_);
     query(reign_->core, clock_->Now());
   });
@@ -171,7 +177,7 @@ void ClusterDriver::Query(std::function<void(const ClusterCore&, absl::Time)> qu
 
 void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSink> sink,
                           std::function<void(uint64_t)> then) {
-  executor_.Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
+  executor_->Post([this, job, sink = std::move(sink), then = std::move(then)]() mutable {
     if (!MayAct()) return sink->Finish(standing_by_);
     if (watchers_.size() >= kDriverWatchersMax) {
       return sink->Finish(absl::ResourceExhaustedError("too many watchers; try again later"));
@@ -188,7 +194,7 @@ void ClusterDriver::Watch(const v1::GetJobRequest& job, std::shared_ptr<WatchSin
 }
 
 void ClusterDriver::WatcherWritten(uint64_t watcher) {
-  executor_.Post([this, watcher] {
+  executor_->Post([this, watcher] {
     auto it = watchers_.find(watcher);
     if (it == watchers_.end()) return;
     it->second.writing = false;
@@ -198,7 +204,7 @@ void ClusterDriver::WatcherWritten(uint64_t watcher) {
 }
 
 void ClusterDriver::WatcherGone(uint64_t watcher) {
-  executor_.Post([this, watcher] { watchers_.erase(watcher); });
+  executor_->Post([this, watcher] { watchers_.erase(watcher); });
 }
 
 // Writes the job's state if it changed, the last write is done and not too fresh.
@@ -210,7 +216,7 @@ void ClusterDriver::Notify(uint64_t watcher_id) {
   const absl::Time now = clock_->Now();
   if (const absl::Duration wait = watcher.written_at + kWatchInterval - now; wait > absl::ZeroDuration()) {
     watcher.timer = true;
-    executor_.PostAfter(wait, [this, watcher_id] {
+    executor_->PostAfter(wait, [this, watcher_id] {
       auto late = watchers_.find(watcher_id);
       if (late == watchers_.end()) return;
       late->second.timer = false;
@@ -245,37 +251,42 @@ bool ClusterDriver::CarryOut(Effects effects) {
   for (Effect& effect : effects) {
     const bool needs_stores = !std::holds_alternative<Store>(effect) && !std::holds_alternative<LogLine>(effect);
     if (needs_stores && !Flush(stores)) return false;
-    std::visit(Overloaded{
-                   [&](Store& e) { stores.push_back(std::move(e)); },
-                   [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, e.text); },
-                   [&](SendCommand& e) {
-                     if (auto it = sessions_.find(e.session); it != sessions_.end())
-                       it->second->Send(std::move(e.message));
-                   },
-                   [&](const CloseSession& e) {
-                     if (auto it = sessions_.find(e.session); it != sessions_.end()) it->second->Close(e.reason);
-                   },
-                   [&](Reply& e) {
-                     if (auto call = calls_.extract(e.token); !call.empty()) call.mapped()(e.status, e.body);
-                     if (auto sink = predictions_.extract(e.token); !sink.empty()) sink.mapped()->Finish(e.status);
-                   },
-                   [&](SendPrediction& e) {
-                     if (auto it = predictions_.find(e.token); it != predictions_.end())
-                       it->second->Write(std::move(e.part));
-                   },
-                   [&](const JobChanged& e) {
-                     for (auto& [id, watcher] : watchers_) {
-                       if (watcher.job != e.job) continue;
-                       watcher.dirty = true;
-                       notify.push_back(id);
-                     }
-                   },
-               },
-               effect);
+    if (observer_ != nullptr) observer_->OnEffect(effect);
+    Carry(effect, stores, notify);
   }
   if (!Flush(stores)) return false;
   for (uint64_t id : notify) Notify(id);
   return true;
+}
+
+void ClusterDriver::Carry(Effect& effect, std::vector<Store>& stores, std::vector<uint64_t>& notify) {
+  std::visit(Overloaded{
+                 [&](Store& e) { stores.push_back(std::move(e)); },
+                 [&](const LogLine& e) { LogWrite(e.warning ? LogLevel::kWarning : LogLevel::kInfo, e.text); },
+                 [&](SendCommand& e) {
+                   if (auto it = sessions_.find(e.session); it != sessions_.end())
+                     it->second->Send(std::move(e.message));
+                 },
+                 [&](const CloseSession& e) {
+                   if (auto it = sessions_.find(e.session); it != sessions_.end()) it->second->Close(e.reason);
+                 },
+                 [&](Reply& e) {
+                   if (auto call = calls_.extract(e.token); !call.empty()) call.mapped()(e.status, e.body);
+                   if (auto sink = predictions_.extract(e.token); !sink.empty()) sink.mapped()->Finish(e.status);
+                 },
+                 [&](SendPrediction& e) {
+                   if (auto it = predictions_.find(e.token); it != predictions_.end())
+                     it->second->Write(std::move(e.part));
+                 },
+                 [&](const JobChanged& e) {
+                   for (auto& [id, watcher] : watchers_) {
+                     if (watcher.job != e.job) continue;
+                     watcher.dirty = true;
+                     notify.push_back(id);
+                   }
+                 },
+             },
+             effect);
 }
 
 bool ClusterDriver::Flush(std::vector<Store>& stores) {
@@ -288,7 +299,7 @@ bool ClusterDriver::Flush(std::vector<Store>& stores) {
 }
 
 void ClusterDriver::Stop() {
-  executor_.RunAndWait([this] {
+  executor_->RunAndWait([this] {
     stopped_ = true;
     EndAll(Stopping());
   });

@@ -1,5 +1,6 @@
 // ClusterDriver: runs ClusterCore on one executor, keeps the clock ticking and carries effects out in order: a Store is
-// durable before what follows it. Knows no gRPC: sessions, calls and watchers are handed in as sinks.
+// durable before what follows it. Knows no gRPC and no threads: sessions, calls and watchers are handed in as sinks,
+// the executor and the clock with the environment.
 //
 // It leads or stands by. Leading, it has a core and a store. Standing by, as at its start, it has neither, and answers
 // everything with the status that it was given, which names the leader where one is known.
@@ -18,10 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/clock.h"
-#include "common/base/executor.h"
 #include "coordinator/core/cluster_core.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/node/cluster_environment.h"
 #include "coordinator/store/state_store.h"
 
 namespace cairn {
@@ -71,8 +71,7 @@ class ClusterDriver {
 
   using ReplyFn = std::function<void(const absl::Status&, const ReplyBody&)>;
 
-  // on_leading: whenever it begins to lead (true) or ceases to; on the executor, must not block. May be null.
-  ClusterDriver(const CoordinatorOptions& options, Clock* clock, std::function<void(bool leading)> on_leading);
+  ClusterDriver(const CoordinatorOptions& options, ClusterEnvironment environment);
   ~ClusterDriver();
 
   // ---- who leads ----
@@ -121,6 +120,8 @@ class ClusterDriver {
   bool MayAct();
   void Fail(const absl::Status& status);
   void EndAll(const absl::Status& why);
+  void ShowLeading();
+  void Carry(Effect& effect, std::vector<Store>& stores, std::vector<uint64_t>& notify);
   void TickAgain();
   void Notify(uint64_t watcher_id);
   void FinishWatcher(uint64_t watcher_id, const absl::Status& status);
@@ -129,6 +130,7 @@ class ClusterDriver {
   Clock* const clock_;
   const absl::Duration tick_;
   const std::function<void(bool)> on_leading_;
+  ClusterObserver* const observer_;
   // On the executor:
   struct Reign {
     Reign(const CoordinatorOptions& options, Leadership leadership, absl::Time now)
@@ -151,7 +153,7 @@ class ClusterDriver {
   std::map<ReplyToken, ReplyFn> calls_;
   std::map<ReplyToken, std::shared_ptr<PredictionSink>> predictions_;
   std::map<uint64_t, Watcher> watchers_;
-  SerialExecutor executor_;  // last: its thread uses all of the above
+  const std::unique_ptr<Executor> executor_;  // last: its thread uses all of the above
 };
 
 }  // namespace cairn

@@ -62,7 +62,8 @@ class CoordinatorNode::Impl {
  public:
   explicit Impl(const CoordinatorNodeOptions& options)
       : options_(options),
-        driver_(options.core, &clock_, [this](bool leading) { ShowLeading(leading); }),
+        driver_(options.core,
+                {&clock_, std::make_unique<SerialExecutor>("cluster"), [this](bool leading) { ShowLeading(leading); }}),
         sessions_(&driver_),
         jobs_(&driver_, &clock_) {}
 

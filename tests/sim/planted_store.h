@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "common/storage/kv_store.h"
@@ -23,7 +24,8 @@ class PlantedStore : public KvStore {
   absl::Status Write(const KvBatch& batch, bool sync) override;
   absl::Status Scan(std::string_view prefix,
                     const std::function<bool(std::string_view, std::string_view)>& fn) override;
-  void ProcessEnded() { late_.clear(); }
+  // True: it was told of writes that are lost with it.
+  bool ProcessEnded() { return !std::exchange(late_, {}).empty(); }
 
  private:
   absl::Status WriteLate(const KvBatch& batch, bool sync);

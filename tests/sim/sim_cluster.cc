@@ -51,6 +51,8 @@ const std::vector<PlantedBug>& AllBugs() {
                                                              PlantedBug::kLoseFigures,
                                                              PlantedBug::kPersistLate,
                                                              PlantedBug::kLoseWakeup,
+                                                             PlantedBug::kLoseTimer,
+                                                             PlantedBug::kStoreLate,
                                                              PlantedBug::kMixStreams};
   return *all;
 }
@@ -90,6 +92,8 @@ const char* Name(PlantedBug bug) {
     case PlantedBug::kSayKept: return "say-kept";
     case PlantedBug::kPersistLate: return "persist-late";
     case PlantedBug::kLoseWakeup: return "lose-wakeup";
+    case PlantedBug::kLoseTimer: return "lose-timer";
+    case PlantedBug::kStoreLate: return "store-late";
     case PlantedBug::kMixStreams: return "mix-streams";
   }
   return "?";
@@ -213,18 +217,20 @@ SimCoordinator* SimCluster::Leader() {
 void SimCluster::SubmitUntilAccepted() {
   if (job_id_ != 0) return;
   if (SimCoordinator* leader = Leader()) {
-    submits_.insert(ReplyToken(++last_reply_));
-    leader->Call(SubmitJob{ReplyToken(last_reply_), checked_, absl::StrCat("key ", submissions_)});
+    leader->Call(
+        [this, key = absl::StrCat("key ", submissions_)](ReplyToken token) {
+          return SubmitJob{token, checked_, key};
+        },
+        [this](const absl::Status& status, const ReplyBody& body) { OnSubmitted(status, body); });
   }
   world_.After(absl::Milliseconds(300), [this] { SubmitUntilAccepted(); });
 }
 
-void SimCluster::OnReply(const Reply& reply) {
-  if (!submits_.contains(reply.token)) return;  // a drain's
-  if (const auto* submitted = std::get_if<v1::SubmitResponse>(&reply.body); submitted != nullptr && reply.status.ok()) {
+void SimCluster::OnSubmitted(const absl::Status& status, const ReplyBody& body) {
+  if (const auto* submitted = std::get_if<v1::SubmitResponse>(&body); submitted != nullptr && status.ok()) {
     job_id_ = submitted->job().job_id();
-  } else if (!reply.status.ok() && !absl::IsUnavailable(reply.status) && job_id_ == 0) {
-    world_.Fail("the job was refused: " + reply.status.ToString());
+  } else if (!status.ok() && !absl::IsUnavailable(status) && job_id_ == 0) {
+    world_.Fail("the job was refused: " + status.ToString());
   }
 }
 
@@ -361,7 +367,8 @@ Result SimCluster::Run() {
   result.virtual_seconds = world_.seconds();
   result.longest_wait_seconds = absl::ToDoubleSeconds(checkers_->progress.longest());
   result.faults = faults_;
-  const bool needs_more = options_.bug == PlantedBug::kGoOnAlone || options_.bug == PlantedBug::kSaveNewest;
+  const bool needs_more = options_.bug == PlantedBug::kGoOnAlone || options_.bug == PlantedBug::kSaveNewest ||
+                          options_.bug == PlantedBug::kStoreLate;
   result.idle = needs_more && !planted_acted_;
   result.summary = absl::StrFormat(
       "%s%s R=%d%s%s%s batch=%d steps=%d partitions=%d %s%s backups=%d%s, %d ps, %d workers, %d coordinators, %d "

@@ -45,7 +45,6 @@ class SimCluster {
   const std::vector<std::unique_ptr<SimPs>>& ps() const { return ps_; }
 
   // ---- what the nodes tell ----
-  void OnReply(const Reply& reply);
   void OnJobChanged(const v1::JobStatus& status);
   void Updated(uint32_t partition, uint64_t version);  // a primary's
   // From now on this ps answers for the partition. rolled_back: to a version that the coordinator chose.
@@ -69,6 +68,7 @@ class SimCluster {
   SimCoordinator* Leader();
   bool Starting();  // the job's partitions serve nobody yet
   void SubmitUntilAccepted();
+  void OnSubmitted(const absl::Status& status, const ReplyBody& body);
   void Watch();
   void RestartAsTold(const std::string& reason);
   void CheckKept();
@@ -78,6 +78,7 @@ class SimCluster {
   bool OneFault(Fault fault);  // false: not now
   void StopFaults();
   void Undrain();
+  void Drain(SimCoordinator& coordinator, const v1::DrainNodeRequest& request);
   bool MayGo(const SimPs& ps);
   bool LoseDisks(SimPs* one, absl::Duration away);
   bool LoseAll(absl::Duration away);
@@ -119,8 +120,6 @@ class SimCluster {
   bool disks_lost_ = false;                 // that had the only copies
   std::map<uint32_t, uint64_t> served_in_;  // by partition: the newest generation in which a ps began to serve it
   std::set<std::string> full_disks_;        // of ps that no other could replace
-  uint64_t last_reply_ = 0;
-  std::set<ReplyToken> submits_;
   uint64_t job_id_ = 0;
   std::map<uint32_t, uint64_t> versions_;
   uint64_t updates_ = 0;

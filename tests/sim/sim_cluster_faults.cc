@@ -27,8 +27,17 @@ void SimCluster::Undrain() {
   request.set_undo(true);
   for (const auto& ps : ps_) {
     request.set_name(ps->name());
-    leader->Call(DrainNode{ReplyToken(++last_reply_), request});
+    Drain(*leader, request);
   }
+}
+
+// Or undoes it.
+void SimCluster::Drain(SimCoordinator& coordinator, const v1::DrainNodeRequest& request) {
+  coordinator.Call(
+      [request](ReplyToken token) {
+        return DrainNode{token, request};
+      },
+      [](const absl::Status&, const ReplyBody&) {});
 }
 
 // From now on everything is up and the network is kind.
@@ -282,11 +291,11 @@ bool SimCluster::OneFault(Fault fault) {
       v1::DrainNodeRequest request;
       request.set_name(rng.Pick(ps_)->name());
       world_.Trace("a user drains %s", request.name());
-      leader->Call(DrainNode{ReplyToken(++last_reply_), request});
+      Drain(*leader, request);
       if (rng.Chance(0.5)) {
         request.set_undo(true);
         world_.After(away, [this, request] {
-          if (SimCoordinator* later = Leader()) later->Call(DrainNode{ReplyToken(++last_reply_), request});
+          if (SimCoordinator* later = Leader()) Drain(*later, request);
         });
       }
       return true;

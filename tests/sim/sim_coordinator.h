@@ -1,4 +1,4 @@
-// A simulated coordinator: ClusterCore over a disk of its own, or one of several that an etcd elects.
+// A simulated coordinator: the production ClusterDriver over a disk of its own, or one of several that an etcd elects.
 //
 // Elected, it leads while its term is valid by its own clock; a write is refused by etcd from the moment on at which
 // another one could lead. A leader that is cut off, or stood still, goes on until it finds out, and its nodes with it.
@@ -10,9 +10,11 @@
 #include <string>
 
 #include "common/storage/kv_store.h"
-#include "coordinator/core/cluster_core.h"
+#include "coordinator/node/cluster_driver.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
+#include "tests/sim/planted_store.h"
+#include "tests/sim/sim_executor.h"
 
 namespace cairn::sim {
 
@@ -32,9 +34,10 @@ struct Etcd {
   }
 };
 
-class SimCoordinator {
+class SimCoordinator : private ClusterObserver {
  public:
   SimCoordinator(SimCluster& cluster, int index, Etcd* etcd);  // etcd: null where it is the only one
+  ~SimCoordinator() override;
 
   void Start();
   void End(bool power_loss);
@@ -44,41 +47,39 @@ class SimCoordinator {
   bool up() const { return host_.up; }
   bool leads() const { return core_ != nullptr; }
   Host& host() { return host_; }
-  ClusterCore* core() { return core_.get(); }
+  const ClusterCore* core() const { return core_; }
 
   using ToNode = std::function<void(const v1::CoordinatorMessage&)>;
-  void OnHello(const std::shared_ptr<Stream>& session, const v1::Hello& hello, ToNode to_node);
-  void OnMessage(const std::shared_ptr<Stream>& session, const v1::NodeMessage& message);
-  void Call(Event event);  // a user's; nothing happens where it does not lead
+  void OnHello(const std::shared_ptr<Stream>& stream, const v1::Hello& hello, ToNode to_node);
+  void OnMessage(const std::shared_ptr<Stream>& stream, v1::NodeMessage message);
+  // A user's; nothing happens where it stands still, or is not there. Its answer is dropped where it ends before.
+  void Call(std::function<Event(ReplyToken)> make_event, ClusterDriver::ReplyFn reply);
 
  private:
-  struct Session {
-    std::shared_ptr<Stream> stream;
-    ToNode to_node;
-    std::string node;
-  };
-  void Lead(KvStore& store);
-  void StandBy(const std::string& why);
+  class Session;  // as SessionReactor, which has gRPC's stream
+
+  void OnLeads(const ClusterCore* core) override;
+  void OnEffect(const Effect& effect) override;
+  void Lead();
+  absl::StatusOr<Leadership> BeginToLead(uint64_t term);
+  std::unique_ptr<KvStore> OpenStore(uint64_t term);
+  bool Valid(uint64_t term) const;
+  void EndTerm(uint64_t term, const absl::Status& why);
   void Campaign();
-  void Renew();
-  void Tick(uint64_t reign);
-  void Step(const Event& event);
-  bool Carry(Effect& effect);
-  bool Write(const Store& store);
-  bool MayAct() const;
-  void CloseSession(uint64_t token);
-  absl::Time Now() const;
+  void Renew(uint64_t term);
 
   SimCluster& cluster_;
   World& world_;
   Host host_;
+  SimClock clock_;
   Etcd* const etcd_;
-  std::unique_ptr<SimDisk> disk_;  // where there is no etcd
-  std::unique_ptr<ClusterCore> core_;
-  uint64_t reign_ = 0;                    // counts times of leading
-  uint64_t term_ = 0;                     // etcd's
-  absl::Time valid_until_;                // by this host's clock
-  std::map<uint64_t, Session> sessions_;  // by stream
+  std::unique_ptr<SimDisk> disk_;                          // where there is no etcd
+  std::unique_ptr<PlantedStore> late_;                     // PlantedBug::kStoreLate
+  uint64_t term_ = 0;                                      // the last that it was elected for
+  absl::Time valid_until_ = absl::InfinitePast();          // term_, by this host's clock; InfinitePast: it is given up
+  const ClusterCore* core_ = nullptr;                      // while it leads
+  std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // by stream
+  std::unique_ptr<ClusterDriver> driver_;                  // of the present process
 };
 
 }  // namespace cairn::sim

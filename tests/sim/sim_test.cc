@@ -103,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{PlantedBug::kSkipAlone, ""}, Case{PlantedBug::kStayAhead, ""},
                     Case{PlantedBug::kForgetDevice, "devices"}, Case{PlantedBug::kSayKept, "kept"},
                     Case{PlantedBug::kLoseFigures, "epoch"}, Case{PlantedBug::kPersistLate, "acknowledged"},
-                    Case{PlantedBug::kLoseWakeup, "progress"}, Case{PlantedBug::kMixStreams, "progress"}),
+                    Case{PlantedBug::kLoseWakeup, "progress"}, Case{PlantedBug::kMixStreams, "progress"},
+                    Case{PlantedBug::kStoreLate, ""}, Case{PlantedBug::kLoseTimer, "progress"}),
     [](const auto& info) {
       std::string name;
       for (const char* text : {Name(info.param.bug), info.param.checker}) {

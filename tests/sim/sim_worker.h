@@ -1,4 +1,4 @@
-// A simulated worker: ReplicaCores, and computation that takes virtual time.
+// A simulated worker: the production ReplicaDriver, and computation that takes virtual time.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 #include "tests/sim/exchange.h"
 #include "tests/sim/sim_node.h"
 #include "worker/checkpoint/checkpoint_book.h"
-#include "worker/core/replica_core.h"
+#include "worker/core/replica_driver.h"
 
 namespace cairn::sim {
 
-class SimWorker : public SimNode {
+class SimWorker : public SimNode, private ReplicaEnvironment {
  public:
   SimWorker(SimCluster& cluster, int index, int slots);
 
@@ -22,7 +22,6 @@ class SimWorker : public SimNode {
   void SetDevice(v1::Device device) { device_ = device; }
   const std::optional<v1::Device>& device() const { return device_; }
   void BreakStreams();  // to all ps
-  const ReplicaCore* core() const { return core_.get(); }
 
  protected:
   v1::Hello Hello() override;
@@ -35,10 +34,24 @@ class SimWorker : public SimNode {
   struct CutUnderWay;  // a TakeCheckpoint
   struct RestoreUnderWay;
 
-  void Run(replica::Event event);
-  void Carry(replica::Effect& effect);
-  void Send(replica::Send send);
-  void Compute(replica::Compute work);
+  // ---- ReplicaEnvironment: as Trainer ----
+  absl::Time Now() override { return SimNode::Now(); }
+  void BeginAssignment(const Assignment& assignment) override;
+  void SendToPs(replica::Send send) override;
+  void Compute(replica::Compute work) override;
+  void Evaluate(replica::Evaluate work) override;
+  void GiveWeights(const replica::WeightsHere& here) override;
+  void StopWork(uint64_t work) override;
+  void TakeCheckpoint(replica::TakeCheckpoint take, const Assignment& assignment) override;
+  void Report(v1::ReplicaReport report) override;
+  void WakeAt(absl::Time at) override;
+  void Fail(const std::string& message) override;
+
+  void Assign(v1::AssignReplicas assign);
+  void Drop();
+  void Post(replica::Event event);
+  void ComputeWhole(replica::Compute work);
+  void EndCompute(replica::Compute work);
   // A work that computes by layer: it wants all values, one partition after the other.
   struct ByLayer {
     replica::Compute compute;
@@ -46,13 +59,10 @@ class SimWorker : public SimNode {
     uint32_t here = 0;
   };
   void ComputeByLayer(replica::Compute work);
-  void WeightsHere(const replica::WeightsHere& here);
-  void StopWork(uint64_t work);
   void Finalize(const v1::Finalize& command);
   void PullDigest(const std::shared_ptr<Digest>& digest);
 
   // ---- checkpoints: sim_worker_checkpoints.cc; as Checkpointer and RestoreJob ----
-  void TakeCheckpoint(replica::TakeCheckpoint take);
   void WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut);
   void EndCheckpoint(const CutUnderWay& cut, replica::CheckpointDone::Outcome outcome);
   void MarkBest(const v1::MarkBest& command);
@@ -66,17 +76,16 @@ class SimWorker : public SimNode {
   void EndRestore(const std::shared_ptr<RestoreUnderWay>& restore, const absl::Status& status);
 
   std::shared_ptr<Exchange> ExchangeTo(const std::string& address);
-  // As Later; not if the core is another one by then.
-  void LaterInCore(absl::Duration delay, std::function<void()> fn);
+  // As Later; not if the job was dropped by then.
+  void LaterInJob(absl::Duration delay, std::function<void()> fn);
 
   const int slots_;
-  std::optional<v1::Device> device_;   // none: it says nothing of it
-  std::unique_ptr<ReplicaCore> core_;  // of the one job
-  v1::AssignReplicas assignment_;
-  std::shared_ptr<CheckpointBook> book_;           // of the same job
+  std::optional<v1::Device> device_;               // none: it says nothing of it
+  std::unique_ptr<ReplicaDriver> driver_;          // of the one job; null: it has none
+  std::shared_ptr<CheckpointBook> book_;           // of the driver's job
   std::optional<v1::CheckpointInfo> not_written_;  // the last checkpoint, where the disk refused it
   std::set<std::shared_ptr<RestoreUnderWay>> restores_;
-  uint64_t core_number_ = 0;
+  uint64_t drivers_ = 0;  // counts them
   std::map<uint64_t, ByLayer> by_layer_;
   Buffer values_before_;                                      // for PlantedBug::kStaleValues
   std::map<std::string, std::shared_ptr<Exchange>> streams_;  // by ps address

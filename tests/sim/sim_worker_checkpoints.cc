@@ -45,10 +45,9 @@ RestoredState StateOf(const CheckpointDirectory::Found& found, const v1::JobSpec
 // ---- writing ----
 
 struct SimWorker::CutUnderWay {
-  CutUnderWay(const replica::TakeCheckpoint& take, const v1::AssignReplicas& assignment)
+  CutUnderWay(const replica::TakeCheckpoint& take, const std::shared_ptr<const v1::AssignReplicas>& assignment)
       : number(take.number),
-        cut(take.step, take.requests.front().frame.want_version,
-            std::make_shared<const v1::AssignReplicas>(assignment)),
+        cut(take.step, take.requests.front().frame.want_version, assignment),
         missing(take.requests.size()),
         last_try(take.last_try) {}
   const uint64_t number;
@@ -56,16 +55,16 @@ struct SimWorker::CutUnderWay {
   size_t missing;
   const bool last_try;
   absl::Status failed;
-  uint64_t core = 0;
+  uint64_t driver = 0;
   std::shared_ptr<CheckpointBook> book;
 };
 
-void SimWorker::TakeCheckpoint(replica::TakeCheckpoint take) {
+void SimWorker::TakeCheckpoint(replica::TakeCheckpoint take, const Assignment& assignment) {
   if (cluster_.options().bug == PlantedBug::kMixedCut) {
     for (auto& request : take.requests) request.frame.want_version.reset();
   }
-  auto cut = std::make_shared<CutUnderWay>(take, assignment_);
-  cut->core = core_number_;
+  auto cut = std::make_shared<CutUnderWay>(take, assignment);
+  cut->driver = drivers_;
   cut->book = book_;
   const auto end = [this, cut](size_t partition, const absl::Status& status) {
     if (const absl::Status ended = cut->cut.End(partition, status); !ended.ok() && cut->failed.ok())
@@ -135,7 +134,7 @@ void SimWorker::WriteCheckpoint(const std::shared_ptr<CutUnderWay>& cut) {
 }
 
 void SimWorker::EndCheckpoint(const CutUnderWay& cut, Outcome outcome) {
-  if (core_number_ == cut.core) Run(replica::CheckpointDone{cut.number, outcome});
+  if (drivers_ == cut.driver) Post(replica::CheckpointDone{cut.number, outcome});
 }
 
 void SimWorker::MarkBest(const v1::MarkBest& command) {
@@ -154,7 +153,7 @@ void SimWorker::ReportCheckpoint(const v1::CheckpointInfo* info, const std::vect
                                  const std::string& error) {
   v1::NodeMessage message;
   v1::CheckpointReport& report = *message.mutable_checkpoint();
-  report.set_job_id(assignment_.job_id());
+  report.set_job_id(cluster_.job_id());
   if (info != nullptr) *report.mutable_checkpoint() = *info;
   report.mutable_deleted_steps()->Assign(deleted.begin(), deleted.end());
   if (!error.empty()) world_.Trace("%s: no checkpoint: %s", name(), error);

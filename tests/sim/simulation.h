@@ -1,8 +1,8 @@
 // Simulation: one run of a whole cluster on virtual time: coordinators, ps, workers, one job, faults, checks.
 //
-// It runs what the daemons run: PartitionHost with all below it, ClusterCore and ReplicaCore. What the nodes add in
-// production (gRPC, threads, RocksDB, etcd) is replaced by streams that delay and break, executors on virtual time, and
-// stores that survive a crash.
+// It runs what the daemons run: PartitionHost, ClusterDriver and ReplicaDriver with all below them. What the nodes add
+// in production (gRPC, threads, RocksDB, etcd) is replaced by streams that delay and break, executors on virtual time,
+// and stores that survive a crash.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,8 @@ enum class PlantedBug {
   kWrongFactor,          // with backup_replicas: gradients are clipped by another factor than their norms give
   kPersistLate,          // a ps carries out what waits for a write before the write has reached its store
   kLoseWakeup,           // what is posted to a thread of a ps while that one is busy is lost now and then
+  kLoseTimer,            // a timer that a worker's core asked for does not run now and then
+  kStoreLate,            // a coordinator carries out what waits for a write before the write has reached its store
   kMixStreams,           // a new stream to a ps takes the answers to requests of an old one, and ends with it
 };
 const char* Name(PlantedBug bug);
@@ -66,7 +68,8 @@ struct Result {
   double longest_wait_seconds = 0;  // without a step, after the faults
   int faults = 0;
   std::string summary;  // the job and the faults, in a line
-  // The planted defect could not act: it needs a link to a backup that breaks, or a model file, and there was none.
+  // The planted defect could not act: it needs a link to a backup that breaks, a model file, or a coordinator that is
+  // killed within a write, and there was none.
   bool idle = false;
 };
 

@@ -37,6 +37,7 @@ const std::set<std::string>& LeftOut() {
                                                              "heartbeat_interval_ms",
                                                              "coordinator_incarnation",
                                                              "request_id",
+                                                             "question",
                                                              "version_min",
                                                              "metrics",
                                                              "unix_ms"};

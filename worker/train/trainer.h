@@ -1,12 +1,9 @@
-// Trainer: one job on this worker. It drives a ReplicaCore and carries its effects out: computes on the slots, talks to
-// the ps, reports to the coordinator.
+// Trainer: one job on this worker: what the effects of its core become (ReplicaDriver). It computes on the slots, talks
+// to the ps, reports to the coordinator.
 //
 // Thread rule: any thread. Invariants:
-//   1. The core is driven by one thread at a time, whichever brought the event
-//      (a gRPC thread, a slot): an event costs no thread switch. An event that
-//      comes while another is handled is handled by the same thread after it.
-//   2. No call blocks, but for a slot's tasks: those wait for data and compile.
-//   3. After Drop nothing is sent or reported any more; tasks under way end at their next block.
+//   1. No call blocks, but for a slot's tasks: those wait for data and compile.
+//   2. After Drop nothing is sent or reported any more; tasks under way end at their next block.
 #pragma once
 
 #include <atomic>
@@ -23,7 +20,7 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/data/dataset.h"
-#include "worker/core/replica_core.h"
+#include "worker/core/replica_driver.h"
 #include "worker/train/checkpointer.h"
 #include "worker/train/compute_pool.h"
 #include "worker/train/dataset_cache.h"
@@ -48,7 +45,7 @@ struct TrainerServices {
   int decode_threads = 1;
 };
 
-class Trainer : public std::enable_shared_from_this<Trainer> {
+class Trainer : public std::enable_shared_from_this<Trainer>, private ReplicaEnvironment {
  public:
   Trainer(JobId job, const TrainerServices& services);
 
@@ -61,7 +58,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
 
   JobId job() const { return job_; }
   std::optional<v1::JobProgress> progress() const;  // nothing before the first step is known
-  v1::HeldReplicas held() const;
+  v1::HeldReplicas held() const { return driver_.held(); }
   std::vector<std::string> addresses() const;  // of the ps in the present assignment
   // Of a failed job: to be told to the coordinator, again after each reconnect.
   std::optional<v1::JobError> error() const;
@@ -77,13 +74,20 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
     std::shared_ptr<BatchSource> batches;
   };
 
-  void Post(replica::Event event);
+  // ---- ReplicaEnvironment ----
+  absl::Time Now() override { return services_.clock->Now(); }
+  void BeginAssignment(const Assignment& assignment) override;
+  void SendToPs(replica::Send send) override;
+  void Compute(replica::Compute compute) override;
+  void Evaluate(replica::Evaluate evaluate) override;
+  void GiveWeights(const replica::WeightsHere& here) override;
+  void StopWork(uint64_t work) override;
+  void TakeCheckpoint(replica::TakeCheckpoint take, const Assignment& assignment) override;
+  void Report(v1::ReplicaReport report) override;
+  void WakeAt(absl::Time at) override;
+  void Fail(const std::string& message) override;
+
   void NoteTrouble(const absl::Status& status);  // of a task that failed
-  void CarryOut(replica::Effects effects);
-  void SendToPs(replica::Send send);
-  void TakeCheckpoint(replica::TakeCheckpoint take);
-  void StartTimer(absl::Time at);
-  void Failed(const std::string& message);
 
   // ---- computing layer by layer ----
   std::shared_ptr<LayerWeights> Weights(uint64_t work) const;
@@ -106,26 +110,17 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   const JobId job_;
   const TrainerServices services_;
   const std::shared_ptr<Checkpointer> checkpointer_;
-  std::atomic<bool> dropped_{false};
+  ReplicaDriver driver_;
   std::atomic<double> replica_ms_{0};        // mean over the last steps; 0: not known
   std::atomic<float> loss_scale_{0};         // as computed with last
   std::atomic<bool> data_trouble_{false};    // the data set is not here, or another one
   std::atomic<bool> device_trouble_{false};  // what this worker computes on cannot do it, or has too little memory
-
-  // Whoever sets driving_ drives core_ until the queue is empty.
-  mutable absl::Mutex queue_mutex_;
-  bool driving_ ABSL_GUARDED_BY(queue_mutex_) = false;
-  std::vector<replica::Event> queue_ ABSL_GUARDED_BY(queue_mutex_);
-  std::optional<v1::JobProgress> reached_ ABSL_GUARDED_BY(queue_mutex_);  // by the events so far
-  ReplicaCore core_;                                                      // of the driving thread
-  StepJoins joins_;                                                       // entered by tasks, which hold this
+  StepJoins joins_;                          // entered by tasks, which hold this
 
   absl::Mutex preparing_;  // held while data is opened; taken before mutex_
   mutable absl::Mutex mutex_;
-  std::shared_ptr<const v1::AssignReplicas> assignment_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Prepared> prepared_ ABSL_GUARDED_BY(mutex_);
   ReplicaSeats seats_ ABSL_GUARDED_BY(mutex_);
-  std::string failure_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<LayerWeights>> weights_ ABSL_GUARDED_BY(mutex_);  // by work that computes by layer
 };
 

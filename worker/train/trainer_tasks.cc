@@ -34,17 +34,16 @@ absl::StatusOr<std::shared_ptr<const Trainer::Prepared>> Trainer::Prepare() {
     if (prepared_ != nullptr) return prepared_;
   }
   absl::MutexLock preparing(&preparing_);
-  std::shared_ptr<const v1::AssignReplicas> assignment;
   {
     absl::MutexLock lock(&mutex_);
     if (prepared_ != nullptr) return prepared_;
-    assignment = assignment_;
   }
+  const Assignment assignment = driver_.assignment();
   CAIRN_CHECK(assignment != nullptr, "a slot computes only what was assigned");
-  if (dropped_) return absl::CancelledError("the job was dropped");
+  if (driver_.dropped()) return absl::CancelledError("the job was dropped");
   CAIRN_ASSIGN_OR_RETURN(std::shared_ptr<const Prepared> prepared, OpenAll(*assignment));
   absl::MutexLock lock(&mutex_);
-  if (!dropped_) prepared_ = prepared;
+  if (!driver_.dropped()) prepared_ = prepared;
   return prepared;
 }
 
@@ -99,7 +98,7 @@ void Trainer::NoteTrouble(const absl::Status& status) {
 }
 
 void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
-  if (dropped_) return;
+  if (driver_.dropped()) return;
   const uint64_t work = compute.work;
   absl::StatusOr<BatchSums> sums = Train(compute, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
@@ -108,7 +107,7 @@ void Trainer::RunCompute(replica::Compute compute, ProgramCache& programs) {
   }
   compute = {};  // the core may write to the buffers from now on
   services_.pool->Ending(programs.slot());
-  Post(replica::Computed{work, std::move(sums)});
+  driver_.Post(replica::Computed{work, std::move(sums)});
 }
 
 int Trainer::HomeOf(ReplicaId replica) const {
@@ -171,7 +170,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
     return TrainPieces(*program, prepared->plan, batch, info, compute.values.floats(), gradient.mutable_floats(),
                        [&](int64_t begin, int64_t end) {
                          tracker.Final(begin, end, [&](uint32_t first, uint32_t last) {
-                           Post(replica::GradientReady{compute.work, first, last});
+                           driver_.Post(replica::GradientReady{compute.work, first, last});
                          });
                          bring_next();
                        });
@@ -191,7 +190,7 @@ absl::StatusOr<BatchSums> Trainer::Train(const replica::Compute& compute, Progra
 }
 
 void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
-  if (dropped_) return;
+  if (driver_.dropped()) return;
   const uint64_t work = evaluate.work;
   absl::StatusOr<BatchSums> sums = EvaluateShare(evaluate, programs);
   if (!sums.ok() && !absl::IsCancelled(sums.status())) {
@@ -200,7 +199,7 @@ void Trainer::RunEvaluate(replica::Evaluate evaluate, ProgramCache& programs) {
   }
   evaluate = {};
   services_.pool->Ending(programs.slot());
-  Post(replica::Evaluated{work, std::move(sums)});
+  driver_.Post(replica::Evaluated{work, std::move(sums)});
 }
 
 absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evaluate, ProgramCache& programs) {
@@ -208,7 +207,7 @@ absl::StatusOr<BatchSums> Trainer::EvaluateShare(const replica::Evaluate& evalua
   CAIRN_ASSIGN_OR_RETURN(Program * program, programs.Get(prepared->model));
   const auto score = [&] {
     return EvaluateBlocks(*program, *prepared->model, *prepared->dataset, v1::VALIDATION, evaluate.places,
-                          evaluate.values.floats(), dropped_);
+                          evaluate.values.floats(), driver_.dropped_flag());
   };
   return evaluate.by_layer ? ByLayer(evaluate.work, *prepared, *program, score) : score();
 }
@@ -222,11 +221,11 @@ std::shared_ptr<LayerWeights> Trainer::Weights(uint64_t work) const {
 // Runs `compute` with the program asking for its values layer by layer.
 absl::StatusOr<BatchSums> Trainer::ByLayer(uint64_t work, const Prepared& prepared, Program& program,
                                            const std::function<absl::StatusOr<BatchSums>()>& compute) {
-  const auto weights =
-      std::make_shared<LayerWeights>(work, prepared.ranges, [this](replica::Event event) { Post(std::move(event)); });
+  const auto weights = std::make_shared<LayerWeights>(work, prepared.ranges,
+                                                      [this](replica::Event event) { driver_.Post(std::move(event)); });
   {
     absl::MutexLock lock(&mutex_);
-    if (dropped_) return absl::CancelledError("the job was dropped");
+    if (driver_.dropped()) return absl::CancelledError("the job was dropped");
     weights_[work] = weights;
   }
   const absl::Status usable = program.UseWeightSource(weights.get());

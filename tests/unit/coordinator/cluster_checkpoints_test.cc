@@ -159,8 +159,10 @@ TEST(ClusterCheckpoints, AFormerChiefsCheckpointEndsItsError) {
   c.BreakSession(c.node("worker-0"));
   c.Pass(absl::Seconds(1));
   ASSERT_EQ(c.Job(id).chief(), "worker-1");
-  c.Connect(c.node("worker-0"));
+  c.RestartCoordinator();
+  c.ReconnectAll();
   c.Settle();
+  ASSERT_EQ(c.Job(id).chief(), "worker-1");
   v1::NodeMessage failed = Written(id, 10);
   failed.mutable_checkpoint()->set_error("no space left on device");
   c.Say(c.node("worker-1"), failed);

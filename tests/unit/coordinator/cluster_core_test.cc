@@ -292,6 +292,36 @@ TEST(ClusterCore, FiguresAreThoseOfTheFirstPartition) {
   EXPECT_EQ(c.Job(id).epochs(0).train().examples(), 40u);
 }
 
+// What was sent before a worker got more replicas is not of these: one that is behind would count as far as the others.
+TEST(ClusterCore, AHeartbeatIsOfTheReplicasThatItsAssignmentNames) {
+  Cluster c(1, 2);
+  v1::JobSpec spec = FakeCluster::Spec();
+  spec.set_epochs(20);
+  spec.set_strategy(v1::PARAMETER_SERVER);
+  const uint64_t id = c.SubmitOk(spec);
+  const auto beat = [&](uint64_t assignment, int64_t step) {
+    v1::NodeMessage message;
+    v1::JobProgress& progress = *message.mutable_heartbeat()->add_progress();
+    progress.set_job_id(id);
+    progress.set_generation(c.Job(id).generation());
+    progress.set_assignment(assignment);
+    progress.set_step(step);
+    c.Say(c.node("worker-0"), message);
+  };
+  const uint64_t before = c.node("worker-0").assigned.at(id).assignment();
+  c.Kill(c.node("worker-1"));
+  c.Pass(absl::Seconds(10));
+  const uint64_t now = c.node("worker-0").assigned.at(id).assignment();
+  ASSERT_GT(now, before);
+  const int64_t step = c.Job(id).step();
+  beat(before, step + 5);
+  EXPECT_EQ(c.Job(id).step(), step);
+  beat(now, step + 3);
+  EXPECT_EQ(c.Job(id).step(), step + 3);
+  beat(0, step + 4);  // a worker of an earlier version
+  EXPECT_EQ(c.Job(id).step(), step + 4);
+}
+
 TEST(ClusterCore, ValidationsLostForSeveralEpochsAreWaitedForOnce) {
   Cluster c(1, 1);
   v1::JobSpec spec = c.Spec(1);

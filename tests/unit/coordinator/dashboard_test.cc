@@ -112,7 +112,7 @@ class DashboardTest : public testing::Test {
   }
 
   RealClock clock_;
-  ClusterDriver driver_{Patient(), &clock_, nullptr};
+  ClusterDriver driver_{Patient(), {&clock_, std::make_unique<SerialExecutor>("cluster")}};
   ManualClock dashboard_clock_;
   Dashboard dashboard_{&driver_, &dashboard_clock_, "here:7070", absl::Milliseconds(100)};
 };

@@ -133,7 +133,8 @@ TEST(HttpServer, OnlyGetAndHead) {
     const std::string answer = Fetch(
         server->port(), absl::StrCat(method, " / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n",
                                      std::string(method) == "POST" ? body : ""));
-    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 405 Method Not Allowed\r\n"), HasSubstr("Allow: GET, HEAD"))) << method;
+    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 405 Method Not Allowed\r\n"), HasSubstr("Allow: GET, HEAD")))
+        << method;
   }
   EXPECT_EQ(asked, 0);
 }
